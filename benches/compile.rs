@@ -14,7 +14,7 @@ use kiln::{
     },
     lowering::{
         Target,
-        compile::{CompileOptions, compile},
+        driver::compile::{CompileOptions, compile},
         pipeline_text, run_pipeline,
     },
 };

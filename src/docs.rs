@@ -5,8 +5,8 @@ use kiln_dialects::{
     ops::{Family, OpKind},
     rules::{LEVELS, numerics},
 };
-use kiln_lowering::pipeline::STEPS;
-use kiln_lowering::table;
+use kiln_lowering::driver::pipeline::STEPS;
+use kiln_lowering::driver::table;
 use std::{fmt::Write, path::Path};
 
 const NOTE: &str = "<!-- Generated from the tables; `./x bless` writes it anew. -->\n";

@@ -6,7 +6,7 @@ use kiln_dialects::{
 };
 use kiln_lowering::{
     PassError, RunOptions,
-    manager::{parse, split_reproducer},
+    driver::manager::{parse, split_reproducer},
     passes, run_pipeline,
 };
 use kiln_passes::{Failure, Numerics, Pass};
@@ -332,8 +332,10 @@ fn eight_threads_compile_at_once() {
 fn watchers_that_panic_do_not_unwind_through_cpp() {
     let c = Context::new();
     let m = module(&c, TWO);
-    let options =
-        RunOptions { print_after: kiln_lowering::manager::Selection::All, ..Default::default() };
+    let options = RunOptions {
+        print_after: kiln_lowering::driver::manager::Selection::All,
+        ..Default::default()
+    };
     let quiet = catch_unwind(|| ()).is_ok();
     assert!(quiet);
     std::panic::set_hook(Box::new(|_| ()));

@@ -6,7 +6,8 @@ use kiln::{
     dialects::{ir::*, rules::Level},
     load,
     lowering::{
-        RunOptions, Schedules, Target, host::kernels_of, pipeline_text_for, run_pipeline, schedules,
+        RunOptions, Schedules, Target, analysis::kernels_of, driver::schedules, pipeline_text_for,
+        run_pipeline,
     },
     model::{CachePolicy, Data},
     runtime::Program,

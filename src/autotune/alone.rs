@@ -4,8 +4,10 @@ use crate::{
     Error, Model, Options,
     dialects::{ir::*, ops::Launch, rules::Level, value::Tensor},
     lowering::{
-        RunOptions, Target, compile::CompileError, host::kernels_of, pipeline_text_for,
-        run_pipeline, schedules,
+        RunOptions, Target,
+        analysis::kernels_of,
+        driver::{compile::CompileError, schedules},
+        pipeline_text_for, run_pipeline,
     },
     model::{Data, Executable},
 };

@@ -3,7 +3,7 @@
 use super::{How, Kernels, measurable, parts::Products, timing};
 use crate::{
     Error, Model, Options,
-    lowering::{Schedules, Target, compile::CompileError},
+    lowering::{Schedules, Target, driver::compile::CompileError},
     model::{CachePolicy, Times, made_up},
     runtime::{Store, cuda::libraries, library_call::LibraryCall},
 };

@@ -25,11 +25,13 @@ use crate::{
     },
     lowering::{
         RunOptions, Schedules, Stop, Target,
-        compile::CompileError,
-        host::kernels_of,
-        own::whole_text,
+        analysis::kernels_of,
+        driver::{
+            compile::CompileError,
+            schedules::{by_library, key, variants},
+            user_passes::whole_text,
+        },
         run_pipeline,
-        schedules::{by_library, key, variants},
     },
     model::{Data, target},
     passes::pass::level_of,

@@ -11,11 +11,9 @@ use crate::{
     dialects::{ir::*, rules::Level},
     lowering::{
         Chip, RunOptions, Schedules, Target,
-        compile::CompileError,
-        own::whole_text,
+        driver::{compile::CompileError, schedules::by_library, user_passes::whole_text},
+        kernels::split_products::{PARTS, Splittable},
         run_pipeline,
-        schedules::by_library,
-        to_kernels::split_products::{PARTS, Splittable},
     },
     passes::pass::level_of,
     runtime::{cuda::libraries::present, library_call::CUBLASLT},

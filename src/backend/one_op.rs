@@ -3,7 +3,7 @@ use super::{Backend, GraphModule, Runnable};
 use crate::{
     Error,
     dialects::ir::Attr,
-    lowering::to_kernels::fuse::EACH_OP,
+    lowering::kernels::fuse::EACH_OP,
     model::{Executable, Model, Options, Times},
     runtime::{Place, Program, View, cuda},
     tensor::Array,

@@ -2,10 +2,7 @@
 use super::{File, Named, Stop};
 use crate::{
     Exit,
-    lowering::{
-        Chip,
-        host::llvm::{Target, version},
-    },
+    lowering::{Chip, cpu::llvm::version, target::cpu::Target},
     model::CachePolicy,
     runtime::{
         Package, Store,

@@ -4,7 +4,7 @@ use super::{
 };
 use crate::{
     Error,
-    lowering::compile::PassTime,
+    lowering::driver::compile::PassTime,
     model::Times,
     runtime::{
         Program,

@@ -25,7 +25,7 @@ pub use tree::{Leaf, Leaves, Returns, Tree};
 use crate::{
     Error,
     backend::{self, Backend},
-    lowering::{Stop, compile::CompileError},
+    lowering::{Stop, driver::compile::CompileError},
     model::Place,
     runtime::{
         CallError,

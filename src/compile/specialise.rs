@@ -17,9 +17,9 @@ use crate::{
         value::DType,
     },
     lowering::{
-        compile::CompileError,
-        host::interface::{expr_kind, relation},
-        sizes::MakeSize,
+        analysis::sizes::MakeSize,
+        driver::compile::CompileError,
+        program::interface::{expr_kind, relation},
     },
     nn::parameter::Stored,
     runtime::{

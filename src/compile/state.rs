@@ -3,7 +3,7 @@
 use super::{Remark, Settings, Topic, later::Queue, plan::History, remark, specialise::Entry};
 use crate::{
     Error,
-    lowering::{Stopped, compile::CompileError},
+    lowering::{Stopped, driver::compile::CompileError},
     runtime::entries::Entries,
     tensor::{Segments, lock},
 };

@@ -14,10 +14,14 @@ use crate::{
         value::{DType, Tensor},
     },
     lowering::{
-        RunOptions, Target, alone,
-        manager::{Moment, Selection},
-        own::whole_text,
-        run_pipeline, table,
+        RunOptions, Target,
+        driver::{
+            extract as alone,
+            manager::{Moment, Selection},
+            table,
+            user_passes::whole_text,
+        },
+        run_pipeline,
     },
     model::{CachePolicy, Data, made_up},
     passes::pass::level_of,

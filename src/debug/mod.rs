@@ -17,7 +17,10 @@ use crate::{
         rules::tensor_type,
         value::{DType, Tensor},
     },
-    lowering::{Own, Target, own::At, pipeline::STEPS, table},
+    lowering::{
+        Own, Target,
+        driver::{pipeline::STEPS, table, user_passes::At},
+    },
     model::Finder,
     runtime::{Package, program},
     tolerance,

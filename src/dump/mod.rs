@@ -10,7 +10,7 @@ pub use graph::svg;
 
 use crate::{
     Executable,
-    lowering::{alone, compile::CompileReport},
+    lowering::driver::{compile::CompileReport, extract as alone},
     model::made_up,
     runtime::{
         Program,

@@ -3,7 +3,7 @@ use crate::{
     Exit,
     capture::CaptureError,
     dialects::ir::ParseError,
-    lowering::{PassError, compile::CompileError},
+    lowering::{PassError, driver::compile::CompileError},
     runtime::{CallError, OpenError, cuda::CudaError, link::LinkError, package::PackageError},
 };
 

@@ -26,8 +26,8 @@ use crate::{
     dump,
     lowering::{
         Chip, Relaxed, Schedules, Target,
-        compile::{CompileError, CompileOptions, CompileReport, Debug, compile},
-        host::llvm::version,
+        cpu::llvm::version,
+        driver::compile::{CompileError, CompileOptions, CompileReport, Debug, compile},
     },
     passes::pass::level_of,
     runtime::{

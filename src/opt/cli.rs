@@ -3,7 +3,7 @@ use super::{
     OptError,
     passes::{self, PassUse},
 };
-use crate::{Exit, lowering::table, passes::names};
+use crate::{Exit, lowering::driver::table, passes::names};
 use clap::{
     ArgMatches, Command, CommandFactory, FromArgMatches, Parser, ValueEnum, error::ContextKind,
     error::ErrorKind,

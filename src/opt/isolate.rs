@@ -1,7 +1,7 @@
 //! MLIR can abort on hostile text, so a child process touches it. A page of shared memory tells the
 //! parent how far the child came.
 use super::{Cli, OptError, console::Console};
-use crate::{Exit, lowering::reproducer::reproducer_line};
+use crate::{Exit, lowering::driver::reproducer::reproducer_line};
 use std::{
     fs::File,
     io::{Error, Read, Result, Seek},
@@ -233,14 +233,15 @@ fn reproducer(board: &Board, cli: &Cli, source: &[u8]) -> std::result::Result<Pa
         .get(board.0.part.load(Ordering::Acquire) as usize)
         .ok_or("no such part of the input")?;
     let path = cli.reproducer.clone().unwrap_or_else(reproducer_path);
-    let text = crate::lowering::manager::reproducer_of_text(part.text, &board.0.pipeline.get());
+    let text =
+        crate::lowering::driver::manager::reproducer_of_text(part.text, &board.0.pipeline.get());
     std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
     Ok(path)
 }
 
 /// A new file in the temporary folder.
 pub fn reproducer_path() -> PathBuf {
-    crate::lowering::compile::new_reproducer(&std::env::temp_dir())
+    crate::lowering::driver::compile::new_reproducer(&std::env::temp_dir())
 }
 
 fn signal_name(signal: libc::c_int) -> String {

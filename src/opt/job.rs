@@ -18,9 +18,12 @@ use crate::{
     },
     lowering::{
         self, Chip, PassError, RunOptions,
-        manager::{self, Moment, split_reproducer},
-        reproducer::reproducer_line,
-        run_pipeline, table,
+        driver::{
+            manager::{self, Moment, split_reproducer},
+            reproducer::reproducer_line,
+            table,
+        },
+        run_pipeline,
     },
     passes::{names, pass},
 };

@@ -8,7 +8,7 @@ use crate::{
         ops::UPSTREAM_PASSES,
         rules::{LEVELS, Level},
     },
-    lowering::table::{self, passes as all_passes, register_all},
+    lowering::driver::table::{self, passes as all_passes, register_all},
     passes::{PassRow, names},
 };
 use clap::{Arg, ArgAction, ArgMatches, Command, parser::ValueSource};

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     dialects::ir::{Diagnostic, Op, PrintOptions},
-    lowering::{PassRun, Report, manager::Selection},
+    lowering::{PassRun, Report, driver::manager::Selection},
 };
 use std::{cell::RefCell, fmt::Write, path::PathBuf};
 

@@ -15,7 +15,7 @@ use super::{
     replay::{Kept, Noted, Run, Seen, Source},
     run::record,
 };
-use crate::{Error, compile::later::Making, lowering::compile::CompileError};
+use crate::{Error, compile::later::Making, lowering::driver::compile::CompileError};
 use indexmap::IndexMap;
 use kiln_dialects::{ir::Context, value::DType};
 use std::{

@@ -5,7 +5,7 @@ use super::{
     graph::Place,
     region::{Body, RegionOp, Spec},
 };
-use crate::lowering::gpu::given::Text;
+use crate::lowering::program::external_ptx::Text;
 use kiln_dialects::{
     ir::{Attr, Size},
     ops::OpKind,

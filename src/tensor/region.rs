@@ -5,7 +5,7 @@ use super::{
     graph::Place,
     state::{Named, State},
 };
-use crate::lowering::sizes::MakeSize;
+use crate::lowering::analysis::sizes::MakeSize;
 use kiln_dialects::{
     ir::*,
     ops::{BindShape, OpKind, Reshape, SymExpr, SymKind, Yield},

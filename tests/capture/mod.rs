@@ -15,8 +15,7 @@ use kiln::{
         rules::Level,
         value::{DType, Tensor},
     },
-    lowering::pipeline_text,
-    lowering::run_pipeline,
+    lowering::{pipeline_text, run_pipeline},
     tolerance,
 };
 use std::path::{Path, PathBuf};

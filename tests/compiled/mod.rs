@@ -14,7 +14,7 @@ use kiln::{
     dialects::{ir::*, ops::*, rules::tensor_type, value::Tensor},
     lowering::{
         PassError, Target,
-        compile::{CompileError, CompileOptions, compile},
+        driver::compile::{CompileError, CompileOptions, compile},
     },
     runtime::{Package, Pool, View, ViewMut, host::Host},
 };

@@ -4,7 +4,7 @@ use super::*;
 use crate::support::{functions, inputs, relative_error, run};
 use kiln::{
     dialects::{interp::Mode, ir::Context},
-    lowering::host::llvm::Target as Processor,
+    lowering::target::cpu::Target as Processor,
     tolerance,
 };
 use std::fmt::Write;
@@ -41,7 +41,7 @@ fn product(t: &str, [m, k, n]: [usize; 3], transposed: bool) -> String {
 /// A schedule with blocks so small that every loop runs more than once, on the only kernel of a
 /// module on level scheduled.
 fn small_blocks(module: &Module, strategy: &str, bits: i64, pack: i64) {
-    let kernel = kiln::lowering::host::kernels_of(module.op())[0];
+    let kernel = kiln::lowering::analysis::kernels_of(module.op())[0];
     let m = if strategy == "amx" { 16 } else { 6 };
     let sizes = [
         ("bits", bits),
@@ -64,7 +64,7 @@ fn check(text: &str, target: &Target, strategy: &str, packs: &[i64]) -> Result<(
     let given = inputs(func, 1);
     let exact = &run(&module, func, Mode::Exact, &given).map_err(|e| e.to_string())?[0];
     let rounded = &run(&module, func, Mode::Rounded, &given).map_err(|e| e.to_string())?[0];
-    let options = target.pass_options();
+    let options = kiln::lowering::driver::pass_options::pass_options(target);
     let lower = |from, to| {
         let text = kiln::lowering::pipeline_text_for(from, to, target)?;
         kiln::lowering::run_pipeline(&module, &text, &Default::default(), &|_, _, _| ())

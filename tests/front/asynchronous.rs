@@ -1,10 +1,10 @@
 //! Compiling on a thread of its own while calls run op by op.
 use super::*;
 use kiln::{
-    Backend, Options, Runnable, backend,
-    backend::GraphModule,
+    Backend, Options, Runnable,
+    backend::{self, GraphModule},
     compile::Topic,
-    lowering::{Stopped, compile::CompileError},
+    lowering::{Stopped, driver::compile::CompileError},
     tensor::TraceError,
 };
 use std::{

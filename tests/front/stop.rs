@@ -2,7 +2,7 @@
 use super::*;
 use kiln::{
     Options,
-    lowering::{Stop, compile::CompileError},
+    lowering::{Stop, driver::compile::CompileError},
     model::CachePolicy,
     tensor::TraceError,
 };

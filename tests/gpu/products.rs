@@ -226,7 +226,7 @@ fn depths_that_cannot_be_read_are_padded() {
         crate::watchdog::arm();
         for pads in [true, false] {
             let mut options = options(chip);
-            let left_out = kiln::lowering::to_kernels::pad_products::PadProducts::FLAG;
+            let left_out = kiln::lowering::kernels::pad_products::PadProducts::FLAG;
             options.disable.extend((!pads).then(|| left_out.to_string()));
             let (package, _) = load(&path)
                 .and_then(|m| m.build(&options, &|_, _| ()))
@@ -420,7 +420,7 @@ fn what_precedes_a_product_is_computed_with_it() {
         std::fs::write(&path, text).unwrap();
         for (chip, fuses) in [("sm_90a", true), ("sm_90a", false), ("sm_80", true)] {
             let mut options = options(chip);
-            let left_out = kiln::lowering::to_kernels::prologues::Prologues::FLAG;
+            let left_out = kiln::lowering::kernels::prologues::Prologues::FLAG;
             options.disable.extend((!fuses).then(|| left_out.to_string()));
             let (package, _) = load(&path)
                 .and_then(|m| m.build(&options, &|_, _| ()))

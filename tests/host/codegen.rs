@@ -1,6 +1,6 @@
 //! Code that is generated computes what its kernels say.
 use super::*;
-use kiln_lowering::host::llvm::{CodeGenError, KERNEL_PASSES};
+use kiln_lowering::cpu::llvm::{CodeGenError, KERNEL_PASSES};
 use kiln_runtime::Pool;
 
 type ScaleRows = unsafe extern "C" fn(*const f32, *mut f32, i64, i64, i64, i64);

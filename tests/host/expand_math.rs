@@ -3,7 +3,7 @@
 mod f64_functions;
 
 use super::*;
-use kiln_lowering::host::{KernelAbi, expand_math::ACCURACY};
+use kiln_lowering::{cpu::kernel_abi::KernelAbi, math::expand_math::ACCURACY};
 use kiln_passes::Pass;
 
 type Unary = unsafe extern "C" fn(*const f32, *mut f32, i64, i64, i64);
@@ -76,7 +76,9 @@ fn text(names: &[&str], operands: usize, element: &str) -> String {
 /// For this machine.
 fn expanded(text: &str) -> Vec<u8> {
     let target = Target::host().expect("this machine");
-    let options = target.pass_options();
+    let options = kiln_lowering::driver::pass_options::pass_options(&kiln_lowering::Target::Host(
+        target.clone(),
+    ));
     let own = options
         .iter()
         .find(|(flag, _)| *flag == "kiln-expand-math")

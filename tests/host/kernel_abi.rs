@@ -3,7 +3,7 @@ use super::*;
 
 fn run(text: &str) -> Result<String, String> {
     let c = Context::new();
-    kiln_lowering::table::register_all().expect("registered");
+    kiln_lowering::driver::table::register_all().expect("registered");
     let m = Module::parse(c.ctx(), text.as_bytes(), "test.mlir").map_err(|e| e.to_string())?.0;
     let done =
         run_pipeline(&m, "builtin.module(kiln-kernel-abi)", &RunOptions::default(), &|_, _, _| ());

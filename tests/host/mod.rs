@@ -5,17 +5,20 @@ pub(crate) mod expand_math;
 mod kernel_abi;
 
 use kiln_dialects::ir::*;
-use kiln_lowering::host::{
-    KERNEL_TO_LLVM,
-    llvm::{CodeGen, HOST_PASSES, Target, UNROLLING_KERNEL_PASSES},
-};
 use kiln_lowering::{RunOptions, run_pipeline};
+use kiln_lowering::{
+    cpu::{
+        KERNEL_TO_LLVM,
+        llvm::{CodeGen, HOST_PASSES, UNROLLING_KERNEL_PASSES},
+    },
+    target::cpu::Target,
+};
 use kiln_runtime::link::{Code, LinkError, library_symbols};
 use std::ffi::c_void;
 
 pub fn parse(c: &Context, text: &str) -> Module {
     crate::watchdog::arm();
-    kiln_lowering::table::register_all().expect("registered");
+    kiln_lowering::driver::table::register_all().expect("registered");
     Module::parse(c.ctx(), text.as_bytes(), "test.mlir").unwrap_or_else(|e| panic!("{e}")).0
 }
 

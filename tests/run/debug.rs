@@ -7,7 +7,7 @@ use kiln::{
         rules::Level,
     },
     load,
-    lowering::{Own, RunOptions, Stop, Stopped, compile::CompileError, run_pipeline},
+    lowering::{Own, RunOptions, Stop, Stopped, driver::compile::CompileError, run_pipeline},
     passes::{Failure, Numerics, Pass, pass, pass_options},
 };
 use std::{

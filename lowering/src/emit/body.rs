@@ -1,9 +1,11 @@
 //! One iteration, or one per lane, of the stages of a nest.
-use super::{
-    code::{Code, Made},
-    lanes::{Lanes, Val},
+use crate::{
+    analysis::{Access, Attention, Body, Init, Kernel, Lin, Output, Poly, Stage},
+    emit::{
+        code::{Code, Made},
+        lanes::{Lanes, Val},
+    },
 };
-use crate::kernel::{Access, Attention, Body, Init, Kernel, Lin, Output, Poly, Stage};
 use kiln_dialects::ir::*;
 use std::collections::{HashMap, HashSet};
 

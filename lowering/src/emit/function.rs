@@ -1,11 +1,12 @@
 //! The new function: arguments, flat memory of every buffer, scratch.
-use super::{
-    body::Scope,
-    code::{Code, Made},
-};
 use crate::{
-    host::{in_place, kernel_abi::DERIVED},
-    kernel::{Kernel, Plan, Poly, Role},
+    analysis::{Kernel, Plan, Poly, Role},
+    cpu::kernel_abi::DERIVED,
+    emit::{
+        body::Scope,
+        code::{Code, Made},
+    },
+    program::in_place,
 };
 use kiln_dialects::{ir::*, sym::Dim};
 use std::collections::HashMap;

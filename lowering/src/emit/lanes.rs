@@ -1,6 +1,6 @@
 //! Values of several iterations at once: one that is the same in all, one that grows by a step, or
 //! a vector.
-use super::code::{Code, Made, known};
+use crate::emit::code::{Code, Made, known};
 use kiln_dialects::ir::*;
 
 /// A value in every lane.

@@ -1,12 +1,14 @@
 //! The loops of one nest: parallel dimensions outside, one dimension in vectors, reductions inside
 //! with their values in registers.
-use super::{
-    body::{Passed, Scope},
-    code::{Code, Made, known},
-    lanes::{Lanes, Val},
-    parts,
+use crate::{
+    analysis::{Nest, Output},
+    emit::{
+        body::{Passed, Scope},
+        code::{Code, Made, known},
+        lanes::{Lanes, Val},
+        partials,
+    },
 };
-use crate::kernel::{Nest, Output};
 use kiln_dialects::ir::*;
 
 /// How the loops of a nest are made.
@@ -248,7 +250,7 @@ impl Loops<'_> {
     fn reduced(&self, c: Code, fixed: &Fixed, lo: Value, hi: Value) -> Made<()> {
         let mut running = vec![];
         for _ in 0..self.unroll {
-            running.extend(parts::identities(c, self.scope, self.nest, self.lanes)?);
+            running.extend(partials::identities(c, self.scope, self.nest, self.lanes)?);
         }
         let each = running.len() / self.unroll.max(1);
         let results = self.reductions(c, fixed, &running, &mut |c, fixed, running| {
@@ -278,12 +280,12 @@ impl Loops<'_> {
         let dims = self.dims(c, fixed, None)?;
         let (one, mut passed) = (Lanes { count: 1, mask: None }, Passed::new());
         let all: Vec<Vec<Value>> = results.chunks(each.max(1)).map(<[Value]>::to_vec).collect();
-        let vectors = parts::pairwise(all, &|a, b| {
-            parts::combined(c, self.scope, self.nest, self.lanes, a, b)
+        let vectors = partials::pairwise(all, &|a, b| {
+            partials::combined(c, self.scope, self.nest, self.lanes, a, b)
         })?;
         let values = self.across(c, &vectors)?;
         let values =
-            parts::with_start(c, self.scope, self.nest, &dims, 1, &values, &Passed::new())?;
+            partials::with_start(c, self.scope, self.nest, &dims, 1, &values, &Passed::new())?;
         for (o, value) in self.reducing().zip(values) {
             self.scope.write(c, o, &dims, one, Val::One(value), false)?;
             passed.insert(o.access.clone(), Val::One(value));
@@ -295,7 +297,7 @@ impl Loops<'_> {
     /// reductions.
     fn across(&self, c: Code, vectors: &[Value]) -> Made<Vec<Value>> {
         if self.reducing().any(|o| o.combine.is_none()) {
-            return parts::across(c, self.scope, self.nest, self.lanes, vectors);
+            return partials::across(c, self.scope, self.nest, self.lanes, vectors);
         }
         let one = |(o, v): (&Output, &Value)| {
             let combine = o.combine.as_ref().ok_or("cannot be reduced in parts")?;

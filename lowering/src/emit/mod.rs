@@ -6,4 +6,4 @@ pub mod code;
 pub mod function;
 pub mod lanes;
 pub mod loops;
-pub mod parts;
+pub mod partials;

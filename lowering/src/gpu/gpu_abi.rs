@@ -11,7 +11,7 @@
 //! before:  %t = gpu.thread_id x   %m = memref.alloca() : memref<64xf32, 3>   %r, %_ = gpu.shuffle xor %v, %k, %w : f32
 //! after:   %t = nvvm.read.ptx.sreg.tid.x : i32   %m = memref.get_global @shared_0   %r = nvvm.shfl.sync bfly %all, %v, %k, %c : f32 -> f32
 //! ```
-use super::TENSOR_MAPS;
+use crate::target::launch::TENSOR_MAPS;
 use kiln_dialects::{
     ir::*,
     rules::{LEVELS, Level},
@@ -41,7 +41,7 @@ impl Pass for GpuAbi {
     const DIALECTS: &'static [&'static str] = &["llvm", "memref", "nvvm", "vector"];
 
     fn run(&self, root: Op) -> Result<(), Failure> {
-        for func in crate::host::kernels_of(root) {
+        for func in crate::analysis::kernels_of(root) {
             let mut shared = 0;
             for op in walk(func) {
                 let made = self.op(func, op, &mut shared).map_err(|e| Failure::at(op, e))?;

@@ -10,8 +10,10 @@
 //! before:  llvm.func @k(…) attributes {kiln.threads = 256}
 //! after:   gpu.module @gpu [#nvvm.target<O = 3, chip = "sm_90a">] { llvm.func @k(…) attributes {gpu.kernel, nvvm.kernel, nvvm.reqntid = …} }
 //! ```
-use super::{CLUSTER, GRID, LIBRARY, PERSISTENT, RESIDENT, SHARED_BYTES, TENSOR_MAPS, THREADS};
-use crate::target::Chip;
+use crate::target::{
+    Chip,
+    launch::{CLUSTER, GRID, LIBRARY, PERSISTENT, RESIDENT, SHARED_BYTES, TENSOR_MAPS, THREADS},
+};
 use kiln_dialects::{
     ir::*,
     rules::{LEVELS, Level},

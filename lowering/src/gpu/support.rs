@@ -1,5 +1,5 @@
 //! What of a module a GPU has no form for, all at once.
-use crate::host::library::Library;
+use crate::program::library_call::Library;
 use kiln_dialects::ir::*;
 
 /// A sentence with a place for each op of a module on level `linalg` that has no compiled form for

@@ -4,7 +4,7 @@ use crate::{
     backend,
     lowering::{
         Own, Target,
-        to_kernels::{pad_products::PadProducts, prologues::Prologues},
+        kernels::{pad_products::PadProducts, prologues::Prologues},
     },
     model::CachePolicy,
     passes::Pass,

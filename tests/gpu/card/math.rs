@@ -7,7 +7,7 @@ use kiln::{
         ir::{Context, Module},
         value::DType,
     },
-    lowering::{gpu::gpu_math, host::expand_math},
+    lowering::{gpu::gpu_math, math::expand_math},
     model::{Data, Model},
 };
 use std::path::Path;

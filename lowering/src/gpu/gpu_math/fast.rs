@@ -4,7 +4,7 @@
 //! the roundings around them: logarithms 2^-22 absolute for arguments from 0.5 to 2 and relative
 //! beyond, square roots 2^-23 and their reciprocals 2^-22 relative, tanh 2.5e-7 absolute, sine and
 //! cosine 1e-6 absolute for arguments up to 1000, and |x| 2^-24 more for larger ones.
-use crate::host::expand_math::emit::{Emit, Res};
+use crate::math::emit::{Emit, Res};
 use kiln_dialects::ir::*;
 use std::f64::consts::{LN_2, LOG2_E, LOG10_2, TAU};
 

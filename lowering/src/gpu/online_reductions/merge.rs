@@ -1,7 +1,6 @@
 //! Partial results: what an element is as one, what no elements are, two as one, and what both
 //! reductions gave in terms of one of the whole row.
-use super::matches::Kind;
-use crate::to_linalg::scalar::Scalars;
+use crate::{gpu::online_reductions::matches::Kind, linalg::scalar::Scalars};
 use kiln_dialects::{ir::*, value::DType};
 use std::f64::consts::LOG2_E;
 

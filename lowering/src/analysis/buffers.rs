@@ -1,0 +1,140 @@
+//! Where intermediates live: nowhere, in scratch of one row, in the result that replaces them, or
+//! computed again.
+use crate::analysis::{nest::passed_on, *};
+
+/// Most bytes of scratch on a thread's stack.
+pub const SCRATCH: i64 = 64 << 10;
+
+impl Kernel {
+    /// How many elements of a buffer one row spans.
+    pub fn span(&self, buffer: usize, rows: usize) -> Option<i64> {
+        let mut most = 1;
+        for s in &self.stages {
+            for o in s.outputs.iter().filter(|o| o.access.buffer == buffer) {
+                let mut span = o.access.at.constant.plus(&Poly::number(1));
+                for (d, p) in o.access.at.dims.range(rows..) {
+                    span = span.plus(&p.times(&s.extents[*d].plus(&Poly::number(-1))));
+                }
+                most = most.max(span.known()?);
+            }
+        }
+        Some(most)
+    }
+    fn bytes(&self, buffer: usize, rows: usize) -> Option<i64> {
+        let size = self.buffers.get(buffer)?.element.dtype().ok()?.byte_size() as i64;
+        self.span(buffer, rows)?.checked_mul(size)
+    }
+}
+
+/// Finds a home for intermediates that do not fit `most` bytes of scratch, as far as there is one.
+pub fn settle(k: &mut Kernel, plan: &mut Plan, most: i64) {
+    let mut taken = vec![false; k.buffers.len()];
+    // Each round takes one intermediate out of memory, but may bring its sources in.
+    for _ in 0..4 * k.stages.len() {
+        let kept: Vec<usize> = (0..k.buffers.len())
+            .filter(|b| k.buffers[*b].role == Role::Temporary && !plan.passed[*b])
+            .collect();
+        let total = kept.iter().try_fold(0i64, |sum, b| sum.checked_add(k.bytes(*b, plan.rows)?));
+        if total.is_some_and(|t| t <= most) {
+            return;
+        }
+        let mut order: Vec<(i64, usize)> =
+            kept.iter().map(|b| (k.bytes(*b, plan.rows).unwrap_or(i64::MAX), *b)).collect();
+        order.sort_by_key(|(size, b)| (-*size, *b));
+        let moved =
+            order.into_iter().any(|(_, b)| in_result(k, plan, b, &mut taken) || again(k, plan, b));
+        if !moved {
+            return;
+        }
+        for b in 0..k.buffers.len() {
+            let role = k.buffers[b].role;
+            plan.passed[b] = role == Role::Temporary && passed_on(k, &plan.nests, b);
+        }
+    }
+}
+
+/// The nests that read a buffer, each with the position of the last stage that does.
+fn readers(k: &Kernel, plan: &Plan, b: usize) -> Vec<(usize, usize)> {
+    let reads =
+        |s: usize| k.stages[s].reads().any(|r| r.buffer == b) || k.stages[s].captured.contains(&b);
+    let last = |n: &Nest| n.all().enumerate().filter(|(_, s)| reads(*s)).map(|(i, _)| i).last();
+    plan.nests.iter().enumerate().filter_map(|(i, n)| Some((i, last(n)?))).collect()
+}
+
+/// The only stage that writes a buffer, where it runs first: nest, position, access.
+fn writer(k: &Kernel, plan: &Plan, b: usize) -> Option<(usize, usize, Access)> {
+    let writes = |s: &usize| k.stages[*s].outputs.iter().any(|o| o.access.buffer == b);
+    let mut all = (0..k.stages.len()).filter(writes);
+    let (stage, None) = (all.next()?, all.next()) else { return None };
+    let (nest, position) = plan
+        .nests
+        .iter()
+        .enumerate()
+        .find_map(|(i, n)| Some((i, n.all().position(|s| s == stage)?)))?;
+    let out = k.stages[stage].outputs.iter().find(|o| o.access.buffer == b)?;
+    Some((nest, position, out.access.clone()))
+}
+
+/// Puts an intermediate where a result of the same shape is written later, if each element is read
+/// for the last time when it is replaced.
+fn in_result(k: &mut Kernel, plan: &Plan, b: usize, taken: &mut [bool]) -> bool {
+    let Some((first, _, mine)) = writer(k, plan, b) else { return false };
+    let uses = readers(k, plan, b);
+    let place = (0..k.buffers.len()).find(|o| {
+        let fits = matches!(k.buffers[*o].role, Role::Output(_))
+            && !taken[*o]
+            && k.buffers[*o].element == k.buffers[b].element;
+        let Some((nest, at, theirs)) = writer(k, plan, *o).filter(|_| fits) else { return false };
+        let in_time = uses.iter().all(|(n, i)| *n < nest || (*n == nest && *i <= at));
+        let alone = first < nest && readers(k, plan, *o).iter().all(|(n, _)| *n >= nest);
+        let same = k
+            .stages
+            .iter()
+            .flat_map(|s| s.reads())
+            .filter(|r| r.buffer == b)
+            .all(|r| r.at == theirs.at);
+        in_time
+            && alone
+            && same
+            && theirs.at == mine.at
+            && !k.stages.iter().any(|s| s.captured.contains(&b))
+    });
+    let Some(place) = place else { return false };
+    taken[place] = true;
+    for s in &mut k.stages {
+        s.all_accesses().filter(|a| a.buffer == b).for_each(|a| a.buffer = place);
+    }
+    true
+}
+
+/// Computes an intermediate again in every nest that reads it.
+fn again(k: &Kernel, plan: &mut Plan, b: usize) -> bool {
+    let Some((first, position, mine)) = writer(k, plan, b) else { return false };
+    let Some(stage) = plan.nests[first].stages.get(position).copied() else { return false };
+    let s = &k.stages[stage];
+    let uses: Vec<usize> = readers(k, plan, b)
+        .into_iter()
+        .map(|(n, _)| n)
+        .filter(|n| !plan.nests[*n].stages.contains(&stage))
+        .collect();
+    let possible = !s.outputs.iter().any(|o| o.reduces)
+        && k.stages.iter().all(|t| !t.captured.contains(&b))
+        && uses.iter().all(|n| {
+            let nest = &plan.nests[*n];
+            let same = nest
+                .all()
+                .flat_map(|t| k.stages[t].reads())
+                .filter(|r| r.buffer == b)
+                .all(|r| *r == mine);
+            let early = nest.after.iter().all(|t| k.stages[*t].reads().all(|r| r.buffer != b));
+            let free = nest
+                .all()
+                .flat_map(|t| &k.stages[t].outputs)
+                .all(|o| s.reads().all(|r| r.buffer != o.access.buffer));
+            nest.extents == s.extents && same && early && free
+        });
+    if possible {
+        uses.iter().for_each(|n| plan.nests[*n].stages.insert(0, stage));
+    }
+    possible && !uses.is_empty()
+}

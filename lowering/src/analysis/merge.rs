@@ -1,0 +1,75 @@
+//! Stages that take the finished values of a reduction: they run where those are in registers.
+use crate::analysis::*;
+
+/// Whether stage `i`, all parallel, can run when the reductions of the nest are done. If so, it is
+/// given the nest's dimensions.
+pub fn follows(k: &mut Kernel, nest: &Nest, i: usize) -> bool {
+    let s = &k.stages[i];
+    if !nest.reduction.contains(&true) || s.reduction.contains(&true) {
+        return false;
+    }
+    let written: Vec<Access> =
+        nest.all().flat_map(|n| &k.stages[n].outputs).map(|o| o.access.clone()).collect();
+    let finished: Vec<Access> = nest
+        .all()
+        .flat_map(|n| &k.stages[n].outputs)
+        .filter(|o| o.reduces || !uses_reduction(nest, &o.access.at))
+        .map(|o| o.access.clone())
+        .collect();
+    let conflict = s.outputs.iter().any(|o| written.iter().any(|w| w.buffer == o.access.buffer));
+    if conflict || s.captured.iter().any(|b| written.iter().any(|w| w.buffer == *b)) {
+        return false;
+    }
+    let pair = s.reads().find_map(|r| {
+        finished.iter().find(|w| w.buffer == r.buffer).map(|w| (w.clone(), r.clone()))
+    });
+    let Some((w, r)) = pair else { return false };
+    let Some(map) = matched(nest, s, &w.at, &r.at).or_else(|| walked(nest, s)) else {
+        return false;
+    };
+    let mut new = s.clone();
+    new.extents = nest.extents.clone();
+    new.reduction = vec![false; nest.extents.len()];
+    new.substitute(&nest.extents, &|d| map.get(d).cloned().unwrap_or_default());
+    let passed =
+        new.reads().all(|r| !written.iter().any(|w| w.buffer == r.buffer) || finished.contains(r));
+    if passed {
+        k.stages[i] = new;
+    }
+    passed
+}
+
+fn uses_reduction(nest: &Nest, at: &Lin) -> bool {
+    (0..nest.extents.len()).any(|d| nest.reduction[d] && at.uses(d))
+}
+
+/// Dimensions that step through the same elements in the same way, in whatever order.
+fn matched(nest: &Nest, s: &Stage, written: &Lin, read: &Lin) -> Option<Vec<Lin>> {
+    let one = |e: usize| {
+        let c = read.coefficient(e);
+        let same = |d: &usize| {
+            !nest.reduction[*d]
+                && !c.is_zero()
+                && written.coefficient(*d) == c
+                && nest.extents[*d] == s.extents[e]
+        };
+        (0..nest.extents.len()).find(same).map(Lin::dim)
+    };
+    let all: Vec<Lin> = (0..s.extents.len()).map(one).collect::<Option<_>>()?;
+    (all.len() == nest.reduction.iter().filter(|r| !**r).count()).then_some(all)
+}
+
+/// Each dimension of the stage as several of the nest, both in row-major order.
+fn walked(nest: &Nest, s: &Stage) -> Option<Vec<Lin>> {
+    let mut left: Vec<usize> = (0..nest.extents.len()).filter(|d| !nest.reduction[*d]).collect();
+    let mut all = vec![Lin::default(); s.extents.len()];
+    for e in (0..s.extents.len()).rev() {
+        let mut size = Poly::number(1);
+        while size != s.extents[e] {
+            let d = left.pop()?;
+            all[e] = all[e].plus(&Lin::dim(d).times(&size));
+            size = size.times(&nest.extents[d]);
+        }
+    }
+    left.is_empty().then_some(all)
+}

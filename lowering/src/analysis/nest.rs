@@ -1,0 +1,366 @@
+//! Which stages share a loop nest, which dimensions all of a kernel's nests share as rows, and
+//! which buffers need memory.
+use crate::analysis::{buffers::settle, merge::follows, *};
+
+/// Stages that run in the same iterations.
+#[derive(Clone, Debug)]
+pub struct Nest {
+    /// Numbers of the stages.
+    pub stages: Vec<usize>,
+    /// Sizes of the loop dimensions.
+    pub extents: Vec<Poly>,
+    /// Which of them some stage reduces.
+    pub reduction: Vec<bool>,
+    /// Numbers of parallel stages that run once the reductions are done.
+    pub after: Vec<usize>,
+    /// A dimension that was split: outer part, inner part, the size of both together.
+    pub split: Option<(usize, usize, Poly)>,
+}
+
+impl Nest {
+    fn of(k: &Kernel, i: usize) -> Nest {
+        let s = &k.stages[i];
+        Nest {
+            stages: vec![i],
+            extents: s.extents.clone(),
+            reduction: s.reduction.clone(),
+            after: vec![],
+            split: None,
+        }
+    }
+    /// All stages in order.
+    pub fn all(&self) -> impl Iterator<Item = usize> {
+        self.stages.iter().chain(&self.after).copied()
+    }
+}
+
+/// The nests of a kernel.
+#[derive(Debug)]
+pub struct Plan {
+    /// In order.
+    pub nests: Vec<Nest>,
+    /// Whether a nest needs what an earlier one of the same kernel writes.
+    pub dependent: bool,
+    /// How many leading dimensions all nests share as rows, if they depend on each other.
+    pub rows: usize,
+    /// Buffers that are only passed on within an iteration.
+    pub passed: Vec<bool>,
+}
+
+impl Plan {
+    /// The first nest, if all others only write elements beside its own: borders of what is padded,
+    /// other pieces of what is concatenated.
+    pub fn main(&self) -> Option<&Nest> {
+        let (first, beside) = self.nests.split_first()?;
+        (!self.dependent && beside.iter().all(|n| !n.reduction.contains(&true))).then_some(first)
+    }
+}
+
+/// Forms nests, merging stages and dimensions as far as possible; intermediates of a row take at
+/// most `scratch` bytes where there is a choice.
+pub fn nests(k: &mut Kernel, scratch: i64) -> Plan {
+    for s in &mut k.stages {
+        drop_units(s);
+    }
+    let mut all: Vec<Nest> = vec![];
+    for i in 0..k.stages.len() {
+        match all.last_mut() {
+            Some(last) if fits(k, last, i) && beside(k, last, i) => {
+                last.stages.push(i);
+                last.reduction.iter_mut().zip(&k.stages[i].reduction).for_each(|(a, b)| *a |= b);
+            }
+            Some(last) if follows(k, last, i) => last.after.push(i),
+            _ => all.push(Nest::of(k, i)),
+        }
+    }
+    let passed = (0..k.buffers.len())
+        .map(|b| k.buffers[b].role == Role::Temporary && passed_on(k, &all, b))
+        .collect();
+    let mut plan = Plan { dependent: dependent(k, &all), nests: all, rows: 0, passed };
+    if plan.dependent {
+        let least = plan
+            .nests
+            .iter()
+            .map(|n| n.reduction.iter().take_while(|r| !**r).count())
+            .min()
+            .unwrap_or(0);
+        plan.rows = (0..=least).rev().find(|r| rows_fit(k, &plan, *r)).unwrap_or(0);
+        let mut d = 0;
+        while d + 1 < plan.rows {
+            let together = plan.nests.iter().all(|n| collapsible(k, n, d));
+            if together {
+                (0..plan.nests.len()).for_each(|n| collapse(k, &mut plan.nests[n], d));
+                plan.rows -= 1;
+            } else {
+                d += 1;
+            }
+        }
+    }
+    for n in 0..plan.nests.len() {
+        let mut d = plan.rows;
+        while d + 1 < plan.nests[n].extents.len() {
+            if collapsible(k, &plan.nests[n], d) {
+                collapse(k, &mut plan.nests[n], d)
+            } else {
+                d += 1
+            }
+        }
+        split(k, &mut plan.nests[n]);
+    }
+    settle(k, &mut plan, scratch);
+    plan
+}
+
+impl Stage {
+    /// Everything it reads at known addresses.
+    pub fn reads(&self) -> impl Iterator<Item = &Access> {
+        let loads = self
+            .outputs
+            .iter()
+            .filter_map(|o| if let Init::Load(a) = &o.init { Some(a) } else { None });
+        self.inputs.iter().chain(loads)
+    }
+    /// Everything it reads or writes at known addresses, to change it.
+    pub fn all_accesses(&mut self) -> impl Iterator<Item = &mut Access> {
+        let outs = self.outputs.iter_mut().flat_map(|o| {
+            let init = if let Init::Load(a) = &mut o.init { Some(a) } else { None };
+            [Some(&mut o.access), init].into_iter().flatten()
+        });
+        self.inputs.iter_mut().chain(outs)
+    }
+    /// Replaces the loop dimensions.
+    pub fn substitute(&mut self, extents: &[Poly], f: &dyn Fn(usize) -> Lin) {
+        self.all_accesses().for_each(|a| a.at = a.at.substitute(extents, f));
+        self.dims.iter_mut().for_each(|l| *l = l.substitute(extents, f));
+    }
+}
+
+/// Parallel dimensions of size 1 are no loops.
+pub fn drop_units(s: &mut Stage) {
+    while let Some(d) =
+        (0..s.extents.len()).find(|d| !s.reduction[*d] && s.extents[*d].known() == Some(1))
+    {
+        s.extents.remove(d);
+        s.reduction.remove(d);
+        let extents = s.extents.clone();
+        s.substitute(&extents, &|x| {
+            if x == d { Lin::default() } else { Lin::dim(if x > d { x - 1 } else { x }) }
+        });
+    }
+}
+
+/// Whether stage `i` can run in the iterations of a nest, behind its stages.
+fn fits(k: &Kernel, nest: &Nest, i: usize) -> bool {
+    let s = &k.stages[i];
+    let reduces = |s: &Stage| s.reduction.contains(&true);
+    if s.extents != nest.extents
+        || (reduces(s) && nest.reduction.contains(&true) && s.reduction != nest.reduction)
+    {
+        return false;
+    }
+    nest.stages.iter().flat_map(|n| &k.stages[*n].outputs).all(|o| {
+        let b = o.access.buffer;
+        let passed = s.reads().filter(|r| r.buffer == b).all(|r| !o.reduces && r.at == o.access.at);
+        passed && !s.captured.contains(&b) && s.outputs.iter().all(|p| p.access.buffer != b)
+    })
+}
+
+/// Whether stage `i` can run before the stages behind a nest's reductions: there are none, or it
+/// sums products with what the nest multiplies too, and needs nothing of theirs.
+fn beside(k: &Kernel, nest: &Nest, i: usize) -> bool {
+    let s = &k.stages[i];
+    let products = |s: &Stage| {
+        s.outputs
+            .iter()
+            .filter_map(|o| o.combine.as_ref())
+            .any(|c| c.other.def().is_some_and(|p| p.is("arith.mulf")))
+    };
+    let shared = || {
+        nest.stages
+            .iter()
+            .map(|n| &k.stages[*n])
+            .any(|n| products(n) && n.inputs.first() == s.inputs.first())
+    };
+    let apart = |o: &Output| {
+        s.reads().all(|r| r.buffer != o.access.buffer)
+            && s.outputs.iter().all(|p| p.access.buffer != o.access.buffer)
+    };
+    nest.after.is_empty()
+        || products(s)
+            && shared()
+            && nest.after.iter().flat_map(|n| &k.stages[*n].outputs).all(apart)
+}
+
+fn writers<'a>(k: &'a Kernel, nest: &'a Nest) -> impl Iterator<Item = &'a Output> {
+    nest.all().flat_map(|s| &k.stages[s].outputs)
+}
+
+/// Whether only stages of the writing nest read a buffer.
+pub fn passed_on(k: &Kernel, nests: &[Nest], b: usize) -> bool {
+    nests.iter().all(|n| {
+        let reads = n.all().any(|s| {
+            k.stages[s].reads().any(|r| r.buffer == b) || k.stages[s].captured.contains(&b)
+        });
+        !reads || writers(k, n).any(|o| o.access.buffer == b)
+    })
+}
+
+/// Whether a stage writes every element of the output's buffer, so that what else is written there
+/// lies on top of it.
+fn covers(k: &Kernel, stage: usize, o: &Output) -> bool {
+    let s = &k.stages[stage];
+    let parallel: Vec<Poly> =
+        (0..s.extents.len()).filter(|d| !s.reduction[*d]).map(|d| s.extents[d].clone()).collect();
+    matches!(s.body, Body::Fill(_))
+        || Poly::product(&parallel) == Poly::product(&k.buffers[o.access.buffer].sizes)
+}
+
+fn dependent(k: &Kernel, nests: &[Nest]) -> bool {
+    let mut written: Vec<(usize, bool)> = vec![];
+    for n in nests {
+        let reads = |b: usize| {
+            n.all().any(|s| {
+                k.stages[s].reads().any(|r| r.buffer == b) || k.stages[s].captured.contains(&b)
+            })
+        };
+        let overlaps =
+            |b: usize, filled: bool| writers(k, n).any(|o| o.access.buffer == b && filled);
+        if written.iter().any(|(b, filled)| reads(*b) || overlaps(*b, *filled)) {
+            return true;
+        }
+        for s in n.all() {
+            written.extend(k.stages[s].outputs.iter().map(|o| (o.access.buffer, covers(k, s, o))));
+        }
+    }
+    false
+}
+
+/// Whether a row of the first `rows` dimensions touches only what the same row of other nests
+/// writes.
+fn rows_fit(k: &Kernel, plan: &Plan, rows: usize) -> bool {
+    let Some(first) = plan.nests.first() else { return false };
+    if plan.nests.iter().any(|n| n.extents[..rows] != first.extents[..rows]) {
+        return false;
+    }
+    let key = |at: &Lin| -> Option<(Vec<Poly>, bool)> {
+        let coefficients: Vec<Poly> = (0..rows).map(|d| at.coefficient(d)).collect();
+        (!(0..rows).any(|d| at.in_rest(d))).then_some((coefficients, at.rest.is_empty()))
+    };
+    for n in &plan.nests {
+        for o in writers(k, n) {
+            let b = o.access.buffer;
+            let Some(mine) = key(&o.access.at) else { return false };
+            // A row that does not appear in the address would be written by several threads.
+            if mine.0.iter().any(Poly::is_zero) {
+                return false;
+            }
+            for s in &k.stages {
+                if s.captured.contains(&b) && rows > 0 {
+                    return false;
+                }
+                let others =
+                    s.reads().chain(s.outputs.iter().map(|p| &p.access)).filter(|a| a.buffer == b);
+                for a in others {
+                    let overlapping = (0..k.stages.len()).any(|s| {
+                        k.stages[s].outputs.iter().any(|p| p.access.buffer == b && covers(k, s, p))
+                    });
+                    let same_start = a.at.constant == o.access.at.constant
+                        || (overlapping && k.buffers[b].role != Role::Temporary);
+                    if rows > 0 && (key(&a.at).is_none_or(|x| x.0 != mine.0) || !same_start) {
+                        return false;
+                    }
+                }
+            }
+        }
+    }
+    true
+}
+
+/// Whether dimensions `d` and `d + 1` are one for all that the nest does.
+fn collapsible(k: &Kernel, nest: &Nest, d: usize) -> bool {
+    let inner = &nest.extents[d + 1];
+    nest.all().all(|i| {
+        let mut s = k.stages[i].clone();
+        let asked: Vec<Lin> = s.indexed.iter().filter_map(|i| s.dims.get(*i).cloned()).collect();
+        let kinds =
+            s.reduction[d] == s.reduction[d + 1] && nest.reduction[d] == nest.reduction[d + 1];
+        let fits = s.all_accesses().all(|Access { at, .. }| {
+            !at.in_rest(d)
+                && !at.in_rest(d + 1)
+                && at.coefficient(d) == at.coefficient(d + 1).times(inner)
+        });
+        kinds && fits && !asked.iter().any(|l| l.uses(d) || l.uses(d + 1))
+    })
+}
+
+fn collapse(k: &mut Kernel, nest: &mut Nest, d: usize) {
+    nest.extents[d] = nest.extents[d].times(&nest.extents[d + 1]);
+    nest.extents.remove(d + 1);
+    nest.reduction.remove(d + 1);
+    for i in nest.all().collect::<Vec<_>>() {
+        let s = &mut k.stages[i];
+        s.extents = nest.extents.clone();
+        s.reduction.remove(d + 1);
+        s.substitute(&nest.extents, &|x| match x {
+            x if x < d => Lin::dim(x),
+            x if x == d => Lin::default(),
+            x => Lin::dim(x - 1),
+        });
+    }
+}
+
+/// Splits dimensions that are parts of a blocked layout, such as weights as `[N/32, K, 32]` or
+/// `[N/32, K/2, 32, 2]`, so that no division is left.
+fn split(k: &mut Kernel, nest: &mut Nest) {
+    // Rows in pairs: whole and rest of a reduction's number by 2.
+    let half = |at: &Lin, modulo: bool| {
+        at.rest.iter().find_map(|(r, _)| r.of.as_dim().filter(|_| r.by == 2 && r.modulo == modulo))
+    };
+    let paired = |nest: &Nest, at: &Lin| {
+        let d = half(at, false).filter(|d| Some(*d) == half(at, true) && nest.reduction[*d])?;
+        Some((d, 2, nest.extents[d].known().filter(|n| n % 2 == 0)?))
+    };
+    let blocked = |nest: &Nest, at: &Lin| {
+        at.rest.iter().find_map(|(r, _)| {
+            let d = r.of.as_dim().filter(|d| r.by >= 8 && !nest.reduction[*d])?;
+            Some((d, r.by, nest.extents[d].known()?))
+        })
+    };
+    if let Some((d, by, _)) = first(k, nest, &paired) {
+        split_at(k, nest, d, by);
+    }
+    if let Some((d, by, size)) = first(k, nest, &blocked) {
+        split_at(k, nest, d, by);
+        nest.split = (size % by != 0).then(|| (d, d + 1, Poly::number(size)));
+    }
+}
+
+/// A dimension, what divides it, and its size.
+type Division = (usize, i64, i64);
+
+fn first(
+    k: &Kernel,
+    nest: &Nest,
+    find: &dyn Fn(&Nest, &Lin) -> Option<Division>,
+) -> Option<Division> {
+    nest.all().flat_map(|s| k.stages[s].reads()).find_map(|a| find(nest, &a.at))
+}
+
+/// Makes two dimensions of one, the inner one of size `by`.
+fn split_at(k: &mut Kernel, nest: &mut Nest, d: usize, by: i64) {
+    let (size, reduces) = (nest.extents[d].known().unwrap_or_default(), nest.reduction[d]);
+    nest.extents[d] = Poly::number((size + by - 1) / by);
+    nest.extents.insert(d + 1, Poly::number(by));
+    nest.reduction.insert(d + 1, reduces);
+    for i in nest.all().collect::<Vec<_>>() {
+        let s = &mut k.stages[i];
+        s.extents = nest.extents.clone();
+        let reduces = s.reduction[d];
+        s.reduction.insert(d + 1, reduces);
+        s.substitute(&nest.extents, &|x| match x {
+            x if x < d => Lin::dim(x),
+            x if x == d => Lin::dim(d).times(&Poly::number(by)).plus(&Lin::dim(d + 1)),
+            x => Lin::dim(x + 1),
+        });
+    }
+}

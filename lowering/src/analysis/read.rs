@@ -1,0 +1,501 @@
+//! Reads the function of a kernel.
+use crate::analysis::*;
+use kiln_dialects::{ir::*, sym::Dim};
+use kiln_passes::Failure;
+
+/// The kernel that a function is, or what of it cannot be read.
+pub fn read(func: Op) -> Result<Kernel, Failure> {
+    let block = func
+        .regions()
+        .first()
+        .and_then(|r| r.first())
+        .ok_or_else(|| Failure::at(func, "has no body"))?;
+    let kernel = Kernel {
+        func,
+        buffers: vec![],
+        stages: vec![],
+        views: HashMap::new(),
+        scalars: vec![],
+        pads: HashMap::new(),
+    };
+    let mut reader = Reader {
+        k: kernel,
+        fills: HashMap::new(),
+        fresh: HashMap::new(),
+        pieces: HashMap::new(),
+        front: 0,
+    };
+    reader.arguments(block)?;
+    for op in block.ops() {
+        reader.op(op).map_err(|e| Failure::at(op, e))?;
+    }
+    Ok(reader.k)
+}
+
+struct Reader {
+    k: Kernel,
+    /// Tensors that hold one scalar and are written nowhere yet.
+    fills: HashMap<Value, Value>,
+    /// Tensors without contents, with their sizes.
+    fresh: HashMap<Value, Vec<Poly>>,
+    /// Pieces of a destination: what is written to them goes to its place when it is inserted.
+    pieces: HashMap<Value, Value>,
+    /// How many stages at the front fill destinations.
+    front: usize,
+}
+
+fn size(d: &Dim, dynamic: &mut impl Iterator<Item = Poly>) -> Result<Poly, String> {
+    match d.known() {
+        Some(n) => Ok(Poly::number(n)),
+        None => dynamic.next().ok_or_else(|| "has a size that nothing states".to_string()),
+    }
+}
+
+impl Reader {
+    fn arguments(&mut self, block: Block) -> Result<(), Failure> {
+        let func = self.k.func;
+        let args = block.args();
+        let indices: Vec<Value> = args.iter().copied().filter(|a| a.ty().is_index()).collect();
+        let attrs = func.attr("arg_attrs").and_then(|a| a.as_array()).unwrap_or_default();
+        for (i, a) in args.iter().enumerate().filter(|(_, a)| a.ty().is_tensor()) {
+            let stated = attrs.get(i).and_then(|d| d.entry("kiln.sizes")).and_then(|s| s.as_i64s());
+            let mut sizes = vec![];
+            for (axis, d) in a.ty().dims().iter().enumerate() {
+                let number =
+                    d.known().or_else(|| stated.as_ref().and_then(|s| s.get(axis).copied()));
+                let symbol = number.filter(|n| *n < 0).and_then(|n| indices.get((-1 - n) as usize));
+                sizes.push(match (number, symbol) {
+                    (Some(n), _) if n >= 0 => Poly::number(n),
+                    (_, Some(v)) => Poly::symbol(*v),
+                    _ => {
+                        return Err(Failure::at(
+                            func,
+                            format!(
+                                "has argument {i}, whose kiln.sizes do not state dimension {axis}"
+                            ),
+                        ));
+                    }
+                });
+            }
+            self.buffer(*a, sizes, Role::Input(i)).map_err(|e| Failure::at(func, e))?;
+        }
+        Ok(())
+    }
+
+    /// A buffer of its own for a tensor.
+    fn buffer(&mut self, tensor: Value, sizes: Vec<Poly>, role: Role) -> Result<Place, String> {
+        let element = tensor.ty().element().ok_or("is no tensor")?;
+        self.k.buffers.push(Buffer { element, sizes: sizes.clone(), role });
+        let view = Place {
+            buffer: self.k.buffers.len() - 1,
+            offset: Poly::default(),
+            strides: row_major(&sizes),
+            sizes,
+        };
+        self.k.views.insert(tensor, view.clone());
+        Ok(view)
+    }
+
+    fn poly(&self, v: Value) -> Poly {
+        let constant = v
+            .def()
+            .filter(|d| d.is("arith.constant"))
+            .and_then(|d| d.attr("value"))
+            .and_then(|a| a.as_i64());
+        constant.map_or_else(|| Poly::symbol(v), Poly::number)
+    }
+
+    /// The sizes of a tensor of this type whose dynamic ones are these values.
+    fn sizes(&self, ty: Type, dynamic: &[Value]) -> Result<Vec<Poly>, String> {
+        let mut dynamic = dynamic.iter().map(|v| self.poly(*v));
+        ty.dims().iter().map(|d| size(d, &mut dynamic)).collect()
+    }
+
+    fn op(&mut self, op: Op) -> Result<(), String> {
+        match op.name().as_str() {
+            "tensor.empty" => {
+                let sizes = self.sizes(op.result(0).ty(), &op.operands())?;
+                self.fresh.insert(op.result(0), sizes);
+                Ok(())
+            }
+            "linalg.fill" => {
+                let (value, out) = (op.operand(0), op.operand(1));
+                let sizes = self.sizes_of(out)?;
+                self.fresh.insert(op.result(0), sizes);
+                self.fills.insert(op.result(0), value);
+                if let Some(source) = self.pieces.get(&out).copied() {
+                    self.pieces.insert(op.result(0), source);
+                }
+                Ok(())
+            }
+            "linalg.generic" => self.stage(op),
+            "tensor.expand_shape" | "tensor.collapse_shape" => self.reshape(op),
+            "tensor.extract_slice" => self.extract(op),
+            "tensor.pad" => self.pad(op),
+            "tensor.insert_slice" => self.insert(op),
+            "func.return" => self.results(op),
+            _ if op.results().iter().all(|r| !r.ty().is_tensor())
+                && op.operands().iter().all(|r| !r.ty().is_tensor()) =>
+            {
+                self.k.scalars.push(op);
+                Ok(())
+            }
+            _ => Err("is not known to the host's code generator".into()),
+        }
+    }
+
+    fn sizes_of(&self, v: Value) -> Result<Vec<Poly>, String> {
+        let view = self.k.views.get(&v).map(|w| &w.sizes).or_else(|| self.fresh.get(&v));
+        view.cloned().ok_or_else(|| "takes a tensor that nothing defines".to_string())
+    }
+
+    /// Where a tensor is that is read; a fill becomes a stage now.
+    fn view(&mut self, v: Value) -> Result<Place, String> {
+        match self.k.views.get(&v) {
+            Some(view) => Ok(view.clone()),
+            None => self.own(v, v),
+        }
+    }
+
+    /// A buffer for `tensor` that starts out as `source`, a fill or an empty tensor.
+    fn own(&mut self, tensor: Value, source: Value) -> Result<Place, String> {
+        let sizes = self.sizes_of(source)?;
+        let view = self.buffer(tensor, sizes, Role::Temporary)?;
+        if let (Some(value), Some(op)) = (self.fills.get(&source).copied(), source.def()) {
+            let index: Vec<Lin> = (0..view.sizes.len()).map(Lin::dim).collect();
+            let stage = moved(op, &view, index, vec![], Body::Fill(value));
+            // In front, since stages that write pieces of it stand before the insertion that names
+            // it.
+            self.k.stages.insert(self.front, stage);
+            self.front += 1;
+        }
+        Ok(view)
+    }
+
+    fn reshape(&mut self, op: Op) -> Result<(), String> {
+        let source = op.operand(0);
+        let old = self.sizes_of(source)?;
+        let groups: Vec<Vec<i64>> = match op.attr("reassociation").and_then(|a| a.as_array()) {
+            Some(all) => all
+                .iter()
+                .map(|g| {
+                    g.as_array().unwrap_or_default().iter().filter_map(|i| i.as_i64()).collect()
+                })
+                .collect(),
+            None => return Err("has no reassociation".into()),
+        };
+        let sizes = if op.is("tensor.collapse_shape") {
+            groups
+                .iter()
+                .map(|g| Poly::product(g.iter().filter_map(|i| old.get(*i as usize))))
+                .collect()
+        } else {
+            self.sizes(op.result(0).ty(), &op.operands()[1..])?
+        };
+        let result = op.result(0);
+        if let Some(view) = self.k.views.get(&source) {
+            if view.strides != row_major(&view.sizes) {
+                return Err("reshapes a piece of a tensor".into());
+            }
+            let view = Place { strides: row_major(&sizes), sizes, ..view.clone() };
+            self.k.views.insert(result, view);
+        } else {
+            self.fresh.insert(result, sizes);
+            if let Some(value) = self.fills.get(&source).copied() {
+                self.fills.insert(result, value);
+            }
+        }
+        Ok(())
+    }
+
+    /// An argument with zeros around it.
+    fn pad(&mut self, op: Op) -> Result<(), String> {
+        let counts = |name: &str| {
+            op.attr(name).and_then(|a| a.as_i64s()).filter(|all| all.iter().all(|n| *n >= 0))
+        };
+        let (low, high) = counts("static_low")
+            .zip(counts("static_high"))
+            .ok_or("pads by what is no known number")?;
+        let end = op
+            .regions()
+            .first()
+            .and_then(|r| r.first())
+            .and_then(|b| b.terminator())
+            .ok_or("has no body")?;
+        let value = end.operands().first().and_then(|v| v.def()?.attr("value")?.as_f64());
+        let source = self.view(op.operand(0))?;
+        let Some(Buffer { role: Role::Input(argument), sizes, .. }) =
+            self.k.buffers.get(source.buffer)
+        else {
+            return Err("pads what is no argument".into());
+        };
+        if value != Some(0.0) || *sizes != source.sizes || !source.offset.is_zero() {
+            return Err("pads a piece of an argument, or by something else than 0".into());
+        }
+        let (argument, sizes) = (*argument, sizes.clone());
+        let padded = sizes
+            .iter()
+            .zip(low.iter().zip(&high))
+            .map(|(n, (l, h))| n.plus(&Poly::number(l + h)))
+            .collect();
+        let place = self.buffer(op.result(0), padded, Role::Padded(argument))?;
+        self.k.pads.insert(place.buffer, low.into_iter().zip(sizes).collect());
+        Ok(())
+    }
+
+    /// Offsets, sizes and strides of a slice; `skip` operands stand before them.
+    fn slice(&self, op: Op, skip: usize) -> Result<[Vec<Poly>; 3], String> {
+        let mut operands = op.operands().into_iter().skip(skip);
+        let mut list = |name: &str| -> Result<Vec<Poly>, String> {
+            let fixed = op
+                .attr(name)
+                .and_then(|a| a.as_i64s())
+                .ok_or("has no offsets, sizes and strides")?;
+            let one = |k: &i64| match *k == i64::MIN {
+                true => operands
+                    .next()
+                    .map(|v| self.poly(v))
+                    .ok_or_else(|| "lacks an operand".to_string()),
+                false => Ok(Poly::number(*k)),
+            };
+            fixed.iter().map(one).collect()
+        };
+        Ok([list("static_offsets")?, list("static_sizes")?, list("static_strides")?])
+    }
+
+    fn extract(&mut self, op: Op) -> Result<(), String> {
+        let [offsets, sizes, strides] = self.slice(op, 1)?;
+        if op.result(0).ty().dims().len() != sizes.len() {
+            return Err("drops dimensions".into());
+        }
+        let (source, result) = (op.operand(0), op.result(0));
+        let destination = result
+            .uses()
+            .iter()
+            .all(|(user, _)| user.is("linalg.generic") || user.is("linalg.fill"));
+        if destination
+            && (self.fresh.contains_key(&source)
+                || source.def().is_some_and(|d| d.is("tensor.insert_slice")))
+        {
+            self.fresh.insert(result, sizes);
+            self.pieces.insert(result, source);
+            return Ok(());
+        }
+        let view = self.view(source)?;
+        let offset = offsets
+            .iter()
+            .zip(&view.strides)
+            .fold(view.offset.clone(), |o, (k, s)| o.plus(&k.times(s)));
+        let strides = view.strides.iter().zip(&strides).map(|(a, b)| a.times(b)).collect();
+        self.k.views.insert(result, Place { buffer: view.buffer, offset, sizes, strides });
+        Ok(())
+    }
+
+    fn insert(&mut self, op: Op) -> Result<(), String> {
+        let (piece, whole, result) = (op.operand(0), op.operand(1), op.result(0));
+        let [offsets, sizes, steps] = self.slice(op, 2)?;
+        if piece.ty().dims().len() != sizes.len() {
+            return Err("adds dimensions".into());
+        }
+        let running =
+            whole.uses().iter().filter(|(u, _)| !u.is("tensor.extract_slice")).count() == 1;
+        let target = match self.k.views.get(&whole) {
+            // Empty tensors are shared by what starts from them.
+            None => self.own(result, whole)?,
+            Some(view) if running => view.clone(),
+            Some(_) => return Err("writes to a tensor that is used elsewhere".into()),
+        };
+        let offset = offsets
+            .iter()
+            .zip(&target.strides)
+            .fold(target.offset.clone(), |o, (k, s)| o.plus(&k.times(s)));
+        let strides: Vec<Poly> =
+            target.strides.iter().zip(&steps).map(|(a, b)| a.times(b)).collect();
+        let place = Place { buffer: target.buffer, offset, sizes, strides };
+        let writer = piece.def().filter(|d| d.is("linalg.generic") && piece.uses().len() == 1);
+        let written =
+            writer.and_then(|d| self.k.stages.iter_mut().find(|s| s.op == d)).and_then(|s| {
+                let old = self.k.views.get(&piece)?.buffer;
+                s.outputs.iter_mut().find(|o| o.access.buffer == old)
+            });
+        match written {
+            // Written to its place at once.
+            Some(out) if matches!(out.init, Init::None | Init::Fill(_)) => {
+                out.access = Access { buffer: place.buffer, at: place.at(&out.index) };
+            }
+            _ => {
+                let from = self.view(piece)?;
+                let index: Vec<Lin> = (0..from.sizes.len()).map(Lin::dim).collect();
+                let input = Access { buffer: from.buffer, at: from.at(&index) };
+                self.k.stages.push(moved(op, &place, index, vec![input], Body::Copy));
+            }
+        }
+        self.k.views.insert(result, target);
+        Ok(())
+    }
+
+    fn results(&mut self, op: Op) -> Result<(), String> {
+        for (i, v) in op.operands().into_iter().enumerate() {
+            let view = self.view(v)?;
+            let whole = self.k.buffers.get(view.buffer).ok_or("has no buffer")?;
+            let contiguous =
+                view.offset.is_zero() && Poly::product(&whole.sizes) == Poly::product(&view.sizes);
+            let written = self
+                .k
+                .stages
+                .iter()
+                .any(|s| s.outputs.iter().any(|o| o.access.buffer == view.buffer));
+            let read = || {
+                self.k.stages.iter().any(|s| {
+                    s.reads().any(|a| a.buffer == view.buffer) || s.captured.contains(&view.buffer)
+                })
+            };
+            // An argument that pieces are put into is the memory of the result: what launches the
+            // kernel hands it on.
+            let handed_on = matches!(whole.role, Role::Input(_)) && written;
+            if handed_on && (read() || !contiguous) {
+                return Err("reads the tensor that it puts pieces into".into());
+            }
+            if (whole.role == Role::Temporary || handed_on) && contiguous {
+                let b = &mut self.k.buffers[view.buffer];
+                (b.role, b.sizes) = (Role::Output(i), view.sizes);
+                continue;
+            }
+            let element = v.ty().element().ok_or("returns what is no tensor")?;
+            self.k.buffers.push(Buffer {
+                element,
+                sizes: view.sizes.clone(),
+                role: Role::Output(i),
+            });
+            let copy = Place {
+                buffer: self.k.buffers.len() - 1,
+                offset: Poly::default(),
+                strides: row_major(&view.sizes),
+                sizes: view.sizes.clone(),
+            };
+            let index: Vec<Lin> = (0..view.sizes.len()).map(Lin::dim).collect();
+            let input = Access { buffer: view.buffer, at: view.at(&index) };
+            self.k.stages.push(moved(op, &copy, index, vec![input], Body::Copy));
+        }
+        Ok(())
+    }
+
+    fn stage(&mut self, op: Op) -> Result<(), String> {
+        let maps: Option<Vec<_>> = op
+            .attr("indexing_maps")
+            .and_then(|a| a.as_array())
+            .unwrap_or_default()
+            .into_iter()
+            .map(|m| m.as_affine_map())
+            .collect();
+        let maps = maps.ok_or("has an indexing map that is no affine map")?;
+        let kinds =
+            op.attr("iterator_types").and_then(|a| a.as_array()).ok_or("has no iterator_types")?;
+        let reduction: Vec<bool> =
+            kinds.iter().map(|k| k.to_string().contains("reduction")).collect();
+        let outs = op.result_count();
+        let ins = op.operand_count().checked_sub(outs).ok_or("has fewer operands than results")?;
+        let block = op.regions().first().and_then(|r| r.first()).ok_or("has no body")?;
+        let (args, end) = (block.args(), block.terminator().ok_or("has no terminator")?);
+        let shapes: Vec<Vec<Poly>> =
+            op.operands().into_iter().map(|v| self.sizes_of(v)).collect::<Result<_, _>>()?;
+        let mut extents: Vec<Option<Poly>> = vec![None; reduction.len()];
+        for ((_, results), shape) in maps.iter().zip(&shapes) {
+            for (e, n) in results.iter().zip(shape) {
+                if let Affine::Dim(d) = e
+                    && let Some(slot) = extents.get_mut(*d)
+                    && slot.as_ref().is_none_or(|old| old.known().is_none())
+                {
+                    *slot = Some(n.clone());
+                }
+            }
+        }
+        let extents: Vec<Poly> = extents
+            .into_iter()
+            .collect::<Option<_>>()
+            .ok_or("has a loop dimension whose size no operand states")?;
+        let index = |i: usize| -> Result<Vec<Lin>, String> {
+            maps.get(i)
+                .ok_or("has too few indexing maps")?
+                .1
+                .iter()
+                .map(|e| Lin::of(e, &extents))
+                .collect()
+        };
+        let mut stage = Stage {
+            op,
+            extents: extents.clone(),
+            reduction,
+            inputs: vec![],
+            outputs: vec![],
+            body: Body::Block(block),
+            captured: vec![],
+            indexed: vec![],
+            dims: (0..extents.len()).map(Lin::dim).collect(),
+            merges: op.attr(MERGES).is_some(),
+        };
+        for i in 0..ins {
+            let view = self.view(op.operand(i))?;
+            stage.inputs.push(Access { buffer: view.buffer, at: view.at(&index(i)?) });
+        }
+        for inner in block.ops() {
+            if inner.is("tensor.extract") {
+                let view = self.view(inner.operand(0))?;
+                stage.captured.push(view.buffer);
+            } else if inner.is("linalg.index") {
+                stage
+                    .indexed
+                    .extend(inner.attr("dim").and_then(|a| a.as_i64()).map(|d| d as usize));
+            } else if !inner.regions().is_empty() {
+                return Err(format!("has a {} in its body", inner.name()));
+            }
+        }
+        for o in 0..outs {
+            let (index, old) = (index(ins + o)?, op.operand(ins + o));
+            let running = *args.get(ins + o).ok_or("has too few block arguments")?;
+            let init = match (running.uses().is_empty(), self.fills.get(&old)) {
+                (true, _) => Init::None,
+                (_, Some(v)) => Init::Fill(*v),
+                _ => {
+                    let view = self.view(old)?;
+                    Init::Load(Access { buffer: view.buffer, at: view.at(&index) })
+                }
+            };
+            let view = self.buffer(op.result(o), shapes[ins + o].clone(), Role::Temporary)?;
+            let reduces =
+                (0..extents.len()).any(|d| stage.reduction[d] && !index.iter().any(|i| i.uses(d)));
+            let combine = if reduces && !stage.merges {
+                Combine::of(block, running, end.operand(o))
+            } else {
+                None
+            };
+            let access = Access { buffer: view.buffer, at: view.at(&index) };
+            stage.outputs.push(Output { access, index, init, reduces, combine });
+        }
+        if stage.merges {
+            stage.merge_is_sound()?;
+        }
+        self.k.stages.push(stage);
+        Ok(())
+    }
+}
+
+/// A stage that fills or copies.
+fn moved(op: Op, to: &Place, index: Vec<Lin>, inputs: Vec<Access>, body: Body) -> Stage {
+    let access = Access { buffer: to.buffer, at: to.at(&index) };
+    let output = Output { access, index, init: Init::None, reduces: false, combine: None };
+    let (reduction, dims) =
+        (vec![false; to.sizes.len()], (0..to.sizes.len()).map(Lin::dim).collect());
+    Stage {
+        op,
+        dims,
+        extents: to.sizes.clone(),
+        reduction,
+        inputs,
+        outputs: vec![output],
+        body,
+        captured: vec![],
+        indexed: vec![],
+        merges: false,
+    }
+}

@@ -1,0 +1,379 @@
+//! `kiln-host-abi`: the host function as calls of kernels inside of one parallel region.
+//!
+//! Why: a program is called with one array of words (arena, arguments, results, weights, sizes), so
+//! that a call costs the loads. All kernels share one `omp.parallel`; a barrier stands between two
+//! launches only if the second needs what the first wrote, or takes over memory that it used. Work
+//! that is too small for threads runs without a region. Kernels keep their own modules; the host
+//! function names their symbols.
+//!
+//! A kernel that is a function of the runtime is called with words on the stack, and its
+//! declaration goes.
+//!
+//! Behind each launch the call's profile is told, which returns at once where there is none.
+//!
+//! Numerics: exact.
+//!
+//! ```text
+//! before:  %e = kiln.arena %c0 …   %0 = kiln.launch @k ins(%x) outs(%e)   %1 = kiln.launch @l ins(%0) outs(%o)
+//! after:   omp.parallel { func.call @kiln_k(%x, %e, %tid, %nth)   omp.barrier   func.call @kiln_l(%e, %o, %tid, %nth) }
+//! ```
+use crate::program::{
+    argument_array::Words,
+    interface::{Slots, entry_symbol, facts, kernel_symbol},
+    library_call::{Library, declared_sizes},
+    plan::host_functions,
+};
+use kiln_dialects::{
+    ir::*,
+    ops::{Arena, Launch, OpKind},
+    rules::{Level, is_driver, tensor_type},
+    sym::Dim as SymDim,
+};
+use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
+use kiln_runtime::profile;
+use std::collections::{HashMap, HashSet};
+
+kiln_passes::pass_options! {
+    /// The pass.
+    pub struct HostAbi {
+        /// Flops, and a quarter of the bytes moved, below which a program runs on one thread
+        pub serial_below: i64 = 1000000,
+    }
+}
+
+impl Pass for HostAbi {
+    const FLAG: &'static str = "kiln-host-abi";
+    const SUMMARY: &'static str =
+        "Writes host functions as calls of kernels inside of one parallel region";
+    const LEVELS: &'static [Level] = &[Level::Program];
+    const LOWERS_TO: Option<Level> = Some(Level::Target);
+    const REQUIRED: bool = true;
+    const NUMERICS: Numerics = Numerics::Exact;
+    const DIALECTS: &'static [&'static str] = &["llvm", "omp", "scf"];
+
+    fn run(&self, root: Op) -> Result<(), Failure> {
+        let (mut kernels, mut declarations) = (HashMap::new(), vec![]);
+        for m in blocks(root)
+            .into_iter()
+            .flat_map(|b| b.ops())
+            .filter(|o| o.attr("kiln.kernel").is_some())
+        {
+            let symbol = kernel_symbol(m);
+            let library = Library::of(m).map(|l| (l, declared_sizes(m)));
+            if library.is_some() {
+                declarations.push(m);
+            }
+            blocks(m)
+                .into_iter()
+                .flat_map(|b| b.ops())
+                .filter(|o| o.is("func.func"))
+                .for_each(|f| f.set_attr("sym_name", Attr::string(m.ctx(), &symbol)));
+            kernels.insert(m.symbol().unwrap_or_default(), Callee { symbol, library });
+        }
+        let mut declared = HashSet::new();
+        for func in host_functions(root) {
+            let host = Host::read(func, &kernels, self.serial_below)?;
+            host.apply(root, &mut declared).map_err(|e| Failure::at(func, e))?;
+        }
+        declarations.into_iter().for_each(Op::erase);
+        // The runtime runs it from plain data.
+        let drivers = blocks(root).into_iter().flat_map(|b| b.ops()).filter(|o| is_driver(*o));
+        drivers.collect::<Vec<_>>().into_iter().for_each(Op::erase);
+        let globals = blocks(root)
+            .into_iter()
+            .flat_map(|b| b.ops())
+            .filter(|o| o.kind() == Some(OpKind::Global));
+        globals.collect::<Vec<_>>().into_iter().for_each(Op::erase);
+        root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Target.name()));
+        Ok(())
+    }
+}
+
+/// What a launch calls.
+struct Callee {
+    symbol: String,
+    /// With the sizes of its tensors.
+    library: Option<(Library, Vec<Vec<i64>>)>,
+}
+
+struct Host<'a> {
+    func: Op,
+    ops: Vec<Op>,
+    slots: Slots,
+    kernels: &'a HashMap<String, Callee>,
+    serial_below: i64,
+    args: Vec<Value>,
+    facts: Facts,
+}
+
+impl<'a> Host<'a> {
+    fn read(
+        func: Op,
+        kernels: &'a HashMap<String, Callee>,
+        serial_below: i64,
+    ) -> Result<Host<'a>, Failure> {
+        let block = func
+            .regions()
+            .first()
+            .and_then(|r| r.first())
+            .ok_or_else(|| Failure::at(func, "has no body"))?;
+        Ok(Host {
+            func,
+            ops: block.ops(),
+            slots: Slots::of(func)?,
+            kernels,
+            serial_below,
+            args: block.args(),
+            facts: facts(func)?,
+        })
+    }
+
+    fn launches(&self) -> impl Iterator<Item = (Op, Launch)> {
+        self.ops.iter().filter_map(|op| Some((*op, Launch::of(*op)?)))
+    }
+
+    fn apply(&self, root: Op, declared: &mut HashSet<String>) -> Result<(), String> {
+        let c = root.ctx();
+        let ty = |s: &str| Type::parse(c, s).ok_or_else(|| format!("'{s}' is no type"));
+        let (ptr, int, word) = (ty("!llvm.ptr")?, ty("i32")?, ty("i64")?);
+        let top = Builder::before(self.func).ok_or("is in no block")?;
+        for (op, launch) in self.launches() {
+            let callee = self
+                .kernels
+                .get(&launch.kernel)
+                .ok_or_else(|| format!("launches @{}, which is no kernel", launch.kernel))?;
+            if declared.insert(callee.symbol.clone()) {
+                let (pointers, words) = match callee.library {
+                    Some(_) => (1, 2),
+                    None => (launch.inputs.len() + launch.outs.len(), launch.sizes.len() + 2),
+                };
+                let inputs = [vec![ptr; pointers], vec![word; words]].concat();
+                let attrs = [
+                    ("sym_name", Attr::string(c, &callee.symbol)),
+                    ("function_type", Attr::ty(Type::function(c, &inputs, &[]))),
+                    ("sym_visibility", Attr::string(c, "private")),
+                ];
+                top.at(op.loc()).generic_with_empty_region("func.func", &attrs)?;
+            }
+        }
+        let name = entry_symbol(&self.func.symbol().unwrap_or_default());
+        top.function(&name, &[ptr, int], &[], &mut |b, args| {
+            let mut words = self.words(b, args[0])?;
+            let one = words.constant(1, word)?;
+            let zero = words.constant(0, word)?;
+            let parallel = self.worth_threads(&mut words, args[1], int)?;
+            let alone = |b: Builder| self.calls(&mut self.words(b, args[0])?, zero, one, false);
+            match parallel {
+                None => alone(b)?,
+                Some(condition) => {
+                    let mut threads = |b: Builder, _: Vec<Value>| {
+                        let mut region = |b: Builder, _: Vec<Value>| {
+                            let call = |name: &str| -> Result<Value, String> {
+                                let attrs = [("callee", Attr::symbol(c, name))];
+                                let n =
+                                    b.generic("func.call", &[], &[int], &attrs, &mut [])?.result(0);
+                                Ok(b.generic("arith.extsi", &[n], &[word], &[], &mut [])?.result(0))
+                            };
+                            let (tid, nth) =
+                                (call("omp_get_thread_num")?, call("omp_get_num_threads")?);
+                            self.calls(&mut self.words(b, args[0])?, tid, nth, true)?;
+                            b.generic("omp.terminator", &[], &[], &[], &mut []).map(|_| ())
+                        };
+                        let segments =
+                            [("operandSegmentSizes", Attr::i32s(c, &[0, 0, 0, 1, 0, 0]))];
+                        b.generic(
+                            "omp.parallel",
+                            &[args[1]],
+                            &[],
+                            &segments,
+                            &mut [(&[], &mut region)],
+                        )?;
+                        b.generic("scf.yield", &[], &[], &[], &mut []).map(|_| ())
+                    };
+                    let mut serial = |b: Builder, _: Vec<Value>| {
+                        alone(b)?;
+                        b.generic("scf.yield", &[], &[], &[], &mut []).map(|_| ())
+                    };
+                    b.generic(
+                        "scf.if",
+                        &[condition],
+                        &[],
+                        &[],
+                        &mut [(&[], &mut threads), (&[], &mut serial)],
+                    )?;
+                }
+            }
+            b.ret(&[]).map(|_| ())
+        })?;
+        for (name, inputs, results) in [
+            ("omp_get_thread_num", [].as_slice(), [int].as_slice()),
+            ("omp_get_num_threads", &[], &[int]),
+            (profile::SYMBOL, &[ptr, word, word], &[]),
+        ] {
+            if declared.insert(name.into()) {
+                let attrs = [
+                    ("sym_name", Attr::string(c, name)),
+                    ("function_type", Attr::ty(Type::function(c, inputs, results))),
+                    ("sym_visibility", Attr::string(c, "private")),
+                ];
+                top.generic_with_empty_region("func.func", &attrs)?;
+            }
+        }
+        self.func.erase();
+        Ok(())
+    }
+
+    fn words(&self, b: Builder, args: Value) -> Result<Words<'_>, String> {
+        Words::new(&self.slots, &self.args, b, args)
+    }
+
+    /// Whether there is more than one thread and enough work for them; `None` if it is known that
+    /// there is not.
+    fn worth_threads(
+        &self,
+        w: &mut Words,
+        threads: Value,
+        int: Type,
+    ) -> Result<Option<Value>, String> {
+        let mut work = SymDim::Known(0);
+        for (_, launch) in self.launches() {
+            let elements =
+                |v: &Value| self.facts.dims(*v).iter().fold(SymDim::Known(1), |n, d| n.mul(d));
+            for v in launch.inputs.iter().filter(|v| !launch.outs.contains(v)).chain(&launch.outs) {
+                let bytes = tensor_type(v.ty())?.dtype.byte_size() as i64;
+                work = work.add(&elements(v).mul(&SymDim::Known(bytes * 4)));
+            }
+            if let Some(out) = launch.outs.first() {
+                work = work
+                    .add(&elements(out).mul(&SymDim::Known(launch.flops_per_element.unwrap_or(0))));
+            }
+        }
+        let compare = |w: &Words, x: Value, y: Value| -> Result<Value, String> {
+            let i1 = Type::parse(w.b.ctx, "i1").ok_or("has no i1")?;
+            let predicate = [("predicate", Attr::i64(w.b.ctx, 4))];
+            Ok(w.b.generic("arith.cmpi", &[x, y], &[i1], &predicate, &mut [])?.result(0))
+        };
+        if work.known().is_some_and(|n| n < self.serial_below) {
+            return Ok(None);
+        }
+        let one = w.constant(1, int)?;
+        let many = compare(w, threads, one)?;
+        // A sum that no expression holds is work enough.
+        let terms = work.terms();
+        if terms.is_empty() {
+            return Ok(Some(many));
+        }
+        let mut sum = w.constant(0, w.word)?;
+        for (factors, n) in terms {
+            let mut product = w.constant(n, w.word)?;
+            for a in factors {
+                let size = match self.named(&SymDim::atom(a)) {
+                    Some(v) => w.number(v)?,
+                    None => w.constant(128, w.word)?,
+                };
+                product = w.apply("arith.muli", product, size)?;
+            }
+            sum = w.apply("arith.addi", sum, product)?;
+        }
+        let least = w.constant(self.serial_below, w.word)?;
+        let enough = compare(w, sum, least)?;
+        let both = w.b.generic("arith.andi", &[many, enough], &[many.ty()], &[], &mut [])?;
+        Ok(Some(both.result(0)))
+    }
+
+    /// The SSA value of a size.
+    fn named(&self, size: &SymDim) -> Option<Value> {
+        let made =
+            |op: &&Op| matches!(op.kind(), Some(OpKind::Sym | OpKind::SymExpr | OpKind::Dim));
+        self.ops
+            .iter()
+            .filter(made)
+            .map(|op| op.result(0))
+            .find(|v| self.facts.size_value(*v) == *size)
+    }
+
+    /// Every launch as a call, with the barriers that a team needs.
+    fn calls(&self, w: &mut Words, tid: Value, nth: Value, team: bool) -> Result<(), String> {
+        let mut open: Vec<(Op, Launch)> = vec![];
+        // Calls of the runtime come one after the other on a thread, so that they share their
+        // memory.
+        let words = self
+            .launches()
+            .filter_map(|(_, l)| self.kernels[&l.kernel].library.as_ref().map(|(f, _)| f.words(&l)))
+            .max();
+        let memory = match words {
+            None => None,
+            Some(n) => {
+                let element = [("elem_type", Attr::ty(w.word))];
+                Some(
+                    w.b.generic(
+                        "llvm.alloca",
+                        &[w.constant(n as i64, w.word)?],
+                        &[w.ptr],
+                        &element,
+                        &mut [],
+                    )?
+                    .result(0),
+                )
+            }
+        };
+        w.launches_over(0, tid)?;
+        for (n, (op, launch)) in self.launches().enumerate() {
+            if team
+                && open.iter().any(|(earlier, other)| self.conflicts(*earlier, other, n, &launch))
+            {
+                w.b.at(op.loc()).generic("omp.barrier", &[], &[], &[], &mut [])?;
+                open.clear();
+            }
+            let Callee { symbol, library } = &self.kernels[&launch.kernel];
+            let mut operands = vec![];
+            if let (Some((library, sizes)), Some(memory)) = (library, memory) {
+                library.write(w, &launch, sizes, memory)?;
+                operands.push(memory);
+            } else {
+                for v in launch.inputs.iter().chain(&launch.outs) {
+                    operands.push(w.pointer(*v)?);
+                }
+                for v in &launch.sizes {
+                    operands.push(w.number(*v)?);
+                }
+            }
+            operands.extend([tid, nth]);
+            let attrs = [("callee", Attr::symbol(w.b.ctx, symbol))];
+            w.b.at(op.loc()).generic("func.call", &operands, &[], &attrs, &mut [])?;
+            w.launches_over(n as i64 + 1, tid)?;
+            open.push((op, launch));
+        }
+        Ok(())
+    }
+
+    /// Whether a launch needs another one to be over on all threads.
+    fn conflicts(&self, earlier: Op, other: &Launch, n: usize, launch: &Launch) -> bool {
+        let base = |mut v: Value| {
+            while let Some(op) = v.def().filter(|o| o.kind() == Some(OpKind::Reshape)) {
+                v = op.operand(0);
+            }
+            v
+        };
+        // What a launch writes to: memory, or a tensor that an earlier one has put its pieces into.
+        let written = |v: Value| -> Option<Value> {
+            let op = v.def().filter(|o| o.kind() == Some(OpKind::Launch))?;
+            let i = op.results().iter().position(|r| *r == v)?;
+            Launch::of(op)?.outs.get(i).copied()
+        };
+        let of_earlier = |v: Value| {
+            std::iter::successors(Some(base(v)), |v| written(*v)).any(|v| v.def() == Some(earlier))
+        };
+        // Pieces of one tensor do not overlap, so that those who write them need not wait for each
+        // other.
+        let reads = launch.inputs.iter().any(|v| !launch.outs.contains(v) && of_earlier(*v));
+        // Memory of the arena whose last reader ran without a barrier since may be what this launch
+        // writes to.
+        let arena = |v: &Value| {
+            std::iter::successors(Some(base(*v)), |v| written(*v)).last()?.def().and_then(Arena::of)
+        };
+        let ended = |v: &Value| arena(v).is_some_and(|a| a.last < n as i64);
+        let writes = launch.outs.iter().any(|v| arena(v).is_some_and(|a| a.first == n as i64));
+        reads || (writes && other.inputs.iter().chain(&other.outs).any(ended))
+    }
+}

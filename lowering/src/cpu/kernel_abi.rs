@@ -1,0 +1,267 @@
+//! `kiln-kernel-abi`: gives kernels plain parameters: pointers and 64-bit integers.
+//!
+//! Why: a kernel is compiled, cached and called by itself, so its signature must not depend on how
+//! MLIR passes memrefs. Upstream's bare-pointer convention does this for static shapes only. Runs
+//! last before the conversions to the llvm dialect.
+//!
+//! A memref parameter is contiguous and row-major. `kiln.sizes` gives its sizes: a number, `-1-k`
+//! for the k-th `index` parameter, or the least integer for one that the body computes itself and
+//! does not ask the memref for. `kiln.noalias` promises that nothing else in the kernel reaches its
+//! memory.
+//!
+//! Numerics: exact.
+//!
+//! ```text
+//! before:  func.func @k(%a: memref<?x128xf32> {kiln.sizes = array<i64: -1, 128>, kiln.noalias}, %n: index)
+//! after:   func.func @k(%a: !llvm.ptr {llvm.noalias}, %n: i64)
+//!          with %a rebuilt as a memref, and %n as an index, at the top of the body
+//! ```
+use crate::analysis::{DIVISOR, LEAST};
+use kiln_dialects::{
+    ir::*,
+    rules::{LEVELS, Level},
+    sym::Dim,
+};
+use kiln_passes::{Failure, Numerics, Pass};
+
+kiln_passes::pass_options! {
+    /// The pass.
+    pub struct KernelAbi {}
+}
+
+/// On a memref parameter: its sizes; entries below 0 name `index` parameters.
+pub const SIZES: &str = "kiln.sizes";
+/// In `kiln.sizes`: a size that the body does not read off the memref.
+pub const DERIVED: i64 = i64::MIN;
+/// On a memref parameter: nothing else in the kernel reaches its memory.
+pub const NOALIAS: &str = "kiln.noalias";
+
+impl Pass for KernelAbi {
+    const FLAG: &'static str = "kiln-kernel-abi";
+    const SUMMARY: &'static str = "Turns a kernel's memref parameters into pointers and its index parameters into 64-bit integers";
+    const LEVELS: &'static [Level] = LEVELS;
+    const NUMERICS: Numerics = Numerics::Exact;
+    const REQUIRED: bool = true;
+    const DIALECTS: &'static [&'static str] = &["llvm"];
+
+    fn run(&self, root: Op) -> Result<(), Failure> {
+        // Read and decide: everything is known before the first change.
+        let kernels: Vec<Kernel> =
+            walk(root).into_iter().filter(is_kernel).map(Kernel::read).collect::<Result<_, _>>()?;
+        kernels.iter().try_for_each(|k| k.apply().map_err(|e| Failure::at(k.func, e)))
+    }
+}
+
+/// Functions on memory; a host function still has tensors.
+fn is_kernel(o: &Op) -> bool {
+    let types = o.attr("function_type").and_then(Attr::as_type).and_then(Type::signature);
+    o.is("func.func") && types.is_some_and(|(inputs, _)| !inputs.iter().any(|t| t.is_tensor()))
+}
+
+/// What becomes of a parameter.
+enum Param {
+    /// A memref of these sizes.
+    Memref(Vec<Extent>),
+    Index,
+    Scalar,
+}
+
+#[derive(Clone, Copy)]
+enum Extent {
+    Number(i64),
+    /// The number of the parameter that holds it.
+    Param(usize),
+}
+
+struct Kernel {
+    func: Op,
+    body: Option<Block>,
+    params: Vec<Param>,
+    inputs: Vec<Type>,
+    results: Vec<Type>,
+    arg_attrs: Vec<Vec<(String, Attr)>>,
+}
+
+impl Kernel {
+    fn read(func: Op) -> Result<Kernel, Failure> {
+        let fail = |s: String| Failure::at(func, s);
+        let signature =
+            func.attr("function_type").and_then(Attr::as_type).and_then(Type::signature);
+        let (inputs, results) = signature.ok_or_else(|| fail("has no function type".into()))?;
+        let listed = func.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_default();
+        let arg_attrs: Vec<_> = (0..inputs.len())
+            .map(|i| listed.get(i).and_then(|a| a.entries()).unwrap_or_default())
+            .collect();
+        let indices: Vec<usize> = (0..inputs.len()).filter(|i| inputs[*i].is_index()).collect();
+        let param = |i: usize| match inputs[i] {
+            ty if ty.is_index() => Ok(Param::Index),
+            ty if ty.is_memref() => extents(ty, &arg_attrs[i], &indices)
+                .map(Param::Memref)
+                .map_err(|e| fail(format!("parameter {i} {e}"))),
+            _ => Ok(Param::Scalar),
+        };
+        let params = (0..inputs.len()).map(param).collect::<Result<_, _>>()?;
+        Ok(Kernel {
+            func,
+            body: func.regions().first().and_then(|r| r.first()),
+            params,
+            inputs,
+            results,
+            arg_attrs,
+        })
+    }
+
+    fn apply(&self) -> Result<(), String> {
+        let c = self.func.ctx();
+        let ty = |s: &str| Type::parse(c, s).ok_or_else(|| format!("'{s}' is no type"));
+        let (ptr, i64_ty) = (ty("!llvm.ptr")?, ty("i64")?);
+        let mut inputs = self.inputs.clone();
+        for (param, input) in self.params.iter().zip(&mut inputs) {
+            match param {
+                Param::Memref(_) => *input = ptr,
+                Param::Index => *input = i64_ty,
+                Param::Scalar => {}
+            }
+        }
+        if let Some(body) = self.body {
+            self.rebuild(body, &inputs, i64_ty)?;
+        }
+        self.func.set_attr("function_type", Attr::ty(Type::function(c, &inputs, &self.results)));
+        if self.func.attr("arg_attrs").is_some() {
+            let dictionary = |attrs: &Vec<(String, Attr)>| {
+                let mut kept: Vec<_> = attrs
+                    .iter()
+                    .filter(|(n, _)| ![SIZES, NOALIAS, DIVISOR, LEAST].contains(&n.as_str()))
+                    .map(|(n, a)| (n.as_str(), *a))
+                    .collect();
+                if attrs.iter().any(|(n, _)| n == NOALIAS) {
+                    kept.push(("llvm.noalias", Attr::unit(c)));
+                }
+                Attr::dictionary(c, &kept)
+            };
+            let all: Vec<Attr> = self.arg_attrs.iter().map(dictionary).collect();
+            self.func.set_attr("arg_attrs", Attr::array(c, &all));
+        }
+        Ok(())
+    }
+
+    /// Changes the types of the body's parameters and puts what they were at its top.
+    fn rebuild(&self, body: Block, inputs: &[Type], i64_ty: Type) -> Result<(), String> {
+        let first = *body.ops().first().ok_or("has an empty body")?;
+        let b =
+            Make { b: Builder::before(first).ok_or("is in no block")?.at(self.func.loc()), i64_ty };
+        let args = body.args();
+        // Only these uses move: what is made below reads the new parameters.
+        let uses: Vec<Vec<(Op, usize)>> = args.iter().map(|a| a.uses()).collect();
+        args.iter().zip(inputs).for_each(|(arg, ty)| arg.set_ty(*ty));
+        let (zero, one) = (b.number(0)?, b.number(1)?);
+        for (i, param) in self.params.iter().enumerate() {
+            let (arg, old) = (args[i], self.inputs[i]);
+            let new = match param {
+                Param::Scalar => continue,
+                Param::Index => b.op("arith.index_cast", &[arg], old, &[])?,
+                Param::Memref(sizes) => {
+                    let sizes = sizes.iter().map(|s| match s {
+                        Extent::Number(n) => b.number(*n),
+                        Extent::Param(p) => Ok(args[*p]),
+                    });
+                    b.descriptor(arg, &sizes.collect::<Result<Vec<_>, _>>()?, (zero, one), old)?
+                }
+            };
+            uses[i].iter().for_each(|(op, n)| op.set_operand(*n, new));
+        }
+        Ok(())
+    }
+}
+
+/// The sizes of a memref parameter, or what is wrong with them.
+fn extents(ty: Type, attrs: &[(String, Attr)], indices: &[usize]) -> Result<Vec<Extent>, String> {
+    if !ty.is_contiguous_memref() {
+        return Err(format!("of type {ty} is not contiguous; kernels take contiguous memrefs"));
+    }
+    let dims = ty.dims();
+    let stated = match attrs.iter().find(|(n, _)| n == SIZES) {
+        Some((_, a)) => a.as_i64s().ok_or_else(|| format!("needs array<i64: …> as {SIZES}"))?,
+        None => dims
+            .iter()
+            .map(|d| d.known().ok_or_else(|| format!("of type {ty} needs {SIZES}")))
+            .collect::<Result<_, _>>()?,
+    };
+    let extent = |(dim, stated): (Dim, i64)| match (dim.known(), stated) {
+        (Some(n), s) if s >= 0 && s != n => {
+            Err(format!("of type {ty} has size {n} where {SIZES} says {s}"))
+        }
+        (Some(n), _) => Ok(Extent::Number(n)),
+        (None, s) if s >= 0 => Ok(Extent::Number(s)),
+        (None, DERIVED) => Ok(Extent::Number(0)),
+        (None, s) => {
+            let k = (-1 - s) as usize;
+            let param = indices.get(k).ok_or_else(|| {
+                format!("has {SIZES} entry {s}, but there are {} index parameters", indices.len())
+            })?;
+            Ok(Extent::Param(*param))
+        }
+    };
+    dims.into_iter().zip(stated).map(extent).collect()
+}
+
+/// Makes ops at the top of a body.
+struct Make {
+    b: Builder,
+    i64_ty: Type,
+}
+
+impl Make {
+    fn op(
+        &self,
+        name: &str,
+        operands: &[Value],
+        ty: Type,
+        attrs: &[(&str, Attr)],
+    ) -> Result<Value, String> {
+        Ok(self.b.generic(name, operands, &[ty], attrs, &mut [])?.result(0))
+    }
+    fn number(&self, n: i64) -> Result<Value, String> {
+        self.op("llvm.mlir.constant", &[], self.i64_ty, &[("value", Attr::i64(self.b.ctx, n))])
+    }
+    /// The memref that `finalize-memref-to-llvm` sees through: allocated and aligned pointer,
+    /// offset, sizes, strides.
+    fn descriptor(
+        &self,
+        ptr: Value,
+        sizes: &[Value],
+        (zero, one): (Value, Value),
+        memref: Type,
+    ) -> Result<Value, String> {
+        let (c, rank) = (self.b.ctx, sizes.len());
+        let arrays = if rank == 0 {
+            String::new()
+        } else {
+            format!(", array<{rank} x i64>, array<{rank} x i64>")
+        };
+        let text = format!("!llvm.struct<(ptr, ptr, i64{arrays})>");
+        let ty = Type::parse(c, &text).ok_or_else(|| format!("'{text}' is no type"))?;
+        let mut all = self.op("llvm.mlir.poison", &[], ty, &[])?;
+        let mut insert = |value: Value, at: &[i64]| -> Result<(), String> {
+            all =
+                self.op("llvm.insertvalue", &[all, value], ty, &[("position", Attr::i64s(c, at))])?;
+            Ok(())
+        };
+        insert(ptr, &[0])?;
+        insert(ptr, &[1])?;
+        insert(zero, &[2])?;
+        let mut stride = one;
+        for (i, size) in sizes.iter().enumerate().rev() {
+            insert(*size, &[3, i as i64])?;
+            insert(stride, &[4, i as i64])?;
+            if i > 0 {
+                stride = if stride == one {
+                    *size
+                } else {
+                    self.op("llvm.mul", &[stride, *size], self.i64_ty, &[])?
+                };
+            }
+        }
+        self.op("builtin.unrealized_conversion_cast", &[all], memref, &[])
+    }
+}

@@ -1,0 +1,39 @@
+//! LLVM: from a module of the llvm dialect to object code, and from objects to addresses.
+pub(crate) mod bf16_compare;
+pub(crate) mod codegen;
+pub(crate) mod one_lane;
+
+pub use codegen::{CodeGen, CodeGenError, HOST_PASSES, KERNEL_PASSES, UNROLLING_KERNEL_PASSES};
+pub use kiln_runtime::link::library_symbols;
+
+use crate::target::llvm_api::*;
+use std::ffi::{CStr, CString};
+
+/// LLVM's version, such as `22.1.8`; a part of every cache key.
+pub fn version() -> String {
+    let (mut major, mut minor, mut patch) = (0, 0, 0);
+    // SAFETY: three live integers.
+    unsafe { LLVMGetVersion(&mut major, &mut minor, &mut patch) };
+    format!("{major}.{minor}.{patch}")
+}
+
+/// An `LLVMErrorRef` as a result; it is consumed.
+///
+/// # Safety
+/// `error` is null or an error that nobody has consumed.
+unsafe fn checked(error: Ref) -> Result<(), String> {
+    if error.is_null() {
+        return Ok(());
+    }
+    unsafe {
+        let raw = LLVMGetErrorMessage(error);
+        let text = CStr::from_ptr(raw).to_string_lossy().trim().to_string();
+        LLVMDisposeErrorMessage(raw);
+        Err(text)
+    }
+}
+
+/// A C string; what stands behind a NUL is not part of a name.
+fn c_string(s: &str) -> CString {
+    CString::new(s.split('\0').next().unwrap_or_default()).unwrap_or_default()
+}

@@ -1,0 +1,82 @@
+//! `kiln-schedule`: says on each kernel how it is computed.
+//!
+//! Why: strategy and sizes are decisions, so they stand in the IR, where they can be read, edited
+//! and searched over. Strategies: `loops` (all parallel), `rows` (stages that share rows, such as
+//! softmax and norms), `reduce`, `contract` (convolutions and small products), `blocked`, `dot` and
+//! `amx` (matrix products in blocks for the caches: by FMAs of f32, by dot products of pairs of
+//! bf16, by tiles of bf16), `attention`, `transpose`, `scalar`.
+//!
+//! Numerics: exact; nothing is computed differently yet.
+//!
+//! ```text
+//! before:  func.func @k0(…)
+//! after:   func.func @k0(…) attributes {kiln.schedule = #kiln.schedule<"rows", {bits = 512, block = 16, unroll = 4}>}
+//! ```
+
+use crate::{
+    analysis::{self, kernels_of},
+    strategies::cpu::{
+        attention::attention,
+        blocked_gemm::Bf16,
+        choose::{Machine, choose},
+    },
+};
+use kiln_dialects::{ir::*, rules::Level};
+use kiln_passes::{Failure, Numerics, Pass};
+
+kiln_passes::pass_options! {
+    /// The pass.
+    pub struct SchedulePass {
+        /// Bits of a vector register: 512 or 256
+        pub vector_bits: i64 = 512,
+        /// Threads that tasks are made for
+        pub threads: i64 = 2,
+        /// Bytes of the second level cache
+        pub l2: i64 = 2097152,
+        /// Bytes of the last level cache that a kernel may count on
+        pub l3: i64 = 33554432,
+        /// What multiplies bf16: widen (FMAs of f32), dot (AVX512-BF16) or amx
+        pub bf16: String = "widen".into(),
+    }
+}
+
+impl Pass for SchedulePass {
+    const FLAG: &'static str = "kiln-schedule";
+    const SUMMARY: &'static str =
+        "Chooses how each kernel is computed: #kiln.schedule with a strategy and sizes";
+    const LEVELS: &'static [Level] = &[Level::Linalg];
+    const LOWERS_TO: Option<Level> = Some(Level::Scheduled);
+    const REQUIRED: bool = true;
+    const NUMERICS: Numerics = Numerics::Exact;
+
+    fn run(&self, root: Op) -> Result<(), Failure> {
+        if ![128, 256, 512].contains(&self.vector_bits) {
+            return Err(format!("vector-bits is 128, 256 or 512, not {}", self.vector_bits).into());
+        }
+        let bf16 = Bf16::of(&self.bf16)
+            .ok_or_else(|| format!("bf16 is widen, dot or amx, not {}", self.bf16))?;
+        let machine = Machine {
+            bits: self.vector_bits,
+            threads: self.threads,
+            l2: self.l2,
+            l3: self.l3,
+            bf16,
+        };
+        for func in kernels_of(root) {
+            if func.attr("kiln.schedule").is_some() {
+                continue;
+            }
+            let mut k = analysis::read(func)?;
+            if let Some(schedule) =
+                analysis::Attention::of(&k).and_then(|a| attention(&k, &a, &machine))
+            {
+                func.set_attr("kiln.schedule", schedule.attr(func.ctx()));
+                continue;
+            }
+            let plan = analysis::nests(&mut k, analysis::SCRATCH);
+            func.set_attr("kiln.schedule", choose(&k, &plan, &machine).attr(func.ctx()));
+        }
+        root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Scheduled.name()));
+        Ok(())
+    }
+}

@@ -1,0 +1,70 @@
+//! `kiln-tile`: scheduled kernels become loops around vectors on memory.
+//!
+//! Why: a kernel writes to where its results belong, each thread a block of the tasks that it
+//! computes itself. Upstream has tiling, a vectoriser and one-shot bufferization for this; they
+//! take most of the compile time of a small kernel, the vectoriser gives up on many dynamic sizes,
+//! and the result would have to be freed of copies again. Here loops are written once, from the
+//! plan.
+//!
+//! Numerics: reassociates; reductions have several partial results, in an order that depends on the
+//! schedule but not on threads. Where the schedule is `dot` or `amx`, a pair of products of bf16 is
+//! added before it is added to the sum, and subnormals count as zero.
+//!
+//! ```text
+//! before:  func.func @k0(%x: tensor<4x8xf32>) -> tensor<4x8xf32>  linalg.generic …
+//! after:   func.func @k0(%x: memref<4x8xf32>, %out: memref<4x8xf32>, %tid: index, %nth: index)  scf.for … vector.load … vector.store
+//! ```
+use crate::{
+    analysis::{self, kernels_of},
+    emit::{
+        code::Code,
+        function::{self, Scratch},
+    },
+    strategies::cpu::{choose::Schedule, common::tasks},
+};
+use kiln_dialects::{ir::*, rules::Level, sym::Dim};
+use kiln_passes::{Failure, Numerics, Pass};
+
+kiln_passes::pass_options! {
+    /// The pass.
+    pub struct Tile {}
+}
+
+impl Pass for Tile {
+    const FLAG: &'static str = "kiln-tile";
+    const SUMMARY: &'static str = "Writes scheduled kernels as loops around vectors on memory, each thread its own block of tasks";
+    const LEVELS: &'static [Level] = &[Level::Scheduled];
+    const LOWERS_TO: Option<Level> = Some(Level::Tiled);
+    const REQUIRED: bool = true;
+    const NUMERICS: Numerics = Numerics::Reassociates;
+    const DIALECTS: &'static [&'static str] =
+        &["amx", "arith", "math", "memref", "scf", "vector", "x86vector"];
+
+    fn run(&self, root: Op) -> Result<(), Failure> {
+        for func in kernels_of(root) {
+            let schedule = Schedule::of(func).map_err(|e| Failure::at(func, e))?;
+            let mut k = analysis::read(func)?;
+            let plan = if schedule.strategy == "attention" {
+                analysis::Plan::whole(&k)
+            } else {
+                analysis::nests(&mut k, analysis::SCRATCH)
+            };
+            let index = Type::index(func.ctx());
+            let stack = |c: Code, element: Type, count: i64| {
+                let attrs = [
+                    ("operandSegmentSizes", Attr::i32s(c.ctx(), &[0, 0])),
+                    ("alignment", Attr::i64(c.ctx(), 64)),
+                ];
+                c.op("memref.alloca", &[], Type::memref(element, &[Dim::Known(count)]), &attrs)
+            };
+            let how = Scratch { make: &stack, most: analysis::SCRATCH };
+            function::emit(&mut k, &plan, &[index, index], &how, &mut |c, scope, threads| {
+                tasks::emit(c, scope, &plan, &schedule, (threads[0], threads[1]))
+            })
+            .map_err(|e| Failure::at(func, e))?;
+            func.erase();
+        }
+        root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Tiled.name()));
+        Ok(())
+    }
+}

@@ -1,0 +1,335 @@
+//! Runs textual pipelines: diagnostics become errors, every pass is timed and counted, passes can
+//! be bisected and disabled, IR is dumped.
+use crate::driver::{
+    cancellation::{Stop, Stopped},
+    table,
+};
+pub use crate::driver::{
+    report::{PassRun, Report},
+    reproducer::{reproducer_line, reproducer_of_text, reproducer_text, split_reproducer},
+};
+use kiln_dialects::{
+    ffi::{Event, Events, Verdict, is_registered},
+    ir::*,
+    ops::UPSTREAM_PASSES,
+};
+use kiln_passes::names;
+use std::{
+    cell::RefCell,
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+/// What a run does beside the passes themselves.
+#[derive(Clone, Debug, Default)]
+pub struct RunOptions {
+    /// Only the first N passes run; a pass nested on functions counts once per function.
+    pub bisect_limit: Option<usize>,
+    /// Flags of passes that are skipped.
+    pub disable: Vec<String>,
+    /// A new folder inside of this one gets `NN-<flag>.mlir` after every pass.
+    pub dump: Option<PathBuf>,
+    /// Where a reproducer of a failing run goes.
+    pub reproducer: Option<PathBuf>,
+    /// IR is handed to the printer before these passes.
+    pub print_before: Selection,
+    /// IR is handed to the printer after these passes.
+    pub print_after: Selection,
+    /// Whether MLIR's verifier runs after every pass.
+    pub skip_verifier: bool,
+    /// Asked before every pass.
+    pub stop: Stop,
+}
+
+/// Some passes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Selection {
+    /// None.
+    #[default]
+    None,
+    /// All.
+    All,
+    /// Those of these flags.
+    Some(BTreeSet<String>),
+}
+
+impl Selection {
+    fn has(&self, flag: &str) -> bool {
+        match self {
+            Selection::None => false,
+            Selection::All => true,
+            Selection::Some(flags) => flags.contains(flag),
+        }
+    }
+}
+
+/// Why a pipeline did not run to its end.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum PassError {
+    /// The text is no pipeline.
+    #[error("{0}")]
+    Pipeline(String),
+    /// A pass failed.
+    #[error("{} failed\n{}{}", .pass, .diagnostics.iter().map(|d| d.to_string()).collect::<Vec<_>>().join("\n"),
+        .reproducer.as_ref().map_or(String::new(), |p| format!("\n{}", reproducer_line(p))))]
+    Failed {
+        /// The flag of the pass.
+        pass: String,
+        /// Everything that was reported.
+        diagnostics: Vec<Diagnostic>,
+        /// IR and pipeline, if asked for.
+        reproducer: Option<PathBuf>,
+    },
+    /// Somebody wanted it to end; the IR is as the last pass left it.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+    /// A dump or reproducer could not be written.
+    #[error("{path}: {reason}")]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's words.
+        reason: String,
+    },
+}
+
+/// A moment of a run that a [`Printer`] hears of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// A pass is about to run; comes before every one that is not skipped.
+    Enter,
+    /// As `Enter`, for passes in [`RunOptions::print_before`].
+    Before,
+    /// A pass has succeeded, for passes in [`RunOptions::print_after`].
+    After,
+}
+
+/// Hears what runs, and receives IR to print: moment, flag, op.
+pub type Printer<'a> = dyn Fn(Moment, &str, Op) + 'a;
+
+struct Watch<'a> {
+    options: &'a RunOptions,
+    root: Op,
+    dump: Option<PathBuf>,
+    printer: &'a Printer<'a>,
+    state: RefCell<State>,
+}
+
+#[derive(Default)]
+struct State {
+    runs: Vec<PassRun>,
+    open: Vec<(usize, Instant)>,
+    /// The op of the pass that was over last, and how many ops are in it.
+    counted: Option<(Op, usize)>,
+    current: Option<String>,
+    failed: Option<String>,
+    io: Option<(PathBuf, String)>,
+    stopped: Option<Stopped>,
+}
+
+impl Events for Watch<'_> {
+    fn enter(&self, flag: &str, op: Op) -> Verdict {
+        let mut s = self.state.borrow_mut();
+        let nth = s.runs.len();
+        let now = self.options.stop.check().err();
+        s.stopped = s.stopped.or(now);
+        let skipped = s.stopped.is_some()
+            || self.options.bisect_limit.is_some_and(|n| nth >= n)
+            || self.options.disable.iter().any(|d| d == flag);
+        // What the last pass left of it.
+        let count =
+            s.counted.filter(|(last, _)| *last == op).map_or_else(|| op_count(op), |(_, n)| n);
+        s.runs.push(PassRun {
+            pass: flag.into(),
+            anchor: op.name(),
+            seconds: 0.0,
+            ops_before: count,
+            ops_after: count,
+            skipped,
+        });
+        if skipped {
+            return Verdict::Skip;
+        }
+        (self.printer)(Moment::Enter, flag, op);
+        if self.options.print_before.has(flag) {
+            (self.printer)(Moment::Before, flag, op);
+        }
+        s.current = Some(flag.into());
+        s.open.push((nth, Instant::now()));
+        Verdict::Run
+    }
+    fn event(&self, flag: &str, op: Op, event: Event) {
+        let mut s = self.state.borrow_mut();
+        match event {
+            Event::Left => {
+                let Some((nth, start)) = s.open.pop() else { return };
+                let (seconds, ops) = (start.elapsed().as_secs_f64(), op_count(op));
+                s.counted = Some((op, ops));
+                if let Some(run) = s.runs.get_mut(nth) {
+                    run.seconds = seconds;
+                    run.ops_after = ops;
+                }
+                s.current = None;
+            }
+            Event::Failed => s.failed = Some(flag.into()),
+            // Instrumentation also reports passes that the handler skipped.
+            Event::Succeeded if s.runs.last().is_some_and(|r| r.skipped && r.pass == flag) => {}
+            Event::Succeeded => {
+                if self.options.print_after.has(flag) {
+                    (self.printer)(Moment::After, flag, op);
+                }
+                if let Some(dir) = &self.dump {
+                    let path = dir.join(format!("{:02}-{flag}.mlir", s.runs.len()));
+                    write(&mut s, path, &self.root);
+                }
+            }
+        }
+    }
+}
+
+fn write(s: &mut State, path: PathBuf, op: &Op) {
+    if let Err(e) = std::fs::write(
+        &path,
+        op.print(PrintOptions {
+            debug_info: true,
+            names_from_locations: true,
+            ..Default::default()
+        }),
+    ) {
+        s.io.get_or_insert((path, e.to_string()));
+    }
+}
+
+/// Runs a pipeline `builtin.module(…)` on a module.
+pub fn run_pipeline(
+    module: &Module,
+    pipeline: &str,
+    options: &RunOptions,
+    printer: &Printer<'_>,
+) -> Result<Report, PassError> {
+    let root = module.op();
+    let manager = parse(root.ctx(), pipeline)?;
+    manager.verify(!options.skip_verifier);
+    let text = manager.text();
+    let io =
+        |path: &Path, e: std::io::Error| PassError::Io { path: path.into(), reason: e.to_string() };
+    let dump = options.dump.as_deref().map(|d| new_folder(d).map_err(|e| io(d, e))).transpose()?;
+    let before = options.reproducer.is_some().then(|| module.duplicate());
+    let watch = Watch { options, root, dump: dump.clone(), printer, state: RefCell::default() };
+    if let Some(dir) = &dump {
+        write(&mut watch.state.borrow_mut(), dir.join("00-input.mlir"), &root);
+    }
+    let start = Instant::now();
+    let (ok, diagnostics) = collect(root.ctx(), || manager.run(root, &watch));
+    let seconds = start.elapsed().as_secs_f64();
+    let state = watch.state.into_inner();
+    if let Some(stopped) = state.stopped {
+        return Err(stopped.into());
+    }
+    if !ok {
+        let mut reproducer = None;
+        if let (Some(before), Some(path)) = (before, &options.reproducer) {
+            let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+            made.and_then(|()| std::fs::write(path, reproducer_text(&before, &text)))
+                .map_err(|e| io(path, e))?;
+            reproducer = Some(path.clone());
+        }
+        let pass = state
+            .failed
+            .or(state.current)
+            .or_else(|| state.runs.last().map(|r| r.pass.clone()))
+            .unwrap_or_else(|| "the pipeline".into());
+        return Err(PassError::Failed { pass, diagnostics, reproducer });
+    }
+    if let Some((path, reason)) = state.io {
+        return Err(PassError::Io { path, reason });
+    }
+    Ok(Report { pipeline: text, passes: state.runs, seconds, diagnostics, dump })
+}
+
+fn new_folder(inside: &Path) -> std::io::Result<PathBuf> {
+    std::fs::create_dir_all(inside)?;
+    let mut n = 0u64;
+    loop {
+        match std::fs::create_dir(inside.join(format!("run-{n}"))) {
+            Ok(()) => return Ok(inside.join(format!("run-{n}"))),
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => n += 1,
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// Parses a pipeline; unknown passes and options are answered with the nearest name.
+pub fn parse(ctx: Ctx, pipeline: &str) -> Result<PassManager, PassError> {
+    table::register_all().map_err(PassError::Pipeline)?;
+    for name in pass_names(pipeline) {
+        if !is_registered(&name) {
+            let known =
+                table::passes().iter().map(|p| p.flag).chain(UPSTREAM_PASSES.iter().map(|p| p.0));
+            let hint = names::hint(&name, known);
+            return Err(PassError::Pipeline(format!(
+                "there is no pass '{name}'{hint} (kiln-opt --list-passes prints all)"
+            )));
+        }
+    }
+    let (parsed, diagnostics) = collect(ctx, || PassManager::parse(ctx, pipeline));
+    parsed.map_err(|e| {
+        let all: Vec<_> = std::iter::once(e)
+            .chain(diagnostics.iter().map(|d| d.message.clone()))
+            .filter(|s| !s.is_empty())
+            .collect();
+        let text = all.join("\n");
+        let hint = option_hint(pipeline, &text);
+        PassError::Pipeline(format!("the pipeline does not parse: {text}{hint}"))
+    })
+}
+
+/// Names in pass position: what stands before `,`, `)`, `{` or the end, outside of options.
+fn pass_names(pipeline: &str) -> Vec<String> {
+    let (mut all, mut word, mut depth) = (vec![], String::new(), 0usize);
+    for c in pipeline.chars().chain([',']) {
+        match c {
+            '{' | ',' | ')' if depth == 0 => {
+                let name = word.trim();
+                if !name.is_empty() {
+                    all.push(name.to_string());
+                }
+                word.clear();
+                depth += usize::from(c == '{');
+            }
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            // What stands before a parenthesis is an op name.
+            '(' if depth == 0 => word.clear(),
+            c if depth == 0 => word.push(c),
+            _ => {}
+        }
+    }
+    all
+}
+
+fn option_hint(pipeline: &str, error: &str) -> String {
+    let Some(name) =
+        error.split("no such option ").nth(1).and_then(|s| s.split_whitespace().next())
+    else {
+        return String::new();
+    };
+    let rows: Vec<_> = pass_names(pipeline)
+        .iter()
+        .filter_map(|p| table::find(p))
+        .flat_map(|p| (p.options)())
+        .collect();
+    names::hint(name, rows.iter().map(|o| o.name.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_pass_position() {
+        let text = "builtin.module(kiln-simplify{fold-limit=3},func.func(canonicalize{a={b,c} d=e}, cse ))";
+        assert_eq!(pass_names(text), ["kiln-simplify", "canonicalize", "cse"]);
+    }
+}

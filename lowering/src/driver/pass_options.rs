@@ -1,0 +1,48 @@
+//! Pass options that depend on the target.
+use crate::target::{Chip, Relaxed, Target, cpu};
+
+/// Options of passes, by how they stand in the table.
+pub type PassOptions = Vec<(&'static str, String)>;
+
+/// Options of the passes whose decisions depend on the target.
+pub fn pass_options(target: &Target) -> PassOptions {
+    match target {
+        Target::Host(t) => cpu_options(t),
+        Target::Cuda { chip, relaxed } => chip_options(*chip, *relaxed),
+    }
+}
+
+fn cpu_options(target: &cpu::Target) -> PassOptions {
+    let (bf16, bits) = (target.bf16(), target.vector_bits());
+    vec![
+        ("kiln-schedule", format!("bf16={bf16} vector-bits={bits}")),
+        ("kiln-pack", format!("pairs={}", bf16 != "widen")),
+        ("kiln-expand-math", format!("scalef={}", bits == 512)),
+    ]
+}
+
+/// What passes are told about a GPU.
+pub fn chip_options(chip: Chip, relaxed: Relaxed) -> PassOptions {
+    let passes = [
+        "kiln-decompose{keep=kernels}",
+        "kiln-expose-padding",
+        "kiln-space-to-depth",
+        "kiln-pad-products",
+        "kiln-split-products",
+        "kiln-prologues",
+        "kiln-gpu-schedule",
+        "kiln-gpu-module",
+    ];
+    let more =
+        |pass: &str| if relaxed.tf32 && pass == "kiln-gpu-schedule" { " tf32=true" } else { "" };
+    let mut all: PassOptions =
+        passes.map(|pass| (pass, format!("chip={}{}", chip.name(), more(pass)))).to_vec();
+    if relaxed.fast_math {
+        all.push(("kiln-gpu-math", "fast=true".into()));
+    }
+    all.push((
+        "kiln-fuse",
+        if chip == Chip::Sm90a { "pairs=true turns=true".into() } else { "turns=true".into() },
+    ));
+    all
+}

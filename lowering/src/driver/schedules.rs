@@ -1,0 +1,314 @@
+//! Schedules that were measured: a table from kernels to schedules, as text that can be kept,
+//! shipped and merged, and what else a kernel could be tried with.
+//!
+//! A line has a kernel's key, the target, microseconds and the schedule, with tabs between them; of
+//! several lines for one kernel the fastest counts, so that tables behind each other are one. The
+//! key names the kernel as it is at `linalg`, without names of values, so that equal kernels of
+//! different models share a line.
+use crate::{
+    Target,
+    analysis::kernels_of,
+    strategies::gpu::{
+        simt_gemm,
+        wgmma_gemm::{
+            split_k,
+            tiles::{PROCESSORS, TILES},
+        },
+    },
+    target::launch::LIBRARY,
+};
+use kiln_dialects::ir::*;
+use kiln_runtime::library_call::{CUBLASLT, CUDNN};
+use sha2::{Digest, Sha256};
+use std::{collections::BTreeMap, fmt};
+
+/// The table: by key and target, microseconds and the schedule's text.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Schedules(BTreeMap<(String, String), (f64, String)>);
+
+/// The key of a kernel's function at `linalg`.
+pub fn key(func: Op) -> String {
+    let name = func.symbol();
+    func.set_attr("sym_name", Attr::string(func.ctx(), "kernel"));
+    let text = func.print(PrintOptions { alone: true, ..Default::default() });
+    if let Some(name) = name {
+        func.set_attr("sym_name", Attr::string(func.ctx(), &name));
+    }
+    Sha256::digest(text).iter().take(12).map(|b| format!("{b:02x}")).collect()
+}
+
+impl Schedules {
+    /// From text; empty lines and those that begin with # count for nothing. Err: a line that is
+    /// none, with its number.
+    pub fn parse(text: &str) -> Result<Schedules, String> {
+        let mut all = Schedules::default();
+        for (n, line) in
+            text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty() && !l.starts_with('#'))
+        {
+            let fields: Vec<&str> = line.split('\t').collect();
+            let [kernel, target, micros, schedule] = fields[..] else {
+                return Err(format!(
+                    "line {} has {} fields and not 4: a kernel, a target, microseconds, a schedule",
+                    n + 1,
+                    fields.len()
+                ));
+            };
+            let micros = micros.parse().ok().filter(|t: &f64| *t >= 0.0);
+            let micros =
+                micros.ok_or_else(|| format!("line {} has no number of microseconds", n + 1))?;
+            all.insert(kernel, target, micros, schedule);
+        }
+        Ok(all)
+    }
+    /// Adds a schedule, unless there is a faster one of the same kernel.
+    pub fn insert(&mut self, kernel: &str, target: &str, micros: f64, schedule: &str) {
+        // As many digits as the text has.
+        let (place, micros) =
+            ((kernel.to_string(), target.to_string()), (micros * 1e3).round() / 1e3);
+        if self.0.get(&place).is_none_or(|(old, _)| micros < *old) {
+            self.0.insert(place, (micros, schedule.to_string()));
+        }
+    }
+    /// Adds those of another table, unless there are faster ones here.
+    pub fn merge(&mut self, other: &Schedules) {
+        other.0.iter().for_each(|((kernel, target), (micros, schedule))| {
+            self.insert(kernel, target, *micros, schedule)
+        });
+    }
+    /// The schedule of a kernel.
+    pub fn get(&self, kernel: &str, target: &Target) -> Option<&str> {
+        self.0.get(&(kernel.to_string(), target.to_string())).map(|(_, s)| s.as_str())
+    }
+    /// All of a target: keys and schedules.
+    pub fn of(&self, target: &Target) -> impl Iterator<Item = (&str, &str)> {
+        let target = target.to_string();
+        self.0
+            .iter()
+            .filter(move |((_, t), _)| *t == target)
+            .map(|((k, _), (_, s))| (k.as_str(), s.as_str()))
+    }
+    /// Whether there is one for a kernel.
+    pub fn has(&self, kernel: &str, target: &Target) -> bool {
+        self.0.contains_key(&(kernel.to_string(), target.to_string()))
+    }
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+    /// Writes the schedules on a module's kernels at `linalg`; on how many. Err: a line that is no
+    /// schedule.
+    pub fn apply(&self, module: Op, target: &Target) -> Result<usize, String> {
+        let (mut count, target) = (0, target.to_string());
+        if self.is_empty() {
+            return Ok(0);
+        }
+        for func in kernels_of(module).into_iter().filter(|f| f.attr("kiln.schedule").is_none()) {
+            let Some((_, text)) = self.0.get(&(key(func), target.clone())) else { continue };
+            let attr = Attr::parse(func.ctx(), text).filter(|a| a.as_schedule().is_some());
+            set(func, attr.ok_or_else(|| format!("'{text}' is no schedule"))?);
+            count += 1;
+        }
+        Ok(count)
+    }
+}
+
+impl fmt::Display for Schedules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|((kernel, target), (micros, schedule))| {
+            writeln!(f, "{kernel}\t{target}\t{micros:.3}\t{schedule}")
+        })
+    }
+}
+
+/// Writes a schedule on a kernel's function; what it says of a library, beside it.
+pub fn set(func: Op, schedule: Attr) {
+    let (c, parts) = (func.ctx(), schedule.as_schedule());
+    let Some((strategy, entries)) = parts.and_then(|(strategy, d)| Some((strategy, d.entries()?)))
+    else {
+        return func.set_attr("kiln.schedule", schedule);
+    };
+    let (library, own): (Vec<_>, Vec<_>) =
+        entries.into_iter().partition(|(name, _)| name == LIBRARY_ENTRY);
+    let own: Vec<(&str, Attr)> = own.iter().map(|(n, a)| (n.as_str(), *a)).collect();
+    func.set_attr("kiln.schedule", Attr::schedule(c, &strategy, &own));
+    library.iter().for_each(|(_, name)| func.set_attr(LIBRARY, *name));
+}
+
+/// Which libraries may have a kernel of a strategy.
+const LIBRARIES: &[(&str, &[&str])] = &[
+    ("contract", &[CUBLASLT, CUDNN]),
+    ("depthwise", &[CUDNN]),
+    ("few", &[CUBLASLT]),
+    ("fma", &[CUBLASLT]),
+    ("mma", &[CUBLASLT, CUDNN]),
+    ("wgmma", &[CUBLASLT, CUDNN]),
+];
+
+/// A schedule with the call of each library in front of it that may have the kernel: the library,
+/// and the schedule. Which one has it shows when it is scheduled.
+pub fn by_library(schedule: Attr, c: Ctx) -> Vec<(&'static str, Attr)> {
+    let Some((strategy, dictionary)) = schedule.as_schedule() else { return vec![] };
+    let entries = dictionary.entries().unwrap_or_default();
+    let with = |name: &'static str| {
+        let mut all: Vec<(&str, Attr)> = entries.iter().map(|(n, a)| (n.as_str(), *a)).collect();
+        all.push((LIBRARY_ENTRY, Attr::string(c, name)));
+        all.sort_by_key(|(name, _)| *name);
+        (name, Attr::schedule(c, &strategy, &all))
+    };
+    let libraries = LIBRARIES.iter().find(|(s, _)| *s == strategy).map_or(&[][..], |(_, all)| all);
+    libraries.iter().map(|name| with(name)).collect()
+}
+
+/// The parameter of a schedule in a table that is no size: the library that is called where it is
+/// found.
+const LIBRARY_ENTRY: &str = "library";
+
+/// Parameters of strategies that are tried twice and half as large: what they are does not change
+/// which elements a thread may read at once.
+const VARIED: &[(&str, &[&str])] = &[
+    ("attention", &[]),
+    ("columns", &["parts", "pieces"]),
+    ("contract", &["m_block", "n_block"]),
+    ("depthwise", &["across", "threads"]),
+    ("few", &["pieces", "rows", "warps"]),
+    ("fma", &["resident"]),
+    ("loops", &["block", "threads", "unroll"]),
+    ("mma", &["m", "n"]),
+    ("reduce", &["block", "group", "groups", "pieces", "unroll"]),
+    ("registers", &["groups"]),
+    ("rows", &["block", "group", "groups", "pieces", "unroll"]),
+    ("scan", &["across", "beside", "pieces"]),
+    ("split_attention", &["parts", "warps"]),
+    ("transpose", &["down", "over", "threads"]),
+];
+
+/// Tiles for Hopper's tensor cores beyond those that the model chooses among: rows, columns,
+/// stages, and how many blocks share a multiprocessor. They are narrow ones, of which there are
+/// more for the same product, with rings as deep as shared memory allows, and pairs of blocks of
+/// which one multiplies while the other waits.
+const FURTHER: &[(i64, i64, i64, i64)] = &[
+    (64, 64, 8, 1),
+    (64, 64, 3, 2),
+    (64, 128, 6, 1),
+    (64, 192, 6, 1),
+    (64, 256, 5, 1),
+    (128, 64, 4, 1),
+    (128, 64, 3, 2),
+    (128, 128, 4, 1),
+];
+
+/// Tiles of products without tensor cores: rows and those of a thread, columns and those of a
+/// thread, depth. Larger ones read shared memory less, of smaller ones there are more.
+const FFMA: &[(i64, i64, i64, i64, i64)] = &[
+    (128, 8, 128, 8, 16),
+    (128, 8, 128, 8, 8),
+    (128, 8, 64, 8, 16),
+    (64, 8, 128, 8, 16),
+    (128, 8, 64, 4, 16),
+    (64, 8, 64, 8, 16),
+    (64, 8, 64, 4, 16),
+    (64, 4, 64, 4, 16),
+    (64, 4, 64, 4, 32),
+    (64, 4, 32, 4, 32),
+    (32, 4, 64, 4, 32),
+    (32, 4, 32, 4, 32),
+];
+
+/// Schedules near one, of which some may not be possible for the kernel.
+pub fn variants(schedule: Attr, c: Ctx) -> Vec<Attr> {
+    let Some((strategy, dictionary)) = schedule.as_schedule() else { return vec![] };
+    let entries: Vec<(String, i64)> = dictionary
+        .entries()
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|(n, v)| Some((n, v.as_i64()?)))
+        .collect();
+    let with = |changes: &[(&str, i64)]| {
+        let of = |(n, v): &(String, i64)| {
+            changes.iter().find(|(name, _)| name == n).map_or(*v, |(_, new)| *new)
+        };
+        let all: Vec<(&str, Attr)> =
+            entries.iter().map(|e| (e.0.as_str(), Attr::i64(c, of(e)))).collect();
+        Attr::schedule(c, &strategy, &all)
+    };
+    let value = |name: &str| entries.iter().find(|(n, _)| n == name).map(|(_, v)| *v);
+    let mut all = vec![];
+    if strategy == "wgmma" {
+        for (m, n, stages, resident) in TILES {
+            let shape =
+                [("m", *m as i64), ("n", *n as i64), ("parts", 1), ("stages", *stages as i64)];
+            // Blocks that go on with further tiles, and a block for each tile.
+            all.push(with(&[&shape[..], &[("resident", *resident as i64)]].concat()));
+            all.push(with(&[&shape[..], &[("resident", 0)]].concat()));
+        }
+        all.extend(FURTHER.iter().map(|(m, n, stages, resident)| {
+            with(&[
+                ("m", *m),
+                ("n", *n),
+                ("parts", 1),
+                ("stages", *stages),
+                ("resident", *resident),
+            ])
+        }));
+        // Blocks that share the depth of a tile.
+        all.extend(split_k::shared().map(|((m, n, stages, _), parts)| {
+            let shape =
+                [("m", *m), ("n", *n), ("parts", parts), ("resident", 0), ("stages", *stages)];
+            with(&shape.map(|(name, v)| (name, v as i64)))
+        }));
+    }
+    if strategy == "contract" && value("m_each").is_some() {
+        for (m, m_each, n, n_each, depth) in FFMA {
+            all.push(with(&[
+                ("m", *m),
+                ("m_each", *m_each),
+                ("n", *n),
+                ("n_each", *n_each),
+                ("depth", *depth),
+            ]));
+        }
+    }
+    if strategy == "fma" {
+        let tiles = simt_gemm::TILES
+            .iter()
+            .flat_map(|t| [(8, 2), (8, 3), (16, 2), (16, 3)].map(|ring| (t, ring)));
+        all.extend(tiles.map(|((m, m_each, n, n_each), (depth, stages))| {
+            let tile = [
+                ("m", *m),
+                ("m_each", *m_each),
+                ("n", *n),
+                ("n_each", *n_each),
+                ("depth", depth),
+                ("stages", stages),
+                ("unroll", depth),
+            ];
+            with(&tile.map(|(name, v)| (name, v as i64)))
+        }));
+    }
+    if strategy == "transpose" && value("down").is_some() {
+        all.extend([32, 64, 128].map(|n| with(&[("down", n), ("over", n)])));
+    }
+    if strategy == "scan" {
+        all.extend([0, 1].map(|ahead| with(&[("ahead", ahead)])));
+    }
+    if strategy == "attention" && value("blocks").is_some() {
+        all.extend(
+            [2, 3].iter().flat_map(|g| {
+                [0, PROCESSORS as i64].map(|b| with(&[("groups", *g), ("blocks", b)]))
+            }),
+        );
+    }
+    let names = VARIED.iter().find(|(s, _)| *s == strategy).map_or(&[][..], |(_, names)| names);
+    for (name, v) in names.iter().filter_map(|n| Some((*n, value(n)?))).filter(|(_, v)| *v > 0) {
+        all.push(with(&[(name, 2 * v)]));
+        if v % 2 == 0 {
+            all.push(with(&[(name, v / 2)]));
+        }
+    }
+    all.retain(|a| a.to_string() != schedule.to_string());
+    all
+}

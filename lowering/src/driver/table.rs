@@ -1,0 +1,57 @@
+//! The pass table: one row a pass, those within a level and those between levels. Registration,
+//! help and docs/passes.md come from it.
+use crate::{cpu, gpu, kernels, linalg, math, program};
+use kiln_passes::PassRow;
+use std::sync::OnceLock;
+
+/// The lowering passes, sorted by flag.
+const LOWERINGS: &[PassRow] = &[
+    PassRow::of::<math::expand_math::ExpandMath>(),
+    PassRow::of::<kernels::expose_padding::ExposePadding>(),
+    PassRow::of::<kernels::fold_scales::FoldScales>(),
+    PassRow::of::<kernels::freeze::Freeze>(),
+    PassRow::of::<kernels::fuse::Fuse>(),
+    PassRow::of::<gpu::gpu_abi::GpuAbi>(),
+    PassRow::of::<gpu::gpu_math::GpuMath>(),
+    PassRow::of::<gpu::gpu_module::GpuModule>(),
+    PassRow::of::<gpu::gpu_schedule::GpuSchedule>(),
+    PassRow::of::<gpu::gpu_tile::GpuTile>(),
+    PassRow::of::<gpu::online_reductions::OnlineReductions>(),
+    PassRow::of::<cpu::host_abi::HostAbi>(),
+    PassRow::of::<program::in_place::InPlace>(),
+    PassRow::of::<cpu::kernel_abi::KernelAbi>(),
+    PassRow::of::<kernels::layout::Layout>(),
+    PassRow::of::<kernels::outline_control::OutlineControl>(),
+    PassRow::of::<kernels::pack::Pack>(),
+    PassRow::of::<kernels::pad_products::PadProducts>(),
+    PassRow::of::<program::plan::Plan>(),
+    PassRow::of::<kernels::prologues::Prologues>(),
+    PassRow::of::<kernels::require_bounds::RequireBounds>(),
+    PassRow::of::<cpu::schedule::SchedulePass>(),
+    PassRow::of::<kernels::space_to_depth::SpaceToDepth>(),
+    PassRow::of::<kernels::split_concats::SplitConcats>(),
+    PassRow::of::<kernels::split_products::SplitProducts>(),
+    PassRow::of::<cpu::tile::Tile>(),
+    PassRow::of::<linalg::ToLinalg>(),
+];
+
+/// Every pass of kiln, sorted by flag.
+pub fn passes() -> &'static [&'static PassRow] {
+    static ALL: OnceLock<Vec<&'static PassRow>> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let mut all: Vec<_> = kiln_passes::PASSES.iter().chain(LOWERINGS).collect();
+        all.sort_by_key(|p| p.flag);
+        all
+    })
+}
+
+/// The row of a flag.
+pub fn find(flag: &str) -> Option<&'static PassRow> {
+    passes().iter().copied().find(|p| p.flag == flag)
+}
+
+/// Registers all of them, once per process.
+pub fn register_all() -> Result<(), String> {
+    static DONE: OnceLock<Result<(), String>> = OnceLock::new();
+    DONE.get_or_init(|| passes().iter().try_for_each(|p| (p.register)())).clone()
+}

@@ -1,0 +1,216 @@
+//! Passes of one's own in the pipeline: as soon as a module is on a level, or behind every run of
+//! another pass. They run as the table's passes do: timed, dumped, left out by their flags, ended
+//! early.
+use crate::{
+    driver::{manager, pipeline, table},
+    target::Target,
+};
+use kiln_dialects::{
+    ir::Context,
+    rules::{LEVELS, Level},
+};
+use std::fmt;
+
+/// Passes that the table does not have in this place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Own {
+    /// Where they run.
+    pub at: At,
+    /// The passes with their options, such as `mine-reciprocal{least=2},cse`.
+    pub passes: String,
+}
+
+/// Where passes of one's own run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum At {
+    /// As soon as a module is on this level, `graph` to `linalg`; one that is beyond it when it
+    /// comes, at once.
+    Level(Level),
+    /// Behind every run of the pass of this flag.
+    Behind(String),
+}
+
+impl Own {
+    /// What stands in text as `prims: mine,cse; kiln-fuse: mine`: a level, or a pass's flag, and
+    /// passes. Err: neither a level to `linalg` nor a flag stands in front. Whether the passes are
+    /// registered is asked when they are about to run, or by [`Own::check`].
+    pub fn parse(text: &str) -> Result<Vec<Own>, String> {
+        let one = |part: &str| {
+            let (place, passes) = part.split_once(':').ok_or_else(|| {
+                format!("'{}' has no colon behind a level or a pass", part.trim())
+            })?;
+            let (place, passes) = (place.trim(), passes.trim().to_string());
+            let at = match Level::from_name(place) {
+                Some(level) if level <= Level::Linalg => At::Level(level),
+                Some(level) => {
+                    return Err(format!(
+                        "level {} has no whole module any more: name a pass to run behind",
+                        level.name()
+                    ));
+                }
+                None if pipeline::STEPS.iter().any(|s| flag(s.pass) == place) => {
+                    At::Behind(place.into())
+                }
+                None => {
+                    let levels = LEVELS.iter().filter(|l| **l <= Level::Linalg).map(|l| l.name());
+                    let hint = kiln_passes::names::hint(
+                        place,
+                        levels.chain(table::passes().iter().map(|p| p.flag)),
+                    );
+                    return Err(format!(
+                        "'{place}' is no level to linalg, and no pass of the pipeline{hint}"
+                    ));
+                }
+            };
+            Ok(Own { at, passes })
+        };
+        text.split(';').filter(|p| !p.trim().is_empty()).map(one).collect()
+    }
+    /// Err: a pass, or an option of one, is unknown.
+    pub fn check(&self) -> Result<(), String> {
+        let pipeline = format!("builtin.module({})", self.passes);
+        manager::parse(Context::new().ctx(), &pipeline).map(|_| ()).map_err(|e| e.to_string())
+    }
+    /// Their flags.
+    pub fn flags(&self) -> Vec<&str> {
+        split(&self.passes).into_iter().map(flag).collect()
+    }
+}
+
+impl fmt::Display for Own {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = match &self.at {
+            At::Level(level) => level.name(),
+            At::Behind(flag) => flag,
+        };
+        write!(f, "{at}: {}", self.passes)
+    }
+}
+
+/// A pass without its options.
+fn flag(pass: &str) -> &str {
+    pass.split('{').next().unwrap_or_default().trim()
+}
+
+/// Passes with their options, between which there are commas.
+fn split(passes: &str) -> Vec<&str> {
+    let (mut all, mut start, mut nested) = (vec![], 0, 0usize);
+    for (i, c) in passes.char_indices() {
+        match c {
+            '{' | '(' => nested += 1,
+            '}' | ')' => nested = nested.saturating_sub(1),
+            ',' if nested == 0 => {
+                all.push(&passes[start..i]);
+                start = i + 1;
+            }
+            _ => {}
+        }
+    }
+    all.push(&passes[start..]);
+    all.into_iter().map(str::trim).filter(|p| !p.is_empty()).collect()
+}
+
+/// The textual pipeline on the whole module, from the level that it comes on, with passes of one's
+/// own. Err: it would go backwards.
+pub fn whole_text(from: Level, to: Level, target: &Target, own: &[Own]) -> Result<String, String> {
+    if to < from {
+        return Err(format!("level {} comes before level {}", to.name(), from.name()));
+    }
+    let mut all: Vec<String> = vec![];
+    let mut left: Vec<&Own> =
+        own.iter().filter(|o| matches!(o.at, At::Level(l) if l <= to)).collect();
+    let mut reach = |level: Level, all: &mut Vec<String>| {
+        left.retain(|o| {
+            let now = matches!(o.at, At::Level(l) if l <= level);
+            all.extend(now.then(|| o.passes.clone()));
+            !now
+        });
+    };
+    reach(from, &mut all);
+    for (level, text) in pipeline::texts(from, to, target) {
+        reach(level, &mut all);
+        all.push(text);
+    }
+    reach(to, &mut all);
+    Ok(behind(&format!("builtin.module({})", all.join(",")), own))
+}
+
+/// A pipeline with passes behind every run of others.
+pub fn behind(pipeline: &str, own: &[Own]) -> String {
+    let (mut out, mut name, mut nested) = (String::new(), String::new(), 0usize);
+    for c in pipeline.chars() {
+        if matches!(c, ',' | ')') && nested == 0 {
+            let flag = flag(&name);
+            own.iter()
+                .filter(|o| matches!(&o.at, At::Behind(f) if f == flag))
+                .for_each(|o| out += &format!(",{}", o.passes));
+        }
+        match c {
+            '{' => nested += 1,
+            '}' => nested = nested.saturating_sub(1),
+            _ => {}
+        }
+        out.push(c);
+        if nested == 0 && matches!(c, ',' | '(' | ')') { name.clear() } else { name.push(c) }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own(text: &str) -> Vec<Own> {
+        Own::parse(text).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    #[test]
+    fn passes_run_behind_each_run() {
+        let text = "builtin.module(cse{x=1,2},symbol-dce,func.func(cse,c),symbol-dce)";
+        let all = own("cse: new{y=3}; symbol-dce: last,one");
+        let want = "builtin.module(cse{x=1,2},new{y=3},symbol-dce,last,one,func.func(cse,new{y=3},c),symbol-dce,last,one)";
+        assert_eq!(behind(text, &all), want);
+        assert_eq!(behind(text, &[]), text);
+        assert_eq!(all[1].flags(), ["last", "one"]);
+        assert_eq!(
+            own("prims: a{x=1,2},b").iter().map(Own::to_string).collect::<Vec<_>>(),
+            ["prims: a{x=1,2},b"]
+        );
+    }
+
+    #[test]
+    fn passes_run_as_soon_as_a_module_is_on_their_level() {
+        let target = Target::parse("x86_64:haswell").expect("a target");
+        let all = own("linalg: last; prims: mine; graph: first; kiln-fuse: behind");
+        let text = whole_text(Level::Graph, Level::Linalg, &target, &all).expect("a pipeline");
+        assert!(
+            text.starts_with("builtin.module(first,kiln-ptx-calls,")
+                && text.ends_with("kiln-in-place,last)"),
+            "{text}"
+        );
+        assert!(text.contains("kiln-verify-level,mine,kiln-outline-control,"), "{text}");
+        let fuse = text.split("kiln-fuse").nth(1).expect("kiln-fuse");
+        assert!(fuse.trim_start_matches(|c| c != ',').starts_with(",behind,"), "{text}");
+        // Beyond its level when it comes.
+        let text =
+            whole_text(Level::Kernels, Level::Kernels, &target, &own("prims: mine; linalg: later"))
+                .expect("a pipeline");
+        assert_eq!(text, "builtin.module(mine)");
+        for (wrong, why) in [
+            ("prims", "no colon"),
+            ("tiled: a", "name a pass"),
+            ("kiln-fus: a", "did you mean 'kiln-fuse'"),
+        ] {
+            let e = Own::parse(wrong).expect_err(wrong);
+            assert!(e.contains(why), "{e}");
+        }
+        for (wrong, why) in [
+            ("prims: csee", "did you mean 'cse'"),
+            ("kiln-fuse: canonicalize{nonsense=1}", "nonsense"),
+        ] {
+            let e = own(wrong)[0].check().expect_err(wrong);
+            assert!(e.contains(why), "{e}");
+        }
+        own("prims: cse,canonicalize{max-iterations=1}")[0].check().expect("known passes");
+    }
+}

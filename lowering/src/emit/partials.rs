@@ -1,0 +1,145 @@
+//! Partial results of all that a nest reduces: what changes nothing, and two as one.
+use crate::{
+    analysis::{Init, Nest, Stage},
+    emit::{
+        body::{Passed, Scope},
+        code::{Code, Made},
+        lanes::{Lanes, Val},
+    },
+};
+use kiln_dialects::ir::*;
+
+/// Two partial results as one, of values that belong together.
+pub type Combine<'a> = dyn Fn(&[Value], &[Value]) -> Made<Vec<Value>> + 'a;
+
+/// Whether partial results of all that a nest reduces combine.
+pub fn possible(scope: &Scope<'_>, nest: &Nest) -> bool {
+    nest.reduction.contains(&true)
+        && nest.split.is_none()
+        && stages(scope, nest).all(Stage::combines)
+}
+
+fn stages<'a>(scope: &'a Scope<'_>, nest: &'a Nest) -> impl Iterator<Item = &'a Stage> {
+    nest.stages.iter().filter_map(|s| scope.kernel.stages.get(*s))
+}
+
+/// What each of a nest's running values starts from, in each lane.
+pub fn identities(c: Code, scope: &Scope<'_>, nest: &Nest, lanes: usize) -> Made<Vec<Value>> {
+    let each = Lanes { count: lanes, mask: None };
+    let mut all = vec![];
+    for s in stages(scope, nest) {
+        for o in s.outputs.iter().filter(|o| o.reduces) {
+            all.push(match (&o.init, &o.combine) {
+                (Init::Fill(v), _) if s.merges => each.many(c, Val::One(scope.scalar(*v)?))?,
+                (_, Some(combine)) => {
+                    let ty = combine.op.result(0).ty();
+                    let identity = combine.identity(ty.dtype()?).ok_or("has no identity")?;
+                    match lanes {
+                        1 => c.constant(&identity, ty)?,
+                        _ => c.constant(&format!("dense<{identity}>"), Type::vector(ty, lanes))?,
+                    }
+                }
+                _ => return Err("cannot be reduced in parts".into()),
+            });
+        }
+    }
+    Ok(all)
+}
+
+/// Two partial results of all running values, each in so many lanes, as one.
+pub fn combined(
+    c: Code,
+    scope: &Scope<'_>,
+    nest: &Nest,
+    lanes: usize,
+    a: &[Value],
+    b: &[Value],
+) -> Made<Vec<Value>> {
+    let each = Lanes { count: lanes, mask: None };
+    let mut pairs = a.iter().zip(b);
+    let mut all = vec![];
+    for s in stages(scope, nest) {
+        let count = s.outputs.iter().filter(|o| o.reduces).count();
+        let (a, b): (Vec<Value>, Vec<Value>) = pairs.by_ref().take(count).unzip();
+        if a.len() < count {
+            return Err("has fewer running values than outputs".into());
+        }
+        if s.merges {
+            let val = |v: &Value| Some(if lanes > 1 { Val::Many(*v) } else { Val::One(*v) });
+            let args = b.iter().chain(&a).map(val).collect();
+            let made = scope.stage(Code(c.0.at(s.op.loc())), s, args, &[], each)?;
+            all.extend(made.into_iter().map(|v| each.many(c, v)).collect::<Made<Vec<_>>>()?);
+            continue;
+        }
+        for ((o, a), b) in s.outputs.iter().filter(|o| o.reduces).zip(a).zip(b) {
+            let op = o.combine.as_ref().ok_or("cannot be reduced in parts")?.op;
+            let attrs = op.attrs();
+            let attrs: Vec<(&str, Attr)> = attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
+            all.push(c.op(&op.name(), &[a, b], a.ty(), &attrs)?);
+        }
+    }
+    Ok(all)
+}
+
+/// The lanes of each running value combined, pair by pair.
+pub fn across(
+    c: Code,
+    scope: &Scope<'_>,
+    nest: &Nest,
+    lanes: usize,
+    parts: &[Value],
+) -> Made<Vec<Value>> {
+    if lanes == 1 {
+        return Ok(parts.to_vec());
+    }
+    let lane = |i: usize| parts.iter().map(|v| part(c, *v, i)).collect::<Made<Vec<_>>>();
+    pairwise((0..lanes).map(lane).collect::<Made<_>>()?, &|a, b| combined(c, scope, nest, 1, a, b))
+}
+
+/// Several partial results as one, so that no chain of sums is longer than it need be.
+pub fn pairwise(mut all: Vec<Vec<Value>>, two: &Combine<'_>) -> Made<Vec<Value>> {
+    while all.len() > 1 {
+        all = all
+            .chunks(2)
+            .map(|p| if let [a, b] = p { two(a, b) } else { Ok(p[0].clone()) })
+            .collect::<Made<_>>()?;
+    }
+    all.pop().ok_or_else(|| "has no parts".into())
+}
+
+/// One lane of a vector.
+pub fn part(c: Code, v: Value, i: usize) -> Made<Value> {
+    let element = v.ty().element().ok_or("is no vector")?;
+    c.op("vector.extract", &[v], element, &[("static_position", Attr::i64s(c.ctx(), &[i as i64]))])
+}
+
+/// Adds what the outputs held before to finished values; of what is merged that changes nothing.
+pub fn with_start(
+    c: Code,
+    scope: &Scope<'_>,
+    nest: &Nest,
+    dims: &[Val],
+    lanes: usize,
+    parts: &[Value],
+    passed: &Passed,
+) -> Made<Vec<Value>> {
+    let each = Lanes { count: lanes, mask: None };
+    let (mut all, mut parts) = (vec![], parts.iter());
+    for s in stages(scope, nest) {
+        for o in s.outputs.iter().filter(|o| o.reduces) {
+            let part = *parts.next().ok_or("has fewer running values than outputs")?;
+            let start =
+                if s.merges { None } else { scope.start(c, &o.init, dims, each, passed)? };
+            all.push(match (start, &o.combine) {
+                (Some(start), Some(combine)) => {
+                    let attrs = combine.op.attrs();
+                    let attrs: Vec<(&str, Attr)> =
+                        attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
+                    c.op(&combine.op.name(), &[each.many(c, start)?, part], part.ty(), &attrs)?
+                }
+                _ => part,
+            });
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,221 @@
+//! `kiln-online-reductions`: a sum that needs an earlier reduction of the same row is computed with
+//! it, in one pass over memory.
+//!
+//! Why here: each generic of a kernel reads its row by itself, and a row that registers do not hold
+//! is read from memory as often. The sum of exp(x - c) goes with the maximum of x, and the sum of
+//! (x - c)^2 with the sum of x, as partial results of which any two combine: `linalg.generic` with
+//! `kiln.merges`. What is computed of x, and what follows, ride along. Upstream has no such
+//! rewrite.
+//!
+//! Numerics: reassociates. With m the greatest so far and s the sum of exp(x - m): (m, s) and (n,
+//! t), m >= n, are (m, s + t exp(n - m)) (Milakov and Gimelshein, 2018); the sum wanted is s exp(m
+//! - c). With n elements of sum s and squared deviations q: (s, q, n) and (t, r, m) are (s + t, q +
+//! r + (t/m - s/n)^2 nm / (n + m), n + m) (Chan, Golub and LeVeque, 1979); the sum wanted is q + n
+//! (s/n - c)^2.
+//!
+//! ```text
+//! before:  %m = generic { maximumf x }   %s = generic { addf exp(x - %m) }   …
+//! after:   %x, %one = generic { x, 1 }   %most, %sum = generic {kiln.merges} { … }   %m = generic { %most }   %s = generic { %sum exp(%most - %m) }   …
+//! ```
+pub(crate) mod matches;
+pub(crate) mod merge;
+
+use crate::{
+    analysis::{self, Poly, kernels_of},
+    gpu::{
+        gpu_schedule::planned,
+        online_reductions::matches::{Leaf, Pair, copied, elementwise},
+    },
+    linalg::generic::Generic,
+    strategies::gpu::register_rows,
+};
+use kiln_dialects::{ir::*, rules::Level, sym::Dim};
+use kiln_passes::{Failure, Numerics, Pass};
+use std::collections::HashMap;
+
+kiln_passes::pass_options! {
+    /// The pass.
+    pub struct OnlineReductions {}
+}
+
+impl Pass for OnlineReductions {
+    const FLAG: &'static str = "kiln-online-reductions";
+    const SUMMARY: &'static str = "Computes a row's maximum and sum of exponentials, or sum and squared deviations, in one pass";
+    const LEVELS: &'static [Level] = &[Level::Linalg];
+    const NUMERICS: Numerics = Numerics::Reassociates;
+    const DIALECTS: &'static [&'static str] = &["arith", "linalg", "math", "tensor"];
+
+    fn run(&self, root: Op) -> Result<(), Failure> {
+        for func in kernels_of(root) {
+            let kind =
+                func.parent().and_then(|m| m.attr("kiln.kernel")?.entry("kind")?.as_string());
+            // An attention has a kernel of its own, and a schedule that is there already is for the
+            // stages as they are.
+            if kind.as_deref() == Some("attention")
+                || func.attr("kiln.schedule").is_some()
+                || held(func)?
+            {
+                continue;
+            }
+            while let Some(pair) = matches::find(func) {
+                apply(func, &pair).map_err(|e| Failure::at(pair.second, e))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether registers keep the kernel's rows from the first stage to the last, so that each is read
+/// once anyway.
+fn held(func: Op) -> Result<bool, Failure> {
+    let (k, plan) = planned(func, "registers")?;
+    Ok(register_rows::choose(&k, &plan).is_some())
+}
+
+/// Sizes as a type and the operands of a `tensor.empty`.
+struct Sizes(Vec<Poly>);
+
+impl Sizes {
+    fn empty(&self, b: Builder, element: Type) -> Result<Value, String> {
+        let mut dynamic = vec![];
+        let mut dim = |p: &Poly| match p.known() {
+            Some(n) => Ok(Dim::Known(n)),
+            None => {
+                dynamic.push(p.as_symbol().ok_or("has a size that is no value")?);
+                Ok::<_, String>(Dim::Unknown)
+            }
+        };
+        let dims = self.0.iter().map(&mut dim).collect::<Result<Vec<_>, _>>()?;
+        let ty = Type::tensor(b.ctx, element.dtype()?, &dims);
+        Ok(b.generic("tensor.empty", &dynamic, &[ty], &[], &mut [])?.result(0))
+    }
+}
+
+fn apply(func: Op, pair: &Pair) -> Result<(), String> {
+    let Pair { first, second, kind, .. } = pair;
+    let sum = first.result(0);
+    let ty = sum.ty().element().ok_or("is no tensor")?;
+    let k = analysis::read(func).map_err(|f| f.message)?;
+    let stage = k.stages.iter().find(|s| s.op == *first).ok_or("is no stage of the kernel")?;
+    let (loops, reduction) = (stage.extents.len(), stage.reduction.clone());
+    let all: Vec<usize> = (0..loops).collect();
+    let row: Vec<usize> = pair.row.clone();
+    let whole = Sizes(stage.extents.clone());
+    let rows = Sizes(row.iter().map(|d| stage.extents[*d].clone()).collect());
+    let b = Builder::after(*first).ok_or("is in no block")?.at(second.loc());
+
+    // Each element as a partial result.
+    let parts = merge::count(*kind);
+    let elements = (0..parts).map(|_| whole.empty(b, ty)).collect::<Result<Vec<_>, _>>()?;
+    let lifted = lift(b, pair, &elements, loops)?;
+    let starts = merge::starts(*kind, b, ty)?;
+    let outs = starts
+        .iter()
+        .map(|v| Ok((fill(b, *v, rows.empty(b, ty)?)?, row.clone())))
+        .collect::<Result<Vec<_>, String>>()?;
+    let ins: Vec<(Value, Vec<usize>)> = lifted.into_iter().map(|v| (v, all.clone())).collect();
+    let merged = Generic { b, ins: &ins, outs: &outs, reduction: &reduction, merges: true }.make(
+        &mut |s, args| {
+            let (new, running) = args.split_at(parts);
+            merge::merge(*kind, &s, running, new)
+        },
+    )?;
+
+    // What the first reduction gave.
+    let own: Vec<usize> = (0..row.len()).collect();
+    let parallel = vec![false; row.len()];
+    let with_all = |more: &[(Value, Vec<usize>)]| -> Vec<(Value, Vec<usize>)> {
+        merged.iter().map(|v| (*v, own.clone())).chain(more.iter().cloned()).collect()
+    };
+    let outs = [(rows.empty(b, ty)?, own.clone())];
+    let made = Generic { b, ins: &with_all(&[]), outs: &outs, reduction: &parallel, merges: false }
+        .make(&mut |s, args| Ok(vec![merge::first(*kind, &s, args)?]))?;
+    sum.replace_uses(made[0]);
+
+    // What the second gave, from what it subtracts.
+    let b = Builder::before(*second).ok_or("is in no block")?;
+    let leaves = pair.shift_leaves(&row, sum, made[0])?;
+    let more: Vec<(Value, Vec<usize>)> =
+        leaves.iter().map(|l| (l.tensor, l.dims.clone())).collect();
+    let outs = [(rows.empty(b, ty)?, own.clone())];
+    let result =
+        Generic { b, ins: &with_all(&more), outs: &outs, reduction: &parallel, merges: false }
+            .make(&mut |s, args| {
+                let (parts, more) = args.split_at(parts);
+                let mut known: HashMap<Value, Value> =
+                    leaves.iter().map(|l: &Leaf| l.value).zip(more.iter().copied()).collect();
+                let c = copied(s.b, pair.shift.0, pair.shift.1, &mut known)?;
+                Ok(vec![merge::second(*kind, &s, parts, c)?])
+            })?;
+    second.result(0).replace_uses(result[0]);
+    let read: Vec<Op> = second.operands().into_iter().filter_map(Value::def).collect();
+    second.erase();
+    first.erase();
+    // What the second read element by element now stands with those that still read it.
+    read.into_iter().filter(|e| elementwise(*e)).try_for_each(|e| sink(e, loops))
+}
+
+/// Each element that the first reduction takes, and what makes a partial result of it.
+fn lift(b: Builder, pair: &Pair, elements: &[Value], loops: usize) -> Result<Vec<Value>, String> {
+    let first = pair.first;
+    let ins = first.operand_count() - 1;
+    let dims: Vec<String> = (0..loops).map(|d| format!("d{d}")).collect();
+    let identity = format!("affine_map<({0}) -> ({0})>", dims.join(", "));
+    let parse = |s: &str| Attr::parse(b.ctx, s).ok_or_else(|| format!("made a bad attribute {s}"));
+    let mut maps = first.attr("indexing_maps").and_then(|a| a.as_array()).ok_or("has no maps")?;
+    maps.truncate(ins);
+    for _ in elements {
+        maps.push(parse(&identity)?);
+    }
+    let iterators = vec![parse("#linalg.iterator_type<parallel>")?; loops];
+    let operands: Vec<Value> =
+        first.operands().into_iter().take(ins).chain(elements.iter().copied()).collect();
+    let types = operands
+        .iter()
+        .map(|t| t.ty().element().ok_or("has an operand that is no tensor"))
+        .collect::<Result<Vec<_>, _>>()?;
+    let results: Vec<Type> = elements.iter().map(|v| v.ty()).collect();
+    let attrs = [
+        ("indexing_maps", Attr::array(b.ctx, &maps)),
+        ("iterator_types", Attr::array(b.ctx, &iterators)),
+        ("operandSegmentSizes", Attr::i32s(b.ctx, &[ins as i32, elements.len() as i32])),
+    ];
+    let old = matches::block(first).ok_or("has no body")?;
+    let mut body = |b: Builder, args: Vec<Value>| {
+        let mut known: HashMap<Value, Value> =
+            old.args().into_iter().zip(args.iter().copied()).take(ins).collect();
+        let x = copied(b, first, pair.element, &mut known)?;
+        let values = merge::element(pair.kind, b, x)?;
+        b.generic("linalg.yield", &values, &[], &[], &mut []).map(|_| ())
+    };
+    Ok(b.generic("linalg.generic", &operands, &results, &attrs, &mut [(&types, &mut body)])?
+        .results())
+}
+
+fn fill(b: Builder, scalar: Value, out: Value) -> Result<Value, String> {
+    let mut body = |b: Builder, args: Vec<Value>| {
+        b.generic("linalg.yield", &[args[0]], &[], &[], &mut []).map(|_| ())
+    };
+    let attrs = [("operandSegmentSizes", Attr::i32s(b.ctx, &[1, 1]))];
+    let types = [scalar.ty(), scalar.ty()];
+    Ok(b.generic("linalg.fill", &[scalar, out], &[out.ty()], &attrs, &mut [(&types, &mut body)])?
+        .result(0))
+}
+
+/// Moves an elementwise generic of so many loops in front of its first reader, so that both are one
+/// nest; without readers it goes.
+fn sink(op: Op, loops: usize) -> Result<(), String> {
+    if matches::block(op).is_none() || matches::parallel(op).len() != loops {
+        return Ok(());
+    }
+    let users: Vec<Op> = op.result(0).uses().into_iter().map(|(u, _)| u).collect();
+    let Some(all) = op.block().map(Block::ops) else { return Ok(()) };
+    let Some(next) = all.into_iter().find(|o| users.contains(o)) else {
+        op.erase();
+        return Ok(());
+    };
+    let copy = Builder::before(next).ok_or("is in no block")?.clone_op(op, &|v| v)?;
+    op.result(0).replace_uses(copy.result(0));
+    op.erase();
+    Ok(())
+}

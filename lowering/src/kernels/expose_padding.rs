@@ -1,0 +1,268 @@
+//! `kiln-expose-padding`: the padding of convolutions and windows becomes a `kiln.pad` of its own,
+//! and a transposed convolution a plain one.
+//!
+//! Why: inside of a window loop padding is a test per element; as an op it is written once, and
+//! fusion can let the producer write into the middle of the padded tensor. Upstream's named
+//! convolutions know no padding either.
+//!
+//! A convolution of bf16 or f16 for a GPU keeps its padding: who copies pixels for the tensor cores
+//! copies zeros beside the image. So does one in which each channel has a window of its own. That
+//! is decided twice: before the layout is, and behind `kiln-layout`, when only those with channels
+//! last keep it.
+//!
+//! Numerics: exact. Zeros add nothing; a maximum's padding is its identity.
+//!
+//! ```text
+//! before:  %0 = kiln.convolution %x, %w … pad = [1, 1] x [1, 1] …
+//! after:   %p = kiln.pad %x, %zero low = [0, 0, 1, 1] high = [0, 0, 1, 1]   %0 = kiln.convolution %p, %w … pad = [0, 0] x [0, 0] …
+//! ```
+use crate::kernels::{
+    frozen::{STORED, is_movement},
+    graph::{contracts, turned},
+};
+use kiln_dialects::{
+    ir::*,
+    ops::*,
+    rules::{Level, tensor_type},
+    value::DType,
+};
+use kiln_passes::{Failure, Numerics, Pass};
+
+kiln_passes::pass_options! {
+    /// The pass.
+    pub struct ExposePadding {
+        /// The GPU that it is for: sm_80, sm_86, sm_89 or sm_90a; none for processors
+        pub chip: String = String::new(),
+    }
+}
+
+impl Pass for ExposePadding {
+    const FLAG: &'static str = "kiln-expose-padding";
+    const SUMMARY: &'static str = "Makes the padding of convolutions and windows an op of its own";
+    const LEVELS: &'static [Level] = &[Level::Prims];
+    const REQUIRED: bool = true;
+    const NUMERICS: Numerics = Numerics::Exact;
+
+    fn run(&self, root: Op) -> Result<(), Failure> {
+        for op in walk(root) {
+            let fail = |e: String| Failure::at(op, e);
+            let Some(b) = Builder::before(op) else { continue };
+            let new = match op.kind() {
+                Some(OpKind::Convolution) if self.keeps(op) => {
+                    store_image(op);
+                    None
+                }
+                Some(OpKind::Convolution) => convolution(&b, op).map_err(fail)?,
+                Some(OpKind::ReduceWindow) => window(&b, op).map_err(fail)?,
+                _ => None,
+            };
+            if let Some(v) = new {
+                op.result(0).replace_uses(v);
+                op.erase();
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ExposePadding {
+    /// Whether a convolution's input is padded as it is read, on a GPU, once channels lie last,
+    /// which they may yet do. The copy engine pads 16-bit floats whose channels are whole units of
+    /// 16 bytes; it counts what is around an image in 8 bits. Where each channel has a window of
+    /// its own, threads see to it.
+    fn keeps(&self, op: Op) -> bool {
+        let Some(o) = Convolution::of(op).filter(|o| o.strides.len() == 2 && contracts(op)) else {
+            return false;
+        };
+        let func = std::iter::successors(op.parent(), |o| o.parent()).find(|o| o.is("func.func"));
+        let laid_out = func.is_some_and(|f| f.attr("kiln.memory_format").is_some());
+        let last = turned(op).is_some() && image(&o).is_some();
+        let Ok(t) = tensor_type(o.input.ty()) else { return false };
+        let sizes: Option<Vec<i64>> = o.weight.ty().dims().iter().map(|d| d.known()).collect();
+        let Some([_, channels, height, width]) = sizes.as_deref() else { return false };
+        let fits = |i: usize, window: i64| {
+            let reach = o.dilation[i] * (window - 1);
+            (1..=8).contains(&o.strides[i])
+                && reach < 256
+                && (0..128).contains(&o.pad_low[i])
+                && (-128..128).contains(&(o.pad_high[i] - reach))
+        };
+        let narrow = matches!(t.dtype, DType::BF16 | DType::F16) && channels % 8 == 0;
+        let engine =
+            !self.chip.is_empty() && o.groups == 1 && narrow && fits(0, *height) && fits(1, *width);
+        let threads = !self.chip.is_empty()
+            && o.groups != 1
+            && o.pad_low.iter().chain(&o.pad_high).all(|n| *n >= 0);
+        (engine || threads)
+            && (last || !laid_out)
+            && t.dims.iter().skip(2).all(|d| d.known().is_some())
+    }
+}
+
+/// The input of a convolution with channels last, if that is what it reads and if some op or the
+/// caller computes it.
+fn image(o: &Convolution) -> Option<Value> {
+    let t = o.input.def().and_then(Transpose::of).filter(|t| t.permutation == [0, 3, 1, 2])?;
+    let made = t.input.def().and_then(Op::kind);
+    (!matches!(made, Some(OpKind::Splat | OpKind::Iota | OpKind::Constant))).then_some(t.input)
+}
+
+/// What is padded as it is read lies in memory as it is, even if it is only an argument in another
+/// order.
+fn store_image(op: Op) {
+    let made = Convolution::of(op).and_then(|o| image(&o)).and_then(Value::def);
+    // Dimensions that are joined are a view of what lies in memory anyway.
+    let wide = |v: Value| v.ty().dims().iter().filter(|d| d.known() != Some(1)).count();
+    let view = |o: &Op| o.kind() == Some(OpKind::Reshape) && wide(o.result(0)) < wide(o.operand(0));
+    if let Some(op) = made.filter(|o| o.kind().is_some_and(is_movement) && !view(o)) {
+        op.set_attr(STORED, Attr::unit(op.ctx()));
+    }
+}
+
+fn padded(b: &Builder, x: Value, value: f64, low: &[i64], high: &[i64]) -> Result<Value, String> {
+    if low.iter().chain(high).all(|p| *p == 0) {
+        return Ok(x);
+    }
+    let dtype = tensor_type(x.ty())?.dtype;
+    let value = b.splat(dtype, &[], value)?;
+    b.add(&Pad { input: x, value, low: Size::all(low), high: Size::all(high) })
+}
+
+fn convolution(b: &Builder, op: Op) -> Result<Option<Value>, String> {
+    let mut o = Convolution::of(op).ok_or("is malformed")?;
+    let spatial = o.strides.len();
+    if o.transposed {
+        return transposed(b, o, op).map(Some);
+    }
+    if o.pad_low.iter().chain(&o.pad_high).all(|p| *p == 0) {
+        return Ok(None);
+    }
+    let around = |p: &[i64]| [&[0, 0], p].concat();
+    o.input = padded(b, o.input, 0.0, &around(&o.pad_low), &around(&o.pad_high))?;
+    (o.pad_low, o.pad_high) = (vec![0; spatial], vec![0; spatial]);
+    b.add(&o).map(Some)
+}
+
+/// A transposed convolution is a plain one of the input with `stride - 1` zeros behind each
+/// element, and of the weight turned around.
+fn transposed(b: &Builder, o: Convolution, op: Op) -> Result<Value, String> {
+    let spatial = o.strides.len();
+    let mut x = o.input;
+    for (i, stride) in o.strides.iter().enumerate().filter(|(_, s)| **s != 1) {
+        // [.., n, ..] as [.., n, 1, ..], padded to [.., n, stride, ..], as [.., n * stride, ..],
+        // without the zeros behind the last element.
+        let axis = 2 + i;
+        let sizes = b.sizes_of(x)?;
+        let split = [&sizes[..=axis], &[Size::Static(1)], &sizes[axis + 1..]].concat();
+        x = b.add(&Reshape { input: x, sizes: split })?;
+        let (low, mut high) = (vec![0; sizes.len() + 1], vec![0; sizes.len() + 1]);
+        high[axis + 1] = stride - 1;
+        x = padded(b, x, 0.0, &low, &high)?;
+        let mut joined = sizes.clone();
+        joined[axis] = linear(b, sizes[axis], *stride, 0)?;
+        x = b.add(&Reshape { input: x, sizes: joined.clone() })?;
+        joined[axis] = linear(b, sizes[axis], *stride, 1 - stride)?;
+        let zero = vec![Size::Static(0); sizes.len()];
+        x = b.add(&Slice {
+            input: x,
+            offsets: zero,
+            sizes: joined,
+            strides: vec![1; sizes.len()],
+        })?;
+    }
+    let kernel: Vec<i64> = o.weight.ty().dims()[2..]
+        .iter()
+        .map(|d| d.known())
+        .collect::<Option<_>>()
+        .ok_or("has a weight of unknown size")?;
+    let extra = o.output_padding.clone().unwrap_or_else(|| vec![0; spatial]);
+    let reach = |i: usize| o.dilation[i] * (kernel[i] - 1);
+    let low: Vec<i64> =
+        [0, 0].into_iter().chain((0..spatial).map(|i| reach(i) - o.pad_low[i])).collect();
+    let high: Vec<i64> = [0, 0]
+        .into_iter()
+        .chain((0..spatial).map(|i| reach(i) - o.pad_high[i] + extra[i]))
+        .collect();
+    x = padded(b, x, 0.0, &low, &high)?;
+    let turned = b.add(&Reverse { input: o.weight, dims: (2..2 + spatial as i64).collect() })?;
+    let weight = swapped(b, turned, o.groups)?;
+    let ones = || vec![1; spatial];
+    let plain = Convolution {
+        input: x,
+        weight,
+        strides: ones(),
+        pad_low: vec![0; spatial],
+        pad_high: vec![0; spatial],
+        dilation: o.dilation.clone(),
+        groups: o.groups,
+        transposed: false,
+        output_padding: None,
+    };
+    let v = b.add(&plain)?;
+    if v.ty() == op.result(0).ty() {
+        Ok(v)
+    } else {
+        Err(format!("would have type {} as a plain convolution", v.ty()))
+    }
+}
+
+/// `size * factor + add`.
+fn linear(b: &Builder, size: Size, factor: i64, add: i64) -> Result<Size, String> {
+    let v = match size {
+        Size::Static(n) => return Ok(Size::Static(n * factor + add)),
+        Size::Dynamic(v) => v,
+    };
+    let index = [Type::index(b.ctx)];
+    let apply = |kind, lhs, n| -> Result<Value, String> {
+        Ok(b.create_with(&SymExpr { kind, lhs, rhs: b.index(n)? }, &index, &mut [])?.result(0))
+    };
+    let product = apply(SymKind::Mul, v, factor)?;
+    if add == 0 {
+        Ok(Size::Dynamic(product))
+    } else {
+        apply(SymKind::Add, product, add).map(Size::Dynamic)
+    }
+}
+
+/// A weight `[C, O / groups, ..]` as `[O, C / groups, ..]`.
+fn swapped(b: &Builder, weight: Value, groups: i64) -> Result<Value, String> {
+    let sizes = b.sizes_of(weight)?;
+    let rest = sizes.len() as i64;
+    if groups == 1 {
+        return b.add(&Transpose {
+            input: weight,
+            permutation: [1, 0].into_iter().chain(2..rest).collect(),
+        });
+    }
+    let channels = sizes[0].known().ok_or("has a weight of unknown size")? / groups;
+    let filters = sizes[1].known().ok_or("has a weight of unknown size")?;
+    let shape = |front: &[i64]| [&Size::all(front)[..], &sizes[2..]].concat();
+    let split = b.add(&Reshape { input: weight, sizes: shape(&[groups, channels, filters]) })?;
+    let turned = b.add(&Transpose {
+        input: split,
+        permutation: [0, 2, 1].into_iter().chain(3..=rest).collect(),
+    })?;
+    b.add(&Reshape { input: turned, sizes: shape(&[groups * filters, channels]) })
+}
+
+fn window(b: &Builder, op: Op) -> Result<Option<Value>, String> {
+    let mut o = ReduceWindow::of(op).ok_or("is malformed")?;
+    if o.pad_low.iter().chain(&o.pad_high).all(|p| *p == 0) {
+        return Ok(None);
+    }
+    let d = tensor_type(o.input.ty())?.dtype;
+    let identity = match (o.kind, d) {
+        (CumulativeKind::Sum, _) => 0.0,
+        (CumulativeKind::Prod, _) => 1.0,
+        (CumulativeKind::Max, DType::F8E4M3FN) => -448.0,
+        (CumulativeKind::Min, DType::F8E4M3FN) => 448.0,
+        (CumulativeKind::Max, d) if d.is_float() => f64::NEG_INFINITY,
+        (CumulativeKind::Min, d) if d.is_float() => f64::INFINITY,
+        (CumulativeKind::Max, d) => d.int_range().0 as f64,
+        (CumulativeKind::Min, d) => d.int_range().1 as f64,
+    };
+    o.input = padded(b, o.input, identity, &o.pad_low, &o.pad_high)?;
+    let n = o.window.len();
+    (o.pad_low, o.pad_high) = (vec![0; n], vec![0; n]);
+    b.add(&o).map(Some)
+}

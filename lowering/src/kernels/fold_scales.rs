@@ -1,0 +1,250 @@
+//! `kiln-fold-scales`: what is multiplied with and added to each output channel of a contraction
+//! goes into its frozen weight and one bias.
+//!
+//! Why: a batch norm with frozen statistics is four operations per element, and four vectors that
+//! every register tile reads. In the weight it costs nothing: `kiln-freeze` computes the new weight
+//! once. Upstream knows neither frozen weights nor batch norms.
+//!
+//! A chain of additions, subtractions and multiplications is taken whose other operands are frozen
+//! and differ by channel only, if nothing else reads what is between, nor the weight, and if there
+//! is something to multiply with: additions alone stay in the epilogue. Divisions are taken by
+//! numbers only whose reciprocals are far from overflow. Weights of less than 32 bits stay, since
+//! they would lose more in their rounding: what follows on the result in 32 bits becomes one
+//! multiplication and one addition.
+//!
+//! Numerics: reassociates. Each weight is rounded once more, sums of scaled products stand for
+//! scaled sums.
+//!
+//! ```text
+//! before:  %0 = kiln.convolution %x, %w …   %1 = kiln.mul %0, (kiln.broadcast_in_dim %s dims = [1])   %2 = kiln.add %1, (… %t …)
+//! after:   %v = kiln.mul %w, (kiln.broadcast_in_dim %s dims = [0])   %0 = kiln.convolution %x, %v …   %2 = kiln.add %0, (… %t …)
+//! ```
+use crate::kernels::frozen::Frozen;
+use kiln_dialects::{
+    ir::*,
+    ops::*,
+    rules::{Level, tensor_type},
+    sym::Dim,
+    value::DType,
+};
+use kiln_passes::{Failure, Numerics, Pass};
+
+kiln_passes::pass_options! {
+    /// The pass.
+    pub struct FoldScales {}
+}
+
+impl Pass for FoldScales {
+    const FLAG: &'static str = "kiln-fold-scales";
+    const SUMMARY: &'static str = "Multiplies frozen weights of contractions with what scales their output channels afterwards";
+    const LEVELS: &'static [Level] = &[Level::Prims];
+    const NUMERICS: Numerics = Numerics::Reassociates;
+
+    fn run(&self, root: Op) -> Result<(), Failure> {
+        for func in blocks(root)
+            .into_iter()
+            .flat_map(|b| b.ops())
+            .filter(|o| o.is("func.func"))
+            .collect::<Vec<_>>()
+        {
+            let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };
+            let ops = block.ops();
+            let frozen = Frozen::of(&ops);
+            let mut dead = vec![];
+            for op in ops {
+                let Some(chain) = Chain::of(op, &frozen) else { continue };
+                chain.fold().map_err(|e| Failure::at(op, e))?;
+                dead.extend(chain.steps.iter().rev().map(|s| s.op));
+                dead.extend(chain.weight.map(|_| op));
+            }
+            // At the end, since `frozen` knows values by their addresses.
+            dead.into_iter().for_each(|op| op.erase());
+        }
+        Ok(())
+    }
+}
+
+/// What a step of a chain does with each channel.
+#[derive(Clone, Copy)]
+enum Act {
+    Add,
+    Sub,
+    Mul,
+    Div,
+}
+
+/// An operand that differs by channel only.
+enum Channels {
+    /// One element a channel.
+    Vector(Value),
+    /// The same with further dimensions of size 1.
+    Reshaped(Value),
+    /// One element.
+    Scalar(Value),
+    /// A number.
+    Number(Attr),
+}
+
+struct Step {
+    op: Op,
+    act: Act,
+    channels: Channels,
+    /// The sizes of the whole, as the operand states them.
+    sizes: Vec<Size>,
+}
+
+/// A contraction with a frozen weight, and what follows on its channels.
+struct Chain {
+    op: Op,
+    /// What the scale goes into; without, it stays in front of the sum.
+    weight: Option<Value>,
+    /// The result that is scaled, made wider if it is narrow.
+    from: Value,
+    /// The weight's dimension of output channels.
+    filters: usize,
+    /// The result's.
+    axis: usize,
+    count: i64,
+    steps: Vec<Step>,
+}
+
+impl Chain {
+    fn of(op: Op, frozen: &Frozen) -> Option<Chain> {
+        let (weight, filters, axis) = if let Some(o) = Convolution::of(op) {
+            (o.weight, 0, 1)
+        } else {
+            let o = DotGeneral::of(op)?;
+            let matrix =
+                o.rhs_batch.is_empty() && o.rhs_contract.len() == 1 && o.rhs.ty().dims().len() == 2;
+            let last = op.result(0).ty().dims().len().checked_sub(1)?;
+            (o.rhs, 1 - matrix.then(|| o.rhs_contract[0] as usize)?, last)
+        };
+        let wide = |v: Value| {
+            tensor_type(v.ty()).is_ok_and(|t| matches!(t.dtype, DType::F32 | DType::F64))
+        };
+        let transposed = Convolution::of(op).is_some_and(|o| o.transposed);
+        if transposed || frozen.contains(op.result(0)) {
+            return None;
+        }
+        let count = weight.ty().dims().get(filters)?.known()?;
+        let (weight, from) = if wide(weight) {
+            let own = Some(weight).filter(|w| frozen.contains(*w) && w.uses().len() == 1)?;
+            (Some(own), op.result(0))
+        } else {
+            let [(reader, _)] = op.result(0).uses()[..] else { return None };
+            (
+                None,
+                Some(reader)
+                    .filter(|r| r.kind() == Some(OpKind::Convert) && wide(r.result(0)))?
+                    .result(0),
+            )
+        };
+        let mut chain = Chain { op, weight, from, filters, axis, count, steps: vec![] };
+        let mut y = from;
+        while let Some(step) = chain.step(y, frozen) {
+            y = step.op.result(0);
+            chain.steps.push(step);
+        }
+        let scales = |s: &Step| matches!(s.act, Act::Mul | Act::Div);
+        let least = 1 + usize::from(!chain.steps.iter().all(scales));
+        (chain.steps.iter().any(scales) && (weight.is_some() || chain.steps.len() > least))
+            .then_some(chain)
+    }
+
+    /// The op that alone reads `y`, if it takes the channels one by one.
+    fn step(&self, y: Value, frozen: &Frozen) -> Option<Step> {
+        let [(op, at)] = y.uses()[..] else { return None };
+        let act = match op.kind()? {
+            OpKind::Add => Act::Add,
+            OpKind::Mul => Act::Mul,
+            OpKind::Sub if at == 0 => Act::Sub,
+            OpKind::Div if at == 0 => Act::Div,
+            _ => return None,
+        };
+        if op.result(0).ty() != y.ty() {
+            return None;
+        }
+        let other = op.operand(1 - at).def()?;
+        if let Some(o) = Splat::of(other) {
+            let moderate = o.value.as_f64().is_some_and(|c| (1e-30..1e30).contains(&c.abs()));
+            if matches!(act, Act::Div) && !moderate {
+                return None;
+            }
+            return Some(Step { op, act, channels: Channels::Number(o.value), sizes: o.sizes });
+        }
+        let o = BroadcastInDim::of(other)
+            .filter(|o| frozen.contains(o.input) && !matches!(act, Act::Div))?;
+        let wide: Vec<usize> =
+            (0..o.dims.len()).filter(|d| o.input.ty().dims()[*d] != Dim::Known(1)).collect();
+        let channels = match (o.dims.len(), wide.as_slice()) {
+            (0, []) => Channels::Scalar(o.input),
+            (1, [d]) if o.dims[*d] as usize == self.axis => Channels::Vector(o.input),
+            (_, [d]) if o.dims[*d] as usize == self.axis => Channels::Reshaped(o.input),
+            _ => return None,
+        };
+        Some(Step { op, act, channels, sizes: o.sizes })
+    }
+
+    /// Writes the contraction with its new weight, and the sum with what is left, behind the chain.
+    fn fold(&self) -> Result<(), String> {
+        let Some(last) = self.steps.last() else { return Ok(()) };
+        let b = Builder::before(last.op).ok_or("is in no block")?;
+        let count = [Size::Static(self.count)];
+        let (mut scale, mut shift): (Option<Value>, Option<Value>) = (None, None);
+        for s in &self.steps {
+            let b = b.at(s.op.loc());
+            let v = match &s.channels {
+                Channels::Vector(v) => *v,
+                Channels::Reshaped(v) => b.add(&Reshape { input: *v, sizes: count.to_vec() })?,
+                Channels::Scalar(v) => {
+                    b.add(&BroadcastInDim { input: *v, dims: vec![], sizes: count.to_vec() })?
+                }
+                Channels::Number(value) => {
+                    b.add(&Splat { value: *value, sizes: count.to_vec() })?
+                }
+            };
+            let one = || b.splat(tensor_type(v.ty())?.dtype, &count, 1.0);
+            match (s.act, shift) {
+                (Act::Add, None) => shift = Some(v),
+                (Act::Add, Some(t)) => shift = Some(b.add(&Add { lhs: t, rhs: v })?),
+                (Act::Sub, None) => shift = Some(b.add(&Neg { input: v })?),
+                (Act::Sub, Some(t)) => shift = Some(b.add(&Sub { lhs: t, rhs: v })?),
+                (Act::Mul, t) => {
+                    shift = t.map(|lhs| b.add(&Mul { lhs, rhs: v })).transpose()?;
+                    scale = Some(scale.map_or(Ok(v), |lhs| b.add(&Mul { lhs, rhs: v }))?);
+                }
+                (Act::Div, t) => {
+                    shift = t.map(|lhs| b.add(&Div { lhs, rhs: v })).transpose()?;
+                    let lhs = scale.map_or_else(one, Ok)?;
+                    scale = Some(b.add(&Div { lhs, rhs: v })?);
+                }
+            }
+        }
+        let scale = scale.ok_or("is scaled by nothing")?;
+        let at = b.at(self.op.loc());
+        let mut y = if let Some(lhs) = self.weight {
+            let sizes = at.sizes_of(lhs)?;
+            let rhs =
+                at.add(&BroadcastInDim { input: scale, dims: vec![self.filters as i64], sizes })?;
+            let weight = at.add(&Mul { lhs, rhs })?;
+            at.clone_op(self.op, &|v| if v == lhs { weight } else { v })?.result(0)
+        } else {
+            let rhs = b.add(&BroadcastInDim {
+                input: scale,
+                dims: vec![self.axis as i64],
+                sizes: last.sizes.clone(),
+            })?;
+            b.add(&Mul { lhs: self.from, rhs })?
+        };
+        if let Some(input) = shift {
+            let rhs = b.add(&BroadcastInDim {
+                input,
+                dims: vec![self.axis as i64],
+                sizes: last.sizes.clone(),
+            })?;
+            y = b.add(&Add { lhs: y, rhs })?;
+        }
+        last.op.result(0).replace_uses(y);
+        Ok(())
+    }
+}

@@ -1,0 +1,174 @@
+//! `kiln-freeze`: what depends on frozen weights only moves into a function that runs once, when
+//! the program is loaded.
+//!
+//! Why: packed and transposed weights, statistics of norms, tables of angles: each call would
+//! compute them again. LLVM cannot, since weights are no constants to it; upstream has constant
+//! folding on data in the IR, where weights never are.
+//!
+//! A value moves if it is not much larger than the weights that it is made of, or if it costs more
+//! than to read it. What only says where an element is read (broadcasts, reshapes, slices) stays,
+//! and so does what an op with `kiln.stored` below it says.
+//!
+//! Numerics: exact. The same ops on the same values.
+//!
+//! ```text
+//! before:  %v = kiln.get_global @var   %0 = kiln.add %v, %eps   %1 = kiln.rsqrt %0   %2 = kiln.broadcast_in_dim %1 …
+//! after:   kiln.global @frozen_0 from "prepare#0"   func.func @prepare() { … kiln.rsqrt … }
+//!          %1 = kiln.get_global @frozen_0   %2 = kiln.broadcast_in_dim %1 …
+//! ```
+use crate::kernels::frozen::{Frozen, STORED, bytes, dear, is_movement};
+use kiln_dialects::{ir::*, ops::*, rules::Level};
+use kiln_passes::{Failure, Numerics, Pass};
+use std::collections::{HashMap, HashSet};
+
+kiln_passes::pass_options! {
+    /// The pass.
+    pub struct Freeze {
+        /// Percent of the bytes of its weights that a value may have
+        pub growth: i64 = 175,
+        /// Bytes that a value may have in any case, if it costs more than to read it
+        pub table: i64 = 67108864,
+    }
+}
+
+impl Pass for Freeze {
+    const FLAG: &'static str = "kiln-freeze";
+    const SUMMARY: &'static str = "Moves what depends on frozen weights only into @prepare, which runs when the program is loaded";
+    const LEVELS: &'static [Level] = &[Level::Prims];
+    const NUMERICS: Numerics = Numerics::Exact;
+
+    fn run(&self, root: Op) -> Result<(), Failure> {
+        let all = || blocks(root).into_iter().flat_map(|b| b.ops());
+        let mut names: HashSet<String> = all().filter_map(Op::symbol).collect();
+        for func in all().filter(|o| o.is("func.func")).collect::<Vec<_>>() {
+            self.function(func, &mut names)?;
+        }
+        Ok(())
+    }
+}
+
+/// The values that move, as they are found.
+struct Search<'a> {
+    pass: &'a Freeze,
+    frozen: &'a Frozen,
+    seen: HashSet<Value>,
+    found: HashSet<Value>,
+}
+
+impl Freeze {
+    fn function(&self, func: Op, names: &mut HashSet<String>) -> Result<(), Failure> {
+        let Some(block) = func.regions().first().and_then(|r| r.first()) else { return Ok(()) };
+        let ops = block.ops();
+        let frozen = Frozen::of(&ops);
+        let mut search =
+            Search { pass: self, frozen: &frozen, seen: HashSet::new(), found: HashSet::new() };
+        let stays = |op: &&Op| !op.results().iter().any(|v| frozen.contains(*v));
+        for op in ops.iter().filter(stays) {
+            op.operands().into_iter().filter(|v| frozen.contains(*v)).for_each(|v| search.need(v));
+        }
+        let found = search.found;
+        let moved: Vec<Value> =
+            ops.iter().flat_map(|o| o.results()).filter(|v| found.contains(v)).collect();
+        if moved.is_empty() {
+            return Ok(());
+        }
+        let at = |e: String| Failure::at(func, e);
+        let b = Builder::before(func).ok_or_else(|| at("is in no block".into()))?;
+        let prepare = fresh("prepare", names);
+        let cone: HashSet<Op> = moved.iter().flat_map(|v| frozen.cone(*v)).collect();
+        let types: Vec<Type> = moved.iter().map(|v| v.ty()).collect();
+        let mut fill = |b: Builder, _: Vec<Value>| {
+            let mut map: HashMap<Value, Value> = HashMap::new();
+            for op in ops.iter().filter(|o| cone.contains(o)) {
+                let new = b.at(op.loc()).clone_op(*op, &|v| map.get(&v).copied().unwrap_or(v))?;
+                map.extend(op.results().into_iter().zip(new.results()));
+            }
+            b.ret(&moved.iter().map(|v| map[v]).collect::<Vec<_>>()).map(|_| ())
+        };
+        b.function(&prepare, &[], &types, &mut fill).map_err(at)?;
+        for (n, v) in moved.iter().enumerate() {
+            let op = v.def().ok_or_else(|| at("has no op".into()))?;
+            let global = Global {
+                sym_name: fresh(&format!("frozen_{n}"), names),
+                sym_visibility: Some("private".into()),
+                is_mutable: false,
+                r#type: v.ty(),
+                source: Some(format!("{prepare}#{n}")),
+                value: None,
+            };
+            b.at(op.loc()).create_with(&global, &[], &mut []).map_err(at)?;
+            let own = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
+            let get = GetGlobal { is_mutable: false, global: global.sym_name };
+            v.replace_uses(own.create_with(&get, &[v.ty()], &mut []).map_err(at)?.result(0));
+        }
+        for op in ops.into_iter().rev() {
+            let free = op.results().iter().all(|v| frozen.contains(*v) && v.uses().is_empty());
+            if free && op.result_count() > 0 {
+                op.erase();
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Search<'_> {
+    /// Finds what of a frozen value, which others read, moves.
+    fn need(&mut self, v: Value) {
+        if !self.seen.insert(v) {
+            return;
+        }
+        if let Some(stored) = stored_below(v) {
+            self.found.insert(stored);
+            return;
+        }
+        let Some(op) = v.def() else { return };
+        let only_place =
+            matches!(op.kind(), Some(OpKind::BroadcastInDim | OpKind::Reshape | OpKind::Slice));
+        if !only_place && op.operand_count() > 0 && self.pays(v) {
+            self.found.insert(v);
+            return;
+        }
+        op.operands().into_iter().for_each(|o| self.need(o));
+    }
+
+    fn pays(&self, v: Value) -> bool {
+        let cone = self.frozen.cone(v);
+        let weights: i64 = cone
+            .iter()
+            .filter(|o| is_memory(**o))
+            .map(|o| bytes(o.result(0)))
+            .fold(0, i64::saturating_add);
+        let size = bytes(v);
+        let table = size > 8 && size <= self.pass.table && cone.iter().any(|o| dear(*o));
+        let allowed = weights as i128 * self.pass.growth as i128 + 100 * 4096;
+        table || weights > 0 && size as i128 * 100 <= allowed
+    }
+}
+
+/// Whether an op's result is memory that the program has anyway.
+fn is_memory(op: Op) -> bool {
+    match op.kind() {
+        Some(OpKind::GetGlobal) => true,
+        Some(OpKind::Constant) => op.attr("value").and_then(Attr::splat_value).is_none(),
+        _ => false,
+    }
+}
+
+/// The value below movements that is to lie in memory as it is.
+fn stored_below(mut v: Value) -> Option<Value> {
+    loop {
+        let op = v.def()?;
+        if op.attr(STORED).is_some() {
+            return Some(v);
+        }
+        v = op.kind().is_some_and(is_movement).then(|| op.operand(0))?;
+    }
+}
+
+/// A symbol that no other has.
+fn fresh(stem: &str, names: &mut HashSet<String>) -> String {
+    let mut all = std::iter::once(stem.to_string()).chain((1..).map(|n| format!("{stem}_{n}")));
+    let name = all.find(|n| !names.contains(n)).unwrap_or_default();
+    names.insert(name.clone());
+    name
+}

@@ -1,0 +1,94 @@
+//! Which values of a function are the same in every call.
+use crate::kernels::graph::heavy;
+use kiln_dialects::{ir::*, ops::*, rules::tensor_type, sym::Dim};
+use std::collections::HashSet;
+
+/// The attribute of an op whose result is to lie in memory as it is, for whatever reads it through
+/// movements.
+pub const STORED: &str = "kiln.stored";
+
+/// Values that depend on frozen globals and literals only.
+pub struct Frozen(HashSet<Value>);
+
+impl Frozen {
+    /// Of a function's ops, in order.
+    pub fn of(ops: &[Op]) -> Frozen {
+        let mut all = HashSet::new();
+        for op in ops {
+            let known = op.results().iter().all(|v| {
+                v.ty().is_tensor() && v.ty().dims().iter().all(|d| matches!(d, Dim::Known(_)))
+            });
+            let reads = op.operands().iter().all(|v| all.contains(v));
+            if known && reads && op.kind().is_some_and(|k| is_leaf(*op, k) || is_pure(*op, k)) {
+                all.extend(op.results());
+            }
+        }
+        Frozen(all)
+    }
+    /// Whether a value is one of them.
+    pub fn contains(&self, v: Value) -> bool {
+        self.0.contains(&v)
+    }
+    /// The ops that compute a value, in the order of their distance.
+    pub fn cone(&self, v: Value) -> Vec<Op> {
+        let (mut seen, mut all, mut next) = (HashSet::new(), vec![], 0);
+        all.extend(v.def());
+        seen.extend(v.def());
+        while let Some(op) = all.get(next).copied() {
+            all.extend(
+                op.operands().into_iter().filter_map(Value::def).filter(|o| seen.insert(*o)),
+            );
+            next += 1;
+        }
+        all
+    }
+}
+
+/// What no op computes: weights and generators.
+fn is_leaf(op: Op, kind: OpKind) -> bool {
+    match kind {
+        OpKind::GetGlobal => GetGlobal::of(op).is_some_and(|g| !g.is_mutable),
+        OpKind::Constant | OpKind::Splat | OpKind::Iota => true,
+        _ => false,
+    }
+}
+
+fn is_pure(op: Op, kind: OpKind) -> bool {
+    kind.is_elementwise() || is_movement(kind) || dear(op)
+}
+
+/// Ops that only say where an element is read.
+pub fn is_movement(kind: OpKind) -> bool {
+    use OpKind::*;
+    matches!(kind, BroadcastInDim | Transpose | Slice | Reverse | Reshape)
+}
+
+/// Ops that cost more than reading their result.
+pub fn dear(op: Op) -> bool {
+    use OpKind::*;
+    let moves = |kind| {
+        matches!(
+            kind,
+            Reduce
+                | DotGeneral
+                | Convolution
+                | ReduceWindow
+                | ArgMax
+                | ArgMin
+                | Concat
+                | Pad
+                | Gather
+                | DynamicSlice
+        )
+    };
+    heavy(op) || op.kind().is_some_and(moves)
+}
+
+/// The bytes of a value of known sizes.
+pub fn bytes(v: Value) -> i64 {
+    let Ok(t) = tensor_type(v.ty()) else { return i64::MAX };
+    t.dims
+        .iter()
+        .try_fold(t.dtype.byte_size() as i64, |n, d| n.checked_mul(d.known()?))
+        .unwrap_or(i64::MAX)
+}

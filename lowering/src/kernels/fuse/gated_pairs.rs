@@ -1,0 +1,129 @@
+//! Two products with one left operand, such as those of a gated layer, silu(x V) * (x W): one
+//! kernel reads the left operand once for both, and neither result goes through memory.
+use crate::{
+    kernels::{
+        fuse::group::{Decide, Kind},
+        graph::{Class, turns},
+    },
+    strategies::gpu::skinny_gemm,
+};
+use kiln_dialects::{
+    ir::{Node as _, Op, Value},
+    ops::{DotGeneral, OpKind},
+    rules::tensor_type,
+    value::DType,
+};
+
+/// Most nodes of the kernel that another product joins: what follows both keeps its values in
+/// registers beside two sums.
+const MOST: usize = 12;
+/// Least columns, which are a tile's.
+const COLUMNS: i64 = 64;
+
+impl Decide<'_> {
+    /// The kernel of another product that is computed with this one.
+    pub(crate) fn partner(&self, n: usize) -> Option<usize> {
+        let mine = self
+            .product(n)
+            .filter(|_| self.how == crate::kernels::fuse::group::How::Fused { pairs: true })?;
+        let sources = self.sources(n);
+        let fits = |g: &usize| {
+            let group = &self.groups[*g];
+            let [other] = self.products(*g)[..] else { return false };
+            let Some(dot) = self.product(other) else { return false };
+            let same = dot.lhs == mine.lhs
+                && dot.rhs.ty() == mine.rhs.ty()
+                && dot.rhs_contract == mine.rhs_contract;
+            group.kind == Kind::Contract
+                && !group.gone
+                && group.nodes.len() <= MOST
+                && same
+                && self.graph.nodes[n].value.ty() == self.graph.nodes[other].value.ty()
+                && sources.iter().all(|s| s != g && !self.waits(*s, *g))
+                && self.meet(n, *g)
+        };
+        (0..self.groups.len()).rev().find(fits)
+    }
+
+    /// The contractions of a kernel.
+    fn products(&self, g: usize) -> Vec<usize> {
+        self.groups[g]
+            .nodes
+            .iter()
+            .copied()
+            .filter(|m| self.graph.nodes[*m].class == Class::Contract)
+            .collect()
+    }
+
+    /// A product of two matrices that Hopper's tensor cores can do with another one.
+    fn product(&self, n: usize) -> Option<DotGeneral> {
+        let op = self.graph.nodes[n].value.def().filter(|o| turns(*o).is_none())?;
+        let dot = DotGeneral::of(op)?;
+        let half = |v: Value| {
+            tensor_type(v.ty()).is_ok_and(|t| [DType::BF16, DType::F16].contains(&t.dtype))
+        };
+        let sizes: Vec<i64> =
+            dot.rhs.ty().dims().iter().map(|d| d.known()).collect::<Option<_>>()?;
+        let ([a, b], [depth]) = (&sizes[..], &dot.rhs_contract[..]) else { return None };
+        let columns = if *depth == 0 { b } else { a };
+        let rows = self.graph.count(&self.graph.nodes[n].dims) / (*columns).max(1);
+        let last = dot.lhs_contract[..] == [dot.lhs.ty().dims().len() as i64 - 1];
+        // Few rows are read by registers, where the depth of both operands lies side by side.
+        let units = a % 8 == 0
+            && b % 8 == 0
+            && *columns >= COLUMNS
+            && (rows > skinny_gemm::MOST || *depth == 1 && *b >= skinny_gemm::DEPTH as i64);
+        (half(dot.lhs)
+            && half(dot.rhs)
+            && dot.lhs_batch.is_empty()
+            && last
+            && units
+            && whole(dot.lhs)
+            && whole(dot.rhs))
+        .then_some(dot)
+    }
+
+    /// Whether some pointwise op over the same loops takes both: what follows the kernel so far,
+    /// and what follows the node.
+    fn meet(&self, n: usize, g: usize) -> bool {
+        let graph = self.graph;
+        let dims = &graph.nodes[n].dims;
+        // What each node is computed of: of the kernel, of the node.
+        let mut of = vec![[false; 2]; graph.nodes.len()];
+        self.groups[g].nodes.iter().for_each(|m| of[*m][0] = true);
+        of[n][1] = true;
+        for m in n + 1..graph.nodes.len() {
+            let node = &graph.nodes[m];
+            if node.class != Class::Pointwise || node.dims != *dims {
+                continue;
+            }
+            for from in node
+                .leaves
+                .iter()
+                .filter_map(|l| graph.node_of.get(&l.value))
+                .copied()
+                .collect::<Vec<_>>()
+            {
+                let [a, b] = of[from];
+                of[m] = [of[m][0] || a, of[m][1] || b];
+            }
+            if of[m] == [true; 2] {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// Whether a value is all of a tensor in memory, in whatever order.
+fn whole(v: Value) -> bool {
+    let mut v = v;
+    while let Some(op) =
+        v.def().filter(|o: &Op| matches!(o.kind(), Some(OpKind::Transpose | OpKind::Reshape)))
+    {
+        v = op.operand(0);
+    }
+    !v.def().is_some_and(|o| {
+        matches!(o.kind(), Some(OpKind::Slice | OpKind::Reverse | OpKind::BroadcastInDim))
+    })
+}

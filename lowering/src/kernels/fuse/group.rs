@@ -1,0 +1,554 @@
+//! Decide: which nodes are one kernel.
+//!
+//! Nodes are taken in the order of the text. Each joins the kernel that computes what it reads, if
+//! it runs over the same loops, reads it at the same place, and no kernel would then wait for
+//! itself. The gain of a join is the bytes of the values that need not go through memory, so a node
+//! that could join several kernels joins the one that it reads most from.
+
+use crate::kernels::{
+    graph::{Class, Graph, Leaf, title, turns},
+    prologues::PROLOGUE,
+};
+use kiln_dialects::{
+    ir::{Attr, Op, Value},
+    sym::Dim as SymDim,
+};
+use kiln_passes::decompose::NOT_FUSED;
+use std::collections::BTreeSet;
+
+/// What a kernel is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One loop nest of pointwise ops.
+    Pointwise,
+    /// Reductions along the last dimensions with what comes before and after, row by row.
+    Rows,
+    /// A reduction along other dimensions.
+    Reduce,
+    /// A contraction with its epilogue.
+    Contract,
+    /// Attention.
+    Attention,
+    /// A scan with what comes before and after, element by element.
+    Scan,
+    /// One op.
+    Single,
+}
+
+impl Kind {
+    /// The word in tables and attributes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Pointwise => "pointwise",
+            Kind::Rows => "rows",
+            Kind::Reduce => "reduce",
+            Kind::Contract => "contract",
+            Kind::Attention => "attention",
+            Kind::Scan => "scan",
+            Kind::Single => "single",
+        }
+    }
+}
+
+/// Whether a value of a kernel with reductions has all loops, or only those that stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Full,
+    Reduced,
+}
+
+/// A kernel in the making.
+pub struct Group {
+    /// What it is.
+    pub kind: Kind,
+    /// Its loops, without those of one step.
+    pub(crate) dims: Vec<SymDim>,
+    /// Which of them are reduced.
+    pub(crate) reduced: Vec<usize>,
+    /// Its nodes in order.
+    pub nodes: Vec<usize>,
+    /// Kernels that it waits for.
+    before: BTreeSet<usize>,
+    /// Why it is not larger.
+    pub reasons: Vec<String>,
+    pub(crate) gone: bool,
+}
+
+/// Most nodes in a kernel: beyond that registers spill and compile time grows.
+const MOST_NODES: usize = 64;
+/// Most nodes that move from another kernel into a contraction's epilogue.
+const MOST_MOVED: usize = 8;
+
+/// The decision: kernels, and the kernel of each node.
+pub struct Plan {
+    /// Kernels in an order in which they can run.
+    pub groups: Vec<Group>,
+    /// By node.
+    pub group_of: Vec<usize>,
+}
+
+/// What is wanted of kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// As few as there can be. `pairs`: whether two products may be one kernel.
+    Fused { pairs: bool },
+    /// One for each op.
+    EachOp,
+}
+
+pub(crate) struct Decide<'a> {
+    pub(crate) graph: &'a Graph<'a>,
+    pub(crate) groups: Vec<Group>,
+    group_of: Vec<usize>,
+    pub(crate) forms: Vec<Form>,
+    pub(crate) how: How,
+}
+
+/// Groups all nodes.
+pub fn plan(graph: &Graph, how: How) -> Plan {
+    let mut d = Decide { graph, groups: vec![], group_of: vec![], forms: vec![], how };
+    for n in 0..graph.nodes.len() {
+        d.place(n);
+    }
+    d.ordered()
+}
+
+pub(crate) fn wide(dims: &[SymDim]) -> Vec<SymDim> {
+    dims.iter().filter(|d| d.known() != Some(1)).cloned().collect()
+}
+
+impl Decide<'_> {
+    /// The kernels that a node reads from, the one that it reads most from first.
+    pub(crate) fn sources(&self, n: usize) -> Vec<usize> {
+        let mut all: Vec<(i64, usize)> = vec![];
+        for leaf in &self.graph.nodes[n].leaves {
+            let Some(g) = self.home(self.graph.base(leaf.value)) else { continue };
+            let size = self.graph.count(self.graph.facts.dims(leaf.value));
+            match all.iter_mut().find(|(_, h)| *h == g) {
+                Some((sum, _)) => *sum += size,
+                None => all.push((size, g)),
+            }
+        }
+        // The later one first among equals: it waits for the other, not the other way round. A
+        // piece belongs to the kernel that computes it.
+        let own = self.piece(n).and_then(|v| self.home(self.graph.base(v)));
+        all.sort_by_key(|(size, g)| std::cmp::Reverse((own == Some(*g), *size, *g)));
+        all.into_iter().map(|(_, g)| g).collect()
+    }
+
+    /// The kernel that computes a value.
+    pub(crate) fn home(&self, v: Value) -> Option<usize> {
+        self.graph.node_of.get(&v).and_then(|m| self.group_of.get(*m)).copied()
+    }
+
+    fn place(&mut self, n: usize) {
+        let sources = self.sources(n);
+        let node = &self.graph.nodes[n];
+        let (mut reasons, mut copies) = (vec![], false);
+        let alone = self.how == How::EachOp;
+        let mut home = self.partner(n).map(|g| (g, Kind::Contract, Form::Full));
+        for g in &sources {
+            if alone || home.is_some() {
+                break;
+            }
+            match self.fits(n, *g).and_then(|form| self.acyclic(*g, &sources).map(|()| form)) {
+                Ok((kind, form)) => home = Some((*g, kind, form)),
+                Err(why) => reasons.push((
+                    *g,
+                    format!("{} not with {}: {why}", self.name(node.value), self.first_name(*g)),
+                )),
+            }
+        }
+        let (g, form) = match home {
+            Some((g, kind, form)) => {
+                // A node has one home; that it was not another's is no loss, unless it copies a
+                // piece.
+                copies = self.goes_on(n) == Some(g);
+                if !copies {
+                    reasons.clear();
+                }
+                if kind != self.groups[g].kind {
+                    self.groups[g].reduced = self.reduced(n);
+                }
+                self.groups[g].kind = kind;
+                (g, form)
+            }
+            None => {
+                let kind = match node.class {
+                    Class::Pointwise => Kind::Pointwise,
+                    Class::Contract => Kind::Contract,
+                    Class::Attention => Kind::Attention,
+                    Class::Scan => Kind::Scan,
+                    Class::Single => Kind::Single,
+                    Class::Reduce if self.trailing(n) => Kind::Rows,
+                    Class::Reduce => Kind::Reduce,
+                };
+                let (dims, reduced) = (wide(&node.dims), self.reduced(n));
+                self.groups.push(Group {
+                    kind,
+                    dims,
+                    reduced,
+                    nodes: vec![],
+                    before: BTreeSet::new(),
+                    reasons: vec![],
+                    gone: false,
+                });
+                (
+                    self.groups.len() - 1,
+                    if node.class == Class::Reduce { Form::Reduced } else { Form::Full },
+                )
+            }
+        };
+        let said = |name: &str| {
+            node.value
+                .def()
+                .and_then(|o| turns(o).unwrap_or(o).attr(name))
+                .and_then(Attr::as_string)
+        };
+        let (whole, prologue) = (said(NOT_FUSED), said(PROLOGUE));
+        let group = &mut self.groups[g];
+        group.nodes.push(n);
+        group.before.extend(sources.iter().copied().filter(|s| *s != g));
+        self.group_of.push(g);
+        self.forms.push(form);
+        for other in sources.iter().copied().filter(|s| *s != g && !alone) {
+            self.merge(other, g);
+        }
+        // A piece that is computed here after all is not copied.
+        if !copies || sources.first().is_some_and(|s| !self.groups[*s].gone) {
+            // With what has become a part of this kernel it is fused after all.
+            let open: Vec<String> = reasons
+                .into_iter()
+                .filter(|(s, _)| !self.groups[*s].gone)
+                .map(|(_, why)| why)
+                .collect();
+            self.groups[g].reasons.extend(open);
+        }
+        self.groups[g].reasons.extend(whole.into_iter().chain(prologue));
+    }
+
+    /// The reduced loops of a node, counted without loops of one step.
+    fn reduced(&self, n: usize) -> Vec<usize> {
+        let node = &self.graph.nodes[n];
+        let place = |d: usize| node.dims[..d].iter().filter(|x| x.known() != Some(1)).count();
+        node.reduced
+            .iter()
+            .filter(|d| node.dims[**d].known() != Some(1))
+            .map(|d| place(*d))
+            .collect()
+    }
+
+    /// Whether a reduction runs along the last dimensions.
+    fn trailing(&self, n: usize) -> bool {
+        let rank = wide(&self.graph.nodes[n].dims).len();
+        let reduced = self.reduced(n);
+        reduced.iter().enumerate().all(|(i, d)| *d == rank - reduced.len() + i)
+    }
+
+    /// Whether a node can be computed inside of a kernel, what the kernel becomes, and the form of
+    /// the node's value.
+    fn fits(&self, n: usize, g: usize) -> Result<(Kind, Form), String> {
+        let (node, group) = (&self.graph.nodes[n], &self.groups[g]);
+        let dims = wide(&node.dims);
+        if group.nodes.len() >= MOST_NODES {
+            return Err(format!("it has {MOST_NODES} ops already"));
+        }
+        if self.goes_on(n) == Some(g) {
+            return self.copies(n, g);
+        }
+        if self.places(n) && group.kind != Kind::Pointwise {
+            return self.ends(n, g);
+        }
+        if group.kind == Kind::Contract
+            && node.class != Class::Single
+            && group.nodes.iter().any(|m| self.places(*m))
+        {
+            return Err("its result is put into a larger tensor already".into());
+        }
+        if group.kind == Kind::Contract && self.only_for_reductions(n, g) {
+            return Err("only reductions read it, which cannot join, so that it would be stored beside what it is made of".into());
+        }
+        let stay: Vec<SymDim> = (0..group.dims.len())
+            .filter(|d| !group.reduced.contains(d))
+            .map(|d| group.dims[d].clone())
+            .collect();
+        let result = match (node.class, group.kind) {
+            (Class::Contract | Class::Attention | Class::Single, _) => {
+                return Err("a contraction or a whole-tensor op starts a kernel".into());
+            }
+            (_, Kind::Attention) => return Err("rows of its result are finished in pieces".into()),
+            (_, Kind::Single) => return Err("that is a whole-tensor op".into()),
+            (Class::Scan, Kind::Scan) => {
+                return Err("one scan goes through its rows already".into());
+            }
+            // Anything else would read a row for each of the scan's results, which is its length
+            // times the work.
+            (Class::Reduce, Kind::Scan) => {
+                return Err("a row of the scan is not in one place".into());
+            }
+            (Class::Scan, Kind::Contract) => {
+                return Err("a row of the product is not in one place".into());
+            }
+            (Class::Scan, Kind::Rows | Kind::Reduce) => {
+                return Err("a scan goes through its rows by itself".into());
+            }
+            (Class::Scan, Kind::Pointwise) if dims == group.dims => (Kind::Scan, Form::Full),
+            (Class::Scan, _) => return Err("it runs over other sizes".into()),
+            (Class::Pointwise, Kind::Rows | Kind::Reduce) if dims == stay && stay != group.dims => {
+                (group.kind, Form::Reduced)
+            }
+            (Class::Pointwise, Kind::Pointwise | Kind::Contract | Kind::Rows | Kind::Scan)
+                if dims == group.dims =>
+            {
+                (group.kind, Form::Full)
+            }
+            (Class::Pointwise, _) => return Err("it runs over other sizes".into()),
+            (Class::Reduce, Kind::Contract) => {
+                return Err("a row of the product is not in one place".into());
+            }
+            (Class::Reduce, Kind::Reduce) => {
+                return Err("two reductions along leading dimensions".into());
+            }
+            (Class::Reduce, _) if dims != group.dims => {
+                return Err("it runs over other sizes".into());
+            }
+            (Class::Reduce, Kind::Rows) if self.reduced(n) == group.reduced => {
+                (Kind::Rows, Form::Reduced)
+            }
+            (Class::Reduce, Kind::Rows) => return Err("it reduces other dimensions".into()),
+            (Class::Reduce, _) if self.trailing(n) => (Kind::Rows, Form::Reduced),
+            (Class::Reduce, Kind::Pointwise) if self.only(g, n) => (Kind::Reduce, Form::Reduced),
+            (Class::Reduce, _) => return Err(
+                "it reduces leading dimensions, so the operand would be computed more than once"
+                    .into(),
+            ),
+        };
+        for leaf in &node.leaves {
+            if self.home(self.graph.base(leaf.value)) != Some(g) {
+                continue;
+            }
+            let Some(m) = self.graph.node_of.get(&leaf.value) else {
+                return Err(format!(
+                    "it reads {} under other sizes",
+                    self.name(self.graph.base(leaf.value))
+                ));
+            };
+            let loops = node.loops();
+            let over = match (self.forms[*m], node.class, result.1) {
+                (Form::Full, _, Form::Full) | (Form::Full, Class::Reduce, _) => loops,
+                (Form::Full, ..) => return Err("it reads a whole row".into()),
+                (Form::Reduced, Class::Pointwise, Form::Reduced) => loops,
+                (Form::Reduced, ..) => {
+                    let reduced = if group.kind == result.0 {
+                        group.reduced.clone()
+                    } else {
+                        self.reduced(n)
+                    };
+                    loops
+                        .into_iter()
+                        .enumerate()
+                        .filter(|(i, _)| !reduced.contains(i))
+                        .map(|(_, d)| d)
+                        .collect()
+                }
+            };
+            if !self.reads_in_place(leaf, &over) {
+                return Err(format!("it reads {} at another place", self.name(leaf.value)));
+            }
+        }
+        Ok(result)
+    }
+
+    /// Whether a pointwise node is read by reductions alone, and is no smaller than what it reads
+    /// of a kernel.
+    fn only_for_reductions(&self, n: usize, g: usize) -> bool {
+        let node = &self.graph.nodes[n];
+        let reduces = |user: Op| {
+            user.results().iter().any(|v| {
+                self.graph
+                    .node_of
+                    .get(v)
+                    .is_some_and(|m| self.graph.nodes[*m].class == Class::Reduce)
+            })
+        };
+        let users = node.value.uses();
+        let size =
+            |v: Value| v.ty().element().and_then(|e| e.dtype().ok()).map_or(0, |d| d.byte_size());
+        let of_it = node
+            .leaves
+            .iter()
+            .map(|l| self.graph.base(l.value))
+            .filter(|v| self.home(*v) == Some(g));
+        let bytes: usize =
+            of_it.collect::<std::collections::HashSet<_>>().into_iter().map(size).sum();
+        node.class == Class::Pointwise
+            && !users.is_empty()
+            && users.iter().all(|(user, _)| reduces(*user))
+            && bytes <= size(node.value)
+    }
+
+    /// Whether nothing but a node reads the values of a kernel.
+    pub(crate) fn only(&self, g: usize, n: usize) -> bool {
+        let Some(reader) = self.graph.nodes[n].value.def() else { return false };
+        let inside = |op: Op| {
+            op == reader
+                || op.results().iter().any(|v| {
+                    self.graph.node_of.get(v).is_some_and(|m| self.group_of.get(*m) == Some(&g))
+                })
+        };
+        // What is no node is computed by its reader.
+        self.groups[g].nodes.iter().all(|m| {
+            let mut stack = vec![self.graph.nodes[*m].value];
+            while let Some(v) = stack.pop() {
+                for (user, _) in v.uses() {
+                    if user.results().is_empty() {
+                        return false;
+                    }
+                    if !inside(user) {
+                        if user.results().iter().any(|r| self.graph.node_of.contains_key(r)) {
+                            return false;
+                        }
+                        stack.extend(user.results());
+                    }
+                }
+            }
+            true
+        })
+    }
+
+    /// Whether a leaf's position is the loops `over`, in order.
+    pub(crate) fn reads_in_place(&self, leaf: &Leaf, over: &[usize]) -> bool {
+        let dims = self.graph.facts.dims(leaf.value);
+        let at: Vec<_> = leaf
+            .at
+            .iter()
+            .zip(dims)
+            .filter(|(_, d)| d.known() != Some(1))
+            .map(|(ix, _)| ix)
+            .collect();
+        at.len() == over.len()
+            && at.iter().zip(over).all(|(ix, d)| {
+                ix.lin().is_some_and(|l| {
+                    l.add == 0 && l.coef.iter().enumerate().all(|(k, c)| *c == i64::from(k == *d))
+                })
+            })
+    }
+
+    /// Whether a node that reads from `sources` can be in kernel `g`: none of the others waits for
+    /// `g`.
+    fn acyclic(&self, g: usize, sources: &[usize]) -> Result<(), String> {
+        match sources.iter().find(|s| **s != g && self.waits(**s, g)) {
+            Some(s) => Err(format!(
+                "it also reads from {}, which waits for that kernel",
+                self.first_name(*s)
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether `a` waits for `b`, directly or not.
+    pub(crate) fn waits(&self, a: usize, b: usize) -> bool {
+        let (mut seen, mut stack) = (vec![false; self.groups.len()], vec![a]);
+        while let Some(g) = stack.pop() {
+            if g == b {
+                return true;
+            }
+            if !std::mem::replace(&mut seen[g], true) {
+                stack.extend(self.groups[g].before.iter().copied());
+            }
+        }
+        false
+    }
+
+    /// Moves a pointwise kernel into one that reads from it over the same loops, or that only puts
+    /// its values elsewhere.
+    fn merge(&mut self, from: usize, into: usize) {
+        let (a, b) = (&self.groups[from], &self.groups[into]);
+        let kinds = a.kind == Kind::Pointwise
+            && matches!(b.kind, Kind::Pointwise | Kind::Rows | Kind::Contract | Kind::Scan);
+        let most = if b.kind == Kind::Contract { MOST_MOVED } else { MOST_NODES };
+        let small = a.nodes.len() <= most && a.nodes.len() + b.nodes.len() <= MOST_NODES;
+        let placed =
+            a.kind == Kind::Pointwise && b.nodes.iter().any(|n| self.only_places(*n, from));
+        if !small || a.gone || !(placed || kinds && a.dims == b.dims) {
+            return;
+        }
+        // Any other way from one to the other would make the merged kernel wait for itself.
+        if b.before.iter().any(|g| *g != from && self.waits(*g, from)) {
+            return;
+        }
+        let in_place = placed
+            || b.nodes.iter().all(|m| {
+                let node = &self.graph.nodes[*m];
+                node.leaves
+                    .iter()
+                    .filter(|l| self.home(self.graph.base(l.value)) == Some(from))
+                    .all(|l| {
+                        // A contraction reads its operands many times, wherever it stands.
+                        let full = match node.class {
+                            Class::Contract | Class::Attention | Class::Single => false,
+                            Class::Reduce | Class::Scan => true,
+                            Class::Pointwise => self.forms[*m] == Form::Full,
+                        };
+                        full && self.graph.node_of.contains_key(&l.value)
+                            && self.reads_in_place(l, &node.loops())
+                    })
+            });
+        if !in_place {
+            return;
+        }
+        let moved = std::mem::take(&mut self.groups[from].nodes);
+        let before = std::mem::take(&mut self.groups[from].before);
+        self.groups[from].gone = true;
+        moved.iter().for_each(|m| self.group_of[*m] = into);
+        let group = &mut self.groups[into];
+        group.nodes.extend(moved);
+        group.nodes.sort_unstable();
+        group.before.extend(before);
+        group.before.remove(&from);
+        group.before.remove(&into);
+        for g in &mut self.groups {
+            if g.before.remove(&from) {
+                g.before.insert(into);
+            }
+        }
+        self.groups[into].before.remove(&into);
+    }
+
+    pub(crate) fn name(&self, v: Value) -> String {
+        v.def()
+            .map(|o| turns(o).unwrap_or(o))
+            .and_then(title)
+            .unwrap_or_else(|| "an argument".into())
+    }
+    fn first_name(&self, g: usize) -> String {
+        self.groups[g]
+            .nodes
+            .first()
+            .map_or("a kernel".into(), |n| self.name(self.graph.nodes[*n].value))
+    }
+
+    /// The kernels in an order in which each comes after what it waits for.
+    fn ordered(mut self) -> Plan {
+        let (mut place, mut order) = (vec![None; self.groups.len()], vec![]);
+        for start in 0..self.groups.len() {
+            let mut stack = vec![(start, false)];
+            while let Some((g, ready)) = stack.pop() {
+                if place[g].is_some() || self.groups[g].gone {
+                    continue;
+                }
+                if ready {
+                    place[g] = Some(order.len());
+                    order.push(g);
+                } else {
+                    stack.push((g, true));
+                    stack.extend(self.groups[g].before.iter().rev().map(|b| (*b, false)));
+                }
+            }
+        }
+        let group_of = self.group_of.iter().map(|g| place[*g].unwrap_or(0)).collect();
+        let mut taken: Vec<Option<Group>> = self.groups.drain(..).map(Some).collect();
+        let groups = order.into_iter().filter_map(|g| taken[g].take()).collect();
+        Plan { groups, group_of }
+    }
+}

@@ -1,0 +1,171 @@
+//! Paddings and concatenations: what only puts its operands into a larger tensor can be done by the
+//! kernels that compute these.
+use crate::kernels::{
+    fuse::group::{Decide, Form, Kind, wide},
+    graph::{Class, Leaf, reads, turns},
+};
+use kiln_dialects::{
+    ir::{Node as _, Size, Value},
+    ops::{OpKind, Pad, Place},
+};
+
+/// Why rows are put in place, but no more than they.
+pub(crate) const BESIDE: &str = "it has no loops for elements beside its rows";
+
+/// Most elements that a kernel copies for each one that it computes: its threads are as many as its
+/// own work wants.
+pub const MOST_COPIED: i64 = 4;
+
+impl Decide<'_> {
+    /// Whether a kernel can copy a piece beside the one that it has put into the same tensor, and
+    /// what it is then.
+    pub(crate) fn copies(&self, n: usize, g: usize) -> Result<(Kind, Form), String> {
+        let group = &self.groups[g];
+        if group.nodes.iter().any(|m| self.pads(*m)) {
+            return Err("its result is padded as well, which comes last".into());
+        }
+        if self.by_rows(g) {
+            return Err(BESIDE.into());
+        }
+        let whole = self.piece(n).unwrap_or(self.graph.nodes[n].value);
+        self.few(self.graph.count(self.graph.facts.dims(whole)), g)
+            .map(|()| (group.kind, Form::Full))
+    }
+
+    /// Whether a kernel's own work is enough to copy so many elements beside it.
+    fn few(&self, copied: i64, g: usize) -> Result<(), String> {
+        let own = self.graph.count(&self.groups[g].dims);
+        if copied > own.saturating_mul(MOST_COPIED) {
+            Err("it would copy much more than it computes".into())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether a kernel goes through rows that depend on each other's reductions, so that it takes
+    /// one piece and nothing else.
+    pub(crate) fn by_rows(&self, g: usize) -> bool {
+        matches!(self.groups[g].kind, Kind::Rows | Kind::Reduce | Kind::Attention)
+    }
+
+    /// Whether a node does no more than put its operands into a larger tensor.
+    pub(crate) fn places(&self, n: usize) -> bool {
+        let node = &self.graph.nodes[n];
+        node.class == Class::Single
+            && node.value.def().is_some_and(|o| {
+                matches!(o.kind(), Some(OpKind::Concat | OpKind::Pad | OpKind::Place))
+            })
+    }
+
+    /// Whether a node is a padding.
+    pub(crate) fn pads(&self, n: usize) -> bool {
+        self.graph.nodes[n].value.def().is_some_and(|o| o.kind() == Some(OpKind::Pad))
+    }
+
+    /// Whether a kernel that pads its result, or puts it in place, can do the other as well: both
+    /// write each element as it is computed.
+    pub(crate) fn places_beside(&self, n: usize, g: usize) -> bool {
+        let moved = |m: usize| self.graph.nodes[m].value.def().map(|o| o.operand(0));
+        let placing: Vec<usize> =
+            self.groups[g].nodes.iter().copied().filter(|m| self.places(*m)).collect();
+        let [other] = placing[..] else { return false };
+        let one_each = (self.pads(n) && self.piece(other).is_some())
+            || (self.pads(other) && self.piece(n).is_some());
+        one_each && moved(n) == moved(other)
+    }
+
+    /// The piece that a node puts into a larger tensor.
+    pub(crate) fn piece(&self, n: usize) -> Option<Value> {
+        self.graph.nodes[n].value.def().and_then(Place::of).map(|o| o.piece)
+    }
+
+    /// The kernel that puts the piece before into the same tensor, if it is another's than the
+    /// piece's: it can copy the piece.
+    pub(crate) fn goes_on(&self, n: usize) -> Option<usize> {
+        let place = self.graph.nodes[n].value.def().and_then(Place::of)?;
+        let before = self.home(place.whole?)?;
+        (self.home(self.graph.base(place.piece)) != Some(before)).then_some(before)
+    }
+
+    /// Whether a kernel can write its result right to where a padding or a concatenation wants it,
+    /// and what it is then.
+    pub(crate) fn ends(&self, n: usize, g: usize) -> Result<(Kind, Form), String> {
+        let (node, group) = (&self.graph.nodes[n], &self.groups[g]);
+        let op = |m: usize| self.graph.nodes[m].value.def().map(|o| turns(o).unwrap_or(o));
+        let made_by = |kind: OpKind| {
+            group.nodes.iter().any(|m| op(*m).is_some_and(|o| o.kind() == Some(kind)))
+        };
+        let alone = self.piece(n).is_some();
+        match group.kind {
+            Kind::Contract if made_by(OpKind::Convolution) || made_by(OpKind::DotGeneral) => {}
+            Kind::Single if made_by(OpKind::ReduceWindow) => {}
+            _ if self.by_rows(g) && alone => {}
+            _ if self.by_rows(g) => return Err(BESIDE.into()),
+            _ => return Err("that is a whole-tensor op".into()),
+        }
+        if group.nodes.iter().any(|m| self.places(*m)) && !self.places_beside(n, g) {
+            return Err("its result is put into a larger tensor already".into());
+        }
+        let adds = |all: &[Size]| all.iter().all(|s| s.known().is_some_and(|n| n >= 0));
+        if op(n).and_then(Pad::of).is_some_and(|p| !adds(&p.low) || !adds(&p.high)) {
+            return Err("it may take elements away".into());
+        }
+        let mine = |l: &&Leaf| self.home(self.graph.base(l.value)) == Some(g);
+        let leaves: Vec<&Leaf> = node.leaves.iter().filter(mine).collect();
+        let [leaf] = leaves[..] else { return Err("it reads several of its values".into()) };
+        let others = node
+            .leaves
+            .iter()
+            .filter(|l| !mine(l))
+            .map(|l| self.graph.count(self.graph.facts.dims(l.value)));
+        self.few(others.fold(0, i64::saturating_add), g)?;
+        let stay = || {
+            (0..group.dims.len())
+                .filter(|d| !group.reduced.contains(d))
+                .map(|d| group.dims[d].clone())
+                .collect::<Vec<_>>()
+        };
+        let whole = |m: &usize| {
+            let dims = wide(self.graph.facts.dims(leaf.value));
+            dims == if self.forms[*m] == Form::Full { group.dims.clone() } else { stay() }
+        };
+        match self.graph.node_of.get(&leaf.value).filter(|m| whole(m) && self.reads_whole(n, leaf))
+        {
+            Some(m) => Ok((group.kind, self.forms[*m])),
+            None => Err(format!("it reads {} at another place", self.name(leaf.value))),
+        }
+    }
+
+    /// Whether a node that is no loop nest reads all of a leaf as it lies; the operand may have
+    /// dimensions of size 1 that the leaf has not.
+    fn reads_whole(&self, n: usize, leaf: &Leaf) -> bool {
+        let Some(op) = self.graph.nodes[n].value.def() else { return false };
+        let dims = |v: Value| self.graph.facts.dims(v);
+        let whole = |v: &Value| {
+            let loops: Vec<usize> =
+                (0..dims(*v).len()).filter(|d| dims(*v)[*d].known() != Some(1)).collect();
+            wide(dims(*v)) == wide(dims(leaf.value)) && self.reads_in_place(leaf, &loops)
+        };
+        reads(op)
+            .iter()
+            .find(|v| self.graph.leaves(**v).iter().any(|l| l.value == leaf.value))
+            .is_some_and(whole)
+    }
+
+    /// Whether a node puts what a pointwise kernel computes into a larger tensor, once, and nothing
+    /// else reads it.
+    pub(crate) fn only_places(&self, n: usize, from: usize) -> bool {
+        // Hardly any node does, and all that follows is asked of every pair of kernels.
+        if !self.places(n) {
+            return false;
+        }
+        let of_it = |l: &&Leaf| self.home(self.graph.base(l.value)) == Some(from);
+        let leaves = |m: usize| self.graph.nodes[m].leaves.iter().filter(of_it);
+        let direct = |l: &Leaf| self.graph.node_of.contains_key(&l.value);
+        let [leaf] = leaves(n).collect::<Vec<_>>()[..] else { return false };
+        let inside = self.groups[from].nodes.iter().flat_map(|m| leaves(*m));
+        self.reads_whole(n, leaf)
+            && std::iter::once(leaf).chain(inside).all(direct)
+            && self.only(from, n)
+    }
+}

@@ -1,0 +1,565 @@
+//! Apply: one module per kernel, and a launch of it in the host function.
+use crate::{
+    analysis::{
+        DIVISOR, LEAST,
+        sizes::{MakeSize, SizeValues, index_operands, makes_sizes},
+    },
+    kernels::{
+        fuse::group::Plan,
+        graph::{Graph, reads, title},
+        prologues::{PROLOGUE, in_prologue},
+    },
+};
+use kiln_dialects::{
+    ir::*,
+    ops::{BindShape, GetGlobal, Global, Launch, OpKind, Place, Reshape},
+    sym::Dim as SymDim,
+};
+use kiln_passes::Failure;
+use std::collections::{HashMap, HashSet};
+
+/// The kernels of a module, one for each different text.
+pub struct Kernels {
+    ctx: Ctx,
+    block: Block,
+    by_text: HashMap<String, String>,
+    names: HashSet<String>,
+}
+
+impl Kernels {
+    /// None yet.
+    pub fn of(module: Op) -> Result<Kernels, Failure> {
+        let block = module
+            .regions()
+            .first()
+            .and_then(|r| r.first())
+            .ok_or_else(|| Failure::at(module, "has no body"))?;
+        let names = block.ops().into_iter().filter_map(Op::symbol).collect();
+        Ok(Kernels { ctx: module.ctx(), block, by_text: HashMap::new(), names })
+    }
+
+    /// Literal elements as a global, since kernels take memory.
+    fn constant(&mut self, op: Op) -> Result<Value, String> {
+        let value = op.attr("value").ok_or("has no value")?;
+        let text = format!("{value} : {}", value.type_of());
+        let name = match self.by_text.get(&text) {
+            Some(name) => name.clone(),
+            None => {
+                let name = (0..)
+                    .map(|n| format!("constant_{n}"))
+                    .find(|n| !self.names.contains(n))
+                    .unwrap_or_default();
+                let global = Global {
+                    sym_name: name.clone(),
+                    sym_visibility: Some("private".into()),
+                    is_mutable: false,
+                    r#type: value.type_of(),
+                    source: None,
+                    value: Some(value),
+                };
+                Builder::at_end(self.ctx, self.block, op.loc()).create_with(
+                    &global,
+                    &[],
+                    &mut [],
+                )?;
+                self.names.insert(name.clone());
+                self.by_text.insert(text, name.clone());
+                name
+            }
+        };
+        let b = Builder::before(op).ok_or("is in no block")?;
+        Ok(b.create_with(
+            &GetGlobal { is_mutable: false, global: name },
+            &[value.type_of()],
+            &mut [],
+        )?
+        .result(0))
+    }
+
+    /// The name of a kernel with that body: an earlier one's, or a new one, which is then made.
+    fn intern(
+        &mut self,
+        stem: &str,
+        loc: Loc,
+        make: &mut dyn FnMut(Builder, &str) -> Result<Op, String>,
+    ) -> Result<String, String> {
+        let b = Builder::at_end(self.ctx, self.block, loc);
+        let mut n = 0;
+        let name = loop {
+            let name = if n == 0 { stem.to_string() } else { format!("{stem}_{n}") };
+            if !self.names.contains(&name) {
+                break name;
+            }
+            n += 1;
+        };
+        let module = make(b, &name)?;
+        // The function without its name: why a kernel is no larger may differ between equal ones.
+        let functions = blocks(module).into_iter().flat_map(|b| b.ops());
+        let text: String = functions
+            .map(|f| {
+                f.print(PrintOptions { alone: true, ..Default::default() })
+                    .replace(&format!("@{name}"), "@")
+            })
+            .collect();
+        if let Some(earlier) = self.by_text.get(&text) {
+            module.erase();
+            return Ok(earlier.clone());
+        }
+        self.by_text.insert(text, name.clone());
+        self.names.insert(name.clone());
+        Ok(name)
+    }
+}
+
+struct Outline<'a> {
+    graph: &'a Graph<'a>,
+    sizes: SizeValues<'a>,
+    builder: Builder,
+    /// What stands for a value in the new host function.
+    host: HashMap<Value, Value>,
+    /// Values that are read outside of their kernels.
+    crossing: HashSet<Value>,
+}
+
+/// What a kernel takes and gives.
+struct Signature {
+    leaves: Vec<Value>,
+    sizes: Vec<Value>,
+    results: Vec<Value>,
+}
+
+/// What a launch does.
+struct About<'a> {
+    /// `kiln.kernel` of its kernel.
+    attrs: Attr,
+    /// Where its ops stand, the last one first.
+    sources: &'a [Loc],
+    /// Floating-point operations for each element of its first result.
+    flops: i64,
+}
+
+/// Rewrites a function to launches.
+pub fn apply(func: Op, graph: &Graph, plan: &Plan, kernels: &mut Kernels) -> Result<(), Failure> {
+    let block = func
+        .regions()
+        .first()
+        .and_then(|r| r.first())
+        .ok_or_else(|| Failure::at(func, "has no body"))?;
+    let end = block.terminator().ok_or_else(|| Failure::at(func, "has no return"))?;
+    let old: Vec<Op> = block.ops().into_iter().filter(|o| *o != end).collect();
+    let builder = Builder::before(end).ok_or_else(|| Failure::at(end, "is in no block"))?;
+    let sizes = SizeValues::of_host(block, graph.facts, builder, end);
+    let mut o =
+        Outline { graph, sizes, builder, host: HashMap::new(), crossing: crossing(graph, plan) };
+    for op in
+        old.iter().filter(|op| op.kind() == Some(OpKind::Constant) && graph.is_leaf(op.result(0)))
+    {
+        let v = kernels.constant(*op).map_err(|e| Failure::at(*op, e))?;
+        o.host.insert(op.result(0), v);
+    }
+    for (g, group) in plan.groups.iter().enumerate() {
+        let last = graph.nodes[group.nodes[group.nodes.len() - 1]].value;
+        let fail = |e: String| {
+            last.def().map_or_else(|| Failure::from(e.clone()), |op| Failure::at(op, e.clone()))
+        };
+        let results = o.results(plan, g);
+        let ops: Vec<Op> = group.nodes.iter().flat_map(|n| graph.ops(&graph.nodes[*n])).collect();
+        let sources: Vec<Loc> = ops.iter().rev().map(|op| op.loc()).collect();
+        let computed = ops.iter().flat_map(|op| o.prologue(*op)).collect::<Vec<_>>();
+        let ops: Vec<String> = computed.iter().chain(&ops).filter_map(|op| title(*op)).collect();
+        let ops: Vec<&str> = ops.iter().map(String::as_str).collect();
+        let inside = |v: Value| graph.node_of.get(&v).is_some_and(|n| plan.group_of[*n] == g);
+        let attrs = describe(builder.ctx, group.kind.name(), &ops, &group.reasons);
+        let flops: i64 =
+            group.nodes.iter().map(|n| graph.flops(&graph.nodes[*n])).fold(0, i64::saturating_add);
+        let elements = results.first().map_or(1, |v| graph.count(graph.facts.dims(*v))).max(1);
+        let about = About { attrs, sources: &sources, flops: flops / elements };
+        o.launch(kernels, &stem(&ops), about, results, &inside).map_err(fail)?;
+    }
+    let mut taken = HashSet::new();
+    for (i, v) in graph.returns.iter().enumerate() {
+        let at = |e: String| Failure::at(end, e);
+        let computed = graph.node_of.contains_key(&graph.base(*v));
+        let given = if computed && taken.insert(graph.base(*v)) {
+            o.value(*v).map_err(at)?
+        } else {
+            // Memory of the caller's own: what is an argument, a weight or another result already
+            // is copied.
+            let attrs = describe(builder.ctx, "pointwise", &["copy"], &[]);
+            o.copy(kernels, attrs, *v).map_err(at)?
+        };
+        end.set_operand(i, given);
+    }
+    for op in old.into_iter().rev() {
+        // Sizes that are stated of a computed value go with it; the launch says them.
+        let stated = op.kind() == Some(OpKind::BindShape)
+            && op.operand(0).def().is_some_and(|o| o.kind() != Some(OpKind::GetGlobal));
+        let kept = makes_sizes(op) && !stated || op.kind() == Some(OpKind::GetGlobal);
+        if !kept {
+            op.erase();
+        }
+    }
+    Ok(())
+}
+
+/// The entry of `kiln.kernel` with the pieces that a kernel writes of its results.
+pub const PIECES: &str = "pieces";
+
+/// The tensor of an earlier kernel that the pieces of a result are put into; none if it is a new
+/// one.
+fn handed_on(v: Value, inside: &dyn Fn(Value) -> bool) -> Option<Value> {
+    let mut at = Some(v).filter(|v| inside(*v))?;
+    while inside(at) {
+        at = Place::of(at.def()?)?.whole?;
+    }
+    Some(at)
+}
+
+/// The values that are read outside of their kernels.
+fn crossing(graph: &Graph, plan: &Plan) -> HashSet<Value> {
+    let mut read: HashSet<Value> = graph.returns.iter().map(|v| graph.base(*v)).collect();
+    for (n, node) in graph.nodes.iter().enumerate() {
+        for leaf in &node.leaves {
+            let base = graph.base(leaf.value);
+            // A view inside of the kernel's own reads is memory as well.
+            let view = leaf.value.def().is_some_and(|o| graph.views.contains(&o));
+            if view
+                || graph.node_of.get(&base).is_none_or(|m| plan.group_of[*m] != plan.group_of[n])
+            {
+                read.insert(base);
+            }
+        }
+    }
+    read
+}
+
+fn stem(ops: &[&str]) -> String {
+    let mut words: Vec<&str> = ops.iter().take(3).copied().collect();
+    if ops.len() > 3 {
+        words.push(ops[ops.len() - 1]);
+    }
+    words.join("_").chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
+}
+
+/// `kiln.kernel`: what the kernel is, for people and for the table of kernels.
+fn describe(c: Ctx, kind: &str, ops: &[&str], reasons: &[String]) -> Attr {
+    let list = |all: &[String]| {
+        Attr::array(c, &all.iter().map(|s| Attr::string(c, s)).collect::<Vec<_>>())
+    };
+    let ops: Vec<String> = ops.iter().map(|s| s.to_string()).collect();
+    let mut entries = vec![("kind", Attr::string(c, kind)), ("ops", list(&ops))];
+    if !reasons.is_empty() {
+        entries.push(("not_fused", list(reasons)));
+    }
+    Attr::dictionary(c, &entries)
+}
+
+impl Outline<'_> {
+    /// The stored value in the new host function; views are made anew behind what they look at.
+    fn value(&mut self, v: Value) -> Result<Value, String> {
+        if let Some(h) = self.host.get(&v) {
+            return Ok(*h);
+        }
+        let Some(op) = v.def().filter(|o| self.graph.views.contains(o)) else { return Ok(v) };
+        let input = self.value(op.operand(0))?;
+        let sizes =
+            (0..v.ty().dims().len()).map(|i| self.sizes.size(v, i)).collect::<Result<_, _>>()?;
+        let view = self.builder.at(op.loc()).add(&Reshape { input, sizes })?;
+        self.host.insert(v, view);
+        Ok(view)
+    }
+
+    /// The values of a kernel that are read outside of it.
+    fn results(&self, plan: &Plan, g: usize) -> Vec<Value> {
+        let all = plan.groups[g]
+            .nodes
+            .iter()
+            .filter_map(|n| self.graph.nodes[*n].value.def())
+            .flat_map(Op::results);
+        // PTX takes the address of each of its results.
+        let written = |v: &Value| v.def().is_some_and(|o| o.kind() == Some(OpKind::PtxCall));
+        let mut all: Vec<Value> = all.filter(|v| self.crossing.contains(v) || written(v)).collect();
+        // A border is no part of the loops that compute the rest, so that it comes behind
+        // everything that is.
+        all.sort_by_key(|v| v.def().is_some_and(|o| o.kind() == Some(OpKind::Pad)));
+        all
+    }
+
+    /// What a contraction computes of its left operand, in order.
+    fn prologue(&self, op: Op) -> Vec<Op> {
+        let (mut found, mut stack) = (vec![], vec![]);
+        if op.kind() == Some(OpKind::DotGeneral) {
+            stack.push(op.operand(0));
+        }
+        while let Some(v) = stack.pop() {
+            let Some(op) = v.def().filter(|o| !self.graph.is_leaf(v) && !found.contains(o)) else {
+                continue;
+            };
+            found.push(op);
+            stack.extend(op.operands());
+        }
+        found.retain(|op| in_prologue(*op));
+        found.reverse();
+        found
+    }
+
+    fn launch(
+        &mut self,
+        kernels: &mut Kernels,
+        stem: &str,
+        about: About,
+        results: Vec<Value>,
+        inside: &dyn Fn(Value) -> bool,
+    ) -> Result<(), String> {
+        let mut s = Signature { leaves: vec![], sizes: vec![], results };
+        let mut seen = HashSet::new();
+        for v in s.results.clone() {
+            self.collect(v, inside, &mut s, &mut seen)?;
+        }
+        for v in s.leaves.iter().chain(&s.results).copied().collect::<Vec<_>>() {
+            for axis in 0..v.ty().dims().len() {
+                match self.sizes.size(v, axis)? {
+                    Size::Dynamic(size) if !s.sizes.contains(&size) => s.sizes.push(size),
+                    _ => {}
+                }
+            }
+        }
+        let loc = s.results.last().map_or(self.builder.loc, |v| v.loc());
+        let attrs = self.with_pieces(about.attrs, &s)?;
+        let mut make = |b: Builder, name: &str| self.kernel(b, name, attrs, &s);
+        let kernel = kernels.intern(stem, loc, &mut make)?;
+        let b = self.builder.at(loc);
+        let mut outs = vec![];
+        for v in &s.results {
+            // A tensor that is written on is handed on as what is written to.
+            if let Some(whole) = handed_on(*v, inside) {
+                outs.push(self.value(whole)?);
+                continue;
+            }
+            let mut dynamic = vec![];
+            for axis in 0..v.ty().dims().len() {
+                if let Size::Dynamic(size) = self.sizes.size(*v, axis)? {
+                    dynamic.push(size);
+                }
+            }
+            outs.push(b.generic("tensor.empty", &dynamic, &[v.ty()], &[], &mut [])?.result(0));
+        }
+        let inputs = s.leaves.iter().map(|v| self.value(*v)).collect::<Result<Vec<_>, _>>()?;
+        let types: Vec<Type> = s.results.iter().map(|v| v.ty()).collect();
+        // The launch knows where all of its ops stand; the kernel, which may be another launch's as
+        // well, does not.
+        let all = Loc::fused(b.ctx, about.sources);
+        let b = b.at(loc.name().map_or(all, |name| all.named(&name)));
+        let op = b.create_with(
+            &Launch { kernel, inputs, sizes: s.sizes, outs, flops_per_element: Some(about.flops) },
+            &types,
+            &mut [],
+        )?;
+        self.host.extend(s.results.iter().copied().zip(op.results()));
+        Ok(())
+    }
+
+    /// `kiln.kernel` with the pieces that it writes of its results: for each the result's number,
+    /// then sizes as in `kiln.sizes`.
+    fn with_pieces(&mut self, attrs: Attr, s: &Signature) -> Result<Attr, String> {
+        let (c, mut pieces) = (self.builder.ctx, vec![]);
+        for (r, v) in s.results.iter().enumerate() {
+            let mut at = v.def().and_then(Place::of);
+            while let Some(place) = at {
+                let mut all = vec![r as i64];
+                for axis in 0..place.piece.ty().dims().len() {
+                    all.push(match self.sizes.size(place.piece, axis)? {
+                        Size::Static(n) => n,
+                        Size::Dynamic(size) => s
+                            .sizes
+                            .iter()
+                            .position(|v| *v == size)
+                            .map_or(i64::MIN, |k| -1 - k as i64),
+                    });
+                }
+                pieces.push(Attr::i64s(c, &all));
+                at = place
+                    .whole
+                    .filter(|w| !s.leaves.contains(w))
+                    .and_then(Value::def)
+                    .and_then(Place::of);
+            }
+        }
+        if pieces.is_empty() {
+            return Ok(attrs);
+        }
+        let about = attrs.entries().unwrap_or_default();
+        let mut entries: Vec<(&str, Attr)> = about.iter().map(|(n, a)| (n.as_str(), *a)).collect();
+        entries.push((PIECES, Attr::array(c, &pieces)));
+        Ok(Attr::dictionary(c, &entries))
+    }
+
+    fn copy(&mut self, kernels: &mut Kernels, attrs: Attr, v: Value) -> Result<Value, String> {
+        let before = self.host.clone();
+        // The value as a leaf, and the launch's result in its place for this return only.
+        let source = self.value(v)?;
+        self.host.insert(v, source);
+        self.launch(
+            kernels,
+            "copy",
+            About { attrs, sources: &[v.loc()], flops: 0 },
+            vec![v],
+            &|_| false,
+        )?;
+        let copied = self.host[&v];
+        self.host = before;
+        self.host.insert(v, source);
+        Ok(copied)
+    }
+
+    /// Leaves and sizes that the computation of `v` needs, in the order in which it meets them.
+    fn collect(
+        &self,
+        v: Value,
+        inside: &dyn Fn(Value) -> bool,
+        s: &mut Signature,
+        seen: &mut HashSet<Value>,
+    ) -> Result<(), String> {
+        if !seen.insert(v) {
+            return Ok(());
+        }
+        if self.graph.is_leaf(v) && !inside(v) {
+            s.leaves.push(v);
+            return Ok(());
+        }
+        let op = v.def().ok_or("is no op's result")?;
+        for size in index_operands(op).into_iter().map(|v| self.same_size(v)) {
+            if !s.sizes.contains(&size) {
+                s.sizes.push(size);
+            }
+        }
+        reads(op).into_iter().try_for_each(|o| self.collect(o, inside, s, seen))
+    }
+
+    /// The value that stands for all of this size: inside of a kernel nothing else says that two of
+    /// its arguments are equal.
+    fn same_size(&self, v: Value) -> Value {
+        self.sizes.made(&self.graph.facts.size_value(v)).unwrap_or(v)
+    }
+
+    /// The module of a kernel: facts on its arguments, then clones of its ops.
+    fn kernel(&mut self, b: Builder, name: &str, attrs: Attr, s: &Signature) -> Result<Op, String> {
+        let index = Type::index(b.ctx);
+        let inputs: Vec<Type> =
+            s.leaves.iter().map(|v| v.ty()).chain(s.sizes.iter().map(|_| index)).collect();
+        let results: Vec<Type> = s.results.iter().map(|v| v.ty()).collect();
+        let mut bound = vec![];
+        for v in &s.leaves {
+            bound.push(
+                (0..v.ty().dims().len())
+                    .map(|axis| self.sizes.size(*v, axis))
+                    .collect::<Result<Vec<_>, _>>()?,
+            );
+        }
+        let mut fill = |b: Builder, args: Vec<Value>| -> Result<(), String> {
+            let mut map: HashMap<Value, Value> =
+                s.leaves.iter().chain(&s.sizes).copied().zip(args).collect();
+            for (v, sizes) in s
+                .leaves
+                .iter()
+                .zip(&bound)
+                .filter(|(v, _)| v.ty().dims().contains(&SymDim::Unknown))
+            {
+                let own = |size: &Size| match size {
+                    Size::Dynamic(d) => map.get(d).map_or(*size, |d| Size::Dynamic(*d)),
+                    known => *known,
+                };
+                let sizes = sizes.iter().map(own).collect();
+                b.create_with(&BindShape { value: map[v], sizes }, &[], &mut [])?;
+            }
+            let mut values = vec![];
+            for v in &s.results {
+                values.push(self.clone(&b, *v, &mut map)?);
+            }
+            b.ret(&values).map(|_| ())
+        };
+        let module_attrs = [("sym_name", Attr::string(b.ctx, name)), ("kiln.kernel", attrs)];
+        let known = self.known(s);
+        let mut body = |b: Builder, _: Vec<Value>| {
+            let func = b.function(name, &inputs, &results, &mut fill)?;
+            if let Some(about) = known {
+                func.set_attr("arg_attrs", about);
+            }
+            Ok(())
+        };
+        b.generic("builtin.module", &[], &[], &module_attrs, &mut [(&[], &mut body)])
+    }
+
+    /// What is known of the sizes that a kernel takes, if what divides one is more than 1: on its
+    /// own parameters, since nothing else in it says so.
+    fn known(&self, s: &Signature) -> Option<Attr> {
+        let (c, facts) = (self.builder.ctx, self.graph.facts);
+        let of = |v: &Value| -> Vec<(&str, Attr)> {
+            let d = facts.size_value(*v);
+            let (divisor, least) = (facts.divisor(&d), facts.bounds(&d).0.unwrap_or(0));
+            if divisor < 2 {
+                return vec![];
+            }
+            // The least multiple of it.
+            let least = least.div_euclid(divisor) + i64::from(least.rem_euclid(divisor) > 0);
+            vec![(DIVISOR, Attr::i64(c, divisor)), (LEAST, Attr::i64(c, (least * divisor).max(0)))]
+        };
+        let all: Vec<_> = s.sizes.iter().map(of).collect();
+        let leaves = s.leaves.iter().map(|_| vec![]);
+        let any = all.iter().any(|a| !a.is_empty());
+        any.then(|| {
+            Attr::array(c, &leaves.chain(all).map(|a| Attr::dictionary(c, &a)).collect::<Vec<_>>())
+        })
+    }
+
+    /// A value's ops inside of a kernel, operands first.
+    fn clone(
+        &self,
+        b: &Builder,
+        v: Value,
+        map: &mut HashMap<Value, Value>,
+    ) -> Result<Value, String> {
+        if let Some(m) = map.get(&v) {
+            return Ok(*m);
+        }
+        let op = v.def().ok_or("is no op's result")?;
+        for o in reads(op) {
+            if !map.contains_key(&o) {
+                self.clone(b, o, map)?;
+            }
+        }
+        let inside = |o: Value| {
+            map.get(&if o.ty().is_index() { self.same_size(o) } else { o }).copied().unwrap_or(o)
+        };
+        let new = b.at(op.loc()).clone_op(op, &inside)?;
+        // Why a product takes none is no part of the kernel, which may be another product's as
+        // well.
+        if new.attr(PROLOGUE).and_then(Attr::as_string).is_some() {
+            new.remove_attr(PROLOGUE);
+        }
+        map.extend(op.results().into_iter().zip(new.results()));
+        let made = map.get(&v).copied().ok_or("was not cloned")?;
+        if let Some(sizes) = self.stated(op, map) {
+            b.create_with(&BindShape { value: made, sizes }, &[], &mut [])?;
+        }
+        Ok(made)
+    }
+
+    /// The sizes of an op that computes them from its operands' (`n - 1` of a window), where the
+    /// kernel takes them: two of its arguments may be `n` and `n - 1`, which inside of it nothing
+    /// says.
+    fn stated(&self, op: Op, map: &HashMap<Value, Value>) -> Option<Vec<Size>> {
+        use OpKind::{Concat, Convolution, Pad, ReduceWindow};
+        let v = op.result(0);
+        if !matches!(op.kind()?, Concat | Convolution | Pad | ReduceWindow)
+            || !v.ty().dims().contains(&SymDim::Unknown)
+        {
+            return None;
+        }
+        let size = |d: &SymDim| match d.known() {
+            Some(n) => Some(Size::Static(n)),
+            None => map.get(&self.sizes.made(d)?).map(|s| Size::Dynamic(*s)),
+        };
+        self.graph.facts.dims(v).iter().map(size).collect()
+    }
+}

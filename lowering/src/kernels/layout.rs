@@ -1,0 +1,319 @@
+//! `kiln-layout`: two-dimensional convolutions, and what lies between them, work with channels
+//! last.
+//!
+//! Why: all that a register tile of a convolution reads and writes lies side by side then: a vector
+//! holds output channels, and the sums run over input channels. Framework graphs have channels
+//! first. Inputs are turned once, in front of the first convolution, and results at the end;
+//! between, every op that has a form with channels last takes it: element by element, pads, pools,
+//! concats, slices, broadcasts and reductions. `kiln.convolution` keeps its definition: it reads
+//! and writes through transposes, which `kiln-fuse` makes part of its kernel. Upstream has patterns
+//! for single convolutions, which turn the operands back and forth around each.
+//!
+//! It is decided for the whole function: `kiln.memory_format` says what and why. Convolutions whose
+//! weight may change ask for nothing, since their weights would have to be turned in each call.
+//!
+//! Numerics: reassociates; sums of a convolution run over the window first.
+//!
+//! ```text
+//! before:  %0 = kiln.convolution %x, %w …   %1 = kiln.relu %0
+//! after:   %t = kiln.transpose %x [0, 2, 3, 1]   %0 = kiln.convolution (kiln.transpose %t), %w …
+//!          %1 = kiln.relu (kiln.transpose %0 [0, 2, 3, 1])   kiln.transpose %1 [0, 3, 1, 2]
+//! ```
+use crate::kernels::{
+    frozen::Frozen,
+    graph::{CHANNELS_LAST, contracts},
+};
+use kiln_dialects::{
+    ir::*,
+    ops::*,
+    rules::{Level, tensor_type},
+    sym::Dim as SymDim,
+};
+use kiln_passes::{Failure, Numerics, Pass};
+use std::collections::{HashMap, HashSet};
+
+kiln_passes::pass_options! {
+    /// The pass.
+    pub struct Layout {
+        /// Floating-point operations that a function's convolutions have at least
+        pub flops: i64 = 1000000,
+    }
+}
+
+/// From batch, height, width, channels to batch, channels, height, width.
+const CHANNELS_FIRST: [i64; 4] = [0, 3, 1, 2];
+
+impl Pass for Layout {
+    const FLAG: &'static str = "kiln-layout";
+    const SUMMARY: &'static str = "Has convolutions and what lies between them work with channels last, where it pays for the whole function";
+    const LEVELS: &'static [Level] = &[Level::Prims];
+    const NUMERICS: Numerics = Numerics::Reassociates;
+
+    fn run(&self, root: Op) -> Result<(), Failure> {
+        let stated = |f: &Op| f.is("func.func") && f.attr("kiln.memory_format").is_none();
+        for func in
+            blocks(root).into_iter().flat_map(|b| b.ops()).filter(stated).collect::<Vec<_>>()
+        {
+            let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };
+            let ops = block.ops();
+            let frozen = Frozen::of(&ops);
+            let all: Vec<Convolution> = ops
+                .iter()
+                .filter(|o| two_dimensional(**o))
+                .filter_map(|o| Convolution::of(*o))
+                .collect();
+            if all.is_empty() {
+                continue;
+            }
+            let flops: i64 = all
+                .iter()
+                .filter(|o| frozen.contains(o.weight))
+                .map(flops)
+                .fold(0, i64::saturating_add);
+            let said = if flops >= self.flops {
+                let mut turn = Turn { last: HashMap::new(), dead: HashSet::new(), turned: vec![] };
+                for op in &ops {
+                    turn.op(*op).map_err(|e| Failure::at(*op, e))?;
+                }
+                turn.finish(&ops).map_err(|e| Failure::at(func, e))?;
+                "channels last".to_string()
+            } else {
+                format!(
+                    "as given: convolutions with frozen weights have {flops} flops, which are fewer than {}",
+                    self.flops
+                )
+            };
+            func.set_attr("kiln.memory_format", Attr::string(root.ctx(), &said));
+        }
+        Ok(())
+    }
+}
+
+fn two_dimensional(op: Op) -> bool {
+    Convolution::of(op).is_some_and(|o| o.strides.len() == 2) && contracts(op)
+}
+
+/// Floating-point operations of a two-dimensional convolution, with 1 for an open size.
+pub(crate) fn flops(o: &Convolution) -> i64 {
+    let known = |d: &SymDim| d.known().unwrap_or(1);
+    let (x, w) = (o.input.ty().dims(), o.weight.ty().dims());
+    let out = |i: usize| {
+        ((known(&x[2 + i]) + o.pad_low[i] + o.pad_high[i]
+            - o.dilation[i] * (known(&w[2 + i]) - 1)
+            - 1)
+            / o.strides[i]
+            + 1)
+        .max(1)
+    };
+    [known(&x[0]), out(0), out(1), 2]
+        .iter()
+        .chain(w.iter().map(known).collect::<Vec<_>>().iter())
+        .fold(1, |n, d| n.saturating_mul(*d))
+}
+
+/// What was with channels last, by what was there before.
+struct Turn {
+    last: HashMap<Value, Value>,
+    /// Ops that others replace.
+    dead: HashSet<Op>,
+    /// The keys of `last` that ops computed, in order.
+    turned: Vec<Value>,
+}
+
+fn picked<T: Clone>(all: &[T]) -> Vec<T> {
+    CHANNELS_LAST.iter().map(|d| all[*d as usize].clone()).collect()
+}
+
+/// Where a dimension is with channels last.
+fn place(d: i64) -> i64 {
+    CHANNELS_FIRST[d as usize]
+}
+
+impl Turn {
+    /// A value with channels last, for the ops from `b` on.
+    fn last(&mut self, b: &Builder, v: Value) -> Result<Value, String> {
+        if let Some(t) = self.last.get(&v) {
+            return Ok(*t);
+        }
+        let new = match v.def().and_then(Splat::of) {
+            Some(o) => b.add(&Splat { value: o.value, sizes: picked(&o.sizes) })?,
+            None => b.add(&Transpose { input: v, permutation: CHANNELS_LAST.to_vec() })?,
+        };
+        self.last.insert(v, new);
+        Ok(new)
+    }
+
+    /// The op's result is `new`, with channels last.
+    fn is(&mut self, op: Op, new: Value) {
+        self.last.insert(op.result(0), new);
+        self.turned.push(op.result(0));
+        self.dead.insert(op);
+    }
+
+    /// The op's result is `new`, as it was.
+    fn replaced(&mut self, op: Op, new: Value) {
+        op.result(0).replace_uses(new);
+        self.dead.insert(op);
+    }
+
+    fn op(&mut self, op: Op) -> Result<(), String> {
+        let Some(b) = Builder::before(op) else { return Ok(()) };
+        if two_dimensional(op) {
+            let o = Convolution::of(op).ok_or("is malformed")?;
+            let x = self.last(&b, o.input)?;
+            let input = b.add(&Transpose { input: x, permutation: CHANNELS_FIRST.to_vec() })?;
+            let y = b.add(&Convolution { input, ..o })?;
+            let y = b.add(&Transpose { input: y, permutation: CHANNELS_LAST.to_vec() })?;
+            self.is(op, y);
+            return Ok(());
+        }
+        let Some(kind) = op.kind() else { return Ok(()) };
+        if let Some(t) = Transpose::of(op)
+            .filter(|t| t.permutation == CHANNELS_FIRST && !self.last.contains_key(&t.input))
+        {
+            self.last.insert(op.result(0), t.input);
+            return Ok(());
+        }
+        if kind == OpKind::Pad && op.result(0).uses().iter().all(|(user, _)| two_dimensional(*user))
+        {
+            // The first one of a graph: its kernel reads one order and writes the other.
+            self.last(&b, op.operand(0))?;
+        }
+        if !op.operands().iter().any(|v| self.last.contains_key(v)) {
+            return Ok(());
+        }
+        let x = self.last.get(&op.operand(0)).copied();
+        match (kind, x) {
+            (OpKind::Transpose, Some(x)) => {
+                let o = Transpose::of(op).ok_or("is malformed")?;
+                let permutation: Vec<i64> = o.permutation.iter().map(|d| place(*d)).collect();
+                let new = if permutation == [0, 1, 2, 3] {
+                    x
+                } else {
+                    b.add(&Transpose { input: x, permutation })?
+                };
+                self.replaced(op, new);
+            }
+            (OpKind::Reshape, Some(x)) => {
+                let o = Reshape::of(op).ok_or("is malformed")?;
+                let (from, to) = (o.input.ty().dims(), op.result(0).ty().dims());
+                let area = from[2].known().and_then(|h| h.checked_mul(from[3].known()?));
+                // Height and width become one dimension behind the channels.
+                if to.len() == 3
+                    && from[0] == to[0]
+                    && from[1].known().is_some()
+                    && from[1] == to[1]
+                    && area == to[2].known()
+                {
+                    let joined = b.add(&Reshape {
+                        input: x,
+                        sizes: vec![o.sizes[0], o.sizes[2], o.sizes[1]],
+                    })?;
+                    let new = b.add(&Transpose { input: joined, permutation: vec![0, 2, 1] })?;
+                    self.replaced(op, new);
+                }
+            }
+            (OpKind::Reduce, Some(x)) => {
+                let o = Reduce::of(op).ok_or("is malformed")?;
+                let mut dims: Vec<i64> = o.dims.iter().map(|d| place(*d)).collect();
+                dims.sort_unstable();
+                let new = b.add(&Reduce { input: x, dims, ..o.clone() })?;
+                // What stays, in the order that it has now and in the one that it is to have.
+                let now: Vec<i64> =
+                    CHANNELS_LAST.into_iter().filter(|d| !o.dims.contains(d)).collect();
+                let wanted = (0..4).filter(|d| !o.dims.contains(d));
+                let permutation: Vec<i64> =
+                    wanted.map(|d| now.iter().position(|n| *n == d).unwrap_or(0) as i64).collect();
+                let same = permutation.iter().enumerate().all(|(i, p)| i as i64 == *p);
+                let new = if same { new } else { b.add(&Transpose { input: new, permutation })? };
+                self.replaced(op, new);
+            }
+            (OpKind::BroadcastInDim, Some(input)) => {
+                let o = BroadcastInDim::of(op).ok_or("is malformed")?;
+                if o.dims == [0, 1, 2, 3] {
+                    let new =
+                        b.add(&BroadcastInDim { input, dims: o.dims, sizes: picked(&o.sizes) })?;
+                    self.is(op, new);
+                }
+            }
+            (OpKind::ReduceWindow, Some(input)) => {
+                let o = ReduceWindow::of(op).ok_or("is malformed")?;
+                let (window, strides, dilation) =
+                    (picked(&o.window), picked(&o.strides), picked(&o.dilation));
+                let (pad_low, pad_high) = (picked(&o.pad_low), picked(&o.pad_high));
+                let new = b.add(&ReduceWindow {
+                    kind: o.kind,
+                    input,
+                    window,
+                    strides,
+                    pad_low,
+                    pad_high,
+                    dilation,
+                })?;
+                self.is(op, new);
+            }
+            (OpKind::Pad, Some(input)) => {
+                let o = Pad::of(op).ok_or("is malformed")?;
+                let new = b.add(&Pad {
+                    input,
+                    value: o.value,
+                    low: picked(&o.low),
+                    high: picked(&o.high),
+                })?;
+                self.is(op, new);
+            }
+            (OpKind::Slice, Some(input)) => {
+                let o = Slice::of(op).ok_or("is malformed")?;
+                let new = b.add(&Slice {
+                    input,
+                    offsets: picked(&o.offsets),
+                    sizes: picked(&o.sizes),
+                    strides: picked(&o.strides),
+                })?;
+                self.is(op, new);
+            }
+            (OpKind::Reverse, Some(input)) => {
+                let mut dims: Vec<i64> =
+                    Reverse::of(op).ok_or("is malformed")?.dims.iter().map(|d| place(*d)).collect();
+                dims.sort_unstable();
+                let new = b.add(&Reverse { input, dims })?;
+                self.is(op, new);
+            }
+            (OpKind::Concat, _) => {
+                let o = Concat::of(op).ok_or("is malformed")?;
+                let inputs =
+                    o.inputs.iter().map(|v| self.last(&b, *v)).collect::<Result<_, _>>()?;
+                let new = b.add(&Concat { inputs, axis: place(o.axis) })?;
+                self.is(op, new);
+            }
+            _ if kind.is_elementwise() => {
+                let operands = op
+                    .operands()
+                    .into_iter()
+                    .map(|v| Ok((v, self.last(&b, v)?)))
+                    .collect::<Result<HashMap<_, _>, String>>()?;
+                let t = tensor_type(op.result(0).ty())?;
+                let new = b.clone_op(op, &|v| operands.get(&v).copied().unwrap_or(v))?.result(0);
+                new.set_ty(Type::tensor(b.ctx, t.dtype, &picked(&t.dims)));
+                self.is(op, new);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Gives what still needs channels first a transpose, and drops what is replaced.
+    fn finish(self, ops: &[Op]) -> Result<(), String> {
+        for v in &self.turned {
+            if v.uses().iter().any(|(user, _)| !self.dead.contains(user)) {
+                let new = self.last[v];
+                let b = new.def().and_then(Builder::after).ok_or("is in no block")?;
+                let first =
+                    b.add(&Transpose { input: new, permutation: CHANNELS_FIRST.to_vec() })?;
+                v.replace_uses(first);
+            }
+        }
+        ops.iter().rev().filter(|op| self.dead.contains(op)).for_each(|op| op.erase());
+        Ok(())
+    }
+}

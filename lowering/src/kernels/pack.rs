@@ -1,0 +1,262 @@
+//! `kiln-pack`: frozen weights of contractions are stored in the order in which a register tile
+//! reads them.
+//!
+//! Why: a tile multiplies one element of the input with vectors of the weight. Stored as `[N/32, K,
+//! 32]`, these lie side by side through all of the reduction, whatever N is: no stride, no page per
+//! row, no copy of panels in each call. `kiln-freeze` has the order made once; the reader's index
+//! `(n floordiv 32, k, n mod 32)` comes from the movements that undo it. Upstream's `linalg.pack`
+//! works on operands, which are packed in each call, and needs the whole computation in the packed
+//! shape.
+//!
+//! Units that multiply pairs of bf16 want two rows side by side: with `pairs`, such a matrix of
+//! even depth is stored as `[N/32, K/2, 32, 2]`.
+//!
+//! For a GPU, whose threads and copy engine read what is summed side by side, weights of
+//! convolutions with channels last are stored so as well: with `channels-last`, as `[O, H, W, C]`,
+//! or as `[H, W, 1, C]` where each channel has a window of its own, and nothing else is.
+//!
+//! A weight of few columns or rows stays, and so does one that would grow by more than `growth`
+//! percent; `kiln.pack` on the contraction says why.
+//!
+//! Numerics: exact. Columns that are added are never read.
+//!
+//! ```text
+//! before:  %0 = kiln.dot_general %x, %w …  (%w : [K, N])
+//! after:   %p = kiln.transpose (kiln.reshape (kiln.pad %w)) {kiln.stored}  : [N/32, K, 32]
+//!          %v = kiln.slice (kiln.reshape (kiln.transpose %p)) : [K, N]     %0 = kiln.dot_general %x, %v …
+//! ```
+use crate::kernels::{
+    frozen::{Frozen, STORED},
+    graph::{CHANNELS_LAST, turned},
+};
+use kiln_dialects::{
+    ir::*,
+    ops::*,
+    rules::{Level, tensor_type},
+    value::DType,
+};
+use kiln_passes::{Failure, Numerics, Pass};
+
+kiln_passes::pass_options! {
+    /// The pass.
+    pub struct Pack {
+        /// Columns of a block
+        pub block: i64 = 32,
+        /// Rows that a weight has at least
+        pub depth: i64 = 16,
+        /// Percent by which a weight may grow
+        pub growth: i64 = 50,
+        /// Stores matrices of bf16 in pairs of rows, for units that multiply pairs
+        pub pairs: bool = false,
+        /// Stores weights of convolutions that work with channels last in that order, and no others
+        pub channels_last: bool = false,
+    }
+}
+
+impl Pass for Pack {
+    const FLAG: &'static str = "kiln-pack";
+    const SUMMARY: &'static str =
+        "Stores frozen weights of contractions in the order in which register tiles read them";
+    const LEVELS: &'static [Level] = &[Level::Prims];
+    const NUMERICS: Numerics = Numerics::Exact;
+
+    fn run(&self, root: Op) -> Result<(), Failure> {
+        if self.block < 1 {
+            return Err(format!("block is at least 1, not {}", self.block).into());
+        }
+        for func in blocks(root)
+            .into_iter()
+            .flat_map(|b| b.ops())
+            .filter(|o| o.is("func.func"))
+            .collect::<Vec<_>>()
+        {
+            let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };
+            let ops = block.ops();
+            let frozen = Frozen::of(&ops);
+            for op in ops {
+                let fail = |e: String| Failure::at(op, e);
+                let Some((operand, columns)) = weight(op).filter(|(i, _)| {
+                    frozen.contains(op.operand(*i)) && op.attr("kiln.pack").is_none()
+                }) else {
+                    continue;
+                };
+                if frozen.contains(op.result(0)) {
+                    continue;
+                }
+                let w = op.operand(operand);
+                if self.channels_last {
+                    if let Some((order, said)) = windowed(op, w) {
+                        let b = Builder::before(op)
+                            .ok_or_else(|| fail("is in no block".into()))?
+                            .at(w.loc());
+                        op.set_operand(operand, stored(&b, w, order).map_err(fail)?);
+                        op.set_attr("kiln.pack", Attr::string(op.ctx(), said));
+                    }
+                    continue;
+                }
+                let said = match self.pays(op, w, columns) {
+                    Ok(()) => {
+                        op.set_operand(operand, self.packed(op, w, columns).map_err(fail)?);
+                        let pairs =
+                            if self.in_pairs(op, w, columns) { ", rows in pairs" } else { "" };
+                        format!("in blocks of {} columns{pairs}", self.block)
+                    }
+                    Err(why) if last_pays(op, columns) => {
+                        op.set_operand(operand, last(op, w, columns).map_err(fail)?);
+                        format!("with columns last: {why}")
+                    }
+                    Err(why) => format!("as it is: {why}"),
+                };
+                op.set_attr("kiln.pack", Attr::string(op.ctx(), &said));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The operand of a contraction that is a weight, and which of its dimensions is in vectors.
+fn weight(op: Op) -> Option<(usize, usize)> {
+    if op.kind() == Some(OpKind::Convolution) {
+        return turned(op).map(|_| (1, 0));
+    }
+    let o = DotGeneral::of(op)?;
+    let fits = o.rhs_batch.is_empty() && o.rhs_contract.len() == 1 && o.rhs.ty().dims().len() == 2;
+    (fits && tensor_type(o.rhs.ty()).is_ok_and(|t| t.dtype.is_float()))
+        .then(|| (1, 1 - o.rhs_contract[0] as usize))
+}
+
+/// The order in which a convolution's weight is read whose windows have several elements: what is
+/// summed over channels side by side, or, of channels that have each a window of their own, these.
+fn windowed(op: Op, w: Value) -> Option<(Vec<i64>, &'static str)> {
+    let sizes: Vec<i64> = w.ty().dims().iter().filter_map(|d| d.known()).collect();
+    let one = Convolution::of(op)?.groups == 1;
+    match sizes[..] {
+        [_, c, h, w] if one && c > 1 && h * w > 1 => {
+            Some((CHANNELS_LAST.to_vec(), "with input channels last"))
+        }
+        [_, 1, h, w] if !one && h * w > 1 => Some((vec![2, 3, 1, 0], "with channels last")),
+        _ => None,
+    }
+}
+
+impl Pack {
+    fn pays(&self, op: Op, w: Value, columns: usize) -> Result<(), String> {
+        let sizes: Vec<i64> = w.ty().dims().iter().filter_map(|d| d.known()).collect();
+        let n = sizes[columns];
+        let depth: i64 =
+            sizes.iter().enumerate().filter(|(i, _)| *i != columns).map(|(_, n)| n).product();
+        let whole = (n + self.block - 1) / self.block * self.block;
+        let depthwise = Convolution::of(op).is_some_and(|o| o.groups != 1);
+        match () {
+            () if depthwise => Err("each channel has a window of its own".into()),
+            () if depth < self.depth => Err(format!("{depth} rows are fewer than {}", self.depth)),
+            () if n < self.block => Err(format!("{n} columns are fewer than {}", self.block)),
+            () if (whole - n) * 100 > n * self.growth => {
+                Err(format!("{n} columns would become {whole}"))
+            }
+            () => Ok(()),
+        }
+    }
+
+    /// Whether two rows lie side by side.
+    fn in_pairs(&self, op: Op, w: Value, columns: usize) -> bool {
+        let even = w
+            .ty()
+            .dims()
+            .get(1 - columns.min(1))
+            .and_then(|d| d.known())
+            .is_some_and(|k| k % 2 == 0);
+        let matrix = DotGeneral::of(op).is_some() && w.ty().dims().len() == 2;
+        self.pairs && matrix && even && tensor_type(w.ty()).is_ok_and(|t| t.dtype == DType::BF16)
+    }
+
+    /// The weight through blocks: `columns` apart, in front, and last.
+    fn packed(&self, op: Op, w: Value, columns: usize) -> Result<Value, String> {
+        let b = Builder::before(op).ok_or("is in no block")?.at(w.loc());
+        let t = tensor_type(w.ty())?;
+        let sizes: Vec<i64> = t
+            .dims
+            .iter()
+            .map(|d| d.known())
+            .collect::<Option<_>>()
+            .ok_or("has a weight of unknown size")?;
+        let n = sizes[columns];
+        let count = (n + self.block - 1) / self.block;
+        let mut whole = w;
+        if n % self.block != 0 {
+            let mut high = vec![0; sizes.len()];
+            high[columns] = count * self.block - n;
+            let value = b.splat(t.dtype, &[], 0.0)?;
+            whole = b.add(&Pad {
+                input: w,
+                value,
+                low: Size::all(&vec![0; sizes.len()]),
+                high: Size::all(&high),
+            })?;
+        }
+        let mut split = sizes.clone();
+        split.splice(columns..=columns, [count, self.block]);
+        // Blocks first, the columns of one last, everything else between in the order of the
+        // reduction loops.
+        let between = order(sizes.len(), columns)
+            .into_iter()
+            .map(|d| if d > columns as i64 { d + 1 } else { d })
+            .collect();
+        let mut permutation: Vec<i64> =
+            [vec![columns as i64], between, vec![columns as i64 + 1]].concat();
+        if self.in_pairs(op, w, columns) {
+            // Blocks, pairs of rows, columns, the rows of a pair.
+            let row = if columns == 0 { 2 } else { 0 };
+            split.splice(row..=row, [split[row] / 2, 2]);
+            permutation = if columns == 0 { vec![0, 2, 1, 3] } else { vec![2, 0, 3, 1] };
+        }
+        let split = b.add(&Reshape { input: whole, sizes: Size::all(&split) })?;
+        let apart = stored(&b, split, permutation)?;
+        let mut joined = sizes.clone();
+        joined[columns] = count * self.block;
+        let joined = b.add(&Reshape { input: apart, sizes: Size::all(&joined) })?;
+        if n % self.block == 0 {
+            return Ok(joined);
+        }
+        let zero = Size::all(&vec![0; sizes.len()]);
+        b.add(&Slice {
+            input: joined,
+            offsets: zero,
+            sizes: Size::all(&sizes),
+            strides: vec![1; sizes.len()],
+        })
+    }
+}
+
+/// The dimensions of a weight but its columns, in the order of the reduction loops: windows before
+/// channels.
+fn order(rank: usize, columns: usize) -> Vec<i64> {
+    let mut all: Vec<i64> = (0..rank as i64).filter(|d| *d != columns as i64).collect();
+    if rank > 2 {
+        all.rotate_left(1);
+    }
+    all
+}
+
+/// A value that is stored in another order and read in its own.
+fn stored(b: &Builder, input: Value, permutation: Vec<i64>) -> Result<Value, String> {
+    let mut back = vec![0; permutation.len()];
+    permutation.iter().enumerate().for_each(|(i, p)| back[*p as usize] = i as i64);
+    let op = b.create_node(&Transpose { input, permutation })?;
+    op.set_attr(STORED, Attr::unit(b.ctx));
+    b.add(&Transpose { input: op.result(0), permutation: back })
+}
+
+/// Whether a weight of few columns is better stored with these last: of a matrix, when they are not
+/// and several rows read it.
+fn last_pays(op: Op, columns: usize) -> bool {
+    let Some(o) = DotGeneral::of(op) else { return true };
+    let rows: i64 =
+        op.result(0).ty().dims().iter().rev().skip(1).map(|d| d.known().unwrap_or(128)).product();
+    columns + 1 != o.rhs.ty().dims().len() && rows >= 4
+}
+
+fn last(op: Op, w: Value, columns: usize) -> Result<Value, String> {
+    let b = Builder::before(op).ok_or("is in no block")?.at(w.loc());
+    stored(&b, w, [order(w.ty().dims().len(), columns), vec![columns as i64]].concat())
+}

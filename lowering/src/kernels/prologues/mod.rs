@@ -1,0 +1,311 @@
+//! `kiln-prologues`: says which element-wise ops a product on a GPU computes of its left operand
+//! itself, in registers.
+//!
+//! Why: what is computed of an operand (a conversion, a scale, an activation, the last step of a
+//! norm) is otherwise a kernel of its own, or another result of one, which writes the whole operand
+//! for the product to read. The product computes it again for every tile of columns, on the threads
+//! that wait for the tensor cores, so that it pays for few of these: the model that chooses tiles
+//! says what the product takes with it, `bandwidth` and `launch` what a kernel does that it needs
+//! no more. Ops that are marked are no values in memory: `kiln-fuse` has their readers compute
+//! them. Beside the operand's own tensor they may take vectors of rows, of columns and of the
+//! batch. A product that takes none says why.
+//!
+//! Numerics: exact; a product rounds what it computes as if it were stored.
+//!
+//! ```text
+//! before:  %0 = kiln.mul %x, %r : tensor<4096x512xbf16>   %1 = kiln.dot_general %0, %w …
+//! after:   %0 = kiln.mul %x, %r {kiln.prologue} : tensor<4096x512xbf16>   %1 = kiln.dot_general %0, %w …
+//! ```
+pub(crate) mod operands;
+
+use crate::{
+    gpu::gpu_schedule::USUAL,
+    kernels::{
+        frozen::is_movement,
+        fuse::EACH_OP,
+        graph::{Class, Graph, heavy},
+        prologues::operands::{Loops, Place, UNIT, left, right},
+    },
+    strategies::gpu::{
+        mma_gemm,
+        prologue::{DEAR, RATE, READ},
+        skinny_gemm,
+        wgmma_gemm::{self, tiles::Left},
+    },
+    target::Chip,
+};
+use kiln_dialects::{
+    ir::*,
+    ops::*,
+    rules::{Level, is_driver, tensor_type},
+    value::DType,
+};
+use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
+use std::collections::HashSet;
+
+/// On an element-wise op: it is a product's, which computes it where it reads its left operand. On
+/// a product: why it computes none.
+pub const PROLOGUE: &str = "kiln.prologue";
+
+/// Whether an op is marked.
+pub fn in_prologue(op: Op) -> bool {
+    op.attr(PROLOGUE).is_some_and(Attr::is_unit)
+}
+
+/// Most ops that a product computes of its operand.
+const MOST: usize = 24;
+
+kiln_passes::pass_options! {
+    /// The pass.
+    pub struct Prologues {
+        /// The GPU that it is for: sm_80, sm_86, sm_89 or sm_90a; none for processors, whose
+        /// products compute nothing of their operands
+        pub chip: String = String::new(),
+        /// Rounds of size propagation
+        pub rounds: usize = 8,
+        /// Clocks that a launch takes
+        pub launch: i64 = 4000,
+        /// Bytes that a multiprocessor reads or writes in a clock where all do
+        pub bandwidth: i64 = 18,
+    }
+}
+
+impl Pass for Prologues {
+    const FLAG: &'static str = "kiln-prologues";
+    const SUMMARY: &'static str =
+        "Says what products on GPUs compute of their left operands themselves";
+    const LEVELS: &'static [Level] = &[Level::Prims];
+    const NUMERICS: Numerics = Numerics::Exact;
+
+    fn run(&self, root: Op) -> Result<(), Failure> {
+        if self.chip.is_empty() || root.attr(EACH_OP).is_some() {
+            return Ok(());
+        }
+        for func in walk(root).into_iter().filter(|o| o.is("func.func") && !is_driver(*o)) {
+            let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };
+            let found: Vec<Candidate> = block.ops().into_iter().filter_map(Candidate::of).collect();
+            if found.is_empty() {
+                continue;
+            }
+            let c = func.ctx();
+            found.iter().flat_map(|f| &f.ops).for_each(|op| op.set_attr(PROLOGUE, Attr::unit(c)));
+            let facts = Facts::of(func, self.rounds)?;
+            let graph = Graph::read(func, &facts, true)?;
+            let refused: Vec<Option<String>> =
+                found.iter().map(|f| self.pays(&graph, f).err()).collect();
+            for (f, why) in found.iter().zip(refused) {
+                let Some(why) = why else { continue };
+                f.ops.iter().for_each(|op| op.remove_attr(PROLOGUE));
+                f.product.set_attr(
+                    PROLOGUE,
+                    Attr::string(c, &format!("it does not compute its left operand: {why}")),
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A product, and the ops that it could compute.
+struct Candidate {
+    product: Op,
+    dot: DotGeneral,
+    ops: Vec<Op>,
+}
+
+fn dtype(v: Value) -> Option<DType> {
+    tensor_type(v.ty()).ok().map(|t| t.dtype)
+}
+
+/// Whether all that becomes of a value are reductions.
+fn only_reduced(v: Value, ops: &[Op], depth: usize) -> bool {
+    v.uses().iter().all(|(user, _)| {
+        let Some(kind) = user.kind() else { return false };
+        let passes = kind.is_elementwise() || is_movement(kind);
+        ops.contains(user)
+            || kind == OpKind::Reduce
+            || depth > 0 && passes && only_reduced(user.result(0), ops, depth - 1)
+    })
+}
+
+impl Candidate {
+    /// Of a product whose left operand ops compute that nothing else needs in memory.
+    fn of(product: Op) -> Option<Candidate> {
+        let dot = DotGeneral::of(product)?;
+        let narrow = |v: Value| dtype(v).is_some_and(|d| [DType::BF16, DType::F16].contains(&d));
+        let mut last = dot.lhs;
+        // What splits the depth of a product only says where elements are.
+        while let Some(reshape) =
+            last.def().filter(|o| o.kind() == Some(OpKind::Reshape) && last.uses().len() == 1)
+        {
+            last = reshape.operand(0);
+        }
+        let (first, once) = (last.def()?, last.uses().len() == 1);
+        let rank = last.ty().dims().len();
+        if !once || !narrow(dot.lhs) || dtype(dot.lhs) != dtype(dot.rhs) || !computed(first) {
+            return None;
+        }
+        let mut ops = vec![first];
+        // Operands may have readers that are found later only.
+        loop {
+            let before = ops.len();
+            let operands: Vec<Op> =
+                ops.iter().flat_map(|op| op.operands()).filter_map(Value::def).collect();
+            for op in operands {
+                let whole = op.result_count() == 1
+                    && op.result(0).ty().dims().len() == rank
+                    && op.result(0).ty().dims() == last.ty().dims();
+                if whole && computed(op) && !ops.contains(&op) {
+                    let (v, mut with) = (op.result(0), ops.clone());
+                    with.push(op);
+                    let own = v.uses().iter().all(|(user, _)| ops.contains(user));
+                    if own || !heavy(op) && only_reduced(v, &with, 6) {
+                        ops.push(op);
+                    }
+                }
+            }
+            if ops.len() == before || ops.len() > MOST {
+                break;
+            }
+        }
+        Some(Candidate { product, dot, ops })
+    }
+}
+
+/// Whether an element-wise op is one that a product can compute: in f32, of what lies in memory.
+fn computed(op: Op) -> bool {
+    let wide = |v: Value| dtype(v).is_none_or(|d| d == DType::F64);
+    op.kind().is_some_and(OpKind::is_arithmetic)
+        && !op.operands().into_iter().chain(op.results()).any(wide)
+}
+
+impl Prologues {
+    fn hopper(&self) -> bool {
+        self.chip == Chip::Sm90a.name()
+    }
+    /// Why a product is not to compute its operand.
+    fn pays(&self, graph: &Graph, f: &Candidate) -> Result<(), String> {
+        let (dot, dims) = (&f.dot, graph.facts.dims(f.dot.lhs));
+        if f.ops.len() > MOST {
+            return Err(format!("that is more than {MOST} ops"));
+        }
+        let sums = "it sums over several dimensions";
+        let loops = Loops::of(dims, &dot.lhs_batch, &dot.lhs_contract).ok_or(sums)?;
+        let raw = left(graph, dot.lhs, &loops)?;
+        if !self.hopper() && dtype(raw.value) == Some(DType::F32) {
+            return Err("the chip's kernel copies elements of 16 bits only".into());
+        }
+        right(graph, dot)?;
+        let known = |n: i64| n > 0 && n % UNIT == 0;
+        let depth = &dims[loops.depth];
+        if !known(graph.facts.divisor(depth)) || graph.facts.bounds(depth).0.is_none_or(|n| n < 1) {
+            return Err("its depth is no multiple of 8 that is known".into());
+        }
+        if loops.own.is_empty()
+            || loops.batch.len() > 3
+            || f.product.result(0).ty().element().is_none_or(|e| e.dtype() == Ok(DType::F64))
+        {
+            return Err("it is no product of matrices for tensor cores".into());
+        }
+        self.faster(graph, f, &loops, &raw)
+    }
+
+    /// Whether the model says that it pays.
+    fn faster(
+        &self,
+        graph: &Graph,
+        f: &Candidate,
+        loops: &Loops,
+        raw: &Place,
+    ) -> Result<(), String> {
+        let (dot, dims) = (&f.dot, graph.facts.dims(f.dot.lhs));
+        let size = |d: &usize| dims[*d].known().unwrap_or(USUAL);
+        let product = |all: &[usize]| all.iter().map(size).fold(1, i64::saturating_mul);
+        let (batch, rows, depth) = (product(&loops.batch), product(&loops.own), size(&loops.depth));
+        let right = graph.facts.dims(dot.rhs);
+        let free = (0..right.len() as i64)
+            .filter(|d| !dot.rhs_batch.contains(d) && !dot.rhs_contract.contains(d));
+        let columns =
+            free.map(|d| right[d as usize].known().unwrap_or(USUAL)).fold(1, i64::saturating_mul);
+        let bytes = dtype(raw.value).map_or(4, DType::byte_size) as i64;
+        let sizes = [
+            batch,
+            rows,
+            columns,
+            (depth + wgmma_gemm::DEPTH as i64 - 1) / wgmma_gemm::DEPTH as i64,
+        ];
+
+        let ops: f64 =
+            f.ops.iter().map(|op| if heavy(*op) || dear(*op) { DEAR } else { 1.0 }).sum();
+        let time = |clocks: f64, slabs: usize| {
+            if self.hopper() {
+                wgmma_gemm::tiles::time(sizes, Left { clocks, slabs })
+            } else {
+                mma_gemm::time(sizes, clocks)
+            }
+        };
+        let with = time((READ + ops) / RATE, (bytes / 2) as usize);
+        let few = (rows.min(columns) <= skinny_gemm::MOST).then(|| {
+            skinny_gemm::fastest([batch, rows.max(columns), rows.min(columns), depth], 1).1
+        });
+        let whole = time(0.0, 1).min(few.unwrap_or(f64::MAX));
+        let clocks = |bytes: i64| {
+            bytes as f64 / (wgmma_gemm::tiles::PROCESSORS as i64 * self.bandwidth.max(1)) as f64
+        };
+        let elements = batch.saturating_mul(rows).saturating_mul(depth);
+        // A kernel that reads the operand anyway, for what it reduces or to compute it, only writes
+        // more.
+        let (written, all) = (
+            clocks(elements.saturating_mul(2)),
+            clocks(elements.saturating_mul(2 + bytes)) + self.launch as f64,
+        );
+        let other = self.other(graph, f, raw)?;
+        // The model is no better than that.
+        if with > 0.9 * (whole + if other { written } else { all }) {
+            return Err(
+                "to compute it again for each tile of columns takes longer than to store it".into(),
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether another kernel would compute the operand on the side: the one that its tensor comes
+    /// from, or one that reduces that.
+    fn other(&self, graph: &Graph, f: &Candidate, raw: &Place) -> Result<bool, String> {
+        let base = graph.base(raw.value);
+        if graph.node_of.contains_key(&base) {
+            let stored = graph.returns.contains(&base)
+                || graph.base(raw.value) != raw.value
+                || !only_reduced(base, &f.ops, 6);
+            return if stored {
+                Ok(true)
+            } else {
+                Err("what it is computed of would have to be stored instead".into())
+            };
+        }
+        let mut stack: Vec<Value> =
+            graph.leaves(f.dot.lhs).iter().map(|l| l.value).filter(|v| *v != raw.value).collect();
+        let mut seen = HashSet::new();
+        while let Some(v) = stack.pop() {
+            let Some(node) = graph
+                .node_of
+                .get(&graph.base(v))
+                .filter(|n| seen.insert(**n))
+                .map(|n| &graph.nodes[*n])
+            else {
+                continue;
+            };
+            if node.class == Class::Reduce
+                && node.leaves.iter().any(|l| graph.base(l.value) == base)
+            {
+                return Ok(true);
+            }
+            stack.extend(node.leaves.iter().map(|l| l.value));
+        }
+        Ok(false)
+    }
+}
+
+fn dear(op: Op) -> bool {
+    matches!(op.kind(), Some(OpKind::Div | OpKind::Sqrt | OpKind::Rsqrt))
+}

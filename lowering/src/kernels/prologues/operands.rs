@@ -1,0 +1,147 @@
+//! What the copy engine, and the copies of threads, ask of a product's operands where the left one
+//! is computed.
+use crate::kernels::{
+    graph::{Graph, Leaf},
+    prologues::dtype,
+};
+use kiln_dialects::{ir::*, ops::*, sym::Dim, value::DType};
+use std::collections::HashSet;
+
+/// Elements of 16 bits that the copy engine reads at once.
+pub const UNIT: i64 = 8;
+
+/// A tensor that is read, and by how many elements its address grows along each loop.
+pub struct Place {
+    pub value: Value,
+    pub steps: Vec<Dim>,
+}
+
+impl Place {
+    pub fn of(graph: &Graph, leaf: &Leaf, loops: usize) -> Option<Place> {
+        let zero = || Dim::Known(0);
+        let (mut steps, mut stride) = (vec![zero(); loops], Dim::Known(1));
+        for (at, size) in leaf.at.iter().zip(graph.facts.dims(leaf.value)).rev() {
+            let lin = at.lin().filter(|l| l.add == 0)?;
+            for (step, n) in steps.iter_mut().zip(&lin.coef).filter(|(_, n)| **n != 0) {
+                *step = step.add(&stride.mul(&Dim::Known(*n)));
+            }
+            stride = stride.mul(size);
+        }
+        Some(Place { value: leaf.value, steps })
+    }
+    fn uses(&self, d: usize) -> bool {
+        self.steps[d].known() != Some(0)
+    }
+    /// Whether the copy engine can read it: elements of one dimension side by side, all else
+    /// multiples of so many.
+    fn readable(&self, graph: &Graph, near: usize, loops: &[usize], unit: i64) -> bool {
+        let far = |d: &usize| {
+            *d == near || self.uses(*d) && graph.facts.divisor(&self.steps[*d]) % unit == 0
+        };
+        self.steps[near].known() == Some(1) && loops.iter().all(far)
+    }
+}
+
+/// Dimensions of an operand that have more than one place: of the batch, of its own, and the one
+/// that is summed over.
+pub struct Loops {
+    pub batch: Vec<usize>,
+    pub own: Vec<usize>,
+    pub depth: usize,
+}
+
+impl Loops {
+    pub fn of(dims: &[Dim], batch: &[i64], contract: &[i64]) -> Option<Loops> {
+        let [depth] = contract else { return None };
+        let several = |d: &usize| dims[*d].known() != Some(1);
+        let in_batch = |d: &usize| batch.contains(&(*d as i64));
+        let own =
+            (0..dims.len()).filter(|d| several(d) && !in_batch(d) && *d as i64 != *depth).collect();
+        Some(Loops {
+            batch: batch.iter().map(|d| *d as usize).filter(several).collect(),
+            own,
+            depth: *depth as usize,
+        })
+    }
+    fn all(&self) -> Vec<usize> {
+        self.batch.iter().chain(&self.own).copied().chain([self.depth]).collect()
+    }
+}
+
+/// The tensor of all rows and columns that the left operand is computed of.
+pub fn left(graph: &Graph, lhs: Value, loops: &Loops) -> Result<Place, String> {
+    if positions(graph, lhs) {
+        return Err("it depends on positions, or picks elements".into());
+    }
+    let (leaves, dims) = (graph.leaves(lhs), graph.facts.dims(lhs));
+    let places =
+        leaves.iter().map(|l| Place::of(graph, l, dims.len())).collect::<Option<Vec<Place>>>();
+    let places = places.ok_or("it reads elements in another order")?;
+    // Several dimensions of rows are one to a kernel.
+    let joined =
+        |p: &Place| loops.own.windows(2).all(|d| p.steps[d[0]] == p.steps[d[1]].mul(&dims[d[1]]));
+    if !places.iter().all(joined) {
+        return Err("what it reads has dimensions of rows that are not one".into());
+    }
+    let (mut whole, others): (Vec<Place>, Vec<Place>) = places
+        .into_iter()
+        .partition(|p| p.uses(loops.depth) && loops.own.iter().any(|d| p.uses(*d)));
+    if others.iter().any(|p| dtype(p.value).is_none_or(|d| d == DType::F64)) {
+        return Err("it is computed of f64".into());
+    }
+    let raw = whole.pop().ok_or("no tensor has all of its rows and columns")?;
+    if whole.iter().any(|p| p.value != raw.value || p.steps != raw.steps) {
+        return Err("it takes two tensors of all rows and columns".into());
+    }
+    let unit = match dtype(raw.value) {
+        Some(DType::BF16 | DType::F16) => UNIT,
+        Some(DType::F32) => UNIT / 2,
+        _ => return Err("it is computed of what is neither bf16, f16 nor f32".into()),
+    };
+    match raw.readable(graph, loops.depth, &loops.all(), unit) {
+        true => Ok(raw),
+        false => Err("the copy engine cannot read what it is computed of".into()),
+    }
+}
+
+/// Whether the copy engine can read the right operand as it is.
+pub fn right(graph: &Graph, dot: &DotGeneral) -> Result<(), String> {
+    let dims = graph.facts.dims(dot.rhs);
+    let loops = Loops::of(dims, &dot.rhs_batch, &dot.rhs_contract)
+        .ok_or("it sums over several dimensions")?;
+    let refused = || "the copy engine cannot read its right operand".to_string();
+    let (leaves, [column]) = (graph.leaves(dot.rhs), loops.own.as_slice()) else {
+        return Err(refused());
+    };
+    let place = leaves
+        .first()
+        .filter(|_| leaves.len() == 1)
+        .and_then(|l| Place::of(graph, l, dims.len()))
+        .ok_or_else(refused)?;
+    let fits =
+        [loops.depth, *column].iter().any(|near| place.readable(graph, *near, &loops.all(), UNIT));
+    if fits && dtype(place.value) == dtype(dot.rhs) { Ok(()) } else { Err(refused()) }
+}
+
+/// Whether what is computed of stored tensors depends on where an element is, or reads at places
+/// that data say.
+fn positions(graph: &Graph, v: Value) -> bool {
+    let (mut stack, mut seen) = (vec![v], HashSet::new());
+    while let Some(v) = stack.pop() {
+        let Some(op) = v.def().filter(|_| !graph.is_leaf(v) && seen.insert(v)) else { continue };
+        if matches!(
+            op.kind(),
+            Some(
+                OpKind::Iota
+                    | OpKind::Gather
+                    | OpKind::DynamicSlice
+                    | OpKind::Reverse
+                    | OpKind::Bitcast
+            )
+        ) {
+            return true;
+        }
+        stack.extend(op.operands().into_iter().filter(|v| v.ty().is_tensor()));
+    }
+    false
+}

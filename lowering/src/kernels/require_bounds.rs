@@ -1,0 +1,206 @@
+//! `kiln-require-bounds`: states the conditions on sizes under which no op reads or writes beside
+//! its operand.
+//!
+//! Why: a compiled gather keeps an index inside of its dimension, which has to have an inside; a
+//! slice of dynamic size has to fit; a window has to find a place; what is added has to have one
+//! size. Kernels do not ask, since sizes are known before a call: what no fact decides here, the
+//! caller of the program is asked. Behind the passes that drop what nobody reads, before sizes are
+//! taken apart by kernels.
+//!
+//! Numerics: exact.
+//!
+//! ```text
+//! before:  %1 = kiln.gather %x[%i] dims = [0] : tensor<?x4xf32>[tensor<2xi64>]
+//! after:   %1 = …   %n = kiln.sym @n   kiln.require le %c1, %n "kiln.gather takes elements of dimension 0, which has to have some"
+//! ```
+use crate::analysis::sizes::SizeValues;
+use kiln_dialects::{
+    ir::*,
+    ops::{
+        self, BindShape, CompareKind, DynamicSlice, DynamicUpdateSlice, Gather, OpKind, Require,
+        SymKind,
+    },
+    rules::{Level, Sizes, is_driver},
+    sym::Dim,
+};
+use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
+
+kiln_passes::pass_options! {
+    /// The pass.
+    pub struct RequireBounds {
+        /// Rounds of size propagation
+        pub rounds: usize = 8,
+    }
+}
+
+impl Pass for RequireBounds {
+    const FLAG: &'static str = "kiln-require-bounds";
+    const SUMMARY: &'static str =
+        "States the conditions on sizes under which no op reads or writes beside its operand";
+    const LEVELS: &'static [Level] = &[Level::Prims];
+    const NUMERICS: Numerics = Numerics::Exact;
+
+    fn run(&self, root: Op) -> Result<(), Failure> {
+        let functions: Vec<Op> =
+            walk(root).into_iter().filter(|o| o.is("func.func") && !is_driver(*o)).collect();
+        for func in functions {
+            let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };
+            let facts = Facts::of(func, self.rounds)?;
+            let mut found: Vec<(Op, Condition)> = vec![];
+            for op in block.ops() {
+                for c in conditions(&facts, op).into_iter().chain(equal(&facts, op)) {
+                    let new = !decided(&facts, &c) && found.iter().all(|(_, f)| !f.says(&c));
+                    if new {
+                        found.push((op, c));
+                    }
+                }
+            }
+            state(block, &facts, found)?;
+        }
+        Ok(())
+    }
+}
+
+/// `less <= more`, or that both are equal, and what it is for.
+struct Condition {
+    less: Dim,
+    more: Dim,
+    equal: bool,
+    words: String,
+}
+
+impl Condition {
+    /// Whether another one says no more.
+    fn says(&self, other: &Condition) -> bool {
+        let (same, turned) = (
+            (&self.less, &self.more) == (&other.less, &other.more),
+            (&self.less, &self.more) == (&other.more, &other.less),
+        );
+        if self.equal { same || turned } else { same && !other.equal }
+    }
+}
+
+/// What has to hold for an op.
+fn conditions(facts: &Facts, op: Op) -> Vec<Condition> {
+    let Some(kind) = op.kind() else { return vec![] };
+    let name = kind.name();
+    let fit = |part: &[Dim], whole: Value| -> Vec<Condition> {
+        let words = |axis| format!("{name} takes a part of dimension {axis} that has to fit");
+        let pairs = part.iter().zip(facts.dims(whole)).enumerate();
+        pairs
+            .map(|(axis, (less, more))| Condition {
+                less: less.clone(),
+                more: more.clone(),
+                equal: false,
+                words: words(axis),
+            })
+            .collect()
+    };
+    let sizes = |all: &[Size]| all.iter().map(|s| facts.size(s)).collect::<Vec<_>>();
+    match kind {
+        OpKind::Gather => {
+            let Some(o) = Gather::of(op) else { return vec![] };
+            let count = o.indices.first().map_or(Dim::Known(1), |i| {
+                facts.dims(*i).iter().fold(Dim::Known(1), |n, d| n.mul(d))
+            });
+            let one = |d: &i64| {
+                let more = facts.dims(o.input).get(*d as usize)?.clone();
+                // As many indices as there are elements, and then some: of no elements there are
+                // none.
+                let terms = count.terms();
+                if !terms.is_empty()
+                    && terms
+                        .iter()
+                        .all(|(factors, _)| factors.iter().any(|a| more == Dim::atom(a.clone())))
+                {
+                    return None;
+                }
+                let words =
+                    format!("{name} takes elements of dimension {d}, which has to have some");
+                Some(Condition {
+                    less: Dim::apply(SymKind::Min, &count, &Dim::Known(1)),
+                    more,
+                    equal: false,
+                    words,
+                })
+            };
+            o.dims.iter().filter_map(one).collect()
+        }
+        OpKind::DynamicSlice => {
+            DynamicSlice::of(op).map_or(vec![], |o| fit(&sizes(&o.sizes), o.input))
+        }
+        OpKind::DynamicUpdateSlice => {
+            DynamicUpdateSlice::of(op).map_or(vec![], |o| fit(facts.dims(o.update), o.input))
+        }
+        OpKind::Slice => {
+            let Some(o) = ops::Slice::of(op) else { return vec![] };
+            let end = |i: usize| {
+                let steps =
+                    facts.size(&o.sizes[i]).sub(&Dim::Known(1)).mul(&Dim::Known(o.strides[i]));
+                facts.size(&o.offsets[i]).add(&steps).add(&Dim::Known(1))
+            };
+            fit(&(0..o.sizes.len()).map(end).collect::<Vec<_>>(), o.input)
+        }
+        OpKind::Convolution | OpKind::ReduceWindow | OpKind::Pad => {
+            let words = |axis| format!("{name} leaves less than nothing in dimension {axis}");
+            let dims = facts.dims(op.result(0)).iter().enumerate();
+            dims.map(|(axis, more)| Condition {
+                less: Dim::Known(0),
+                more: more.clone(),
+                equal: false,
+                words: words(axis),
+            })
+            .collect()
+        }
+        _ => vec![],
+    }
+}
+
+/// What an op takes as equal.
+fn equal(facts: &Facts, op: Op) -> Vec<Condition> {
+    let one = |less: &Dim, more: &Dim| Condition {
+        less: less.clone(),
+        more: more.clone(),
+        equal: true,
+        words: format!("{} takes sizes that have to be equal", op.name()),
+    };
+    facts.assumed(op).iter().map(|(a, b)| one(a, b)).collect()
+}
+
+/// Whether it holds for all sizes.
+fn decided(facts: &Facts, c: &Condition) -> bool {
+    c.less == c.more
+        || !c.equal && facts.bounds(&c.more.sub(&c.less)).0.is_some_and(|least| least >= 0)
+}
+
+fn state(block: Block, facts: &Facts, found: Vec<(Op, Condition)>) -> Result<(), Failure> {
+    let Some(end) = block.terminator().filter(|_| !found.is_empty()) else { return Ok(()) };
+    let builder = Builder::before(end).ok_or_else(|| Failure::at(end, "is in no block"))?;
+    let mut sizes = SizeValues::of_host(block, facts, builder, end);
+    // Sizes of arguments that nothing names are asked for.
+    for v in block.args().into_iter().filter(|v| v.ty().is_tensor() && !bound(*v)) {
+        for axis in 0..v.ty().dims().len() {
+            sizes.size(v, axis).map_err(|e| Failure::at(end, e))?;
+        }
+    }
+    for (op, c) in found {
+        let mut value = |d: &Dim| match sizes.value(d)? {
+            Size::Static(n) => builder.index(n),
+            Size::Dynamic(v) => Ok(v),
+        };
+        let (lhs, rhs) = (
+            value(&c.less).map_err(|e| Failure::at(op, e))?,
+            value(&c.more).map_err(|e| Failure::at(op, e))?,
+        );
+        let kind = if c.equal { CompareKind::Eq } else { CompareKind::Le };
+        let require = Require { kind, lhs, rhs, message: c.words };
+        builder.at(op.loc()).create_with(&require, &[], &mut []).map_err(|e| Failure::at(op, e))?;
+    }
+    Ok(())
+}
+
+/// Whether all sizes of an argument are numbers or stated.
+fn bound(v: Value) -> bool {
+    v.ty().dims().iter().all(|d| d.known().is_some())
+        || v.uses().iter().any(|(user, _)| BindShape::of(*user).is_some())
+}

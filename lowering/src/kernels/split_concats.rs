@@ -1,0 +1,179 @@
+//! `kiln-split-concats`: a concatenation of several kernels' results becomes a chain of pieces put
+//! into one tensor.
+//!
+//! Why: a kernel that computes a piece can write it where it belongs, but a concatenation is one
+//! op, which one of these kernels would take while it copies what the others have stored. In a
+//! chain each piece is an op of its own, that `kiln-fuse` puts into the kernel of the piece. Pieces
+//! that products, convolutions, pools, attentions and reductions compute come in the order of the
+//! text, so that no kernel waits for one that waits for it; the others come behind, where a kernel
+//! of the chain copies them. A result that several concatenations take is written into the first
+//! one. Upstream's destination passing does this for one `insert_slice` after the other within a
+//! function, not across kernels.
+//!
+//! Numerics: exact.
+//!
+//! ```text
+//! before:  %a = kiln.convolution …   %b = kiln.convolution …   %0 = kiln.concat %a, %b axis = 1
+//! after:   %1 = kiln.place %a offsets = [0, 0, 0, 0] sizes = [1, 24, 9, 9]
+//!          %0 = kiln.place %b into %1 offsets = [0, 8, 0, 0] sizes = [1, 24, 9, 9]
+//! ```
+use crate::{
+    analysis::sizes::SizeValues,
+    kernels::{
+        fuse::insert_slice::MOST_COPIED,
+        graph::{contracts, turns},
+    },
+};
+use kiln_dialects::{
+    ir::*,
+    ops::{Concat, OpKind, Place, SymExpr, SymKind},
+    rules::Level,
+    sym::Dim,
+};
+use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
+use std::collections::HashSet;
+
+kiln_passes::pass_options! {
+    /// The pass.
+    pub struct SplitConcats {
+        /// Rounds of size propagation
+        pub rounds: usize = 8,
+    }
+}
+
+/// Most ops between what computes a piece and the piece.
+const FAR: usize = 16;
+
+impl Pass for SplitConcats {
+    const FLAG: &'static str = "kiln-split-concats";
+    const SUMMARY: &'static str =
+        "Writes concatenations as pieces that the kernels that compute them put in place";
+    const LEVELS: &'static [Level] = &[Level::Prims];
+    const NUMERICS: Numerics = Numerics::Exact;
+
+    fn run(&self, root: Op) -> Result<(), Failure> {
+        let functions: Vec<Op> = walk(root).into_iter().filter(|o| o.is("func.func")).collect();
+        for func in functions {
+            let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };
+            let mut taken = HashSet::new();
+            let found: Vec<(Op, Vec<bool>)> = block
+                .ops()
+                .into_iter()
+                .filter_map(|op| Some((op, placed(&Concat::of(op)?, &mut taken)?)))
+                .collect();
+            if found.is_empty() {
+                continue;
+            }
+            let facts = Facts::of(func, self.rounds)?;
+            // The last one first: what it joins is known by the values that there were.
+            for (op, placed) in found.into_iter().rev() {
+                split(block, &facts, op, &placed).map_err(|e| Failure::at(op, e))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The op whose kernel a value is the end of.
+fn maker(v: Value) -> Option<Op> {
+    use OpKind::{
+        Attention, BroadcastInDim, Convolution, DotGeneral, Reduce, ReduceWindow, Reshape,
+    };
+    let (mut stack, mut seen) = (vec![v], HashSet::new());
+    while let Some(v) = stack.pop() {
+        let Some(op) = v.def() else { continue };
+        let made = turns(op).unwrap_or(op);
+        match made.kind() {
+            Some(Convolution) if contracts(made) => return Some(made),
+            Some(DotGeneral | ReduceWindow | Attention | Reduce) => return Some(made),
+            Some(kind)
+                if (kind.is_elementwise() || matches!(kind, BroadcastInDim | Reshape))
+                    && seen.len() < FAR
+                    && seen.insert(op) =>
+            {
+                stack.extend(op.operands().into_iter().rev());
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Which of the pieces their kernels can put in place, if it is more than one kernel's concern;
+/// what computes these pieces is then `taken`.
+fn placed(o: &Concat, taken: &mut HashSet<Op>) -> Option<Vec<bool>> {
+    let mut mine = HashSet::new();
+    let empty = |v: &Value| v.ty().dims().iter().any(|d| d.known() == Some(0));
+    let mut one =
+        |v: &Value| maker(*v).is_some_and(|c| !empty(v) && !taken.contains(&c) && mine.insert(c));
+    let placed: Vec<bool> = o.inputs.iter().map(&mut one).collect();
+    // One kernel that has loops for what is beside its own writes the rest as well, if that is not
+    // much more, as it is.
+    let rows = |op: &Op| matches!(op.kind(), Some(OpKind::Reduce | OpKind::Attention));
+    let count = |own: bool| {
+        o.inputs
+            .iter()
+            .zip(&placed)
+            .filter(|(_, p)| **p == own)
+            .map(|(v, _)| elements(*v))
+            .fold(0, i64::saturating_add)
+    };
+    let pieces = o.inputs.iter().filter(|v| !empty(v)).count();
+    let alone = mine.iter().any(rows) || count(false) > count(true).saturating_mul(MOST_COPIED);
+    let split = mine.len() > 1 || pieces > 1 && !mine.is_empty() && alone;
+    taken.extend(mine);
+    split.then_some(placed)
+}
+
+/// How many elements, with 128 for an open size.
+fn elements(v: Value) -> i64 {
+    v.ty().dims().iter().fold(1, |n, d| n.saturating_mul(d.known().unwrap_or(128)))
+}
+
+fn split(block: Block, facts: &Facts, op: Op, placed: &[bool]) -> Result<(), String> {
+    let o = Concat::of(op).ok_or("is malformed")?;
+    let (axis, rank) = (o.axis as usize, op.result(0).ty().dims().len());
+    let b = Builder::before(op).ok_or("is in no block")?;
+    let mut values = SizeValues::of_host(block, facts, b, op);
+    let (mut offset, mut pieces) = (Size::Static(0), vec![]);
+    for (v, placed) in o.inputs.iter().zip(placed) {
+        if v.ty().dims()[axis].known() != Some(0) {
+            pieces.push((!placed, *v, offset));
+        }
+        offset = match (offset, values.size(*v, axis)?) {
+            (Size::Static(a), Size::Static(n)) => Size::Static(a + n),
+            (Size::Static(0), n) => n,
+            (a, n) => {
+                let ssa = |s: Size| match s {
+                    Size::Static(n) => b.index(n),
+                    Size::Dynamic(v) => Ok(v),
+                };
+                let sum = SymExpr { kind: SymKind::Add, lhs: ssa(a)?, rhs: ssa(n)? };
+                Size::Dynamic(b.create_with(&sum, &[Type::index(b.ctx)], &mut [])?.result(0))
+            }
+        };
+    }
+    let first = *o.inputs.first().ok_or("joins nothing")?;
+    let own = op.result(0).ty().dims();
+    let size = |(d, own): (usize, &Dim)| match own.known() {
+        Some(n) => Ok(Size::Static(n)),
+        None if d == axis => Ok(offset),
+        None => values.size(first, d),
+    };
+    let sizes: Vec<Size> = own.iter().enumerate().map(size).collect::<Result<_, _>>()?;
+    pieces.sort_by_key(|(copied, v, _)| (*copied, place_of(block, *v)));
+    let mut whole = None;
+    for (_, piece, at) in pieces {
+        let mut offsets = vec![Size::Static(0); rank];
+        offsets[axis] = at;
+        whole = Some(b.at(op.loc()).add(&Place { piece, whole, offsets, sizes: sizes.clone() })?);
+    }
+    op.result(0).replace_uses(whole.ok_or("joins nothing")?);
+    op.erase();
+    Ok(())
+}
+
+/// Where a value is made, in the order of the text.
+fn place_of(block: Block, v: Value) -> Option<usize> {
+    block.ops().into_iter().position(|o| Some(o) == v.def())
+}

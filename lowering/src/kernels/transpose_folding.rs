@@ -1,0 +1,160 @@
+//! Pointwise ops in front of a transpose, for chips whose kernels turn tiles in shared memory: what
+//! reads the transpose computes them, where it reads.
+//!
+//! Why: a kernel reads what it turns by whole sectors, as a kernel of these ops would, so that
+//! their result need not be stored. Each element is still computed once: nothing else reads it, and
+//! a transpose has each once. Left alone is what a product or a reduction may take as an epilogue,
+//! since these would be stored wider or read again, and what reads many operands, which would all
+//! have to be turned.
+use crate::kernels::{
+    graph::{Class, Role},
+    prologues::in_prologue,
+};
+use kiln_dialects::{
+    ir::{Op, Value},
+    ops::OpKind,
+};
+use std::collections::{HashMap, HashSet};
+
+/// Most ops in front of one transpose.
+const MOST_OPS: usize = 16;
+/// Most stored operands of them.
+const MOST_READ: usize = 6;
+
+/// What is computed where it is read.
+#[derive(Default)]
+pub struct Ahead {
+    /// For each value that its reader computes, the value that is computed with it.
+    of: HashMap<Value, Value>,
+    /// For each of these, which are nodes so that nothing computes them again, its ops, the last
+    /// first.
+    pub ops: HashMap<Value, Vec<Op>>,
+}
+
+impl Ahead {
+    /// Whether a value is computed where it is read.
+    pub fn has(&self, v: Value) -> bool {
+        self.of.contains_key(&v)
+    }
+
+    /// Of a block's ops in order. `must`: values that are stored.
+    pub fn of(ops: &[Op], roles: &HashMap<Op, Role>, must: &HashSet<Value>) -> Ahead {
+        let free = Free { roles, must, taken: taken(ops, roles) };
+        let mut ahead = Ahead::default();
+        let mut reads: HashMap<Value, HashSet<Value>> = HashMap::new();
+        for op in
+            ops.iter().rev().filter(|op| free.pointwise(**op) && !must.contains(&op.result(0)))
+        {
+            let Some(node) = ahead.reader(&free, *op) else { continue };
+            let mut read = reads.get(&node).cloned().unwrap_or_default();
+            read.remove(&op.result(0));
+            read.extend(
+                op.operands().into_iter().map(|v| free.base(v)).filter(|v| free.stored(*v)),
+            );
+            if read.len() <= MOST_READ
+                && ahead.ops.get(&node).is_none_or(|all| all.len() < MOST_OPS)
+            {
+                reads.insert(node, read);
+                ahead.of.insert(op.result(0), node);
+                ahead.ops.entry(node).or_default().push(*op);
+            }
+        }
+        ahead
+    }
+
+    /// The one value with which all that reads an op through a transpose is computed.
+    fn reader(&self, free: &Free<'_>, op: Op) -> Option<Value> {
+        let (mut v, mut turned) = (op.result(0), false);
+        loop {
+            if turned && free.must.contains(&v) {
+                return Some(v);
+            }
+            let mut users: Vec<Op> = vec![];
+            for (user, _) in v.uses() {
+                if !users.contains(&user) {
+                    users.push(user);
+                }
+            }
+            let [user] = users[..] else {
+                let all = !users.is_empty() && users.iter().all(|u| free.pointwise(*u));
+                let nodes: HashSet<Option<&Value>> = users
+                    .iter()
+                    .map(|u| u.results().first().and_then(|v| self.of.get(v)).filter(|_| all))
+                    .collect();
+                return match nodes.into_iter().collect::<Vec<_>>()[..] {
+                    // All of them are parts of one expression.
+                    [Some(node)] => Some(*node),
+                    _ => Some(v).filter(|_| all && turned),
+                };
+            };
+            match (user.kind(), free.roles.get(&user)) {
+                (Some(OpKind::Transpose | OpKind::Reshape), Some(Role::Move)) => {
+                    turned |= user.kind() == Some(OpKind::Transpose)
+                }
+                // A transpose that is stored whatever reads it.
+                (Some(OpKind::Transpose), Some(Role::Compute(Class::Pointwise))) => {
+                    return Some(user.result(0));
+                }
+                _ if free.pointwise(user) => {
+                    let node = self.of.get(&user.result(0)).copied();
+                    return if turned { node.or(Some(user.result(0))) } else { node };
+                }
+                _ => return None,
+            }
+            v = user.result(0);
+        }
+    }
+}
+
+/// What is asked of ops. What a product computes of its operand is no other's.
+struct Free<'a> {
+    roles: &'a HashMap<Op, Role>,
+    must: &'a HashSet<Value>,
+    taken: HashSet<Value>,
+}
+
+impl Free<'_> {
+    /// Whether an op is pointwise and no epilogue.
+    fn pointwise(&self, op: Op) -> bool {
+        let role =
+            self.roles.get(&op) == Some(&Role::Compute(Class::Pointwise)) && !in_prologue(op);
+        role && op.kind().is_some_and(OpKind::is_elementwise)
+            && op.result_count() == 1
+            && !self.taken.contains(&op.result(0))
+    }
+    /// A value through the ops whose index its reader takes over.
+    fn base(&self, mut v: Value) -> Value {
+        while let Some(op) = v.def().filter(|o| self.roles.get(o) == Some(&Role::Move)) {
+            v = op.operand(0);
+        }
+        v
+    }
+    /// Whether a value is read from memory, unless its op is computed here as well.
+    fn stored(&self, v: Value) -> bool {
+        v.ty().is_tensor()
+            && v.def()
+                .is_none_or(|op| !matches!(self.roles.get(&op), Some(Role::Generator | Role::Host)))
+    }
+}
+
+/// Values that a product, a reduction, a scan or an attention has before, in the same kernel as far
+/// as one can tell.
+fn taken(ops: &[Op], roles: &HashMap<Op, Role>) -> HashSet<Value> {
+    let mut taken = HashSet::new();
+    for op in ops {
+        let begins = matches!(
+            roles.get(op),
+            Some(
+                Role::Inner
+                    | Role::Compute(
+                        Class::Contract | Class::Reduce | Class::Scan | Class::Attention
+                    )
+            )
+        );
+        let goes_on = matches!(roles.get(op), Some(Role::Move | Role::Compute(Class::Pointwise)));
+        if begins || (goes_on && op.operands().iter().any(|v| taken.contains(v))) {
+            taken.extend(op.results());
+        }
+    }
+    taken
+}

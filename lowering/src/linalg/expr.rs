@@ -1,0 +1,316 @@
+//! Expressions: a prim's element computed from stored tensors, as inputs of a `linalg.generic` and
+//! the scalar ops of its body.
+use crate::{
+    analysis::index_expr::{Ix, through},
+    linalg::{
+        kernel::Kernel,
+        scalar::{Scalars, compute_type},
+    },
+};
+use kiln_dialects::{ir::*, ops::*, rules::tensor_type, value::DType};
+use std::collections::{HashMap, HashSet};
+
+/// A stored value that a body reads at one place.
+pub struct Input {
+    /// The value among the prims.
+    pub value: Value,
+    /// The tensor that holds it.
+    pub tensor: Value,
+    /// One affine index per dimension.
+    pub at: Vec<Ix>,
+}
+
+/// What a body reads through indexing maps, in the order of the block arguments.
+#[derive(Default)]
+pub struct Inputs {
+    /// Each tensor and place once.
+    pub list: Vec<Input>,
+    seen: HashSet<(Value, Vec<Ix>)>,
+}
+
+/// The dtype of a prim value.
+pub fn dtype(v: Value) -> Result<DType, String> {
+    tensor_type(v.ty()).map(|t| t.dtype)
+}
+
+fn affine(at: &[Ix]) -> bool {
+    at.iter().all(|ix| ix.affine().is_some())
+}
+
+impl Kernel<'_> {
+    /// Collects what the element of `v` at `at` reads.
+    pub fn scan(
+        &self,
+        v: Value,
+        at: &[Ix],
+        loops: usize,
+        inputs: &mut Inputs,
+    ) -> Result<(), String> {
+        if !inputs.seen.insert((v, at.to_vec())) || self.given.borrow().contains(&v) {
+            return Ok(());
+        }
+        if let Some(tensor) = self.stored(v) {
+            if !affine(at) {
+                return at.iter().try_for_each(|ix| self.scan_index(ix, loops, inputs));
+            }
+            if !inputs.list.iter().any(|i| i.tensor == tensor && i.at == at) {
+                inputs.list.push(Input { value: v, tensor, at: at.to_vec() });
+            }
+            return Ok(());
+        }
+        let op = v.def().ok_or("reads a value that is not stored")?;
+        if let Some((from, ix)) = through(op, at, loops, &|v, axis| self.size(v, axis).ok()) {
+            // Inside of a stored tensor, data-dependent positions are scanned where it is reached.
+            return self.scan(from, &ix, loops, inputs);
+        }
+        op.operands()
+            .into_iter()
+            .filter(|o| o.ty().is_tensor())
+            .try_for_each(|o| self.scan(o, at, loops, inputs))
+    }
+
+    fn scan_index(&self, ix: &Ix, loops: usize, inputs: &mut Inputs) -> Result<(), String> {
+        match ix {
+            Ix::Data { tensor, at, limit } => {
+                self.scan(*tensor, at, loops, inputs)?;
+                self.scan_index(limit, loops, inputs)
+            }
+            Ix::Add(a, b) | Ix::Mul(a, b) | Ix::FloorDiv(a, b) | Ix::Mod(a, b) => {
+                self.scan_index(a, loops, inputs)?;
+                self.scan_index(b, loops, inputs)
+            }
+            Ix::Lin(_) | Ix::Size(_) => Ok(()),
+        }
+    }
+}
+
+/// A body in the making.
+pub struct Body<'a, 'k> {
+    /// The kernel.
+    pub kernel: &'a Kernel<'k>,
+    /// Where ops are made.
+    pub s: Scalars,
+    /// What the block arguments are.
+    pub inputs: &'a Inputs,
+    /// The block arguments.
+    pub args: &'a [Value],
+    /// The number of loops.
+    pub loops: usize,
+    made: HashMap<(Value, Vec<Ix>), Value>,
+    dims: HashMap<usize, Value>,
+}
+
+impl<'a, 'k> Body<'a, 'k> {
+    /// An empty one.
+    pub fn new(
+        kernel: &'a Kernel<'k>,
+        b: Builder,
+        inputs: &'a Inputs,
+        args: &'a [Value],
+        loops: usize,
+    ) -> Body<'a, 'k> {
+        Body {
+            kernel,
+            s: Scalars { b },
+            inputs,
+            args,
+            loops,
+            made: HashMap::new(),
+            dims: HashMap::new(),
+        }
+    }
+
+    /// Says what the element of a 0-d value is, in its compute type.
+    pub fn give(&mut self, v: Value, element: Value) {
+        self.made.insert((v, vec![]), element);
+    }
+    /// The element of `v` at `at`, in its compute type.
+    pub fn element(&mut self, v: Value, at: &[Ix]) -> Result<Value, String> {
+        let key = (v, at.to_vec());
+        if let Some(m) = self.made.get(&key) {
+            return Ok(*m);
+        }
+        let value = match self.kernel.stored(v) {
+            Some(tensor) => self.read(v, tensor, at)?,
+            None => self.compute(v, at)?,
+        };
+        self.made.insert(key, value);
+        Ok(value)
+    }
+
+    fn read(&mut self, v: Value, tensor: Value, at: &[Ix]) -> Result<Value, String> {
+        let given = self.inputs.list.iter().position(|i| i.tensor == tensor && i.at == at);
+        let raw = match given {
+            Some(i) => self.args[i],
+            None => {
+                let mut operands = vec![tensor];
+                for ix in at {
+                    operands.push(self.index(ix)?);
+                }
+                let ty = tensor.ty().element().ok_or("reads no tensor")?;
+                self.s.op("tensor.extract", &operands, ty)?
+            }
+        };
+        self.s.load(raw, dtype(v)?)
+    }
+
+    /// An index as an SSA value.
+    pub fn index(&mut self, ix: &Ix) -> Result<Value, String> {
+        let ty = Type::index(self.s.b.ctx);
+        match ix {
+            Ix::Lin(l) => {
+                let mut sum = None;
+                for (d, c) in l.coef.iter().enumerate().filter(|(_, c)| **c != 0) {
+                    let i = self.dim(d)?;
+                    let term = if *c == 1 {
+                        i
+                    } else {
+                        self.s.op("arith.muli", &[i, self.s.b.index(*c)?], ty)?
+                    };
+                    sum = Some(match sum {
+                        None => term,
+                        Some(s) => self.s.op("arith.addi", &[s, term], ty)?,
+                    });
+                }
+                match sum {
+                    Some(s) if l.add == 0 => Ok(s),
+                    Some(s) => self.s.op("arith.addi", &[s, self.s.b.index(l.add)?], ty),
+                    None => self.s.b.index(l.add),
+                }
+            }
+            Ix::Size(v) => Ok(self.kernel.new_index(*v)),
+            Ix::Add(a, b) => self.binary_index("arith.addi", a, b),
+            Ix::Mul(a, b) => self.binary_index("arith.muli", a, b),
+            Ix::FloorDiv(a, b) => self.binary_index("arith.divui", a, b),
+            Ix::Mod(a, b) => self.binary_index("arith.remui", a, b),
+            Ix::Data { tensor, at, limit } => {
+                let x = self.element(*tensor, at)?;
+                let unsigned = dtype(*tensor)? == DType::UI8;
+                let i = self.s.op(
+                    if unsigned { "arith.index_castui" } else { "arith.index_cast" },
+                    &[x],
+                    ty,
+                )?;
+                // What is out of range is read at the nearest place: an error in eager mode, never
+                // a read outside of the tensor.
+                let i = self.s.op("arith.maxsi", &[i, self.s.b.index(0)?], ty)?;
+                let limit = self.index(limit)?;
+                self.s.op("arith.minsi", &[i, limit], ty)
+            }
+        }
+    }
+    fn binary_index(&mut self, name: &str, a: &Ix, b: &Ix) -> Result<Value, String> {
+        let (x, y) = (self.index(a)?, self.index(b)?);
+        self.s.op(name, &[x, y], Type::index(self.s.b.ctx))
+    }
+    /// `linalg.index`.
+    pub fn dim(&mut self, d: usize) -> Result<Value, String> {
+        if let Some(v) = self.dims.get(&d) {
+            return Ok(*v);
+        }
+        let c = self.s.b.ctx;
+        let v = self
+            .s
+            .b
+            .generic(
+                "linalg.index",
+                &[],
+                &[Type::index(c)],
+                &[("dim", Attr::i64(c, d as i64))],
+                &mut [],
+            )?
+            .result(0);
+        self.dims.insert(d, v);
+        Ok(v)
+    }
+
+    fn compute(&mut self, v: Value, at: &[Ix]) -> Result<Value, String> {
+        let op = v.def().ok_or("reads a value that is not stored")?;
+        let kind = op.kind().ok_or_else(|| format!("reads the result of {}", op.name()))?;
+        let kernel = self.kernel;
+        if let Some((from, ix)) = through(op, at, self.loops, &|v, axis| kernel.size(v, axis).ok())
+        {
+            return self.element(from, &ix);
+        }
+        let s = self.s;
+        let d = dtype(v)?;
+        match kind {
+            OpKind::Splat => {
+                s.constant(scalar_attr(Splat::of(op).ok_or("is malformed")?.value, d, s.b.ctx)?)
+            }
+            OpKind::Constant => {
+                let value = op
+                    .attr("value")
+                    .and_then(Attr::splat_value)
+                    .ok_or("is a constant that is not stored")?;
+                s.constant(scalar_attr(value, d, s.b.ctx)?)
+            }
+            OpKind::Iota => {
+                let o = Iota::of(op).ok_or("is malformed")?;
+                let i = self.index(&at[o.axis as usize])?;
+                let wide = s.op("arith.index_cast", &[i], Type::scalar(s.b.ctx, DType::I64))?;
+                s.convert(wide, DType::I64, d)
+            }
+            OpKind::Compare => {
+                let o = Compare::of(op).ok_or("is malformed")?;
+                let (x, y) = (self.element(o.lhs, at)?, self.element(o.rhs, at)?);
+                s.compare(o.kind, x, y, dtype(o.lhs)?)
+            }
+            OpKind::Select => {
+                let o = Select::of(op).ok_or("is malformed")?;
+                let (c, x, y) = (
+                    self.element(o.condition, at)?,
+                    self.element(o.on_true, at)?,
+                    self.element(o.on_false, at)?,
+                );
+                s.select(c, x, y)
+            }
+            OpKind::Clamp => {
+                let o = Clamp::of(op).ok_or("is malformed")?;
+                let (x, low, high) = (
+                    self.element(o.input, at)?,
+                    self.element(o.low, at)?,
+                    self.element(o.high, at)?,
+                );
+                let x = s.binary(BinaryKind::Max, x, low, d)?;
+                s.binary(BinaryKind::Min, x, high, d)
+            }
+            OpKind::Convert => {
+                let o = Convert::of(op).ok_or("is malformed")?;
+                let x = self.element(o.input, at)?;
+                s.convert(x, dtype(o.input)?, d)
+            }
+            OpKind::Bitcast => {
+                let o = Bitcast::of(op).ok_or("is malformed")?;
+                let x = self.element(o.input, at)?;
+                s.bitcast(x, dtype(o.input)?, d)
+            }
+            _ => {
+                let (unary, binary) = (UnaryKind::from_op(kind), BinaryKind::from_op(kind));
+                match (unary, binary) {
+                    (Some(k), _) => {
+                        let x = self.element(op.operand(0), at)?;
+                        s.unary(k, x, dtype(op.operand(0))?)
+                    }
+                    (_, Some(k)) => {
+                        let (x, y) =
+                            (self.element(op.operand(0), at)?, self.element(op.operand(1), at)?);
+                        s.binary(k, x, y, d)
+                    }
+                    _ => Err(format!("'{}' is not computed element by element", kind.name())),
+                }
+            }
+        }
+    }
+}
+
+/// A typed scalar attribute in the compute type of its dtype.
+fn scalar_attr(a: Attr, d: DType, c: Ctx) -> Result<Attr, String> {
+    let ty = compute_type(c, d).dtype()?;
+    if d.is_float() {
+        // The value is one of the narrow dtype already, so that widening it is exact.
+        return Ok(Attr::scalar(c, ty, a.as_f64().ok_or("has no float value")?));
+    }
+    let n = a.as_i64().or_else(|| a.as_bool().map(i64::from)).ok_or("has no integer value")?;
+    Ok(Attr::scalar_int(c, ty, n))
+}

@@ -1,0 +1,85 @@
+//! Kernels of one op that is no loop nest: a declaration, and the name of the function that
+//! computes it in `kiln_runtime::library`, or the PTX that does.
+use crate::{
+    kernels::graph::is_library,
+    linalg::scalar::storage,
+    program::{external_ptx::Given, library_call::Library},
+};
+use kiln_dialects::{ir::*, ops::*, rules::tensor_type};
+use kiln_passes::{Failure, expand_scans::LOOPS, refine_shapes::Facts};
+
+/// The op of such a kernel.
+pub fn library_op(block: Block) -> Option<Op> {
+    block.ops().into_iter().find(|o| o.kind().is_some_and(is_library) && o.attr(LOOPS).is_none())
+}
+
+/// What the op's attributes say, as words.
+fn config(op: Op) -> Option<Vec<i64>> {
+    let bits = |x: f64| x.to_bits() as i64;
+    Some(match op.kind()? {
+        OpKind::Cumulative => Cumulative::of(op).map(|o| vec![o.kind.value(), o.axis])?,
+        OpKind::Sort => Sort::of(op).map(|o| vec![o.axis, i64::from(o.descending)])?,
+        OpKind::TopK => TopK::of(op).map(|o| vec![o.axis, i64::from(o.smallest)])?,
+        OpKind::Scatter => Scatter::of(op).map(|o| [&[o.kind.value()], &o.dims[..]].concat())?,
+        OpKind::RandomUniform => RandomUniform::of(op).map(|o| vec![bits(o.low), bits(o.high)])?,
+        OpKind::RandomNormal => RandomNormal::of(op).map(|o| vec![bits(o.mean), bits(o.std)])?,
+        _ => vec![],
+    })
+}
+
+/// Puts a declaration in place of a kernel's function: tensors that are read, tensors that are
+/// written, sizes.
+pub fn declare(func: Op, op: Op, end: Op, args: &[Value], facts: &Facts) -> Result<(), Failure> {
+    let at = |e: String| Failure::at(op, e);
+    let c = func.ctx();
+    let kind = op.kind().ok_or_else(|| at("is no prim".into()))?;
+    let tensors: Vec<Value> = args.iter().copied().filter(|v| v.ty().is_tensor()).collect();
+    let place = |v: Value| {
+        tensors
+            .iter()
+            .position(|a| *a == v)
+            .ok_or_else(|| at("reads a value that is not stored".into()))
+    };
+    let operands: Vec<usize> = op
+        .operands()
+        .into_iter()
+        .filter(|v| v.ty().is_tensor())
+        .map(place)
+        .collect::<Result<_, _>>()?;
+    let returned = end.operands();
+    if returned.iter().any(|v| v.def() != Some(op)) {
+        return Err(at("shares its kernel with other ops, which has no compiled form yet".into()));
+    }
+    let results: Vec<Option<usize>> =
+        op.results().into_iter().map(|r| returned.iter().position(|v| *v == r)).collect();
+    let config = config(op).ok_or_else(|| at("is malformed".into()))?;
+    let callee = format!("kiln_{}", kind.mnemonic());
+    let indices: Vec<Value> = args.iter().copied().filter(|v| v.ty().is_index()).collect();
+    let all: Vec<Value> = tensors.iter().chain(&returned).chain(&indices).copied().collect();
+    let own = |v: &Value| -> Result<Type, String> {
+        match tensor_type(v.ty()) {
+            Ok(t) => Ok(Type::tensor(c, storage(t.dtype), &t.dims)),
+            Err(_) => Ok(v.ty()),
+        }
+    };
+    let types = all.iter().map(own).collect::<Result<Vec<_>, _>>().map_err(at)?;
+    let attrs = [
+        ("sym_name", Attr::string(c, &func.symbol().unwrap_or_default())),
+        ("function_type", Attr::ty(Type::function(c, &types, &[]))),
+        ("sym_visibility", Attr::string(c, "private")),
+        ("arg_attrs", crate::linalg::sizes_attr(c, facts, &all)),
+    ];
+    let b = Builder::before(func).ok_or_else(|| Failure::at(func, "is in no block"))?;
+    b.at(op.loc()).generic_with_empty_region("func.func", &attrs).map_err(at)?;
+    let module = func.parent().ok_or_else(|| Failure::at(func, "is in no module"))?;
+    match PtxCall::of(op) {
+        Some(call) => {
+            let results: Option<Vec<usize>> = results.into_iter().collect();
+            let results = results.ok_or_else(|| at("has a result without memory".into()))?;
+            Given::describe(module, &call, &operands, &results, &indices).map_err(at)?;
+        }
+        None => Library { callee, operands, results, config }.describe(module),
+    }
+    func.erase();
+    Ok(())
+}

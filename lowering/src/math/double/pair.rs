@@ -1,0 +1,44 @@
+//! Numbers of twice f64's precision: a sum of two, the second below the last place of the first.
+//! After T. J. Dekker, "A Floating-Point Technique for Extending the Available Precision" (1971);
+//! products by fma.
+use crate::math::emit::{Emit, Res};
+use kiln_dialects::ir::Value;
+
+/// A sum of two numbers that stands for one.
+#[derive(Clone, Copy)]
+pub struct Pair {
+    pub hi: Value,
+    pub lo: Value,
+}
+
+/// a + b, exactly.
+pub fn sum(e: &Emit, a: Value, b: Value) -> Result<Pair, String> {
+    let hi = e.add(a, b)?;
+    let of_b = e.sub(hi, a)?;
+    let lo = e.add(e.sub(a, e.sub(hi, of_b)?)?, e.sub(b, of_b)?)?;
+    Ok(Pair { hi, lo })
+}
+
+/// a + b, exactly, where |a| >= |b| or a is 0.
+pub fn fast_sum(e: &Emit, a: Value, b: Value) -> Result<Pair, String> {
+    let hi = e.add(a, b)?;
+    Ok(Pair { hi, lo: e.sub(b, e.sub(hi, a)?)? })
+}
+
+/// a b, exactly unless it underflows.
+pub fn product(e: &Emit, a: Value, b: Value) -> Result<Pair, String> {
+    let hi = e.mul(a, b)?;
+    Ok(Pair { hi, lo: e.fma(a, b, e.neg(hi)?)? })
+}
+
+/// A pair times a constant of two parts.
+pub fn times(e: &Emit, a: Pair, (hi, lo): (f64, f64)) -> Result<Pair, String> {
+    let p = product(e, a.hi, e.c(hi)?)?;
+    fast_sum(e, p.hi, e.fmac(a.lo, hi, e.fmac(a.hi, lo, p.lo)?)?)
+}
+
+/// A small integer as a float, without a conversion of 64-bit integers, which AVX2 has not.
+pub fn small_float(e: &Emit, n: Value) -> Res {
+    let magic = 6755399441055744.0f64;
+    e.sub(e.float(e.iadd(n, e.i(magic.to_bits() as i64)?)?)?, e.c(magic)?)
+}

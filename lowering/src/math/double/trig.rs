@@ -1,0 +1,157 @@
+//! Trigonometric functions in f64.
+use crate::math::{
+    double::pair::{Pair, product, sum, times},
+    emit::{Emit, Res},
+    trig::{turned_sin, turned_tan},
+};
+use kiln_dialects::ir::Value;
+use std::f64::consts::{FRAC_2_PI, FRAC_PI_2};
+
+/// pi/2 in three parts: 2^-161 of it.
+const PI_2: [f64; 3] = [FRAC_PI_2, 6.123233995736766e-17, -1.4973849048591698e-33];
+/// Up to here the reduction by products is exact enough.
+const NEAR: f64 = (1u64 << 30) as f64;
+/// 64 zeros, and the first bits of 2/pi behind the point.
+#[rustfmt::skip]
+const TWO_OVER_PI: [u64; 21] = [
+    0,
+    0xa2f9836e4e441529, 0xfc2757d1f534ddc0, 0xdb6295993c439041, 0xfe5163abdebbc561, 0xb7246e3a424dd2e0,
+    0x06492eea09d1921c, 0xfe1deb1cb129a73e, 0xe88235f52ebb4484, 0xe99c7026b45f7e41, 0x3991d639835339f4,
+    0x9c845f8bbdf9283b, 0x1ff897ffde05980f, 0xef2f118b5a0a6d1f, 0x6d367ecf27cb09b7, 0x4f463f669e5fea2d,
+    0x7527bac7ebe5f17b, 0x3d0739f78a5292ea, 0x6bfb5fb11f8d5d08, 0x56033046fc7b6bab, 0xf0cfbc209af4361d,
+];
+/// (sin(r) - r) / r^3 in r^2 for |r| <= pi/4; 2^-58.0. of the result.
+const SIN: [f64; 6] = [
+    1.589678532497111e-10,
+    -2.5050757947636985e-08,
+    2.755731369093864e-06,
+    -0.00019841269829805382,
+    0.008333333333322411,
+    -0.16666666666666632,
+];
+/// (cos(r) - 1 + r^2/2) / r^4 in r^2 for |r| <= pi/4; 2^-64.2. of the result.
+const COS: [f64; 6] = [
+    -1.1359645893911254e-11,
+    2.0875723239385784e-09,
+    -2.7557314352107174e-07,
+    2.48015872894815e-05,
+    -0.0013888888888874123,
+    0.0416666666666666,
+];
+
+/// x modulo pi/2, and the number of quarter turns in the low bits of an integer. No f64 is closer
+/// than 2^-61 to a multiple of pi/2, so that the pair has f64's precision at least.
+fn reduce(e: &Emit, x: Value) -> Result<(Pair, Value), String> {
+    let (n, bits) = e.round(e.mul(x, e.c(FRAC_2_PI)?)?)?;
+    let (first, second) = (product(e, n, e.c(PI_2[0])?)?, product(e, n, e.c(PI_2[1])?)?);
+    let a = sum(e, e.sub(x, first.hi)?, e.neg(first.lo)?)?;
+    let b = sum(e, a.hi, e.neg(second.hi)?)?;
+    let low = e.fmac(n, -PI_2[2], e.sub(e.add(a.lo, b.lo)?, second.lo)?)?;
+    let r = sum(e, b.hi, low)?;
+    let ax = e.abs(x)?;
+    let far = e.and(e.gt(ax, e.c(NEAR)?)?, e.lt(ax, e.c(f64::INFINITY)?)?)?;
+    // A branch: hardly anybody turns that far.
+    let all = e.branch(e.any(far)?, &[r.hi, r.lo, bits], &mut |e| {
+        let (far_r, far_n) = reduce_far(e, x)?;
+        Ok(vec![
+            e.select(far, far_r.hi, r.hi)?,
+            e.select(far, far_r.lo, r.lo)?,
+            e.select(far, far_n, bits)?,
+        ])
+    })?;
+    Ok((Pair { hi: all[0], lo: all[1] }, all[2]))
+}
+
+/// The same beyond [`NEAR`], after Payne and Hanek: of x 2/pi, only the turns that count and what
+/// is behind the point are computed.
+fn reduce_far(e: &Emit, x: Value) -> Result<(Pair, Value), String> {
+    let bits = e.bits(e.abs(x)?)?;
+    // |x| is m 2^exponent with m in [1, 2) and an exponent from 30 to 1023.
+    let exponent = e.isub(e.shr(bits, 52)?, e.i(1023)?)?;
+    let m = e.float(e.or(e.and(bits, e.i((1 << 52) - 1)?)?, e.i(1023 << 52)?)?)?;
+    // m has 52 bits behind the point, so that bits of 2/pi 2^exponent from 2^54 on make whole
+    // turns. The window starts at 2^53.
+    let start = e.iadd(exponent, e.i(10)?)?;
+    let (word, shift) = (e.shr(start, 6)?, e.and(start, e.i(63)?)?);
+    let index_bits =
+        (0..5).map(|k| e.nonzero(e.and(word, e.i(1 << k)?)?)).collect::<Result<Vec<_>, _>>()?;
+    // Word `word` + k, by halving; word is 0 to 16.
+    let at = |k: usize| -> Res {
+        let mut all =
+            (0..17).map(|i| e.i(TWO_OVER_PI[i + k] as i64)).collect::<Result<Vec<_>, _>>()?;
+        for bit in &index_bits {
+            let halved = all.chunks(2).map(|pair| match pair {
+                [even, odd] => e.select(*bit, *odd, *even),
+                rest => Ok(rest[0]),
+            });
+            all = halved.collect::<Result<Vec<_>, _>>()?;
+        }
+        Ok(all[0])
+    };
+    let words = [at(0)?, at(1)?, at(2)?, at(3)?];
+    let back = e.isub(e.i(63)?, shift)?;
+    let mut parts = vec![];
+    for k in 0..3 {
+        let upper = e.same("arith.shli", &[words[k], shift])?;
+        let lower = e.same("arith.shrui", &[e.shift_right(words[k + 1], 1)?, back])?;
+        let whole = e.or(upper, lower)?;
+        // 32 bits each, as a float by way of 2^52's mantissa.
+        for (i, half) in
+            [e.shift_right(whole, 32)?, e.and(whole, e.i(0xffff_ffff)?)?].into_iter().enumerate()
+        {
+            let tick = f64::powi(2.0, 52);
+            let number = e.sub(e.float(e.or(half, e.i(tick.to_bits() as i64)?)?)?, e.c(tick)?)?;
+            parts.push(product(
+                e,
+                m,
+                e.mul(number, e.c(f64::powi(2.0, 22 - 32 * (2 * k + i) as i32))?)?,
+            )?);
+        }
+    }
+    let turns = |a: Value| e.sub(a, e.mul(e.floor(e.mul(a, e.c(0.25)?)?)?, e.c(4.0)?)?);
+    // The first sum is exact: all of it are multiples of 2^-30.
+    let whole = e.add(turns(parts[0].hi)?, parts[0].lo)?;
+    let total = sum(e, whole, turns(parts[1].hi)?)?;
+    let (n, n_bits) = e.round(total.hi)?;
+    let mut r = sum(e, e.sub(total.hi, n)?, total.lo)?;
+    for part in [parts[2].hi, parts[1].lo, parts[3].hi] {
+        let next = sum(e, r.hi, part)?;
+        r = Pair { hi: next.hi, lo: e.add(r.lo, next.lo)? };
+    }
+    for part in [parts[2].lo, parts[4].hi, parts[3].lo, parts[5].hi] {
+        r.lo = e.add(r.lo, part)?;
+    }
+    let r = times(e, sum(e, r.hi, r.lo)?, (PI_2[0], PI_2[1]))?;
+    let negative = e.lt(x, e.c(0.0)?)?;
+    let flip = |v: Value| e.select(negative, e.neg(v)?, v);
+    Ok((
+        Pair { hi: flip(r.hi)?, lo: flip(r.lo)? },
+        e.select(negative, e.isub(e.i(0)?, n_bits)?, n_bits)?,
+    ))
+}
+
+/// sin and cos of x modulo pi/2, and the number of quarter turns.
+fn quarter(e: &Emit, x: Value) -> Result<(Value, Value, Value), String> {
+    let (r, bits) = reduce(e, x)?;
+    let z = e.mul(r.hi, r.hi)?;
+    let half = e.mul(z, e.c(0.5)?)?;
+    let one = e.c(1.0)?;
+    let low = e.mul(r.lo, e.sub(one, half)?)?;
+    let s = e.add(r.hi, e.fma(e.mul(r.hi, z)?, e.poly(z, &SIN)?, low)?)?;
+    let most = e.sub(one, half)?;
+    let lost = e.sub(e.sub(one, most)?, half)?;
+    let rest = e.sub(e.mul(e.mul(z, z)?, e.poly(z, &COS)?)?, e.mul(r.hi, r.lo)?)?;
+    Ok((s, e.add(most, e.add(lost, rest)?)?, bits))
+}
+
+pub fn sin(e: &Emit, x: Value) -> Res {
+    e.unless_tiny(x, turned_sin(e, e, quarter(e, x)?, 0)?)
+}
+
+pub fn cos(e: &Emit, x: Value) -> Res {
+    turned_sin(e, e, quarter(e, x)?, 1)
+}
+
+pub fn tan(e: &Emit, x: Value) -> Res {
+    e.unless_tiny(x, turned_tan(e, e, quarter(e, x)?)?)
+}

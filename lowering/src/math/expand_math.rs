@@ -1,0 +1,143 @@
+//! `kiln-expand-math`: math functions, and conversions of floats of 8 bits, become arithmetic.
+//!
+//! Why: upstream turns each lane of a vector into a call of the C library, and its polynomial
+//! expansions are not in its public libraries. Results do not depend on the vector's length, nor on
+//! `scalef`. f32 is computed as f32 (reduction of trigonometric arguments and powf: f64), bf16 and
+//! f16 by way of f32, f64 as f64 with polynomials of its own (`double/`).
+//!
+//! Numerics: approximates, within [`ACCURACY`]; remainders and conversions are exact. NaN,
+//! infinities, zeros of both signs, subnormals and arguments out of range give what C's functions
+//! give.
+//!
+//! ```text
+//! before:  %y = math.exp %x : vector<16xf32>
+//! after:   %n = … x / ln 2 rounded; %p = math.fma …; %y = arith.mulf %p, 2^n
+//! ```
+use crate::{
+    gpu::gpu_abi,
+    math::{
+        double,
+        emit::{Emit, Res},
+        exp, fp8, log, pow, remainder, trig,
+    },
+};
+use kiln_dialects::{
+    ir::*,
+    rules::{LEVELS, Level},
+};
+use kiln_passes::{Failure, Numerics, Pass};
+
+kiln_passes::pass_options! {
+    /// The pass.
+    pub struct ExpandMath {
+        /// Names of math ops that stay as they are; those of f64 never do
+        pub keep: Vec<String> = vec![],
+        /// Whether the processor has AVX-512's vscalef, which multiplies whole vectors by powers of
+        /// two
+        pub scalef: bool = false,
+        /// Whether what a GPU has an instruction for stays, where an op's flags allow an
+        /// approximation
+        pub approximations: bool = false,
+    }
+}
+
+/// The greatest error of each expansion in f32 and in f64, in units in the last place of the exact
+/// result. f32: what a sweep over all exponents with 4000 mantissas each found, rounded up; f64:
+/// what 245,000 numbers computed in 400 to 2400 bits found (`tests/host/gen_f64_math.py numbers`),
+/// rounded up.
+pub const ACCURACY: &[(&str, f64, f64)] = &[
+    ("math.acos", 1.5, 1.0),
+    ("math.asin", 2.5, 1.0),
+    ("math.atan", 3.0, 2.0),
+    ("math.atan2", 3.5, 2.5),
+    ("math.cos", 2.0, 1.0),
+    ("math.cosh", 1.5, 1.5),
+    ("math.erf", 2.5, 1.0),
+    ("math.exp", 1.5, 1.0),
+    ("math.exp2", 1.5, 1.0),
+    ("math.expm1", 1.5, 2.0),
+    ("math.log", 1.0, 1.0),
+    ("math.log10", 1.0, 1.0),
+    ("math.log1p", 1.5, 1.0),
+    ("math.log2", 1.5, 1.0),
+    ("math.powf", 0.6, 1.5),
+    ("math.sin", 2.0, 1.0),
+    ("math.sinh", 2.0, 1.5),
+    ("math.tan", 3.5, 2.5),
+    ("math.tanh", 1.5, 1.5),
+];
+
+impl Pass for ExpandMath {
+    const FLAG: &'static str = "kiln-expand-math";
+    const SUMMARY: &'static str = "Writes math functions as polynomials, and conversions of 8-bit floats as integer arithmetic";
+    const ANCHOR: &'static str = "";
+    const LEVELS: &'static [Level] = LEVELS;
+    const NUMERICS: Numerics = Numerics::Approximates;
+    // Of what it leaves, LLVM has no form of some.
+    const REQUIRED: bool = true;
+    const DIALECTS: &'static [&'static str] = &["llvm", "math", "scf", "vector"];
+
+    fn run(&self, root: Op) -> Result<(), Failure> {
+        let function = |o: &Op| o.is("arith.remf") || ACCURACY.iter().any(|(name, ..)| o.is(name));
+        let instruction = |o: &Op| self.approximations && gpu_abi::approximation(*o).is_some();
+        let expandable = |o: &Op| {
+            function(o)
+                && !instruction(o)
+                && (!self.keep.contains(&o.name()) || Emit::of_f64(o.result(0).ty()))
+        };
+        for op in walk(root).into_iter().filter(|o| expandable(o) || fp8::is_conversion(o)) {
+            let Some(b) = Builder::before(op) else { continue };
+            let ty = op.result(0).ty();
+            let emit =
+                |element: &str| Emit::new(b, ty, element).map(|e| e.with_scalef(self.scalef));
+            let new = if fp8::is_conversion(&op) {
+                fp8::expand(b, op)
+            } else if let Some(e) = emit("f32") {
+                expand(&e, op, &op.operands())
+            } else if let Some(e) = emit("f64") {
+                match op.operands().as_slice() {
+                    [x, y] if op.is("arith.remf") => remainder::remainder(&e, *x, *y),
+                    x => double::expand(&e, op.name().strip_prefix("math.").unwrap_or_default(), x),
+                }
+            } else if let Some((e, narrow)) =
+                ["bf16", "f16"].into_iter().find_map(|n| Some((emit(n)?, n)))
+            {
+                let wide: Result<Vec<Value>, String> =
+                    op.operands().into_iter().map(|v| e.extend(v, "f32")).collect();
+                wide.and_then(|wide| expand(&e, op, &wide)).and_then(|y| e.truncate(y, narrow))
+            } else {
+                continue;
+            };
+            op.result(0).replace_uses(new.map_err(|e| Failure::at(op, e))?);
+            op.erase();
+        }
+        Ok(())
+    }
+}
+
+fn expand(e: &Emit, op: Op, x: &[Value]) -> Res {
+    let name = op.name();
+    match (name.strip_prefix("math.").unwrap_or(&name), x) {
+        ("arith.remf", [x, y]) => remainder::remainder(e, *x, *y),
+        ("acos", [x]) => trig::acos(e, *x),
+        ("asin", [x]) => trig::asin(e, *x),
+        ("atan", [x]) => trig::atan(e, *x),
+        ("atan2", [y, x]) => trig::atan2(e, *y, *x),
+        ("cos", [x]) => trig::cos(e, *x),
+        ("cosh", [x]) => exp::cosh(e, *x),
+        ("erf", [x]) => exp::erf(e, *x),
+        ("exp", [x]) => exp::exp(e, *x),
+        ("exp2", [x]) => exp::exp2(e, *x),
+        ("expm1", [x]) => exp::expm1(e, *x),
+        ("log", [x]) => log::log(e, *x),
+        ("log10", [x]) => log::log10(e, *x),
+        ("log1p", [x]) => log::log1p(e, *x),
+        ("log2", [x]) => log::log2(e, *x),
+        ("powf", [x, y]) => pow::powf(e, *x, *y),
+        ("sin", [x]) => trig::sin(e, *x),
+        ("sinh", [x]) => exp::sinh(e, *x),
+        ("tan", [x]) => trig::tan(e, *x),
+        ("tanh", [x]) => exp::tanh(e, *x),
+        _ => Err("has no expansion".into()),
+    }
+}

@@ -1,0 +1,177 @@
+//! The argument array of a host function in code: addresses and sizes, loaded where they are first
+//! needed.
+use crate::{
+    analysis::sizes::arith_op,
+    program::interface::{Slots, dim_name},
+};
+use kiln_dialects::{
+    ir::*,
+    ops::{self, Arena, GetGlobal, Launch, OpKind, Output, SymExpr},
+};
+use kiln_runtime::profile;
+use std::collections::HashMap;
+
+/// Loads and arithmetic at one place, each made when it is first needed.
+pub struct Words<'a> {
+    slots: &'a Slots,
+    /// Arguments of the function as it was.
+    inputs: &'a [Value],
+    /// Where to write.
+    pub b: Builder,
+    args: Value,
+    /// `!llvm.ptr`.
+    pub ptr: Type,
+    /// `i64`.
+    pub word: Type,
+    profile: Option<Value>,
+    pointers: HashMap<Value, Value>,
+    numbers: HashMap<Value, Value>,
+}
+
+impl<'a> Words<'a> {
+    /// Words of `args`, the argument array, in which the function's own arguments are `inputs`.
+    pub fn new(
+        slots: &'a Slots,
+        inputs: &'a [Value],
+        b: Builder,
+        args: Value,
+    ) -> Result<Words<'a>, String> {
+        let ty = |s: &str| Type::parse(b.ctx, s).ok_or_else(|| format!("'{s}' is no type"));
+        let (ptr, word) = (ty("!llvm.ptr")?, ty("i64")?);
+        Ok(Words {
+            slots,
+            inputs,
+            b,
+            args,
+            ptr,
+            word,
+            profile: None,
+            pointers: HashMap::new(),
+            numbers: HashMap::new(),
+        })
+    }
+
+    /// Tells the call's profile, if it has one, that so many launches are over.
+    pub fn launches_over(&mut self, n: i64, tid: Value) -> Result<(), String> {
+        let profile = match self.profile {
+            Some(loaded) => loaded,
+            None => self.load(Slots::PROFILE, self.ptr)?,
+        };
+        self.profile = Some(profile);
+        let n = self.constant(n, self.word)?;
+        let callee = [("callee", Attr::symbol(self.b.ctx, profile::SYMBOL))];
+        self.b.generic("func.call", &[profile, n, tid], &[], &callee, &mut []).map(|_| ())
+    }
+    /// A constant.
+    pub fn constant(&self, n: i64, ty: Type) -> Result<Value, String> {
+        let value = Attr::scalar_int(self.b.ctx, ty.dtype()?, n);
+        Ok(self.b.generic("arith.constant", &[], &[ty], &[("value", value)], &mut [])?.result(0))
+    }
+    /// Arithmetic on words.
+    pub fn apply(&self, name: &str, x: Value, y: Value) -> Result<Value, String> {
+        Ok(self.b.generic(name, &[x, y], &[self.word], &[], &mut [])?.result(0))
+    }
+    /// The address that many elements behind another one.
+    pub fn offset(
+        &self,
+        base: Value,
+        constant: Option<usize>,
+        dynamic: Option<Value>,
+        element: &str,
+    ) -> Result<Value, String> {
+        let c = self.b.ctx;
+        let element = Type::parse(c, element).ok_or("has no such type")?;
+        let index = constant.map_or(i32::MIN, |n| n as i32);
+        let attrs =
+            [("rawConstantIndices", Attr::i32s(c, &[index])), ("elem_type", Attr::ty(element))];
+        let operands = [Some(base), dynamic].into_iter().flatten().collect::<Vec<_>>();
+        Ok(self.b.generic("llvm.getelementptr", &operands, &[self.ptr], &attrs, &mut [])?.result(0))
+    }
+    /// The word in a slot.
+    fn load(&self, slot: usize, ty: Type) -> Result<Value, String> {
+        let place = self.offset(self.args, Some(slot), None, "i64")?;
+        Ok(self.b.generic("llvm.load", &[place], &[ty], &[], &mut [])?.result(0))
+    }
+
+    /// The memory of a tensor of the host function.
+    pub fn pointer(&mut self, v: Value) -> Result<Value, String> {
+        if let Some(p) = self.pointers.get(&v) {
+            return Ok(*p);
+        }
+        let made = match v.def() {
+            None => {
+                let i =
+                    self.inputs.iter().position(|a| *a == v).ok_or("reads a value from nowhere")?;
+                self.load(self.slots.input(i), self.ptr)?
+            }
+            Some(op) => match op.kind() {
+                Some(OpKind::Reshape) => self.pointer(op.operand(0))?,
+                Some(OpKind::Launch) => {
+                    let launch = Launch::of(op).ok_or("is malformed")?;
+                    let i = op
+                        .results()
+                        .iter()
+                        .position(|r| *r == v)
+                        .ok_or("is no result of its launch")?;
+                    self.pointer(launch.outs[i])?
+                }
+                Some(OpKind::GetGlobal) => {
+                    let global = GetGlobal::of(op).ok_or("is malformed")?.global;
+                    self.load(
+                        self.slots.global(&global).ok_or("reads a global without a slot")?,
+                        self.ptr,
+                    )?
+                }
+                Some(OpKind::Output) => {
+                    let index = Output::of(op).ok_or("is malformed")?.index;
+                    self.load(self.slots.output(index as usize), self.ptr)?
+                }
+                Some(OpKind::Arena) => {
+                    let arena = self.load(Slots::ARENA, self.ptr)?;
+                    let offset = self.number(Arena::of(op).ok_or("is malformed")?.offset)?;
+                    self.offset(arena, None, Some(offset), "i8")?
+                }
+                _ => return Err(format!("has memory made by {}", op.name())),
+            },
+        };
+        self.pointers.insert(v, made);
+        Ok(made)
+    }
+
+    /// A size as a word.
+    pub fn number(&mut self, v: Value) -> Result<Value, String> {
+        if let Some(n) = self.numbers.get(&v) {
+            return Ok(*n);
+        }
+        let op = v.def().ok_or("takes a size as an argument")?;
+        let slot = |name: &str| {
+            self.slots
+                .symbol(name)
+                .ok_or_else(|| format!("has symbol @{name}, which no argument binds"))
+        };
+        let made = if let Some(sym) = ops::Sym::of(op) {
+            self.load(slot(&sym.name)?, self.word)?
+        } else if let Some(d) = ops::Dim::of(op) {
+            let input = self
+                .inputs
+                .iter()
+                .position(|a| *a == d.input)
+                .ok_or("asks for the size of what is no argument")?;
+            self.load(slot(&dim_name(input, d.axis as usize))?, self.word)?
+        } else if let Some(e) = SymExpr::of(op) {
+            let (x, y) = (self.number(e.lhs)?, self.number(e.rhs)?);
+            let name = arith_op(e.kind)
+                .ok_or("has a size that is a power of symbols, which has no compiled form yet")?;
+            self.apply(name, x, y)?
+        } else if op.is("arith.constant") {
+            self.constant(
+                op.attr("value").and_then(Attr::as_i64).ok_or("has no integer")?,
+                self.word,
+            )?
+        } else {
+            return Err(format!("has a size made by {}", op.name()));
+        };
+        self.numbers.insert(v, made);
+        Ok(made)
+    }
+}

@@ -1,0 +1,213 @@
+//! A function of control flow (`kiln-outline-control`) as plain data, which the runtime runs.
+use crate::{
+    analysis::sizes::{MakeSize, makes_sizes},
+    program::interface::{describe, sources},
+};
+use kiln_dialects::{
+    ir::*,
+    ops::{CustomCall, OpKind, Scan},
+    rules::tensor_type,
+};
+use kiln_passes::{Failure, refine_shapes::Facts};
+use kiln_runtime::{
+    control as c,
+    program::{Dim, Program},
+};
+use std::collections::{HashMap, HashSet};
+
+/// Reads the function. `sizes` makes sizes of the whole program.
+pub fn control(
+    module: Op,
+    func: Op,
+    sizes: &mut dyn MakeSize<Made = Dim>,
+    facts: &Facts,
+) -> Result<c::Control, Failure> {
+    let block = func
+        .regions()
+        .first()
+        .and_then(|r| r.first())
+        .ok_or_else(|| Failure::at(func, "has no body"))?;
+    let mut reader = Reader {
+        module,
+        sizes,
+        facts,
+        numbers: HashMap::new(),
+        assumed: HashSet::new(),
+        names: vec![],
+        made: c::Control::default(),
+    };
+    reader.made.body = reader.body(block, &[])?;
+    Ok(reader.made)
+}
+
+/// All programs that are called in one, itself first, and what prepares their weights.
+pub fn each(program: &mut Program, f: &mut dyn FnMut(&mut Program)) {
+    f(program);
+    program.prepare.iter_mut().for_each(|p| each(p, f));
+    program.control.iter_mut().flat_map(|c| &mut c.parts).for_each(|p| each(p, f));
+}
+
+struct Reader<'a> {
+    module: Op,
+    sizes: &'a mut dyn MakeSize<Made = Dim>,
+    facts: &'a Facts,
+    numbers: HashMap<Value, usize>,
+    /// Values whose sizes nothing states.
+    assumed: HashSet<usize>,
+    /// Functions of the parts.
+    names: Vec<String>,
+    made: c::Control,
+}
+
+impl Reader<'_> {
+    fn value(&mut self, v: Value) -> Result<usize, String> {
+        self.value_like(v, None)
+    }
+    /// A value; where nothing states its sizes, since nobody reads it, they are the ones that
+    /// follow from other values.
+    fn value_like(&mut self, v: Value, like: Option<Vec<Dim>>) -> Result<usize, String> {
+        if let Some(n) = self.numbers.get(&v) {
+            return Ok(*n);
+        }
+        if !v.ty().is_tensor() {
+            return Err(format!(
+                "carries a value of {} through control flow; it carries tensors",
+                v.ty()
+            ));
+        }
+        let dtype = tensor_type(v.ty())?.dtype.name().into();
+        let stated: Result<Vec<Dim>, String> =
+            self.facts.dims(v).iter().map(|d| self.sizes.make(d)).collect();
+        let number = self.made.values.len();
+        let dims = match (stated, like) {
+            (Err(_), Some(like)) if like.len() == v.ty().dims().len() => {
+                self.assumed.insert(number);
+                like
+            }
+            (stated, _) => stated?,
+        };
+        self.made.values.push(c::Value { dtype, dims });
+        self.numbers.insert(v, number);
+        Ok(number)
+    }
+    fn all(&mut self, values: Vec<Value>) -> Result<Vec<usize>, String> {
+        values.into_iter().map(|v| self.value(v)).collect()
+    }
+
+    fn dims(&self, value: usize) -> Vec<Dim> {
+        self.made.values[value].dims.clone()
+    }
+
+    /// `like`: sizes of what it takes.
+    fn body(&mut self, block: Block, like: &[Vec<Dim>]) -> Result<c::Body, Failure> {
+        let end = block
+            .terminator()
+            .ok_or_else(|| Failure::at(self.module, "has a block without an end"))?;
+        let mut args = vec![];
+        for (i, v) in block.args().into_iter().enumerate() {
+            args.push(self.value_like(v, like.get(i).cloned()).map_err(|e| Failure::at(end, e))?);
+        }
+        let mut steps = vec![];
+        for op in block.ops().into_iter().filter(|o| *o != end && !makes_sizes(*o)) {
+            steps.push(self.step(op)?);
+        }
+        Ok(c::Body {
+            args,
+            steps,
+            yields: self.all(end.operands()).map_err(|e| Failure::at(end, e))?,
+        })
+    }
+
+    fn step(&mut self, op: Op) -> Result<c::Step, Failure> {
+        let at = |e: String| Failure::at(op, e);
+        let inputs = self.all(op.operands()).map_err(at)?;
+        let carried = match op.kind() {
+            Some(OpKind::While) => inputs.len(),
+            Some(OpKind::Scan) => Scan::of(op).map_or(0, |s| s.inits.len()),
+            _ => 0,
+        };
+        // What is carried in, then slices.
+        let row = |dims: Vec<Dim>| dims.get(1..).unwrap_or_default().to_vec();
+        let taken: Vec<Vec<Dim>> = inputs
+            .iter()
+            .enumerate()
+            .map(|(i, v)| if i < carried { self.dims(*v) } else { row(self.dims(*v)) })
+            .collect();
+        let mut bodies = vec![];
+        for region in op.regions() {
+            bodies.push(
+                self.body(region.first().ok_or_else(|| at("has an empty region".into()))?, &taken)?,
+            );
+        }
+        let given =
+            bodies.last().map_or(vec![], |b| b.yields.iter().map(|v| self.dims(*v)).collect());
+        let length = inputs.get(carried).and_then(|v| self.dims(*v).first().copied());
+        let mut results = vec![];
+        for (i, v) in op.results().into_iter().enumerate() {
+            let like = given.get(i).cloned().and_then(|dims| match op.kind() {
+                Some(OpKind::If) => {
+                    bodies.iter().all(|b| self.dims(b.yields[i]) == dims).then_some(dims)
+                }
+                Some(OpKind::Scan) if i >= carried => Some([vec![length?], dims].concat()),
+                _ => (taken.get(i) == Some(&dims)).then_some(dims),
+            });
+            results.push(self.value_like(v, like).map_err(at)?);
+        }
+        let assumed = |i: usize| {
+            bodies.last().and_then(|b| b.args.get(i)).is_some_and(|v| self.assumed.contains(v))
+        };
+        if (0..carried).any(|i| assumed(i) && given.get(i) != taken.get(i)) {
+            return Err(at("carries a value whose sizes change".into()));
+        }
+        let mut bodies = bodies.into_iter();
+        let mut next = || bodies.next().unwrap_or_default();
+        let source = sources(op.loc()).into_iter().next().unwrap_or_default();
+        Ok(match op.kind() {
+            Some(OpKind::If) => c::Step::If {
+                condition: inputs[0],
+                then: next(),
+                otherwise: next(),
+                results,
+                source,
+            },
+            Some(OpKind::While) => {
+                c::Step::While { inits: inputs, condition: next(), body: next(), results, source }
+            }
+            Some(OpKind::Scan) => {
+                let scan = Scan::of(op).ok_or_else(|| at("is malformed".into()))?;
+                let (inits, inputs) = inputs.split_at(scan.inits.len());
+                c::Step::Scan {
+                    inits: inits.to_vec(),
+                    inputs: inputs.to_vec(),
+                    reverse: scan.reverse,
+                    body: next(),
+                    results,
+                    source,
+                }
+            }
+            Some(OpKind::CustomCall) => {
+                let call = CustomCall::of(op).ok_or_else(|| at("is malformed".into()))?;
+                if call.config.is_some() {
+                    return Err(at("has a config, which has no compiled form yet".into()));
+                }
+                c::Step::Custom { callee: call.callee, inputs, results, source }
+            }
+            _ if op.is("func.call") => {
+                let name = op
+                    .attr("callee")
+                    .and_then(Attr::as_symbol)
+                    .ok_or_else(|| at("names no function".into()))?;
+                let part = match self.names.iter().position(|n| *n == name) {
+                    Some(part) => part,
+                    None => {
+                        self.made.parts.push(describe(self.module, &name)?);
+                        self.names.push(name);
+                        self.names.len() - 1
+                    }
+                };
+                c::Step::Call { part, inputs, results }
+            }
+            _ => return Err(at("stands between programs, where it has no compiled form".into())),
+        })
+    }
+}

@@ -1,0 +1,130 @@
+//! `kiln-in-place`: says which results of a kernel may be written over which of its inputs.
+//!
+//! Why: an input that nothing reads afterwards is memory that is in the caches already, and the
+//! arena gets smaller; `kiln-plan` takes it where the lifetimes allow. It is decided here, while
+//! the bodies are at hand: further down every kernel is compiled by itself. An element of such an
+//! input is read only by the iteration that writes the same element of the result, and not behind
+//! the write. Upstream's one-shot bufferization asks the same of tensors within a function, not of
+//! arguments of a callee.
+//!
+//! Numerics: exact.
+//!
+//! ```text
+//! before:  module @k0 attributes {kiln.kernel = {…}} { func.func @k0 …
+//! after:   module @k0 attributes {kiln.kernel = {…, in_place = array<i64: 0, 1>}} { func.func @k0 … attributes {kiln.in_place = array<i64: 0>}
+//! ```
+use crate::{
+    analysis::{self, Access, Attention, Init, Kernel, Nest, Plan, Poly, Role, Stage, kernels_of},
+    strategies::cpu::contraction::transposition,
+};
+use kiln_dialects::{ir::*, rules::Level};
+use kiln_passes::{Failure, Numerics, Pass};
+
+kiln_passes::pass_options! {
+    /// The pass.
+    pub struct InPlace {}
+}
+
+/// The entry of `kiln.kernel` with result and input in turn, and the attribute of the function with
+/// the results alone.
+pub const ENTRY: &str = "in_place";
+/// See [`ENTRY`].
+pub const ATTR: &str = "kiln.in_place";
+
+impl Pass for InPlace {
+    const FLAG: &'static str = "kiln-in-place";
+    const SUMMARY: &'static str =
+        "Says which results of a kernel may be written over which of its inputs";
+    const LEVELS: &'static [Level] = &[Level::Linalg];
+    const NUMERICS: Numerics = Numerics::Exact;
+
+    fn run(&self, root: Op) -> Result<(), Failure> {
+        for func in kernels_of(root) {
+            let mut k = analysis::read(func)?;
+            if Attention::of(&k).is_some() {
+                continue;
+            }
+            let plan = analysis::nests(&mut k, analysis::SCRATCH);
+            let found = pairs(&k, &plan);
+            let Some(module) = func.parent().filter(|_| !found.is_empty()) else { continue };
+            let c = func.ctx();
+            let about = module.attr("kiln.kernel").and_then(|a| a.entries()).unwrap_or_default();
+            let mut entries: Vec<(&str, Attr)> =
+                about.iter().filter(|(n, _)| n != ENTRY).map(|(n, a)| (n.as_str(), *a)).collect();
+            let flat: Vec<i64> =
+                found.iter().flat_map(|(result, input)| [*result as i64, *input as i64]).collect();
+            entries.push((ENTRY, Attr::i64s(c, &flat)));
+            module.set_attr("kiln.kernel", Attr::dictionary(c, &entries));
+            let mut results: Vec<i64> = found.iter().map(|(result, _)| *result as i64).collect();
+            results.dedup();
+            func.set_attr(ATTR, Attr::i64s(c, &results));
+        }
+        Ok(())
+    }
+}
+
+/// Results and the tensor inputs that each may be written over, in order.
+fn pairs(k: &Kernel, plan: &Plan) -> Vec<(usize, usize)> {
+    let [nest] = plan.nests.as_slice() else { return vec![] };
+    // A transposition reads and writes in different orders.
+    if transposition(k, plan, nest, 512).is_some() {
+        return vec![];
+    }
+    // Inputs are counted among tensors, as a launch passes them.
+    let args =
+        k.func.regions().first().and_then(|r| r.first()).map(Block::args).unwrap_or_default();
+    let tensors: Vec<usize> = (0..args.len()).filter(|i| args[*i].ty().is_tensor()).collect();
+    let mut found = vec![];
+    for (b, buffer) in k.buffers.iter().enumerate() {
+        let Role::Output(result) = buffer.role else { continue };
+        let Some((writer, at)) = writer(k, nest, b) else { continue };
+        for (x, input) in k.buffers.iter().enumerate() {
+            let Role::Input(arg) = input.role else { continue };
+            let width = |t: Type| t.dtype().map(|d| d.byte_size()).ok();
+            let alike = width(input.element) == width(buffer.element)
+                && Poly::product(&input.sizes) == Poly::product(&buffer.sizes);
+            if alike && only_before(k, nest, x, writer, at) {
+                found.push((result, tensors.iter().filter(|t| **t < arg).count()));
+            }
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
+/// Where the one stage that writes all of a buffer stands in its nest, and the address; nothing
+/// else touches the buffer.
+fn writer<'a>(k: &'a Kernel, nest: &Nest, b: usize) -> Option<(usize, &'a Access)> {
+    let touched = |s: &Stage| s.reads().any(|a| a.buffer == b) || s.captured.contains(&b);
+    if k.stages.iter().any(touched) {
+        return None;
+    }
+    let writes = |s: &usize| k.stages[*s].outputs.iter().any(|o| o.access.buffer == b);
+    let mut all = nest.all().enumerate().filter(|(_, s)| writes(s));
+    let ((at, s), None) = (all.next()?, all.next()) else { return None };
+    let mut outputs = k.stages[s].outputs.iter().filter(|o| o.access.buffer == b);
+    let (o, None) = (outputs.next()?, outputs.next()) else { return None };
+    let parallel =
+        (0..nest.extents.len()).filter(|d| !nest.reduction[*d]).map(|d| &nest.extents[d]);
+    let whole =
+        nest.split.is_none() && Poly::product(parallel) == Poly::product(&k.buffers[b].sizes);
+    // What reductions carry on is written where they end, behind all that they read.
+    let last = !nest.reduction.contains(&true) || at >= nest.stages.len();
+    (whole && last && !o.reduces && matches!(o.init, Init::None)).then_some((at, &o.access))
+}
+
+/// Whether an input is read at this address only, by the stage at this position of the nest or by
+/// earlier ones that run once for each element.
+fn only_before(k: &Kernel, nest: &Nest, x: usize, writer: usize, at: &Access) -> bool {
+    let reduces = nest.reduction.contains(&true);
+    let stages: Vec<usize> = nest.all().collect();
+    let allowed = |s: usize| {
+        let place = stages.iter().position(|n| *n == s);
+        place.is_some_and(|p| p <= writer && (!reduces || p >= nest.stages.len()))
+    };
+    k.stages.iter().enumerate().all(|(s, stage)| {
+        let mut reads = stage.reads().filter(|a| a.buffer == x).peekable();
+        let none = reads.peek().is_none();
+        !stage.captured.contains(&x) && (none || (allowed(s) && reads.all(|a| a.at == at.at)))
+    })
+}

@@ -1,0 +1,115 @@
+//! Launches that are no compiled code: calls of the functions in `kiln_runtime::library`, with what
+//! they take as words on the stack.
+use crate::{cpu::kernel_abi::SIZES, program::argument_array::Words};
+use kiln_dialects::{ir::*, ops::Launch, rules::tensor_type};
+use kiln_runtime::library::Code;
+
+/// What `kiln.kernel` says about such a kernel.
+pub struct Library {
+    /// The function.
+    pub callee: String,
+    /// The launch's input for each tensor operand of the op.
+    pub operands: Vec<usize>,
+    /// The launch's output for each result of the op, where somebody reads it.
+    pub results: Vec<Option<usize>>,
+    /// What the op's attributes say.
+    pub config: Vec<i64>,
+}
+
+impl Library {
+    /// Reads a kernel's module; `None` for one that is compiled.
+    pub fn of(kernel: Op) -> Option<Library> {
+        let about = kernel.attr("kiln.kernel")?;
+        let list = |key: &str| about.entry(key).and_then(Attr::as_i64s);
+        Some(Library {
+            callee: about.entry("callee")?.as_string()?,
+            operands: list("operands")?.into_iter().map(|i| i as usize).collect(),
+            results: list("results")?.into_iter().map(|i| usize::try_from(i).ok()).collect(),
+            config: list("config")?,
+        })
+    }
+    /// Adds this to what a kernel's module says.
+    pub fn describe(&self, kernel: Op) {
+        let c = kernel.ctx();
+        let old = kernel.attr("kiln.kernel").and_then(|a| a.entries()).unwrap_or_default();
+        let mut entries: Vec<(&str, Attr)> =
+            old.iter().filter(|(n, _)| n != "kind").map(|(n, a)| (n.as_str(), *a)).collect();
+        let operands: Vec<i64> = self.operands.iter().map(|i| *i as i64).collect();
+        let results: Vec<i64> = self.results.iter().map(|r| r.map_or(-1, |i| i as i64)).collect();
+        entries.push(("kind", Attr::string(c, "library")));
+        entries.push(("callee", Attr::string(c, &self.callee)));
+        entries.push(("operands", Attr::i64s(c, &operands)));
+        entries.push(("results", Attr::i64s(c, &results)));
+        entries.push(("config", Attr::i64s(c, &self.config)));
+        kernel.set_attr("kiln.kernel", Attr::dictionary(c, &entries));
+    }
+
+    /// How many words a call takes.
+    pub fn words(&self, launch: &Launch) -> usize {
+        let rank = |v: &Value| 3 + v.ty().dims().len();
+        let operands = self.operands.iter().filter_map(|i| launch.inputs.get(*i)).map(rank);
+        let results =
+            self.results.iter().map(|r| r.and_then(|i| launch.outs.get(i)).map_or(3, rank));
+        2 + operands.chain(results).sum::<usize>() + self.config.len()
+    }
+
+    /// Writes the words of a launch to `memory`. `sizes` are the declaration's, inputs first.
+    pub(crate) fn write(
+        &self,
+        w: &mut Words,
+        launch: &Launch,
+        sizes: &[Vec<i64>],
+        memory: Value,
+    ) -> Result<(), String> {
+        let mut at = 0;
+        let mut put = |w: &Words, v: Value| -> Result<(), String> {
+            let place = w.offset(memory, Some(at), None, "i64")?;
+            at += 1;
+            w.b.generic("llvm.store", &[v, place], &[], &[], &mut []).map(|_| ())
+        };
+        put(w, w.constant((self.operands.len() + self.results.len()) as i64, w.word)?)?;
+        let operands = self.operands.iter().map(|i| Some(*i));
+        for place in operands.chain(self.results.iter().map(|r| r.map(|i| launch.inputs.len() + i)))
+        {
+            let Some(place) = place else {
+                let zero = w.constant(0, w.word)?;
+                (0..3).try_for_each(|_| put(w, zero))?;
+                continue;
+            };
+            let v = *launch
+                .inputs
+                .iter()
+                .chain(&launch.outs)
+                .nth(place)
+                .ok_or("has fewer tensors than its kernel")?;
+            let dtype = tensor_type(v.ty())?.dtype;
+            let code = Code::of(dtype.name()).ok_or_else(|| {
+                format!("has a tensor of {dtype}, which has no compiled form yet")
+            })?;
+            let sizes = sizes.get(place).ok_or("has more tensors than its kernel")?;
+            let pointer = w.pointer(v)?;
+            put(w, pointer)?;
+            put(w, w.constant(code as i64, w.word)?)?;
+            put(w, w.constant(sizes.len() as i64, w.word)?)?;
+            for n in sizes {
+                let size = match usize::try_from(-1 - n) {
+                    Ok(k) => {
+                        w.number(*launch.sizes.get(k).ok_or("has a size that is not known")?)?
+                    }
+                    Err(_) => w.constant(*n, w.word)?,
+                };
+                put(w, size)?;
+            }
+        }
+        put(w, w.constant(self.config.len() as i64, w.word)?)?;
+        self.config.iter().try_for_each(|n| put(w, w.constant(*n, w.word)?))
+    }
+}
+
+/// The sizes that a kernel's declaration states for its tensors: numbers, or -1 - k for the
+/// launch's k-th size.
+pub fn declared_sizes(kernel: Op) -> Vec<Vec<i64>> {
+    let func = blocks(kernel).into_iter().flat_map(|b| b.ops()).find(|o| o.is("func.func"));
+    let attrs = func.and_then(|f| f.attr("arg_attrs")).and_then(Attr::as_array).unwrap_or_default();
+    attrs.into_iter().map_while(|a| a.entry(SIZES)?.as_i64s()).collect()
+}

@@ -1,0 +1,8 @@
+//! The program.
+pub mod argument_array;
+pub mod control;
+pub mod external_ptx;
+pub mod in_place;
+pub mod interface;
+pub mod library_call;
+pub mod plan;

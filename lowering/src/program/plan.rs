@@ -1,0 +1,408 @@
+//! `kiln-plan`: gives every value that crosses kernels its memory: the caller's for results, the
+//! program's arena for the rest.
+//!
+//! Why: with all lifetimes known there is nothing to allocate inside of a call, and values that are
+//! never needed at once share memory. Upstream's deallocation frees each buffer, which costs a
+//! malloc per launch and fresh pages for large ones.
+//!
+//! Static programs place the largest value first, each at the least offset that is free for its
+//! lifetime. Where sizes depend on symbols, a value takes over the memory of one that is no longer
+//! needed and provably as large for every size. A result that may be written over an input
+//! (`kiln-in-place`) that nothing reads afterwards lies where the input lies. A tensor that several
+//! launches put pieces into is one value from the first of them on: each takes it, writes to it,
+//! and nothing else reads it in between.
+//!
+//! Numerics: exact.
+//!
+//! ```text
+//! before:  %e = tensor.empty() : tensor<8xf32>   %0 = kiln.launch @k ins(%x …) outs(%e …)
+//! after:   %e = kiln.arena %c0 live 0 to 1 : tensor<8xf32>   %0 = kiln.launch @k ins(%x …) outs(%e …)   kiln.arena_size %c64
+//! ```
+use crate::{analysis::sizes::SizeValues, kernels::PIECES, program::in_place};
+use kiln_dialects::{
+    ir::*,
+    ops::{Arena, ArenaSize, BindShape, Launch, OpKind, Output},
+    rules::{Level, is_driver, tensor_type},
+    sym::{Atom, Dim as SymDim},
+};
+use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
+use std::collections::HashMap;
+
+kiln_passes::pass_options! {
+    /// The pass.
+    pub struct Plan {
+        /// Bytes that offsets are a multiple of
+        pub alignment: i64 = 64,
+    }
+}
+
+impl Pass for Plan {
+    const FLAG: &'static str = "kiln-plan";
+    const SUMMARY: &'static str =
+        "Gives every value that crosses kernels a place in the arena or in the caller's memory";
+    const LEVELS: &'static [Level] = &[Level::Tiled];
+    const LOWERS_TO: Option<Level> = Some(Level::Program);
+    const REQUIRED: bool = true;
+    const NUMERICS: Numerics = Numerics::Exact;
+
+    fn run(&self, root: Op) -> Result<(), Failure> {
+        if self.alignment < 1 {
+            return Err(format!("alignment is at least 1, not {}", self.alignment).into());
+        }
+        let modules =
+            blocks(root).into_iter().flat_map(|b| b.ops()).filter(|m| m.is("builtin.module"));
+        let about: Kernels =
+            modules.filter_map(|m| Some((m.symbol()?, m.attr("kiln.kernel")?))).collect();
+        for func in host_functions(root) {
+            self.function(&about, func)?;
+        }
+        root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Program.name()));
+        Ok(())
+    }
+}
+
+/// The functions of a module that are no kernels and launch some.
+pub fn host_functions(root: Op) -> Vec<Op> {
+    let host = |o: &Op| o.is("func.func") && root.attr("kiln.kernel").is_none() && !is_driver(*o);
+    blocks(root).into_iter().flat_map(|b| b.ops()).filter(host).collect()
+}
+
+/// `kiln.kernel` of each kernel.
+type Kernels = HashMap<String, Attr>;
+
+/// A value in the arena.
+struct Slot {
+    empty: Op,
+    /// What the launch gives.
+    result: Value,
+    bytes: SymDim,
+    first: i64,
+    last: i64,
+    /// The slot whose memory it takes over while it is still read.
+    over: Option<usize>,
+}
+
+impl Plan {
+    fn function(&self, about: &Kernels, func: Op) -> Result<(), Failure> {
+        let Some(block) = func.regions().first().and_then(|r| r.first()) else { return Ok(()) };
+        let end = block.terminator().ok_or_else(|| Failure::at(func, "has no return"))?;
+        let launches: Vec<Op> =
+            block.ops().into_iter().filter(|o| o.kind() == Some(OpKind::Launch)).collect();
+        let order: HashMap<Op, usize> = launches.iter().enumerate().map(|(n, l)| (*l, n)).collect();
+        let facts = Facts::of(func, 2)?;
+        let (mut slots, mut outputs): (Vec<Slot>, _) = (vec![], vec![]);
+        for (n, op) in launches.iter().enumerate() {
+            let launch = Launch::of(*op).ok_or_else(|| Failure::at(*op, "is malformed"))?;
+            let allowed = in_place(about, &launch.kernel);
+            for (r, (out, result)) in launch.outs.iter().zip(op.results()).enumerate() {
+                if let Some(wrong) = handed_on(about, *op, &launch, r) {
+                    wrong.map_err(|e| Failure::at(*op, e))?;
+                    continue;
+                }
+                let empty = out.def().filter(|o| o.is("tensor.empty"));
+                let empty = empty.ok_or_else(|| {
+                    Failure::at(
+                        *op,
+                        "writes to memory that is neither a tensor.empty nor handed on",
+                    )
+                })?;
+                let (last, returned) = last_use(result, &order, end, n);
+                match returned {
+                    Some(i) => outputs.push((empty, i)),
+                    None => {
+                        let bytes = bytes(empty, &facts).map_err(|e| Failure::at(*op, e))?;
+                        let over = allowed
+                            .iter()
+                            .filter(|(result, _)| *result == r)
+                            .find_map(|(_, i)| taken_over(&slots, &launch, *i, n, &bytes));
+                        slots.push(Slot {
+                            empty,
+                            result,
+                            bytes,
+                            first: n as i64,
+                            last: last as i64,
+                            over,
+                        });
+                    }
+                }
+            }
+        }
+        let (offsets, total) = place(&slots, self.alignment);
+        let at = |e: String| Failure::at(func, e);
+        // Offsets are needed at the first launch, so that their arithmetic goes in front of it.
+        let first = launches.first().copied().unwrap_or(end);
+        let empties: Vec<Op> = block.ops().into_iter().filter(|o| o.is("tensor.empty")).collect();
+        let front = empties.first().copied().unwrap_or(first);
+        let b = Builder::before(front).ok_or_else(|| Failure::at(front, "is in no block"))?;
+        let mut sizes = SizeValues::of_host(block, &facts, b, front);
+        let mut ssa = |d: &SymDim| match sizes.value(d)? {
+            Size::Static(n) => b.index(n),
+            Size::Dynamic(v) => Ok(v),
+        };
+        let mut made = vec![];
+        for (slot, offset) in slots.iter().zip(&offsets) {
+            let node = Arena {
+                offset: ssa(offset).map_err(at)?,
+                first: slot.first,
+                last: slot.last.min(until(&slots, slot)),
+            };
+            let b = Builder::before(slot.empty)
+                .ok_or_else(|| Failure::at(slot.empty, "is in no block"))?;
+            made.push((
+                slot.empty,
+                b.create_with(&node, &[slot.empty.result(0).ty()], &mut []).map_err(at)?,
+            ));
+        }
+        for (empty, i) in outputs {
+            let b = Builder::before(empty).ok_or_else(|| Failure::at(empty, "is in no block"))?;
+            made.push((
+                empty,
+                b.create_with(&Output { index: i as i64 }, &[empty.result(0).ty()], &mut [])
+                    .map_err(at)?,
+            ));
+        }
+        b.create_with(&ArenaSize { bytes: ssa(&total).map_err(at)? }, &[], &mut []).map_err(at)?;
+        for (old, new) in made {
+            let dims = new.result(0).ty().dims();
+            if dims.contains(&SymDim::Unknown) {
+                let mut dynamic = old.operands().into_iter().map(Size::Dynamic);
+                let size = |d: &SymDim| d.known().map(Size::Static).or_else(|| dynamic.next());
+                let sizes = dims
+                    .iter()
+                    .map(size)
+                    .collect::<Option<Vec<_>>>()
+                    .ok_or_else(|| Failure::at(old, "has too few sizes"))?;
+                let b = Builder::after(new).ok_or_else(|| Failure::at(old, "is in no block"))?;
+                b.create_with(&BindShape { value: new.result(0), sizes }, &[], &mut [])
+                    .map_err(at)?;
+            }
+            old.result(0).replace_uses(new.result(0));
+            old.erase();
+        }
+        Ok(())
+    }
+}
+
+/// Whether a launch writes on the result of an earlier one, whose memory it then has; Err: if that
+/// may not be.
+fn handed_on(
+    about: &Kernels,
+    op: Op,
+    launch: &Launch,
+    result: usize,
+) -> Option<Result<(), String>> {
+    let out = *launch.outs.get(result)?;
+    out.def().filter(|o| o.kind() == Some(OpKind::Launch))?;
+    let puts =
+        about.get(&launch.kernel).and_then(|k| k.entry(PIECES)?.as_array()).is_some_and(|all| {
+            all.iter().any(|p| p.as_i64s().is_some_and(|p| p.first() == Some(&(result as i64))))
+        });
+    let taken = launch.inputs.contains(&out)
+        && out.uses().iter().all(|(user, _)| *user == op)
+        && out.uses().len() == 2;
+    Some(match (puts, taken) {
+        (true, true) => Ok(()),
+        (false, _) => Err(format!(
+            "writes all of result {result} to memory that an earlier launch has written"
+        )),
+        (_, false) => Err(format!(
+            "writes result {result} on a tensor that it does not take, or that others read"
+        )),
+    })
+}
+
+/// The last launch that reads a value or a view of it, or writes on it, and the result of the
+/// function that it is.
+fn last_use(
+    v: Value,
+    launches: &HashMap<Op, usize>,
+    end: Op,
+    own: usize,
+) -> (usize, Option<usize>) {
+    let (mut last, mut returned, mut stack) = (own, None, vec![v]);
+    while let Some(v) = stack.pop() {
+        for (user, i) in v.uses() {
+            if user == end {
+                returned = Some(i);
+            } else if user.kind() == Some(OpKind::Reshape) {
+                stack.push(user.result(0));
+            } else if let Some(n) = launches.get(&user) {
+                last = last.max(*n);
+                // Written on, it lives as long as what comes of it.
+                let written = i.checked_sub(user.operand_count() - user.result_count());
+                stack.extend(written.map(|r| user.result(r)));
+            }
+        }
+    }
+    (last, returned)
+}
+
+/// The bytes of a `tensor.empty`.
+fn bytes(empty: Op, facts: &Facts) -> Result<SymDim, String> {
+    let t = tensor_type(empty.result(0).ty())?;
+    let mut dynamic = empty.operands().into_iter();
+    let mut product = SymDim::Known(t.dtype.byte_size() as i64);
+    for d in &t.dims {
+        let size = match d.known() {
+            Some(n) => SymDim::Known(n),
+            None => facts.size_value(dynamic.next().ok_or("has too few sizes")?),
+        };
+        product = product.mul(&size);
+    }
+    if product == SymDim::Unknown {
+        Err("is of a size that is not known before it is computed".into())
+    } else {
+        Ok(product)
+    }
+}
+
+fn aligned(d: &SymDim, to: i64) -> SymDim {
+    let to = SymDim::Known(to);
+    let exact = d.floordiv(&to);
+    let whole = exact
+        .atoms()
+        .iter()
+        .all(|a| !matches!(a, Atom::Op(kiln_dialects::ops::SymKind::Floordiv, _)));
+    match d.known() {
+        None if whole && exact != SymDim::Unknown => d.clone(),
+        _ => d.add(&to).add(&SymDim::Known(-1)).floordiv(&to).mul(&to),
+    }
+}
+
+/// Which results of a kernel may be written over which of its inputs.
+fn in_place(about: &Kernels, kernel: &str) -> Vec<(usize, usize)> {
+    let flat =
+        about.get(kernel).and_then(|k| k.entry(in_place::ENTRY)?.as_i64s()).unwrap_or_default();
+    flat.chunks_exact(2).map(|p| (p[0] as usize, p[1] as usize)).collect()
+}
+
+/// The slot of an input that launch `n` reads last, and that one of its results may take over.
+fn taken_over(
+    slots: &[Slot],
+    launch: &Launch,
+    input: usize,
+    n: usize,
+    bytes: &SymDim,
+) -> Option<usize> {
+    let value = base(*launch.inputs.get(input)?);
+    let once = launch.inputs.iter().filter(|v| base(**v) == value).count() == 1;
+    let i = slots.iter().position(|s| s.result == value)?;
+    let free = slots[i].last == n as i64
+        && slots[i].first < n as i64
+        && slots.iter().all(|s| s.over != Some(i));
+    (once && free && slots[i].bytes == *bytes).then_some(i)
+}
+
+/// What a value is a view of.
+fn base(mut v: Value) -> Value {
+    while let Some(view) = v.def().filter(|o| o.kind() == Some(OpKind::Reshape)) {
+        v = view.operand(0);
+    }
+    v
+}
+
+/// The last launch before another slot takes over a slot's memory.
+fn until(slots: &[Slot], slot: &Slot) -> i64 {
+    let taker = slots.iter().find(|s| s.over.is_some_and(|i| slots[i].empty == slot.empty));
+    taker.map_or(i64::MAX, |s| s.first - 1)
+}
+
+/// Offsets of the slots, and the size of the arena. Slots that take over each other's memory are
+/// placed as one.
+fn place(slots: &[Slot], alignment: i64) -> (Vec<SymDim>, SymDim) {
+    let mut pieces: Vec<Piece> = vec![];
+    let mut piece_of: Vec<usize> = vec![];
+    for slot in slots {
+        let piece = match slot.over {
+            Some(i) => piece_of[i],
+            None => {
+                pieces.push(Piece {
+                    bytes: aligned(&slot.bytes, alignment),
+                    first: slot.first,
+                    last: slot.last,
+                });
+                pieces.len() - 1
+            }
+        };
+        pieces[piece].last = pieces[piece].last.max(slot.last);
+        piece_of.push(piece);
+    }
+    let (offsets, total) =
+        match pieces.iter().map(|p| p.bytes.known()).collect::<Option<Vec<i64>>>() {
+            Some(known) => place_static(&pieces, &known),
+            None => place_symbolic(&pieces),
+        };
+    (piece_of.into_iter().map(|p| offsets[p].clone()).collect(), total)
+}
+
+/// Memory that is needed from one launch to another.
+struct Piece {
+    bytes: SymDim,
+    first: i64,
+    last: i64,
+}
+
+fn place_static(slots: &[Piece], sizes: &[i64]) -> (Vec<SymDim>, SymDim) {
+    let mut order: Vec<usize> = (0..slots.len()).collect();
+    order.sort_by_key(|i| (std::cmp::Reverse(sizes[*i]), slots[*i].first));
+    let (mut offsets, mut done, mut total) = (vec![0; slots.len()], vec![], 0);
+    for i in order {
+        let meets =
+            |j: &usize| slots[*j].first <= slots[i].last && slots[i].first <= slots[*j].last;
+        let mut taken: Vec<(i64, i64)> = done
+            .iter()
+            .filter(|j| meets(j))
+            .map(|j| (offsets[*j], offsets[*j] + sizes[*j]))
+            .collect();
+        taken.sort_unstable();
+        let mut at = 0;
+        for (from, to) in taken {
+            if at + sizes[i] <= from {
+                break;
+            }
+            at = at.max(to);
+        }
+        offsets[i] = at;
+        total = total.max(at + sizes[i]);
+        done.push(i);
+    }
+    (offsets.into_iter().map(SymDim::Known).collect(), SymDim::Known(total))
+}
+
+fn place_symbolic(slots: &[Piece]) -> (Vec<SymDim>, SymDim) {
+    // Each piece of memory: its size, and the launch after which it is free.
+    let mut pieces: Vec<(SymDim, i64)> = vec![];
+    let mut piece_of = vec![];
+    for slot in slots {
+        let size = &slot.bytes;
+        let free = |p: &(SymDim, i64)| p.1 < slot.first;
+        let found = pieces.iter().position(|p| free(p) && p.0 == *size);
+        let found = found.or_else(|| {
+            pieces.iter().position(|p| free(p) && (at_most(size, &p.0) || at_most(&p.0, size)))
+        });
+        let i = found.unwrap_or_else(|| {
+            pieces.push((size.clone(), -1));
+            pieces.len() - 1
+        });
+        if at_most(&pieces[i].0, size) {
+            pieces[i].0 = size.clone();
+        }
+        pieces[i].1 = slot.last;
+        piece_of.push(i);
+    }
+    let mut starts = vec![SymDim::Known(0)];
+    for (size, _) in &pieces {
+        starts.push(starts[starts.len() - 1].add(size));
+    }
+    let total = starts[pieces.len()].clone();
+    (piece_of.into_iter().map(|i| starts[i].clone()).collect(), total)
+}
+
+/// Whether `a <= b` for all values of the symbols, which are not negative.
+fn at_most(a: &SymDim, b: &SymDim) -> bool {
+    match b.sub(a) {
+        SymDim::Known(n) => n >= 0,
+        SymDim::Unknown => false,
+        difference => difference.bounds(&|_| (Some(0), None)).0.is_some_and(|low| low >= 0),
+    }
+}

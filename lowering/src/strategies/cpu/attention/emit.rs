@@ -1,0 +1,505 @@
+//! Attention without its scores in memory: blocks of keys pass a block of queries, and what is
+//! known so far is rescaled when a greater score comes (online softmax: Milakov and Gimelshein,
+//! 2018; Rabe and Staats, 2021; Dao et al., 2022).
+//!
+//! Queries are the lanes. Then maxima and sums need no reduction within vectors, keys and values
+//! are read one element at a time from wherever they are, and only queries and the result, which
+//! many keys share, are transposed.
+use crate::{
+    analysis::{Access, Attention},
+    emit::{
+        body::{Passed, Scope},
+        code::{Code, Made, known},
+        lanes::{Lanes, Val},
+        loops::decode,
+    },
+    strategies::cpu::{
+        choose::Schedule,
+        common::{
+            tasks::{Threads, blocks},
+            transposed::{shuffled, store_rows, vectors_of_rows},
+        },
+    },
+};
+use kiln_dialects::{ir::*, sym::Dim};
+
+/// Everything that the thread does.
+pub fn emit(c: Code, scope: &Scope<'_>, schedule: &Schedule, threads: Threads) -> Made<()> {
+    let at = Attention::of(scope.kernel).ok_or("has a schedule for attention, but is none")?;
+    let (outer, queries, keys) = at.sizes(scope.kernel).ok_or("has no loops")?;
+    let mut sizes: Vec<Value> = outer.iter().map(|p| scope.poly(c, p)).collect::<Made<_>>()?;
+    let (queries, keys) = (scope.poly(c, queries)?, scope.poly(c, keys)?);
+    let wide =
+        scope.kernel.buffers[scope.kernel.stages[at.scores].outputs[0].access.buffer].element;
+    let (lanes, n) =
+        (schedule.get("bits") / 8 / wide.dtype()?.byte_size(), schedule.get("n").max(1));
+    let width = lanes * n;
+    let get = |name: &str| schedule.get(name).max(1);
+    let scratch = |count: usize| -> Made<Value> {
+        let attrs = [
+            ("operandSegmentSizes", Attr::i32s(c.ctx(), &[0, 0])),
+            ("alignment", Attr::i64(c.ctx(), 64)),
+        ];
+        c.op(
+            "memref.alloca",
+            &[],
+            Type::memref(wide, &[Dim::Known((count * width) as i64)]),
+            &attrs,
+        )
+    };
+    let (query, scores, total) =
+        (scratch(at.depth as usize)?, scratch(get("keys_block"))?, scratch(at.columns as usize)?);
+    let block = c.index(width as i64)?;
+    sizes.push(c.ceil_div(queries, block)?);
+    let tasks = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
+    let even = known(queries).is_some_and(|q| q % width as i64 == 0);
+    blocks(c, tasks, 1, threads, &mut |c, i| {
+        let mut outer = decode(c, i, &sizes)?;
+        let first = c.mul(outer.pop().ok_or("has no block of queries")?, block)?;
+        let mut masks = vec![];
+        for v in 0..n {
+            let left = c.sub(queries, c.add(first, c.index((v * lanes) as i64)?)?)?;
+            let i1 = Type::scalar(c.ctx(), kiln_dialects::value::DType::I1);
+            masks.push(if even {
+                None
+            } else {
+                Some(c.op("vector.create_mask", &[left], Type::vector(i1, lanes), &[])?)
+            });
+        }
+        let limits = scope.lengths(c, &at, &outer, &|axis| Ok([queries, keys][axis]))?;
+        let task = Task {
+            scope,
+            at: &at,
+            wide,
+            lanes,
+            masks,
+            outer,
+            first,
+            queries,
+            even,
+            query,
+            scores,
+            total,
+        };
+        task.emit(c, (keys, limits), [get("keys_block"), get("keys"), get("columns")])
+    })
+}
+
+/// A block of queries.
+struct Task<'a> {
+    scope: &'a Scope<'a>,
+    at: &'a Attention,
+    /// The element type of sums.
+    wide: Type,
+    lanes: usize,
+    /// Of each vector of queries, those that exist.
+    masks: Vec<Option<Value>>,
+    /// The indices of the loops around.
+    outer: Vec<Value>,
+    /// The first query.
+    first: Value,
+    queries: Value,
+    /// Whether all blocks of queries are whole.
+    even: bool,
+    /// `[depth][queries]`.
+    query: Value,
+    /// `[keys][queries]`.
+    scores: Value,
+    /// `[columns][queries]`.
+    total: Value,
+}
+
+/// What happens to a group of a range: its start, how many there are, what is carried.
+type GroupBody<'a> = dyn FnMut(Code, Value, usize, &[Value]) -> Made<Vec<Value>> + 'a;
+
+impl Task<'_> {
+    fn n(&self) -> usize {
+        self.masks.len()
+    }
+    fn lanes(&self, v: usize) -> Lanes {
+        Lanes { count: self.lanes, mask: self.masks[v] }
+    }
+    fn splat(&self, c: Code, number: &str) -> Made<Value> {
+        c.constant(&format!("dense<{number}>"), Type::vector(self.wide, self.lanes))
+    }
+    /// The first query of a vector.
+    fn start(&self, c: Code, v: usize) -> Made<Value> {
+        c.add(self.first, c.index((v * self.lanes) as i64)?)
+    }
+    /// Loop indices of a stage over queries and one more.
+    fn dims(&self, c: Code, v: usize, last: Value) -> Made<Vec<Val>> {
+        let mut dims: Vec<Val> = self.outer.iter().map(|i| Val::One(*i)).collect();
+        dims.extend([Val::Steps(self.start(c, v)?, 1), Val::One(last)]);
+        Ok(dims)
+    }
+    /// What a stage makes of given inputs, each named by the stage that would have written it.
+    fn stage(
+        &self,
+        c: Code,
+        stage: usize,
+        v: usize,
+        last: Value,
+        given: &[(usize, Value)],
+    ) -> Made<Val> {
+        let k = self.scope.kernel;
+        let mut passed: Passed = given
+            .iter()
+            .map(|(s, x)| (k.stages[*s].outputs[0].access.clone(), Val::Many(*x)))
+            .collect();
+        self.scope.iteration(
+            c,
+            &[stage],
+            &self.dims(c, v, last)?,
+            self.lanes(v),
+            &mut [],
+            &mut passed,
+        )?;
+        passed
+            .get(&k.stages[stage].outputs[0].access)
+            .copied()
+            .ok_or_else(|| "has a stage without a result".to_string())
+    }
+    fn vector(
+        &self,
+        c: Code,
+        stage: usize,
+        v: usize,
+        last: Value,
+        given: &[(usize, Value)],
+    ) -> Made<Value> {
+        self.lanes(v).many(c, self.stage(c, stage, v, last, given)?)
+    }
+    /// A place in scratch.
+    fn place(&self, c: Code, row: Value, v: usize) -> Made<Value> {
+        let at = c.mul(row, c.index((self.n() * self.lanes) as i64)?)?;
+        c.add(at, c.index((v * self.lanes) as i64)?)
+    }
+    fn load(&self, c: Code, memory: Value, row: Value, v: usize) -> Made<Value> {
+        c.op(
+            "vector.load",
+            &[memory, self.place(c, row, v)?],
+            Type::vector(self.wide, self.lanes),
+            &[],
+        )
+    }
+    fn save(&self, c: Code, x: Value, memory: Value, row: Value, v: usize) -> Made<()> {
+        c.effect("vector.store", &[x, memory, self.place(c, row, v)?], &[])
+    }
+    /// In the type of sums.
+    fn widened(&self, c: Code, x: Value, lanes: usize) -> Made<Value> {
+        let ty = if lanes == 1 { self.wide } else { Type::vector(self.wide, lanes) };
+        if x.ty() == ty { Ok(x) } else { c.op("arith.extf", &[x], ty, &[]) }
+    }
+
+    /// `limits`: how many queries and keys count here.
+    fn emit(
+        &self,
+        c: Code,
+        (keys, limits): (Value, [Option<Value>; 2]),
+        [block, at_once, columns]: [usize; 3],
+    ) -> Made<()> {
+        self.pack(c)?;
+        let (zero, n) = (c.index(0)?, self.n());
+        let nothing = self.splat(c, "0.0")?;
+        c.each(zero, c.index(self.at.columns)?, 1, &[], &mut |c, e, _| {
+            (0..n).try_for_each(|v| self.save(c, nothing, self.total, e, v)).map(|()| vec![])
+        })?;
+        let low = self.splat(
+            c,
+            if self.wide.dtype()?.byte_size() == 8 { "0xFFF0000000000000" } else { "0xFF800000" },
+        )?;
+        let mut carried = vec![low; n];
+        carried.extend(vec![nothing; n]);
+        // Beyond the last query of the block there is nothing to see.
+        let mut end = if self.at.causal {
+            c.min(c.add(self.first, c.index((n * self.lanes) as i64)?)?, keys)?
+        } else {
+            keys
+        };
+        if let Some(keys) = limits[1] {
+            end = c.min(end, keys)?;
+        }
+        if let Some(queries) = limits[0] {
+            end = c.select(c.below(self.first, queries)?, end, zero)?;
+        }
+        let known = c.each(zero, end, block as i64, &carried, &mut |c, lo, carried| {
+            let hi = c.end(lo, c.index(block as i64)?, end)?;
+            let (old, sums) = carried.split_at(n);
+            let max = self.score(c, (lo, hi), at_once, old)?;
+            let mut factors = vec![];
+            for v in 0..n {
+                factors.push(self.vector(
+                    c,
+                    self.at.weights,
+                    v,
+                    lo,
+                    &[(self.at.seen, old[v]), (self.at.max, max[v])],
+                )?);
+            }
+            let added = c.each(lo, hi, 1, &vec![nothing; n], &mut |c, key, sums| {
+                let row = c.sub(key, lo)?;
+                let mut sums = sums.to_vec();
+                for (v, sum) in sums.iter_mut().enumerate() {
+                    let s = self.load(c, self.scores, row, v)?;
+                    let w = self.vector(
+                        c,
+                        self.at.weights,
+                        v,
+                        key,
+                        &[(self.at.seen, s), (self.at.max, max[v])],
+                    )?;
+                    self.save(c, w, self.scores, row, v)?;
+                    *sum = c.op("arith.addf", &[*sum, w], w.ty(), &[])?;
+                }
+                Ok(sums)
+            })?;
+            self.weigh(c, (lo, hi), columns, &factors)?;
+            let mut next = max;
+            for v in 0..n {
+                next.push(c.op("math.fma", &[sums[v], factors[v], added[v]], sums[v].ty(), &[])?);
+            }
+            Ok(next)
+        })?;
+        self.finish(c, &known[..n], &known[n..])
+    }
+
+    /// Queries with the block's as lanes.
+    fn pack(&self, c: Code) -> Made<()> {
+        let (k, depth) = (self.scope.kernel, self.at.depth);
+        let a = &k.stages[self.at.scores].inputs[0];
+        let memory = self.scope.buffer(a.buffer)?;
+        let rows = a.at.coefficient(self.at.outer + 2).known() == Some(1)
+            && depth % self.lanes as i64 == 0;
+        let step = if rows { self.lanes as i64 } else { 1 };
+        let dims = |c: Code, q: Val, d: Val| -> Made<Vec<Val>> {
+            let mut dims: Vec<Val> = self.outer.iter().map(|i| Val::One(*i)).collect();
+            dims.extend([q, Val::One(c.index(0)?), d]);
+            Ok(dims)
+        };
+        c.each(c.index(0)?, c.index(depth)?, step, &[], &mut |c, d, _| {
+            for v in 0..self.n() {
+                let start = self.start(c, v)?;
+                if !rows {
+                    let lanes = self.lanes(v);
+                    let at = self.scope.address(
+                        c,
+                        &a.at,
+                        &dims(c, Val::Steps(start, 1), Val::One(d))?,
+                        lanes,
+                    )?;
+                    let x = lanes.many(c, lanes.load(c, memory, at)?)?;
+                    self.save(c, self.widened(c, x, self.lanes)?, self.query, d, v)?;
+                    continue;
+                }
+                let last = c.sub(self.queries, c.index(1)?)?;
+                let loaded = vectors_of_rows(c, self.lanes, &mut |c, i| {
+                    let mut row = c.add(start, c.index(i as i64)?)?;
+                    if !self.even {
+                        row = c.min(row, last)?;
+                    }
+                    let all = Lanes { count: self.lanes, mask: None };
+                    let at = self.scope.address(
+                        c,
+                        &a.at,
+                        &dims(c, Val::One(row), Val::Steps(d, 1))?,
+                        all,
+                    )?;
+                    let x = all.many(c, all.load(c, memory, at)?)?;
+                    self.widened(c, x, self.lanes)
+                })?;
+                for (i, x) in shuffled(c, loaded)?.into_iter().enumerate() {
+                    self.save(c, x, self.query, c.add(d, c.index(i as i64)?)?, v)?;
+                }
+            }
+            Ok(vec![])
+        })?;
+        Ok(())
+    }
+
+    /// An element that is the same for all queries, in every lane.
+    fn shared(&self, c: Code, a: &Access, one: Value, two: Value) -> Made<Value> {
+        let mut dims: Vec<Val> = self.outer.iter().map(|i| Val::One(*i)).collect();
+        dims.extend([Val::One(c.index(0)?), Val::One(one), Val::One(two)]);
+        let one = Lanes { count: 1, mask: None };
+        let Val::One(at) = self.scope.address(c, &a.at, &dims, one)? else {
+            return Err("has keys or values that differ in lanes".into());
+        };
+        let element = self.scope.kernel.buffers[a.buffer].element;
+        let x = c.op("memref.load", &[self.scope.buffer(a.buffer)?, at], element, &[])?;
+        Lanes { count: self.lanes, mask: None }.many(c, Val::One(self.widened(c, x, 1)?))
+    }
+
+    /// Sums of `rows` times all vectors: each step reads a row of scratch and an element per sum.
+    fn products(
+        &self,
+        c: Code,
+        range: (Value, Value),
+        start: Vec<Value>,
+        scratch: &mut dyn FnMut(Code, Value, usize) -> Made<Value>,
+        element: &mut dyn FnMut(Code, Value, usize) -> Made<Value>,
+    ) -> Made<Vec<Value>> {
+        let n = self.n();
+        c.each(range.0, range.1, 1, &start, &mut |c, i, sums| {
+            let vectors: Vec<Value> = (0..n).map(|v| scratch(c, i, v)).collect::<Made<_>>()?;
+            let mut next = vec![];
+            for (r, sums) in sums.chunks(n).enumerate() {
+                let x = element(c, i, r)?;
+                for (v, sum) in sums.iter().enumerate() {
+                    next.push(c.op("math.fma", &[x, vectors[v], *sum], sum.ty(), &[])?);
+                }
+            }
+            Ok(next)
+        })
+    }
+
+    /// Calls `f` for groups of at most `most` of a range, with what it carries.
+    fn groups(
+        &self,
+        c: Code,
+        (lo, hi): (Value, Value),
+        most: usize,
+        carried: &[Value],
+        f: &mut GroupBody<'_>,
+    ) -> Made<Vec<Value>> {
+        let (mut at, mut carried) = (lo, carried.to_vec());
+        let mut counts = vec![most];
+        counts.extend([4, 1].into_iter().filter(|n| *n < most));
+        for count in counts {
+            let step = c.index(count as i64)?;
+            let end = c.add(at, c.mul(c.div(c.sub(hi, at)?, step)?, step)?)?;
+            carried = c.each(at, end, count as i64, &carried, &mut |c, i, carried| {
+                f(c, i, count, carried)
+            })?;
+            at = end;
+        }
+        Ok(carried)
+    }
+
+    /// Scores of a block of keys to scratch; the maxima with them.
+    fn score(
+        &self,
+        c: Code,
+        (lo, hi): (Value, Value),
+        most: usize,
+        max: &[Value],
+    ) -> Made<Vec<Value>> {
+        let key = self.scope.kernel.stages[self.at.scores].inputs[1].clone();
+        let nothing = self.splat(c, "0.0")?;
+        let depth = (c.index(0)?, c.index(self.at.depth)?);
+        self.groups(c, (lo, hi), most, max, &mut |c, first, count, max| {
+            let rows: Vec<Value> =
+                (0..count).map(|r| c.add(first, c.index(r as i64)?)).collect::<Made<_>>()?;
+            let sums = self.products(
+                c,
+                depth,
+                vec![nothing; count * self.n()],
+                &mut |c, d, v| self.load(c, self.query, d, v),
+                &mut |c, d, r| self.shared(c, &key, rows[r], d),
+            )?;
+            let mut max = max.to_vec();
+            for (i, sum) in sums.into_iter().enumerate() {
+                let (r, v) = (i / self.n(), i % self.n());
+                let seen = self.vector(c, self.at.seen, v, rows[r], &[(self.at.scores, sum)])?;
+                self.save(c, seen, self.scores, c.sub(rows[r], lo)?, v)?;
+                // A NaN is not greater, but its weight is a NaN.
+                let i1 = Type::vector(
+                    Type::scalar(c.ctx(), kiln_dialects::value::DType::I1),
+                    self.lanes,
+                );
+                let greater = c.op(
+                    "arith.cmpf",
+                    &[seen, max[v]],
+                    i1,
+                    &[("predicate", Attr::i64(c.ctx(), 2))],
+                )?;
+                max[v] = c.op("arith.select", &[greater, seen, max[v]], seen.ty(), &[])?;
+            }
+            Ok(max)
+        })
+    }
+
+    /// What is there times the factors, plus the values of a block of keys by their weights.
+    fn weigh(&self, c: Code, (lo, hi): (Value, Value), most: usize, factors: &[Value]) -> Made<()> {
+        let value = self.scope.kernel.stages[self.at.product].inputs[1].clone();
+        let columns = (c.index(0)?, c.index(self.at.columns)?);
+        self.groups(c, columns, most, &[], &mut |c, first, count, _| {
+            let rows: Vec<Value> =
+                (0..count).map(|r| c.add(first, c.index(r as i64)?)).collect::<Made<_>>()?;
+            let mut start = vec![];
+            for row in &rows {
+                for (v, factor) in factors.iter().enumerate() {
+                    let old = self.load(c, self.total, *row, v)?;
+                    start.push(c.op("arith.mulf", &[old, *factor], old.ty(), &[])?);
+                }
+            }
+            let sums = self.products(
+                c,
+                (lo, hi),
+                start,
+                &mut |c, key, v| self.load(c, self.scores, c.sub(key, lo)?, v),
+                &mut |c, key, r| self.shared(c, &value, rows[r], key),
+            )?;
+            for (i, sum) in sums.into_iter().enumerate() {
+                self.save(c, sum, self.total, rows[i / self.n()], i % self.n())?;
+            }
+            Ok(vec![])
+        })?;
+        Ok(())
+    }
+
+    /// The last stage, to where the result belongs.
+    fn finish(&self, c: Code, max: &[Value], sums: &[Value]) -> Made<()> {
+        let k = self.scope.kernel;
+        let out = k.stages[self.at.result].outputs[0].access.clone();
+        let memory = self.scope.buffer(out.buffer)?;
+        let rows = out.at.coefficient(self.at.outer + 1).known() == Some(1)
+            && self.at.columns % self.lanes as i64 == 0;
+        let given = |total: Value, v: usize| {
+            [(self.at.product, total), (self.at.max, max[v]), (self.at.sum, sums[v])]
+        };
+        let mut without = self.scope.memory.clone();
+        without[out.buffer] = None;
+        let inner = Scope { memory: without, ..self.scope.clone() };
+        let inner =
+            Task { scope: &inner, masks: self.masks.clone(), outer: self.outer.clone(), ..*self };
+        let step = if rows { self.lanes as i64 } else { 1 };
+        c.each(c.index(0)?, c.index(self.at.columns)?, step, &[], &mut |c, e, _| {
+            for v in 0..self.n() {
+                if !rows {
+                    let total = self.load(c, self.total, e, v)?;
+                    self.stage(c, self.at.result, v, e, &given(total, v))?;
+                    continue;
+                }
+                let columns = vectors_of_rows(c, self.lanes, &mut |c, i| {
+                    let e = c.add(e, c.index(i as i64)?)?;
+                    let total = self.load(c, self.total, e, v)?;
+                    inner.vector(c, self.at.result, v, e, &given(total, v))
+                })?;
+                let start = self.start(c, v)?;
+                store_rows(
+                    c,
+                    shuffled(c, columns)?,
+                    (!self.even).then_some((start, self.queries)),
+                    &mut |c, i| {
+                        let mut dims: Vec<Val> = self.outer.iter().map(|i| Val::One(*i)).collect();
+                        dims.extend([
+                            Val::One(c.add(start, c.index(i as i64)?)?),
+                            Val::Steps(e, 1),
+                        ]);
+                        Ok((
+                            memory,
+                            self.scope.address(
+                                c,
+                                &out.at,
+                                &dims,
+                                Lanes { count: self.lanes, mask: None },
+                            )?,
+                        ))
+                    },
+                )?;
+            }
+            Ok(vec![])
+        })?;
+        Ok(())
+    }
+}

@@ -1,0 +1,332 @@
+//! Matrix products in blocks: rows of the left matrix are copied side by side, columns of the right
+//! one in the order in which a register tile reads them, and sums wait in scratch between the
+//! blocks of the reduction.
+//!
+//! Why copies: rows whose distance is a large power of two share a few sets of the caches and put
+//! each other out. The scheme is Goto and van de Geijn's (Anatomy of High-Performance Matrix
+//! Multiplication, 2008), with rows where they have panels of rows.
+use crate::strategies::cpu::blocked_gemm::product;
+use crate::{
+    analysis::{Nest, Plan, Poly},
+    emit::{
+        body::Scope,
+        code::{Code, Made},
+        lanes::{Lanes, Val},
+        loops::{Fixed, Loops, decode},
+    },
+    strategies::cpu::{
+        blocked_gemm::{Product, Unit, microkernel::Tile},
+        choose::Schedule,
+        common::tasks::{Threads, blocks},
+    },
+};
+use kiln_dialects::{ir::*, sym::Dim};
+
+/// What the code of one product refers to.
+pub struct Blocks<'a> {
+    /// Loops over columns in vectors, and what follows on the result.
+    pub loops: Loops<'a>,
+    /// Which dimension is which.
+    pub product: Product,
+    /// What multiplies.
+    pub unit: Unit,
+    /// Rows of a register tile.
+    pub m: usize,
+    /// Elements from one row of the left copy to the next.
+    pub left_row: i64,
+    /// Elements from one row of the sums to the next.
+    pub sums_row: i64,
+    /// Rows of the left matrix.
+    pub left: Value,
+    /// Columns of the right matrix, unless they are read where they are.
+    pub right: Option<Value>,
+    /// Sums of all blocks of the reduction so far, if there are several or the unit cannot do
+    /// without.
+    pub sums: Option<Value>,
+    /// Whether the reduction is one block.
+    pub single: bool,
+}
+
+/// Columns that a register tile has.
+pub struct Group {
+    /// The loops that are fixed: all but rows, vector and reduction.
+    pub fixed: Fixed,
+    /// The first, in the vector dimension.
+    pub start: Value,
+    /// How many vectors.
+    pub count: usize,
+    /// Which lanes count, if not all.
+    pub mask: Option<Value>,
+    /// The first, in the block of columns.
+    pub column: Value,
+}
+
+/// From where to where.
+pub type Range = (Value, Value);
+
+fn local(c: Code, element: Type, count: i64) -> Made<Value> {
+    let attrs = [
+        ("operandSegmentSizes", Attr::i32s(c.ctx(), &[0, 0])),
+        ("alignment", Attr::i64(c.ctx(), 64)),
+    ];
+    c.op("memref.alloca", &[], Type::memref(element, &[Dim::Known(count)]), &attrs)
+}
+
+/// The nest of a product.
+pub fn emit(
+    c: Code,
+    scope: &Scope<'_>,
+    plan: &Plan,
+    nest: &Nest,
+    schedule: &Schedule,
+    threads: Threads,
+) -> Made<()> {
+    let unit = Unit::of(&schedule.strategy).ok_or("has an unknown schedule")?;
+    let p = product(scope.kernel, plan).ok_or("has a schedule for matrix products, but is none")?;
+    if p.bf16 != (unit != Unit::Fma) || (unit == Unit::Amx && schedule.get("bits") != 512) {
+        return Err(format!(
+            "has schedule '{}', which multiplies other elements or other vectors",
+            schedule.strategy
+        ));
+    }
+    let size = |d: usize| scope.poly(c, &nest.extents[d]);
+    let (bits, up) =
+        (schedule.get("bits").max(128) as i64, |n: usize, to: usize| n.max(1).div_ceil(to) * to);
+    let (lanes, m) = ((bits / 32) as usize, schedule.get("m").max(1));
+    if unit == Unit::Amx && m > 16 && m != 32 {
+        return Err(format!(
+            "has a schedule with m = {m}, but AMX multiplies up to 16 rows, or 32"
+        ));
+    }
+    let width = nest.extents[p.vector].known().unwrap_or(0) as usize;
+    let step = if p.panels.is_some() { width } else { lanes };
+    let (k_block, m_block, n_block) = (
+        up(schedule.get("k_block"), 32),
+        up(schedule.get("m_block"), m),
+        up(schedule.get("n_block"), step),
+    );
+    let loops =
+        Loops { scope, nest, vector: Some(p.vector), lanes, unroll: schedule.get("n").max(1) };
+    let depth = nest.extents[p.depth].times(&Poly::number(if p.pair.is_some() { 2 } else { 1 }));
+    let single = depth.known().is_some_and(|k| k <= k_block as i64);
+    let stage =
+        nest.stages.first().and_then(|s| scope.kernel.stages.get(*s)).ok_or("has no stage")?;
+    let element = |input: usize| -> Made<Type> {
+        Ok(scope.kernel.buffers[stage.inputs[input].buffer].element)
+    };
+    // A line more, so that rows do not share sets of the cache.
+    let (left_row, sums_row) = (k_block as i64 + 64 / unit.size(), up(n_block, lanes) as i64);
+    let left = local(c, element(p.left)?, m_block as i64 * left_row)?;
+    let pack = schedule.get("pack") == 1 || (unit != Unit::Fma && !p.stored);
+    if !pack && !p.stored && stage.inputs[p.right].at.coefficient(p.vector).known() != Some(1) {
+        return Err(
+            "has a schedule that does not pack, but columns that do not lie side by side".into()
+        );
+    }
+    let right = if pack {
+        Some(local(c, element(p.right)?, (k_block * loops.unroll * lanes) as i64)?)
+    } else {
+        None
+    };
+    let f32 = Type::scalar(c.ctx(), kiln_dialects::value::DType::F32);
+    let sums = if single && unit != Unit::Amx {
+        None
+    } else {
+        Some(local(c, f32, m_block as i64 * sums_row)?)
+    };
+    let columns = match (&p.panels, &nest.split) {
+        (Some(_), Some((_, _, both))) => scope.poly(c, both)?,
+        (Some(d), None) => c.mul(size(*d)?, c.index(width as i64)?)?,
+        (None, _) => size(p.vector)?,
+    };
+    let rows = p.rows.map_or_else(|| c.index(1), size)?;
+    let (m_size, n_size) = (c.index(m_block as i64)?, c.index(n_block as i64)?);
+    let mut sizes: Vec<Value> = p.outer.iter().map(|d| size(*d)).collect::<Made<_>>()?;
+    sizes.extend([c.ceil_div(columns, n_size)?, c.ceil_div(rows, m_size)?]);
+    let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
+    let (depth, outer) = (scope.poly(c, &depth)?, p.outer.clone());
+    let all = Blocks { loops, product: p, unit, m, left_row, sums_row, left, right, sums, single };
+    blocks(c, total, 1, threads, &mut |c, i| {
+        let at = decode(c, i, &sizes)?;
+        let mut fixed: Fixed = vec![None; nest.extents.len()];
+        outer.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
+        let part = |i: Value, block: Value, size: Value| -> Made<Range> {
+            let lo = c.mul(i, block)?;
+            Ok((lo, c.end(lo, block, size)?))
+        };
+        let columns = part(at[outer.len()], n_size, columns)?;
+        let rows = part(at[outer.len() + 1], m_size, rows)?;
+        all.task(c, &fixed, rows, columns, (depth, k_block as i64))
+    })
+}
+
+impl Blocks<'_> {
+    /// One block of the result.
+    fn task(
+        &self,
+        c: Code,
+        fixed: &Fixed,
+        rows: Range,
+        columns: Range,
+        (depth, k_block): (Value, i64),
+    ) -> Made<()> {
+        if !self.single {
+            self.clear(c, rows, columns)?;
+        }
+        let zero = c.index(0)?;
+        c.each(zero, depth, k_block, &[], &mut |c, k, _| {
+            let ks = (k, c.end(k, c.index(k_block)?, depth)?);
+            self.copy_left(c, fixed, rows, ks)?;
+            self.groups(c, fixed, columns, &mut |c, g| {
+                self.copy_right(c, g, ks)?;
+                self.tiles(c, rows, &mut |c, first, count| {
+                    let tile = Tile { blocks: self, group: g, rows, first, count, ks };
+                    let sums = tile.multiply(c)?;
+                    match (self.single, sums) {
+                        (true, Some(sums)) => {
+                            sums.chunks(g.count).enumerate().try_for_each(|(r, sums)| {
+                                let row = c.add(first, c.index(r as i64)?)?;
+                                self.finish(c, g, row, sums)
+                            })
+                        }
+                        (true, None) => self.finish_rows(
+                            c,
+                            g,
+                            rows,
+                            (first, c.end(first, c.index(self.m as i64)?, rows.1)?),
+                        ),
+                        (false, _) => Ok(()),
+                    }
+                })
+            })?;
+            Ok(vec![])
+        })?;
+        if self.single {
+            return Ok(());
+        }
+        self.groups(c, fixed, columns, &mut |c, g| self.finish_rows(c, g, rows, rows))
+    }
+
+    /// Register tiles of rows; what is left of the rows is done in fewer at once, unless tiles of
+    /// the unit are always whole.
+    fn tiles(
+        &self,
+        c: Code,
+        (lo, hi): Range,
+        f: &mut dyn FnMut(Code, Value, usize) -> Made<()>,
+    ) -> Made<()> {
+        if self.unit == Unit::Amx {
+            return c
+                .each(lo, hi, self.m as i64, &[], &mut |c, i, _| f(c, i, self.m).map(|()| vec![]))
+                .map(drop);
+        }
+        let (mut at, mut counts) = (lo, vec![self.m]);
+        counts.extend([4, 1].into_iter().filter(|n| *n < self.m));
+        for count in counts {
+            let step = c.index(count as i64)?;
+            let whole = c.div(c.sub(hi, at)?, step)?;
+            let end = c.add(at, c.mul(whole, step)?)?;
+            c.each(at, end, count as i64, &[], &mut |c, i, _| f(c, i, count).map(|()| vec![]))?;
+            at = end;
+        }
+        Ok(())
+    }
+
+    /// Groups of columns.
+    fn groups(
+        &self,
+        c: Code,
+        fixed: &Fixed,
+        (lo, hi): Range,
+        f: &mut dyn FnMut(Code, &Group) -> Made<()>,
+    ) -> Made<()> {
+        let Some(d) = self.product.panels else {
+            let mut one = |c: Code,
+                           start: Value,
+                           count: usize,
+                           mask: Option<Value>,
+                           _: &[Value]| {
+                f(c, &Group { fixed: fixed.clone(), start, count, mask, column: c.sub(start, lo)? })
+                    .map(|()| vec![])
+            };
+            return self.loops.chunks(c, lo, hi, &[], &mut one).map(drop);
+        };
+        let width = self.loops.scope.poly(c, &self.loops.nest.extents[self.product.vector])?;
+        c.each(c.div(lo, width)?, c.ceil_div(hi, width)?, 1, &[], &mut |c, i, _| {
+            let mut fixed = fixed.clone();
+            fixed[d] = Some(i);
+            let base = c.sub(c.mul(i, width)?, lo)?;
+            let size = self.loops.size(c, self.product.vector, &fixed)?;
+            self.loops.chunks(c, c.index(0)?, size, &[], &mut |c, start, count, mask, _| {
+                f(
+                    c,
+                    &Group {
+                        fixed: fixed.clone(),
+                        start,
+                        count,
+                        mask,
+                        column: c.add(base, start)?,
+                    },
+                )
+                .map(|()| vec![])
+            })
+        })
+        .map(drop)
+    }
+
+    /// The loops with the one over rows fixed, if there is one.
+    pub fn at_row(&self, fixed: &Fixed, row: Value) -> Fixed {
+        let mut fixed = fixed.clone();
+        self.product.rows.iter().for_each(|d| fixed[*d] = Some(row));
+        fixed
+    }
+
+    /// Where a row of the sums starts that belongs to a group.
+    pub fn sum_at(&self, c: Code, g: &Group, row: Value, rows: Range) -> Made<Value> {
+        c.add(c.mul(c.sub(row, rows.0)?, c.index(self.sums_row)?)?, g.column)
+    }
+
+    /// Sums start from the stage's scalar.
+    fn clear(&self, c: Code, rows: Range, columns: Range) -> Made<()> {
+        let (Some(sums), all) = (self.sums, Lanes { count: self.loops.lanes, mask: None }) else {
+            return Ok(());
+        };
+        let start = Val::Many(all.many(c, Val::One(self.loops.scope.scalar(self.product.start)?))?);
+        let m = c.index(self.m as i64)?;
+        // Tiles of a unit may have more rows than there are.
+        let count = c.mul(c.ceil_div(c.sub(rows.1, rows.0)?, m)?, m)?;
+        c.each(c.index(0)?, count, 1, &[], &mut |c, row, _| {
+            let row = c.mul(row, c.index(self.sums_row)?)?;
+            let end = c.sub(columns.1, columns.0)?;
+            c.each(c.index(0)?, end, self.loops.lanes as i64, &[], &mut |c, i, _| {
+                all.store(c, sums, Val::Steps(c.add(row, i)?, 1), start, false).map(|()| vec![])
+            })
+        })
+        .map(drop)
+    }
+
+    /// What follows on rows of sums in scratch.
+    fn finish_rows(&self, c: Code, g: &Group, rows: Range, (lo, hi): Range) -> Made<()> {
+        let Some(sums) = self.sums else { return Err("has no sums".into()) };
+        let all = Lanes { count: self.loops.lanes, mask: None };
+        c.each(lo, hi, 1, &[], &mut |c, row, _| {
+            let at = self.sum_at(c, g, row, rows)?;
+            let load = |n: usize| -> Made<Value> {
+                let i = c.add(at, c.index((n * self.loops.lanes) as i64)?)?;
+                all.load(c, sums, Val::Steps(i, 1)).and_then(|v| all.many(c, v))
+            };
+            let values: Vec<Value> = (0..g.count).map(load).collect::<Made<_>>()?;
+            self.finish(c, g, row, &values).map(|()| vec![])
+        })
+        .map(drop)
+    }
+
+    fn finish(&self, c: Code, g: &Group, row: Value, sums: &[Value]) -> Made<()> {
+        let fixed = self.at_row(&g.fixed, row);
+        let lanes = Lanes { count: self.loops.lanes, mask: g.mask };
+        sums.iter().enumerate().try_for_each(|(n, v)| {
+            let dims = self.loops.dims(c, &fixed, Some(self.loops.lane(c, g.start, n)?))?;
+            self.loops.finish(c, &dims, lanes, &[*v])
+        })
+    }
+}

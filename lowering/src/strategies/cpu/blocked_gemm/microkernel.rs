@@ -1,0 +1,207 @@
+//! Register tiles of a matrix product: sums of rows by vectors, or by tiles of AMX, through a block
+//! of the reduction.
+use crate::{
+    emit::{
+        code::{Code, Made},
+        lanes::{Lanes, Val},
+    },
+    strategies::cpu::blocked_gemm::{
+        Unit,
+        emit::{Blocks, Group, Range},
+    },
+};
+use kiln_dialects::{ir::*, value::DType};
+
+/// One register tile.
+pub struct Tile<'a> {
+    /// The product.
+    pub blocks: &'a Blocks<'a>,
+    /// Its columns.
+    pub group: &'a Group,
+    /// The rows that are copied.
+    pub rows: Range,
+    /// The first row of the tile.
+    pub first: Value,
+    /// How many rows.
+    pub count: usize,
+    /// The block of the reduction.
+    pub ks: Range,
+}
+
+impl Tile<'_> {
+    /// Multiplies. The sums, row by row, if they are in registers; else they are in scratch.
+    pub fn multiply(&self, c: Code) -> Made<Option<Vec<Value>>> {
+        match self.blocks.unit {
+            Unit::Amx => self.tiles(c).map(|()| None),
+            _ => self.vectors(c),
+        }
+    }
+
+    /// Where the left copy has a row of the tile.
+    fn left(&self, c: Code, row: usize) -> Made<Value> {
+        let i = c.mul(c.sub(self.first, self.rows.0)?, c.index(self.blocks.left_row)?)?;
+        c.add(i, c.index(row as i64 * self.blocks.left_row)?)
+    }
+
+    /// Where the `n`th vector of columns starts, at step `k` of the block, and elements to the next
+    /// row, or pair of rows.
+    fn right(&self, c: Code, n: usize) -> Made<(Value, Value, Value)> {
+        let (b, g) = (self.blocks, self.group);
+        let pairs = if b.unit == Unit::Fma { 1 } else { 2 };
+        if let Some(panel) = b.right {
+            let row = (g.count * b.loops.lanes * pairs) as i64;
+            return Ok((panel, c.index((n * b.loops.lanes * pairs) as i64)?, c.index(row)?));
+        }
+        let (scope, access) = (b.loops.scope, b.input(b.product.right)?);
+        let Val::Steps(first, _) = b.loops.lane(c, g.start, n)? else {
+            return Err("has vectors of one element".into());
+        };
+        let dims = b.loops.dims(c, &g.fixed, Some(Val::One(first)))?;
+        let Val::One(base) = scope.address(c, &access.at, &dims, Lanes { count: 1, mask: None })?
+        else {
+            return Err("has columns that are not in one place".into());
+        };
+        let row = scope.poly(c, &access.at.coefficient(b.product.depth))?;
+        let block = c.mul(c.div(self.ks.0, c.index(pairs as i64)?)?, row)?;
+        Ok((scope.buffer(access.buffer)?, c.add(base, block)?, row))
+    }
+
+    fn steps(&self, c: Code, each: i64) -> Made<Value> {
+        c.ceil_div(c.sub(self.ks.1, self.ks.0)?, c.index(each)?)
+    }
+
+    fn vectors(&self, c: Code) -> Made<Option<Vec<Value>>> {
+        let (b, g) = (self.blocks, self.group);
+        let lanes = Lanes { count: b.loops.lanes, mask: None };
+        let places: Vec<(usize, usize)> =
+            (0..self.count).flat_map(|r| (0..g.count).map(move |n| (r, n))).collect();
+        let place = |c: Code, (r, n): (usize, usize)| -> Made<Val> {
+            let row = c.add(self.first, c.index(r as i64)?)?;
+            Ok(Val::Steps(
+                c.add(b.sum_at(c, g, row, self.rows)?, c.index((n * b.loops.lanes) as i64)?)?,
+                1,
+            ))
+        };
+        let start = match b.sums {
+            Some(sums) => places
+                .iter()
+                .map(|x| lanes.load(c, sums, place(c, *x)?).and_then(|v| lanes.many(c, v)))
+                .collect::<Made<Vec<_>>>()?,
+            None => {
+                vec![lanes.many(c, Val::One(b.loops.scope.scalar(b.product.start)?))?; places.len()]
+            }
+        };
+        let left: Vec<Value> = (0..self.count).map(|r| self.left(c, r)).collect::<Made<_>>()?;
+        let right: Vec<_> = (0..g.count).map(|n| self.right(c, n)).collect::<Made<_>>()?;
+        let pairs = b.unit.depth();
+        let end = c.each(c.index(0)?, self.steps(c, pairs)?, 1, &start, &mut |c, k, sums| {
+            let mut columns = vec![];
+            for (memory, first, row) in &right {
+                let at = Val::Steps(c.add(*first, c.mul(k, *row)?)?, 1);
+                // What is copied or stored in panels is whole.
+                let mask = g.mask.filter(|_| b.right.is_none() && !b.product.stored);
+                let all = Lanes { count: b.loops.lanes * pairs as usize, mask };
+                columns.push(all.load(c, *memory, at).and_then(|v| all.many(c, v))?);
+            }
+            let k = c.mul(k, c.index(pairs)?)?;
+            let mut next = vec![];
+            for (r, at) in left.iter().enumerate() {
+                let x = self.spread(c, c.add(*at, k)?)?;
+                for (n, y) in columns.iter().enumerate() {
+                    let sum = sums[r * g.count + n];
+                    next.push(match b.unit {
+                        Unit::Fma => c.op("math.fma", &[x, *y, sum], sum.ty(), &[])?,
+                        _ => c.op("x86vector.avx512.dot", &[sum, x, *y], sum.ty(), &[])?,
+                    });
+                }
+            }
+            Ok(next)
+        })?;
+        let Some(sums) = b.sums else { return Ok(Some(end)) };
+        for (x, v) in places.iter().zip(&end) {
+            lanes.store(c, sums, place(c, *x)?, Val::Many(*v), false)?;
+        }
+        Ok(None)
+    }
+
+    /// One element of the left copy, or a pair of them, in all lanes.
+    fn spread(&self, c: Code, at: Value) -> Made<Value> {
+        let (b, left) = (self.blocks, self.blocks.left);
+        let (lanes, element) =
+            (b.loops.lanes, left.ty().element().ok_or("reads from what is no buffer")?);
+        if b.unit == Unit::Fma {
+            let x = c.op("memref.load", &[left, at], element, &[])?;
+            return c.op("vector.broadcast", &[x], Type::vector(element, lanes), &[]);
+        }
+        let i32 = Type::scalar(c.ctx(), DType::I32);
+        let pair = c.op("vector.load", &[left, at], Type::vector(element, 2), &[])?;
+        let pair = c.op("vector.bitcast", &[pair], Type::vector(i32, 1), &[])?;
+        let pair = c.op(
+            "vector.extract",
+            &[pair],
+            i32,
+            &[("static_position", Attr::i64s(c.ctx(), &[0]))],
+        )?;
+        let all = c.op("vector.broadcast", &[pair], Type::vector(i32, lanes), &[])?;
+        c.op("vector.bitcast", &[all], Type::vector(element, 2 * lanes), &[])
+    }
+
+    fn tiles(&self, c: Code) -> Made<()> {
+        let (b, g) = (self.blocks, self.group);
+        let sums = b.sums.ok_or("has no sums")?;
+        let (height, rows) = (self.count.min(16), self.count.div_ceil(16));
+        let tile = |rows: usize, columns: usize, element: &str| {
+            let text = format!("!amx.tile<{rows}x{columns}x{element}>");
+            Type::parse(c.ctx(), &text).ok_or_else(|| format!("{text} is no type"))
+        };
+        let (sum, left_type, right_type) =
+            (tile(height, 16, "f32")?, tile(height, 32, "bf16")?, tile(16, 32, "bf16")?);
+        let load = |c: Code, memory: Value, at: Value, row: Value, ty: Type| {
+            let segments = [("operandSegmentSizes", Attr::i32s(c.ctx(), &[1, 1, 1]))];
+            c.op("amx.tile_load", &[memory, at, row], ty, &segments)
+        };
+        let sums_row = c.index(b.sums_row)?;
+        let places: Vec<(usize, usize)> =
+            (0..rows).flat_map(|r| (0..g.count).map(move |n| (r, n))).collect();
+        let place = |c: Code, (r, n): (usize, usize)| -> Made<Value> {
+            let row = c.add(self.first, c.index(r as i64 * 16)?)?;
+            c.add(b.sum_at(c, g, row, self.rows)?, c.index(n as i64 * 16)?)
+        };
+        let mut start = vec![];
+        for x in &places {
+            start.push(if b.single {
+                c.op("amx.tile_zero", &[], sum, &[])?
+            } else {
+                load(c, sums, place(c, *x)?, sums_row, sum)?
+            });
+        }
+        let (left_row, step) = (c.index(b.left_row)?, c.index(16)?);
+        let end = c.each(c.index(0)?, self.steps(c, 32)?, 1, &start, &mut |c, k, sums| {
+            let mut columns = vec![];
+            for n in 0..g.count {
+                let (memory, first, row) = self.right(c, n)?;
+                columns.push(load(
+                    c,
+                    memory,
+                    c.add(first, c.mul(c.mul(k, step)?, row)?)?,
+                    row,
+                    right_type,
+                )?);
+            }
+            let mut next = vec![];
+            for r in 0..rows {
+                let at = c.add(self.left(c, r * 16)?, c.mul(k, c.index(32)?)?)?;
+                let x = load(c, b.left, at, left_row, left_type)?;
+                for (n, y) in columns.iter().enumerate() {
+                    next.push(c.op("amx.tile_mulf", &[x, *y, sums[r * g.count + n]], sum, &[])?);
+                }
+            }
+            Ok(next)
+        })?;
+        let segments = [("operandSegmentSizes", Attr::i32s(c.ctx(), &[1, 1, 1, 1]))];
+        for (x, v) in places.iter().zip(&end) {
+            c.effect("amx.tile_store", &[sums, place(c, *x)?, *v, sums_row], &segments)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,319 @@
+//! Matrix products in blocks for the caches: which dimension is which, which instructions multiply,
+//! and the sizes of blocks.
+pub(crate) mod emit;
+pub(crate) mod microkernel;
+pub(crate) mod packing;
+
+use crate::{
+    analysis::{Access, Body, Init, Kernel, Output, Plan, Poly},
+    strategies::cpu::choose::Machine,
+};
+use kiln_dialects::{ir::*, value::DType};
+
+/// What multiplies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// FMAs of f32.
+    Fma,
+    /// Products of pairs of bf16 (AVX512-BF16).
+    Dot,
+    /// Products of tiles of bf16 (AMX).
+    Amx,
+}
+
+impl Unit {
+    /// By the name of its strategy.
+    pub fn of(strategy: &str) -> Option<Unit> {
+        [Unit::Fma, Unit::Dot, Unit::Amx].into_iter().find(|u| u.strategy() == strategy)
+    }
+    /// The name of its strategy.
+    pub const fn strategy(self) -> &'static str {
+        match self {
+            Unit::Fma => "blocked",
+            Unit::Dot => "dot",
+            Unit::Amx => "amx",
+        }
+    }
+    /// Reduction steps that one instruction takes at once: blocks are filled up to a multiple with
+    /// zeros.
+    pub const fn depth(self) -> i64 {
+        match self {
+            Unit::Fma => 1,
+            Unit::Dot => 2,
+            Unit::Amx => 32,
+        }
+    }
+    /// Bytes of an input's element.
+    pub const fn size(self) -> i64 {
+        if matches!(self, Unit::Fma) { 4 } else { 2 }
+    }
+}
+
+/// A product of two matrices, or of many.
+#[derive(Clone, Debug)]
+pub struct Product {
+    /// The dimension in vectors.
+    pub vector: usize,
+    /// One outside of it, if the right matrix is stored in panels of columns.
+    pub panels: Option<usize>,
+    /// The one that only the left matrix and the result have; none if it has one row.
+    pub rows: Option<usize>,
+    /// The reduction.
+    pub depth: usize,
+    /// The inner part of it, of size 2, if the right matrix is stored in pairs of rows.
+    pub pair: Option<usize>,
+    /// All other dimensions.
+    pub outer: Vec<usize>,
+    /// The stage's input that has the rows.
+    pub left: usize,
+    /// The stage's input that has the columns.
+    pub right: usize,
+    /// Whether the inputs are bf16; else they are f32.
+    pub bf16: bool,
+    /// The scalar that sums start from.
+    pub start: Value,
+    /// Whether the right matrix can be read in the order in which a register tile reads it.
+    pub stored: bool,
+}
+
+impl Product {
+    /// How many elements one step of the reduction is apart, in an input.
+    pub fn step(&self, a: &Access) -> Poly {
+        a.at.coefficient(self.pair.unwrap_or(self.depth))
+    }
+}
+
+/// The product that a kernel is, with or without stages on the result.
+pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
+    let [nest] = plan.nests.as_slice() else { return None };
+    let [stage] = nest.stages.as_slice() else { return None };
+    let s = k.stages.get(*stage)?;
+    let ([out], [a, b], Body::Block(block)) = (s.outputs.as_slice(), s.inputs.as_slice(), s.body)
+    else {
+        return None;
+    };
+    let bf16 = multiplies(out, block)?;
+    let Init::Fill(start) = out.init else { return None };
+    let plain = [a, b].iter().all(|x| x.at.rest.is_empty())
+        && out.access.at.rest.is_empty()
+        && s.captured.is_empty();
+    let size = |d: usize| nest.extents[d].known();
+    let reductions: Vec<usize> = (0..nest.extents.len()).filter(|d| nest.reduction[*d]).collect();
+    let (depth, pair) = match reductions.as_slice() {
+        [d] => (*d, None),
+        [d, p] if size(*p) == Some(2) => (*d, Some(*p)),
+        _ => return None,
+    };
+    let real = |o: &&Output| !plan.passed.get(o.access.buffer).copied().unwrap_or(false);
+    let written: Vec<&Output> =
+        nest.all().filter_map(|s| k.stages.get(s)).flat_map(|s| &s.outputs).filter(real).collect();
+    let parallel: Vec<usize> = (0..nest.extents.len()).filter(|d| !nest.reduction[*d]).collect();
+    let contiguous = |d: &usize| {
+        size(*d) != Some(1)
+            && written.iter().all(|o| o.access.at.coefficient(*d).known() == Some(1))
+    };
+    let vector = parallel.iter().copied().find(contiguous)?;
+    let (left, right) = match (a.at.uses(vector), b.at.uses(vector)) {
+        (false, true) => (0, 1),
+        (true, false) => (1, 0),
+        _ => return None,
+    };
+    let (l, r) = (&s.inputs[left], &s.inputs[right]);
+    let rows = parallel.iter().copied().filter(|d| l.at.uses(*d) && !r.at.uses(*d));
+    let rows = rows.max_by_key(|d| (size(*d).unwrap_or(1024).min(64), *d));
+    let split = nest.split.as_ref().map(|(outer, inner, _)| (*outer, *inner));
+    let panels =
+        parallel.iter().copied().filter(|d| *d != vector && r.at.uses(*d) && !l.at.uses(*d)).max();
+    // Columns in panels lie side by side in the result.
+    let width = size(vector);
+    let panels = panels.filter(|d| {
+        let whole =
+            written.iter().all(|o| o.access.at.coefficient(*d).known() == width && width.is_some());
+        whole && width.is_some_and(|w| w <= 64)
+    });
+    if !plain || split.is_some_and(|s| Some(s) != panels.map(|p| (p, vector))) {
+        return None;
+    }
+    // A product of both inputs is one of matrices if each step takes one element of either.
+    let steps = |x: &Access| match pair {
+        Some(p) => x.at.coefficient(depth) == x.at.coefficient(p).times(&Poly::number(2)),
+        None => true,
+    };
+    let pairs = pair.is_some_and(|p| {
+        r.at.coefficient(p).known() == Some(1) && r.at.coefficient(vector).known() == Some(2)
+    });
+    let near = r.at.coefficient(depth).known().is_some_and(|c| c <= 128);
+    let stored =
+        if bf16 { pairs && near } else { r.at.coefficient(vector).known() == Some(1) && near };
+    let stored = stored && fills(k, r, nest.extents.as_slice());
+    if !steps(l) || (pair.is_some() && !(bf16 && stored)) || (panels.is_some() && !stored) {
+        return None;
+    }
+    let outer: Vec<usize> = parallel
+        .into_iter()
+        .filter(|d| Some(*d) != rows && *d != vector && Some(*d) != panels)
+        .collect();
+    // Rows would be copied once for each step of a dimension that only the columns have.
+    if !bf16 && outer.iter().any(|d| !l.at.uses(*d)) {
+        return None;
+    }
+    Some(Product { vector, panels, rows, depth, pair, outer, left, right, bf16, start, stored })
+}
+
+/// Whether a sum takes products of its inputs as they are: f32, or bf16 extended to it.
+fn multiplies(out: &Output, block: Block) -> Option<bool> {
+    let combine = out.combine.as_ref().filter(|c| c.op.is("arith.addf"))?;
+    let product = combine.other.def().filter(|p| p.is("arith.mulf"))?;
+    let f32 = combine.op.result(0).ty().dtype() == Ok(DType::F32);
+    let source = |v: Value| match v.def() {
+        Some(e) if e.is("arith.extf") => (e.operand(0), true),
+        _ => (v, false),
+    };
+    let ((a, x), (b, y)) = (source(product.operand(0)), source(product.operand(1)));
+    let argument =
+        |v: Value| v.block_arg().filter(|(at, i)| *at == block && *i < 2).map(|(_, i)| i);
+    let both = argument(a)? != argument(b)? && x == y;
+    let narrow = a.ty().dtype() == Ok(DType::BF16) && b.ty().dtype() == Ok(DType::BF16);
+    (f32 && both && (!x || narrow)).then_some(x)
+}
+
+/// Whether a buffer holds all that its loops reach, also where a last panel is not whole.
+fn fills(k: &Kernel, a: &Access, extents: &[Poly]) -> bool {
+    let Some(all) = k.buffers.get(a.buffer).and_then(|b| Poly::product(&b.sizes).known()) else {
+        return false;
+    };
+    let reach = a.at.dims.iter().try_fold(a.at.constant.known(), |sum, (d, c)| {
+        let more = c.known().filter(|c| *c >= 0)? * (extents.get(*d)?.known()? - 1);
+        Some(sum.map(|s| s + more))
+    });
+    reach.flatten().is_some_and(|r| r < all)
+}
+
+/// Bytes of the copies that a thread has on its stack: of rows, and of sums.
+const COPY: i64 = 384 << 10;
+
+/// Steps of the reduction beyond which `contract` copies no panel of columns.
+const DEEP: i64 = 2048;
+
+/// The schedule of a product: strategy, parameters. None if another strategy is better.
+pub fn blocked(
+    k: &Kernel,
+    plan: &Plan,
+    p: &Product,
+    m: &Machine,
+) -> Option<(Unit, [(&'static str, i64); 7])> {
+    let nest = plan.nests.first()?;
+    let known = |d: usize| nest.extents[d].known();
+    let rows = p.rows.map_or(Some(1), known);
+    let columns = match p.panels {
+        Some(d) => {
+            nest.split.as_ref().map_or_else(|| Some(known(d)? * known(p.vector)?), |s| s.2.known())
+        }
+        None => known(p.vector),
+    };
+    let depth = known(p.depth).map(|d| if p.pair.is_some() { 2 * d } else { d });
+    let zero = p
+        .start
+        .def()
+        .and_then(|d| d.attr("value"))
+        .is_some_and(|v| v.to_string().starts_with("0.0"));
+    let unit = match (p.bf16, m.bf16) {
+        (false, _) => Unit::Fma,
+        (true, Bf16::Amx) if zero && rows.is_none_or(|r| r >= 8) => Unit::Amx,
+        (true, Bf16::Dot | Bf16::Amx) => Unit::Dot,
+        (true, Bf16::Widen) => return None,
+    };
+    let lanes = m.bits / 32;
+    let few = rows.is_some_and(|r| r < 16)
+        || columns.is_some_and(|c| c < lanes)
+        || depth.is_some_and(|d| d < 16);
+    // Where all of the reduction fits into the copy of a panel, `contract` makes fewer copies.
+    let deep = !p.stored && depth.is_none_or(|d| d > DEEP);
+    if unit == Unit::Fma && (few || !deep) {
+        return None;
+    }
+    let (rows, columns, outer) = (
+        rows.unwrap_or(1024),
+        columns.unwrap_or(1024),
+        Poly::product(p.outer.iter().map(|d| &nest.extents[*d])),
+    );
+    let (outer, whole) = (outer.known().unwrap_or(4).max(1), depth);
+    let depth = depth.unwrap_or(1024).max(1);
+    let up = |n: i64, to: i64| (n + to - 1) / to * to;
+    // The register tile.
+    let registers = if m.bits == 512 { 32 } else { 16 };
+    let n = if unit != Unit::Amx && rows == 1 { 4 } else { 2 };
+    let n = n.min(((columns + lanes - 1) / lanes).max(1));
+    let width = known(p.vector).filter(|_| p.panels.is_some());
+    let n = width.map_or(n, |w| n.min(w / lanes)).max(1);
+    let most = ((registers - 4) / n - if registers == 32 { 2 } else { 0 }).clamp(1, rows.max(1));
+    let even = (most.min(8)..=most).rev().find(|t| rows % t == 0 && rows <= 256);
+    let tile = match unit {
+        Unit::Amx if rows <= 16 => rows,
+        Unit::Amx => 32,
+        _ => even.unwrap_or(most),
+    };
+    // As few blocks of the reduction as stay near, of about the same size.
+    let near = if unit == Unit::Fma { 512 } else { 1024 };
+    let parts = if depth <= near + near / 2 { 1 } else { (depth + near - 1) / near };
+    let k_block = up((depth + parts - 1) / parts, 32.max(unit.depth()));
+    let k_block = if whole.is_none() { near } else { k_block };
+    // Copies of columns cost most beside tiles, which multiply the fastest: more rows read each.
+    let copy = if unit == Unit::Amx { COPY * 4 / 3 } else { COPY };
+    let mut m_block = (copy / (k_block * unit.size()) / tile).max(1) * tile;
+    m_block = m_block.min(up(rows, tile));
+    let group = n * lanes;
+    let n_step = width.unwrap_or(group);
+    let mut n_block =
+        (copy / if unit == Unit::Amx { 4 } else { 8 } / m_block / n_step).max(1) * n_step;
+    n_block = n_block.min(up(columns, n_step));
+    // Enough tasks for all threads, as long as each has work; rows are divided last, since columns
+    // are copied for each block of them.
+    let tasks = |m_block: i64, n_block: i64| {
+        outer * ((rows + m_block - 1) / m_block) * ((columns + n_block - 1) / n_block)
+    };
+    while tasks(m_block, n_block) < 4 * m.threads && n_block > n_step {
+        n_block = up(n_block / 2, n_step);
+    }
+    while tasks(m_block, n_block) < 2 * m.threads && m_block > tile {
+        m_block = up(m_block / 2, tile);
+    }
+    // A copy of columns is worth it when many rows read it, or when no vector can be read without.
+    let contiguous =
+        k.stages.get(*nest.stages.first()?)?.inputs[p.right].at.coefficient(p.vector).known()
+            == Some(1);
+    let pack = !p.stored && (unit != Unit::Fma || !contiguous || rows >= 32);
+    let all = [
+        ("bits", m.bits),
+        ("k_block", k_block),
+        ("m", tile),
+        ("m_block", m_block),
+        ("n", n),
+        ("n_block", n_block),
+        ("pack", pack as i64),
+    ];
+    Some((unit, all))
+}
+
+/// What a machine has for products of bf16.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bf16 {
+    /// Nothing: they are widened.
+    Widen,
+    /// Dot products of pairs.
+    Dot,
+    /// These, and products of tiles.
+    Amx,
+}
+
+impl Bf16 {
+    /// By name: `widen`, `dot`, `amx`.
+    pub fn of(name: &str) -> Option<Bf16> {
+        Some(match name {
+            "widen" => Bf16::Widen,
+            "dot" => Bf16::Dot,
+            "amx" => Bf16::Amx,
+            _ => return None,
+        })
+    }
+}

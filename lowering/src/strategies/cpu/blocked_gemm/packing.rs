@@ -1,0 +1,142 @@
+//! Copies of the operands of a matrix product.
+use crate::{
+    analysis::Access,
+    emit::{
+        code::{Code, Made},
+        lanes::{Lanes, Val},
+        loops::Fixed,
+    },
+    strategies::cpu::blocked_gemm::{
+        Unit,
+        emit::{Blocks, Group, Range},
+    },
+};
+use kiln_dialects::ir::*;
+
+impl Blocks<'_> {
+    /// The access of an input.
+    pub fn input(&self, i: usize) -> Made<&Access> {
+        let stage =
+            self.loops.nest.stages.first().and_then(|s| self.loops.scope.kernel.stages.get(*s));
+        stage.and_then(|s| s.inputs.get(i)).ok_or_else(|| "has no such input".into())
+    }
+
+    /// Copies rows of the left matrix, in vectors along the reduction, the last one filled up with
+    /// zeros.
+    pub fn copy_left(&self, c: Code, fixed: &Fixed, rows: Range, (k0, k1): Range) -> Made<()> {
+        let scope = self.loops.scope;
+        let access = self.input(self.product.left)?;
+        let (memory, step) =
+            (scope.buffer(access.buffer)?, scope.poly(c, &self.product.step(access))?);
+        // As many elements as a vector of the result has bits.
+        let count = self.loops.lanes * 4 / self.unit.size() as usize;
+        c.each(rows.0, rows.1, 1, &[], &mut |c, row, _| {
+            let fixed = self.at_row(fixed, row);
+            let one = Lanes { count: 1, mask: None };
+            let base = scope.address(c, &access.at, &self.loops.dims(c, &fixed, None)?, one)?;
+            let to = c.mul(c.sub(row, rows.0)?, c.index(self.left_row)?)?;
+            let copy = |c: Code, k: Value, mask: Option<Value>| -> Made<()> {
+                let lanes = Lanes { count, mask };
+                let at = lanes.sum(c, base, lanes.scaled(c, Val::Steps(k, 1), step)?, false)?;
+                let v = loaded(c, lanes, memory, at)?;
+                let to = Val::Steps(c.add(to, c.sub(k, k0)?)?, 1);
+                Lanes { count, mask: None }.store(c, self.left, to, Val::Many(v), false)
+            };
+            let length = c.sub(k1, k0)?;
+            let whole =
+                c.add(k0, c.mul(c.div(length, c.index(count as i64)?)?, c.index(count as i64)?)?)?;
+            c.each(k0, whole, count as i64, &[], &mut |c, k, _| copy(c, k, None).map(|()| vec![]))?;
+            c.each(whole, k1, count as i64, &[], &mut |c, k, _| {
+                let mask = mask(c, c.sub(k1, k)?, count)?;
+                copy(c, k, Some(mask)).map(|()| vec![])
+            })
+        })
+        .map(drop)
+    }
+
+    /// Copies columns of the right matrix: `[k][column]` of f32, `[k / 2][column][2]` of bf16; with
+    /// zeros where there is nothing.
+    pub fn copy_right(&self, c: Code, g: &Group, (k0, k1): Range) -> Made<()> {
+        let Some(panel) = self.right else { return Ok(()) };
+        let (scope, access) = (self.loops.scope, self.input(self.product.right)?);
+        let (memory, step) =
+            (scope.buffer(access.buffer)?, scope.poly(c, &self.product.step(access))?);
+        let (count, lanes) = (self.loops.lanes, Lanes { count: self.loops.lanes, mask: g.mask });
+        let read = |c: Code, k: Value, n: usize| -> Made<Value> {
+            let dims = self.loops.dims(c, &g.fixed, Some(self.loops.lane(c, g.start, n)?))?;
+            let base = scope.address(c, &access.at, &dims, lanes)?;
+            loaded(c, lanes, memory, lanes.sum(c, base, Val::One(c.mul(k, step)?), false)?)
+        };
+        let row = c.index((g.count * count) as i64)?;
+        if self.unit == Unit::Fma {
+            return c
+                .each(k0, k1, 1, &[], &mut |c, k, _| {
+                    let to = c.mul(c.sub(k, k0)?, row)?;
+                    for n in 0..g.count {
+                        let at = Val::Steps(c.add(to, c.index((n * count) as i64)?)?, 1);
+                        Lanes { count, mask: None }.store(
+                            c,
+                            panel,
+                            at,
+                            Val::Many(read(c, k, n)?),
+                            false,
+                        )?;
+                    }
+                    Ok(vec![])
+                })
+                .map(drop);
+        }
+        let element = panel.ty().element().ok_or("copies to what is no buffer")?;
+        let zeros = |c: Code, n: usize| c.constant("dense<0.0>", Type::vector(element, n));
+        let pair = |c: Code,
+                    k: Value,
+                    made: &mut dyn FnMut(Code, usize) -> Made<Value>|
+         -> Made<()> {
+            let to = c.mul(c.sub(k, k0)?, row)?;
+            for n in 0..g.count {
+                let at = Val::Steps(c.add(to, c.index((2 * n * count) as i64)?)?, 1);
+                let v = made(c, n)?;
+                Lanes { count: 2 * count, mask: None }.store(c, panel, at, Val::Many(v), false)?;
+            }
+            Ok(())
+        };
+        let woven = |c: Code, a: Value, b: Value| {
+            c.op("vector.interleave", &[a, b], Type::vector(element, 2 * count), &[])
+        };
+        let (two, one) = (c.index(2)?, c.index(1)?);
+        let whole = c.add(k0, c.mul(c.div(c.sub(k1, k0)?, two)?, two)?)?;
+        c.each(k0, whole, 2, &[], &mut |c, k, _| {
+            pair(c, k, &mut |c, n| woven(c, read(c, k, n)?, read(c, c.add(k, one)?, n)?))
+                .map(|()| vec![])
+        })?;
+        // The last row of an odd number has no partner.
+        c.each(whole, k1, 2, &[], &mut |c, k, _| {
+            pair(c, k, &mut |c, n| woven(c, read(c, k, n)?, zeros(c, count)?)).map(|()| vec![])
+        })?;
+        let depth = c.index(self.unit.depth())?;
+        let filled = c.add(k0, c.mul(c.ceil_div(c.sub(k1, k0)?, depth)?, depth)?)?;
+        let done = c.add(k0, c.mul(c.ceil_div(c.sub(k1, k0)?, two)?, two)?)?;
+        c.each(done, filled, 2, &[], &mut |c, k, _| {
+            pair(c, k, &mut |c, _| zeros(c, 2 * count)).map(|()| vec![])
+        })
+        .map(drop)
+    }
+}
+
+/// The first `n` lanes.
+fn mask(c: Code, n: Value, count: usize) -> Made<Value> {
+    let i1 = Type::scalar(c.ctx(), kiln_dialects::value::DType::I1);
+    c.op("vector.create_mask", &[n], Type::vector(i1, count), &[])
+}
+
+/// Elements, with zeros in lanes that do not count.
+fn loaded(c: Code, lanes: Lanes, memory: Value, at: Val) -> Made<Value> {
+    let v = lanes.load(c, memory, at).and_then(|v| lanes.many(c, v))?;
+    match lanes.mask {
+        None => Ok(v),
+        Some(m) => {
+            let zeros = c.constant("dense<0.0>", v.ty())?;
+            c.op("arith.select", &[m, v, zeros], v.ty(), &[])
+        }
+    }
+}

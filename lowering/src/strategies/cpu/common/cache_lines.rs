@@ -1,0 +1,45 @@
+//! Stores past the caches: only of whole vectors, since the processor collects them in lines, and
+//! anything else leaves lines half full.
+use crate::{
+    analysis::{Kernel, Nest, Plan, Poly},
+    strategies::cpu::choose::{lanes, vector_dim},
+};
+
+/// Bytes of a cache line.
+pub const LINE: usize = 64;
+
+/// Whether a vector of each result of a nest is a whole line: what writes parts of lines far apart
+/// waits for memory with each.
+pub fn whole_lines(k: &Kernel, nest: &Nest, bits: usize) -> bool {
+    let size = |b: usize| {
+        k.buffers.get(b)?.element.dtype().ok().map(|d| d.byte_size() * lanes(k, nest, bits))
+    };
+    nest.all().flat_map(|s| &k.stages[s].outputs).all(|o| size(o.access.buffer) == Some(LINE))
+}
+
+/// Whether all vectors that a nest writes to results are at multiples of their size, given that the
+/// results are.
+pub fn in_lines(k: &Kernel, plan: &Plan, nest: &Nest, bits: usize) -> bool {
+    let Some(vector) = vector_dim(k, plan, nest, 0).filter(|v| !nest.reduction[*v]) else {
+        return false;
+    };
+    let lanes = lanes(k, nest, bits) as i64;
+    let multiple = |p: &Poly| p.terms().all(|(_, n)| n % lanes == 0);
+    let real = |b: usize| !plan.passed.get(b).copied().unwrap_or(false);
+    let mut written = nest
+        .all()
+        .filter_map(|s| k.stages.get(s))
+        .flat_map(|s| &s.outputs)
+        .filter(|o| real(o.access.buffer));
+    written.all(|o| {
+        let at = &o.access.at;
+        let along = |d: usize| {
+            if d == vector {
+                at.coefficient(d).known() == Some(1)
+            } else {
+                multiple(&at.coefficient(d))
+            }
+        };
+        at.rest.is_empty() && multiple(&at.constant) && (0..nest.extents.len()).all(along)
+    })
+}

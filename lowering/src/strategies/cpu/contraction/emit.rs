@@ -1,0 +1,251 @@
+//! Tiles of rows by vectors inside of blocks that fit the caches: contractions, with running values
+//! in registers through the reduction loops, and transpositions.
+use crate::{
+    analysis::{Access, Buffer, Kernel, Lin, Nest, Plan, Poly, Role, row_major},
+    emit::{
+        body::{Passed, Scope},
+        code::{Code, Made, distance},
+        lanes::Lanes,
+        loops::{Fixed, Loops, decode},
+    },
+    program::in_place,
+    strategies::cpu::{
+        choose::Schedule,
+        common::tasks::{Threads, blocks},
+        contraction::{self, transposition},
+        transpose::registers,
+    },
+};
+use kiln_dialects::{ir::*, sym::Dim};
+use std::collections::HashMap;
+
+/// The nest of a contraction.
+pub fn emit(
+    c: Code,
+    scope: &Scope<'_>,
+    plan: &Plan,
+    nest: &Nest,
+    schedule: &Schedule,
+    threads: Threads,
+) -> Made<()> {
+    let bits = schedule.get("bits");
+    let roles = match schedule.strategy.as_str() {
+        "contract" => contraction::contraction(scope.kernel, plan, bits)
+            .ok_or("has a schedule for contractions, but is none")?,
+        _ => transposition(scope.kernel, plan, nest, bits)
+            .ok_or("has a schedule for transpositions, but is none")?,
+    };
+    let loops = Loops {
+        scope,
+        nest,
+        vector: Some(roles.vector),
+        lanes: roles.lanes,
+        unroll: schedule.get("n").max(1),
+    };
+    let copy = match roles.pack.filter(|_| schedule.get("pack") == 1) {
+        Some(input) => Some(Panel::new(c, &loops, input)?),
+        None => None,
+    };
+    let across = registers::across(&loops, roles.rows).filter(|_| schedule.strategy == "transpose");
+    // What lies over an input is not there to be read again.
+    let again = scope.kernel.func.attr(in_place::ATTR).is_none();
+    let step = Step { most: schedule.get("m"), across, again };
+    let none: Fixed = vec![None; nest.extents.len()];
+    let size = |d: usize| scope.poly(c, &nest.extents[d]);
+    let (m, n) = (size(roles.rows)?, size(roles.columns)?);
+    let (m_block, n_block) = (
+        c.index(schedule.get("m_block").max(1) as i64)?,
+        c.index(schedule.get("n_block").max(1) as i64)?,
+    );
+    let mut sizes: Vec<Value> = roles.outer.iter().map(|d| size(*d)).collect::<Made<_>>()?;
+    sizes.extend([c.ceil_div(n, n_block)?, c.ceil_div(m, m_block)?]);
+    let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
+    blocks(c, total, 1, threads, &mut |c, i| {
+        let at = decode(c, i, &sizes)?;
+        let mut fixed = none.clone();
+        roles.outer.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
+        let part = |i: Value, block: Value, size: Value| -> Made<(Value, Value)> {
+            let lo = c.mul(i, block)?;
+            Ok((lo, c.end(lo, block, size)?))
+        };
+        let columns = part(at[roles.outer.len()], n_block, n)?;
+        let rows = part(at[roles.outer.len() + 1], m_block, m)?;
+        if roles.columns == roles.vector {
+            return panel(c, &loops, &fixed, columns, (roles.rows, rows), &step, copy.as_ref());
+        }
+        c.each(columns.0, columns.1, 1, &[], &mut |c, i, _| {
+            let mut fixed = fixed.clone();
+            fixed[roles.columns] = Some(i);
+            let whole = (c.index(0)?, loops.size(c, roles.vector, &fixed)?);
+            panel(c, &loops, &fixed, whole, (roles.rows, rows), &step, copy.as_ref())
+                .map(|()| vec![])
+        })?;
+        Ok(())
+    })
+}
+
+/// How rows are taken.
+struct Step {
+    /// Most at once.
+    most: usize,
+    /// What squares of vectors turn around.
+    across: Option<Vec<Access>>,
+    /// Whether a row may be done twice.
+    again: bool,
+}
+
+/// All rows for each group of vectors, so that what is read for the group stays in the first level
+/// cache.
+fn panel(
+    c: Code,
+    loops: &Loops<'_>,
+    fixed: &Fixed,
+    columns: (Value, Value),
+    rows: (usize, (Value, Value)),
+    step: &Step,
+    copy: Option<&Panel>,
+) -> Made<()> {
+    let (d, (lo, hi)) = rows;
+    loops.chunks(c, columns.0, columns.1, &[], &mut |c, start, count, mask, _| {
+        let copied = copy.map(|p| p.fill(c, loops, fixed, start, count, mask)).transpose()?;
+        let scope = copied.as_ref().map(|(kernel, scalars, memory)| Scope {
+            kernel,
+            scalars: scalars.clone(),
+            memory: memory.clone(),
+            ..loops.scope.clone()
+        });
+        let loops = Loops { scope: scope.as_ref().unwrap_or(loops.scope), ..*loops };
+        let mut at = lo;
+        let square = step
+            .across
+            .as_ref()
+            .filter(|_| count == 1 && mask.is_none())
+            .zip(distance(lo, hi).filter(|n| *n >= loops.lanes as i64));
+        if let Some((reads, all)) = square {
+            let n = loops.lanes as i64;
+            let whole = c.add(lo, c.index(all / n * n)?)?;
+            c.each(lo, whole, n, &[], &mut |c, i, _| {
+                registers::emit(c, &loops, fixed, start, (d, i), reads).map(|()| vec![])
+            })?;
+            at = whole;
+            if all % n != 0 && step.again {
+                // The last square does rows again that the one before it did.
+                registers::emit(
+                    c,
+                    &loops,
+                    fixed,
+                    start,
+                    (d, c.add(lo, c.index(all - n)?)?),
+                    reads,
+                )?;
+                at = hi;
+            }
+        }
+        // What is left of the rows is done in fewer at once.
+        let mut counts = vec![step.most.max(1)];
+        counts.extend([4, 1].into_iter().filter(|n| *n < step.most));
+        for group in counts {
+            let size = c.index(group as i64)?;
+            let whole = c.div(c.sub(hi, at)?, size)?;
+            let end = c.add(at, c.mul(whole, size)?)?;
+            c.each(at, end, group as i64, &[], &mut |c, i, _| {
+                loops
+                    .parallel(c, fixed, Some(start), count, mask, Some((d, i, group)))
+                    .map(|()| vec![])
+            })?;
+            at = end;
+        }
+        Ok(vec![])
+    })?;
+    Ok(())
+}
+
+/// A copy of an input, in the order in which the register tile reads it.
+struct Panel {
+    stage: usize,
+    input: usize,
+    memory: Value,
+}
+
+/// A kernel that reads the copy, its scalars and its memory.
+type Copied = (Kernel, HashMap<Value, Value>, Vec<Option<Value>>);
+
+impl Panel {
+    fn new(c: Code, loops: &Loops<'_>, input: usize) -> Made<Panel> {
+        let stage = *loops.nest.stages.first().ok_or("has no stage")?;
+        let buffer =
+            loops.scope.kernel.stages[stage].inputs.get(input).ok_or("has no such input")?.buffer;
+        let element = loops.scope.kernel.buffers[buffer].element;
+        let depth = Poly::product(Self::depth(loops.nest).iter().map(|d| &loops.nest.extents[*d]));
+        let count = depth.known().ok_or("has a schedule that packs a dynamic size")?
+            * (loops.unroll * loops.lanes) as i64;
+        let attrs = [
+            ("operandSegmentSizes", Attr::i32s(c.ctx(), &[0, 0])),
+            ("alignment", Attr::i64(c.ctx(), 64)),
+        ];
+        let memory =
+            c.op("memref.alloca", &[], Type::memref(element, &[Dim::Known(count)]), &attrs)?;
+        Ok(Panel { stage, input, memory })
+    }
+    fn depth(nest: &Nest) -> Vec<usize> {
+        (0..nest.extents.len()).filter(|d| nest.reduction[*d]).collect()
+    }
+    /// Copies what `count` vectors from `start` on read.
+    fn fill(
+        &self,
+        c: Code,
+        loops: &Loops<'_>,
+        fixed: &Fixed,
+        start: Value,
+        count: usize,
+        mask: Option<Value>,
+    ) -> Made<Copied> {
+        let (scope, vector) = (loops.scope, loops.vector.ok_or("has no vector dimension")?);
+        let depth = Self::depth(loops.nest);
+        let sizes: Vec<Poly> = depth.iter().map(|d| loops.nest.extents[*d].clone()).collect();
+        let width = Poly::number((count * loops.lanes) as i64);
+        let mut at = Lin::dim(vector);
+        for (d, stride) in depth.iter().zip(row_major(&sizes)) {
+            at = at.plus(&Lin::dim(*d).times(&stride.times(&width)));
+        }
+        at.constant = Poly::symbol(start).times(&Poly::number(-1));
+        let (mut kernel, mut scalars, mut memory) =
+            (scope.kernel.clone(), scope.scalars.clone(), scope.memory.clone());
+        let old = std::mem::replace(
+            &mut kernel.stages[self.stage].inputs[self.input],
+            Access { buffer: memory.len(), at: at.clone() },
+        );
+        kernel.buffers.push(Buffer {
+            element: kernel.buffers[old.buffer].element,
+            sizes,
+            role: Role::Temporary,
+        });
+        memory.push(Some(self.memory));
+        scalars.insert(start, start);
+        let new = Scope {
+            kernel: &kernel,
+            scalars: scalars.clone(),
+            memory: memory.clone(),
+            ..scope.clone()
+        };
+        // Rows that are not fixed do not matter to what is copied.
+        let rows: Fixed = fixed
+            .iter()
+            .enumerate()
+            .map(|(d, v)| if v.is_none() && !loops.nest.reduction[d] { Some(start) } else { *v })
+            .collect();
+        loops.reductions(c, &rows, &[], &mut |c, fixed, _| {
+            for n in 0..count {
+                let mut free = fixed.clone();
+                free[vector] = None;
+                let dims = loops.dims(c, &free, Some(loops.lane(c, start, n)?))?;
+                let lanes = Lanes { count: loops.lanes, mask };
+                let v = scope.read(c, &old, &dims, lanes, &Passed::new())?;
+                let all = Lanes { count: loops.lanes, mask: None };
+                all.store(c, self.memory, new.address(c, &at, &dims, all)?, v, false)?;
+            }
+            Ok(vec![])
+        })?;
+        Ok((kernel, scalars, memory))
+    }
+}

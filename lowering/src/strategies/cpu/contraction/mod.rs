@@ -1,0 +1,192 @@
+//! Contractions: which dimension is which, and the sizes of their tiles.
+pub(crate) mod emit;
+
+use crate::{
+    analysis::{Access, Kernel, Nest, Output, Plan, Poly},
+    strategies::cpu::choose::{Machine, lanes, vector_dim},
+};
+
+/// What the dimensions of a contraction are.
+#[derive(Clone, Debug)]
+pub struct Roles {
+    /// The one in vectors.
+    pub vector: usize,
+    /// Elements of a vector.
+    pub lanes: usize,
+    /// The one of which several are computed at once, for what they read in common.
+    pub rows: usize,
+    /// The one in blocks beside the rows: the vector dimension, or one outside of it in packed
+    /// layouts.
+    pub columns: usize,
+    /// All other parallel dimensions.
+    pub outer: Vec<usize>,
+    /// The input that is the same in all rows, if it is worth to have it copied in the order in
+    /// which it is read.
+    pub pack: Option<usize>,
+    /// Whether neighbouring rows of the other input share a set of the first level cache.
+    pub crowded: bool,
+}
+
+/// Rows that are a multiple of so many bytes apart go to the same few places of the first level
+/// cache: 64 sets of 64 bytes.
+const SETS: i64 = 4096;
+
+/// Rows that read such a copy before the next one is made.
+const PACKED_ROWS: i64 = 1024;
+/// Most bytes of such a copy.
+const PANEL: i64 = 256 << 10;
+
+/// The roles, if a kernel is one sum of products, with or without stages on the result and beside
+/// it.
+pub fn contraction(k: &Kernel, plan: &Plan, bits: usize) -> Option<Roles> {
+    let nest = plan.main()?;
+    let [stage] = nest.stages.as_slice() else { return None };
+    let s = k.stages.get(*stage)?;
+    let [out] = s.outputs.as_slice() else { return None };
+    let combine = out.combine.as_ref().filter(|c| c.op.is("arith.addf"))?;
+    combine.other.def().filter(|p| p.is("arith.mulf"))?;
+    let [a, b] = s.inputs.as_slice() else { return None };
+    let free = |d: &usize| !nest.reduction[*d] && nest.extents[*d].known() != Some(1);
+    // Results are written in the order of memory; what is read otherwise is copied first.
+    let real = |o: &&Output| !plan.passed.get(o.access.buffer).copied().unwrap_or(false);
+    let written: Vec<&Output> =
+        nest.all().filter_map(|s| k.stages.get(s)).flat_map(|s| &s.outputs).filter(real).collect();
+    let vector = (0..nest.extents.len())
+        .filter(free)
+        .find(|d| written.iter().all(|o| o.access.at.coefficient(*d).known() == Some(1)))?;
+    let parallel: Vec<usize> =
+        (0..nest.extents.len()).filter(|d| !nest.reduction[*d] && *d != vector).collect();
+    // Rows share an operand that differs from lane to lane.
+    let shared = |d: &usize| [a, b].iter().any(|x| !x.at.uses(*d) && x.at.uses(vector));
+    let length = |d: usize| nest.extents[d].known().unwrap_or(1024);
+    let rows = parallel.iter().copied().filter(shared).max_by_key(|d| (length(*d).min(64), *d))?;
+    let other = if a.at.uses(rows) { a } else { b };
+    let column = |d: &usize| *d != rows && !other.at.uses(*d);
+    let packed = parallel.iter().copied().filter(column).max();
+    let columns =
+        packed.filter(|_| nest.extents[vector].known().is_some_and(|n| n <= 64)).unwrap_or(vector);
+    let outer = parallel.into_iter().filter(|d| *d != rows && *d != columns).collect();
+    let width = nest.extents[vector]
+        .known()
+        .map_or(usize::MAX, |n| (n.max(1) as usize).next_power_of_two());
+    let count = lanes(k, nest, bits).min(width);
+    let at = if a.at.uses(rows) { 1 } else { 0 };
+    let shared = &s.inputs[at];
+    let matmul = !other.at.uses(vector)
+        && !shared.at.uses(rows)
+        && columns == vector
+        && shared.at.rest.is_empty();
+    let contiguous = shared.at.coefficient(vector).known() == Some(1);
+    let depth = Poly::product(
+        (0..nest.extents.len()).filter(|d| nest.reduction[*d]).map(|d| &nest.extents[d]),
+    )
+    .known();
+    let size = k.buffers.get(shared.buffer)?.element.dtype().ok()?.byte_size() as i64;
+    let fits = depth.is_some_and(|d| d * size * 2 * count as i64 <= PANEL);
+    let many = nest.extents[rows].known().is_none_or(|n| n >= if contiguous { 64 } else { 16 });
+    let worth = matmul && fits && many;
+    if !(contiguous || worth) {
+        return None;
+    }
+    let pack = worth.then_some(at);
+    let bytes = k.buffers.get(other.buffer)?.element.dtype().ok()?.byte_size() as i64;
+    let crowded = other.at.coefficient(rows).known().is_some_and(|n| n * bytes % SETS == 0);
+    Some(Roles { vector, lanes: count, rows, columns, outer, pack, crowded })
+}
+
+/// Tile and block sizes.
+pub fn contract(nest: &Nest, r: &Roles, m: &Machine) -> [(&'static str, i64); 6] {
+    let known = |p: &Poly, or: i64| p.known().unwrap_or(or).max(1);
+    let (rows, lanes) = (known(&nest.extents[r.rows], 1024), r.lanes as i64);
+    let width = known(&nest.extents[r.vector], 1024);
+    let k = known(
+        &Poly::product(
+            (0..nest.extents.len()).filter(|d| nest.reduction[*d]).map(|d| &nest.extents[d]),
+        ),
+        1024,
+    );
+    // Registers: 32 with 512 bits, 16 with less; running values take most of them.
+    let registers = if m.bits == 512 { 32 } else { 16 };
+    let vectors = (width / lanes).max(1);
+    // A set has 8 or 12 places, so that of more rows, and the columns, each would drive out
+    // another.
+    let places = if r.crowded { 8 } else { registers };
+    let narrow = r.crowded && r.pack.is_some() && registers == 32 && vectors >= 4;
+    let n = if rows == 1 || narrow { 4 } else { 2 }.min(vectors);
+    let fit = (registers - 4) / n - if registers == 32 { 2 } else { 0 };
+    let most = if narrow { 6 } else { fit.min(places) }.clamp(1, rows.max(1));
+    // Few rows are divided evenly; of many, the rest does not matter. With 6 rows as many sums as
+    // an FMA has steps are on their way.
+    let even = (most.min(6)..=most).rev().find(|t| rows % t == 0 && rows <= 256);
+    let tile = even.unwrap_or(most);
+    // A block of rows stays in half of the second level cache while the columns pass.
+    let bytes = 4 * k;
+    let per_column = if r.columns == r.vector { 1 } else { width };
+    let columns = known(&nest.extents[r.columns], 1024);
+    let outer = known(&Poly::product(r.outer.iter().map(|d| &nest.extents[*d])), 4);
+    let mut m_block = (m.l2 / 2 / bytes / tile * tile).clamp(tile, 48 * tile);
+    if r.pack.is_some() {
+        // A copy is worth it when many rows read it.
+        m_block = PACKED_ROWS / tile * tile;
+    }
+    let mut n_block = (m.l2 / 2 / bytes / per_column).clamp(1, 1024 / per_column.min(1024));
+    if r.columns == r.vector {
+        n_block = (n_block / (n * lanes) * n * lanes).max(n * lanes);
+    }
+    let tasks = |m_block: i64, n_block: i64| {
+        outer * ((rows + m_block - 1) / m_block) * ((columns + n_block - 1) / n_block)
+    };
+    // Enough tasks for all threads, as long as each has work.
+    while r.pack.is_none()
+        && tasks(m_block, n_block) < 4 * m.threads
+        && m_block > tile
+        && rows > tile
+    {
+        m_block = (m_block / 2 / tile * tile).max(tile);
+    }
+    while tasks(m_block, n_block) < 4 * m.threads && n_block > 1 && n_block * per_column > n * lanes
+    {
+        n_block = (n_block / 2).max(1);
+        if per_column == 1 {
+            n_block = (n_block / (n * lanes) * n * lanes).max(n * lanes);
+        }
+    }
+    [
+        ("bits", m.bits),
+        ("m", tile),
+        ("m_block", m_block),
+        ("n", n),
+        ("n_block", n_block),
+        ("pack", r.pack.is_some() as i64),
+    ]
+}
+
+/// The roles in a parallel nest that writes along one dimension and reads along another: blocks of
+/// both keep lines of both in the caches.
+pub fn transposition(k: &Kernel, plan: &Plan, nest: &Nest, bits: usize) -> Option<Roles> {
+    let vector = vector_dim(k, plan, nest, 0)?;
+    let reads: Vec<&Access> =
+        nest.all().filter_map(|s| k.stages.get(s)).flat_map(|s| s.reads()).collect();
+    let across = |d: &usize| {
+        let along = |a: &&Access| {
+            a.at.coefficient(*d).known() == Some(1)
+                && !matches!(a.at.coefficient(vector).known(), Some(0 | 1))
+        };
+        *d != vector && reads.iter().any(along)
+    };
+    let rows =
+        (0..nest.extents.len()).rev().find(across).filter(|_| !nest.reduction.contains(&true))?;
+    let outer = (0..nest.extents.len()).filter(|d| *d != rows && *d != vector).collect();
+    let width = nest.extents[vector]
+        .known()
+        .map_or(usize::MAX, |n| (n.max(1) as usize).next_power_of_two());
+    Some(Roles {
+        vector,
+        lanes: lanes(k, nest, bits).min(width),
+        rows,
+        columns: vector,
+        outer,
+        pack: None,
+        crowded: false,
+    })
+}

@@ -1,0 +1,2 @@
+//! Transposes.
+pub(crate) mod registers;

@@ -1,0 +1,79 @@
+//! Squares of a nest that reads along one dimension and writes along another: whole vectors are
+//! read, turned around in registers, and written.
+//!
+//! Why: a gather reads element by element, and takes about ten times as long as a square's share of
+//! loads and shuffles.
+use crate::{
+    analysis::{Access, Init},
+    emit::{
+        body::Passed,
+        code::{Code, Made},
+        lanes::{Lanes, Val},
+        loops::{Fixed, Loops},
+    },
+    strategies::cpu::common::transposed::shuffled,
+};
+use kiln_dialects::ir::*;
+
+/// What is read along the dimension `rows`; none if there is something that squares of vectors do
+/// not hold.
+pub fn across(loops: &Loops<'_>, rows: usize) -> Option<Vec<Access>> {
+    let vector = loops.vector.filter(|_| loops.lanes.is_power_of_two() && loops.lanes >= 4)?;
+    let along = |a: &&Access| {
+        let near = a.at.coefficient(rows).known() == Some(1)
+            && !matches!(a.at.coefficient(vector).known(), Some(0 | 1));
+        near && !a.at.in_rest(rows) && !a.at.in_rest(vector)
+    };
+    let kernel = loops.scope.kernel;
+    let stages = || loops.nest.all().filter_map(|s| kernel.stages.get(s));
+    // What is added to would be added to twice where squares overlap.
+    if loops.nest.reduction.contains(&true)
+        || stages().flat_map(|s| &s.outputs).any(|o| matches!(o.init, Init::Load(_)))
+    {
+        return None;
+    }
+    let mut all: Vec<Access> = stages().flat_map(|s| s.reads()).filter(along).cloned().collect();
+    all.sort();
+    all.dedup();
+    let narrow =
+        |a: &Access| kernel.buffers[a.buffer].element.dtype().is_ok_and(|d| d.byte_size() == 4);
+    // A value that the nest itself passes on is not in memory.
+    let stored = |a: &Access| loops.scope.memory.get(a.buffer).copied().flatten().is_some();
+    (!all.is_empty() && all.iter().all(|a| narrow(a) && stored(a))).then_some(all)
+}
+
+/// One square: as many rows as lanes from `first` on, in one vector of columns from `start` on.
+pub fn emit(
+    c: Code,
+    loops: &Loops<'_>,
+    fixed: &Fixed,
+    start: Value,
+    (rows, first): (usize, Value),
+    across: &[Access],
+) -> Made<()> {
+    let (scope, n) = (loops.scope, loops.lanes);
+    let vector = loops.vector.ok_or("has no vector dimension")?;
+    let all = Lanes { count: n, mask: None };
+    let mut turned: Vec<(&Access, Vec<Value>)> = vec![];
+    for a in across {
+        let mut lines = vec![];
+        for lane in 0..n {
+            let mut at = fixed.clone();
+            at[vector] = Some(c.add(start, c.index(lane as i64)?)?);
+            let mut dims = loops.dims(c, &at, None)?;
+            dims[rows] = Val::Steps(first, 1);
+            let line = scope.read(c, a, &dims, all, &Passed::new())?;
+            lines.push(all.many(c, line)?);
+        }
+        turned.push((a, shuffled(c, lines)?));
+    }
+    for row in 0..n {
+        let mut at = fixed.clone();
+        at[rows] = Some(c.add(first, c.index(row as i64)?)?);
+        let dims = loops.dims(c, &at, Some(loops.lane(c, start, 0)?))?;
+        let mut passed: Passed =
+            turned.iter().map(|(a, t)| ((*a).clone(), Val::Many(t[row]))).collect();
+        scope.iteration(c, &loops.nest.stages, &dims, all, &mut [], &mut passed)?;
+    }
+    Ok(())
+}

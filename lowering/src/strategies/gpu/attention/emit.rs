@@ -1,0 +1,556 @@
+//! Attention on Hopper's tensor cores, as FlashAttention-3 does it (Shah et al., 2024): one thread
+//! has the copy engine load blocks of queries and, from the last to the first, of keys and values;
+//! groups of four warps multiply what is there. Scores never leave registers: the exponentials of a
+//! block are the left operand of the product with its values, which runs while the scores of the
+//! next block are being computed. What is known of a row so far is rescaled when a greater score
+//! comes (online softmax: Milakov and Gimelshein, 2018).
+//!
+//! Each slot of the rings of queries, keys and values has two barriers: `full`, which the copies'
+//! bytes complete, and `empty`, at which each multiplying warp arrives when it has read the slot. A
+//! group's first warp must not speak for the others, as it may for products: a step looks at `full`
+//! once more behind its products, and a warp that a refill overtakes before it looks would wait for
+//! a phase that is over.
+
+use crate::{
+    analysis::Poly,
+    emit::{
+        body::Scope,
+        code::{Code, Made},
+        loops::decode,
+    },
+    strategies::{
+        cpu::choose::Schedule,
+        gpu::{
+            attention::{Form, ROWS},
+            common::{
+                ptx::{Mma, Ptx},
+                score::{Known, Score},
+                threads, warp_specialisation,
+            },
+            wgmma_gemm::DEPTH,
+        },
+    },
+};
+use kiln_dialects::{ir::*, value::DType};
+use std::f64::consts::LOG2_E;
+
+/// Places around whose blocks of queries are taken together, the longest first, where they differ
+/// in how many keys they see.
+const BAND: i64 = 16;
+/// Registers of a copying and of a multiplying thread, by how many groups multiply.
+const REGISTERS: [Option<(usize, usize)>; 3] = [None, Some((40, 232)), Some((32, 160))];
+/// Warps of a multiplying group.
+pub(crate) const WARPS: usize = 4;
+/// Scores times their scale that are so large that those that differ at all differ by more than any
+/// exponential shows.
+const LARGE: f64 = 1e38;
+/// Bytes of a row of a slab in shared memory.
+pub(crate) const ROW: usize = 2 * DEPTH;
+
+/// What is the same for all parts of the emission.
+pub(crate) struct Flash<'a> {
+    pub(crate) scope: &'a Scope<'a>,
+    pub(crate) form: &'a Form,
+    pub(crate) score: Score<'a>,
+    pub(crate) maps: [Value; 3],
+    pub(crate) groups: usize,
+    /// Keys of a block.
+    pub(crate) keys: usize,
+    /// Blocks of keys and of values in shared memory.
+    pub(crate) stages: usize,
+    /// Blocks of queries there.
+    pub(crate) slots: usize,
+    /// Bytes of a block of queries, of keys, of values.
+    pub(crate) bytes: [usize; 3],
+    /// Where the rings begin.
+    pub(crate) base: Value,
+    /// Sizes of the loops around.
+    around: Vec<Value>,
+    /// How many there are, as numbers.
+    pub(crate) queries: Value,
+    pub(crate) count: Value,
+    /// Blocks of queries of a place around, and all of them.
+    down: Value,
+    total: Value,
+    /// Whether queries, and keys, may end within a block.
+    pub(crate) ragged: [bool; 2],
+}
+
+/// A ring in shared memory.
+#[derive(Clone, Copy)]
+pub(crate) enum Ring {
+    Queries,
+    Keys,
+    Values,
+}
+
+/// A block of queries.
+pub(crate) struct Place {
+    pub(crate) around: Vec<Value>,
+    /// The first query.
+    pub(crate) first: Value,
+    /// The block of keys behind the last one that it sees.
+    end: Value,
+    /// How many blocks of keys it sees, and how many of these, counted from the last, it does not
+    /// see whole.
+    pub(crate) blocks: [Value; 2],
+    /// The number of the first one, counted likewise, in which keys may be too far back for some
+    /// queries, if there may be such.
+    far: Option<Value>,
+    /// How many keys count here, and how many queries if these are not all.
+    pub(crate) count: Value,
+    pub(crate) queries: Option<Value>,
+}
+
+/// Which keys of a block some queries may not see: those behind a query or beyond the end, those
+/// too far in front.
+#[derive(Clone, Copy)]
+struct Edges {
+    last: bool,
+    far: bool,
+}
+
+/// What is done for a block of queries, given what is carried; returns what is carried on.
+type PlaceBody<'a> = dyn FnMut(Code, &Place, &[Value]) -> Made<Vec<Value>> + 'a;
+/// Exponentials, both rows, and by what earlier sums of these are to be multiplied, if there are
+/// any.
+type Exponentials = (Vec<Value>, [Seen; 2], [Option<Value>; 2]);
+
+/// What a row of the thread has seen so far.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen {
+    /// The greatest score, without the factor.
+    pub(crate) max: Value,
+    /// The sum of the thread's own exponentials.
+    pub(crate) sum: Value,
+}
+
+/// What is carried from one block of keys to the next: exponentials in pairs, sums of values, rows,
+/// slot and parity of the next keys and of the values that belong to the exponentials.
+struct State {
+    weights: Vec<Value>,
+    sums: Vec<Value>,
+    rows: [Seen; 2],
+    keys: [Value; 2],
+    values: [Value; 2],
+}
+
+impl State {
+    fn flat(&self) -> Vec<Value> {
+        let rows = self.rows.iter().flat_map(|r| [r.max, r.sum]);
+        let (weights, sums) = (self.weights.iter().copied(), self.sums.iter().copied());
+        weights.chain(sums).chain(rows).chain(self.keys).chain(self.values).collect()
+    }
+    fn like(&self, flat: &[Value]) -> State {
+        let (weights, rest) = flat.split_at(self.weights.len());
+        let (sums, rest) = rest.split_at(self.sums.len());
+        State {
+            weights: weights.to_vec(),
+            sums: sums.to_vec(),
+            rows: [Seen { max: rest[0], sum: rest[1] }, Seen { max: rest[2], sum: rest[3] }],
+            keys: [rest[4], rest[5]],
+            values: [rest[6], rest[7]],
+        }
+    }
+}
+
+/// A multiplying thread at a block of queries.
+pub(crate) struct Thread<'a> {
+    pub(crate) place: &'a Place,
+    /// Whether it is the one that speaks for its warp.
+    speaks: Value,
+    /// Its number in its warp.
+    pub(crate) lane: Value,
+    /// Its first row, and its first column in a tile.
+    pub(crate) row: Value,
+    pub(crate) column: Value,
+    known: Known,
+    /// Where the queries of its group are.
+    queries: Value,
+    /// The number of its group, and its own in it.
+    pub(crate) group: [Value; 2],
+}
+
+impl Flash<'_> {
+    /// The block of queries of a number.
+    fn place(&self, c: Code, tile: Value) -> Made<Place> {
+        let p = Ptx(c);
+        let places = self.around.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
+        let (place, down) = if self.score.ahead.is_some() {
+            let band = c.index(BAND)?;
+            let wide = c.mul(self.down, band)?;
+            let first = c.mul(c.div(tile, wide)?, band)?;
+            let (rest, height) = (c.rem(tile, wide)?, c.min(c.sub(places, first)?, band)?);
+            let last = c.sub(self.down, c.index(1)?)?;
+            (c.add(first, c.rem(rest, height)?)?, c.sub(last, c.div(rest, height)?)?)
+        } else {
+            (c.div(tile, self.down)?, c.rem(tile, self.down)?)
+        };
+        let high = self.groups * ROWS;
+        let (zero, one) = (p.number(0)?, p.number(1)?);
+        let first = p.times(p.of(down)?, high)?;
+        let around = decode(c, place, &self.around)?;
+        let most = |axis: usize| p.index([self.queries, self.count][axis]);
+        let [queries, keys] =
+            self.scope.lengths(c, &self.form.at, &around, &most)?.map(|n| n.map(|n| p.of(n)));
+        let (queries, count) = (queries.transpose()?, keys.unwrap_or(Ok(self.count))?);
+        // At least one, of keys that are all beyond the end if there are none. Loops of a known
+        // number would be unrolled, and not fit registers.
+        let mut end = p.opaque(p.most(p.over(p.plus(count, self.keys - 1)?, self.keys)?, one)?)?;
+        if let Some(ahead) = self.score.ahead {
+            let last = p.most(p.shifted(first, high as i64 - 1 + ahead)?, zero)?;
+            end = p.least(end, p.plus(p.over(last, self.keys)?, 1)?)?;
+        }
+        let (mut blocks, mut far) = (end, None);
+        if let Some(back) = self.score.back {
+            let start = p.over(p.most(p.shifted(first, -back)?, zero)?, self.keys)?;
+            blocks = p.most(p.minus(end, start)?, one)?;
+            let near = p.most(p.shifted(first, high as i64 - 1 - back)?, zero)?;
+            far = Some(p.minus(end, p.over(p.plus(near, self.keys - 1)?, self.keys)?)?);
+        }
+        if let Some(queries) = queries {
+            // Queries that do not count at all see one block, and what comes of it is dropped: slt
+            blocks = c.select(c.compare(2, first, queries)?, blocks, one)?;
+        }
+        let mut partly = one;
+        if self.hides() {
+            let whole = p.over(p.plus(first, 1)?, self.keys)?;
+            partly = p.least(p.most(p.minus(end, whole)?, one)?, blocks)?;
+        }
+        let far = far.map(|far| p.least(p.most(far, partly)?, blocks)).transpose()?;
+        Ok(Place { around, first, end, blocks: [blocks, partly], far, count, queries })
+    }
+    /// Whether more than the last block of keys may be one that a block of queries does not see
+    /// whole.
+    fn hides(&self) -> bool {
+        self.score.causal && self.groups * ROWS != self.keys
+    }
+    /// The first key of a block, counted from the last one that is seen.
+    pub(crate) fn first_key(&self, p: Ptx, place: &Place, back: Value) -> Made<Value> {
+        p.times(p.minus(p.shifted(place.end, -1)?, back)?, self.keys)
+    }
+    /// All blocks of queries of this block of threads, with what is carried along.
+    pub(crate) fn each(&self, c: Code, carried: &[Value], body: &mut PlaceBody<'_>) -> Made<()> {
+        c.strided(
+            threads::block(c)?,
+            self.total,
+            threads::blocks(c)?,
+            carried,
+            &mut |c, tile, carried| body(c, &self.place(c, tile)?, carried),
+        )?;
+        Ok(())
+    }
+
+    /// Starts the products of queries and keys.
+    fn scores(&self, p: Ptx, queries: Value, slot: Value) -> Made<Value> {
+        let mma = Mma {
+            columns: self.keys,
+            element: self.form.element.name(),
+            left_deep: true,
+            right_deep: true,
+        };
+        let (left, right) =
+            (p.descriptor(queries, true)?, p.descriptor(self.slot(p, Ring::Keys, slot)?, true)?);
+        let mut sums = p.nothing(self.keys)?;
+        p.begin()?;
+        for k in 0..(self.form.at.depth as usize).div_ceil(16) {
+            let at = |rows: usize| k / 4 * rows * ROW + k % 4 * 32;
+            let (left, right) =
+                (p.further(left, at(self.groups * ROWS))?, p.further(right, at(self.keys))?);
+            sums = p.mma(&mma, left, right, sums, k == 0)?;
+        }
+        p.group()?;
+        Ok(sums)
+    }
+    /// Starts the products of exponentials and values.
+    fn weigh(&self, p: Ptx, weights: &[Value], sums: &[Value], slot: Value) -> Made<Vec<Value>> {
+        let right = p.slabs(self.slot(p, Ring::Values, slot)?, self.keys * ROW)?;
+        let mut sums = sums.to_vec();
+        p.begin()?;
+        for (k, left) in weights.chunks(4).enumerate() {
+            sums = p.mma_of_registers(
+                self.form.element.name(),
+                left,
+                p.further(right, k * 16 * ROW)?,
+                false,
+                &sums,
+            )?;
+        }
+        p.group()?;
+        Ok(sums)
+    }
+
+    /// Scores as they are seen, but for the factor. Of 8 columns a thread has 2 neighbours in a row
+    /// and 2 in the eighth row below.
+    fn seen(
+        &self,
+        c: Code,
+        t: &Thread<'_>,
+        scores: &[Value],
+        back: Value,
+        edges: Edges,
+    ) -> Made<Vec<Value>> {
+        let p = Ptx(c);
+        let start = p.add(self.first_key(p, t.place, back)?, t.column)?;
+        let beyond = edges.last && self.ragged[1];
+        // The last column that a row of the thread sees, counted from the thread's first one.
+        let mut limits = vec![];
+        for row in 0..2 {
+            let ends =
+                if beyond { Some(p.shifted(p.minus(t.place.count, start)?, -1)?) } else { None };
+            let hidden = edges.last && self.score.causal;
+            let own = if hidden { Some(p.minus(p.plus(t.row, 8 * row)?, start)?) } else { None };
+            limits.push(match (ends, own) {
+                (Some(a), Some(b)) => Some(p.least(a, b)?),
+                (a, b) => a.or(b),
+            });
+        }
+        let last =
+            if beyond { Some(p.most(p.shifted(self.count, -1)?, p.number(0)?)?) } else { None };
+        let mut known = self.score.tile(&t.known, start, last, !edges.far);
+        let low = c.constant("0xFF800000", p.f32())?;
+        let mut all = vec![];
+        for (i, x) in scores.iter().enumerate() {
+            let (row, column) = (i / 2 % 2, i / 4 * 8 + i % 2);
+            let x = self.score.element(c, &mut known, *x, row, column)?;
+            all.push(match limits[row] {
+                // sgt
+                Some(limit) => c.select(c.compare(4, p.number(column)?, limit)?, low, x)?,
+                None => x,
+            });
+        }
+        Ok(all)
+    }
+    /// Exponentials of the scores over the greatest one so far, and by what earlier sums are to be
+    /// multiplied.
+    fn exponentials(&self, c: Code, seen: &[Value], old: Option<&[Seen; 2]>) -> Made<Exponentials> {
+        let p = Ptx(c);
+        let two = |name: &str, a: Value, b: Value| c.op(name, &[a, b], a.ty(), &[]);
+        let tree = |name: &str, mut all: Vec<Value>| -> Made<Value> {
+            while all.len() > 1 {
+                all = all
+                    .chunks(2)
+                    .map(|x| if let [a, b] = x { two(name, *a, *b) } else { Ok(x[0]) })
+                    .collect::<Made<_>>()?;
+            }
+            all.first().copied().ok_or_else(|| "has no keys".to_string())
+        };
+        let number = |x: f64| c.constant(&format!("{:#010x}", (x as f32).to_bits()), p.f32());
+        let scale = number(LOG2_E * self.score.factor)?;
+        let (mut made, mut rows, mut factors) = (seen.to_vec(), vec![], [None; 2]);
+        for row in 0..2 {
+            let own: Vec<usize> = (0..seen.len()).filter(|i| i / 2 % 2 == row).collect();
+            let most = tree("arith.maxnumf", own.iter().map(|i| seen[*i]).collect())?;
+            let mut max = threads::butterfly(c, most, 4, &|a, b| two("arith.maxnumf", a, b))?;
+            if let Some(old) = old {
+                max = two("arith.maxnumf", max, old[row].max)?;
+            }
+            // Over a row that has seen nothing, whose maximum is -inf, all exponentials are 0.
+            let least = number(f64::from(f32::MIN))?;
+            let (mut over, mut by, mut finite) = (two("arith.mulf", max, scale)?, scale, None);
+            if self.score.plain() {
+                over = two("arith.maxnumf", over, least)?;
+            } else {
+                // Scores may be so large that their product with the scale is infinite. Then those
+                // below the greatest are so far from it that any scale makes their exponential 0.
+                let most = two("arith.maxnumf", max, least)?;
+                let (size, truth) =
+                    (c.op("math.absf", &[over], over.ty(), &[])?, Type::scalar(c.ctx(), DType::I1));
+                // ogt
+                let large = c.op(
+                    "arith.cmpf",
+                    &[size, number(LARGE)?],
+                    truth,
+                    &[("predicate", Attr::i64(c.ctx(), 2))],
+                )?;
+                by = c.select(large, number(0.5)?, scale)?;
+                over = two("arith.mulf", most, by)?;
+                finite = Some(most);
+            }
+            let over = c.op("arith.negf", &[over], over.ty(), &[])?;
+            for i in &own {
+                made[*i] = p.exp2(c.op("math.fma", &[seen[*i], by, over], over.ty(), &[])?)?;
+            }
+            let mut sum = tree("arith.addf", own.iter().map(|i| made[*i]).collect())?;
+            if let Some(old) = old {
+                let before = old[row].max;
+                let power = match finite {
+                    Some(most) => two("arith.mulf", two("arith.subf", before, most)?, scale)?,
+                    None => c.op("math.fma", &[before, by, over], over.ty(), &[])?,
+                };
+                let factor = p.exp2(power)?;
+                sum = c.op("math.fma", &[old[row].sum, factor, sum], sum.ty(), &[])?;
+                factors[row] = Some(factor);
+            }
+            rows.push(Seen { max, sum });
+        }
+        Ok((made, [rows[0], rows[1]], factors))
+    }
+    /// As the left operand of a product: of each 16 columns, both rows of the first 8 and both of
+    /// the others.
+    fn packed(&self, p: Ptx, made: &[Value]) -> Made<Vec<Value>> {
+        made.chunks(2).map(|x| p.pair(self.form.element.name(), x[0], x[1])).collect()
+    }
+
+    fn release(&self, c: Code, t: &Thread<'_>, ring: Ring, slot: Value) -> Made<()> {
+        c.when(t.speaks, &mut |c| Ptx(c).arrive(self.empty(Ptx(c), ring, slot)?), None)
+    }
+    /// The first block of keys, whose scores nothing runs beside.
+    fn begin(&self, c: Code, t: &Thread<'_>, keys: [Value; 2]) -> Made<State> {
+        let p = Ptx(c);
+        p.wait(self.full(p, Ring::Keys, keys[0])?, keys[1])?;
+        let scores = self.scores(p, t.queries, keys[0])?;
+        let scores = p.until(0, &p.each(scores, self.keys / 2)?, &[])?;
+        self.release(c, t, Ring::Keys, keys[0])?;
+        let seen = self.seen(c, t, &scores, p.number(0)?, Edges { last: true, far: true })?;
+        let (made, rows, _) = self.exponentials(c, &seen, None)?;
+        if self.form.at.limits.lengths[1].is_some() {
+            self.clear(c, t, keys)?;
+        }
+        let nothing = c.constant("0.0", p.f32())?;
+        let sums = vec![nothing; self.form.at.columns as usize / 2];
+        Ok(State {
+            weights: self.packed(p, &made)?,
+            sums,
+            rows,
+            keys: self.next(p, Ring::Keys, keys)?,
+            values: keys,
+        })
+    }
+    /// A block of keys: its scores, beside which the values of the block before are summed.
+    fn step(&self, c: Code, t: &Thread<'_>, s: &State, back: Value, edges: Edges) -> Made<State> {
+        let p = Ptx(c);
+        p.wait(self.full(p, Ring::Keys, s.keys[0])?, s.keys[1])?;
+        let scores = self.scores(p, t.queries, s.keys[0])?;
+        let full = self.full(p, Ring::Values, s.values[0])?;
+        p.wait(full, s.values[1])?;
+        let sums = self.weigh(p, &s.weights, &s.sums, s.values[0])?;
+        let scores = p.until(1, &p.each(scores, self.keys / 2)?, &[])?;
+        self.release(c, t, Ring::Keys, s.keys[0])?;
+        let seen = self.seen(c, t, &scores, back, edges)?;
+        let (made, rows, factors) = self.exponentials(c, &seen, Some(&s.rows))?;
+        // The end of a basic block: without one the assembler moves the exponentials behind the
+        // wait that follows.
+        p.wait(full, s.values[1])?;
+        // For the same reason they go through it, in pairs only afterwards, since the assembler
+        // lets products wait for each other otherwise.
+        let mut done = p.until(0, &[sums.as_slice(), &made].concat(), &s.weights)?;
+        let made = done.split_off(sums.len());
+        self.release(c, t, Ring::Values, s.values[0])?;
+        let by = |i: usize| factors[i / 2 % 2].ok_or("has no earlier sums");
+        let scaled =
+            done.iter().enumerate().map(|(i, x)| c.op("arith.mulf", &[*x, by(i)?], x.ty(), &[]));
+        let sums = scaled.collect::<Made<Vec<Value>>>()?;
+        Ok(State {
+            weights: self.packed(p, &made)?,
+            sums,
+            rows,
+            keys: self.next(p, Ring::Keys, s.keys)?,
+            values: s.keys,
+        })
+    }
+    /// A multiplying group. `thread`: the number among its 128.
+    fn consume(&self, c: Code, group: Value, thread: Value, warp: Value) -> Made<()> {
+        let (zero, p) = (Ptx(c).number(0)?, Ptx(c));
+        let lane = p.rest(thread, 32)?;
+        let high = p.add(p.times(p.rest(warp, 4)?, 16)?, p.over(lane, 4)?)?;
+        let (row, column) = (p.add(p.times(group, ROWS)?, high)?, p.times(p.rest(lane, 4)?, 2)?);
+        let speaks = p.is(lane, 0)?;
+        self.each(c, &[zero; 4], &mut |c, place, carried| {
+            let (p, query) = (Ptx(c), [carried[0], carried[1]]);
+            let row = p.add(place.first, row)?;
+            // Those beyond the end read what the last one reads, and nobody stores them.
+            let last = p.shifted(self.queries, -1)?;
+            let there = |row: Value| if self.ragged[0] { p.least(row, last) } else { Ok(row) };
+            let known =
+                self.score.rows(c, &place.around, [there(row)?, there(p.plus(row, 8)?)?])?;
+            let queries =
+                p.add(self.slot(p, Ring::Queries, query[0])?, p.times(group, ROWS * ROW)?)?;
+            let t =
+                Thread { place, speaks, lane, row, column, known, queries, group: [group, thread] };
+            p.wait(self.full(p, Ring::Queries, query[0])?, query[1])?;
+            let first = self.begin(c, &t, [carried[2], carried[3]])?;
+            let (mut state, mut from) = (first.flat(), p.index(p.number(1)?)?);
+            let one = c.index(1)?;
+            let mut some = |to: Value, last: bool, far: bool| -> Made<()> {
+                let to = p.index(to)?;
+                state = c.strided(from, to, one, &state, &mut |c, back, state| {
+                    Ok(self
+                        .step(c, &t, &first.like(state), Ptx(c).of(back)?, Edges { last, far })?
+                        .flat())
+                })?;
+                from = to;
+                Ok(())
+            };
+            if self.hides() {
+                some(place.blocks[1], true, true)?;
+            }
+            if let Some(far) = place.far {
+                some(far, false, false)?;
+            }
+            some(place.blocks[0], false, true)?;
+            let state = first.like(&state);
+            self.release(c, &t, Ring::Queries, query[0])?;
+            p.wait(self.full(p, Ring::Values, state.values[0])?, state.values[1])?;
+            let sums = self.weigh(p, &state.weights, &state.sums, state.values[0])?;
+            let sums = p.until(0, &sums, &state.weights)?;
+            self.release(c, &t, Ring::Values, state.values[0])?;
+            self.finish(c, &t, &sums, &state.rows)?;
+            Ok([self.next(p, Ring::Queries, query)?, state.keys].concat())
+        })
+    }
+}
+
+/// The kernel. `maps`: the parameters that describe queries, keys and values.
+pub fn emit(c: Code, scope: &Scope<'_>, schedule: &Schedule, maps: &[Value]) -> Made<()> {
+    let missing =
+        "has a schedule for attention, but is none that tensor cores and the copy engine can do";
+    let form = Form::of(scope.kernel).ok_or(missing)?;
+    let maps =
+        <[Value; 3]>::try_from(maps).map_err(|_| "has no parameters for three tensor maps")?;
+    let (outer, queries, count) = form.at.sizes(scope.kernel).ok_or("has no loops")?;
+    let (groups, keys) = (schedule.get("groups"), schedule.get("keys"));
+    let even = |p: &Poly, by: usize| !p.is_zero() && p.multiple_of(by as i64);
+    let ragged =
+        [!even(queries, groups * ROWS), !even(count, keys) || form.at.limits.lengths[1].is_some()];
+    let around: Vec<Value> = outer.iter().map(|n| scope.poly(c, n)).collect::<Made<_>>()?;
+    let (queries, count, p) = (scope.poly(c, queries)?, scope.poly(c, count)?, Ptx(c));
+    let down = c.ceil_div(queries, c.index((groups * ROWS) as i64)?)?;
+    let total = around.iter().try_fold(down, |a, b| c.mul(a, *b))?;
+    let f = Flash {
+        scope,
+        form: &form,
+        score: Score::of(scope, &form.at)?,
+        maps,
+        groups,
+        keys,
+        stages: schedule.get("stages"),
+        slots: schedule.get("queries"),
+        bytes: form.bytes(schedule),
+        base: p.memory(scope.kernel.func)?,
+        around,
+        queries: p.of(queries)?,
+        count: p.of(count)?,
+        down,
+        total,
+        ragged,
+    };
+    let mut barriers = |c: Code| {
+        let p = Ptx(c);
+        for ring in [Ring::Queries, Ring::Keys, Ring::Values] {
+            for i in 0..f.slots(ring).2 {
+                p.barrier(f.full(p, ring, p.number(i)?)?, 1)?;
+                p.barrier(f.empty(p, ring, p.number(i)?)?, groups * WARPS)?;
+            }
+        }
+        Ok(())
+    };
+    let roles = warp_specialisation::Roles {
+        registers: *REGISTERS.get(groups - 1).ok_or(missing)?,
+        barriers: &mut barriers,
+        copied: None,
+        copies: &mut |c| f.produce(c),
+        multiplies: &mut |c, group, thread, warp| f.consume(c, group, thread, warp),
+    };
+    warp_specialisation::emit(c, roles)
+}

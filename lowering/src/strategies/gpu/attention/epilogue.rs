@@ -1,0 +1,163 @@
+//! What leaves registers: the last stage, on the sums.
+use crate::{
+    analysis::Poly,
+    emit::{
+        body::{Passed, Scope},
+        code::{Code, Made},
+        lanes::{Lanes, Val},
+    },
+    strategies::gpu::{
+        attention::emit::{Flash, Seen, Thread},
+        common::{ptx::Ptx, threads},
+    },
+};
+use kiln_dialects::ir::*;
+
+impl Flash<'_> {
+    /// The last stage, to where the result belongs. Four threads that have neighbouring columns of
+    /// a row exchange them, so that each stores 16 bytes.
+    pub(crate) fn finish(
+        &self,
+        c: Code,
+        t: &Thread<'_>,
+        sums: &[Value],
+        rows: &[Seen; 2],
+    ) -> Made<()> {
+        let (p, k, at) = (Ptx(c), self.scope.kernel, &self.form.at);
+        let written = |s: usize| {
+            k.stages
+                .get(s)
+                .and_then(|s| s.outputs.first())
+                .map(|o| o.access.clone())
+                .ok_or("has no result")
+        };
+        let (product, sum, max, result) =
+            (written(at.product)?, written(at.sum)?, written(at.max)?, written(at.result)?);
+        let memory = self.scope.buffer(result.buffer)?;
+        // The same without the result's memory: what it stores is exchanged first.
+        let mut without = self.scope.memory.clone();
+        without[result.buffer] = None;
+        let inner = Scope { memory: without, ..self.scope.clone() };
+        let factor =
+            c.constant(&format!("{:#010x}", (self.score.factor as f32).to_bits()), p.f32())?;
+        let element = memory.ty().element().ok_or("has no result")?;
+        let eights = |p: &Poly| p.multiple_of(8);
+        let mut strides = result
+            .at
+            .dims
+            .iter()
+            .filter(|(d, _)| **d != at.outer + 1)
+            .map(|(_, p)| p)
+            .chain([&result.at.constant]);
+        let wide =
+            element.dtype()?.byte_size() == 2 && result.at.rest.is_empty() && strides.all(eights);
+        let (two, quad) = (Lanes { count: 2, mask: None }, p.rest(t.lane, 4)?);
+        for (half, row) in rows.iter().enumerate() {
+            let number = p.plus(t.row, 8 * half)?;
+            // slt
+            let counts = t.place.queries.map(|n| c.compare(2, number, n)).transpose()?;
+            // Of a query that does not count.
+            let or = |x: Value, other: &str| match counts {
+                Some(counts) => c.select(counts, x, c.constant(other, x.ty())?),
+                None => Ok(x),
+            };
+            let total = threads::butterfly(c, row.sum, 4, &|a, b| {
+                c.op("arith.addf", &[a, b], a.ty(), &[])
+            })?;
+            let (total, max_seen) = (or(total, "0.0")?, or(row.max, "0xFF800000")?);
+            let most = c.op("arith.mulf", &[max_seen, factor], factor.ty(), &[])?;
+            let dims = |c: Code, column: Val| -> Made<Vec<Val>> {
+                let mut dims: Vec<Val> = t.place.around.iter().map(|i| Val::One(*i)).collect();
+                dims.extend([Val::One(Ptx(c).index(number)?), column]);
+                Ok(dims)
+            };
+            // What is stored: columns, where the first one is, how many they are.
+            let mut stored: Vec<(Value, Value, usize)> = vec![];
+            let mut pairs = vec![];
+            for (eight, all) in sums.chunks(4).enumerate() {
+                let column = p.index(p.plus(t.column, 8 * eight)?)?;
+                let own =
+                    all[2 * half..][..2].iter().map(|x| or(*x, "0.0")).collect::<Made<Vec<_>>>()?;
+                let both =
+                    Val::Many(c.op("vector.from_elements", &own, Type::vector(p.f32(), 2), &[])?);
+                let mut passed = Passed::from([
+                    (product.clone(), both),
+                    (sum.clone(), Val::One(total)),
+                    (max.clone(), Val::One(most)),
+                ]);
+                inner.iteration(
+                    c,
+                    &[at.result],
+                    &dims(c, Val::Steps(column, 1))?,
+                    two,
+                    &mut [],
+                    &mut passed,
+                )?;
+                let made = passed.get(&result).copied().ok_or("has a stage without a result")?;
+                pairs.push((two.many(c, made)?, column));
+            }
+            for (four, own) in pairs.chunks(4).enumerate() {
+                if own.len() < 4 || !wide {
+                    stored.extend(own.iter().map(|(v, column)| (*v, *column, 2)));
+                    continue;
+                }
+                let words = own.iter().map(|(v, _)| p.word(*v)).collect::<Made<Vec<_>>>()?;
+                let column = p.plus(p.times(quad, 8)?, 32 * four)?;
+                stored.push((
+                    p.words(&threads::turned(c, words, quad)?, element)?,
+                    p.index(column)?,
+                    8,
+                ));
+            }
+            let mut store = |c: Code| -> Made<()> {
+                for (v, column, count) in &stored {
+                    let lanes = Lanes { count: *count, mask: None };
+                    let to = self.scope.address(
+                        c,
+                        &result.at,
+                        &dims(c, Val::Steps(*column, 1))?,
+                        lanes,
+                    )?;
+                    lanes.store(c, memory, to, Val::Many(*v), false)?;
+                }
+                Ok(())
+            };
+            if let Some(lse) = at.lse {
+                // One thread of the four that share a row.
+                let first = p.is(quad, 0)?;
+                let there =
+                    if self.ragged[0] { Some(c.compare(2, number, self.queries)?) } else { None };
+                let mut one = |c: Code| -> Made<()> {
+                    let mut dims: Vec<Val> = t.place.around.iter().map(|i| Val::One(*i)).collect();
+                    dims.push(Val::One(Ptx(c).index(number)?));
+                    let mut passed = Passed::from([
+                        (sum.clone(), Val::One(total)),
+                        (max.clone(), Val::One(most)),
+                    ]);
+                    self.scope.iteration(
+                        c,
+                        &[lse],
+                        &dims,
+                        Lanes { count: 1, mask: None },
+                        &mut [],
+                        &mut passed,
+                    )
+                };
+                let both = c
+                    .both(&[Some(first), there].into_iter().flatten().collect::<Vec<_>>())?
+                    .ok_or("has no condition")?;
+                c.when(both, &mut one, None)?;
+                p.warp_barrier()?;
+            }
+            if self.ragged[0] {
+                // slt
+                c.when(c.compare(2, number, self.queries)?, &mut store, None)?;
+                // The next products want whole warps.
+                p.warp_barrier()?;
+            } else {
+                store(c)?;
+            }
+        }
+        Ok(())
+    }
+}

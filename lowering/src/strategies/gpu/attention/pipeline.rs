@@ -1,0 +1,143 @@
+//! The rings of queries, keys and values in shared memory, and the thread that has the copy engine
+//! fill them.
+use crate::{
+    emit::code::{Code, Made},
+    strategies::gpu::{
+        attention::{
+            ROWS,
+            emit::{Flash, Place, ROW, Ring, Thread, WARPS},
+        },
+        common::ptx::Ptx,
+        wgmma_gemm::{DEPTH, Operand},
+    },
+    target::launch::WARP,
+};
+use kiln_dialects::ir::*;
+
+/// Bytes that a thread writes at once.
+const WORDS: usize = 16;
+
+impl Flash<'_> {
+    pub(crate) fn slots(&self, ring: Ring) -> (usize, usize, usize) {
+        let [query, key, value] = self.bytes;
+        let (keys, values) = (query * self.slots, query * self.slots + key * self.stages);
+        match ring {
+            Ring::Queries => (0, query, self.slots),
+            Ring::Keys => (keys, key, self.stages),
+            Ring::Values => (values, value, self.stages),
+        }
+    }
+    /// Where a slot is.
+    pub(crate) fn slot(&self, p: Ptx, ring: Ring, slot: Value) -> Made<Value> {
+        let (start, bytes, _) = self.slots(ring);
+        p.add(p.plus(self.base, start)?, p.times(slot, bytes)?)
+    }
+    pub(crate) fn full(&self, p: Ptx, ring: Ring, slot: Value) -> Made<Value> {
+        let [query, key, value] = self.bytes;
+        let barriers = query * self.slots + (key + value) * self.stages;
+        let before = match ring {
+            Ring::Queries => 0,
+            Ring::Keys => 16 * self.slots,
+            Ring::Values => 16 * (self.slots + self.stages),
+        };
+        p.add(p.plus(self.base, barriers + before)?, p.times(slot, 8)?)
+    }
+    pub(crate) fn empty(&self, p: Ptx, ring: Ring, slot: Value) -> Made<Value> {
+        p.plus(self.full(p, ring, slot)?, 8 * self.slots(ring).2)
+    }
+    /// The next slot, and the parity of its phase.
+    pub(crate) fn next(&self, p: Ptx, ring: Ring, [slot, parity]: [Value; 2]) -> Made<[Value; 2]> {
+        p.next(slot, parity, self.slots(ring).2)
+    }
+
+    /// Fills a slot once it is free: all slabs of a block of rows.
+    pub(crate) fn fill(
+        &self,
+        p: Ptx,
+        ring: Ring,
+        [slot, parity]: [Value; 2],
+        row: Value,
+        place: &Place,
+    ) -> Made<()> {
+        let (o, map): (&Operand, Value) = match ring {
+            Ring::Queries => (&self.form.query, self.maps[0]),
+            Ring::Keys => (&self.form.key, self.maps[1]),
+            Ring::Values => (&self.form.value, self.maps[2]),
+        };
+        let bytes = self.slots(ring).1;
+        let rows = if matches!(ring, Ring::Queries) { self.groups * ROWS } else { self.keys };
+        p.wait(self.empty(p, ring, slot)?, parity)?;
+        let (full, to) = (self.full(p, ring, slot)?, self.slot(p, ring, slot)?);
+        p.expect(full, bytes)?;
+        let around: Vec<Value> =
+            o.dims.iter().skip(2).map(|d| p.of(place.around[*d])).collect::<Made<_>>()?;
+        for slab in 0..bytes / (rows * ROW) {
+            let at = [&[p.number(slab * DEPTH)?, row], around.as_slice()].concat();
+            p.copy(p.plus(to, slab * rows * ROW)?, map, &at, full)?;
+        }
+        Ok(())
+    }
+    /// Zeros for the values of the last block of keys that do not count: what stands there may be
+    /// no number, and 0 times that is none. A group that is late writes zeros over zeros.
+    pub(crate) fn clear(&self, c: Code, t: &Thread<'_>, [slot, parity]: [Value; 2]) -> Made<()> {
+        let p = Ptx(c);
+        let rest = p.minus(t.place.count, self.first_key(p, t.place, p.number(0)?)?)?;
+        // slt
+        let some =
+            [c.compare(2, rest, p.number(self.keys)?)?, c.compare(2, t.place.count, self.count)?];
+        let mut zeros = |c: Code| -> Made<()> {
+            let p = Ptx(c);
+            p.wait(self.full(p, Ring::Values, slot)?, parity)?;
+            let begin = p.add(
+                self.slot(p, Ring::Values, slot)?,
+                p.times(p.most(rest, p.number(0)?)?, ROW)?,
+            )?;
+            let (first, end) = (
+                p.times(t.group[1], WORDS)?,
+                p.times(p.minus(p.number(self.keys)?, p.most(rest, p.number(0)?)?)?, ROW)?,
+            );
+            let nothing = c.constant("dense<0>", Type::vector(p.i32(), WORDS / 4))?;
+            c.strided(
+                p.index(first)?,
+                p.index(end)?,
+                c.index((WARPS * WARP * WORDS) as i64)?,
+                &[],
+                &mut |c, at, _| {
+                    let p = Ptx(c);
+                    let at = p.add(begin, p.of(at)?)?;
+                    for slab in 0..self.form.slabs()[1] {
+                        p.write(p.plus(at, slab * self.keys * ROW)?, nothing, WORDS)?;
+                    }
+                    Ok(vec![])
+                },
+            )?;
+            p.release()?;
+            p.group_barrier(t.group[0], WARPS * WARP)
+        };
+        c.when(c.both(&some)?.ok_or("has no condition")?, &mut zeros, None)
+    }
+    /// The copying thread. The first time around, every slot is free.
+    pub(crate) fn produce(&self, c: Code) -> Made<()> {
+        let (zero, one) = (Ptx(c).number(0)?, Ptx(c).number(1)?);
+        self.each(c, &[zero, one, zero, one], &mut |c, place, carried| {
+            let (p, query) = (Ptx(c), [carried[0], carried[1]]);
+            self.fill(p, Ring::Queries, query, place.first, place)?;
+            // Without keys there is no memory to read: all rows are beyond the end.
+            let none = c.op("arith.extui", &[p.is(self.count, 0)?], zero.ty(), &[])?;
+            let next = c.strided(
+                c.index(0)?,
+                p.index(place.blocks[0])?,
+                c.index(1)?,
+                &carried[2..],
+                &mut |c, back, carried| {
+                    let (p, at) = (Ptx(c), [carried[0], carried[1]]);
+                    let row = p.add(self.first_key(p, place, p.of(back)?)?, none)?;
+                    self.fill(p, Ring::Keys, at, row, place)?;
+                    self.fill(p, Ring::Values, at, row, place)?;
+                    Ok(self.next(p, Ring::Keys, at)?.to_vec())
+                },
+            )?;
+            Ok([self.next(p, Ring::Queries, query)?.to_vec(), next].concat())
+        })
+    }
+}

@@ -1,0 +1,148 @@
+//! Results that lie side by side in memory, such as sums of columns: neighbouring threads take
+//! neighbouring results, several each, and threads behind each other share what is summed; what
+//! they have is combined through shared memory, pair by pair.
+use crate::{
+    analysis::{Nest, Output, Plan},
+    emit::{
+        body::{Passed, Scope},
+        code::{Code, Made},
+        lanes::Lanes,
+        loops::{Fixed, Loops, decode, reducing},
+        partials as partial,
+    },
+    gpu::gpu_tile::shared,
+    strategies::{
+        cpu::choose::Schedule,
+        gpu::common::{
+            threads,
+            vector_width::{fast_dim, narrow_width},
+        },
+    },
+};
+use kiln_dialects::ir::*;
+
+/// One nest.
+pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &Schedule) -> Made<()> {
+    if !partial::possible(scope, nest) {
+        return Err("has a schedule for sums of columns, but nothing whose parts combine".into());
+    }
+    let (columns, parts) = (schedule.get("columns"), schedule.get("parts"));
+    let (free, depth): (Vec<usize>, Vec<usize>) =
+        (0..nest.extents.len()).partition(|d| !nest.reduction[*d]);
+    let fast = fast_dim(scope.kernel, plan, nest, &free)
+        .ok_or("has one result, which has no neighbours")?;
+    let mut lanes =
+        narrow_width(scope.kernel, plan, nest, fast, None).min(schedule.get("vector").max(1));
+    while lanes > 1 && !nest.extents[fast].multiple_of(lanes as i64) {
+        lanes /= 2;
+    }
+    let each = Lanes { count: lanes, mask: None };
+    let loops = Loops { scope, nest, vector: Some(fast), lanes, unroll: 1 };
+    let (wide, outer): (Value, Vec<usize>) =
+        (c.index(lanes as i64)?, free.into_iter().filter(|d| *d != fast).collect());
+    let size = |d: &usize| scope.poly(c, &nest.extents[*d]);
+    let mut sizes: Vec<Value> = outer.iter().map(size).collect::<Made<_>>()?;
+    sizes.push(c.div(size(&fast)?, wide)?);
+    let deep: Vec<Value> = depth.iter().map(size).collect::<Made<_>>()?;
+    let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
+    let all = deep.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
+
+    let (across, thread) = (c.index(columns as i64)?, threads::thread(c)?);
+    let (column, part) = (c.rem(thread, across)?, c.div(thread, across)?);
+    let place = c.mul(thread, wide)?;
+    let memory = |o: &Output| {
+        shared(
+            c,
+            scope.kernel.buffers.get(o.access.buffer).ok_or("has no buffer")?.element,
+            (columns * parts * lanes) as i64,
+        )
+    };
+    let memory: Vec<Value> =
+        if parts > 1 { reducing(scope, nest).map(memory).collect::<Made<_>>()? } else { vec![] };
+    let (start, step) = (c.mul(threads::block(c)?, across)?, c.mul(threads::blocks(c)?, across)?);
+    // All threads of a block go round equally often, so that all come to each barrier.
+    c.strided(start, total, step, &[], &mut |c, base, _| {
+        let item = c.add(base, column)?;
+        let inside = c.below(item, total)?;
+        let at = decode(c, c.select(inside, item, base)?, &sizes)?;
+        let mut fixed: Fixed = vec![None; nest.extents.len()];
+        outer.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
+        let first = c.mul(*at.last().ok_or("has no loops")?, wide)?;
+        let lane = loops.lane(c, first, 0)?;
+        let running = partial::identities(c, scope, nest, lanes)?;
+        let mut parts_of = c.unrolled(
+            part,
+            all,
+            c.index(parts as i64)?,
+            schedule.get("pieces"),
+            &running,
+            &mut |c, i, running| {
+                let mut fixed = fixed.clone();
+                depth.iter().zip(decode(c, i, &deep)?).for_each(|(d, i)| fixed[*d] = Some(i));
+                let dims = loops.dims(c, &fixed, Some(lane))?;
+                let mut running = running.to_vec();
+                scope.iteration(c, &nest.stages, &dims, each, &mut running, &mut Passed::new())?;
+                Ok(running)
+            },
+        )?;
+        let mut left = parts;
+        while left > 1 {
+            left /= 2;
+            let keep = |c: Code, from: i64, to: i64, values: &[Value]| -> Made<()> {
+                let mine = c
+                    .both(&[c.compare(9, part, c.index(from)?)?, c.below(part, c.index(to)?)?])?
+                    .ok_or("has no threads")?;
+                let store = |c: Code, (v, m): (&Value, &Value)| {
+                    exchange(c, *m, place, Some(*v), v.ty()).map(drop)
+                };
+                c.when(
+                    mine,
+                    &mut |c| values.iter().zip(&memory).try_for_each(|pair| store(c, pair)),
+                    None,
+                )
+            };
+            // The further half gives, the nearer half takes.
+            keep(c, left as i64, 2 * left as i64, &parts_of)?;
+            threads::barrier(c)?;
+            let behind = c.add(place, c.index((left * columns * lanes) as i64)?)?;
+            let takes = c.below(part, c.index(left as i64)?)?;
+            let from = c.select(takes, behind, place)?;
+            let take = |(v, m): (&Value, &Value)| {
+                exchange(c, *m, from, None, v.ty())?
+                    .ok_or_else(|| "has nothing to take".to_string())
+            };
+            let others = parts_of.iter().zip(&memory).map(take).collect::<Made<Vec<_>>>()?;
+            parts_of = partial::combined(c, scope, nest, lanes, &parts_of, &others)?;
+        }
+        let dims = loops.dims(c, &fixed, Some(lane))?;
+        let nearest = if parts == 1 { None } else { Some(c.compare(0, part, c.index(0)?)?) };
+        let speaks = c
+            .both(&[Some(inside), nearest].into_iter().flatten().collect::<Vec<_>>())?
+            .ok_or("has no thread")?;
+        let finish = &mut |c: Code| -> Made<()> {
+            let results =
+                partial::with_start(c, scope, nest, &dims, lanes, &parts_of, &Passed::new())?;
+            loops.finish(c, &dims, each, &results)
+        };
+        c.when(speaks, finish, None)?;
+        // The next results may be given only when these have been taken.
+        if parts > 1 {
+            threads::barrier(c)?;
+        }
+        Ok(vec![])
+    })?;
+    Ok(())
+}
+
+/// Writes a value, or reads one of a type.
+fn exchange(c: Code, memory: Value, at: Value, v: Option<Value>, ty: Type) -> Made<Option<Value>> {
+    let vector = ty.element().is_some();
+    match v {
+        Some(v) => c
+            .effect(if vector { "vector.store" } else { "memref.store" }, &[v, memory, at], &[])
+            .map(|()| None),
+        None => c
+            .op(if vector { "vector.load" } else { "memref.load" }, &[memory, at], ty, &[])
+            .map(Some),
+    }
+}

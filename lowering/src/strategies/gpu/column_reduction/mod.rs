@@ -1,0 +1,2 @@
+//! Column reductions.
+pub(crate) mod emit;

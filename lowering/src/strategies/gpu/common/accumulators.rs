@@ -1,0 +1,45 @@
+//! What becomes of a product's sums in registers.
+use crate::{
+    analysis::{Init, Nest, Output},
+    emit::{
+        body::{Passed, Scope},
+        code::{Code, Made},
+        lanes::{Lanes, Val},
+    },
+};
+use kiln_dialects::ir::*;
+
+/// Finishes elements of a product, of what each stage of it writes: what they start from is added,
+/// they are written, and the nest's later stages take them; what all of these computed.
+pub fn finish(
+    c: Code,
+    scope: &Scope<'_>,
+    nest: &Nest,
+    lanes: Lanes,
+    dims: &[Val],
+    sums: &[(&Output, Val)],
+) -> Made<Passed> {
+    let mut passed = Passed::new();
+    for (out, sum) in sums {
+        let mut sum = *sum;
+        if !starts_at_zero(&out.init) {
+            let start =
+                scope.start(c, &out.init, dims, lanes, &Passed::new())?.ok_or("has no start")?;
+            let (a, b) = (lanes.many(c, sum)?, lanes.many(c, start)?);
+            let both = c.op("arith.addf", &[a, b], a.ty(), &[])?;
+            sum = if lanes.count > 1 { Val::Many(both) } else { Val::One(both) };
+        }
+        if let Some(memory) = scope.memory.get(out.access.buffer).copied().flatten() {
+            lanes.store(c, memory, scope.address(c, &out.access.at, dims, lanes)?, sum, false)?;
+        }
+        passed.insert(out.access.clone(), sum);
+    }
+    scope.iteration(c, &nest.after, dims, lanes, &mut [], &mut passed)?;
+    Ok(passed)
+}
+
+fn starts_at_zero(init: &Init) -> bool {
+    let Init::Fill(v) = init else { return false };
+    v.def().filter(|d| d.is("arith.constant")).and_then(|d| d.attr("value")).and_then(Attr::as_f64)
+        == Some(0.0)
+}

@@ -1,0 +1,111 @@
+//! A reduction that a group of threads shares: each a part, then shuffles.
+use crate::{
+    analysis::{Nest, Plan},
+    emit::{
+        body::{Passed, Scope},
+        code::{Code, Made},
+        lanes::{Lanes, Val},
+        loops::{Fixed, Loops, decode},
+        partials,
+    },
+    strategies::gpu::common::{
+        threads::Group,
+        vector_width::{fast_dim, width},
+    },
+};
+use kiln_dialects::ir::*;
+
+/// What is the same for all nests of a row.
+pub struct Row<'a> {
+    /// What code refers to.
+    pub scope: &'a Scope<'a>,
+    /// The kernel's nests.
+    pub plan: &'a Plan,
+    /// The threads.
+    pub group: Group,
+    /// Most elements of one access.
+    pub most: usize,
+    /// Accesses that a thread has under way at once.
+    pub pieces: usize,
+}
+
+/// All reduction dimensions of a nest whose parallel ones are fixed, then what follows on the
+/// results, by the group's first thread. `exchange`: memory for each output.
+pub fn reduce(
+    c: Code,
+    row: &Row<'_>,
+    nest: &Nest,
+    fixed: &Fixed,
+    exchange: &[Option<Value>],
+) -> Made<()> {
+    let Row { scope, plan, group, most, pieces } = row;
+    let depth: Vec<usize> = (0..nest.extents.len()).filter(|d| nest.reduction[*d]).collect();
+    let fast = fast_dim(scope.kernel, plan, nest, &depth).ok_or("has nothing to reduce")?;
+    let mut lanes = width(scope.kernel, plan, nest, fast).min((*most).max(1));
+    while lanes > 1 && !nest.extents[fast].multiple_of(lanes as i64) {
+        lanes /= 2;
+    }
+    let outer: Vec<usize> = depth.into_iter().filter(|d| *d != fast).collect();
+    let wide = c.index(lanes as i64)?;
+    let mut sizes: Vec<Value> =
+        outer.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<_>>()?;
+    sizes.push(c.div(scope.poly(c, &nest.extents[fast])?, wide)?);
+    let mut total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
+    if let Some(active) = group.active {
+        total = c.select(active, total, c.index(0)?)?;
+    }
+    let loops = Loops { scope, nest, vector: Some(fast), lanes, unroll: 1 };
+    let each = Lanes { count: lanes, mask: None };
+    let running = partials::identities(c, scope, nest, lanes)?;
+    let step = c.index(group.size as i64)?;
+    let parts =
+        c.unrolled(group.thread, total, step, *pieces, &running, &mut |c, i, running| {
+            let mut fixed = fixed.clone();
+            let at = decode(c, i, &sizes)?;
+            outer.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
+            let start = c.mul(*at.last().ok_or("has no loops")?, wide)?;
+            let dims = loops.dims(c, &fixed, Some(loops.lane(c, start, 0)?))?;
+            let mut running = running.to_vec();
+            scope.iteration(c, &nest.stages, &dims, each, &mut running, &mut Passed::new())?;
+            Ok(running)
+        })?;
+    let dims = loops.dims(c, fixed, None)?;
+    let ending = Ending { scope, group: *group, lanes, dims: &dims, passed: &Passed::new() };
+    let results = ending.results(c, nest, &parts, exchange)?;
+    let one = Lanes { count: 1, mask: None };
+    match group.speaks(c)? {
+        Some(speaks) => c.when(speaks, &mut |c| loops.finish(c, &dims, one, &results), None),
+        None => loops.finish(c, &dims, one, &results),
+    }
+}
+
+/// What turns the parts that threads have into finished values.
+pub struct Ending<'a> {
+    /// What code refers to.
+    pub scope: &'a Scope<'a>,
+    /// The threads.
+    pub group: Group,
+    /// Elements of a part.
+    pub lanes: usize,
+    /// The loop dimensions of the results.
+    pub dims: &'a [Val],
+    /// What is known already.
+    pub passed: &'a Passed,
+}
+
+impl Ending<'_> {
+    /// The values of all that a nest reduces, the same in all threads of the group. `memory`: for
+    /// each, a place for each warp of the block.
+    pub fn results(
+        &self,
+        c: Code,
+        nest: &Nest,
+        parts: &[Value],
+        memory: &[Option<Value>],
+    ) -> Made<Vec<Value>> {
+        let mine = partials::across(c, self.scope, nest, self.lanes, parts)?;
+        let two = |a: &[Value], b: &[Value]| partials::combined(c, self.scope, nest, 1, a, b);
+        let values = self.group.all(c, &mine, memory, &two)?;
+        partials::with_start(c, self.scope, nest, self.dims, 1, &values, self.passed)
+    }
+}

@@ -1,0 +1,160 @@
+//! A product's sums as the instructions of tensor cores leave them in a warp's registers: of 16
+//! rows and 8 columns a thread has 2 neighbours in a row and 2 in the eighth row below.
+use crate::strategies::gpu::common::vector_width::width;
+use crate::{
+    analysis::{Nest, Output, Plan, Poly},
+    emit::{
+        body::{Passed, Scope},
+        code::{Code, Made},
+        lanes::{Lanes, Val},
+        loops::decode,
+    },
+    strategies::gpu::{
+        common::{accumulators, ptx::Ptx},
+        wgmma_gemm::Product,
+    },
+};
+use kiln_dialects::{ir::*, value::DType};
+
+/// A product in its kernel, and its tiles.
+pub struct Results<'a> {
+    pub scope: &'a Scope<'a>,
+    pub plan: &'a Plan,
+    pub nest: &'a Nest,
+    pub product: &'a Product,
+    /// What its stages write, in the order of the right operands.
+    pub outs: Vec<&'a Output>,
+    /// Rows and columns of a tile.
+    pub tile: [usize; 2],
+}
+
+/// What a warp has of a tile.
+pub struct Part<'a> {
+    pub batch: &'a [Value],
+    /// The thread's first row and column, as indices.
+    pub at: [Value; 2],
+    /// How many rows the blocks of 16 are apart.
+    pub apart: usize,
+    /// By block, by right operand, the thread's sums: by 8 columns, four each.
+    pub values: &'a [Vec<&'a [Value]>],
+}
+
+impl Results<'_> {
+    /// How many rows there are.
+    pub fn rows(&self, c: Code) -> Made<Value> {
+        self.product
+            .roles
+            .rows
+            .iter()
+            .try_fold(c.index(1)?, |all, d| c.mul(all, self.scope.poly(c, &self.nest.extents[*d])?))
+    }
+    /// How many columns there are.
+    pub fn columns(&self, c: Code) -> Made<Value> {
+        self.scope.poly(c, &self.nest.extents[self.product.roles.columns[0]])
+    }
+    /// The same, if it is a number.
+    pub fn known_columns(&self) -> Option<i64> {
+        self.nest.extents[self.product.roles.columns[0]].known()
+    }
+    /// How many steps the depth is, one at least.
+    pub fn steps(&self, c: Code) -> Made<Value> {
+        let depth = Poly::product(self.product.roles.depth.iter().map(|d| &self.nest.extents[*d]));
+        match depth.known() {
+            Some(_) => c.index(self.product.steps(self.nest)),
+            None => c.ceil_div(self.scope.poly(c, &depth)?, c.index(self.product.depth() as i64)?),
+        }
+    }
+    fn multiple(&self, dims: &[usize], of: usize) -> bool {
+        let size = Poly::product(dims.iter().filter_map(|d| self.nest.extents.get(*d)));
+        size.multiple_of(of as i64)
+    }
+    /// Whether rows, and columns, are a multiple of a tile's.
+    pub fn whole(&self) -> [bool; 2] {
+        let roles = &self.product.roles;
+        [self.multiple(&roles.rows, self.tile[0]), self.multiple(&roles.columns, self.tile[1])]
+    }
+    /// How many neighbours one op takes of the two that a thread has.
+    pub fn lanes(&self) -> Lanes {
+        let over = self.product.roles.columns[0];
+        // The operands do not come through registers.
+        let mut kernel = self.scope.kernel.clone();
+        self.product.stages.iter().for_each(|s| kernel.stages[*s].inputs.clear());
+        let pairs = self.multiple(&[over], 2) && width(&kernel, self.plan, self.nest, over) >= 2;
+        Lanes { count: if pairs { 2 } else { 1 }, mask: None }
+    }
+    /// The loop dimensions of an element.
+    pub fn dims(&self, c: Code, batch: &[Value], row: Value, column: Val) -> Made<Vec<Val>> {
+        let roles = &self.product.roles;
+        let mut dims = vec![Val::One(c.index(0)?); self.nest.extents.len()];
+        roles.batch.iter().zip(batch).for_each(|(d, i)| dims[*d] = Val::One(*i));
+        let sizes: Vec<Value> = roles
+            .rows
+            .iter()
+            .map(|d| self.scope.poly(c, &self.nest.extents[*d]))
+            .collect::<Made<_>>()?;
+        roles.rows.iter().zip(decode(c, row, &sizes)?).for_each(|(d, i)| dims[*d] = Val::One(i));
+        dims[roles.columns[0]] = column;
+        Ok(dims)
+    }
+    /// As many neighbours as there are lanes, of each right operand; what the stages computed of
+    /// them.
+    pub fn element(
+        &self,
+        c: Code,
+        scope: &Scope<'_>,
+        lanes: Lanes,
+        batch: &[Value],
+        [row, column]: [Value; 2],
+        sums: &[&[Value]],
+    ) -> Made<Passed> {
+        let column = if lanes.count > 1 { Val::Steps(column, 1) } else { Val::One(column) };
+        let dims = self.dims(c, batch, row, column)?;
+        let together = |all: &[Value]| -> Made<Val> {
+            if let [one] = all {
+                return Ok(Val::One(*one));
+            }
+            let ty = Type::vector(Type::scalar(c.ctx(), DType::F32), all.len());
+            Ok(Val::Many(c.op("vector.from_elements", all, ty, &[])?))
+        };
+        let all = self
+            .outs
+            .iter()
+            .zip(sums)
+            .map(|(o, s)| Ok((*o, together(s)?)))
+            .collect::<Made<Vec<_>>>()?;
+        accumulators::finish(c, scope, self.nest, lanes, &dims, &all)
+    }
+    /// Later stages on the sums, whose results each thread writes.
+    pub fn spread(&self, c: Code, scope: &Scope<'_>, part: &Part<'_>) -> Made<()> {
+        let (rows, columns, lanes, [whole_rows, whole_columns]) =
+            (self.rows(c)?, self.columns(c)?, self.lanes(), self.whole());
+        let when =
+            |c: Code, whole: bool, i: Value, n: Value, then: &mut dyn FnMut(Code) -> Made<()>| {
+                if whole { then(c) } else { c.when(c.below(i, n)?, then, None) }
+            };
+        for (b, sums) in part.values.iter().enumerate() {
+            let eights = sums.first().map_or(0, |s| s.len() / 4);
+            for half in 0..2 {
+                let row = c.add(part.at[0], c.index((part.apart * b + 8 * half) as i64)?)?;
+                when(c, whole_rows, row, rows, &mut |c| {
+                    for eight in 0..eights {
+                        for e in (0..2).step_by(lanes.count) {
+                            let own: Vec<&[Value]> = sums
+                                .iter()
+                                .map(|s| &s[4 * eight + 2 * half + e..][..lanes.count])
+                                .collect();
+                            let column = c.add(part.at[1], c.index((8 * eight + e) as i64)?)?;
+                            when(c, whole_columns, column, columns, &mut |c| {
+                                self.element(c, scope, lanes, part.batch, [row, column], &own)
+                                    .map(drop)
+                            })?;
+                        }
+                    }
+                    Ok(())
+                })?;
+            }
+        }
+        // The next tile's products want whole warps.
+        if whole_rows && whole_columns { Ok(()) } else { Ptx(c).warp_barrier() }
+    }
+}

@@ -1,0 +1,160 @@
+//! Elements one after the other: each thread takes an item, several elements of the fast dimension,
+//! and then the next that nobody else takes.
+use crate::{
+    analysis::{Nest, Plan, Poly, Role},
+    emit::{
+        body::{Passed, Scope},
+        code::{Code, Made},
+        lanes::{Lanes, Val},
+        loops::{Fixed, Loops, decode},
+    },
+    strategies::gpu::common::{
+        threads,
+        vector_width::{fast_dim, width},
+    },
+};
+use kiln_dialects::ir::*;
+
+/// A nest whose items all threads of all blocks share; `threads`: of a block, `most`: elements of
+/// an item.
+pub fn grid(
+    c: Code,
+    scope: &Scope<'_>,
+    plan: &Plan,
+    nest: &Nest,
+    threads: usize,
+    most: usize,
+) -> Made<()> {
+    let threads = c.index(threads as i64)?;
+    let first = c.add(c.mul(threads::block(c)?, threads)?, threads::thread(c)?)?;
+    let step = c.mul(threads::blocks(c)?, threads)?;
+    let none: Fixed = vec![None; nest.extents.len()];
+    items(c, scope, plan, nest, &none, &Share { first, step, active: None, most, pieces: 1 })
+}
+
+/// Which items a thread takes.
+pub struct Share {
+    /// The first.
+    pub first: Value,
+    /// How far the next one is.
+    pub step: Value,
+    /// None at all unless this holds.
+    pub active: Option<Value>,
+    /// Most elements of an item.
+    pub most: usize,
+    /// Items whose reads are under way at once.
+    pub pieces: usize,
+}
+
+/// The thread's items over the parallel dimensions that are not fixed; reductions are loops inside
+/// of each.
+pub fn items(
+    c: Code,
+    scope: &Scope<'_>,
+    plan: &Plan,
+    nest: &Nest,
+    fixed: &Fixed,
+    share: &Share,
+) -> Made<()> {
+    let free: Vec<usize> =
+        (0..nest.extents.len()).filter(|d| !nest.reduction[*d] && fixed[*d].is_none()).collect();
+    let fast = fast_dim(scope.kernel, plan, nest, &free);
+    let lanes = fast.map_or(1, |d| width(scope.kernel, plan, nest, d)).min(share.most.max(1));
+    let outer: Vec<usize> = free.into_iter().filter(|d| Some(*d) != fast).collect();
+    let mut sizes: Vec<Value> =
+        outer.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<_>>()?;
+    let wide = c.index(lanes as i64)?;
+    let length = fast.map(|d| scope.poly(c, &nest.extents[d])).transpose()?;
+    if let Some(n) = length {
+        sizes.push(c.ceil_div(n, wide)?);
+    }
+    let mut total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
+    if let Some(active) = share.active {
+        total = c.select(active, total, c.index(0)?)?;
+    }
+    let of = |lanes| Loops { scope, nest, vector: fast, lanes, unroll: 1 };
+    let of_lanes = |n: &Poly| (lanes > 1 || n.known().is_some()) && n.multiple_of(lanes as i64);
+    let even = fast.is_some_and(|d| of_lanes(&nest.extents[d]));
+    if share.pieces > 1 && even && nest.split.is_none() && !nest.reduction.contains(&true) {
+        let loops = of(lanes);
+        return c.together(share.first, total, share.step, share.pieces, &mut |c, all| {
+            let mut places = vec![];
+            for i in all {
+                let at = decode(c, *i, &sizes)?;
+                let mut fixed = fixed.clone();
+                outer.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
+                let start = c.mul(*at.last().ok_or("has no loops")?, wide)?;
+                places.push(loops.dims(c, &fixed, Some(loops.lane(c, start, 0)?))?);
+            }
+            together(c, scope, nest, &places, lanes)
+        });
+    }
+    c.strided(share.first, total, share.step, &[], &mut |c, i, _| {
+        let at = decode(c, i, &sizes)?;
+        let mut fixed = fixed.clone();
+        outer.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
+        let (Some(n), Some(last)) = (length, at.last().filter(|_| fast.is_some())) else {
+            of(1).parallel(c, &fixed, None, 1, None, None)?;
+            return Ok(vec![]);
+        };
+        let start = c.mul(*last, wide)?;
+        // The inner part of a dimension that was split may be shorter, and then ends here.
+        let inside = match (&nest.split, fast) {
+            (Some((outer, inner, both)), Some(d)) => {
+                let index = |e: usize| if e == d { Some(start) } else { fixed[e] };
+                let (o, i) = (
+                    index(*outer).ok_or("has no outer index")?,
+                    index(*inner).ok_or("has no inner index")?,
+                );
+                let place = c.add(c.mul(o, scope.poly(c, &nest.extents[*inner])?)?, i)?;
+                Some(c.below(place, scope.poly(c, both)?)?)
+            }
+            _ => None,
+        };
+        let whole = lanes == 1 || even;
+        let mut wide_item = |c: Code| of(lanes).parallel(c, &fixed, Some(start), 1, None, None);
+        if let Some(inside) = inside {
+            c.when(inside, &mut wide_item, None)?;
+        } else if whole {
+            wide_item(c)?;
+        } else {
+            let end = c.add(start, wide)?;
+            let mut rest = |c: Code| {
+                c.strided(start, n, c.index(1)?, &[], &mut |c, i, _| {
+                    of(1).parallel(c, &fixed, Some(i), 1, None, None).map(|()| vec![])
+                })
+                .map(drop)
+            };
+            c.when(c.compare(7, end, n)?, &mut wide_item, Some(&mut rest))?;
+        }
+        Ok(vec![])
+    })?;
+    Ok(())
+}
+
+/// Items of a nest that reduces nothing, so many elements at each of these places: all that is read
+/// of the kernel's arguments comes first.
+fn together(
+    c: Code,
+    scope: &Scope<'_>,
+    nest: &Nest,
+    places: &[Vec<Val>],
+    lanes: usize,
+) -> Made<()> {
+    let each = Lanes { count: lanes, mask: None };
+    let input =
+        |b: usize| matches!(scope.kernel.buffers.get(b).map(|b| b.role), Some(Role::Input(_)));
+    let stages = || nest.stages.iter().filter_map(|s| scope.kernel.stages.get(*s));
+    let mut known = vec![Passed::new(); places.len()];
+    for a in stages().flat_map(|s| s.reads()).filter(|a| input(a.buffer)) {
+        for (dims, known) in
+            places.iter().zip(&mut known).filter(|(_, known)| !known.contains_key(a))
+        {
+            known.insert(a.clone(), scope.read(c, a, dims, each, &Passed::new())?);
+        }
+    }
+    places
+        .iter()
+        .zip(&mut known)
+        .try_for_each(|(dims, known)| scope.iteration(c, &nest.stages, dims, each, &mut [], known))
+}

@@ -1,0 +1,108 @@
+//! Contractions: which dimension is which.
+use crate::{
+    analysis::{Body, Init, Kernel, Nest, Plan, Stage},
+    strategies::gpu::prologue::Prologue,
+};
+use kiln_dialects::{ir::Value, value::DType};
+
+/// What the dimensions of a contraction are.
+#[derive(Clone, Debug)]
+pub struct Roles {
+    /// The stage that sums products.
+    pub stage: usize,
+    /// Those that both operands have.
+    pub batch: Vec<usize>,
+    /// Those that only the first operand has.
+    pub rows: Vec<usize>,
+    /// Those that only the second operand has.
+    pub columns: Vec<usize>,
+    /// Those that are summed over.
+    pub depth: Vec<usize>,
+}
+
+/// The roles, if a kernel is one sum of products of two tensors of floats, with or without stages
+/// on the result and beside it; of tensors with several rows.
+pub fn contraction(k: &Kernel, plan: &Plan) -> Option<Roles> {
+    let several = |r: &Roles| !r.rows.is_empty() && !r.columns.is_empty();
+    // What is computed of an operand would be computed of the zeros beyond its end as well.
+    let plain = |s: &Stage| s.inputs.len() == 2 && Prologue::of(s).is_none();
+    roles(k, plan).filter(|r| several(r) && k.stages.get(r.stage).is_some_and(plain))
+}
+
+/// The same where an operand may have one row only.
+pub fn roles(k: &Kernel, plan: &Plan) -> Option<Roles> {
+    let nest = plan.main()?;
+    let [stage] = nest.stages.as_slice() else { return None };
+    roles_of(k, nest, *stage)
+}
+
+/// The same of one of a nest's stages.
+pub fn roles_of(k: &Kernel, nest: &Nest, stage: usize) -> Option<Roles> {
+    let s = k.stages.get(stage)?;
+    // Behind the operands may stand a tensor without contents that gives a loop its size.
+    let (a, b) = match Prologue::of(s) {
+        Some(p) => (p.raw(s)?, s.inputs.get(p.right)?),
+        None => (s.inputs.first()?, s.inputs.get(1)?),
+    };
+    let [out] = s.outputs.as_slice() else { return None };
+    let combine = out.combine.as_ref().filter(|c| c.op.is("arith.addf"))?;
+    combine.other.def().filter(|p| p.is("arith.mulf"))?;
+    if !s.captured.is_empty() || !s.indexed.is_empty() || nest.split.is_some() {
+        return None;
+    }
+    let mut r = Roles { stage, batch: vec![], rows: vec![], columns: vec![], depth: vec![] };
+    for d in 0..nest.extents.len() {
+        let list = match (nest.reduction[d], a.at.uses(d), b.at.uses(d)) {
+            (true, true, true) => &mut r.depth,
+            (true, ..) => return None,
+            (_, true, true) => &mut r.batch,
+            (_, true, false) => &mut r.rows,
+            (_, false, true) => &mut r.columns,
+            (_, false, false) => return None,
+        };
+        list.push(d);
+    }
+    (!r.depth.is_empty()).then_some(r)
+}
+
+/// The stages of a nest, their roles, and their operands' element, if each sums products of bf16,
+/// of f16 or of f32 over the same loops: one stage, or two.
+pub fn sums(k: &Kernel, nest: &Nest) -> Option<(Vec<usize>, Roles, DType)> {
+    let all: Vec<(Roles, DType)> = nest
+        .stages
+        .iter()
+        .map(|s| Some((roles_of(k, nest, *s)?, factors(k.stages.get(*s)?)?)))
+        .collect::<Option<_>>()?;
+    let ((first, element), others) = all.split_first().filter(|(_, others)| others.len() < 2)?;
+    let same = |(r, e): &(Roles, DType)| {
+        e == element
+            && r.batch == first.batch
+            && r.rows == first.rows
+            && r.columns == first.columns
+            && r.depth == first.depth
+    };
+    others.iter().all(same).then(|| (nest.stages.clone(), first.clone(), *element))
+}
+
+/// The element of both factors, if what a stage sums in f32 are products of bf16, of f16 or of f32.
+fn factors(stage: &Stage) -> Option<DType> {
+    let ([out], Body::Block(block)) = (stage.outputs.as_slice(), stage.body) else { return None };
+    let combine = out.combine.as_ref()?;
+    let f32 = |v: Value| v.ty().dtype() == Ok(DType::F32);
+    let product = combine.other.def().filter(|p| p.is("arith.mulf") && f32(p.result(0)))?;
+    // Each factor is an argument of the body, made wider unless it is f32.
+    let args = block.args();
+    let factor = |i: usize| {
+        let v = product.operand(i);
+        v.def().filter(|e| e.is("arith.extf")).map_or(v, |e| e.operand(0))
+    };
+    let (x, y) = (factor(0), factor(1));
+    let pair = [*args.first()?, *args.get(1)?];
+    if pair != [x, y] && pair != [y, x] {
+        return None;
+    }
+    let element =
+        x.ty().dtype().ok().filter(|d| [DType::BF16, DType::F16, DType::F32].contains(d))?;
+    (y.ty().dtype() == Ok(element) && matches!(out.init, Init::Fill(_) | Init::Load(_)))
+        .then_some(element)
+}

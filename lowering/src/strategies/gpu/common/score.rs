@@ -1,0 +1,570 @@
+//! The scores as they are seen, element by element of a fragment: any expression of a score, its
+//! position and what lies in memory.
+//!
+//! A thread has scores of two rows and of columns at known distances from a first one. So what
+//! depends on rows only is computed once for all keys, what depends on columns only once for both
+//! rows, and integers that are sums of positions and numbers are one register for a whole tile:
+//! comparing two of them compares a register with a number. Floats of which such an integer is a
+//! factor are two registers for a row of a tile, and one op for an element.
+use crate::{
+    analysis::{Access, Attention, Body, Stage},
+    emit::{
+        body::Scope,
+        code::{Code, Made},
+        lanes::{Lanes, Val},
+    },
+    strategies::gpu::common::ptx::Ptx,
+};
+use kiln_dialects::{ir::*, value::DType};
+use std::collections::{HashMap, HashSet};
+
+/// Greatest factor of a position that is kept as a sum: positions below 2^22 times it fit 32 bits.
+const FACTOR: i64 = 256;
+/// Greatest number in such a sum.
+const NUMBER: i64 = 1 << 22;
+
+/// What a value depends on, as bits.
+const ROW: u8 = 1;
+const COLUMN: u8 = 2;
+const SCORE: u8 = 4;
+
+/// The stage, read.
+#[derive(Clone)]
+pub struct Score<'a> {
+    scope: &'a Scope<'a>,
+    stage: &'a Stage,
+    outer: usize,
+    /// The block argument that is the score.
+    raw: Value,
+    /// What is computed of it, without the comparisons of positions.
+    root: Value,
+    /// A product with the factor at the end, or within selections of which the other side is -inf,
+    /// and what stands for it.
+    product: Option<(Value, Value)>,
+    /// Whether keys behind a query are to be hidden by the caller, as is what is beyond lengths.
+    pub causal: bool,
+    /// By what the result is still to be multiplied, above 0.
+    pub factor: f64,
+    /// Query i sees no key beyond i plus this.
+    pub ahead: Option<i64>,
+    /// Query i sees no key before i minus this.
+    pub back: Option<i64>,
+    /// The comparisons that say so.
+    backs: HashSet<Value>,
+    depends: HashMap<Value, u8>,
+    linear: HashSet<Value>,
+    grows: HashSet<Value>,
+}
+
+/// A value at an element.
+#[derive(Clone, Copy)]
+enum Sym {
+    /// An integer: a register of 32 bits, and what it grows by from column to column.
+    Lin(Value, i64),
+    /// A float, the same: both are f32.
+    Grow(Value, Value),
+    /// Any value.
+    One(Value),
+}
+
+/// What is known at a place: what has been computed, and positions.
+#[derive(Clone)]
+pub struct Known {
+    outer: Vec<Value>,
+    rows: [Value; 2],
+    /// The first column of the thread, and the greatest one that there is if the tile may go
+    /// beyond.
+    first: Option<(Value, Option<Value>)>,
+    /// Whether no key is too far back for any row.
+    inside: bool,
+    made: HashMap<(Value, Option<usize>, Option<usize>), Sym>,
+}
+
+fn number(v: Value) -> Option<f64> {
+    v.def().filter(|d| d.is("arith.constant"))?.attr("value")?.as_f64()
+}
+
+fn integer(v: Value) -> Option<i64> {
+    v.def().filter(|d| d.is("arith.constant"))?.attr("value")?.as_i64()
+}
+
+/// How exactly floats are computed: a product and a sum may be one instruction, and products with
+/// numbers one product.
+fn exactness(c: Code, product: bool) -> Made<(&'static str, Attr)> {
+    let text =
+        if product { "#arith.fastmath<reassoc,contract>" } else { "#arith.fastmath<contract>" };
+    Ok(("fastmath", Attr::parse(c.ctx(), text).ok_or("has no fastmath")?))
+}
+
+/// Comparisons of integers without which a score is -inf.
+fn conditions(v: Value) -> Vec<Op> {
+    let (mut all, mut scores, mut masks) = (vec![], vec![v], vec![]);
+    while let Some(v) = scores.pop() {
+        let Some(op) = v.def() else { continue };
+        if op.is("arith.addf") {
+            scores.extend(op.operands());
+        } else if op.is("arith.select") && number(op.operand(2)) == Some(f64::NEG_INFINITY) {
+            masks.push(op.operand(0));
+            scores.push(op.operand(1));
+        }
+    }
+    while let Some(v) = masks.pop() {
+        let Some(op) = v.def() else { continue };
+        if op.is("arith.andi") {
+            masks.extend(op.operands());
+        } else if op.is("arith.cmpi") {
+            all.push(op);
+        }
+    }
+    all
+}
+
+/// What a score is where comparisons of positions and other masks do not make it -inf.
+fn unmasked(mut v: Value) -> Value {
+    while let Some(op) = v
+        .def()
+        .filter(|op| op.is("arith.select") && number(op.operand(2)) == Some(f64::NEG_INFINITY))
+    {
+        v = op.operand(1);
+    }
+    v
+}
+
+/// A small integer that is the same wherever it stands.
+fn small(v: Value) -> Option<i64> {
+    let wide = v.ty().is_index() || matches!(v.ty().dtype(), Ok(DType::I32 | DType::I64));
+    integer(v).filter(|n| wide && n.abs() <= NUMBER)
+}
+
+impl<'a> Score<'a> {
+    /// Of an attention's kernel.
+    pub fn of(scope: &'a Scope<'a>, at: &Attention) -> Made<Score<'a>> {
+        let k = scope.kernel;
+        let stage = k.stages.get(at.seen).ok_or("has no such stage")?;
+        let Body::Block(block) = stage.body else {
+            return Err("has scores that nothing computes".into());
+        };
+        let scores =
+            k.stages.get(at.scores).and_then(|s| s.outputs.first()).ok_or("has no scores")?;
+        let place = stage
+            .inputs
+            .iter()
+            .position(|a| *a == scores.access)
+            .ok_or("does not read its scores")?;
+        let raw = *block.args().get(place).ok_or("does not read its scores")?;
+        let root = at.limits.root;
+        let (mut product, mut factor) = (None, 1.0);
+        // What else reads the product wants it with the factor.
+        let alone = |op: &Op| op.is("arith.mulf") && op.result(0).uses().len() == 1;
+        if let Some(op) = unmasked(root).def().filter(alone) {
+            let [a, b] = [op.operand(0), op.operand(1)];
+            let positive = |v: Value| number(v).filter(|f| *f > 0.0 && f.is_finite());
+            if let Some((f, rest)) =
+                positive(b).map(|f| (f, a)).or_else(|| positive(a).map(|f| (f, b)))
+            {
+                (factor, product) = (f, Some((op.result(0), rest)));
+            }
+        }
+        let mut s = Score {
+            scope,
+            stage,
+            outer: at.outer,
+            raw,
+            root,
+            product,
+            causal: at.limits.causal,
+            factor,
+            ahead: (at.causal || at.limits.causal).then_some(0),
+            back: None,
+            backs: HashSet::new(),
+            depends: HashMap::new(),
+            linear: HashSet::new(),
+            grows: HashSet::new(),
+        };
+        s.analyse(block);
+        for c in conditions(root) {
+            s.bound(c);
+        }
+        Ok(s)
+    }
+    /// What a comparison of positions that must hold says about which keys are seen.
+    fn bound(&mut self, compare: Op) -> Option<()> {
+        let (l, r) = (self.sum(compare.operand(0))?, self.sum(compare.operand(1))?);
+        let number = l[2] - r[2];
+        let predicate = compare.attr("predicate").and_then(Attr::as_i64)?;
+        // As the key minus the query plus a number, below or above 0.
+        let (number, below, equal) = match ([l[0] - r[0], l[1] - r[1]], predicate) {
+            ([-1, 1], 2 | 3) => (number, true, predicate == 3),
+            ([-1, 1], 4 | 5) => (number, false, predicate == 5),
+            ([1, -1], 2 | 3) => (-number, false, predicate == 3),
+            ([1, -1], 4 | 5) => (-number, true, predicate == 5),
+            _ => return None,
+        };
+        let least = |old: Option<i64>, new: i64| Some(old.map_or(new, |old| old.min(new)));
+        let edge = i64::from(!equal);
+        if below {
+            self.ahead = least(self.ahead, -number - edge)
+        } else {
+            self.back = least(self.back, number - edge);
+            self.backs.insert(compare.result(0));
+        }
+        Some(())
+    }
+    /// A sum of the query, the key and 1, each so many times.
+    fn sum(&self, v: Value) -> Option<[i64; 3]> {
+        let op = v.def().filter(|_| self.linear.contains(&v) || small(v).is_some())?;
+        let both = || Some((self.sum(op.operand(0))?, self.sum(op.operand(1))?));
+        let each = |f: &dyn Fn(i64, i64) -> i64| {
+            both().map(|(a, b)| [f(a[0], b[0]), f(a[1], b[1]), f(a[2], b[2])])
+        };
+        match op.name().as_str() {
+            "linalg.index" => match op.attr("dim").and_then(Attr::as_i64)? as usize {
+                d if d == self.outer => Some([1, 0, 0]),
+                d if d == self.outer + 1 => Some([0, 1, 0]),
+                _ => None,
+            },
+            "arith.constant" => Some([0, 0, integer(v)?]),
+            "arith.addi" => each(&|a, b| a + b),
+            "arith.subi" => each(&|a, b| a - b),
+            "arith.muli" => None,
+            _ => self.sum(op.operand(0)),
+        }
+    }
+    /// Whether it is the score itself that is multiplied by the factor, or -inf.
+    pub fn plain(&self) -> bool {
+        let v = unmasked(self.root);
+        self.product.filter(|(product, _)| *product == v).map_or(v, |(_, rest)| rest) == self.raw
+    }
+
+    fn analyse(&mut self, block: Block) {
+        let (row, column) = (self.outer, self.outer + 1);
+        for (i, v) in block.args().into_iter().enumerate() {
+            let read = self.stage.inputs.get(i).filter(|_| v != self.raw);
+            let bits = read.map_or(SCORE, |a| {
+                u8::from(a.at.uses(row)) * ROW + u8::from(a.at.uses(column)) * COLUMN
+            });
+            self.depends.insert(v, bits);
+        }
+        for op in block.ops().into_iter().filter(|o| o.result_count() == 1) {
+            let mut bits = op.operands().iter().map(|v| self.depends(*v)).fold(0, |a, b| a | b);
+            if op.is("linalg.index") {
+                let d = op.attr("dim").and_then(Attr::as_i64).map_or(0, |d| d as usize);
+                bits = u8::from(d == row) * ROW + u8::from(d == column) * COLUMN;
+            }
+            let v = op.result(0);
+            self.depends.insert(v, bits);
+            if self.sums(op) {
+                self.linear.insert(v);
+            }
+            if self.rises(op) {
+                self.grows.insert(v);
+            }
+        }
+    }
+    fn depends(&self, v: Value) -> u8 {
+        self.depends.get(&v).copied().unwrap_or(0)
+    }
+    /// Whether an op gives a sum of positions and numbers.
+    fn sums(&self, op: Op) -> bool {
+        let linear =
+            |i: usize| self.linear.contains(&op.operand(i)) || small(op.operand(i)).is_some();
+        let factor = |i: usize| integer(op.operand(i)).is_some_and(|n| n.abs() <= FACTOR);
+        match op.name().as_str() {
+            "linalg.index" => true,
+            "arith.constant" => small(op.result(0)).is_some(),
+            "arith.addi" | "arith.subi" => linear(0) && linear(1),
+            "arith.muli" => (linear(0) && factor(1)) || (linear(1) && factor(0)),
+            "arith.index_cast" | "arith.extsi" => linear(0),
+            "arith.trunci" => linear(0) && op.result(0).ty().dtype() == Ok(DType::I32),
+            _ => false,
+        }
+    }
+
+    /// Whether an op gives a float that grows by as much from each column to the next: positions,
+    /// their products with what depends on no column (which is taken to be finite), sums of all
+    /// these.
+    fn rises(&self, op: Op) -> bool {
+        let grows = |i: usize| self.grows.contains(&op.operand(i));
+        let fixed = |i: usize| self.depends(op.operand(i)) & !ROW == 0;
+        let either = || (grows(0) && (fixed(1) || grows(1))) || (fixed(0) && grows(1));
+        op.result(0).ty().dtype() == Ok(DType::F32)
+            && match op.name().as_str() {
+                "arith.sitofp" => self.linear.contains(&op.operand(0)),
+                "arith.addf" | "arith.subf" => either(),
+                "arith.mulf" => either() && !(grows(0) && grows(1)),
+                _ => false,
+            }
+    }
+
+    /// What depends on no key: once for all of them. `rows`: both rows, ones that there are.
+    pub fn rows(&self, c: Code, outer: &[Value], rows: [Value; 2]) -> Made<Known> {
+        let mut known =
+            Known { outer: outer.to_vec(), rows, first: None, inside: false, made: HashMap::new() };
+        let Body::Block(block) = self.stage.body else { return Ok(known) };
+        let used = self.used();
+        let all = block.args().into_iter().chain(block.ops().into_iter().flat_map(Op::results));
+        for v in all.filter(|v| used.contains(v) && self.depends(*v) & !ROW == 0) {
+            for r in 0..if self.depends(v) == 0 { 1 } else { 2 } {
+                self.value(c, v, r, 0, &mut known, None)?;
+            }
+        }
+        Ok(known)
+    }
+    /// What the root needs.
+    fn used(&self) -> HashSet<Value> {
+        let (mut used, mut stack) = (HashSet::new(), vec![self.root]);
+        while let Some(v) = stack.pop() {
+            if used.insert(v) {
+                stack.extend(
+                    v.def()
+                        .filter(|_| self.depends.contains_key(&v))
+                        .map(Op::operands)
+                        .unwrap_or_default(),
+                );
+            }
+        }
+        used
+    }
+    /// A tile of keys. `first`: the thread's first column; `last`: the last key, if the tile may go
+    /// beyond; `inside`: whether no key is too far back for any row.
+    pub fn tile(&self, rows: &Known, first: Value, last: Option<Value>, inside: bool) -> Known {
+        Known { first: Some((first, last)), inside, ..rows.clone() }
+    }
+    /// What is seen in row `row` of the thread, `column` columns behind its first one, but for the
+    /// factor.
+    pub fn element(
+        &self,
+        c: Code,
+        known: &mut Known,
+        raw: Value,
+        row: usize,
+        column: usize,
+    ) -> Made<Value> {
+        match self.value(c, self.root, row, column, known, Some(raw))? {
+            Sym::Lin(..) => Err("has scores that are integers".into()),
+            s => self.whole(c, s, column, raw.ty()),
+        }
+    }
+
+    fn value(
+        &self,
+        c: Code,
+        v: Value,
+        row: usize,
+        column: usize,
+        known: &mut Known,
+        raw: Option<Value>,
+    ) -> Made<Sym> {
+        if v == self.raw {
+            return raw.map(Sym::One).ok_or_else(|| "reads a score where there is none".into());
+        }
+        if let Some((_, rest)) = self.product.filter(|(product, _)| *product == v) {
+            return self.value(c, rest, row, column, known, raw);
+        }
+        if known.inside && self.backs.contains(&v) {
+            return c.constant("1", v.ty()).map(Sym::One);
+        }
+        if let Some(n) = small(v) {
+            return Ok(Sym::Lin(Ptx(c).constant(n)?, 0));
+        }
+        let Some(bits) = self.depends.get(&v) else { return self.scope.scalar(v).map(Sym::One) };
+        let beyond = known.first.is_some_and(|(_, last)| last.is_some());
+        let each = bits & SCORE != 0
+            || (bits & COLUMN != 0
+                && (beyond || !(self.linear.contains(&v) || self.grows.contains(&v))));
+        let key = (v, (bits & (ROW | SCORE) != 0).then_some(row), each.then_some(column));
+        if let Some(found) = known.made.get(&key) {
+            return Ok(*found);
+        }
+        let made = match v.def().filter(|_| v.block_arg().is_none()) {
+            Some(op) => self.result(c, op, row, column, known, raw)?,
+            None => Sym::One(self.read(c, v, row, column, known)?),
+        };
+        known.made.insert(key, made);
+        Ok(made)
+    }
+
+    /// The column's position as an index.
+    fn column(&self, c: Code, column: usize, known: &Known) -> Made<Value> {
+        let p = Ptx(c);
+        let Some((first, last)) = known.first else { return c.index(0) };
+        let at = p.plus(first, column)?;
+        let at = last.map_or(Ok(at), |last| p.least(at, last))?;
+        c.op("arith.index_cast", &[at], Type::index(c.ctx()), &[])
+    }
+    /// An operand of the stage.
+    fn read(&self, c: Code, v: Value, row: usize, column: usize, known: &Known) -> Made<Value> {
+        let (_, i) = v.block_arg().ok_or("reads what is no operand")?;
+        let a: &Access = self.stage.inputs.get(i).ok_or("reads what is no operand")?;
+        let mut dims: Vec<Val> = known.outer.iter().map(|i| Val::One(*i)).collect();
+        let index = |v: Value| c.op("arith.index_cast", &[v], Type::index(c.ctx()), &[]);
+        dims.extend([Val::One(index(known.rows[row])?), Val::One(self.column(c, column, known)?)]);
+        let one = Lanes { count: 1, mask: None };
+        let at = self.scope.address(c, &a.at, &dims, one)?;
+        one.many(c, one.load(c, self.scope.buffer(a.buffer)?, at)?)
+    }
+    /// As a value of this type.
+    fn whole(&self, c: Code, s: Sym, column: usize, ty: Type) -> Made<Value> {
+        let (base, step) = match s {
+            Sym::One(v) => return Ok(v),
+            Sym::Lin(base, step) => (base, step),
+            Sym::Grow(base, step) if column == 0 || number(step) == Some(0.0) => return Ok(base),
+            Sym::Grow(base, step) => {
+                return c.op(
+                    "math.fma",
+                    &[step, c.constant(&format!("{column}.0"), ty)?, base],
+                    ty,
+                    &[],
+                );
+            }
+        };
+        let v = Ptx(c).shifted(base, step * column as i64)?;
+        match ty {
+            t if t == v.ty() => Ok(v),
+            t if t.is_index() => c.op("arith.index_cast", &[v], t, &[]),
+            t => c.op("arith.extsi", &[v], t, &[]),
+        }
+    }
+
+    fn result(
+        &self,
+        c: Code,
+        op: Op,
+        row: usize,
+        column: usize,
+        known: &mut Known,
+        raw: Option<Value>,
+    ) -> Made<Sym> {
+        let (c, p) = (Code(c.0.at(op.loc())), Ptx(Code(c.0.at(op.loc()))));
+        let (name, ty) = (op.name(), op.result(0).ty());
+        if op.is("linalg.index") {
+            let d = op.attr("dim").and_then(Attr::as_i64).map_or(0, |d| d as usize);
+            return Ok(match d {
+                d if d == self.outer => Sym::Lin(known.rows[row], 0),
+                d if d == self.outer + 1 => match known.first {
+                    Some((first, None)) => Sym::Lin(first, 1),
+                    _ => Sym::Lin(p.of(self.column(c, column, known)?)?, 0),
+                },
+                d => Sym::Lin(
+                    p.of(*known.outer.get(d).ok_or("asks for a loop that is not there")?)?,
+                    0,
+                ),
+            });
+        }
+        // The tensor that elements are read from is no value.
+        let inputs = op.operands().split_off(usize::from(op.is("tensor.extract")));
+        let all = inputs
+            .iter()
+            .map(|v| self.value(c, *v, row, column, known, raw))
+            .collect::<Made<Vec<Sym>>>()?;
+        let steps = |n: i64| if n == 1 { Ok(None) } else { p.constant(n).map(Some) };
+        match (name.as_str(), all.as_slice()) {
+            ("arith.addi", [Sym::Lin(a, x), Sym::Lin(b, y)]) => {
+                return Ok(Sym::Lin(p.add(*a, *b)?, x + y));
+            }
+            ("arith.subi", [Sym::Lin(a, x), Sym::Lin(b, y)]) => {
+                return Ok(Sym::Lin(p.minus(*a, *b)?, x - y));
+            }
+            ("arith.muli", [Sym::Lin(a, x), Sym::Lin(b, y)])
+                if self.linear.contains(&op.result(0)) =>
+            {
+                let (value, step, n) = match (integer(op.operand(1)), integer(op.operand(0))) {
+                    (Some(n), _) => (*a, *x, n),
+                    (_, Some(n)) => (*b, *y, n),
+                    _ => return Err("multiplies positions".into()),
+                };
+                let value = match steps(n)? {
+                    Some(n) => c.op("arith.muli", &[value, n], value.ty(), &[])?,
+                    None => value,
+                };
+                return Ok(Sym::Lin(value, step * n));
+            }
+            ("arith.index_cast" | "arith.extsi" | "arith.trunci", [Sym::Lin(a, x)])
+                if self.linear.contains(&op.result(0)) =>
+            {
+                return Ok(Sym::Lin(*a, *x));
+            }
+            ("arith.sitofp", [Sym::Lin(a, x)]) if ty.dtype() == Ok(DType::F32) => {
+                // Exact below 2^24, where floats stop to hold every integer.
+                return Ok(Sym::Grow(
+                    c.op("arith.sitofp", &[*a], ty, &[])?,
+                    c.constant(&format!("{x}.0"), ty)?,
+                ));
+            }
+            (name @ ("arith.addf" | "arith.subf"), [a, b])
+                if self.grows.contains(&op.result(0)) =>
+            {
+                let nothing = c.constant("0.0", ty)?;
+                let parts = |s: &Sym| match s {
+                    Sym::Grow(base, step) => Ok([*base, *step]),
+                    Sym::One(v) => Ok([*v, nothing]),
+                    Sym::Lin(..) => Err("adds an integer to a float".to_string()),
+                };
+                let ([a, b], both) =
+                    ([parts(a)?, parts(b)?], |x: Value, y: Value| c.op(name, &[x, y], ty, &[]));
+                return Ok(Sym::Grow(both(a[0], b[0])?, both(a[1], b[1])?));
+            }
+            (
+                "arith.mulf",
+                [Sym::Grow(base, step), Sym::One(v)] | [Sym::One(v), Sym::Grow(base, step)],
+            ) if self.grows.contains(&op.result(0)) => {
+                let by = |x: Value| c.op("arith.mulf", &[x, *v], ty, &[]);
+                return Ok(Sym::Grow(by(*base)?, by(*step)?));
+            }
+            ("arith.cmpi", [Sym::Lin(a, x), Sym::Lin(b, y)]) => {
+                let predicate = op.attr("predicate").and_then(Attr::as_i64).unwrap_or(0);
+                // Those of signed numbers.
+                if (0..=5).contains(&predicate) {
+                    let number = p.constant((y - x) * column as i64)?;
+                    return Ok(Sym::One(c.compare(predicate, p.minus(*a, *b)?, number)?));
+                }
+            }
+            _ => {}
+        }
+        let pairs = all.iter().zip(&inputs);
+        let operands =
+            pairs.map(|(s, v)| self.whole(c, *s, column, v.ty())).collect::<Made<Vec<Value>>>()?;
+        if op.is("tensor.extract") {
+            let view = self
+                .scope
+                .kernel
+                .views
+                .get(&op.operand(0))
+                .ok_or("reads a tensor that is not there")?;
+            let mut at = self.scope.poly(c, &view.offset)?;
+            for (i, stride) in operands.iter().zip(&view.strides) {
+                at = c.add(at, c.mul(*i, self.scope.poly(c, stride)?)?)?;
+            }
+            return Ok(Sym::One(c.op(
+                "memref.load",
+                &[self.scope.buffer(view.buffer)?, at],
+                ty,
+                &[],
+            )?));
+        }
+        if op.result_count() != 1 || !op.regions().is_empty() {
+            return Err(format!("has a {name} in its body"));
+        }
+        let narrow = ty.dtype() == Ok(DType::F32);
+        if let ("math.tanh", true, [x]) = (name.as_str(), narrow, operands.as_slice()) {
+            return p.tanh(*x).map(Sym::One);
+        }
+        let attrs = op.attrs();
+        let mut attrs: Vec<(&str, Attr)> = attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
+        if let ("arith.divf", true, [x, _], Some(n)) = (
+            name.as_str(),
+            narrow,
+            operands.as_slice(),
+            op.operands().last().copied().and_then(number),
+        ) {
+            // By a number: a product with its reciprocal, one rounding more.
+            let part = c.constant(&format!("{:#010x}", (1.0 / n as f32).to_bits()), ty)?;
+            return Ok(Sym::One(c.op("arith.mulf", &[*x, part], ty, &[exactness(c, true)?])?));
+        }
+        if ["arith.addf", "arith.subf", "arith.mulf"].contains(&name.as_str()) {
+            attrs.retain(|(n, _)| *n != "fastmath");
+            attrs.push(exactness(c, name == "arith.mulf")?);
+        }
+        Ok(Sym::One(c.op(&name, &operands, ty, &attrs)?))
+    }
+}

@@ -1,0 +1,102 @@
+//! Which dimension neighbouring threads step along, and how many elements of it one access may
+//! take.
+use crate::analysis::{Access, Kernel, Nest, Plan, Poly};
+
+/// Everything that a nest reads or writes in memory.
+fn accesses<'a>(
+    k: &'a Kernel,
+    plan: &'a Plan,
+    nest: &'a Nest,
+) -> impl Iterator<Item = (&'a Access, bool)> {
+    let real = |a: &&Access| !plan.passed.get(a.buffer).copied().unwrap_or(false);
+    let stages = || nest.all().filter_map(|s| k.stages.get(s));
+    let reads = stages().flat_map(|s| s.reads()).filter(real).map(|a| (a, false));
+    reads
+        .chain(stages().flat_map(|s| &s.outputs).map(|o| &o.access).filter(real).map(|a| (a, true)))
+}
+
+/// The dimension of these along which most is contiguous; the last one where there is no
+/// difference.
+pub fn fast_dim(k: &Kernel, plan: &Plan, nest: &Nest, of: &[usize]) -> Option<usize> {
+    let cost = |d: usize| -> i64 {
+        let step = |a: &Access| match a.at.coefficient(d).known() {
+            _ if a.at.in_rest(d) => 6,
+            Some(0) => 1,
+            Some(1) => 0,
+            _ => 8,
+        };
+        let short = match nest.extents.get(d).and_then(Poly::known) {
+            Some(n) if n < 2 => 100,
+            Some(n) if n < 32 => 4,
+            _ => 0,
+        };
+        short
+            + accesses(k, plan, nest)
+                .map(|(a, write)| step(a) * if write { 2 } else { 1 })
+                .sum::<i64>()
+    };
+    of.iter().rev().copied().min_by_key(|d| cost(*d))
+}
+
+/// How many neighbours along a dimension one access takes, at most 16 bytes: a power of two, so
+/// that every access that is contiguous there starts at a multiple of its size.
+pub fn width(k: &Kernel, plan: &Plan, nest: &Nest, d: usize) -> usize {
+    of_bytes(k, plan, nest, d, None, |all| all.max())
+}
+
+/// The same for the elements of the fewest bytes: wider ones take several accesses. A buffer may be
+/// left out of it.
+pub fn narrow_width(k: &Kernel, plan: &Plan, nest: &Nest, d: usize, but: Option<usize>) -> usize {
+    of_bytes(k, plan, nest, d, but, |all| all.min())
+}
+
+fn of_bytes(
+    k: &Kernel,
+    plan: &Plan,
+    nest: &Nest,
+    d: usize,
+    but: Option<usize>,
+    choose: impl Fn(&mut dyn Iterator<Item = usize>) -> Option<usize>,
+) -> usize {
+    let all: Vec<&Access> =
+        accesses(k, plan, nest).map(|(a, _)| a).filter(|a| Some(a.buffer) != but).collect();
+    let padded = all.iter().any(|a| k.pads.contains_key(&a.buffer));
+    let extracts =
+        padded || nest.all().filter_map(|s| k.stages.get(s)).any(|s| !s.captured.is_empty());
+    let mut sizes = all.iter().filter(|a| contiguous(a, d)).map(|a| bytes(k, a));
+    match choose(&mut sizes).filter(|_| nest.split.is_none() && !extracts) {
+        Some(size) => within(d, &all, size),
+        None => 1,
+    }
+}
+
+/// Bytes of an element.
+pub fn bytes(k: &Kernel, a: &Access) -> usize {
+    k.buffers.get(a.buffer).and_then(|b| b.element.dtype().ok()).map_or(16, |t| t.byte_size())
+}
+
+fn contiguous(a: &Access, d: usize) -> bool {
+    a.at.coefficient(d).known() == Some(1) && !a.at.in_rest(d)
+}
+
+/// How many neighbours along a dimension one access of these takes, at most 16 bytes of any, also
+/// of `others`, which lie elsewhere when they are accessed.
+pub fn aligned_width(k: &Kernel, d: usize, all: &[&Access], others: &[&Access]) -> usize {
+    let beside = all.iter().filter(|a| contiguous(a, d)).chain(others);
+    within(d, all, beside.map(|a| bytes(k, a)).max().unwrap_or(16))
+}
+
+/// Elements of so many bytes that are 16 together, or fewer, where not all that is contiguous
+/// starts at a multiple of that.
+fn within(d: usize, all: &[&Access], size: usize) -> usize {
+    let multiple = |p: &Poly, w: usize| p.multiple_of(w as i64);
+    let aligned = |a: &&Access, w: usize| {
+        let dims = a.at.dims.iter().all(|(e, p)| *e == d || multiple(p, w));
+        dims && multiple(&a.at.constant, w) && a.at.rest.iter().all(|(_, p)| multiple(p, w))
+    };
+    let mut w = (16 / size.max(1)).max(1);
+    while w > 1 && !all.iter().filter(|a| contiguous(a, d)).all(|a| aligned(a, w)) {
+        w /= 2;
+    }
+    w
+}

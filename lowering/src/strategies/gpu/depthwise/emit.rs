@@ -1,0 +1,174 @@
+//! Depthwise convolutions: a thread takes 16 bytes of channels and several neighbours in width, and
+//! reads each pixel under their windows once.
+use crate::{
+    analysis::Plan,
+    emit::{
+        body::{Passed, Scope},
+        code::{Code, Made},
+        lanes::{Lanes, Val},
+        loops::{Loops, decode},
+    },
+    strategies::{
+        cpu::choose::Schedule,
+        gpu::{
+            common::{grid_stride, threads},
+            depthwise::{Depthwise, depthwise},
+        },
+    },
+};
+use kiln_dialects::ir::*;
+
+/// What is the same for all pixels of a thread.
+struct Line<'a> {
+    scope: &'a Scope<'a>,
+    d: &'a Depthwise,
+    lanes: Lanes,
+    /// The first channel.
+    channel: Value,
+    /// Whether the line is inside of the image, where it may not be.
+    inside: Option<Value>,
+    /// The line's number among those of all images, times pixels of a line.
+    start: Value,
+}
+
+impl Line<'_> {
+    fn lane(&self, i: Value) -> Val {
+        if self.lanes.count == 1 { Val::One(i) } else { Val::Steps(i, 1) }
+    }
+    /// The channels of a pixel; zeros beside the image.
+    fn pixel(&self, c: Code, x: Value) -> Made<Val> {
+        let (memory, wide) = (self.scope.buffer(self.d.image)?, &self.d.along[1]);
+        let beside = if wide.padded { Some(c.below(x, c.index(wide.image)?)?) } else { None };
+        let inside = c.both(&[self.inside, beside].into_iter().flatten().collect::<Vec<_>>())?;
+        let at = c.add(c.mul(c.add(self.start, x)?, c.index(self.d.channels)?)?, self.channel)?;
+        let Some(inside) = inside else { return self.lanes.load(c, memory, self.lane(at)) };
+        // Elsewhere the first pixel is read, which is there.
+        let read = self.lanes.load(c, memory, self.lane(c.select(inside, at, self.channel)?))?;
+        let value = self.lanes.many(c, read)?;
+        let zero = if self.lanes.count == 1 { "0.0" } else { "dense<0.0>" };
+        let value = c.select(inside, value, c.constant(zero, value.ty())?)?;
+        Ok(if self.lanes.count == 1 { Val::One(value) } else { Val::Many(value) })
+    }
+}
+
+/// The nest of the convolution, and what is written beside its result.
+pub fn emit(
+    c: Code,
+    scope: &Scope<'_>,
+    plan: &Plan,
+    schedule: &Schedule,
+    threads: usize,
+) -> Made<()> {
+    let d = depthwise(scope.kernel, plan)
+        .ok_or("has a schedule for depthwise convolutions, but is none")?;
+    let (nest, stage) = (&plan.nests[0], &scope.kernel.stages[d.stage]);
+    let [high, wide] = &d.along;
+    let vector = schedule.get("vector").max(1) as i64;
+    if d.channels % vector != 0 {
+        return Err(format!(
+            "has a schedule of vectors of {vector}, of which {} channels are no multiple",
+            d.channels
+        ));
+    }
+    let across = (schedule.get("across") as i64).clamp(1, wide.out);
+    let lanes = Lanes { count: vector as usize, mask: None };
+    let loops = Loops { scope, nest, vector: d.fast(), lanes: vector as usize, unroll: 1 };
+    let size =
+        |dim: Option<usize>| dim.map_or_else(|| c.index(1), |d| scope.poly(c, &nest.extents[d]));
+    let sizes = [
+        size(d.dims[0])?,
+        size(d.dims[1])?,
+        c.index((wide.out + across - 1) / across)?,
+        c.index(d.channels / vector)?,
+    ];
+    let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
+    let block = c.index(threads as i64)?;
+    let first = c.add(c.mul(threads::block(c)?, block)?, threads::thread(c)?)?;
+    c.strided(first, total, c.mul(threads::blocks(c)?, block)?, &[], &mut |c, i, _| {
+        let at = decode(c, i, &sizes)?;
+        let [image, line, part, channels] = at.as_slice() else {
+            return Err("has lost an index".into());
+        };
+        // The last pixels of a line are computed once more where they do not fill a part: with the
+        // same result.
+        let left = c.min(c.mul(*part, c.index(across)?)?, c.index(wide.out - across)?)?;
+        let channel = c.mul(*channels, c.index(vector)?)?;
+        let dims = |c: Code, column: i64, window: [Value; 2]| -> Made<Vec<Val>> {
+            let mut all = vec![Val::One(c.index(0)?); nest.extents.len()];
+            let own = [*image, *line, c.add(left, c.index(column)?)?]
+                .map(Val::One)
+                .into_iter()
+                .chain([loops.lane(c, channel, 0)?]);
+            let window = window.map(Val::One);
+            for (d, v) in
+                d.dims.iter().zip(own).chain([&high.dim, &wide.dim].into_iter().zip(window))
+            {
+                d.iter().for_each(|d| all[*d] = v);
+            }
+            Ok(all)
+        };
+        let zero = c.index(0)?;
+        let mut sums = vec![];
+        for column in 0..across {
+            let start = scope.start(
+                c,
+                &stage.outputs[0].init,
+                &dims(c, column, [zero; 2])?,
+                lanes,
+                &Passed::new(),
+            )?;
+            sums.push(lanes.many(c, start.ok_or("reduces into a tensor without contents")?)?);
+        }
+        let top = c.sub(c.mul(*line, c.index(high.stride)?)?, c.index(high.low)?)?;
+        let begin = c.sub(c.mul(left, c.index(wide.stride)?)?, c.index(wide.low)?)?;
+        let sums = c.each(zero, c.index(high.size)?, 1, &sums, &mut |c, down, sums| {
+            let y = c.add(top, c.mul(down, c.index(high.dilation)?)?)?;
+            let inside = if high.padded { Some(c.below(y, c.index(high.image)?)?) } else { None };
+            let start =
+                c.mul(c.add(c.mul(*image, c.index(high.image)?)?, y)?, c.index(wide.image)?)?;
+            let row = Line { scope, d: &d, lanes, channel, inside, start };
+            let weight = &stage.inputs[usize::from(d.first)];
+            let read = |n: i64| {
+                scope.read(c, weight, &dims(c, 0, [down, c.index(n)?])?, lanes, &Passed::new())
+            };
+            let weights = (0..wide.size).map(read).collect::<Made<Vec<Val>>>()?;
+            let mut sums = sums.to_vec();
+            for x in 0..=(across - 1) * wide.stride + (wide.size - 1) * wide.dilation {
+                // Where this pixel is under whose window.
+                let under = |column: i64| {
+                    let place = x - column * wide.stride;
+                    (place >= 0 && place % wide.dilation == 0 && place / wide.dilation < wide.size)
+                        .then_some((column, place / wide.dilation))
+                };
+                let all: Vec<(i64, i64)> = (0..across).filter_map(under).collect();
+                if all.is_empty() {
+                    continue;
+                }
+                let pixel = row.pixel(c, c.add(begin, c.index(x)?)?)?;
+                for (column, place) in all {
+                    let sum = &mut sums[column as usize];
+                    let factors = if d.first {
+                        [pixel, weights[place as usize]]
+                    } else {
+                        [weights[place as usize], pixel]
+                    };
+                    let running = if lanes.count == 1 { Val::One(*sum) } else { Val::Many(*sum) };
+                    let made = scope.stage(
+                        c,
+                        stage,
+                        vec![Some(factors[0]), Some(factors[1]), Some(running)],
+                        &[],
+                        lanes,
+                    )?;
+                    *sum = lanes.many(c, *made.first().ok_or("has no sum")?)?;
+                }
+            }
+            Ok(sums)
+        })?;
+        for (column, sum) in sums.iter().enumerate() {
+            loops.finish(c, &dims(c, column as i64, [zero; 2])?, lanes, &[*sum])?;
+        }
+        Ok(vec![])
+    })?;
+    plan.nests.iter().skip(1).try_for_each(|n| grid_stride::grid(c, scope, plan, n, threads, 4))
+}

@@ -1,0 +1,200 @@
+//! Depthwise convolutions with channels last: each channel has a window of its own, which
+//! neighbouring threads move over neighbouring channels.
+pub(crate) mod emit;
+
+use crate::{
+    analysis::{Body, Kernel, Lin, Place, Plan, Poly, Role},
+    strategies::{
+        cpu::choose::Schedule,
+        gpu::{
+            choose::make,
+            common::vector_width::narrow_width,
+            wgmma_gemm::{im2col::pixel, tiles::PROCESSORS},
+        },
+    },
+};
+
+/// A direction in which the window moves: height or width.
+#[derive(Clone, Debug)]
+pub struct Along {
+    /// The loop over the window; none if it is one pixel.
+    pub dim: Option<usize>,
+    /// Pixels of the window.
+    pub size: i64,
+    /// How far neighbours in the result are apart in the image.
+    pub stride: i64,
+    /// How far neighbours in the window are apart in the image.
+    pub dilation: i64,
+    /// Zeros in front of the image.
+    pub low: i64,
+    /// Pixels of the image.
+    pub image: i64,
+    /// Pixels of the result.
+    pub out: i64,
+    /// Whether there are zeros in front of the image or behind it.
+    pub padded: bool,
+}
+
+/// The convolution.
+#[derive(Clone, Debug)]
+pub struct Depthwise {
+    /// The stage that sums.
+    pub stage: usize,
+    /// The image's buffer.
+    pub image: usize,
+    /// Whether the image is the sum's first factor.
+    pub first: bool,
+    /// Loops over the result's images, height, width, channels; none where there is one.
+    pub dims: [Option<usize>; 4],
+    /// Channels.
+    pub channels: i64,
+    /// Height and width.
+    pub along: [Along; 2],
+}
+
+impl Depthwise {
+    /// The loop over channels.
+    pub fn fast(&self) -> Option<usize> {
+        self.dims[3]
+    }
+}
+
+/// The convolution that a kernel is, with or without stages on the result and beside it; sizes but
+/// the number of images are known.
+pub fn depthwise(k: &Kernel, plan: &Plan) -> Option<Depthwise> {
+    let nest = plan.main()?;
+    let [stage] = nest.stages.as_slice() else { return None };
+    let s = k.stages.get(*stage)?;
+    let ([out], 2, Body::Block(_)) = (s.outputs.as_slice(), s.inputs.len(), s.body) else {
+        return None;
+    };
+    if !out.reduces || !s.captured.is_empty() || !s.indexed.is_empty() || nest.split.is_some() {
+        return None;
+    }
+    [true, false].into_iter().find_map(|first| {
+        let (image, weight) = if first { (0, 1) } else { (1, 0) };
+        let maps: Vec<_> =
+            s.op.attr("indexing_maps")?
+                .as_array()?
+                .into_iter()
+                .map(|m| Some(m.as_affine_map()?.1))
+                .collect::<Option<_>>()?;
+        let kinds: Vec<bool> =
+            s.op.attr("iterator_types")?
+                .as_array()?
+                .iter()
+                .map(|t| t.to_string().contains("reduction"))
+                .collect();
+        let lins = |i: usize| {
+            maps.get(i)?.iter().map(|e| Lin::of(e, &[]).ok()).collect::<Option<Vec<Lin>>>()
+        };
+        let (read, result) = (lins(image)?, lins(2)?);
+        let ([n, h, w, c], [rn, rh, rw, rc]) = (read.as_slice(), result.as_slice()) else {
+            return None;
+        };
+        let (steps_h, steps_w) = (pixel(h, &kinds)?, pixel(w, &kinds)?);
+        let channel = c.as_dim().filter(|d| kinds.get(*d) == Some(&false))?;
+        let own = [rn.as_dim()?, rh.as_dim()?, rw.as_dim()?, rc.as_dim()?];
+        if own != [n.as_dim()?, steps_h.0.0, steps_w.0.0, channel] {
+            return None;
+        }
+        // The loops that the op's have become: each is one, or of one step.
+        let loops = |d: usize| -> Option<Option<usize>> {
+            let at = s.dims.get(d)?;
+            if at.as_dim().is_some() {
+                Some(at.as_dim())
+            } else {
+                (*at == Lin::default()).then_some(None)
+            }
+        };
+        let place: &Place = k.views.get(&s.op.operand(image))?;
+        let buffer = k.buffers.get(place.buffer)?;
+        let pads = k.pads.get(&place.buffer);
+        if !matches!(buffer.role, Role::Input(_) | Role::Padded(_))
+            || !place.offset.is_zero()
+            || buffer.sizes != place.sizes
+        {
+            return None;
+        }
+        if pads.is_some_and(|p| p[0].0 != 0 || p[3].0 != 0) {
+            return None;
+        }
+        let of_result = &k.views.get(&s.op.result(0))?.sizes;
+        let direction =
+            |i: usize, (parallel, window): ((usize, i64), Option<(usize, i64)>)| -> Option<Along> {
+                let dim = window.map_or(Some(None), |(d, _)| loops(d))?;
+                let whole = place.sizes.get(1 + i)?.known()?;
+                let (low, image) =
+                    pads.map_or(Some((0, whole)), |p| Some((p[1 + i].0, p[1 + i].1.known()?)))?;
+                let size = dim.map_or(Some(1), |d| nest.extents.get(d)?.known())?;
+                Some(Along {
+                    dim,
+                    size,
+                    stride: parallel.1,
+                    dilation: window.map_or(1, |w| w.1),
+                    low,
+                    image,
+                    out: of_result.get(1 + i)?.known()?,
+                    padded: whole != image,
+                })
+            };
+        let along = [direction(0, steps_h)?, direction(1, steps_w)?];
+        let dims = [loops(own[0])?, loops(own[1])?, loops(own[2])?, Some(loops(own[3])??)];
+        // Loops that were put together are none of the result's own.
+        let own_size = |(dim, size): (&Option<usize>, &Poly)| {
+            dim.map_or(size.known() == Some(1), |d| nest.extents.get(d) == Some(size))
+        };
+        if !dims.iter().zip(of_result).all(own_size) {
+            return None;
+        }
+        let used = dims.iter().chain(along.iter().map(|a| &a.dim)).flatten().count();
+        // The weight is the same for all pixels.
+        let free = dims[..3].iter().flatten().all(|d| !s.inputs[weight].at.uses(*d));
+        let some = along
+            .iter()
+            .all(|a| a.image > 0 && a.out > 0 && a.size > 0 && a.stride > 0 && a.dilation > 0);
+        let channels = place.sizes.get(3)?.known().filter(|c| *c > 0)?;
+        (used == nest.extents.len() && free && some).then_some(Depthwise {
+            stage: *stage,
+            image: place.buffer,
+            first,
+            dims,
+            channels,
+            along,
+        })
+    })
+}
+
+/// Threads of a block.
+const THREADS: i64 = 128;
+/// Threads that a multiprocessor should have, rather than that each has more pixels.
+const BUSY: i64 = 512;
+/// What a size is taken for if it depends on the call.
+const USUAL: i64 = 32;
+
+/// Neighbours in width that a thread computes, so that it reads each pixel of a row once: as many
+/// as leave the card busy.
+pub fn choose(k: &Kernel, plan: &Plan, d: &Depthwise) -> Option<Schedule> {
+    let nest = plan.main()?;
+    let mut vector = narrow_width(k, plan, nest, d.fast()?, Some(d.image)) as i64;
+    while vector > 1 && d.channels % vector != 0 {
+        vector /= 2;
+    }
+    let images = d.dims[0].map_or(1, |n| nest.extents[n].known().unwrap_or(USUAL));
+    let lines = images * d.along[0].out * (d.channels / vector);
+    let busy =
+        |across: &i64| lines * ((d.along[1].out + across - 1) / across) >= BUSY * PROCESSORS as i64;
+    let across = [4, 2].into_iter().find(|a| *a <= d.along[1].out && busy(a)).unwrap_or(1);
+    Some(make("depthwise", &[("across", across), ("threads", THREADS), ("vector", vector)]))
+}
+
+/// How many pieces of work a line of the result and its channels are, and the loops outside of
+/// these.
+pub fn pieces(d: &Depthwise, s: &Schedule) -> (i64, Vec<usize>) {
+    let across = (s.get("across") as i64).clamp(1, d.along[1].out);
+    let lines = (d.along[1].out + across - 1) / across;
+    (
+        lines * (d.channels / s.get("vector").max(1) as i64),
+        d.dims[..2].iter().flatten().copied().collect(),
+    )
+}

@@ -1,0 +1,347 @@
+//! Which kernels are a convolution of images that cuDNN has: with or without groups, a bias for
+//! each filter, a residual, and a relu or a gelu by tanh.
+use crate::{
+    analysis::{Kernel, Lin, Place, Plan, Poly, Role, Stage, row_major},
+    strategies::gpu::{
+        common::roles::sums,
+        library::{activation, element, epilogue::Sum, numbers, role, stated},
+        wgmma_gemm::{
+            self,
+            im2col::{Step, pixel},
+        },
+    },
+};
+use kiln_dialects::{ir::*, value::DType};
+use kiln_runtime::convolution::{Convolution, Volume};
+
+/// Where a tensor lies: its first element, its sizes with channels second, and distances of
+/// neighbours, where that matters.
+type Lies = (i64, [i64; 4], [Option<i64>; 4]);
+
+/// What the loops of a convolution's op are.
+struct Loops {
+    images: usize,
+    /// Over the result's height and width, and over the window's, if it is more than a pixel.
+    along: [(Step, Option<Step>); 2],
+    /// Over the channels of a group, which are summed; none if there is one.
+    channel: Option<usize>,
+    /// Over groups, if there are several.
+    group: Option<usize>,
+    /// Over the filters of a group; none if there is one.
+    filter: Option<usize>,
+    /// Which dimension of the image has channels, height and width.
+    place: [usize; 3],
+}
+
+/// A convolution by the addresses of its operands.
+struct Found<'a> {
+    stage: &'a Stage,
+    /// Steps of the op's loops; of some of them, loops of the nest have become one.
+    steps: Vec<Option<i64>>,
+    loops: Loops,
+    image: &'a Place,
+    /// The weight's buffer, and an address in it over the op's loops.
+    weight: (usize, Lin),
+}
+
+/// What `kiln.library` says of a kernel that is one.
+pub fn describe(k: &Kernel, plan: &Plan, tf32: bool) -> Option<Vec<(&'static str, Attr)>> {
+    let [nest] = plan.nests.as_slice() else { return None };
+    let (stages, _, element) = sums(k, nest)?;
+    let [number] = stages.as_slice() else { return None };
+    let stage = k.stages.get(*number)?;
+    let f =
+        [(0, 1), (1, 0)].into_iter().find_map(|(image, weight)| found(k, stage, image, weight))?;
+    let (l, c) = (&f.loops, k.func.ctx());
+    let outputs: Vec<_> = k
+        .stages
+        .iter()
+        .flat_map(|s| &s.outputs)
+        .filter(|o| role(k, o.access.buffer) == Some(None))
+        .collect();
+    let [out] = outputs.as_slice() else { return None };
+    let [n, p, q] = [l.images, l.along[0].0.0, l.along[1].0.0];
+    // Loops of the result that have become one with others say nothing of where its elements lie.
+    let result = [Some(n), Some(p), Some(q), l.group, l.filter];
+    result.iter().flatten().map(|d| f.own(*d)).collect::<Option<Vec<_>>>()?;
+    let (groups, filters) = (f.size(l.group)?, f.size(l.filter)?);
+    let own = |all: &[Option<usize>]| {
+        all.iter().flatten().filter_map(|d| f.own(*d)?).collect::<Vec<usize>>()
+    };
+    let elements = own(&result);
+    let across: Vec<(usize, i64)> = own(&[l.group])
+        .into_iter()
+        .map(|d| (d, filters))
+        .chain(own(&[l.filter]).into_iter().map(|d| (d, 1)))
+        .collect();
+    let made = Sum { k, nest, stage: *number, across: &across, elements: &elements }
+        .of(out.access.buffer)?;
+
+    let sizes = [f.size(Some(n))?, groups * filters, f.size(Some(p))?, f.size(Some(q))?];
+    // An address over loops of the nest, as sizes and distances of a tensor like the result.
+    let like = |at: &Lin| {
+        let of = |d: usize| f.own(d).flatten().map(|d| at.coefficient(d));
+        let known = |d: Option<usize>| d.and_then(of).map_or(Some(None), |p| p.known().map(Some));
+        let strides = [
+            known(Some(n))?,
+            f.together(known(l.group)?, known(l.filter)?)?,
+            known(Some(p))?,
+            known(Some(q))?,
+        ];
+        let plain = at.rest.is_empty() && at.dims.keys().all(|d| elements.contains(d));
+        Some((at.constant.known().filter(|_| plain)?, sizes, strides))
+    };
+    let volume = |argument: usize, (offset, sizes, strides): Lies, element: Type| {
+        let place = [&[argument as i64, offset][..], &sizes, &filled(sizes, strides)?].concat();
+        let fits = offset >= 0
+            && sizes.iter().all(|n| *n > 0)
+            && element.dtype().is_ok_and(|d| [DType::BF16, DType::F16, DType::F32].contains(&d));
+        fits.then(|| {
+            Attr::dictionary(c, &[("element", Attr::ty(element)), ("place", Attr::i64s(c, &place))])
+        })
+    };
+    let tensors = wgmma_gemm::im2col::tensors(k)?;
+    let (result, factor) = (k.buffers.get(out.access.buffer)?.element, Type::scalar(c, element));
+    let argument = |buffer: usize| match k.buffers.get(buffer)?.role {
+        Role::Input(i) | Role::Padded(i) => wgmma_gemm::im2col::argument(k, i),
+        _ => None,
+    };
+    let added = |buffer: usize| Some((argument(buffer)?, k.buffers.get(buffer)?.element));
+
+    let (image, window) = f.image(k, [sizes[2], sizes[3]])?;
+    let mut entries = vec![
+        ("image", volume(argument(f.image.buffer)?, image, factor)?),
+        ("result", volume(tensors, like(&out.access.at)?, result)?),
+        ("weight", volume(argument(f.weight.0)?, f.weight()?, factor)?),
+        ("window", Attr::i64s(c, &window)),
+    ];
+    if let Some((buffer, offset)) = made.bias {
+        let ((argument, element), sizes) = (added(buffer)?, [1, sizes[1], 1, 1]);
+        entries.push((
+            "bias",
+            volume(argument, (offset, sizes, [None, Some(1), None, None]), element)?,
+        ));
+    }
+    if let Some((buffer, at)) = &made.residual {
+        let (argument, element) = added(*buffer)?;
+        entries.push(("residual", volume(argument, like(at)?, element)?));
+    }
+    entries.extend(stated(c, made.activation));
+    if tf32 && element == DType::F32 {
+        entries.push(("tf32", Attr::i64(c, 1)));
+    }
+    Some(entries)
+}
+
+/// Distances with those filled in that matter to nobody, of sizes of 1: as if all lay side by side,
+/// channels last if they do so. None: a tensor has one element in several places.
+fn filled(sizes: [i64; 4], strides: [Option<i64>; 4]) -> Option<[i64; 4]> {
+    let last = strides[1].is_none_or(|s| s == 1);
+    let (mut all, mut next) = ([0; 4], 1);
+    for d in if last { [1, 3, 2, 0] } else { [3, 2, 1, 0] } {
+        all[d] = strides[d].unwrap_or(next);
+        next = next.max(all[d] * sizes[d]);
+        if all[d] < 1 {
+            return None;
+        }
+    }
+    Some(all)
+}
+
+/// The convolution whose image is this operand of a stage's op.
+fn found<'a>(k: &'a Kernel, stage: &'a Stage, image: usize, weight: usize) -> Option<Found<'a>> {
+    let op = stage.op;
+    let maps: Option<Vec<_>> = op
+        .attr("indexing_maps")?
+        .as_array()?
+        .into_iter()
+        .map(|m| Some(m.as_affine_map()?.1))
+        .collect();
+    let maps = maps.filter(|m| m.len() == 3)?;
+    let reduction: Vec<bool> = op
+        .attr("iterator_types")?
+        .as_array()?
+        .iter()
+        .map(|t| t.to_string().contains("reduction"))
+        .collect();
+    let lins =
+        |i: usize| maps[i].iter().map(|e| Lin::of(e, &[]).ok()).collect::<Option<Vec<Lin>>>();
+    let (read, kernels) = (lins(image)?, lins(weight)?);
+    let in_weight = |d: usize| kernels.iter().any(|l| l.uses(d));
+    // Channels are what the weight has too; all else of the image only the result has.
+    let of_weight = |l: &Lin| l.dims.keys().all(|d| in_weight(*d)) && !l.dims.is_empty();
+    let [first, others @ ..] = read.as_slice() else { return None };
+    let channels = 1 + others.iter().position(of_weight)?;
+    let [height, width] =
+        if channels == 1 { [2, 3] } else { [1, if channels == 2 { 3 } else { 2 }] };
+    let images = first.as_dim().filter(|d| {
+        read.len() == 4 && !reduction.get(*d).copied().unwrap_or(true) && !in_weight(*d)
+    })?;
+    let along = [pixel(&read[height], &reduction)?, pixel(&read[width], &reduction)?];
+    let one = |all: Vec<usize>| match all.as_slice() {
+        [] => Some(None),
+        [d] => Some(Some(*d)),
+        _ => None,
+    };
+    let of_channels = |reduces: bool| {
+        one(read[channels]
+            .dims
+            .keys()
+            .copied()
+            .filter(|d| reduction.get(*d) == Some(&reduces))
+            .collect())
+    };
+    let (channel, group) = (of_channels(true)?, of_channels(false)?);
+    let taken: Vec<usize> = [Some(images), channel, group]
+        .into_iter()
+        .flatten()
+        .chain(along.iter().flat_map(|(p, w)| [Some(p.0), w.map(|w| w.0)]).flatten())
+        .collect();
+    let filter = one((0..reduction.len()).filter(|d| !taken.contains(d)).collect())?;
+    // No loop is two things, and of the window and the filters the image knows nothing.
+    let distinct = taken.iter().enumerate().all(|(i, d)| !taken[..i].contains(d));
+    let right = filter.is_none_or(|d| !reduction[d] && in_weight(d))
+        && !along.iter().any(|(p, _)| in_weight(p.0));
+    let place = k.views.get(&op.operand(weight))?;
+    let (written, to) = (lins(2)?, k.views.get(&op.result(0))?);
+    let sized = |d: usize| {
+        let own = |l: &Lin| l.as_dim() == Some(d);
+        let of = |lins: &[Lin], place: &Place| {
+            lins.iter().position(own).and_then(|i| place.sizes.get(i)?.known())
+        };
+        of(&written, to).or_else(|| of(&kernels, place))
+    };
+    let f = Found {
+        stage,
+        steps: (0..reduction.len()).map(sized).collect(),
+        loops: Loops { images, along, channel, group, filter, place: [channels, height, width] },
+        image: k.views.get(&op.operand(image))?,
+        weight: (place.buffer, place.at(&kernels)),
+    };
+    let (l, at) = (&f.loops, &read[channels]);
+    // Channels of a group lie behind those of the one before it.
+    let each = f.size(l.channel)?;
+    let behind = l.channel.is_none_or(|d| at.coefficient(d).known() == Some(1))
+        && l.group.is_none_or(|d| at.coefficient(d).known() == Some(each));
+    (distinct && right && behind && at.constant.is_zero() && at.rest.is_empty()).then_some(f)
+}
+
+impl Found<'_> {
+    /// The loop of the nest that one of the op has become; none of its own if it has one step.
+    fn own(&self, d: usize) -> Option<Option<usize>> {
+        let at = self.stage.dims.get(d)?;
+        if at.as_dim().is_some() {
+            Some(at.as_dim())
+        } else {
+            (*at == Lin::default()).then_some(None)
+        }
+    }
+    /// Steps of a loop.
+    fn size(&self, d: Option<usize>) -> Option<i64> {
+        d.map_or(Some(1), |d| *self.steps.get(d)?)
+    }
+    /// The distance of neighbours along groups and the filters of each, of which one or both are
+    /// there.
+    fn together(&self, group: Option<i64>, filter: Option<i64>) -> Option<Option<i64>> {
+        match (group, filter) {
+            (Some(g), Some(f)) => (g == f * self.size(self.loops.filter)?).then_some(Some(f)),
+            (one, other) => Some(one.or(other)),
+        }
+    }
+    /// First element, sizes and distances of the weight.
+    fn weight(&self) -> Option<Lies> {
+        let (l, at) = (&self.loops, &self.weight.1);
+        let of = |d: Option<usize>| match d.filter(|d| self.size(Some(*d)) != Some(1)) {
+            Some(d) => at.coefficient(d).known().map(Some),
+            None => Some(None),
+        };
+        let [r, s] = [0, 1].map(|i| l.along[i].1.map(|w| w.0));
+        let sizes = [
+            self.size(l.group)? * self.size(l.filter)?,
+            self.size(l.channel)?,
+            self.size(r)?,
+            self.size(s)?,
+        ];
+        let strides = [self.together(of(l.group)?, of(l.filter)?)?, of(l.channel)?, of(r)?, of(s)?];
+        Some((at.constant.known().filter(|_| at.rest.is_empty())?, sizes, strides))
+    }
+    /// First element, sizes and distances of the image, and how the window moves over it: strides,
+    /// dilation, zeros in front and behind.
+    fn image(&self, k: &Kernel, out: [i64; 2]) -> Option<(Lies, [i64; 8])> {
+        let (l, place) = (&self.loops, self.image);
+        let whole = place.offset.is_zero()
+            && k.buffers.get(place.buffer).is_some_and(|b| b.sizes == place.sizes);
+        let pads = k.pads.get(&place.buffer);
+        let (sizes, strides) = match pads {
+            None => (place.sizes.clone(), place.strides.clone()),
+            Some(all) => {
+                let sizes: Vec<Poly> = all.iter().map(|(_, n)| n.clone()).collect();
+                (sizes.clone(), row_major(&sizes))
+            }
+        };
+        let order = [0, l.place[0], l.place[1], l.place[2]];
+        let take = |all: &[Poly]| -> Option<[i64; 4]> {
+            let all: Vec<i64> =
+                order.iter().map(|d| all.get(*d)?.known()).collect::<Option<_>>()?;
+            all.try_into().ok()
+        };
+        let low = |d: usize| pads.map_or(0, |all| all[order[d]].0);
+        let (sizes, strides, padded) = (take(&sizes)?, take(&strides)?, take(&place.sizes)?);
+        let channels = self.size(l.group)? * self.size(l.channel)?;
+        let fits = (whole || pads.is_none())
+            && [0, 1].iter().all(|d| low(*d) == 0 && padded[*d] == sizes[*d]);
+        if !fits || sizes[0] != self.size(Some(l.images))? || sizes[1] != channels {
+            return None;
+        }
+        let mut window = [0; 8];
+        for (i, ((_, stride), along)) in l.along.iter().enumerate() {
+            let (size, dilation) = (self.size(along.map(|w| w.0))?, along.map_or(1, |w| w.1));
+            let (low, high) = (low(2 + i), padded[2 + i] - sizes[2 + i] - low(2 + i));
+            // So many results a library counts itself.
+            let counted = |high: i64| {
+                (sizes[2 + i] + low + high - dilation * (size - 1) - 1).div_euclid(*stride) + 1
+            };
+            // What lies behind the last window matters to nobody, and libraries like as many zeros
+            // behind as in front.
+            let high = [low, high, 0].into_iter().find(|high| counted(*high) == out[i])?;
+            if *stride < 1 || dilation < 1 || low < 0 || high < 0 {
+                return None;
+            }
+            for (j, n) in [*stride, dilation, low, high].into_iter().enumerate() {
+                window[2 * j + i] = n;
+            }
+        }
+        Some(((place.offset.known()?, sizes, strides.map(Some)), window))
+    }
+}
+
+/// The same as plain data.
+pub fn read(a: Attr) -> Option<Convolution> {
+    let volume = |v: Attr| {
+        let [arg, offset, s0, s1, s2, s3, d0, d1, d2, d3] = numbers(v.entry("place")?)?[..] else {
+            return None;
+        };
+        Some(Volume {
+            arg: arg as usize,
+            offset,
+            dtype: element(v)?,
+            sizes: [s0, s1, s2, s3],
+            strides: [d0, d1, d2, d3],
+        })
+    };
+    let some = |name: &str| a.entry(name).map_or(Some(None), |v| volume(v).map(Some));
+    let [s0, s1, d0, d1, l0, l1, h0, h1] = numbers(a.entry("window")?)?[..] else { return None };
+    Some(Convolution {
+        image: volume(a.entry("image")?)?,
+        weight: volume(a.entry("weight")?)?,
+        result: volume(a.entry("result")?)?,
+        strides: [s0, s1],
+        dilation: [d0, d1],
+        low: [l0, l1],
+        high: [h0, h1],
+        bias: some("bias")?,
+        residual: some("residual")?,
+        activation: activation(a)?,
+        tf32: a.entry("tf32").and_then(Attr::as_i64) == Some(1),
+    })
+}

@@ -1,0 +1,164 @@
+//! What follows on a sum: a bias, a residual, a relu or a gelu by tanh, of which libraries have
+//! some.
+use crate::{
+    analysis::{Access, Body, Init, Kernel, Lin, Nest, Stage},
+    strategies::gpu::library::role,
+};
+use kiln_dialects::ir::*;
+use kiln_runtime::gemm::Activation;
+
+/// A stage that sums, and what may be added to it.
+pub struct Sum<'a> {
+    pub k: &'a Kernel,
+    pub nest: &'a Nest,
+    /// The stage.
+    pub stage: usize,
+    /// Loops over what has a bias each, and how far they step along the bias.
+    pub across: &'a [(usize, i64)],
+    /// Loops over the result where a tensor of its size may be added.
+    pub elements: &'a [usize],
+}
+
+/// What a value is made of.
+#[derive(Clone, Default)]
+pub struct Made {
+    /// Whether it is the sum, with all below.
+    pub sum: bool,
+    /// What is added for each column or filter: a buffer, and its first element.
+    pub bias: Option<(usize, i64)>,
+    /// What is added to each element: a buffer, and where in it.
+    pub residual: Option<(usize, Lin)>,
+    pub activation: Activation,
+}
+
+impl Sum<'_> {
+    /// What a buffer's elements are, if the stages that lead to them are the sum and what libraries
+    /// do behind it.
+    pub fn of(&self, buffer: usize) -> Option<Made> {
+        self.buffer(buffer, 0).filter(|made| made.sum)
+    }
+
+    fn buffer(&self, buffer: usize, depth: usize) -> Option<Made> {
+        let (k, nest) = (self.k, self.nest);
+        let mut writers = nest.all().filter(|s| {
+            k.stages.get(*s).is_some_and(|s| s.outputs.iter().any(|o| o.access.buffer == buffer))
+        });
+        let (writer, None) = (writers.next()?, writers.next()) else { return None };
+        let stage = k.stages.get(writer)?;
+        // A chain of stages is short.
+        let ([out], true) = (stage.outputs.as_slice(), depth < 8) else { return None };
+        if self.stage == writer {
+            let zero = matches!(&out.init, Init::Fill(v) if number(*v) == Some(0.0));
+            return zero.then(|| Made { sum: true, ..Default::default() });
+        }
+        let Body::Block(block) = stage.body else { return None };
+        let plain = stage.captured.is_empty() && stage.indexed.is_empty() && !out.reduces;
+        if !plain {
+            None
+        } else {
+            self.value(stage, block, block.terminator()?.operand(0), depth + 1)
+        }
+    }
+
+    fn value(&self, stage: &Stage, block: Block, v: Value, depth: usize) -> Option<Made> {
+        let Some(op) = v.def() else {
+            let a = stage.inputs.get(block.args().iter().position(|x| *x == v)?)?;
+            return match role(self.k, a.buffer) {
+                Some(Some(_)) => self.added(a),
+                _ => self.buffer(a.buffer, depth),
+            };
+        };
+        let of = |i: usize| self.value(stage, block, op.operand(i), depth);
+        match op.name().as_str() {
+            "arith.extf" | "arith.truncf" => of(0),
+            "arith.addf" => {
+                let (a, b) = (of(0)?, of(1)?);
+                let (sum, more) = if a.sum { (a, b) } else { (b, a) };
+                let free = (more.bias.is_none() || sum.bias.is_none())
+                    && (more.residual.is_none() || sum.residual.is_none());
+                let fits = sum.sum
+                    && !more.sum
+                    && free
+                    && [&sum, &more].iter().all(|m| m.activation == Activation::None);
+                fits.then(|| Made {
+                    bias: sum.bias.or(more.bias),
+                    residual: sum.residual.or(more.residual),
+                    ..sum
+                })
+            }
+            "arith.maximumf" | "arith.maxnumf" => {
+                let one = (0..2).find(|i| number(op.operand(*i)) == Some(0.0))?;
+                activated(of(1 - one)?, Activation::Relu)
+            }
+            "arith.mulf" => {
+                activated(self.value(stage, block, gelu(op)?, depth)?, Activation::GeluTanh)
+            }
+            _ => None,
+        }
+    }
+
+    /// What an argument is that is added: a bias, or else a residual.
+    fn added(&self, a: &Access) -> Option<Made> {
+        let over = |loops: &mut dyn Iterator<Item = usize>| {
+            let loops: Vec<usize> = loops.collect();
+            a.at.rest.is_empty() && a.at.dims.keys().all(|d| loops.contains(d))
+        };
+        let bias = over(&mut self.across.iter().map(|(d, _)| *d))
+            && self.across.iter().all(|(d, step)| a.at.coefficient(*d).known() == Some(*step));
+        if bias {
+            return Some(Made {
+                bias: Some((a.buffer, a.at.constant.known()?)),
+                ..Default::default()
+            });
+        }
+        let residual = !self.elements.is_empty() && over(&mut self.elements.iter().copied());
+        residual.then(|| Made { residual: Some((a.buffer, a.at.clone())), ..Default::default() })
+    }
+}
+
+/// A sum with a function of it, which is the only one.
+fn activated(made: Made, activation: Activation) -> Option<Made> {
+    (made.sum && made.activation == Activation::None).then_some(Made { activation, ..made })
+}
+
+/// The other operand of an op of which one is a constant, up to f32's rounding.
+fn with(v: Value, name: &str, constant: f64) -> Option<Value> {
+    let op = v.def().filter(|o| o.is(name))?;
+    let other = (0..2).find(|i| {
+        number(op.operand(*i)).is_some_and(|n| (n - constant).abs() <= 1e-6 * constant.abs())
+    })?;
+    Some(op.operand(1 - other))
+}
+
+/// The other operand of an op of which one is this value.
+fn beside(v: Value, name: &str, x: Value) -> Option<Value> {
+    let op = v.def().filter(|o| o.is(name))?;
+    Some(op.operand(1 - (0..2).find(|i| op.operand(*i) == x)?))
+}
+
+/// x, of x / 2 times 1 + tanh(sqrt(2/π) (x + 0.044715 x³)).
+fn gelu(product: Op) -> Option<Value> {
+    (0..2).find_map(|i| {
+        let x = with(product.operand(i), "arith.mulf", 0.5)?;
+        let tanh =
+            with(product.operand(1 - i), "arith.addf", 1.0)?.def().filter(|t| t.is("math.tanh"))?;
+        let inner = with(
+            tanh.operand(0),
+            "arith.mulf",
+            std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2,
+        )?;
+        let cube = with(beside(inner, "arith.addf", x)?, "arith.mulf", 0.044715)?;
+        let square = beside(cube, "arith.mulf", x)?;
+        (beside(square, "arith.mulf", x)? == x).then_some(x)
+    })
+}
+
+/// A constant, as it is or made wider.
+fn number(v: Value) -> Option<f64> {
+    let op = v.def()?;
+    if op.is("arith.extf") {
+        number(op.operand(0))
+    } else {
+        op.attr("value").filter(|_| op.is("arith.constant"))?.as_f64()
+    }
+}

@@ -1,0 +1,325 @@
+//! A product by the instructions of a warp: all threads of a block have their parts of both
+//! operands' tiles copied to a ring in shared memory, some steps of the depth ahead, and each warp
+//! multiplies its part of the tile. The kernel's later stages take the sums out of registers. Of a
+//! convolution the left tile's rows are pixels.
+use crate::{
+    analysis::Plan,
+    emit::{
+        body::Scope,
+        code::{Code, Made, known},
+        loops::decode,
+    },
+    strategies::{
+        cpu::choose::Schedule,
+        gpu::{
+            common::{
+                fragments::{Part, Results},
+                grid_stride,
+                ptx::Ptx,
+                threads,
+            },
+            mma_gemm::{DEPTH, THREADS, im2col, product, warps},
+            prologue::{emit as prologue_emit, emit::Elements},
+            wgmma_gemm::{Operand, ROW},
+        },
+    },
+};
+use kiln_dialects::ir::*;
+
+/// Rows of a tile in shared memory that a copy of all threads fills, with eight threads to a row of
+/// 128 bytes.
+pub(crate) const COPIED: usize = THREADS / 8;
+/// Bytes of 64 such rows.
+const SLAB: usize = 64 * ROW;
+
+/// What is the same for all parts of the emission.
+pub(crate) struct Tile<'a> {
+    pub(crate) results: Results<'a>,
+    pub(crate) m: usize,
+    n: usize,
+    /// Warps down and across the tile.
+    warps: (usize, usize),
+    stages: usize,
+    /// How many steps the depth is, one at least.
+    steps: Value,
+    /// Where the ring begins.
+    ring: Value,
+    pub(crate) thread: Value,
+    /// The thread's number in its warp.
+    lane: Value,
+    /// The warp's row and column among the block's.
+    warp: [Value; 2],
+}
+
+/// An operand's part of a tile.
+pub(crate) struct Side<'a> {
+    pub(crate) operand: &'a Operand,
+    /// Whether it is the left one.
+    pub(crate) left: bool,
+    /// The tile's width, which is not the depth.
+    pub(crate) across: usize,
+    /// Where the matrix begins in memory.
+    pub(crate) begin: Value,
+    /// The first row of the left one, the first column of the right one.
+    pub(crate) first: Value,
+    /// Of a convolution's left one, the rows that this thread copies.
+    pub(crate) pixels: Vec<im2col::Pixel>,
+}
+
+/// The nest of a product, and what is written beside its result.
+pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule) -> Made<()> {
+    let product = product(scope.kernel, plan).ok_or(
+        "has a schedule for products of a warp, but is none that can be copied 16 bytes at a time",
+    )?;
+    let nest = &plan.nests[0];
+    let outs = product
+        .stages
+        .iter()
+        .filter_map(|s| scope.kernel.stages.get(*s)?.outputs.first())
+        .collect();
+    let (m, n, stages) = (schedule.get("m"), schedule.get("n"), schedule.get("stages"));
+    let p = Ptx(c);
+    let (ring, thread) = (p.memory(scope.kernel.func)?, p.thread()?);
+    let number = p.warp(thread)?;
+    let warps = warps(m, n);
+    let warp = [p.over(number, warps.1)?, p.rest(number, warps.1)?];
+    let results = Results { scope, plan, nest, product: &product, outs, tile: [m, n] };
+    let steps = results.steps(c)?;
+    let t =
+        Tile { results, m, n, warps, stages, steps, ring, thread, lane: p.rest(thread, 32)?, warp };
+    // Of neighbouring blocks each has other rows, and the same columns.
+    let mut sizes: Vec<Value> = product
+        .roles
+        .batch
+        .iter()
+        .map(|d| scope.poly(c, &nest.extents[*d]))
+        .collect::<Made<_>>()?;
+    sizes.push(c.ceil_div(t.results.columns(c)?, c.index(n as i64)?)?);
+    sizes.push(c.ceil_div(t.results.rows(c)?, c.index(m as i64)?)?);
+    let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
+    c.strided(threads::block(c)?, total, threads::blocks(c)?, &[], &mut |c, tile, _| {
+        let at = decode(c, tile, &sizes)?;
+        let (batch, [over, down]) = at.split_at(at.len() - 2) else {
+            return Err("has no tiles".into());
+        };
+        t.tile(c, batch, [Ptx(c).times(Ptx(c).of(*down)?, m)?, Ptx(c).times(Ptx(c).of(*over)?, n)?])
+            .map(|()| vec![])
+    })?;
+    plan.nests.iter().skip(1).try_for_each(|n| grid_stride::grid(c, scope, plan, n, THREADS, 4))
+}
+
+impl Tile<'_> {
+    fn side<'b>(&'b self, p: Ptx, left: bool, batch: &[Value], first: Value) -> Made<Side<'b>> {
+        let (product, scope) = (self.results.product, self.results.scope);
+        let (operand, across) =
+            if left { (&product.left, self.m) } else { (&product.rights[0], self.n) };
+        let mut at = scope.poly(p.0, &operand.offset)?;
+        for (i, stride) in batch.iter().zip(&operand.strides[1..]) {
+            at = p.0.add(at, p.0.mul(*i, scope.poly(p.0, stride)?)?)?;
+        }
+        let begin =
+            p.two("arith.addi", p.begin_of(scope.buffer(operand.buffer)?)?, p.bytes(at, 2)?)?;
+        let pixels = match &product.window {
+            Some(w) if left => self.pixels(p.0, w, begin, first)?,
+            _ => vec![],
+        };
+        Ok(Side { operand, left, across, begin, first, pixels })
+    }
+    /// Where a slot's tile of an operand is.
+    fn slot(&self, p: Ptx, slot: Value, left: bool) -> Made<Value> {
+        let at = p.add(self.ring, p.times(slot, (self.m + self.n) * ROW)?)?;
+        p.plus(at, if left { 0 } else { self.m * ROW })
+    }
+
+    /// Starts the copies of a step of the depth. A row of a tile is 64 elements that lie side by
+    /// side in memory; of an operand whose depth does not, 64 rows are a slab.
+    fn copy(&self, c: Code, side: &Side<'_>, step: Value, slot: Value) -> Made<()> {
+        let (p, o) = (Ptx(c), side.operand);
+        let (row, chunk) = (p.over(self.thread, 8)?, p.rest(self.thread, 8)?);
+        let place = p.two("arith.xori", chunk, p.rest(row, 8)?)?;
+        let to =
+            p.add(self.slot(p, slot, side.left)?, p.add(p.times(row, ROW)?, p.times(place, 16)?)?)?;
+        if let Some(w) = &self.results.product.window {
+            return self.copy_window(c, w, side, step, to, chunk);
+        }
+        let size = |i: usize| p.of(self.results.scope.poly(c, &o.sizes[i])?);
+        let (near_size, far_size) = (size(0)?, size(1)?);
+        let stride = self.results.scope.poly(c, &o.strides[0])?;
+        let depth = p.times(step, DEPTH)?;
+        let (near0, far0) = if o.deep { (depth, side.first) } else { (side.first, depth) };
+        let (near0, far0) = (p.add(near0, p.times(chunk, 8)?)?, p.add(far0, row)?);
+        let (slabs, rows) = if o.deep { (1, side.across) } else { (side.across / DEPTH, DEPTH) };
+        let zero = p.number(0)?;
+        for slab in 0..slabs {
+            let near = p.plus(near0, slab * DEPTH)?;
+            // In bytes: what is left of the row, up to 16.
+            let left =
+                p.least(p.most(p.times(p.minus(near_size, near)?, 2)?, zero)?, p.number(16)?)?;
+            for i in 0..rows / COPIED {
+                let far = p.plus(far0, i * COPIED)?;
+                let inside = c.compare(2, far, far_size)?;
+                let element = c.add(c.mul(p.index(far)?, stride)?, p.index(near)?)?;
+                let from = p.two("arith.addi", side.begin, p.bytes(element, 2)?)?;
+                let to = p.plus(to, slab * SLAB + i * COPIED * ROW)?;
+                p.copy_some(to, from, c.select(inside, left, zero)?, 16)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A warp's 16 rows, or columns, of an operand's tile from `x` on, in the `k`-th 16 of its
+    /// depth, as a product wants them: of the right operand, two of 8.
+    fn fragment(
+        &self,
+        p: Ptx,
+        side: &Side<'_>,
+        tile: Value,
+        x: Value,
+        k: usize,
+    ) -> Made<[Value; 4]> {
+        let deep = side.operand.deep;
+        let (low, high) = (p.rest(self.lane, 8)?, p.over(self.lane, 16)?);
+        let middle = p.rest(p.over(self.lane, 8)?, 2)?;
+        // Rows in memory, and which 8 of their elements; a left operand has the second 8 rows in
+        // front of the second 8 of the depth.
+        let (row, chunk) = if side.left == deep {
+            (p.rest(self.lane, 16)?, high)
+        } else {
+            (p.add(low, p.times(high, 8)?)?, middle)
+        };
+        let swizzled = |chunk: Value| p.times(p.two("arith.xori", chunk, low)?, 16);
+        let at = if deep {
+            let chunk = p.two("arith.xori", chunk, p.number(2 * k)?)?;
+            p.add(p.times(p.add(x, row)?, ROW)?, swizzled(chunk)?)?
+        } else {
+            let chunk = p.add(p.rest(p.over(x, 8)?, 8)?, chunk)?;
+            let slab = p.times(p.over(x, DEPTH)?, SLAB)?;
+            p.add(slab, p.add(p.times(p.plus(row, 16 * k)?, ROW)?, swizzled(chunk)?)?)?
+        };
+        p.read_matrices(p.add(tile, at)?, !deep)
+    }
+
+    /// The prologue of the left operand at a tile, if it has one. Of each 16 of a warp's rows a
+    /// thread has two.
+    fn elements(&self, c: Code, batch: &[Value], row: Value) -> Made<Option<Elements<'_>>> {
+        if self.results.product.prologue.is_none() {
+            return Ok(None);
+        }
+        let (p, down) = (Ptx(c), self.m / self.warps.0);
+        let own = p.add(row, p.add(p.times(self.warp[0], down)?, p.over(self.lane, 4)?)?)?;
+        let rows = (0..down / 8).map(|i| p.plus(own, 8 * i)).collect::<Made<Vec<Value>>>()?;
+        Elements::of(c, &self.results, batch, &rows).map(Some)
+    }
+
+    /// All products of a slot. `step`: the number of the depth's step that is there.
+    fn multiply(
+        &self,
+        c: Code,
+        sides: [&Side<'_>; 2],
+        elements: Option<&Elements<'_>>,
+        (slot, step): (Value, Value),
+        sums: &[Value],
+    ) -> Made<Vec<Value>> {
+        let (p, mut sums) = (Ptx(c), sums.to_vec());
+        let column = || p.add(p.times(step, DEPTH)?, p.times(p.rest(self.lane, 4)?, 2)?);
+        let mut known = elements.map(|e| e.step(c, column()?)).transpose()?;
+        let (down, over) = (self.m / self.warps.0 / 16, self.n / self.warps.1 / 16);
+        let element = self.results.product.element.name();
+        for k in 0..DEPTH / 16 {
+            let read = |side: &Side<'_>, first: Value, count: usize| -> Made<Vec<[Value; 4]>> {
+                let tile = self.slot(p, slot, side.left)?;
+                (0..count)
+                    .map(|i| self.fragment(p, side, tile, p.plus(first, 16 * i)?, k))
+                    .collect()
+            };
+            let mut left = read(sides[0], p.times(self.warp[0], 16 * down)?, down)?;
+            if let (Some(e), Some(known)) = (elements, &mut known) {
+                for (i, words) in left.iter_mut().enumerate() {
+                    let mut made = vec![];
+                    for (j, word) in words.iter().enumerate() {
+                        for (b, raw) in prologue_emit::two(c, *word, self.results.product.raw)?
+                            .into_iter()
+                            .enumerate()
+                        {
+                            made.push(e.element(
+                                c,
+                                known,
+                                raw,
+                                2 * i + j % 2,
+                                16 * k + 8 * (j / 2) + b,
+                            )?);
+                        }
+                    }
+                    *words = <[Value; 4]>::try_from(e.packed(p, &made)?)
+                        .map_err(|_| "has no four registers")?;
+                }
+            }
+            let right = read(sides[1], p.times(self.warp[1], 16 * over)?, over)?;
+            for (i, a) in left.iter().enumerate() {
+                for (j, b) in right.iter().flat_map(|b| [[b[0], b[1]], [b[2], b[3]]]).enumerate() {
+                    let at = 4 * (2 * over * i + j);
+                    let next = p.warp_mma(element, *a, b, &sums[at..at + 4])?;
+                    sums.splice(at..at + 4, next);
+                }
+            }
+        }
+        Ok(sums)
+    }
+
+    fn tile(&self, c: Code, batch: &[Value], [row, column]: [Value; 2]) -> Made<()> {
+        let p = Ptx(c);
+        let (left, right) = (self.side(p, true, batch, row)?, self.side(p, false, batch, column)?);
+        let copy = |c: Code, step: Value, slot: Value| {
+            self.copy(c, &left, step, slot)?;
+            self.copy(c, &right, step, slot)
+        };
+        let ahead = self.stages - 1;
+        for s in 0..ahead {
+            match known(self.steps) {
+                Some(steps) if s as i64 >= steps => {}
+                None if s > 0 => {
+                    let more = c.below(c.index(s as i64)?, self.steps)?;
+                    c.when(more, &mut |c| copy(c, Ptx(c).number(s)?, Ptx(c).number(s)?), None)?;
+                }
+                _ => copy(c, p.number(s)?, p.number(s)?)?,
+            }
+            p.copies()?;
+        }
+        let (down, over) = (self.m / self.warps.0, self.n / self.warps.1);
+        let zero = c.constant("0.0", p.f32())?;
+        let sums = vec![zero; down * over / 32];
+        let elements = self.elements(c, batch, row)?;
+        let end = match known(self.steps) {
+            Some(steps) => p.number(steps as usize)?,
+            None => p.of(self.steps)?,
+        };
+        let sums =
+            c.strided(c.index(0)?, self.steps, c.index(1)?, &sums, &mut |c, step, sums| {
+                let p = Ptx(c);
+                let step = p.of(step)?;
+                // The oldest step has come, for all threads; and all have read the slot that is
+                // filled next.
+                p.copied(ahead - 1)?;
+                threads::barrier(c)?;
+                let next = p.plus(step, ahead)?;
+                let more = c.compare(2, next, end)?;
+                c.when(more, &mut |c| copy(c, next, Ptx(c).rest(next, self.stages)?), None)?;
+                p.copies()?;
+                self.multiply(
+                    c,
+                    [&left, &right],
+                    elements.as_ref(),
+                    (p.rest(step, self.stages)?, step),
+                    sums,
+                )
+            })?;
+        // The next tile's copies come to the same ring.
+        threads::barrier(c)?;
+        let [group, quarter] = [p.over(self.lane, 4)?, p.rest(self.lane, 4)?];
+        let mine = p.add(p.times(self.warp[0], down)?, group)?;
+        let beside = p.add(p.times(self.warp[1], over)?, p.times(quarter, 2)?)?;
+        let at = [p.index(p.add(row, mine)?)?, p.index(p.add(column, beside)?)?];
+        let values: Vec<Vec<&[Value]>> = sums.chunks(over / 2).map(|block| vec![block]).collect();
+        self.results.spread(c, self.results.scope, &Part { batch, at, apart: 16, values: &values })
+    }
+}

@@ -1,0 +1,132 @@
+//! A convolution's tiles: a row of the left one is the channels of a pixel under one place of the
+//! window, which are copied where the image has that pixel and are zeros elsewhere.
+use crate::{
+    emit::code::{Code, Made},
+    strategies::gpu::{
+        common::ptx::Ptx,
+        mma_gemm::emit::{COPIED, Side, Tile},
+        wgmma_gemm::{DEPTH, ROW, im2col::Window},
+    },
+};
+use kiln_dialects::ir::*;
+
+/// Where the window of a pixel of the result begins: in height and width of the image, and in
+/// memory.
+pub struct Pixel {
+    at: [Value; 2],
+    begin: Value,
+}
+
+/// In front of every image.
+const NOWHERE: i64 = -(1 << 30);
+
+impl Tile<'_> {
+    fn number(&self, c: Code, p: &crate::analysis::Poly) -> Made<Value> {
+        Ptx(c).of(self.results.scope.poly(c, p)?)
+    }
+    /// The pixels whose channels this thread copies into a tile that begins at `first`; those
+    /// beyond the end are in no image.
+    pub(crate) fn pixels(
+        &self,
+        c: Code,
+        w: &Window,
+        begin: Value,
+        first: Value,
+    ) -> Made<Vec<Pixel>> {
+        let p = Ptx(c);
+        let (high, wide) = (self.number(c, &w.out[0])?, self.number(c, &w.out[1])?);
+        let total = p.of(self.results.rows(c)?)?;
+        let strides = &self.results.product.left.strides;
+        let distance = |i: usize| self.results.scope.poly(c, &strides[i]);
+        let own = p.add(first, p.over(self.thread, 8)?)?;
+        let one = |i: usize| -> Made<Pixel> {
+            let row = p.plus(own, i * COPIED)?;
+            let (line, across) =
+                (p.two("arith.divui", row, wide)?, p.two("arith.remui", row, wide)?);
+            let (image, down) =
+                (p.two("arith.divui", line, high)?, p.two("arith.remui", line, high)?);
+            let from =
+                |x: Value, i: usize| p.shifted(p.times(x, w.strides[i] as usize)?, -w.low[i]);
+            let (h, x) = (from(down, 0)?, from(across, 1)?);
+            // In front of the image places are negative.
+            let signed = |v: Value| c.op("arith.index_cast", &[v], Type::index(c.ctx()), &[]);
+            let rows =
+                c.add(c.mul(signed(image)?, distance(2)?)?, c.mul(signed(h)?, distance(1)?)?)?;
+            let element = c.add(rows, c.mul(signed(x)?, distance(0)?)?)?;
+            // slt
+            let there = c.compare(2, row, total)?;
+            let h = c.select(there, h, p.constant(NOWHERE)?)?;
+            Ok(Pixel { at: [h, x], begin: p.two("arith.addi", begin, p.bytes(element, 2)?)? })
+        };
+        (0..self.m / COPIED).map(one).collect()
+    }
+    /// Starts the copies of a step: so many channels under one place of the window, or the weights
+    /// there.
+    pub(crate) fn copy_window(
+        &self,
+        c: Code,
+        w: &Window,
+        side: &Side<'_>,
+        step: Value,
+        to: Value,
+        chunk: Value,
+    ) -> Made<()> {
+        let (p, o, blocks) = (Ptx(c), side.operand, w.blocks() as usize);
+        let place = p.over(step, blocks)?;
+        let channel = p.add(p.times(p.rest(step, blocks)?, DEPTH)?, p.times(chunk, 8)?)?;
+        let (zero, sixteen) = (p.number(0)?, p.number(16)?);
+        // Channels are a multiple of 8.
+        let left = if w.channels % DEPTH as i64 == 0 {
+            sixteen
+        } else {
+            // slt
+            c.select(c.compare(2, channel, p.constant(w.channels)?)?, sixteen, zero)?
+        };
+        if !side.left {
+            let (size, stride) = (
+                o.sizes.last().ok_or("has no weights")?,
+                o.strides.last().ok_or("has no weights")?,
+            );
+            let (rows, stride) = (self.number(c, size)?, self.results.scope.poly(c, stride)?);
+            let near = p.index(p.add(p.times(place, w.channels as usize)?, channel)?)?;
+            for i in 0..side.across / COPIED {
+                let far = p.add(side.first, p.plus(p.over(self.thread, 8)?, i * COPIED)?)?;
+                let from = p.two(
+                    "arith.addi",
+                    side.begin,
+                    p.bytes(c.add(c.mul(p.index(far)?, stride)?, near)?, 2)?,
+                )?;
+                p.copy_some(
+                    p.plus(to, i * COPIED * ROW)?,
+                    from,
+                    c.select(c.compare(2, far, rows)?, left, zero)?,
+                    16,
+                )?;
+            }
+            return Ok(());
+        }
+        let wide = w.sizes[1] as usize;
+        let further = [
+            p.times(p.over(place, wide)?, w.dilation[0] as usize)?,
+            p.times(p.rest(place, wide)?, w.dilation[1] as usize)?,
+        ];
+        let distance = |i: usize| self.results.scope.poly(c, &o.strides[i]);
+        let offset = c.add(
+            c.mul(p.index(further[0])?, distance(1)?)?,
+            c.mul(p.index(further[1])?, distance(0)?)?,
+        )?;
+        let offset = p.bytes(c.add(offset, p.index(channel)?)?, 2)?;
+        let (high, width) = (self.number(c, &o.sizes[2])?, self.number(c, &o.sizes[1])?);
+        for (i, pixel) in side.pixels.iter().enumerate() {
+            // A place in front of the image is a huge number: ult
+            let inside = [
+                c.compare(6, p.add(pixel.at[0], further[0])?, high)?,
+                c.compare(6, p.add(pixel.at[1], further[1])?, width)?,
+            ];
+            let inside = c.both(&inside)?.ok_or("has no condition")?;
+            let from = p.two("arith.addi", pixel.begin, offset)?;
+            p.copy_some(p.plus(to, i * COPIED * ROW)?, from, c.select(inside, left, zero)?, 16)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,18 @@
+//! Strategies for NVIDIA GPUs.
+pub mod attention;
+pub(crate) mod choose;
+pub(crate) mod column_reduction;
+pub(crate) mod common;
+pub mod depthwise;
+pub mod library;
+pub mod mma_gemm;
+pub(crate) mod naive_contraction;
+pub mod prologue;
+pub mod register_rows;
+pub(crate) mod row_reduction;
+pub mod scan;
+pub mod simt_gemm;
+pub mod skinny_gemm;
+pub mod split_attention;
+pub mod transpose;
+pub mod wgmma_gemm;

@@ -1,0 +1,293 @@
+//! Tiles of a contraction: a block's threads copy a tile of both operands to shared memory, then
+//! each adds up products for its part of the results.
+use crate::{
+    analysis::{Access, Nest, Output, Plan, Poly, Stage},
+    emit::{
+        body::{Passed, Scope},
+        code::{Code, Made},
+        lanes::{Lanes, Val},
+        loops::decode,
+    },
+    gpu::gpu_tile::shared,
+    strategies::{
+        cpu::choose::Schedule,
+        gpu::common::{
+            grid_stride,
+            ptx::Ptx,
+            roles::{Roles, contraction},
+            threads,
+        },
+    },
+};
+use kiln_dialects::ir::*;
+
+/// Steps of the depth that LLVM may unroll whole.
+const WHOLE: usize = 16;
+const ONE: Lanes = Lanes { count: 1, mask: None };
+
+/// An operand's tile in shared memory, `depth` by `across` with a gap, so that neighbours in a
+/// column are in different banks.
+struct Side<'a> {
+    access: &'a Access,
+    memory: Value,
+    /// The dimensions along the tile's width.
+    dims: &'a [usize],
+    /// How many elements wide it is.
+    across: usize,
+    /// Whether neighbouring threads copy neighbours in depth.
+    deep: bool,
+}
+
+/// What is the same for all parts of the emission.
+pub(crate) struct Contract<'a> {
+    pub scope: &'a Scope<'a>,
+    pub nest: &'a Nest,
+    pub roles: Roles,
+    pub threads: usize,
+    pub depth: usize,
+}
+
+/// A position along several dimensions: whether it is there, and the indices, of the first one if
+/// it is not.
+pub(crate) struct At {
+    there: Value,
+    dims: Vec<(usize, Value)>,
+}
+
+impl Contract<'_> {
+    pub fn sizes(&self, c: Code, dims: &[usize]) -> Made<Vec<Value>> {
+        dims.iter().map(|d| self.scope.poly(c, &self.nest.extents[*d])).collect()
+    }
+    pub fn total(&self, c: Code, dims: &[usize]) -> Made<Value> {
+        self.sizes(c, dims)?.into_iter().try_fold(c.index(1)?, |a, b| c.mul(a, b))
+    }
+    pub fn at(&self, c: Code, dims: &[usize], i: Value) -> Made<At> {
+        let there = c.below(i, self.total(c, dims)?)?;
+        let i = c.select(there, i, c.index(0)?)?;
+        let all = decode(c, i, &self.sizes(c, dims)?)?;
+        Ok(At { there, dims: dims.iter().copied().zip(all).collect() })
+    }
+    /// Loop dimensions as values; those that are not among `parts` are 0.
+    fn dims(&self, c: Code, parts: &[&[(usize, Value)]]) -> Made<Vec<Val>> {
+        let zero = c.index(0)?;
+        let of = |d: usize| {
+            parts.iter().flat_map(|p| p.iter()).find(|(e, _)| *e == d).map_or(zero, |(_, v)| *v)
+        };
+        Ok((0..self.nest.extents.len()).map(|d| Val::One(of(d))).collect())
+    }
+    /// Copies an operand's tile at (`across`, `deep`); what is beyond the tensor is 0.
+    fn copy(
+        &self,
+        c: Code,
+        side: &Side<'_>,
+        batch: &[(usize, Value)],
+        across: Value,
+        deep: Value,
+        thread: Value,
+    ) -> Made<()> {
+        let buffer = self.scope.buffer(side.access.buffer)?;
+        let element = buffer.ty().element().ok_or("is no memref")?;
+        let zero = c.constant(if element.dtype()?.is_float() { "0.0" } else { "0" }, element)?;
+        let (wide, tall) = (c.index(side.across as i64)?, c.index(self.depth as i64)?);
+        let count = side.across * self.depth;
+        for n in 0..count.div_ceil(self.threads) {
+            let i = c.add(thread, c.index((n * self.threads) as i64)?)?;
+            let (x, k) = match side.deep {
+                true => (c.div(i, tall)?, c.rem(i, tall)?),
+                false => (c.rem(i, wide)?, c.div(i, wide)?),
+            };
+            let mut one = |c: Code| -> Made<()> {
+                let a = self.at(c, side.dims, c.add(across, x)?)?;
+                let d = self.at(c, &self.roles.depth, c.add(deep, k)?)?;
+                let dims = self.dims(c, &[batch, &a.dims, &d.dims])?;
+                let Val::One(v) = self.scope.read(c, side.access, &dims, ONE, &Passed::new())?
+                else {
+                    return Err("reads a vector".into());
+                };
+                let there = c.both(&[a.there, d.there])?.ok_or("has no bounds")?;
+                let v = c.select(there, v, zero)?;
+                let place = c.add(c.mul(k, c.index(side.across as i64 + 1)?)?, x)?;
+                c.effect("memref.store", &[v, side.memory, place], &[])
+            };
+            if (n + 1) * self.threads <= count {
+                one(c)?;
+            } else {
+                c.when(c.below(i, c.index(count as i64)?)?, &mut one, None)?;
+            }
+        }
+        Ok(())
+    }
+    /// What the sums of a thread's rows and columns begin with, row by row.
+    pub fn begins(
+        &self,
+        c: Code,
+        batch: &[(usize, Value)],
+        out: &Output,
+        rows: &[At],
+        columns: &[At],
+    ) -> Made<Vec<Value>> {
+        let mut all = vec![];
+        for r in rows {
+            for o in columns {
+                let dims = self.dims(c, &[batch, &r.dims, &o.dims])?;
+                let Some(Val::One(v)) =
+                    self.scope.start(c, &out.init, &dims, ONE, &Passed::new())?
+                else {
+                    return Err("reduces into a tensor without contents".into());
+                };
+                all.push(v);
+            }
+        }
+        Ok(all)
+    }
+    /// The sums with the products of each of a thread's rows and columns.
+    pub fn products(
+        &self,
+        c: Code,
+        stage: &Stage,
+        rows: &[Val],
+        columns: &[Val],
+        sums: &[Value],
+    ) -> Made<Vec<Value>> {
+        let mut next = vec![];
+        for (i, x) in rows.iter().enumerate() {
+            for (j, y) in columns.iter().enumerate() {
+                let sum = Some(Val::One(sums[i * columns.len() + j]));
+                match self
+                    .scope
+                    .stage(c, stage, vec![Some(*x), Some(*y), sum], &[], ONE)?
+                    .as_slice()
+                {
+                    [Val::One(v)] => next.push(*v),
+                    _ => return Err("has a sum that is no scalar".into()),
+                }
+            }
+        }
+        Ok(next)
+    }
+    /// Writes the sums that are there, and does the later stages on them.
+    pub fn finish(
+        &self,
+        c: Code,
+        batch: &[(usize, Value)],
+        out: &Output,
+        (rows, columns): (&[At], &[At]),
+        sums: &[Value],
+    ) -> Made<()> {
+        let scope = self.scope;
+        for (i, r) in rows.iter().enumerate() {
+            for (j, o) in columns.iter().enumerate() {
+                let there = c.both(&[r.there, o.there])?.ok_or("has no bounds")?;
+                let sum = Val::One(sums[i * columns.len() + j]);
+                c.when(
+                    there,
+                    &mut |c| {
+                        let dims = self.dims(c, &[batch, &r.dims, &o.dims])?;
+                        if let Some(memory) = scope.memory.get(out.access.buffer).copied().flatten()
+                        {
+                            ONE.store(
+                                c,
+                                memory,
+                                scope.address(c, &out.access.at, &dims, ONE)?,
+                                sum,
+                                false,
+                            )?;
+                        }
+                        let mut passed = Passed::from([(out.access.clone(), sum)]);
+                        scope.iteration(c, &self.nest.after, &dims, ONE, &mut [], &mut passed)
+                    },
+                    None,
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The nest of a contraction, and what is written beside its result.
+pub fn emit(
+    c: Code,
+    scope: &Scope<'_>,
+    plan: &Plan,
+    schedule: &Schedule,
+    threads: usize,
+) -> Made<()> {
+    let roles =
+        contraction(scope.kernel, plan).ok_or("has a schedule for contractions, but is none")?;
+    let (nest, stage) = (&plan.nests[0], &scope.kernel.stages[roles.stage]);
+    let [a, b] = stage.inputs.as_slice() else { return Err("is no product of two tensors".into()) };
+    let out = stage.outputs.first().ok_or("has no result")?;
+    let get = |name: &str| schedule.get(name).max(1);
+    let (m, n, m_each, n_each, depth) =
+        (get("m"), get("n"), get("m_each"), get("n_each"), get("depth"));
+    let me = Contract { scope, nest, roles: roles.clone(), threads, depth };
+    let memory = |a: &Access, across: usize| -> Made<Value> {
+        let element = scope.kernel.buffers.get(a.buffer).ok_or("has no such operand")?.element;
+        shared(c, element, ((across + 1) * depth) as i64)
+    };
+    let inner = *roles.depth.last().ok_or("has nothing to sum")?;
+    let deep = |a: &Access| a.at.coefficient(inner).known() == Some(1);
+    let left =
+        Side { access: a, memory: memory(a, m)?, dims: &roles.rows, across: m, deep: deep(a) };
+    let right =
+        Side { access: b, memory: memory(b, n)?, dims: &roles.columns, across: n, deep: deep(b) };
+
+    let thread = threads::thread(c)?;
+    let (down, over) = (m / m_each, n / n_each);
+    let (ty, tx) = (c.div(thread, c.index(over as i64)?)?, c.rem(thread, c.index(over as i64)?)?);
+    let (rows, columns) = (me.total(c, &roles.rows)?, me.total(c, &roles.columns)?);
+    let mut tiles = me.sizes(c, &roles.batch)?;
+    tiles.extend([c.ceil_div(rows, c.index(m as i64)?)?, c.ceil_div(columns, c.index(n as i64)?)?]);
+    let total = tiles.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
+    let mut depth_size = me.total(c, &roles.depth)?;
+    // Few steps of a known number would be unrolled whole, and all that shared memory held kept in
+    // registers up to where results are stored.
+    if Poly::product(roles.depth.iter().map(|d| &nest.extents[*d]))
+        .known()
+        .is_some_and(|n| n > depth as i64 && n <= (WHOLE * depth) as i64)
+    {
+        let p = Ptx(c);
+        depth_size = p.index(p.opaque(p.of(depth_size)?)?)?;
+    }
+    c.strided(threads::block(c)?, total, threads::blocks(c)?, &[], &mut |c, tile, _| {
+        let at = decode(c, tile, &tiles)?;
+        let batch: Vec<(usize, Value)> =
+            roles.batch.iter().copied().zip(at.iter().copied()).collect();
+        let (row0, column0) = (
+            c.mul(at[batch.len()], c.index(m as i64)?)?,
+            c.mul(at[batch.len() + 1], c.index(n as i64)?)?,
+        );
+        let place = |c: Code, base: Value, t: Value, i: usize, step: usize| {
+            c.add(c.add(base, t)?, c.index((i * step) as i64)?)
+        };
+        let rows: Vec<At> = (0..m_each)
+            .map(|i| me.at(c, &roles.rows, place(c, row0, ty, i, down)?))
+            .collect::<Made<_>>()?;
+        let columns: Vec<At> = (0..n_each)
+            .map(|j| me.at(c, &roles.columns, place(c, column0, tx, j, over)?))
+            .collect::<Made<_>>()?;
+        let running = me.begins(c, &batch, out, &rows, &columns)?;
+        let step = c.index(depth as i64)?;
+        let sums = c.strided(c.index(0)?, depth_size, step, &running, &mut |c, k0, running| {
+            me.copy(c, &left, &batch, row0, k0, thread)?;
+            me.copy(c, &right, &batch, column0, k0, thread)?;
+            threads::barrier(c)?;
+            let next = c.each(c.index(0)?, step, 1, running, &mut |c, k, running| {
+                let load = |side: &Side<'_>, t: Value, i: usize, step: usize| -> Made<Val> {
+                    let at = place(c, c.mul(k, c.index(side.across as i64 + 1)?)?, t, i, step)?;
+                    ONE.load(c, side.memory, Val::One(at))
+                };
+                let xs: Vec<Val> =
+                    (0..m_each).map(|i| load(&left, ty, i, down)).collect::<Made<_>>()?;
+                let ys: Vec<Val> =
+                    (0..n_each).map(|j| load(&right, tx, j, over)).collect::<Made<_>>()?;
+                me.products(c, stage, &xs, &ys, running)
+            })?;
+            threads::barrier(c)?;
+            Ok(next)
+        })?;
+        me.finish(c, &batch, out, (&rows, &columns), &sums)?;
+        Ok(vec![])
+    })?;
+    plan.nests.iter().skip(1).try_for_each(|n| grid_stride::grid(c, scope, plan, n, threads, 4))
+}

@@ -1,0 +1,2 @@
+//! Naive contraction.
+pub(crate) mod emit;

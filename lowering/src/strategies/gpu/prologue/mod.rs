@@ -1,0 +1,128 @@
+//! What is computed of a product's left operand before it is multiplied: a part of the body of the
+//! stage that sums.
+pub(crate) mod emit;
+
+use crate::analysis::{Access, Body, Init, Stage};
+use kiln_dialects::{
+    ir::{Block, Op, Value},
+    value::DType,
+};
+
+/// The prologue of a product: `sum += widened(rounded(value)) * right`, where `value` is computed
+/// of one element of the left operand and of elements of tensors with fewer dimensions.
+#[derive(Clone, Debug)]
+pub struct Prologue {
+    /// What is computed in f32, before it is rounded to the product's element.
+    pub value: Value,
+    /// What it is rounded to: bf16 or f16.
+    pub element: DType,
+    /// The stage's inputs that it is computed of, by their numbers.
+    pub inputs: Vec<usize>,
+    /// The number of the right operand among the stage's inputs.
+    pub right: usize,
+    /// The ops that compute it.
+    pub ops: Vec<Op>,
+}
+
+/// Instructions that a multiprocessor does in a clock.
+pub const RATE: f64 = 128.0;
+/// Instructions that an element takes beside its ops: reading it from shared memory, and rounding
+/// it.
+pub const READ: f64 = 2.0;
+/// Instructions of an op that has none of its own, such as an exponential or a quotient.
+pub const DEAR: f64 = 12.0;
+
+/// Whether an op takes several instructions.
+fn dear(name: &str) -> bool {
+    const CHEAP: &[&str] = &["math.absf", "math.fma", "math.copysign"];
+    name == "arith.divf" || name.starts_with("math.") && !CHEAP.contains(&name)
+}
+
+fn is_f32(v: Value) -> bool {
+    v.ty().dtype() == Ok(DType::F32)
+}
+
+impl Prologue {
+    /// Of a stage that sums products in f32, if its left factor is computed and rounded, and its
+    /// right one is an operand as it is.
+    pub fn of(stage: &Stage) -> Option<Prologue> {
+        let ([out], Body::Block(block)) = (stage.outputs.as_slice(), stage.body) else {
+            return None;
+        };
+        let combine = out.combine.as_ref().filter(|c| c.op.is("arith.addf"))?;
+        let product = combine.other.def().filter(|p| p.is("arith.mulf") && is_f32(p.result(0)))?;
+        if !stage.captured.is_empty()
+            || !stage.indexed.is_empty()
+            || !matches!(out.init, Init::Fill(_) | Init::Load(_))
+        {
+            return None;
+        }
+        [(0, 1), (1, 0)].into_iter().find_map(|(left, right)| {
+            let widened = |i: usize| {
+                product.operand(i).def().filter(|e| e.is("arith.extf")).map(|e| e.operand(0))
+            };
+            let right = widened(right)?;
+            let (owner, number) = right.block_arg()?;
+            let rounded =
+                widened(left)?.def().filter(|t| t.is("arith.truncf") && is_f32(t.operand(0)))?;
+            let element =
+                right.ty().dtype().ok().filter(|d| [DType::BF16, DType::F16].contains(d))?;
+            let fits = owner == block
+                && number < stage.inputs.len()
+                && rounded.result(0).ty().dtype() == Ok(element);
+            let (inputs, ops) = cone(block, rounded.operand(0))?;
+            let own = inputs.iter().all(|i| *i < stage.inputs.len() && *i != number);
+            (fits && own).then(|| Prologue {
+                value: rounded.operand(0),
+                element,
+                inputs,
+                right: number,
+                ops,
+            })
+        })
+    }
+
+    /// Clocks in which a multiprocessor's threads compute one element.
+    pub fn clocks(&self) -> f64 {
+        let ops: f64 = self.ops.iter().map(|op| if dear(&op.name()) { DEAR } else { 1.0 }).sum();
+        (READ + ops) / RATE
+    }
+    /// The left operand: the only input that has every dimension of the others, and the one that is
+    /// summed over.
+    pub fn raw<'s>(&self, stage: &'s Stage) -> Option<&'s Access> {
+        let right = stage.inputs.get(self.right)?;
+        let deep = |a: &Access| {
+            (0..stage.extents.len()).all(|d| {
+                let summed = stage.reduction.get(d) == Some(&true);
+                let others =
+                    self.inputs.iter().filter_map(|i| stage.inputs.get(*i)).any(|o| o.at.uses(d));
+                a.at.uses(d) || !(summed || others)
+            })
+        };
+        let mut all = self.inputs.iter().filter_map(|i| stage.inputs.get(*i)).filter(|a| deep(a));
+        let raw = all.next().filter(|a| a.at.rest.is_empty() && *a != right)?;
+        all.next().is_none().then_some(raw)
+    }
+}
+
+/// The block arguments that a value is computed of, by their numbers, and the ops in order; none if
+/// something else than numbers comes from outside.
+fn cone(block: Block, value: Value) -> Option<(Vec<usize>, Vec<Op>)> {
+    let (mut inputs, mut wanted, mut stack) = (vec![], vec![], vec![value]);
+    while let Some(v) = stack.pop() {
+        match (v.block_arg(), v.def()) {
+            (Some((owner, i)), _) if owner == block => inputs.push(i),
+            (None, Some(op)) if op.block() == Some(block) && !wanted.contains(&op) => {
+                wanted.push(op);
+                stack.extend(op.operands());
+            }
+            // Scalars of the function around, such as constants, and what has been seen.
+            (None, Some(_)) => {}
+            _ => return None,
+        }
+    }
+    inputs.sort_unstable();
+    inputs.dedup();
+    let ops = block.ops().into_iter().filter(|o| wanted.contains(o)).collect();
+    (!inputs.is_empty()).then_some((inputs, ops))
+}

@@ -1,0 +1,199 @@
+//! Rows in registers: a group of threads reads its row once, by accesses of several elements, and
+//! keeps every element from nest to nest in the thread that read it; only results of reductions are
+//! exchanged.
+use crate::{
+    analysis::{Access, Nest, Plan, Role},
+    emit::{
+        body::{Passed, Scope},
+        code::{Code, Made},
+        lanes::{Lanes, Val},
+        loops::{decode, reducing},
+        partials,
+    },
+    strategies::{
+        cpu::choose::Schedule,
+        gpu::{
+            common::{
+                cooperative::Ending,
+                threads::{self, Group},
+            },
+            register_rows,
+            row_reduction::emit::exchanges,
+        },
+    },
+};
+use kiln_dialects::ir::*;
+
+const ONE: Lanes = Lanes { count: 1, mask: None };
+
+/// All nests of a kernel whose rows fit.
+pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule) -> Made<()> {
+    let length = register_rows::length(scope.kernel, plan)
+        .ok_or("has a schedule for rows in registers, but not rows of one known size")?;
+    let (size, groups) = (schedule.get("group"), schedule.get("groups"));
+    let (lanes, count) = (schedule.get("vector"), schedule.get("pieces"));
+    let widest = register_rows::lanes(scope.kernel, plan, length);
+    if lanes > widest {
+        return Err(format!(
+            "has a schedule whose vector is {lanes}, but its rows can be read {widest} at a time"
+        ));
+    }
+    if size * count * lanes < length {
+        return Err(format!(
+            "has a schedule whose group * pieces * vector is less than the {length} elements of its rows"
+        ));
+    }
+    let group = Group::of(c, size, groups)?;
+    let exchange: Vec<_> =
+        plan.nests.iter().map(|n| exchanges(c, scope, n, size, groups)).collect::<Made<_>>()?;
+    let barriers = exchange.iter().filter(|all| all.iter().any(Option::is_some)).count();
+    let first = plan.nests.first().ok_or("does nothing")?;
+    let sizes: Vec<Value> =
+        first.extents[..plan.rows].iter().map(|e| scope.poly(c, e)).collect::<Made<_>>()?;
+    let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
+    group.rounds(c, groups, total, &mut |c, group, row| {
+        let at: Vec<Val> = decode(c, row, &sizes)?.into_iter().map(Val::One).collect();
+        let speaks = Scope { writes: group.speaks(c)?, ..scope.clone() };
+        let pieces = (0..count)
+            .map(|p| Piece::of(c, scope, &group, (p, lanes), length))
+            .collect::<Made<_>>()?;
+        let mut row = Row {
+            plan,
+            group,
+            speaks,
+            at,
+            lanes: Lanes { count: lanes, mask: None },
+            pieces,
+            known: Passed::new(),
+        };
+        for (nest, exchange) in plan.nests.iter().zip(&exchange) {
+            row.nest(c, nest, exchange)?;
+        }
+        // With one exchange, the next row's could overtake it; of two, each is behind the other's
+        // barrier.
+        if barriers == 1 { threads::barrier(c) } else { Ok(()) }
+    })
+}
+
+/// Neighbouring elements of a row that a thread keeps.
+struct Piece<'a> {
+    /// The first of them; that of the row where the row has ended before.
+    start: Val,
+    /// Whether the row has them; it has if there is none.
+    inside: Option<Value>,
+    /// The scope in which they are written.
+    scope: Scope<'a>,
+    known: Passed,
+}
+
+impl<'a> Piece<'a> {
+    fn of(
+        c: Code,
+        scope: &Scope<'a>,
+        group: &Group,
+        (number, lanes): (usize, usize),
+        length: usize,
+    ) -> Made<Piece<'a>> {
+        let before = number * group.size * lanes;
+        let mut start =
+            c.add(c.mul(group.thread, c.index(lanes as i64)?)?, c.index(before as i64)?)?;
+        let mut inside = None;
+        if before + group.size * lanes > length {
+            let condition = c.below(start, c.index(length as i64)?)?;
+            start = c.select(condition, start, c.index(0)?)?;
+            inside = Some(condition);
+        }
+        let writes = c.both(&[inside, group.active].into_iter().flatten().collect::<Vec<_>>())?;
+        let start = if lanes == 1 { Val::One(start) } else { Val::Steps(start, 1) };
+        Ok(Piece { start, inside, scope: Scope { writes, ..scope.clone() }, known: Passed::new() })
+    }
+}
+
+/// A group's row on its way through the nests.
+struct Row<'a> {
+    plan: &'a Plan,
+    group: Group,
+    /// The scope in which the group's first thread alone writes.
+    speaks: Scope<'a>,
+    /// The row.
+    at: Vec<Val>,
+    lanes: Lanes,
+    pieces: Vec<Piece<'a>>,
+    /// What is the same for the whole row.
+    known: Passed,
+}
+
+impl Row<'_> {
+    fn nest(&mut self, c: Code, nest: &Nest, exchange: &[Option<Value>]) -> Made<()> {
+        if nest.extents.len() == self.plan.rows {
+            return self.speaks.iteration(c, &nest.stages, &self.at, ONE, &mut [], &mut self.known);
+        }
+        self.reads(c, nest)?;
+        let scope = &self.speaks;
+        let mut running = partials::identities(c, scope, nest, self.lanes.count)?;
+        for piece in &mut self.pieces {
+            let dims = [self.at.as_slice(), &[piece.start]].concat();
+            piece.known.extend(self.known.iter().map(|(a, v)| (a.clone(), *v)));
+            let old = running.clone();
+            piece.scope.iteration(
+                c,
+                &nest.stages,
+                &dims,
+                self.lanes,
+                &mut running,
+                &mut piece.known,
+            )?;
+            for (new, old) in running.iter_mut().zip(old) {
+                *new = piece.inside.map_or(Ok(*new), |inside| c.select(inside, *new, old))?;
+            }
+        }
+        if running.is_empty() {
+            return Ok(());
+        }
+        let dims = [self.at.as_slice(), &[Val::One(c.index(0)?)]].concat();
+        let ending = Ending {
+            scope,
+            group: self.group,
+            lanes: self.lanes.count,
+            dims: &dims,
+            passed: &self.known,
+        };
+        let results = ending.results(c, nest, &running, exchange)?;
+        for (o, v) in reducing(scope, nest).zip(results.into_iter().map(Val::One)) {
+            scope.write(c, o, &dims, ONE, v, false)?;
+            self.known.insert(o.access.clone(), v);
+        }
+        scope.iteration(c, &nest.after, &dims, ONE, &mut [], &mut self.known)
+    }
+
+    /// What a nest reads of the row for the first time, in front of what is done with it, so that
+    /// the reads are under way at the same time. What all rows have in common, such as weights, is
+    /// near and need not take registers so early.
+    fn reads(&mut self, c: Code, nest: &Nest) -> Made<()> {
+        let scope = &self.speaks;
+        let own = |a: &Access| {
+            a.at.uses(self.plan.rows)
+                && (self.plan.rows == 0 || (0..self.plan.rows).any(|d| a.at.uses(d)))
+        };
+        let input = |a: &&Access| {
+            matches!(scope.kernel.buffers.get(a.buffer).map(|b| b.role), Some(Role::Input(_)))
+                && own(a)
+        };
+        let all = nest
+            .stages
+            .iter()
+            .filter_map(|s| scope.kernel.stages.get(*s))
+            .flat_map(|s| s.reads())
+            .filter(input);
+        for a in all {
+            for piece in &mut self.pieces {
+                let dims = [self.at.as_slice(), &[piece.start]].concat();
+                if !piece.known.contains_key(a) {
+                    let v = scope.read(c, a, &dims, self.lanes, &Passed::new())?;
+                    piece.known.insert(a.clone(), v);
+                }
+            }
+        }
+        Ok(())
+    }
+}

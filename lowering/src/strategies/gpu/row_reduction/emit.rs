@@ -1,0 +1,159 @@
+//! Rows: a group of threads goes through all nests for its row; what it passes on to itself is in
+//! shared memory.
+use crate::{
+    analysis::{Lin, Nest, Plan, Poly, Role},
+    emit::{
+        body::Scope,
+        code::{Code, Made},
+        loops::{Fixed, decode, reducing},
+        partials,
+    },
+    gpu::gpu_tile::shared,
+    strategies::{
+        cpu::choose::Schedule,
+        gpu::common::{
+            cooperative::{self, Row},
+            grid_stride::{Share, items},
+            threads::{self, Group},
+        },
+    },
+    target::launch::WARP,
+};
+use kiln_dialects::ir::*;
+
+/// Fewer results than this in a row are reduced one after the other by all threads of the group.
+const ONE_BY_ONE: i64 = 8;
+
+/// These nests: with the plan's rows if they depend on each other, else each result is a row.
+pub fn emit(
+    c: Code,
+    scope: &Scope<'_>,
+    plan: &Plan,
+    nests: &[&Nest],
+    schedule: &Schedule,
+) -> Made<()> {
+    let first = *nests.first().ok_or("does nothing")?;
+    let rows: Vec<usize> = match plan.dependent {
+        true => (0..plan.rows).collect(),
+        false => (0..first.extents.len()).filter(|d| !first.reduction[*d]).collect(),
+    };
+    let (size, groups) = (schedule.get("group"), schedule.get("groups"));
+    let group = Group::of(c, size, groups)?;
+    let exchange: Vec<_> =
+        nests.iter().map(|n| exchanges(c, scope, n, size, groups)).collect::<Made<_>>()?;
+    // Each group has a part of the scratch.
+    let kernel = with_groups(scope, plan, group.number);
+    let mut scope = Scope { kernel: &kernel, ..scope.clone() };
+    scope.scalars.insert(group.number, group.number);
+    let sizes: Vec<Value> =
+        rows.iter().map(|d| scope.poly(c, &first.extents[*d])).collect::<Made<_>>()?;
+    let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
+    group.rounds(c, groups, total, &mut |c, group, row| {
+        let all = Row {
+            scope: &scope,
+            plan,
+            group,
+            most: schedule.get("vector"),
+            pieces: schedule.get("pieces"),
+        };
+        let at = decode(c, row, &sizes)?;
+        for (n, exchange) in nests.iter().zip(&exchange) {
+            let mut fixed: Fixed = vec![None; n.extents.len()];
+            rows.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
+            nest(c, &all, n, &fixed, exchange)?;
+            threads::barrier(c)?;
+        }
+        Ok(())
+    })
+}
+
+/// Shared memory in which warps exchange what they have of each value that a nest reduces; none
+/// where a group is a warp.
+pub fn exchanges(
+    c: Code,
+    scope: &Scope<'_>,
+    nest: &Nest,
+    size: usize,
+    groups: usize,
+) -> Made<Vec<Option<Value>>> {
+    if !partials::possible(scope, nest) {
+        return Ok(vec![]);
+    }
+    let of = |o: &crate::analysis::Output| -> Made<Option<Value>> {
+        let buffer = scope.kernel.buffers.get(o.access.buffer).filter(|_| size > WARP);
+        buffer.map(|b| shared(c, b.element, (size / WARP * groups) as i64)).transpose()
+    };
+    reducing(scope, nest).map(of).collect()
+}
+
+/// One nest of a row.
+fn nest(
+    c: Code,
+    row: &Row<'_>,
+    nest: &Nest,
+    fixed: &Fixed,
+    exchange: &[Option<Value>],
+) -> Made<()> {
+    let Row { scope, plan, group, most, pieces } = row;
+    let free: Vec<usize> =
+        (0..nest.extents.len()).filter(|d| !nest.reduction[*d] && fixed[*d].is_none()).collect();
+    let results = Poly::product(free.iter().map(|d| &nest.extents[*d])).known();
+    if !partials::possible(scope, nest) || results.is_none_or(|n| n >= ONE_BY_ONE) {
+        let share = Share {
+            first: group.thread,
+            step: c.index(group.size as i64)?,
+            active: group.active,
+            most: *most,
+            pieces: *pieces,
+        };
+        return items(c, scope, plan, nest, fixed, &share);
+    }
+    if free.is_empty() {
+        return cooperative::reduce(c, row, nest, fixed, exchange);
+    }
+    let sizes: Vec<Value> =
+        free.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<_>>()?;
+    let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
+    c.each(c.index(0)?, total, 1, &[], &mut |c, i, _| {
+        let mut fixed = fixed.clone();
+        free.iter().zip(decode(c, i, &sizes)?).for_each(|(d, i)| fixed[*d] = Some(i));
+        cooperative::reduce(c, row, nest, &fixed, exchange)?;
+        threads::barrier(c)?;
+        Ok(vec![])
+    })?;
+    Ok(())
+}
+
+/// The kernel with the scratch of group `number`: what its temporaries span comes that many times
+/// before.
+fn with_groups(scope: &Scope<'_>, plan: &Plan, number: Value) -> crate::analysis::Kernel {
+    let mut k = scope.kernel.clone();
+    let span = |b: usize| (k.span(b, 0).unwrap_or(0) + 15) / 16 * 16;
+    let temporary = |b: usize| k.buffers[b].role == Role::Temporary && !plan.passed[b];
+    let before: Vec<Option<Lin>> = (0..k.buffers.len())
+        .map(|b| {
+            temporary(b).then(|| Lin::fixed(Poly::symbol(number).times(&Poly::number(span(b)))))
+        })
+        .collect();
+    if only(number) {
+        return k;
+    }
+    for s in &mut k.stages {
+        for a in s.all_accesses() {
+            if let Some(more) = before.get(a.buffer).and_then(Option::as_ref) {
+                a.at = a.at.plus(more);
+            }
+        }
+    }
+    for view in k.views.values_mut() {
+        if let Some(more) = before.get(view.buffer).and_then(Option::as_ref) {
+            view.offset = view.offset.plus(&more.constant);
+        }
+    }
+    k
+}
+
+/// Whether the only group is meant.
+fn only(number: Value) -> bool {
+    crate::emit::code::known(number) == Some(0)
+}

@@ -1,0 +1,2 @@
+//! Row reductions.
+pub(crate) mod emit;

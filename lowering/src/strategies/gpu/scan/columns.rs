@@ -1,0 +1,135 @@
+//! An axis whose elements others lie between: threads below each other share it, and look through
+//! what those above have.
+use crate::{
+    emit::{
+        code::{Code, Made},
+        lanes::Val,
+        loops::decode,
+    },
+    gpu::gpu_tile::shared,
+    strategies::gpu::{
+        common::threads,
+        scan::emit::{Around, Walk},
+    },
+};
+use kiln_dialects::ir::*;
+
+impl Walk<'_> {
+    /// An axis whose elements others lie between.
+    pub(crate) fn columns(&self, c: Code) -> Made<()> {
+        let (across, beside, count) = (self.across, self.beside, self.lanes.count);
+        let (thread, side) = (threads::thread(c)?, c.index(beside as i64)?);
+        let (column, part) = (c.rem(thread, side)?, c.div(thread, side)?);
+        let places = across * beside * count;
+        let memory =
+            if across > 1 { Some(shared(c, self.element(), 2 * places as i64)?) } else { None };
+        let mut dims: Vec<usize> = (0..self.nest.extents.len())
+            .filter(|d| *d != self.scan.axis && *d != self.fast)
+            .collect();
+        dims.push(self.fast);
+        let (sizes, total) = self.sizes(c, &dims, true)?;
+        let own = c.mul(part, c.index(self.pieces as i64)?)?;
+        let first =
+            (0..self.pieces).map(|p| c.add(own, c.index(p as i64)?)).collect::<Made<Vec<_>>>()?;
+        let (start, step) = (c.mul(threads::block(c)?, side)?, c.mul(threads::blocks(c)?, side)?);
+        let val = |i: Value| if count == 1 { Val::One(i) } else { Val::Steps(i, 1) };
+        // All threads of a block go round equally often, so that all come to each barrier.
+        c.strided(start, total, step, &[], &mut |c, base, _| {
+            let item = c.add(base, column)?;
+            let active = c.below(item, total)?;
+            let mut at = decode(c, c.select(active, item, base)?, &sizes)?;
+            let last = c.mul(at.pop().ok_or("has no columns")?, c.index(count as i64)?)?;
+            let mut at: Vec<(usize, Val)> =
+                dims.iter().copied().zip(at.into_iter().map(Val::One)).collect();
+            at.push((self.fast, val(last)));
+            let mut state = vec![self.identity(c, self.lanes)?];
+            if memory.is_some() {
+                state.push(c.index(0)?);
+            }
+            self.parts(
+                c,
+                &Around { at, active: Some(active) },
+                &first,
+                1,
+                &state,
+                &mut |c, state, mut pieces, given| {
+                    let mut all: Vec<Value> = vec![];
+                    for v in &given {
+                        // A thread that has the axis alone goes on from what came before.
+                        let before =
+                            all.last().copied().or(if across == 1 { Some(state[0]) } else { None });
+                        all.push(before.map_or(Ok(*v), |before| self.two(c, before, *v))?);
+                    }
+                    let (own, carried) = (*all.last().ok_or("has no pieces")?, state[0]);
+                    let (start, state) = match memory {
+                        None => (None, vec![own]),
+                        Some(memory) => {
+                            let place = |c: Code, from: Value, thread: Value| {
+                                c.mul(c.add(from, thread)?, c.index(count as i64)?).map(val)
+                            };
+                            let many = if count == 1 { Val::One(own) } else { Val::Many(own) };
+                            self.lanes.store(
+                                c,
+                                memory,
+                                place(c, state[1], thread)?,
+                                many,
+                                false,
+                            )?;
+                            threads::barrier(c)?;
+                            let (mut start, mut sum) = (state[0], state[0]);
+                            for other in 0..across {
+                                let at = place(
+                                    c,
+                                    state[1],
+                                    c.add(column, c.index((other * beside) as i64)?)?,
+                                )?;
+                                let v = self.lanes.load(c, memory, at)?;
+                                sum = self.two(c, sum, self.lanes.many(c, v)?)?;
+                                if other + 1 < across {
+                                    start = c.select(
+                                        c.below(c.index(other as i64)?, part)?,
+                                        sum,
+                                        start,
+                                    )?;
+                                }
+                            }
+                            (
+                                Some(start),
+                                vec![
+                                    sum,
+                                    c.op(
+                                        "arith.xori",
+                                        &[state[1], c.index((across * beside) as i64)?],
+                                        side.ty(),
+                                        &[],
+                                    )?,
+                                ],
+                            )
+                        }
+                    };
+                    for (n, piece) in pieces.iter_mut().enumerate() {
+                        let mine = if self.scan.before {
+                            n.checked_sub(1).map(|n| all[n])
+                        } else {
+                            Some(all[n])
+                        };
+                        let v = match (start, mine) {
+                            (Some(start), Some(mine)) => self.two(c, start, mine)?,
+                            (Some(start), None) => start,
+                            (None, Some(mine)) => mine,
+                            (None, None) => carried,
+                        };
+                        self.give(c, piece, v)?;
+                    }
+                    Ok(state)
+                },
+            )?;
+            // The next columns' first part has the place that this one's last may have.
+            if memory.is_some() {
+                threads::barrier(c)?
+            }
+            Ok(vec![])
+        })
+        .map(drop)
+    }
+}

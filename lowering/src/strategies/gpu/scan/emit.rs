@@ -1,0 +1,281 @@
+//! Scans: threads that share a row, or a column, each combine their neighbours, exchange what they
+//! have, and go on to the next part with what came before.
+//!
+//! Along a row that lies side by side, a thread has `pieces` of `vector` neighbours each. Threads
+//! of a warp take neighbouring ones, so that memory is read and written as by a copy; each piece is
+//! combined across the warp by shuffles. Warps give what they have of each piece to shared memory,
+//! and each warp then combines that of all. Down columns a thread has `pieces` rows behind each
+//! other, and looks through what the threads above have. What is exchanged has two places in turn,
+//! so that a part takes one barrier.
+
+use crate::{
+    analysis::{Access, Combine, Nest, Output, Plan, Stage},
+    emit::{
+        body::{Passed, Scope},
+        code::{Code, Made},
+        lanes::{Lanes, Val},
+    },
+    strategies::{
+        cpu::choose::Schedule,
+        gpu::scan::{self, Scan},
+    },
+};
+use kiln_dialects::ir::*;
+
+pub(crate) const ONE: Lanes = Lanes { count: 1, mask: None };
+
+/// What is the same for all parts of the emission.
+pub(crate) struct Walk<'a> {
+    scope: &'a Scope<'a>,
+    pub(crate) nest: &'a Nest,
+    pub(crate) scan: Scan,
+    stage: &'a Stage,
+    out: &'a Output,
+    combine: &'a Combine,
+    pub(crate) lanes: Lanes,
+    /// The dimension whose neighbours one access takes.
+    pub(crate) fast: usize,
+    pub(crate) across: usize,
+    pub(crate) beside: usize,
+    pub(crate) pieces: usize,
+    ahead: bool,
+    /// What is read of the kernel's arguments along the axis.
+    reads: Vec<&'a Access>,
+}
+
+/// Neighbours that a thread has at one place.
+pub(crate) struct Piece<'a> {
+    pub(crate) dims: Vec<Val>,
+    /// Whether they are there; they are if there is none. If not, the place is another's.
+    pub(crate) inside: Option<Value>,
+    /// The scope in which they are written.
+    pub(crate) scope: Scope<'a>,
+    pub(crate) known: Passed,
+}
+
+/// The loops around the axis: their indices, and whether the thread's writes count.
+pub(crate) struct Around {
+    pub(crate) at: Vec<(usize, Val)>,
+    pub(crate) active: Option<Value>,
+}
+
+/// What is done with a part: from the state, pieces and what they give to the next state.
+type Combined<'f, 'a> =
+    dyn FnMut(Code, &[Value], Vec<Piece<'a>>, Vec<Value>) -> Made<Vec<Value>> + 'f;
+
+/// The kernel.
+pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule) -> Made<()> {
+    let k = scope.kernel;
+    let missing = "has a schedule for scans, but is none";
+    let (scan, nest) = scan::scan(k, plan).zip(plan.nests.first()).ok_or(missing)?;
+    let stage = k.stages.get(scan.stage).ok_or(missing)?;
+    let out = stage.outputs.first().ok_or(missing)?;
+    let (fast, widest) = scan::lanes(k, plan, nest).ok_or(missing)?;
+    let count = schedule.get("vector").max(1);
+    if count > widest {
+        return Err(format!(
+            "has a schedule whose vector is {count}, but its elements can be read {widest} at a time"
+        ));
+    }
+    let walk = Walk {
+        scope,
+        nest,
+        scan,
+        stage,
+        out,
+        combine: out.combine.as_ref().ok_or(missing)?,
+        lanes: Lanes { count, mask: None },
+        fast,
+        across: schedule.get("across"),
+        beside: schedule.get("beside"),
+        pieces: schedule.get("pieces"),
+        ahead: schedule.get("ahead") > 0,
+        reads: scan::reads(k, nest, scan.axis),
+    };
+    if fast == scan.axis { walk.rows(c) } else { walk.columns(c) }
+}
+
+impl<'a> Walk<'a> {
+    pub(crate) fn element(&self) -> Type {
+        self.combine.op.result(0).ty()
+    }
+    /// What changes nothing, in so many lanes.
+    pub(crate) fn identity(&self, c: Code, lanes: Lanes) -> Made<Value> {
+        let ty = self.element();
+        let text = self.combine.identity(ty.dtype()?).ok_or("has no identity")?;
+        lanes.many(c, Val::One(c.constant(&text, ty)?))
+    }
+    /// What comes before, and what comes behind it, as one.
+    pub(crate) fn two(&self, c: Code, a: Value, b: Value) -> Made<Value> {
+        let attrs = self.combine.op.attrs();
+        let attrs: Vec<(&str, Attr)> = attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
+        c.op(&self.combine.op.name(), &[a, b], a.ty(), &attrs)
+    }
+    fn length(&self, c: Code) -> Made<Value> {
+        self.scope.poly(c, &self.nest.extents[self.scan.axis])
+    }
+    /// Sizes of loops, the last of which is in vectors if that is said, and the product of all; 0
+    /// if the axis has no elements.
+    pub(crate) fn sizes(
+        &self,
+        c: Code,
+        dims: &[usize],
+        vectors: bool,
+    ) -> Made<(Vec<Value>, Value)> {
+        let mut sizes: Vec<Value> =
+            dims.iter().map(|d| self.scope.poly(c, &self.nest.extents[*d])).collect::<Made<_>>()?;
+        if let Some(last) = sizes.last_mut().filter(|_| vectors) {
+            *last = c.div(*last, c.index(self.lanes.count as i64)?)?;
+        }
+        let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
+        if self.nest.extents[self.scan.axis].known().is_some_and(|n| n > 0) {
+            return Ok((sizes, total));
+        }
+        let some = c.below(c.index(0)?, self.length(c)?)?;
+        Ok((sizes, c.select(some, total, c.index(0)?)?))
+    }
+
+    /// The thread's place in a part of the axis, of which each thread has `each` elements in one
+    /// piece.
+    fn piece(&self, c: Code, around: &Around, i: Value, even: bool) -> Made<Piece<'a>> {
+        let axis = self.scan.axis;
+        let (mut place, mut inside) = (i, None);
+        if !even {
+            let there = c.below(i, self.length(c)?)?;
+            (place, inside) = (c.select(there, i, c.index(0)?)?, Some(there));
+        }
+        let along = if self.fast == axis && self.lanes.count > 1 {
+            Val::Steps(place, 1)
+        } else {
+            Val::One(place)
+        };
+        let of = |d: usize| {
+            if d == axis {
+                Some(along)
+            } else {
+                around.at.iter().find(|(e, _)| *e == d).map(|(_, i)| *i)
+            }
+        };
+        let dims = (0..self.nest.extents.len())
+            .map(of)
+            .collect::<Option<_>>()
+            .ok_or("has a loop that is not there")?;
+        let writes = c.both(&[inside, around.active].into_iter().flatten().collect::<Vec<_>>())?;
+        Ok(Piece {
+            dims,
+            inside,
+            scope: Scope { writes, ..self.scope.clone() },
+            known: Passed::new(),
+        })
+    }
+
+    /// What a piece reads.
+    fn read(&self, c: Code, piece: &Piece<'_>) -> Made<Vec<Val>> {
+        self.reads
+            .iter()
+            .map(|a| self.scope.read(c, a, &piece.dims, self.lanes, &Passed::new()))
+            .collect()
+    }
+
+    /// What stands in front of the scan, and what a piece gives to it.
+    fn take(&self, c: Code, piece: &mut Piece<'_>, read: &[Val]) -> Made<Value> {
+        piece.known.extend(self.reads.iter().map(|a| (*a).clone()).zip(read.iter().copied()));
+        let at = self.nest.stages.iter().position(|s| *s == self.scan.stage).unwrap_or(0);
+        piece.scope.iteration(
+            c,
+            &self.nest.stages[..at],
+            &piece.dims,
+            self.lanes,
+            &mut [],
+            &mut piece.known,
+        )?;
+        let v = piece.scope.part(
+            c,
+            self.stage,
+            self.scan.value,
+            &piece.dims,
+            self.lanes,
+            &piece.known,
+        )?;
+        let v = self.lanes.many(c, v)?;
+        match piece.inside {
+            Some(inside) => c.select(inside, v, self.identity(c, self.lanes)?),
+            None => Ok(v),
+        }
+    }
+
+    /// Writes what a scan has for a piece, and does what stands behind it.
+    pub(crate) fn give(&self, c: Code, piece: &mut Piece<'_>, v: Value) -> Made<()> {
+        let v = if self.lanes.count == 1 { Val::One(v) } else { Val::Many(v) };
+        piece.scope.write(c, self.out, &piece.dims, self.lanes, v, false)?;
+        piece.known.insert(self.out.access.clone(), v);
+        let at = self.nest.stages.iter().position(|s| *s == self.scan.stage).unwrap_or(0);
+        piece.scope.iteration(
+            c,
+            &self.nest.stages[at + 1..],
+            &piece.dims,
+            self.lanes,
+            &mut [],
+            &mut piece.known,
+        )
+    }
+
+    /// The parts of an axis one after the other. `first`: where the thread's pieces begin in a
+    /// part.
+    pub(crate) fn parts(
+        &self,
+        c: Code,
+        around: &Around,
+        first: &[Value],
+        each: usize,
+        state: &[Value],
+        combine: &mut Combined<'_, 'a>,
+    ) -> Made<()> {
+        let size = (self.across * self.pieces * each) as i64;
+        let even = self.nest.extents[self.scan.axis].multiple_of(size);
+        let (n, step) = (self.length(c)?, c.index(size)?);
+        let at = |c: Code, start: Value| {
+            first
+                .iter()
+                .map(|i| self.piece(c, around, c.add(start, *i)?, even))
+                .collect::<Made<Vec<_>>>()
+        };
+        let read = |c: Code, pieces: &[Piece<'_>]| {
+            pieces.iter().map(|p| self.read(c, p)).collect::<Made<Vec<_>>>()
+        };
+        let value = |(Val::One(v) | Val::Many(v) | Val::Steps(v, _)): &Val| *v;
+        let ahead = if self.ahead { read(c, &at(c, c.index(0)?)?)? } else { vec![] };
+        let carried: Vec<Value> =
+            state.iter().copied().chain(ahead.iter().flatten().map(value)).collect();
+        c.each(c.index(0)?, n, size, &carried, &mut |c, start, carried| {
+            let (state, known) = carried.split_at(state.len());
+            let mut pieces = at(c, start)?;
+            let (mut mine, mut next) = (vec![], vec![]);
+            if self.ahead {
+                let mut known = known.iter();
+                for all in &ahead {
+                    let again = |(old, v): (&Val, &Value)| {
+                        if let Val::One(_) = old { Val::One(*v) } else { Val::Many(*v) }
+                    };
+                    mine.push(all.iter().zip(known.by_ref()).map(again).collect::<Vec<_>>());
+                }
+                // Behind the last part it is the last one again, or places of others.
+                let mut then = c.add(start, step)?;
+                if even {
+                    then = c.select(c.below(then, n)?, then, start)?;
+                }
+                next = read(c, &at(c, then)?)?;
+            } else {
+                mine = read(c, &pieces)?;
+            }
+            let given = pieces
+                .iter_mut()
+                .zip(&mine)
+                .map(|(p, read)| self.take(c, p, read))
+                .collect::<Made<Vec<_>>>()?;
+            let state = combine(c, state, pieces, given)?;
+            Ok(state.into_iter().chain(next.iter().flatten().map(value)).collect())
+        })
+        .map(drop)
+    }
+}

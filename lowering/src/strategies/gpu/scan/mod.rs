@@ -1,0 +1,309 @@
+//! Cumulative sums, products and extremes: one walk along an axis, with what comes before in
+//! registers.
+//!
+//! On level `linalg` such a thing is a triangle: a reduction of the whole axis for each of its
+//! elements, in which what comes behind the element counts as nothing. Here the loop of the
+//! reduction goes, so that every stage of the kernel has the same loops and an element is read,
+//! combined and written in one iteration. What comes in front of and behind the scan is in the same
+//! iterations, as long as nothing is read that another element makes.
+//!
+//! Where the axis lies side by side in memory, `across` threads take `pieces` times `vector`
+//! neighbours each of a part of a row, and a block has `beside` rows. Where it does not, a thread
+//! takes `vector` neighbouring columns; `beside` of these lie side by side, and `across` of them
+//! share the axis, `pieces` elements each. With `ahead` the next part's reads are under way while
+//! one is combined.
+pub(crate) mod columns;
+pub(crate) mod emit;
+pub(crate) mod rows;
+
+use crate::{
+    analysis::{Access, Body, Init, Kernel, Lin, Nest, Plan, Poly, Role, Stage, drop_units, nests},
+    emit::body::made_of,
+    strategies::{
+        cpu::choose::Schedule,
+        gpu::{
+            choose::make,
+            common::vector_width::{fast_dim, width},
+        },
+    },
+    target::launch::{SHARED, WARP},
+};
+use kiln_dialects::ir::*;
+
+/// Where what comes before is combined.
+#[derive(Clone, Copy, Debug)]
+pub struct Scan {
+    /// The stage.
+    pub stage: usize,
+    /// The loop dimension.
+    pub axis: usize,
+    /// What of the stage's body is combined.
+    pub value: Value,
+    /// Whether an element is without itself.
+    pub before: bool,
+}
+
+/// A triangle among a kernel's stages: the loop of the elements and that of what they are made of,
+/// by numbers of the op's loops.
+struct Triangle {
+    element: usize,
+    of: usize,
+}
+
+/// What an open length is taken for, and how many rows there are where that is not known.
+const USUAL: i64 = 2048;
+/// Warps that keep a card busy, if each has `BYTES` of each of its threads under way.
+const WARPS: i64 = 4096;
+/// Bytes of a thread that are under way at once.
+const BYTES: i64 = 64;
+/// Registers of what a thread combines down a column.
+const WORDS: i64 = 64;
+/// Threads of a block of small groups.
+const BLOCK: i64 = 128;
+/// Most threads that share an axis whose elements do not lie side by side: each looks at what all
+/// of these have.
+const ACROSS: i64 = 16;
+/// Bytes of neighbouring columns that a block reads at least.
+const SIDE: i64 = 64;
+/// The longest axis that is looked at as a whole for each of its elements without a word.
+const SHORT: i64 = 1024;
+
+/// The number of the loop that an index of a body is.
+fn loop_of(v: Value) -> Option<usize> {
+    let op = v.def()?;
+    match op.name().as_str() {
+        "arith.index_cast" => loop_of(op.operand(0)),
+        "linalg.index" => op.attr("dim")?.as_i64().map(|d| d as usize),
+        _ => None,
+    }
+}
+
+impl Triangle {
+    fn of(s: &Stage) -> Option<Triangle> {
+        let (Body::Block(block), [out]) = (s.body, &s.outputs[..]) else { return None };
+        let combine = out
+            .combine
+            .as_ref()
+            .filter(|_| out.reduces && !s.merges && matches!(out.init, Init::Fill(_)))?;
+        let dtype = combine.op.result(0).ty().dtype().ok()?;
+        let select = combine.other.def().filter(|o| o.is("arith.select"))?;
+        let [condition, value, nothing] = select.operands()[..] else { return None };
+        let compare = condition.def().filter(|o| o.is("arith.cmpi"))?;
+        let (a, b) = (loop_of(compare.operand(0))?, loop_of(compare.operand(1))?);
+        // By upstream's numbers: slt, sle, ult, ule; and what is the same the other way round.
+        let (of, element) = match compare.attr("predicate")?.as_i64()? {
+            2 | 3 | 6 | 7 => (a, b),
+            4 | 5 | 8 | 9 => (b, a),
+            _ => return None,
+        };
+        let given = nothing.def().filter(|o| o.is("arith.constant"))?.attr("value")?;
+        let identity =
+            Attr::parse(s.op.ctx(), &format!("{} : {}", combine.identity(dtype)?, nothing.ty()))?;
+        let neutral = given.to_string() == identity.to_string()
+            || (combine.kind == "add" && given.as_f64() == Some(0.0));
+        let loops = (0..s.extents.len()).all(|d| s.reduction[d] == (d == of));
+        // What is combined knows nothing of the element that it is combined for.
+        let needed = made_of(block, value);
+        let asked = needed.iter().filter(|v| v.def().is_some_and(|o| o.is("linalg.index")));
+        let free = asked.filter_map(|v| loop_of(*v)).all(|d| d != element)
+            && block
+                .args()
+                .iter()
+                .zip(&s.inputs)
+                .all(|(arg, a)| !needed.contains(arg) || !a.at.uses(element))
+            && block.args().iter().skip(s.inputs.len()).all(|arg| !needed.contains(arg));
+        let same = s.extents.get(of).is_some_and(|n| s.extents.get(element) == Some(n));
+        let fits = neutral && loops && free && same && out.access.at.uses(element);
+        fits.then_some(Triangle { element, of })
+    }
+}
+
+/// A kernel with one walk in place of its triangle, and the loops of that; none if there is no
+/// triangle, or if anything else goes through other loops.
+pub fn walk(mut k: Kernel) -> Option<(Kernel, Plan)> {
+    let mut all = (0..k.stages.len()).filter_map(|s| Triangle::of(&k.stages[s]).map(|t| (s, t)));
+    let (Some((number, t)), None) = (all.next(), all.next()) else { return None };
+    // Dimensions of size 1 are no loops, wherever they stand.
+    k.stages.iter_mut().for_each(drop_units);
+    let s = &mut k.stages[number];
+    let (element, of) = (s.dims[t.element].as_dim()?, s.dims[t.of].as_dim()?);
+    let mut extents = s.extents.clone();
+    extents.remove(of);
+    let now = |d: usize| if d > of { d - 1 } else { d };
+    s.extents = extents.clone();
+    s.reduction = vec![false; extents.len()];
+    s.substitute(&extents, &|d| Lin::dim(now(if d == of { element } else { d })));
+    for o in &mut s.outputs {
+        (o.reduces, o.init) = (false, Init::None);
+    }
+    let apart = |s: &Stage| s.extents != extents || s.reduction.contains(&true);
+    if k.stages.iter().any(apart) || !in_place(&k) {
+        return None;
+    }
+    let plan = nests(&mut k, SHARED);
+    let whole = plan.nests.len() == 1
+        && !plan.dependent
+        && plan.nests[0].split.is_none()
+        && plan.nests[0].after.is_empty();
+    (whole && scan(&k, &plan).is_some()).then_some((k, plan))
+}
+
+/// Whether what is read of what the kernel itself writes is the element that the same iteration
+/// has.
+fn in_place(k: &Kernel) -> bool {
+    let written: Vec<_> = k.stages.iter().flat_map(|s| &s.outputs).map(|o| &o.access).collect();
+    k.stages.iter().all(|s| {
+        let read = s.reads().all(|r| written.iter().all(|w| w.buffer != r.buffer || *w == r));
+        read && s.captured.iter().all(|b| written.iter().all(|w| w.buffer != *b))
+    })
+}
+
+/// The scan of a kernel that [`walk`] has made.
+pub fn scan(k: &Kernel, plan: &Plan) -> Option<Scan> {
+    let nest = plan.nests.first()?;
+    nest.stages.iter().find_map(|number| {
+        let s = k.stages.get(*number)?;
+        let [out] = &s.outputs[..] else { return None };
+        // The stage as it was: with a loop for what each element is made of.
+        let select = out.combine.as_ref()?.other.def().filter(|o| o.is("arith.select"))?;
+        let compare = select.operand(0).def().filter(|o| o.is("arith.cmpi"))?;
+        let axis = s.dims.get(loop_of(compare.operand(0))?)?.as_dim()?;
+        let before = [2, 4, 6, 8].contains(&compare.attr("predicate")?.as_i64()?);
+        Some(Scan { stage: *number, axis, value: select.operand(1), before })
+    })
+}
+
+/// Why a long triangle is no walk, so that the whole axis is looked at for each of its elements.
+pub fn refused(k: &Kernel) -> Option<String> {
+    let t = k.stages.iter().find_map(|s| Triangle::of(s).map(|t| s.extents[t.of].clone()))?;
+    let long = t.known().is_none_or(|n| n > SHORT);
+    long.then(|| "a scan shares its kernel with what goes through other loops, so that each element looks at its whole axis".into())
+}
+
+/// How a walk goes: the dimension whose neighbours are accessed together, and how many of them at
+/// once.
+pub fn lanes(k: &Kernel, plan: &Plan, nest: &Nest) -> Option<(usize, usize)> {
+    let all: Vec<usize> = (0..nest.extents.len()).collect();
+    let fast = fast_dim(k, plan, nest, &all)?;
+    let mut lanes = width(k, plan, nest, fast);
+    while lanes > 1 && !nest.extents[fast].multiple_of(lanes as i64) {
+        lanes /= 2;
+    }
+    Some((fast, lanes))
+}
+
+/// Bytes of the widest element that the walk reads or writes in memory.
+fn bytes(k: &Kernel, plan: &Plan, nest: &Nest) -> i64 {
+    let stages = || nest.stages.iter().filter_map(|s| k.stages.get(*s));
+    let all = stages().flat_map(|s| s.reads().chain(s.outputs.iter().map(|o| &o.access)));
+    let real = all.filter(|a| {
+        !plan.passed.get(a.buffer).copied().unwrap_or(false)
+            && k.buffers[a.buffer].role != Role::Temporary
+    });
+    real.map(|a| crate::strategies::gpu::common::vector_width::bytes(k, a) as i64)
+        .max()
+        .unwrap_or(4)
+}
+
+/// What a walk reads of the kernel's arguments along its axis.
+pub fn reads<'a>(k: &'a Kernel, nest: &Nest, axis: usize) -> Vec<&'a Access> {
+    let mut all: Vec<&Access> = vec![];
+    for s in nest.stages.iter().filter_map(|s| k.stages.get(*s)) {
+        // What is only there for its sizes is nowhere in memory.
+        let used = |n: usize| !matches!(s.body, Body::Block(b) if b.args().get(n).is_some_and(|v| v.uses().is_empty()));
+        let own = |a: &Access| {
+            a.at.uses(axis)
+                && matches!(k.buffers.get(a.buffer).map(|b| b.role), Some(Role::Input(_)))
+        };
+        for (_, a) in s.inputs.iter().enumerate().filter(|(n, a)| used(*n) && own(a)) {
+            if !all.contains(&a) {
+                all.push(a);
+            }
+        }
+    }
+    all
+}
+
+/// The schedule of a walk.
+pub fn choose(k: &Kernel, plan: &Plan) -> Option<Schedule> {
+    let (scan, nest) = (scan(k, plan)?, plan.nests.first()?);
+    let (fast, lanes) = lanes(k, plan, nest)?;
+    let lanes = lanes as i64;
+    let length = nest.extents[scan.axis].known();
+    let n = length.unwrap_or(USUAL).max(1);
+    let others = Poly::product(
+        (0..nest.extents.len()).filter(|d| *d != scan.axis).map(|d| &nest.extents[d]),
+    )
+    .known();
+    // What is under way takes registers for each of what is read.
+    let reads = reads(k, nest, scan.axis).len().max(1) as i64;
+    let below = |n: i64| 1i64 << n.max(1).ilog2();
+    let above = |n: i64| (n.max(1) as u64).next_power_of_two() as i64;
+    let (across, beside, pieces) = if fast == scan.axis {
+        let most = (2 * BYTES / (reads.max(2) * lanes * bytes(k, plan, nest))).clamp(1, 8);
+        let (vectors, warp) = ((n + lanes - 1) / lanes, WARP as i64);
+        let wanted = WARPS * warp / others.unwrap_or(USUAL).max(1);
+        let across = match vectors {
+            v if v <= warp => above(v),
+            // What all warps of a block have of all pieces is known to each of them by one more
+            // exchange.
+            v => below(wanted.min(v / most)).clamp(warp, warp * warp / above(most)),
+        };
+        (across, (BLOCK / across).max(1), most.min((vectors + across - 1) / across))
+    } else {
+        let items = others.map_or(USUAL, |n| n / lanes).max(1);
+        let words = k
+            .stages
+            .get(scan.stage)?
+            .outputs
+            .first()?
+            .combine
+            .as_ref()?
+            .op
+            .result(0)
+            .ty()
+            .dtype()
+            .ok()?
+            .byte_size() as i64
+            / 4;
+        let most = (WORDS / (reads * lanes * words.max(1))).clamp(2, 16);
+        let across = below((WARPS * WARP as i64 / 2 / items).min(n / 4)).clamp(1, ACROSS);
+        let side = (SIDE / (lanes * bytes(k, plan, nest))).clamp(2, ACROSS);
+        // Narrow blocks, where there are few columns.
+        let beside = if across == ACROSS {
+            side
+        } else {
+            (BLOCK / across).min(above(items)).max(side).max(WARP as i64 / across)
+        };
+        // A thread with an axis of its own is one of many.
+        let most = if across == 1 { (most / 2).max(2) } else { most };
+        (across, beside, most.min((n + across - 1) / across))
+    };
+    let ahead =
+        i64::from(across > 1 && n > across * pieces * if fast == scan.axis { lanes } else { 1 });
+    Some(make(
+        "scan",
+        &[
+            ("across", across),
+            ("ahead", ahead),
+            ("beside", beside),
+            ("pieces", pieces),
+            ("vector", lanes),
+        ],
+    ))
+}
+
+/// Threads of a block.
+pub fn threads(s: &Schedule) -> Result<usize, String> {
+    let (across, beside, pieces) = (s.get("across"), s.get("beside"), s.get("pieces"));
+    let power = |n: usize| n.is_power_of_two() && n <= 1024;
+    if !power(across) || !power(beside) || !(32..=1024).contains(&(across * beside)) {
+        return Err(format!(
+            "has a schedule of {across} threads across and {beside} beside, not powers of two and 32 to 1024 together"
+        ));
+    }
+    if !(1..=32).contains(&pieces) || !power(s.get("vector")) || s.get("vector") > 16 {
+        return Err("has a schedule of a scan whose pieces are not 1 to 32, or whose vector is no power of two up to 16".into());
+    }
+    Ok(across * beside)
+}

@@ -1,0 +1,185 @@
+//! An axis that lies side by side: shuffles within a warp, shared memory between the warps of a
+//! row.
+use crate::{
+    emit::{
+        code::{Code, Made},
+        lanes::Val,
+        loops::decode,
+        partials::part,
+    },
+    gpu::gpu_tile::shared,
+    strategies::gpu::{
+        common::threads::{self, Group},
+        scan::emit::{Around, ONE, Walk},
+    },
+    target::launch::WARP,
+};
+use kiln_dialects::ir::*;
+
+impl Walk<'_> {
+    /// An axis that lies side by side.
+    pub(crate) fn rows(&self, c: Code) -> Made<()> {
+        let (across, count, axis) = (self.across, self.lanes.count, self.scan.axis);
+        let (warps, width) = (across.div_ceil(WARP), across.min(WARP));
+        if warps > 1 && self.pieces * warps > WARP {
+            return Err(format!(
+                "has a schedule of a scan whose {} pieces of {warps} warps are more than {WARP}",
+                self.pieces
+            ));
+        }
+        let group = Group::of(c, across, self.beside)?;
+        let memory = if warps > 1 {
+            Some(shared(c, self.element(), (2 * WARP * self.beside) as i64)?)
+        } else {
+            None
+        };
+        let dims: Vec<usize> = (0..self.nest.extents.len()).filter(|d| *d != axis).collect();
+        let (sizes, total) = self.sizes(c, &dims, false)?;
+        let mut first = vec![];
+        for p in 0..self.pieces {
+            first.push(c.add(
+                c.mul(group.thread, c.index(count as i64)?)?,
+                c.index((p * across * count) as i64)?,
+            )?);
+        }
+        group.rounds(c, self.beside, total, &mut |c, group, row| {
+            let at = dims
+                .iter()
+                .copied()
+                .zip(decode(c, row, &sizes)?.into_iter().map(Val::One))
+                .collect();
+            let around = Around { at, active: group.active };
+            let mut state = vec![self.identity(c, ONE)?];
+            if memory.is_some() {
+                state.push(c.mul(group.number, c.index(2 * WARP as i64)?)?);
+            }
+            self.parts(c, &around, &first, count, &state, &mut |c, state, mut pieces, given| {
+                let inner: Vec<Vec<Value>> =
+                    given.iter().map(|v| self.prefixes(c, *v)).collect::<Made<_>>()?;
+                let last = inner
+                    .iter()
+                    .map(|all| all.last().copied().ok_or_else(|| "has no lanes".to_string()))
+                    .collect::<Made<Vec<_>>>()?;
+                let all = self.warp(c, last, width)?;
+                let lower =
+                    all.iter().map(|v| self.without(c, *v, width)).collect::<Made<Vec<_>>>()?;
+                let (starts, state) = match memory {
+                    Some(memory) => self.block(c, state, &all, memory, &group, warps)?,
+                    None => {
+                        let (mut sum, mut starts) = (state[0], vec![]);
+                        for v in &all {
+                            starts.push(sum);
+                            let last = if width > 1 {
+                                threads::of_lane(c, *v, width - 1, width)?
+                            } else {
+                                *v
+                            };
+                            sum = self.two(c, sum, last)?;
+                        }
+                        (starts, vec![sum])
+                    }
+                };
+                for (n, piece) in pieces.iter_mut().enumerate() {
+                    let start = self.two(c, starts[n], lower[n])?;
+                    let at = |i: usize| match (self.scan.before, i) {
+                        (true, 0) => Ok(start),
+                        (true, i) => self.two(c, start, inner[n][i - 1]),
+                        (false, i) => self.two(c, start, inner[n][i]),
+                    };
+                    let lanes = (0..count).map(at).collect::<Made<Vec<_>>>()?;
+                    let v = match lanes[..] {
+                        [v] => v,
+                        _ => c.op(
+                            "vector.from_elements",
+                            &lanes,
+                            Type::vector(self.element(), count),
+                            &[],
+                        )?,
+                    };
+                    self.give(c, piece, v)?;
+                }
+                Ok(state)
+            })?;
+            // The next row's first part has the place that this one's last may have.
+            if memory.is_some() { threads::barrier(c) } else { Ok(()) }
+        })
+    }
+
+    /// Each lane of a piece with all before it.
+    fn prefixes(&self, c: Code, v: Value) -> Made<Vec<Value>> {
+        if self.lanes.count == 1 {
+            return Ok(vec![v]);
+        }
+        let mut all: Vec<Value> = vec![];
+        for i in 0..self.lanes.count {
+            let one = part(c, v, i)?;
+            all.push(all.last().map_or(Ok(one), |before| self.two(c, *before, one))?);
+        }
+        Ok(all)
+    }
+
+    /// Each thread's value with those of all threads before it, of so many; of several values, side
+    /// by side.
+    fn warp(&self, c: Code, mut all: Vec<Value>, width: usize) -> Made<Vec<Value>> {
+        let mut by = 1;
+        while by < width {
+            for v in &mut all {
+                let [other, there] = threads::before(c, *v, by, width)?;
+                *v = c.select(there, self.two(c, other, *v)?, *v)?;
+            }
+            by *= 2;
+        }
+        Ok(all)
+    }
+
+    /// What the thread before has.
+    fn without(&self, c: Code, v: Value, width: usize) -> Made<Value> {
+        let nothing = self.identity(c, ONE)?;
+        if width == 1 {
+            return Ok(nothing);
+        }
+        let [other, there] = threads::before(c, v, 1, width)?;
+        c.select(there, other, nothing)
+    }
+
+    /// What comes before each piece of a warp, from what each warp's last thread has of each; and
+    /// the next state.
+    fn block(
+        &self,
+        c: Code,
+        state: &[Value],
+        all: &[Value],
+        memory: Value,
+        group: &Group,
+        warps: usize,
+    ) -> Made<(Vec<Value>, Vec<Value>)> {
+        let (sum, place, count) = (state[0], state[1], self.pieces * warps);
+        let wide = c.index(WARP as i64)?;
+        let (lane, warp) = (c.rem(group.thread, wide)?, c.div(group.thread, wide)?);
+        let mine = c.add(place, warp)?;
+        let last = c.compare(0, lane, c.index(WARP as i64 - 1)?)?;
+        let mut give = |c: Code| -> Made<()> {
+            let at = |p: usize| c.add(mine, c.index((p * warps) as i64)?);
+            all.iter()
+                .enumerate()
+                .try_for_each(|(p, v)| c.effect("memref.store", &[*v, memory, at(p)?], &[]))
+        };
+        c.when(last, &mut give, None)?;
+        threads::barrier(c)?;
+        let there = if count < WARP { Some(c.below(lane, c.index(count as i64)?)?) } else { None };
+        let from = there.map_or(Ok(lane), |there| c.select(there, lane, c.index(0)?))?;
+        let mut v = c.op("memref.load", &[memory, c.add(place, from)?], self.element(), &[])?;
+        if let Some(there) = there {
+            v = c.select(there, v, self.identity(c, ONE)?)?;
+        }
+        let v = self.warp(c, vec![v], count.next_power_of_two())?.remove(0);
+        let lower = self.without(c, v, WARP)?;
+        let start = |p: usize| {
+            self.two(c, sum, threads::of_any(c, lower, c.add(warp, c.index((p * warps) as i64)?)?)?)
+        };
+        let starts = (0..self.pieces).map(start).collect::<Made<_>>()?;
+        let sum = self.two(c, sum, threads::of_lane(c, v, count - 1, WARP)?)?;
+        // The two places of a group differ in one bit.
+        Ok((starts, vec![sum, c.op("arith.xori", &[place, wide], place.ty(), &[])?]))
+    }
+}

@@ -1,0 +1,294 @@
+//! A product of f32: threads have parts of both operands' tiles copied to a ring in shared memory,
+//! a step of the depth ahead, and each multiplies for 4 or 8 rows and columns in registers. It
+//! reads 16 bytes of shared memory at a time: a warp's 4 by 8 threads read 4 different addresses of
+//! the left tile and 8 neighbouring ones of the right one, so that a read is no longer than the
+//! banks take.
+use crate::{
+    analysis::Plan,
+    emit::{
+        body::Scope,
+        code::{Code, Made},
+        lanes::Val,
+        loops::decode,
+    },
+    strategies::{
+        cpu::choose::Schedule,
+        gpu::{
+            common::{grid_stride, ptx::Ptx, threads},
+            naive_contraction::emit::{At, Contract},
+            simt_gemm::{LANES, Side, UNIT, pitch, product, slot},
+        },
+    },
+    target::launch::WARP,
+};
+use kiln_dialects::ir::*;
+
+/// Bytes of an element.
+const BYTES: usize = 4;
+/// Neighbours in depth that neighbouring threads copy: 32 bytes, which memory gives at once.
+const DEEP: usize = 8;
+
+/// What is the same for all parts of the emission.
+struct Tile<'a> {
+    scope: &'a Scope<'a>,
+    depth: usize,
+    /// Threads of the block.
+    threads: usize,
+    /// Bytes of a slot of the ring.
+    slot: usize,
+    /// Where the ring begins.
+    ring: Value,
+    thread: Value,
+    /// How long the depth is.
+    end: Value,
+}
+
+/// What a thread copies of an operand in each step.
+struct Piece {
+    /// Where from, in the first step.
+    from: Value,
+    /// Where to, in a slot.
+    to: Value,
+    /// The position in the depth, in the first step.
+    deep: Value,
+    /// Bytes that are there, if the position in the depth is.
+    bytes: Value,
+}
+
+impl Tile<'_> {
+    /// What this thread copies of an operand's tile that begins at a row, or column, in each step.
+    /// `size`: how many there are; `wide`: so many at once.
+    fn pieces(
+        &self,
+        p: Ptx,
+        side: &Side,
+        (first, size, across): (Value, Value, usize),
+        begin: Value,
+        offset: usize,
+    ) -> Made<Vec<Piece>> {
+        let (scope, zero) = (self.scope, p.number(0)?);
+        let strides = [scope.poly(p.0, &side.across)?, scope.poly(p.0, &side.deep)?];
+        let unit = if side.wide { UNIT } else { 1 };
+        // Positions in depth and across of a thread's first piece, and how far the next ones are,
+        // as long as the tile goes on.
+        let places: Vec<(Value, Value)> = if side.is_deep() {
+            let (k, x) = (p.rest(self.thread, DEEP)?, p.over(self.thread, DEEP)?);
+            let step = self.threads / DEEP;
+            let all = (0..across / step)
+                .flat_map(|j| (0..self.depth / DEEP).map(move |h| (h * DEEP, j * step)));
+            all.map(|(h, j)| Ok((p.plus(k, h)?, p.plus(x, j)?))).collect::<Made<_>>()?
+        } else {
+            let wide = across / unit;
+            let (x, k) = (p.times(p.rest(self.thread, wide)?, unit)?, p.over(self.thread, wide)?);
+            let count = across * self.depth / unit / self.threads;
+            match self.threads >= wide {
+                true => (0..count)
+                    .map(|j| Ok((p.plus(k, j * self.threads / wide)?, x)))
+                    .collect::<Made<_>>()?,
+                // A row of the tile takes several turns of all threads.
+                false => {
+                    let x = p.times(self.thread, unit)?;
+                    let turns = wide / self.threads;
+                    (0..count)
+                        .map(|j| {
+                            Ok((p.number(j / turns)?, p.plus(x, j % turns * self.threads * unit)?))
+                        })
+                        .collect::<Made<_>>()?
+                }
+            }
+        };
+        let piece = |(deep, x): (Value, Value)| -> Made<Piece> {
+            let at = p.add(first, x)?;
+            let element =
+                p.0.add(p.0.mul(p.index(at)?, strides[0])?, p.0.mul(p.index(deep)?, strides[1])?)?;
+            let from = p.two("arith.addi", begin, p.bytes(element, BYTES)?)?;
+            let to =
+                p.plus(p.add(p.times(deep, BYTES * pitch(across))?, p.times(x, BYTES)?)?, offset)?;
+            let left = p.times(p.minus(size, at)?, BYTES)?;
+            Ok(Piece {
+                from,
+                to,
+                deep,
+                bytes: p.least(p.most(left, zero)?, p.number(BYTES * unit)?)?,
+            })
+        };
+        places.into_iter().map(piece).collect()
+    }
+    /// Starts the copies of a step to a slot. `base`: where in the depth it begins.
+    fn copy(&self, p: Ptx, sides: [(&Side, &[Piece]); 2], base: Value, slot: Value) -> Made<()> {
+        let (c, zero) = (p.0, p.number(0)?);
+        let to = p.add(self.ring, p.times(slot, self.slot)?)?;
+        for (side, pieces) in sides {
+            let further =
+                p.bytes(c.mul(p.index(base)?, self.scope.poly(c, &side.deep)?)?, BYTES)?;
+            for piece in pieces {
+                let there = c.compare(2, p.add(base, piece.deep)?, self.end)?;
+                let bytes = c.select(there, piece.bytes, zero)?;
+                // What is not there is not asked for either: its address may be no one's.
+                let from = p.two("arith.addi", piece.from, further)?;
+                p.copy_some(
+                    p.add(to, piece.to)?,
+                    from,
+                    bytes,
+                    if side.wide { UNIT * BYTES } else { BYTES },
+                )?;
+            }
+        }
+        Ok(())
+    }
+    /// Four neighbours, or twice four that are `apart`, of a tile in shared memory.
+    fn fragment(&self, p: Ptx, at: Value, each: usize, apart: usize) -> Made<Vec<Val>> {
+        let quads = (0..each / UNIT)
+            .map(|i| p.read_beside(p.plus(at, i * apart * BYTES)?, p.f32(), UNIT))
+            .collect::<Made<Vec<_>>>()?;
+        Ok(quads.concat().into_iter().map(Val::One).collect())
+    }
+}
+
+/// The nest of a product, and what is written beside its result.
+pub fn emit(
+    c: Code,
+    scope: &Scope<'_>,
+    plan: &Plan,
+    schedule: &Schedule,
+    threads: usize,
+) -> Made<()> {
+    let product = product(scope.kernel, plan)
+        .ok_or("has a schedule for products of f32, but is none whose addresses are linear")?;
+    let (nest, stage) = (&plan.nests[0], &scope.kernel.stages[product.roles.stage]);
+    let out = stage.outputs.first().ok_or("has no result")?;
+    let (m, n, m_each, n_each) =
+        (schedule.get("m"), schedule.get("n"), schedule.get("m_each"), schedule.get("n_each"));
+    let (depth, stages, unroll) =
+        (schedule.get("depth"), schedule.get("stages"), schedule.get("unroll"));
+    let me = Contract { scope, nest, roles: product.roles.clone(), threads, depth };
+    let p = Ptx(c);
+    let thread = p.thread()?;
+    let end = me.total(c, &product.roles.depth)?;
+    let steps = c.ceil_div(end, c.index(depth as i64)?)?;
+    let t = Tile {
+        scope,
+        depth,
+        threads,
+        slot: slot(schedule),
+        ring: p.memory(scope.kernel.func)?,
+        thread,
+        end: p.of(end)?,
+    };
+    // Where a thread's rows and columns begin in a tile.
+    let mine = |p: Ptx, thread: Value| -> Made<[Value; 2]> {
+        let (warp, lane) = (p.over(thread, WARP)?, p.rest(thread, WARP)?);
+        let over = n / n_each / LANES.1;
+        let down = p.add(p.times(p.over(warp, over)?, LANES.0)?, p.over(lane, LANES.1)?)?;
+        let across = p.add(p.times(p.rest(warp, over)?, LANES.1)?, p.rest(lane, LANES.1)?)?;
+        Ok([p.times(down, UNIT)?, p.times(across, UNIT)?])
+    };
+    let [down, across] = mine(p, thread)?;
+    let all = [me.total(c, &product.roles.rows)?, me.total(c, &product.roles.columns)?];
+    let mut tiles = me.sizes(c, &product.roles.batch)?;
+    tiles
+        .extend([c.ceil_div(all[0], c.index(m as i64)?)?, c.ceil_div(all[1], c.index(n as i64)?)?]);
+    let total = tiles.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
+    c.strided(threads::block(c)?, total, threads::blocks(c)?, &[], &mut |c, tile, _| {
+        let p = Ptx(c);
+        let at = decode(c, tile, &tiles)?;
+        let batch: Vec<(usize, Value)> =
+            product.roles.batch.iter().copied().zip(at.iter().copied()).collect();
+        let first = [p.times(p.of(at[batch.len()])?, m)?, p.times(p.of(at[batch.len() + 1])?, n)?];
+        let pieces = |side: &Side, first: Value, size: Value, across: usize, offset: usize| {
+            let mut begin = scope.poly(c, &side.access.at.constant)?;
+            for (d, i) in &batch {
+                begin =
+                    c.add(begin, c.mul(*i, scope.poly(c, &side.access.at.coefficient(*d))?)?)?;
+            }
+            let begin = p.two(
+                "arith.addi",
+                p.begin_of(scope.buffer(side.access.buffer)?)?,
+                p.bytes(begin, BYTES)?,
+            )?;
+            t.pieces(p, side, (first, p.of(size)?, across), begin, offset)
+        };
+        let left = pieces(&product.left, first[0], all[0], m, 0)?;
+        let right = pieces(&product.right, first[1], all[1], n, BYTES * depth * pitch(m))?;
+        let sides = [(&product.left, left.as_slice()), (&product.right, right.as_slice())];
+        let ahead = stages - 1;
+        for s in 0..ahead {
+            // Behind the depth nothing is read, and zeros are written.
+            t.copy(p, sides, p.number(s * depth)?, p.number(s)?)?;
+            p.copies()?;
+        }
+        let sizes = [(m, m_each), (n, n_each)];
+        let (rows, columns) = positions(&me, c, first, [down, across], sizes)?;
+        let begins = me.begins(c, &batch, out, &rows, &columns)?;
+        let sums = c.strided(c.index(0)?, steps, c.index(1)?, &begins, &mut |c, step, sums| {
+            let p = Ptx(c);
+            let step = p.of(step)?;
+            // The oldest step has come, for all threads; and all have read the slot that is filled
+            // next.
+            p.copied(ahead - 1)?;
+            threads::barrier(c)?;
+            let next = p.plus(step, ahead)?;
+            t.copy(p, sides, p.times(next, depth)?, p.rest(next, stages)?)?;
+            p.copies()?;
+            let slot = p.add(t.ring, p.times(p.rest(step, stages)?, t.slot)?)?;
+            let (left, right) = (
+                p.add(slot, p.times(down, BYTES)?)?,
+                p.add(slot, p.plus(p.times(across, BYTES)?, BYTES * depth * pitch(m))?)?,
+            );
+            c.each(c.index(0)?, c.index(depth as i64)?, unroll as i64, sums, &mut |c, k, sums| {
+                let (p, mut sums) = (Ptx(c), sums.to_vec());
+                let k = p.of(k)?;
+                let (left, right) = (
+                    p.add(left, p.times(k, BYTES * pitch(m))?)?,
+                    p.add(right, p.times(k, BYTES * pitch(n))?)?,
+                );
+                for i in 0..unroll {
+                    let xs = t.fragment(
+                        p,
+                        p.plus(left, i * BYTES * pitch(m))?,
+                        m_each,
+                        m / m_each * UNIT,
+                    )?;
+                    let ys = t.fragment(
+                        p,
+                        p.plus(right, i * BYTES * pitch(n))?,
+                        n_each,
+                        n / n_each * UNIT,
+                    )?;
+                    sums = me.products(c, stage, &xs, &ys, &sums)?;
+                }
+                Ok(sums)
+            })
+        })?;
+        // The next tile's copies come to the same ring; those behind the depth are still under way.
+        p.copied(0)?;
+        threads::barrier(c)?;
+        // Computed anew, so that no register keeps it while sums are added up.
+        let again = mine(p, p.opaque(thread)?)?;
+        let (rows, columns) = positions(&me, c, first, again, sizes)?;
+        me.finish(c, &batch, out, (&rows, &columns), &sums)?;
+        Ok(vec![])
+    })?;
+    plan.nests.iter().skip(1).try_for_each(|n| grid_stride::grid(c, scope, plan, n, threads, 4))
+}
+
+/// A thread's rows and columns: of each, fours that are as far apart as all threads' fours take.
+fn positions(
+    me: &Contract<'_>,
+    c: Code,
+    first: [Value; 2],
+    mine: [Value; 2],
+    sizes: [(usize, usize); 2],
+) -> Made<(Vec<At>, Vec<At>)> {
+    let p = Ptx(c);
+    let of = |i: usize, dims: &[usize]| -> Made<Vec<At>> {
+        let (wide, each) = sizes[i];
+        let begin = p.add(first[i], mine[i])?;
+        (0..each)
+            .map(|j| {
+                me.at(c, dims, p.index(p.plus(begin, j / UNIT * (wide / each * UNIT) + j % UNIT)?)?)
+            })
+            .collect()
+    };
+    Ok((of(0, &me.roles.rows)?, of(1, &me.roles.columns)?))
+}

@@ -1,0 +1,325 @@
+//! A product of few rows with a matrix, by the instructions of a warp: the matrix's rows are the
+//! instruction's. A warp reads both operands from memory into the registers in which the
+//! instruction wants them, 16 bytes of a row in each thread, since the order in which a depth is
+//! summed is free as long as both operands have the same one. The warps of a block take turns along
+//! the depth; their sums are added at the end, in the order of the warps.
+use crate::{
+    analysis::{Access, Nest, Output, Plan, Stage},
+    emit::{
+        body::{Passed, Scope},
+        code::{Code, Made},
+        lanes::{Lanes, Val},
+        loops::decode,
+    },
+    gpu::gpu_tile::shared,
+    strategies::{
+        cpu::choose::Schedule,
+        gpu::{
+            common::{accumulators, ptx::Ptx, threads},
+            skinny_gemm::{self, DEPTH, EACH, Few, INSTRUCTION, Side, line},
+        },
+    },
+    target::launch::WARP,
+};
+use kiln_dialects::{ir::*, value::DType};
+
+const ONE: Lanes = Lanes { count: 1, mask: None };
+/// What a thread reads at once.
+const WIDE: Lanes = Lanes { count: EACH, mask: None };
+
+/// What is the same for all parts of the emission.
+struct Tile<'a> {
+    scope: &'a Scope<'a>,
+    nest: &'a Nest,
+    stages: Vec<&'a Stage>,
+    /// What these write.
+    outs: Vec<&'a Output>,
+    product: &'a Few,
+    rows: usize,
+    warps: usize,
+    pieces: usize,
+    /// How many warps put their sums into shared memory at once.
+    parts: usize,
+    /// Where the warps put their sums together.
+    memory: Value,
+    thread: Value,
+    warp: Value,
+    /// The thread's number among the eight, and among the four, of its warp.
+    lane: [Value; 2],
+}
+
+/// The nest of such a product, and what is written beside its result.
+pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule) -> Made<()> {
+    let product = skinny_gemm::product(scope.kernel, plan)
+        .ok_or("has a schedule for products of few rows, but is none")?;
+    let nest = &plan.nests[0];
+    let stages: Vec<&Stage> =
+        product.stages.iter().filter_map(|s| scope.kernel.stages.get(*s)).collect();
+    let outs = stages.iter().filter_map(|s| s.outputs.first()).collect();
+    let (rows, warps, pieces) =
+        (schedule.get("rows"), schedule.get("warps"), schedule.get("pieces"));
+    let thread = threads::thread(c)?;
+    let parts = skinny_gemm::parts(&product, rows, warps);
+    let memory = shared(
+        c,
+        Type::scalar(c.ctx(), DType::F32),
+        (parts * skinny_gemm::part(&product, rows)) as i64,
+    )?;
+    let (warp, lane) =
+        (c.div(thread, c.index(WARP as i64)?)?, c.rem(thread, c.index(WARP as i64)?)?);
+    let lane = [c.div(lane, c.index(4)?)?, c.rem(lane, c.index(4)?)?];
+    let t = Tile {
+        scope,
+        nest,
+        stages,
+        outs,
+        product: &product,
+        rows,
+        warps,
+        parts,
+        pieces,
+        memory,
+        thread,
+        warp,
+        lane,
+    };
+    let many = t.total(c, &product.many.dims)?;
+    let mut sizes = t.sizes(c, &product.batch)?;
+    sizes.push(c.ceil_div(many, c.index(rows as i64)?)?);
+    let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
+    c.strided(threads::block(c)?, total, threads::blocks(c)?, &[], &mut |c, tile, _| {
+        let at = decode(c, tile, &sizes)?;
+        let mut dims = vec![Val::One(c.index(0)?); nest.extents.len()];
+        product.batch.iter().zip(&at).for_each(|(d, i)| dims[*d] = Val::One(*i));
+        let first = c.mul(*at.last().ok_or("has no tiles")?, c.index(rows as i64)?)?;
+        let sums = t.multiply(c, &dims, first, many)?;
+        t.exchange(c, sums)?;
+        t.finish(c, &dims, first, many)?;
+        // The next tile's sums come to the same place.
+        threads::barrier(c).map(|()| vec![])
+    })?;
+    plan.nests.iter().skip(1).try_for_each(|n| {
+        crate::strategies::gpu::common::grid_stride::grid(c, scope, plan, n, WARP * warps, 4)
+    })
+}
+
+impl Tile<'_> {
+    fn sizes(&self, c: Code, dims: &[usize]) -> Made<Vec<Value>> {
+        dims.iter().map(|d| self.scope.poly(c, &self.nest.extents[*d])).collect()
+    }
+    fn total(&self, c: Code, dims: &[usize]) -> Made<Value> {
+        self.sizes(c, dims)?.into_iter().try_fold(c.index(1)?, |a, b| c.mul(a, b))
+    }
+    /// The loop dimensions with those of a row of an operand.
+    fn row(&self, c: Code, dims: &[Val], side: &Side, row: Value) -> Made<Vec<Val>> {
+        let mut dims = dims.to_vec();
+        side.dims
+            .iter()
+            .zip(decode(c, row, &self.sizes(c, &side.dims)?)?)
+            .for_each(|(d, i)| dims[*d] = Val::One(i));
+        Ok(dims)
+    }
+    /// The rows of an operand that a thread reads, from `first` on, each so many behind the one
+    /// before; the last one where there are no more.
+    fn rows(
+        &self,
+        c: Code,
+        dims: &[Val],
+        side: &Side,
+        (first, size): (Value, Value),
+        apart: usize,
+        count: usize,
+    ) -> Made<Vec<Vec<Val>>> {
+        let last = c.sub(size, c.index(1)?)?;
+        let of = |i: usize| {
+            self.row(c, dims, side, c.min(c.add(first, c.index((i * apart) as i64)?)?, last)?)
+        };
+        (0..count).map(of).collect()
+    }
+    /// A thread's 16 bytes of a row as four pairs of elements; zeros unless `inside`.
+    fn read(
+        &self,
+        c: Code,
+        access: &Access,
+        row: &[Val],
+        deep: Value,
+        inside: Option<Value>,
+    ) -> Made<Vec<Value>> {
+        let mut dims = row.to_vec();
+        dims[self.product.depth.0] = Val::Steps(deep, 1);
+        let v = WIDE.many(c, self.scope.read(c, access, &dims, WIDE, &Passed::new())?)?;
+        let words = Type::vector(Type::scalar(c.ctx(), DType::I32), 4);
+        let mut v = c.op("vector.bitcast", &[v], words, &[])?;
+        if let Some(inside) = inside {
+            v = c.select(inside, v, c.constant("dense<0>", words)?)?;
+        }
+        (0..4)
+            .map(|i| {
+                c.op(
+                    "vector.extract",
+                    &[v],
+                    Type::scalar(c.ctx(), DType::I32),
+                    &[("static_position", Attr::i64s(c.ctx(), &[i]))],
+                )
+            })
+            .collect()
+    }
+
+    /// A warp's sums for a tile, by matrix, by 16 of its rows, by 8 of the few rows, four each.
+    fn multiply(&self, c: Code, dims: &[Val], first: Value, many: Value) -> Made<Vec<Value>> {
+        let Few { depth: (_, depth), many: matrix, few, count, element, .. } = self.product;
+        let (down, over) = (self.rows / INSTRUCTION.0, self.product.columns());
+        let [group, quarter] = self.lane;
+        let matrix_rows =
+            self.rows(c, dims, matrix, (c.add(first, group)?, many), INSTRUCTION.1, 2 * down)?;
+        let few_rows =
+            self.rows(c, dims, few, (group, c.index(*count as i64)?), INSTRUCTION.1, over)?;
+        let zero = c.constant("0.0", Type::scalar(c.ctx(), DType::F32))?;
+        let (steps, turn) = (c.index(depth.div_ceil(DEPTH) as i64)?, c.index(self.warps as i64)?);
+        c.unrolled(
+            self.warp,
+            steps,
+            turn,
+            self.pieces,
+            &vec![zero; 4 * self.stages.len() * down * over],
+            &mut |c, step, sums| {
+                let mut deep = c.add(
+                    c.mul(step, c.index(DEPTH as i64)?)?,
+                    c.mul(quarter, c.index(EACH as i64)?)?,
+                )?;
+                let mut inside = None;
+                if depth % DEPTH != 0 {
+                    let there = c.below(deep, c.index(*depth as i64)?)?;
+                    deep = c.select(there, deep, c.index(0)?)?;
+                    inside = Some(there);
+                }
+                let read = |a: &Access, rows: &[Vec<Val>]| {
+                    rows.iter().map(|r| self.read(c, a, r, deep, inside)).collect::<Made<Vec<_>>>()
+                };
+                let left = self
+                    .stages
+                    .iter()
+                    .map(|s| read(&s.inputs[matrix.input], &matrix_rows))
+                    .collect::<Made<Vec<_>>>()?
+                    .concat();
+                let right = read(&self.stages[0].inputs[few.input], &few_rows)?;
+                let mut sums = sums.to_vec();
+                for (i, pair) in left.chunks(2).enumerate() {
+                    for (j, x) in right.iter().enumerate() {
+                        let at = 4 * (i * over + j);
+                        for half in [0, 2] {
+                            let rows = [
+                                pair[0][half],
+                                pair[1][half],
+                                pair[0][half + 1],
+                                pair[1][half + 1],
+                            ];
+                            let next = Ptx(c).warp_mma(
+                                element.name(),
+                                rows,
+                                [x[half], x[half + 1]],
+                                &sums[at..at + 4],
+                            )?;
+                            sums.splice(at..at + 4, next);
+                        }
+                    }
+                }
+                Ok(sums)
+            },
+        )
+    }
+
+    /// Where a warp's sum for a column and a row is in shared memory; the columns of the second
+    /// matrix are behind those of the first.
+    fn place(&self, c: Code, warp: Value, column: Value, row: Value) -> Made<Value> {
+        let columns = self.stages.len() * self.product.columns() * INSTRUCTION.1;
+        let line = c.index(line(self.rows) as i64)?;
+        c.add(c.mul(c.add(c.mul(warp, c.index(columns as i64)?)?, column)?, line)?, row)
+    }
+    /// Where each of a thread's sums is in a part of shared memory.
+    fn places(&self, c: Code, warp: Value, count: usize) -> Made<Vec<Value>> {
+        let (down, over) = (self.rows / INSTRUCTION.0, self.product.columns());
+        let [group, quarter] = self.lane;
+        let twice = c.mul(quarter, c.index(2)?)?;
+        let of = |n: usize| {
+            let (four, i) = (n / 4, n % 4);
+            let (block, eight) = (four / over % down, over * (four / over / down) + four % over);
+            let row = c.add(group, c.index((INSTRUCTION.0 * block + 8 * (i / 2)) as i64)?)?;
+            let column = c.add(twice, c.index((INSTRUCTION.1 * eight + i % 2) as i64)?)?;
+            self.place(c, warp, column, row)
+        };
+        (0..count).map(of).collect()
+    }
+    /// Puts the warps' sums there, for all threads to see: as many as there is room for at once, of
+    /// the last warps first, to which the first ones add theirs.
+    fn exchange(&self, c: Code, mut sums: Vec<Value>) -> Made<()> {
+        let parts = c.index(self.parts as i64)?;
+        let places = self.places(c, c.rem(self.warp, parts)?, sums.len())?;
+        for round in (0..self.warps / self.parts).rev() {
+            let put = |c: Code| {
+                let all = sums.iter().zip(&places);
+                all.into_iter()
+                    .try_for_each(|(v, at)| c.effect("memref.store", &[*v, self.memory, *at], &[]))
+            };
+            if self.warps == self.parts {
+                put(c)?;
+            } else {
+                let mine = c.compare(0, c.div(self.warp, parts)?, c.index(round as i64)?)?;
+                c.when(mine, &mut |c| put(c), None)?;
+            }
+            threads::barrier(c)?;
+            if round > 0 {
+                let first = c.below(self.warp, parts)?;
+                for (v, at) in sums.iter_mut().zip(&places) {
+                    let other = c.op("memref.load", &[self.memory, *at], v.ty(), &[])?;
+                    *v = c.select(first, c.op("arith.addf", &[*v, other], v.ty(), &[])?, *v)?;
+                }
+                threads::barrier(c)?;
+            }
+        }
+        Ok(())
+    }
+    /// Adds the warps' sums and finishes the elements, one by one.
+    fn finish(&self, c: Code, dims: &[Val], first: Value, many: Value) -> Made<()> {
+        let Few { many: matrix, few, count, .. } = self.product;
+        let rows = c.index(self.rows as i64)?;
+        let all = c.index((self.rows * count) as i64)?;
+        c.strided(self.thread, all, c.index((WARP * self.warps) as i64)?, &[], &mut |c, i, _| {
+            let (column, mine) = (c.div(i, rows)?, c.rem(i, rows)?);
+            let row = c.add(first, mine)?;
+            let mut one = |c: Code| -> Made<()> {
+                let sum = |matrix: usize| -> Made<Val> {
+                    let column = c.add(
+                        column,
+                        c.index((matrix * self.product.columns() * INSTRUCTION.1) as i64)?,
+                    )?;
+                    let part = |w: usize| -> Made<Value> {
+                        let at = self.place(c, c.index(w as i64)?, column, mine)?;
+                        c.op(
+                            "memref.load",
+                            &[self.memory, at],
+                            Type::scalar(c.ctx(), DType::F32),
+                            &[],
+                        )
+                    };
+                    let mut sum = part(0)?;
+                    for w in 1..self.parts {
+                        sum = c.op("arith.addf", &[sum, part(w)?], sum.ty(), &[])?;
+                    }
+                    Ok(Val::One(sum))
+                };
+                let dims = self.row(c, dims, few, column)?;
+                let dims = self.row(c, &dims, matrix, row)?;
+                let all = self
+                    .outs
+                    .iter()
+                    .enumerate()
+                    .map(|(i, o)| Ok((*o, sum(i)?)))
+                    .collect::<Made<Vec<_>>>()?;
+                accumulators::finish(c, self.scope, self.nest, ONE, &dims, &all).map(drop)
+            };
+            c.when(c.below(row, many)?, &mut one, None).map(|()| vec![])
+        })
+        .map(drop)
+    }
+}

@@ -1,0 +1,184 @@
+//! Products of few rows with a large matrix, such as the weights of a layer that decodes: reading
+//! the matrix is all that takes time.
+pub(crate) mod emit;
+
+use crate::{
+    analysis::{Access, Kernel, Nest, Plan, Poly, Role, Stage},
+    gpu::gpu_schedule::USUAL,
+    strategies::{
+        cpu::choose::Schedule,
+        gpu::{
+            choose::make,
+            common::roles::{Roles, sums},
+            wgmma_gemm::tiles::PROCESSORS,
+        },
+    },
+    target::launch::SHARED,
+};
+use kiln_dialects::value::DType;
+
+/// Rows and columns of a result of a warp's instruction; the matrix's rows are its rows.
+pub const INSTRUCTION: (usize, usize) = (16, 8);
+/// Depth that a warp takes at once: four threads read 16 bytes each of a row.
+pub const DEPTH: usize = 32;
+/// Elements of 16 bytes.
+pub const EACH: usize = 8;
+/// Most rows that are few.
+pub const MOST: i64 = 32;
+/// Registers of a thread for sums.
+const SUMS: usize = 64;
+/// Registers of a thread for what it reads.
+const READ: usize = 64;
+/// Steps of the depth that a warp has under way, if there are as many.
+const PIECES: i64 = 4;
+/// Bytes of memory, and of the second-level cache, that a multiprocessor gets in a clock when all
+/// ask.
+const BANDWIDTH: [f64; 2] = [18.0, 54.0];
+/// The same of memory beside more than 16 rows, whose sums leave registers for fewer reads under
+/// way.
+const BESIDE_MANY: f64 = 12.0;
+/// Clocks until the first bytes are there, and from the last ones to the end.
+const WAIT: f64 = 2500.0;
+
+/// An operand.
+#[derive(Clone, Debug)]
+pub struct Side {
+    /// Its number among a stage's inputs.
+    pub input: usize,
+    /// Loops along its rows; none is one row.
+    pub dims: Vec<usize>,
+}
+
+/// Sums of products of bf16 or of f16 in f32, of whose operands one has few rows; of both, what is
+/// summed lies side by side.
+#[derive(Clone, Debug)]
+pub struct Few {
+    /// The stages that sum: one, or two whose matrices are multiplied with the same few rows.
+    pub stages: Vec<usize>,
+    /// Loops that both operands have.
+    pub batch: Vec<usize>,
+    /// The loop that is summed over, and its size.
+    pub depth: (usize, usize),
+    /// The operands' element.
+    pub element: DType,
+    /// The matrix, of each stage another one.
+    pub many: Side,
+    /// The operand of few rows.
+    pub few: Side,
+    /// How many.
+    pub count: usize,
+}
+
+impl Few {
+    /// Instructions along the few rows.
+    pub fn columns(&self) -> usize {
+        self.count.div_ceil(INSTRUCTION.1)
+    }
+}
+
+/// Whether an argument can be read 16 bytes at a time along a loop.
+pub fn readable(k: &Kernel, a: &Access, deep: usize) -> bool {
+    let units = |p: &Poly| p.multiple_of(EACH as i64);
+    let others = a.at.dims.iter().all(|(d, p)| *d == deep || units(p));
+    let input = matches!(k.buffers.get(a.buffer).map(|b| b.role), Some(Role::Input(_)));
+    input
+        && others
+        && units(&a.at.constant)
+        && a.at.rest.is_empty()
+        && a.at.coefficient(deep).known() == Some(1)
+}
+
+/// Such a product, if both operands can be read 16 bytes at a time.
+pub fn product(k: &Kernel, plan: &Plan) -> Option<Few> {
+    let nest = plan.main()?;
+    let (stages, roles, element) = sums(k, nest).filter(|(.., element)| *element != DType::F32)?;
+    let Roles { batch, rows, columns, depth, .. } = roles;
+    let all: Vec<&Stage> = stages.iter().filter_map(|s| k.stages.get(*s)).collect();
+    let [deep] = depth.as_slice() else { return None };
+    let size =
+        nest.extents[*deep].known().filter(|n| *n >= DEPTH as i64 && n % EACH as i64 == 0)?;
+    let known = |dims: &[usize]| Poly::product(dims.iter().map(|d| &nest.extents[*d])).known();
+    let (x, y) = (known(&rows).unwrap_or(i64::MAX), known(&columns).unwrap_or(i64::MAX));
+    let sides = [Side { input: 0, dims: rows }, Side { input: 1, dims: columns }];
+    let [few, many] =
+        if x <= y { sides } else { sides.into_iter().rev().collect::<Vec<_>>().try_into().ok()? };
+    let shared = all.iter().all(|s| s.inputs.get(few.input) == all[0].inputs.get(few.input));
+    let fits = (1..=MOST).contains(&x.min(y)) && x.max(y) >= INSTRUCTION.0 as i64;
+    let fits = fits
+        && shared
+        && all.iter().flat_map(|s| s.inputs.iter().take(2)).all(|a| readable(k, a, *deep));
+    fits.then_some(Few {
+        stages,
+        batch,
+        depth: (*deep, size as usize),
+        element,
+        many,
+        few,
+        count: x.min(y) as usize,
+    })
+}
+
+/// Elements of f32 in which one warp puts its sums for a tile of so many rows.
+pub fn part(p: &Few, rows: usize) -> usize {
+    p.stages.len() * p.columns() * INSTRUCTION.1 * line(rows)
+}
+
+/// How many warps put their sums into shared memory at once; the others come in rounds before.
+pub fn parts(p: &Few, rows: usize, warps: usize) -> usize {
+    let mut parts = warps;
+    while parts > 1 && 4 * parts * part(p, rows) > SHARED as usize {
+        parts /= 2;
+    }
+    parts
+}
+
+/// Elements between neighbouring columns there: a warp's fragments then are in different banks.
+pub fn line(rows: usize) -> usize {
+    rows + 4
+}
+
+/// The schedule of such a product, and the clocks that it is thought to take.
+pub fn choose(nest: &Nest, p: &Few) -> (Schedule, f64) {
+    let size = |dims: &[usize]| {
+        dims.iter().map(|d| nest.extents[*d].known().unwrap_or(USUAL)).product::<i64>()
+    };
+    let (rows, time) = fastest(
+        [size(&p.batch), size(&p.many.dims), p.count as i64, p.depth.1 as i64],
+        p.stages.len(),
+    );
+    let blocks = size(&p.batch) * up(size(&p.many.dims), rows);
+    let steps = up(p.depth.1 as i64, DEPTH);
+    // Where blocks are many, several of them are on a multiprocessor.
+    let mut warps: usize = if blocks >= 8 * PROCESSORS as i64 { 4 } else { 16 };
+    while warps > 1 && steps / (warps as i64) < PIECES {
+        warps /= 2;
+    }
+    let read = 4 * (2 * rows / INSTRUCTION.0 * p.stages.len() + p.columns());
+    let most = PIECES.min(steps / warps as i64).min((READ / read) as i64).max(1);
+    let pieces = 1i64 << most.ilog2();
+    (make("few", &[("pieces", pieces), ("rows", rows as i64), ("warps", warps as i64)]), time)
+}
+
+fn up(a: i64, b: usize) -> i64 {
+    (a + b as i64 - 1) / b as i64
+}
+
+/// Rows of a block's tile, and the clocks that so many products are thought to take. `sizes`:
+/// batch, rows of a matrix, few rows, depth.
+pub fn fastest([batch, many, few, depth]: [i64; 4], matrices: usize) -> (usize, f64) {
+    let blocks = |rows: usize| batch * up(many, rows);
+    // Every block reads the few rows again; with larger tiles these are fewer, as long as each
+    // multiprocessor has one.
+    let sums =
+        |rows: usize| 4 * matrices * (rows / INSTRUCTION.0) * up(few, INSTRUCTION.1) as usize;
+    let fits = |rows: &usize| {
+        sums(*rows) <= SUMS
+            && few > INSTRUCTION.1 as i64
+            && blocks(*rows) * 8 >= PROCESSORS as i64 * 7
+    };
+    let rows = [64, 32].into_iter().find(fits).unwrap_or(INSTRUCTION.0);
+    let bytes = |rows: i64| (2 * rows * depth) as f64 / PROCESSORS as f64;
+    let (read, again) = (bytes(batch * many * matrices as i64), bytes(few * blocks(rows)));
+    let memory = if few > 2 * INSTRUCTION.1 as i64 { BESIDE_MANY } else { BANDWIDTH[0] };
+    (rows, WAIT + (read / memory).max((read + again) / BANDWIDTH[1]))
+}

@@ -1,0 +1,226 @@
+//! What the warps of a cluster have found out about a tile, put together in shared memory: first in
+//! each block, then by all blocks, each of them some elements of the result.
+//!
+//! With m the greatest score, l the sum of exponentials and o the sum of values of a part, the
+//! whole has m = max m_i, l = sum l_i e^(m_i - m), o = sum o_i e^(m_i - m).
+use crate::{
+    emit::{
+        body::Passed,
+        code::{Code, Made},
+        lanes::{Lanes, Val},
+    },
+    strategies::gpu::{
+        common::{ptx::Ptx, threads},
+        split_attention::{
+            COLUMNS,
+            emit::{EIGHT, Place, Split, State},
+        },
+    },
+    target::launch::WARP,
+};
+use kiln_dialects::ir::*;
+
+const ONE: Lanes = Lanes { count: 1, mask: None };
+
+/// What is known of an element, of a part of the keys or of all: the greatest score, the sum of
+/// exponentials, the sum of values.
+#[derive(Clone, Copy)]
+struct Part {
+    most: Value,
+    sum: Value,
+    value: Value,
+}
+
+impl Split<'_> {
+    /// Where a warp's sums of values of a row are in shared memory.
+    fn values(&self, p: Ptx, warp: Value, row: Value) -> Made<Value> {
+        let row = p.add(p.times(warp, self.rows)?, row)?;
+        p.add(self.base, p.times(row, 4 * self.form.line())?)
+    }
+    /// Where a warp's greatest score of a row is; those of the whole block are behind the warps'.
+    fn most(&self, p: Ptx, warp: Value, row: Value) -> Made<Value> {
+        let before = 4 * self.warps * self.rows * self.form.line();
+        let row = p.add(p.times(warp, self.rows)?, row)?;
+        p.plus(p.add(self.base, p.times(row, 4)?)?, before)
+    }
+    /// From the greatest score to the sum of exponentials.
+    fn further(&self) -> usize {
+        4 * (self.warps + 1) * self.rows
+    }
+    fn store(&self, p: Ptx, v: Value, address: Value, bytes: i64) -> Made<()> {
+        p.0.effect(
+            "llvm.store",
+            &[v, p.at(address)?],
+            &[("alignment", Attr::i64(p.0.ctx(), bytes))],
+        )
+    }
+    fn load(&self, p: Ptx, pointer: Value) -> Made<Value> {
+        p.0.op("llvm.load", &[pointer], p.f32(), &[("alignment", Attr::i64(p.0.ctx(), 4))])
+    }
+
+    /// Puts what a warp has there. A thread has the 16 columns that it read with the thread four
+    /// lanes further.
+    pub(crate) fn put(&self, c: Code, state: &State) -> Made<()> {
+        let (p, halves) = (Ptx(c), self.halves());
+        let four = Type::vector(p.f32(), 4);
+        for half in 0..halves {
+            let row = p.plus(self.lane[0], EIGHT * half)?;
+            let begin =
+                p.add(self.values(p, self.warp, row)?, p.times(self.lane[1], 4 * 2 * EIGHT)?)?;
+            for (step, eight) in state.values.chunks(EIGHT * 2 * halves).enumerate() {
+                for i in 0..2 {
+                    for quarter in 0..2 {
+                        let own: Vec<Value> = (4 * quarter..4 * quarter + 4)
+                            .map(|m| eight[(m * halves + half) * 2 + i])
+                            .collect();
+                        let at = p.plus(begin, 4 * (step * COLUMNS + i * EIGHT + 4 * quarter))?;
+                        self.store(p, c.op("vector.from_elements", &own, four, &[])?, at, 16)?;
+                    }
+                }
+            }
+            let most = self.most(p, self.warp, row)?;
+            let mut rest = |c: Code| {
+                self.store(Ptx(c), state.most[half], most, 4)?;
+                self.store(Ptx(c), state.sums[half], Ptx(c).plus(most, self.further())?, 4)
+            };
+            c.when(p.is(self.lane[1], 0)?, &mut rest, None)?;
+        }
+        Ok(())
+    }
+
+    /// The whole of some parts, in their order.
+    fn whole(&self, c: Code, parts: &[Part]) -> Made<Part> {
+        let p = Ptx(c);
+        let (first, rest) = parts.split_first().ok_or("has no parts")?;
+        if rest.is_empty() {
+            return Ok(*first);
+        }
+        let most = rest.iter().try_fold(first.most, |a, b| p.two("arith.maxnumf", a, b.most))?;
+        let over = self.finite(c, most)?;
+        let nothing = c.constant("0.0", p.f32())?;
+        let (mut sum, mut value) = (nothing, nothing);
+        for part in parts {
+            let factor = self.power(c, part.most, over)?;
+            sum = c.op("math.fma", &[part.sum, factor, sum], sum.ty(), &[])?;
+            value = c.op("math.fma", &[part.value, factor, value], sum.ty(), &[])?;
+        }
+        Ok(Part { most, sum, value })
+    }
+    /// Elements of the result, each by one of so many threads.
+    fn elements(
+        &self,
+        c: Code,
+        from: Value,
+        step: usize,
+        body: &mut dyn FnMut(Code, Value, Value) -> Made<()>,
+    ) -> Made<()> {
+        let columns = self.form.at.columns as usize;
+        let (all, step) = (c.index((self.rows * columns) as i64)?, c.index(step as i64)?);
+        c.strided(Ptx(c).index(from)?, all, step, &[], &mut |c, i, _| {
+            let i = Ptx(c).of(i)?;
+            body(c, Ptx(c).over(i, columns)?, Ptx(c).rest(i, columns)?).map(|()| vec![])
+        })
+        .map(drop)
+    }
+
+    /// All parts of a tile, once every warp of the block has put its own there.
+    pub(crate) fn combine(&self, c: Code, place: &Place) -> Made<()> {
+        let (p, threads) = (Ptx(c), self.warps * WARP);
+        self.elements(c, self.thread, threads, &mut |c, row, column| {
+            let p = Ptx(c);
+            let one = |w: usize| -> Made<Part> {
+                let w = p.number(w)?;
+                let most = self.most(p, w, row)?;
+                Ok(Part {
+                    most: self.load(p, p.at(most)?)?,
+                    sum: self.load(p, p.at(p.plus(most, self.further())?)?)?,
+                    value: self
+                        .load(p, p.at(p.add(self.values(p, w, row)?, p.times(column, 4)?)?)?)?,
+                })
+            };
+            let whole = self.whole(c, &(0..self.warps).map(one).collect::<Made<Vec<_>>>()?)?;
+            if self.parts == 1 {
+                return self.finish(c, place, row, column, whole);
+            }
+            // In the place of the first warp, which this thread alone reads.
+            let to = p.add(self.values(p, p.number(0)?, row)?, p.times(column, 4)?)?;
+            self.store(p, whole.value, to, 4)?;
+            let most = self.most(p, p.number(self.warps)?, row)?;
+            let mut rest = |c: Code| {
+                self.store(Ptx(c), whole.most, most, 4)?;
+                self.store(Ptx(c), whole.sum, Ptx(c).plus(most, self.further())?, 4)
+            };
+            c.when(p.is(column, 0)?, &mut rest, None)
+        })?;
+        if self.parts == 1 {
+            // The next tile's sums come to the same place.
+            return threads::barrier(c);
+        }
+        p.cluster()?;
+        let own = p.add(p.times(self.rank, threads)?, self.thread)?;
+        self.elements(c, own, self.parts * threads, &mut |c, row, column| {
+            let p = Ptx(c);
+            let one = |block: usize| -> Made<Part> {
+                let there = |address: Value| self.load(p, p.of_block(address, p.number(block)?)?);
+                let most = self.most(p, p.number(self.warps)?, row)?;
+                let value = p.add(self.values(p, p.number(0)?, row)?, p.times(column, 4)?)?;
+                Ok(Part {
+                    most: there(most)?,
+                    sum: there(p.plus(most, self.further())?)?,
+                    value: there(value)?,
+                })
+            };
+            let whole = self.whole(c, &(0..self.parts).map(one).collect::<Made<Vec<_>>>()?)?;
+            self.finish(c, place, row, column, whole)
+        })?;
+        // No block may go, or go on, while another one reads.
+        p.meet()
+    }
+    /// The last stages of an element.
+    fn finish(&self, c: Code, place: &Place, row: Value, column: Value, whole: Part) -> Made<()> {
+        let (k, at) = (self.scope.kernel, &self.form.at);
+        let written = |s: usize| {
+            k.stages
+                .get(s)
+                .and_then(|s| s.outputs.first())
+                .map(|o| o.access.clone())
+                .ok_or("has no result")
+        };
+        let (product, sum, max) = (written(at.product)?, written(at.sum)?, written(at.max)?);
+        let row = Ptx(c).add(place.first, row)?;
+        let mut one = |c: Code| -> Made<()> {
+            let p = Ptx(c);
+            let factor =
+                c.constant(&format!("{:#010x}", (self.score.factor as f32).to_bits()), p.f32())?;
+            let (outer, query) = self.split(c, place, row)?;
+            // slt
+            let counts = place.queries.map(|n| c.compare(2, query, n)).transpose()?;
+            // Of a query that does not count.
+            let or = |x: Value, other: &str| match counts {
+                Some(counts) => c.select(counts, x, c.constant(other, x.ty())?),
+                None => Ok(x),
+            };
+            let whole = Part {
+                most: or(whole.most, "0xFF800000")?,
+                sum: or(whole.sum, "0.0")?,
+                value: or(whole.value, "0.0")?,
+            };
+            let most = p.two("arith.mulf", whole.most, factor)?;
+            let mut dims: Vec<Val> = outer.into_iter().map(Val::One).collect();
+            dims.extend([Val::One(p.index(query)?), Val::One(p.index(column)?)]);
+            let mut passed = Passed::from([
+                (product.clone(), Val::One(whole.value)),
+                (sum.clone(), Val::One(whole.sum)),
+                (max.clone(), Val::One(most)),
+            ]);
+            self.scope.iteration(c, &[at.result], &dims, ONE, &mut [], &mut passed)?;
+            let Some(lse) = at.lse else { return Ok(()) };
+            dims.pop();
+            let mut own =
+                |c: Code| self.scope.iteration(c, &[lse], &dims, ONE, &mut [], &mut passed.clone());
+            c.when(p.is(column, 0)?, &mut own, None)
+        };
+        // slt
+        c.when(c.compare(2, row, self.total)?, &mut one, None)
+    }
+}

@@ -1,0 +1,518 @@
+//! Attention by the instructions of a warp, its keys shared out, as FlashDecoding does it (Dao et
+//! al., 2023): a tile is 8 or 16 rows, all of them read the same keys, and each warp of a block,
+//! and of the other blocks of its cluster, takes some keys at a time in turn. A warp reads keys and
+//! values from memory into the registers in which the instruction wants them, 16 bytes in each
+//! thread: the order in which a depth is summed is free, and so is which column of the values is
+//! which of the instruction. At the end sums are put together in the order of warps and blocks, so
+//! that every run gives the same bits.
+
+use crate::{
+    analysis::{Access, Poly},
+    emit::{
+        body::{Passed, Scope},
+        code::{Code, Made},
+        lanes::{Lanes, Val},
+        loops::decode,
+    },
+    strategies::{
+        cpu::choose::Schedule,
+        gpu::{
+            common::{
+                ptx::Ptx,
+                score::{Known, Score},
+                threads,
+            },
+            skinny_gemm::EACH,
+            split_attention::{COLUMNS, DEPTH, Form, LARGE},
+        },
+    },
+    target::launch::WARP,
+};
+use kiln_dialects::ir::*;
+use std::f64::consts::LOG2_E;
+
+/// What a thread reads at once.
+const WIDE: Lanes = Lanes { count: EACH, mask: None };
+/// Columns of an instruction.
+pub(crate) const EIGHT: usize = 8;
+
+/// What is the same for all parts of the emission.
+#[derive(Clone)]
+pub(crate) struct Split<'a> {
+    pub(crate) scope: &'a Scope<'a>,
+    pub(crate) form: &'a Form,
+    pub(crate) score: Score<'a>,
+    /// Keys that a warp takes at a time.
+    keys: usize,
+    /// Blocks of a cluster.
+    pub(crate) parts: usize,
+    /// Rows of a tile.
+    pub(crate) rows: usize,
+    pub(crate) warps: usize,
+    /// Where shared memory begins.
+    pub(crate) base: Value,
+    /// The thread's number in its block, and the warp's.
+    pub(crate) thread: Value,
+    pub(crate) warp: Value,
+    /// The thread's number among the eight, and among the four, of its warp.
+    pub(crate) lane: [Value; 2],
+    /// The block's number in its cluster.
+    pub(crate) rank: Value,
+    /// How many queries, keys, and rows there are.
+    queries: Value,
+    count: Value,
+    pub(crate) total: Value,
+    /// Whether the last keys that a warp takes may be beyond the end.
+    ragged: bool,
+}
+
+/// A tile.
+pub(crate) struct Place {
+    around: Vec<Value>,
+    /// Its first row.
+    pub(crate) first: Value,
+    /// The first key that a row of it sees, and the one behind the last.
+    keys: [Value; 2],
+    /// How many queries count, if these are not all.
+    pub(crate) queries: Option<Value>,
+}
+
+/// A row of a thread: what its scores depend on, and where its query is.
+struct Row {
+    outer: Vec<Value>,
+    query: Value,
+    known: Known,
+}
+
+/// What is carried from some keys to the next: for each row of a thread the greatest score, without
+/// the factor, and the sum of its own exponentials; sums of values, by eight columns, two of each
+/// row.
+pub(crate) struct State {
+    pub(crate) most: Vec<Value>,
+    pub(crate) sums: Vec<Value>,
+    pub(crate) values: Vec<Value>,
+}
+
+impl State {
+    fn flat(&self) -> Vec<Value> {
+        [self.most.as_slice(), &self.sums, &self.values].concat()
+    }
+    fn of(rows: usize, flat: &[Value]) -> State {
+        State {
+            most: flat[..rows].to_vec(),
+            sums: flat[rows..2 * rows].to_vec(),
+            values: flat[2 * rows..].to_vec(),
+        }
+    }
+}
+
+impl Split<'_> {
+    /// Rows of a thread.
+    pub(crate) fn halves(&self) -> usize {
+        self.rows / EIGHT
+    }
+    /// A tile's place, rows and keys.
+    fn place(&self, c: Code, tile: Value, down: Value, sizes: &[Value]) -> Made<Place> {
+        let p = Ptx(c);
+        let around = decode(c, c.div(tile, down)?, sizes)?;
+        let first = p.times(p.of(c.rem(tile, down)?)?, self.rows)?;
+        let (mut low, mut high) = (p.number(0)?, self.count);
+        // Stacked heads have all queries.
+        let stacked = self.form.heads > 1;
+        if let Some(ahead) = self.score.ahead {
+            let last = if stacked {
+                self.queries
+            } else {
+                p.least(p.plus(first, self.rows)?, self.total)?
+            };
+            high = p.least(high, p.most(p.shifted(last, ahead)?, low)?)?;
+        }
+        if let Some(back) = self.score.back.filter(|_| !stacked) {
+            low = p.least(p.most(p.shifted(first, -back)?, low)?, high)?;
+        }
+        let most = |axis: usize| p.index([self.queries, self.count][axis]);
+        let [queries, keys] = self
+            .scope
+            .lengths(c, &self.form.at, &around, &most)?
+            .map(|n| n.map(|n| p.of(n)).transpose());
+        let (queries, keys) = (queries?, keys?);
+        if let Some(keys) = keys {
+            high = p.least(high, keys)?;
+            low = p.least(low, high)?;
+        }
+        if let Some(queries) = queries {
+            // slt
+            let counts = c.compare(2, if stacked { p.number(0)? } else { first }, queries)?;
+            high = c.select(counts, high, low)?;
+        }
+        Ok(Place { around, first, keys: [low, high], queries })
+    }
+    /// A row of the thread; those beyond the end are what the last one is, and nobody stores them.
+    fn row(&self, c: Code, place: &Place, half: usize) -> Made<Row> {
+        let p = Ptx(c);
+        let row = p.add(place.first, p.plus(self.lane[0], EIGHT * half)?)?;
+        let row = p.least(row, p.shifted(self.total, -1)?)?;
+        let (outer, query) = self.split(c, place, row)?;
+        let known = self.score.rows(c, &outer, [query, query])?;
+        Ok(Row { outer, query, known })
+    }
+    /// The loops around a row, and its query.
+    pub(crate) fn split(&self, c: Code, place: &Place, row: Value) -> Made<(Vec<Value>, Value)> {
+        let (p, mut outer) = (Ptx(c), place.around.clone());
+        if self.form.heads == 1 {
+            return Ok((outer, row));
+        }
+        outer.push(p.index(p.two("arith.divui", row, self.queries)?)?);
+        Ok((outer, p.two("arith.remui", row, self.queries)?))
+    }
+
+    /// The 16 bytes that lie at an element as four registers, zeros where it is not `inside`.
+    fn words(
+        &self,
+        c: Code,
+        access: &Access,
+        dims: &[Val],
+        inside: Option<Value>,
+    ) -> Made<Vec<Value>> {
+        let v = WIDE.many(c, self.scope.read(c, access, dims, WIDE, &Passed::new())?)?;
+        let words = Type::vector(Ptx(c).i32(), 4);
+        let mut v = c.op("vector.bitcast", &[v], words, &[])?;
+        if let Some(inside) = inside {
+            v = c.select(inside, v, c.constant("dense<0>", words)?)?;
+        }
+        let word = |i: i64| {
+            c.op(
+                "vector.extract",
+                &[v],
+                Ptx(c).i32(),
+                &[("static_position", Attr::i64s(c.ctx(), &[i]))],
+            )
+        };
+        (0..4).map(word).collect()
+    }
+    /// Where the thread's 16 bytes of a step along a row are, the first ones if there are no such,
+    /// and whether there are, if that is not certain.
+    fn along(
+        &self,
+        c: Code,
+        step: usize,
+        wide: usize,
+        lane: Value,
+        size: i64,
+    ) -> Made<(Value, Option<Value>)> {
+        let p = Ptx(c);
+        let at = p.index(p.plus(p.times(lane, EACH)?, step * wide)?)?;
+        if size as usize >= (step + 1) * wide {
+            return Ok((at, None));
+        }
+        let inside = c.below(at, c.index(size)?)?;
+        Ok((c.select(inside, at, c.index(0)?)?, Some(inside)))
+    }
+    /// The queries as left operands: by 32 elements of the depth four registers of each row.
+    /// `here`: at this place, not in front of a loop around it.
+    fn read_queries(&self, c: Code, rows: &[Row], here: bool) -> Made<Vec<Vec<Vec<Value>>>> {
+        let at = &self.form.at;
+        let access = &self.scope.kernel.stages[at.scores].inputs[0];
+        let step = |i: usize| -> Made<Vec<Vec<Value>>> {
+            let (deep, inside) = self.along(c, i, DEPTH, self.lane[1], at.depth)?;
+            let one = |r: &Row| {
+                let query = if here { Ptx(c).opaque(r.query)? } else { r.query };
+                let mut dims: Vec<Val> = r.outer.iter().map(|i| Val::One(*i)).collect();
+                dims.extend([
+                    Val::One(Ptx(c).index(query)?),
+                    Val::One(c.index(0)?),
+                    Val::Steps(deep, 1),
+                ]);
+                self.words(c, access, &dims, inside)
+            };
+            rows.iter().map(one).collect()
+        };
+        (0..(at.depth as usize).div_ceil(DEPTH)).map(step).collect()
+    }
+    /// The loops around keys.
+    fn outer(&self, c: Code, place: &Place) -> Made<Vec<Val>> {
+        let mut dims: Vec<Val> = place.around.iter().map(|i| Val::One(*i)).collect();
+        dims.resize(self.form.at.outer, Val::One(c.index(0)?));
+        Ok(dims)
+    }
+    /// A key that there is.
+    fn key(&self, p: Ptx, place: &Place, key: Value) -> Made<Value> {
+        p.index(if self.ragged { p.least(key, p.shifted(place.keys[1], -1)?)? } else { key })
+    }
+    /// Keys as right operands: by eight of them, by 32 elements of the depth.
+    fn read_keys(&self, c: Code, place: &Place, start: Value) -> Made<Vec<Vec<Vec<Value>>>> {
+        let (p, at) = (Ptx(c), &self.form.at);
+        let access = &self.scope.kernel.stages[at.scores].inputs[1];
+        let eight = |j: usize| -> Made<Vec<Vec<Value>>> {
+            let key = self.key(p, place, p.add(start, p.plus(self.lane[0], EIGHT * j)?)?)?;
+            let step = |i: usize| {
+                let (deep, inside) = self.along(c, i, DEPTH, self.lane[1], at.depth)?;
+                let mut dims = self.outer(c, place)?;
+                dims.extend([Val::One(c.index(0)?), Val::One(key), Val::Steps(deep, 1)]);
+                self.words(c, access, &dims, inside)
+            };
+            (0..(at.depth as usize).div_ceil(DEPTH)).map(step).collect()
+        };
+        (0..self.keys / EIGHT).map(eight).collect()
+    }
+    /// Values: by 16 keys, by 64 columns, of the four keys whose exponentials the thread has.
+    fn read_values(&self, c: Code, place: &Place, start: Value) -> Made<Vec<Vec<Vec<Vec<Value>>>>> {
+        let (p, at) = (Ptx(c), &self.form.at);
+        let access = &self.scope.kernel.stages[at.product].inputs[1];
+        let own = p.add(start, p.times(self.lane[1], 2)?)?;
+        let sixteen = |k: usize| -> Made<Vec<Vec<Vec<Value>>>> {
+            let step = |i: usize| -> Made<Vec<Vec<Value>>> {
+                let (column, _) = self.along(c, i, COLUMNS, self.lane[0], at.columns)?;
+                let one = |j: &usize| {
+                    let key = p.plus(own, 2 * EIGHT * k + j)?;
+                    // What stands beyond the end may be no number, and 0 times that is none.
+                    // slt
+                    let inside =
+                        if self.ragged { Some(c.compare(2, key, place.keys[1])?) } else { None };
+                    let mut dims = self.outer(c, place)?;
+                    dims.extend([
+                        Val::One(c.index(0)?),
+                        Val::Steps(column, 1),
+                        Val::One(self.key(p, place, key)?),
+                    ]);
+                    self.words(c, access, &dims, inside)
+                };
+                [0, 1, EIGHT, EIGHT + 1].iter().map(one).collect()
+            };
+            (0..(at.columns as usize).div_ceil(COLUMNS)).map(step).collect()
+        };
+        (0..self.keys / 16).map(sixteen).collect()
+    }
+
+    /// Scores as they are seen, but for the factor: of each row of the thread two of each eight
+    /// keys.
+    fn seen(
+        &self,
+        c: Code,
+        place: &Place,
+        rows: &[Row],
+        scores: &[Vec<Value>],
+        start: Value,
+    ) -> Made<Vec<Vec<Value>>> {
+        let p = Ptx(c);
+        let start = p.add(start, p.times(self.lane[1], 2)?)?;
+        let low = c.constant("0xFF800000", p.f32())?;
+        let last = if self.ragged { Some(p.shifted(self.count, -1)?) } else { None };
+        let one = |(half, row): (usize, &Row)| -> Made<Vec<Value>> {
+            // The last key that the row sees, counted from the thread's first one.
+            let ends = if self.ragged { Some(p.shifted(place.keys[1], -1)?) } else { None };
+            let own = if self.score.causal { Some(row.query) } else { None };
+            let limit = match (ends, own) {
+                (Some(a), Some(b)) => Some(p.least(a, b)?),
+                (a, b) => a.or(b),
+            };
+            let limit = limit.map(|n| p.minus(n, start)).transpose()?;
+            let mut known = self.score.tile(&row.known, start, last, false);
+            let mut all = vec![];
+            for (j, four) in scores.iter().enumerate() {
+                for i in 0..2 {
+                    let column = EIGHT * j + i;
+                    let x = self.score.element(c, &mut known, four[2 * half + i], 0, column)?;
+                    all.push(match limit {
+                        // sgt
+                        Some(limit) => c.select(c.compare(4, p.number(column)?, limit)?, low, x)?,
+                        None => x,
+                    });
+                }
+            }
+            Ok(all)
+        };
+        rows.iter().enumerate().map(one).collect()
+    }
+    /// 2 to the power of a score over the greatest one, both without the factor; `over` is at least
+    /// the least finite number.
+    pub(crate) fn power(&self, c: Code, x: Value, over: Value) -> Made<Value> {
+        let p = Ptx(c);
+        let scale = c.constant(
+            &format!("{:#010x}", ((LOG2_E * self.score.factor) as f32).to_bits()),
+            p.f32(),
+        )?;
+        p.exp2(p.two("arith.mulf", p.two("arith.subf", x, over)?, scale)?)
+    }
+    /// The greatest score as a number: over a row that has seen nothing all exponentials are 0.
+    pub(crate) fn finite(&self, c: Code, most: Value) -> Made<Value> {
+        let least = c.constant(&format!("{:#010x}", f32::MIN.to_bits()), most.ty())?;
+        c.op("arith.maxnumf", &[most, least], most.ty(), &[])
+    }
+
+    /// Some keys.
+    fn step(
+        &self,
+        c: Code,
+        place: &Place,
+        rows: &[Row],
+        queries: &[Vec<Vec<Value>>],
+        start: Value,
+        old: &State,
+    ) -> Made<State> {
+        let (p, element, halves) = (Ptx(c), self.form.element.name(), self.halves());
+        let (keys, values) = (self.read_keys(c, place, start)?, self.read_values(c, place, start)?);
+        let (nothing, none) = (c.constant("0.0", p.f32())?, p.number(0)?);
+        let mut scores = vec![];
+        for key in &keys {
+            let mut sums = vec![nothing; 4];
+            for (q, k) in queries.iter().zip(key) {
+                for i in [0, 2] {
+                    let low = |i: usize| q.get(1).map_or(none, |q| q[i]);
+                    sums = p.warp_mma(
+                        element,
+                        [q[0][i], low(i), q[0][i + 1], low(i + 1)],
+                        [k[i], k[i + 1]],
+                        &sums,
+                    )?;
+                }
+            }
+            scores.push(sums);
+        }
+        let seen = self.seen(c, place, rows, &scores, start)?;
+        let two = |name: &str, a: Value, b: Value| c.op(name, &[a, b], a.ty(), &[]);
+        let (mut most, mut sums, mut factors, mut weights) = (vec![], vec![], vec![], vec![]);
+        for (half, own) in seen.iter().enumerate() {
+            let (first, rest) = own.split_first().ok_or("takes no keys")?;
+            let max = rest.iter().try_fold(*first, |a, b| two("arith.maxnumf", a, *b))?;
+            let max = threads::butterfly(c, max, 4, &|a, b| two("arith.maxnumf", a, b))?;
+            let max = two("arith.maxnumf", max, old.most[half])?;
+            let over = self.finite(c, max)?;
+            let made = own.iter().map(|x| self.power(c, *x, over)).collect::<Made<Vec<_>>>()?;
+            let factor = self.power(c, old.most[half], over)?;
+            let sum =
+                made.iter().try_fold(two("arith.mulf", old.sums[half], factor)?, |a, b| {
+                    two("arith.addf", a, *b)
+                })?;
+            most.push(max);
+            sums.push(sum);
+            factors.push(factor);
+            weights.push(made);
+        }
+        let mut all = old
+            .values
+            .iter()
+            .enumerate()
+            .map(|(i, x)| two("arith.mulf", *x, factors[i / 2 % halves]))
+            .collect::<Made<Vec<_>>>()?;
+        for (k, value) in values.iter().enumerate() {
+            let pair = |half: usize, eight: usize| match weights.get(half) {
+                Some(w) => p.pair(element, w[4 * k + 2 * eight], w[4 * k + 2 * eight + 1]),
+                None => Ok(none),
+            };
+            let left = [pair(0, 0)?, pair(1, 0)?, pair(0, 1)?, pair(1, 1)?];
+            for (i, four) in value.iter().enumerate() {
+                for m in 0..EIGHT {
+                    let right = [
+                        p.turned(four[0][m / 2], four[1][m / 2], m % 2)?,
+                        p.turned(four[2][m / 2], four[3][m / 2], m % 2)?,
+                    ];
+                    let at = (i * EIGHT + m) * 2 * halves;
+                    let mut own = all[at..at + 2 * halves].to_vec();
+                    own.resize(4, nothing);
+                    let made = p.warp_mma(element, left, right, &own)?;
+                    all.splice(at..at + 2 * halves, made.into_iter().take(2 * halves));
+                }
+            }
+        }
+        Ok(State { most, sums, values: all })
+    }
+
+    /// A tile.
+    fn tile(&self, c: Code, place: &Place) -> Made<()> {
+        let p = Ptx(c);
+        let halves = self.halves();
+        let rows = (0..halves).map(|h| self.row(c, place, h)).collect::<Made<Vec<_>>>()?;
+        // Beside the sums of long rows registers would not do: the queries are read again for each
+        // step, from the first-level cache.
+        let large = self.form.at.depth + self.form.at.columns > LARGE;
+        let queries = if large { vec![] } else { self.read_queries(c, &rows, false)? };
+        let [low, high] = place.keys;
+        let steps = p.over(p.plus(p.minus(high, low)?, self.keys - 1)?, self.keys)?;
+        let mine = p.add(p.times(self.rank, self.warps)?, self.warp)?;
+        let (nothing, none) = (c.constant("0.0", p.f32())?, c.constant("0xFF800000", p.f32())?);
+        let columns = (self.form.at.columns as usize).div_ceil(COLUMNS) * COLUMNS;
+        let begin = State {
+            most: vec![none; halves],
+            sums: vec![nothing; halves],
+            values: vec![nothing; columns / 4 * halves],
+        };
+        let turn = c.index((self.parts * self.warps) as i64)?;
+        let done = c.strided(
+            p.index(mine)?,
+            p.index(steps)?,
+            turn,
+            &begin.flat(),
+            &mut |c, step, carried| {
+                let p = Ptx(c);
+                let start = p.add(low, p.times(p.of(step)?, self.keys)?)?;
+                let again = if large { Some(self.read_queries(c, &rows, true)?) } else { None };
+                let queries = again.as_ref().unwrap_or(&queries);
+                Ok(self.step(c, place, &rows, queries, start, &State::of(halves, carried))?.flat())
+            },
+        )?;
+        let mut done = State::of(halves, &done);
+        for sum in &mut done.sums {
+            *sum =
+                threads::butterfly(c, *sum, 4, &|a, b| c.op("arith.addf", &[a, b], a.ty(), &[]))?;
+        }
+        // Addresses of what follows are not to be computed in front of the loop over tiles, and
+        // kept through the one over keys.
+        let here = Split {
+            base: p.opaque(self.base)?,
+            thread: p.opaque(self.thread)?,
+            rank: p.opaque(self.rank)?,
+            ..self.clone()
+        };
+        here.put(c, &done)?;
+        threads::barrier(c)?;
+        here.combine(c, place)
+    }
+}
+
+/// The kernel.
+pub fn emit(c: Code, scope: &Scope<'_>, schedule: &Schedule) -> Made<()> {
+    let form = Form::of(scope.kernel).ok_or(
+        "has a schedule for attention, but is none whose rows can be read 16 bytes at a time",
+    )?;
+    let (outer, queries, count) = form.at.sizes(scope.kernel).ok_or("has no loops")?;
+    let score = Score::of(scope, &form.at)?;
+    let (keys, parts, rows, warps) =
+        (schedule.get("keys"), schedule.get("parts"), schedule.get("rows"), schedule.get("warps"));
+    let even = |p: &Poly| !p.is_zero() && p.multiple_of(keys as i64);
+    let ragged = !even(count)
+        || form.at.limits.lengths[1].is_some()
+        || score.ahead.is_some()
+        || score.back.is_some();
+    let sizes: Vec<Value> =
+        outer.iter().take(form.around()).map(|n| scope.poly(c, n)).collect::<Made<_>>()?;
+    let (queries, count, p) = (scope.poly(c, queries)?, scope.poly(c, count)?, Ptx(c));
+    let total = c.mul(queries, c.index(form.heads)?)?;
+    let down = c.ceil_div(total, c.index(rows as i64)?)?;
+    let tiles = sizes.iter().try_fold(down, |a, b| c.mul(a, *b))?;
+    let thread = p.thread()?;
+    let lane = p.rest(thread, WARP)?;
+    let (block, blocks, each) = (threads::block(c)?, threads::blocks(c)?, c.index(parts as i64)?);
+    let t = Split {
+        scope,
+        form: &form,
+        score,
+        keys,
+        parts,
+        rows,
+        warps,
+        base: p.memory(scope.kernel.func)?,
+        thread,
+        warp: p.warp(thread)?,
+        lane: [p.over(lane, 4)?, p.rest(lane, 4)?],
+        rank: p.of(c.rem(block, each)?)?,
+        queries: p.of(queries)?,
+        count: p.of(count)?,
+        total: p.of(total)?,
+        ragged,
+    };
+    c.strided(c.div(block, each)?, tiles, c.div(blocks, each)?, &[], &mut |c, tile, _| {
+        t.tile(c, &t.place(c, tile, down, &sizes)?).map(|()| vec![])
+    })
+    .map(drop)
+}

@@ -1,0 +1,282 @@
+//! Tiles of what lies along another dimension than the results: a block reads them along that
+//! dimension into shared memory, waits, and computes along its own.
+//!
+//! A tile has a row for each index along `down`, of `over` elements in units of 16 bytes, so that a
+//! thread reads its neighbours along `over` by one access. Eight threads of a warp read 128 bytes
+//! along `down` and store element by element down eight groups of rows: unit `u` of group `g` is at
+//! `u ^ g`, which puts these in eight different units of banks, and the four threads beside them in
+//! the words of each. (Of elements that are read one by one, two of 2 bytes and four of 1 byte
+//! share a bank.)
+use crate::{
+    analysis::{Access, Nest, Plan, Role},
+    emit::{
+        body::{Passed, Scope},
+        code::{Code, Made},
+        lanes::{Lanes, Val},
+        loops::decode,
+        partials,
+    },
+    gpu::gpu_tile::shared,
+    strategies::{
+        cpu::choose::Schedule,
+        gpu::{
+            common::{grid_stride, threads, vector_width::bytes},
+            transpose::{Turn, turn},
+        },
+    },
+    target::launch::WARP,
+};
+use kiln_dialects::ir::*;
+
+/// Threads of a warp that read neighbours of 16 bytes.
+const BESIDE: usize = 8;
+/// Most accesses of a thread that are under way at once.
+const AT_ONCE: usize = 8;
+
+/// What is done with numbers, of which each may not be there.
+type Numbered<'a> = dyn FnMut(Code, &[(Value, Option<Value>)]) -> Made<()> + 'a;
+
+/// A tile in shared memory.
+struct Side<'a> {
+    access: &'a Access,
+    memory: Value,
+    /// Elements that one access takes along `down`.
+    width: usize,
+    /// Elements of 16 bytes.
+    unit: usize,
+    /// Threads of a warp beside each other along `down`.
+    beside: usize,
+}
+
+/// What is the same for all parts of the emission.
+struct Tile<'a> {
+    scope: &'a Scope<'a>,
+    nest: &'a Nest,
+    turn: &'a Turn,
+    threads: usize,
+    /// Elements of a tile in both directions.
+    down: usize,
+    over: usize,
+    /// Results that one access takes.
+    lanes: usize,
+    thread: Value,
+}
+
+/// Where a tile begins: indices of the loops around it, and along both dimensions.
+struct At {
+    around: Vec<(usize, Value)>,
+    down: Value,
+    over: Value,
+}
+
+/// All nests of a kernel of which one is turned.
+pub fn emit(
+    c: Code,
+    scope: &Scope<'_>,
+    plan: &Plan,
+    schedule: &Schedule,
+    threads: usize,
+) -> Made<()> {
+    let k = scope.kernel;
+    let turn = turn(k, plan).ok_or(
+        "has a schedule for transposes, but reads nothing along another dimension than it writes",
+    )?;
+    let (nest, down, over) = (&plan.nests[turn.nest], schedule.get("down"), schedule.get("over"));
+    let accesses = turn.tiles(k, schedule)?;
+    let side = |access| -> Made<Side<'_>> {
+        let size = bytes(k, access);
+        let width = turn.read_width(k, plan, access);
+        let element = k.buffers.get(access.buffer).ok_or("has no such operand")?.element;
+        // Whole sectors of 32 bytes for each row.
+        let beside = BESIDE.max(2 * 16 / (size * width)).min(down / width).min(WARP);
+        Ok(Side {
+            access,
+            memory: shared(c, element, (down * over) as i64)?,
+            width,
+            unit: 16 / size,
+            beside,
+        })
+    };
+    let sides: Vec<Side<'_>> = accesses.iter().map(side).collect::<Made<_>>()?;
+    let lanes = turn.write_width(k, plan).min(schedule.get("vector").max(1));
+    let tile =
+        Tile { scope, nest, turn: &turn, threads, down, over, lanes, thread: threads::thread(c)? };
+
+    let outer = turn.outer(nest);
+    let mut sizes: Vec<Value> =
+        outer.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<_>>()?;
+    for (d, size) in [(turn.down, down), (turn.over, over)] {
+        sizes.push(c.ceil_div(scope.poly(c, &nest.extents[d])?, c.index(size as i64)?)?);
+    }
+    let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
+    // All threads of a block go round equally often, so that all come to each barrier.
+    c.strided(threads::block(c)?, total, threads::blocks(c)?, &[], &mut |c, i, _| {
+        let mut indices = decode(c, i, &sizes)?;
+        let begin =
+            |i: Option<Value>, size: usize| c.mul(i.ok_or("has no loops")?, c.index(size as i64)?);
+        let (x, y) = (begin(indices.pop(), over)?, begin(indices.pop(), down)?);
+        let at = At { around: outer.iter().copied().zip(indices).collect(), down: y, over: x };
+        sides.iter().try_for_each(|s| tile.fill(c, s, &at))?;
+        threads::barrier(c)?;
+        tile.compute(c, &sides, &at)?;
+        // The next tile is stored only when all of this one has been read.
+        threads::barrier(c)?;
+        Ok(vec![])
+    })?;
+    plan.nests
+        .iter()
+        .enumerate()
+        .filter(|(n, _)| *n != turn.nest)
+        .try_for_each(|(_, n)| grid_stride::grid(c, scope, plan, n, threads, lanes))
+}
+
+impl Tile<'_> {
+    /// `count` numbers shared among the block's threads, several at once; a number beyond them is
+    /// another's, and said not to be there.
+    fn share(&self, c: Code, count: usize, body: &mut Numbered<'_>) -> Made<()> {
+        let rounds = count.div_ceil(self.threads);
+        let at_once = rounds.min(AT_ONCE);
+        let even = count.is_multiple_of(self.threads);
+        let step = (at_once * self.threads) as i64;
+        c.each(
+            c.index(0)?,
+            c.index((rounds * self.threads) as i64)?,
+            step,
+            &[],
+            &mut |c, first, _| {
+                let mut all = vec![];
+                for n in 0..at_once {
+                    let i =
+                        c.add(c.add(self.thread, first)?, c.index((n * self.threads) as i64)?)?;
+                    all.push(if even {
+                        (i, None)
+                    } else {
+                        let there = c.below(i, c.index(count as i64)?)?;
+                        (c.select(there, i, c.index(0)?)?, Some(there))
+                    });
+                }
+                body(c, &all).map(|()| vec![])
+            },
+        )
+        .map(drop)
+    }
+
+    /// An index along a dimension, and whether it is one; it is if there is nothing said.
+    fn inside(&self, c: Code, d: usize, i: Value, tile: usize) -> Made<(Value, Option<Value>)> {
+        let size = &self.nest.extents[d];
+        if size.multiple_of(tile as i64) {
+            return Ok((i, None));
+        }
+        let there = c.below(i, self.scope.poly(c, size)?)?;
+        Ok((c.select(there, i, c.index(0)?)?, Some(there)))
+    }
+
+    /// Loop dimensions as values, of which one may be that of several lanes.
+    fn dims(&self, at: &At, down: Val, over: Val) -> Made<Vec<Val>> {
+        let around = |d: usize| at.around.iter().find(|(e, _)| *e == d).map(|(_, i)| Val::One(*i));
+        let of = |d: usize| match d {
+            d if d == self.turn.down => Ok(down),
+            d if d == self.turn.over => Ok(over),
+            d => around(d).ok_or_else(|| "has a loop that is not there".to_string()),
+        };
+        (0..self.nest.extents.len()).map(of).collect()
+    }
+
+    /// Where a tile has element (`i`, `j`), `i` in this group of rows.
+    fn place(&self, c: Code, side: &Side<'_>, group: Value, i: Value, j: Value) -> Made<Value> {
+        let unit = c.index(side.unit as i64)?;
+        let mask = c.index((self.over / side.unit) as i64 - 1)?;
+        let key = c.op("arith.andi", &[group, mask], mask.ty(), &[])?;
+        let block = c.op("arith.xori", &[c.div(j, unit)?, key], mask.ty(), &[])?;
+        let column = c.add(c.mul(block, unit)?, c.rem(j, unit)?)?;
+        c.add(c.mul(i, c.index(self.over as i64)?)?, column)
+    }
+
+    /// Reads an operand along its own dimension and stores it; what is beyond the tensor is some
+    /// element of it.
+    fn fill(&self, c: Code, side: &Side<'_>, at: &At) -> Made<()> {
+        let each = Lanes { count: side.width, mask: None };
+        let wide = c.index(side.width as i64)?;
+        let (beside, over) = (c.index(side.beside as i64)?, c.index(self.over as i64)?);
+        self.share(c, self.down / side.width * self.over, &mut |c, all| {
+            let mut read = vec![];
+            for (n, there) in all {
+                let rest = c.div(*n, beside)?;
+                let group = c.add(c.mul(c.div(rest, over)?, beside)?, c.rem(*n, beside)?)?;
+                let (i, j) = (c.mul(group, wide)?, c.rem(rest, over)?);
+                let (x, _) = self.inside(c, self.turn.over, c.add(at.over, j)?, self.over)?;
+                let (y, _) = self.inside(c, self.turn.down, c.add(at.down, i)?, self.down)?;
+                let y = if side.width == 1 { Val::One(y) } else { Val::Steps(y, 1) };
+                let v = self.scope.read(
+                    c,
+                    side.access,
+                    &self.dims(at, y, Val::One(x))?,
+                    each,
+                    &Passed::new(),
+                )?;
+                read.push((group, i, j, each.many(c, v)?, *there));
+            }
+            for (group, i, j, v, there) in read {
+                let store = &mut |c: Code| -> Made<()> {
+                    // All of them are in one group.
+                    let place = self.place(c, side, group, i, j)?;
+                    for n in 0..side.width {
+                        let one = if side.width == 1 { v } else { partials::part(c, v, n)? };
+                        c.effect(
+                            "memref.store",
+                            &[one, side.memory, c.add(place, c.index((n * self.over) as i64)?)?],
+                            &[],
+                        )?;
+                    }
+                    Ok(())
+                };
+                match there {
+                    Some(there) => c.when(there, store, None)?,
+                    None => store(c)?,
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// The nest's stages on a tile, with what is turned from shared memory.
+    fn compute(&self, c: Code, sides: &[Side<'_>], at: &At) -> Made<()> {
+        let each = Lanes { count: self.lanes, mask: None };
+        let across = c.index((self.over / self.lanes) as i64)?;
+        let some = |v: Value| if self.lanes == 1 { Val::One(v) } else { Val::Steps(v, 1) };
+        let stages = || self.nest.stages.iter().filter_map(|s| self.scope.kernel.stages.get(*s));
+        let input = |a: &Access| {
+            matches!(self.scope.kernel.buffers.get(a.buffer).map(|b| b.role), Some(Role::Input(_)))
+        };
+        self.share(c, self.down * self.over / self.lanes, &mut |c, all| {
+            let mut work = vec![];
+            for (n, there) in all {
+                let (i, j) =
+                    (c.div(*n, across)?, c.mul(c.rem(*n, across)?, c.index(self.lanes as i64)?)?);
+                let (x, right) = self.inside(c, self.turn.over, c.add(at.over, j)?, self.over)?;
+                let (y, above) = self.inside(c, self.turn.down, c.add(at.down, i)?, self.down)?;
+                let dims = self.dims(at, Val::One(y), some(x))?;
+                let mut known = Passed::new();
+                for side in sides {
+                    let place =
+                        self.place(c, side, c.div(i, c.index(side.width as i64)?)?, i, j)?;
+                    known.insert(side.access.clone(), each.load(c, side.memory, some(place))?);
+                }
+                for a in stages().flat_map(|s| s.reads()).filter(|a| input(a)) {
+                    if !known.contains_key(a) {
+                        known
+                            .insert(a.clone(), self.scope.read(c, a, &dims, each, &Passed::new())?);
+                    }
+                }
+                let writes =
+                    c.both(&[*there, right, above].into_iter().flatten().collect::<Vec<_>>())?;
+                work.push((dims, known, writes));
+            }
+            for (dims, mut known, writes) in work {
+                let scope = Scope { writes, ..self.scope.clone() };
+                scope.iteration(c, &self.nest.stages, &dims, each, &mut [], &mut known)?;
+            }
+            Ok(())
+        })
+    }
+}

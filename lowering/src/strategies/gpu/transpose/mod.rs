@@ -1,0 +1,207 @@
+//! Pointwise nests that read along another dimension than they write: tiles of what is read go
+//! through shared memory, so that memory is read and written by whole sectors on both sides.
+//!
+//! Pays where the sectors that a warp asks for are then fewer by a quarter: an element of a column
+//! that is read by itself costs 32 bytes, also where the next one of its row is asked for soon
+//! enough to find these in a cache. A short dimension, and one whose neighbours the same warp reads
+//! anyway, stay in `loops`.
+pub(crate) mod emit;
+
+use crate::{
+    analysis::{Access, Kernel, Nest, Plan, Poly, Role},
+    strategies::{
+        cpu::choose::Schedule,
+        gpu::{
+            choose::make,
+            common::vector_width::{aligned_width, bytes},
+        },
+    },
+    target::launch::{SHARED, WARP},
+};
+
+/// A nest whose tiles are turned.
+#[derive(Clone, Debug)]
+pub struct Turn {
+    /// The nest's number.
+    pub nest: usize,
+    /// The dimension along which results lie side by side.
+    pub over: usize,
+    /// The dimension along which what is turned lies side by side.
+    pub down: usize,
+    /// What is read along `down`, most bytes first.
+    pub turned: Vec<Access>,
+}
+
+/// Bytes that memory moves at least.
+const SECTOR: i64 = 32;
+/// Least elements of both dimensions.
+const LEAST: i64 = 8;
+/// What an open size is taken for.
+const USUAL: i64 = 128;
+/// Threads of a block.
+const THREADS: i64 = 256;
+/// Sizes of a tile.
+pub const SIZES: (usize, usize) = (16, 128);
+
+/// The largest nest of a kernel that can be turned.
+pub fn turn(k: &Kernel, plan: &Plan) -> Option<Turn> {
+    let size = |n: &Nest| Poly::product(&n.extents).known().unwrap_or(i64::MAX);
+    let all = (0..plan.nests.len()).filter(|_| !plan.dependent).filter_map(|n| of(k, plan, n));
+    all.max_by_key(|t| (size(&plan.nests[t.nest]), std::cmp::Reverse(t.nest)))
+}
+
+fn of(k: &Kernel, plan: &Plan, number: usize) -> Option<Turn> {
+    let nest = &plan.nests[number];
+    if nest.reduction.contains(&true) || nest.split.is_some() || !nest.after.is_empty() {
+        return None;
+    }
+    let stages = || nest.stages.iter().filter_map(|s| k.stages.get(*s));
+    let real = |a: &&Access| !plan.passed.get(a.buffer).copied().unwrap_or(false);
+    let beside = |a: &Access, d: usize| a.at.coefficient(d).known() == Some(1) && !a.at.in_rest(d);
+    let written: Vec<&Access> =
+        stages().flat_map(|s| &s.outputs).map(|o| &o.access).filter(real).collect();
+    let over = (0..nest.extents.len())
+        .rev()
+        .find(|d| !written.is_empty() && written.iter().all(|a| beside(a, *d)))?;
+    let input =
+        |a: &Access| matches!(k.buffers.get(a.buffer).map(|b| b.role), Some(Role::Input(_)));
+    let mut all: Vec<(usize, Access)> = vec![];
+    for a in stages().flat_map(|s| s.reads()).filter(real).filter(|a| input(a)) {
+        // What is the same for all results that lie side by side is read once for them, and what
+        // goes backwards lies side by side.
+        let step = a.at.coefficient(over);
+        if step.is_zero() || a.at.in_rest(over) || step.known().is_some_and(|n| n.abs() == 1) {
+            continue;
+        }
+        let Some(down) = (0..nest.extents.len()).find(|d| *d != over && beside(a, *d)) else {
+            continue;
+        };
+        if !all.contains(&(down, a.clone())) {
+            all.push((down, a.clone()));
+        }
+    }
+    let weight = |down: usize| {
+        all.iter().filter(|(d, _)| *d == down).map(|(_, a)| bytes(k, a)).sum::<usize>()
+    };
+    let down = all.iter().map(|(d, _)| *d).rev().max_by_key(|d| weight(*d))?;
+    let mut turned: Vec<Access> =
+        all.into_iter().filter(|(d, _)| *d == down).map(|(_, a)| a).collect();
+    turned.sort_by_key(|a| std::cmp::Reverse(bytes(k, a)));
+    Some(Turn { nest: number, over, down, turned })
+}
+
+impl Turn {
+    /// What a schedule's tiles hold: as much as there is shared memory for; the rest is read as it
+    /// lies.
+    pub fn tiles(&self, k: &Kernel, s: &Schedule) -> Result<Vec<Access>, String> {
+        let mut left = SHARED as usize;
+        let mut tiles = vec![];
+        for a in &self.turned {
+            let size = s.get("down") * s.get("over") * bytes(k, a);
+            if size <= left {
+                left -= size;
+                tiles.push(a.clone());
+            }
+        }
+        if tiles.is_empty() {
+            Err(format!("has a schedule whose tiles do not fit in {SHARED} bytes of shared memory"))
+        } else {
+            Ok(tiles)
+        }
+    }
+    /// How many elements of what is turned one access takes along `down`.
+    pub fn read_width(&self, k: &Kernel, plan: &Plan, a: &Access) -> usize {
+        let size = &plan.nests[self.nest].extents[self.down];
+        let mut w =
+            if k.pads.contains_key(&a.buffer) { 1 } else { aligned_width(k, self.down, &[a], &[]) };
+        while w > 1 && !size.multiple_of(w as i64) {
+            w /= 2;
+        }
+        w
+    }
+    /// How many results one access takes along `over`, and elements of what is read beside them.
+    pub fn write_width(&self, k: &Kernel, plan: &Plan) -> usize {
+        let nest = &plan.nests[self.nest];
+        let stages = || nest.stages.iter().filter_map(|s| k.stages.get(*s));
+        let real = |a: &&Access| !plan.passed.get(a.buffer).copied().unwrap_or(false);
+        let reads = stages().flat_map(|s| s.reads());
+        let all: Vec<&Access> = reads
+            .chain(stages().flat_map(|s| &s.outputs).map(|o| &o.access))
+            .filter(real)
+            .collect();
+        if stages().any(|s| !s.captured.is_empty())
+            || all.iter().any(|a| k.pads.contains_key(&a.buffer))
+        {
+            return 1;
+        }
+        let (tiles, straight): (Vec<&Access>, Vec<&Access>) =
+            all.into_iter().partition(|a| self.turned.contains(a));
+        let mut w = aligned_width(k, self.over, &straight, &tiles);
+        while w > 1 && !nest.extents[self.over].multiple_of(w as i64) {
+            w /= 2;
+        }
+        w
+    }
+    /// The loops around a tile.
+    pub fn outer(&self, nest: &Nest) -> Vec<usize> {
+        (0..nest.extents.len()).filter(|d| ![self.over, self.down].contains(d)).collect()
+    }
+}
+
+/// Sectors that runs of so many elements take, for each 1024 elements.
+fn sectors(run: i64, bytes: i64) -> i64 {
+    let run = run.max(1);
+    ((run * bytes + SECTOR - 1) / SECTOR) * 1024 / run
+}
+
+/// The schedule, if it pays.
+pub fn choose(k: &Kernel, plan: &Plan) -> Option<Schedule> {
+    let t = turn(k, plan)?;
+    let nest = &plan.nests[t.nest];
+    let size = |d: usize| nest.extents[d].known().unwrap_or(USUAL);
+    let (over, down) = (size(t.over), size(t.down));
+    let written = || {
+        nest.stages
+            .iter()
+            .filter_map(|s| k.stages.get(*s))
+            .flat_map(|s| &s.outputs)
+            .map(|o| &o.access)
+    };
+    let written = || written().filter(|a| !plan.passed.get(a.buffer).copied().unwrap_or(false));
+    let least = t.turned.iter().chain(written()).map(|a| bytes(k, a)).min()?;
+    let all: usize = t.turned.iter().map(|a| bytes(k, a)).sum();
+    let side = if least > 2 || all * 64 * 64 > SHARED as usize { 32 } else { 64 };
+    let fit =
+        |n: i64| (n.max(1) as u64).next_power_of_two().clamp(SIZES.0 as u64, side as u64) as i64;
+    // What one side has less of, the other has more.
+    let (mut tall, mut wide) = (fit(down), fit(over));
+    while tall * wide < side * side && wide < (SIZES.1 as i64).min(over) {
+        wide *= 2;
+    }
+    while tall * wide < side * side && tall < (SIZES.1 as i64).min(down) {
+        tall *= 2;
+    }
+    // In `loops` the threads of a warp are side by side along `over`, and then along the loop in
+    // front of it.
+    let rows = if t.outer(nest).last().is_some_and(|d| *d > t.down) {
+        1
+    } else {
+        (WARP as i64 / over.max(1)).min(down)
+    };
+    let reads = |run: i64| t.turned.iter().map(|a| sectors(run, bytes(k, a) as i64)).sum::<i64>();
+    let writes = |run: i64| written().map(|a| sectors(run, bytes(k, a) as i64)).sum::<i64>();
+    let (with, without) =
+        (reads(down.min(tall)) + writes(over.min(wide)), reads(rows) + writes(over));
+    let vector = t.write_width(k, plan) as i64;
+    let schedule = make(
+        "transpose",
+        &[
+            ("down", tall),
+            ("over", wide),
+            ("threads", (tall * wide / vector).clamp(32, THREADS)),
+            ("vector", vector),
+        ],
+    );
+    let pays = over >= LEAST && down >= LEAST && 4 * without >= 5 * with;
+    (pays && t.tiles(k, &schedule).is_ok()).then_some(schedule)
+}

@@ -1,0 +1,146 @@
+//! Blocks of a cluster that share a tile's depth: each sends the sums of rows that others finish to
+//! these, where their rings were, and finishes some rows itself, 16 of a warp. The copy engine
+//! moves sums, and a barrier counts their bytes: that a whole cluster sees what threads have
+//! written would take microseconds. What a block adds up, and in which order, is the same in every
+//! run.
+use crate::{
+    emit::code::{Code, Made, known},
+    strategies::gpu::{
+        common::{ptx::Ptx, threads},
+        wgmma_gemm::{emit::Tile, split_k::ROWS},
+    },
+    target::launch::WARP,
+};
+use kiln_dialects::ir::*;
+
+/// Bytes of four sums of each thread of a warp.
+const LINE: usize = 16 * WARP;
+
+/// What is done with a group's sums, by 64 rows.
+pub type Finish<'a> = dyn Fn(Code, &[Vec<Value>]) -> Made<()> + 'a;
+
+/// A block's part.
+pub struct Share {
+    /// How many share a tile.
+    pub parts: usize,
+    /// The block's number in its cluster.
+    pub rank: Value,
+    /// Its first step of the depth, the one behind its last, and how many these are.
+    pub first: Value,
+    pub end: Value,
+    pub count: Value,
+}
+
+impl Share {
+    /// Of so many parts of all steps.
+    pub fn of(c: Code, parts: usize, steps: Value) -> Made<Share> {
+        if parts == 1 {
+            return Ok(Share {
+                parts,
+                rank: Ptx(c).number(0)?,
+                first: c.index(0)?,
+                end: steps,
+                count: steps,
+            });
+        }
+        let all = c.index(parts as i64)?;
+        let rank = c.rem(threads::block(c)?, all)?;
+        let even = known(steps).filter(|n| n % parts as i64 == 0).map(|n| n / parts as i64);
+        let begin = |rank: Value| c.div(c.mul(rank, steps)?, all);
+        let first = begin(rank)?;
+        let end = begin(c.add(rank, c.index(1)?)?)?;
+        let count = even.map_or_else(|| c.sub(end, first), |n| c.index(n))?;
+        Ok(Share { parts, rank: Ptx(c).of(rank)?, first, end, count })
+    }
+}
+
+impl Tile<'_> {
+    /// The barrier at which the others' sums arrive.
+    fn sums(&self, p: Ptx) -> Made<Value> {
+        self.empty(p, p.number(self.stages)?)
+    }
+    /// Bytes of what a warp sums.
+    fn unit(&self) -> usize {
+        4 * ROWS * self.n
+    }
+    /// Warps of a tile's rows for each block.
+    fn units(&self) -> usize {
+        self.m / ROWS / self.part.parts
+    }
+    /// Makes that barrier, which waits for the sums of all other blocks.
+    pub fn prepare(&self, p: Ptx) -> Made<()> {
+        if self.part.parts == 1 {
+            return Ok(());
+        }
+        p.barrier(self.sums(p)?, 1)?;
+        p.expect(self.sums(p)?, (self.part.parts - 1) * self.units() * self.unit())
+    }
+    /// What warps do that multiply nothing while others put sums together.
+    pub fn meet(&self, c: Code) -> Made<()> {
+        threads::barrier(c)?;
+        Ptx(c).meet()?;
+        Ptx(c).meet()
+    }
+    /// Puts the sums of all blocks together; who has rows to finish does. The thread: its group,
+    /// its number there, its warp in the block.
+    pub fn share(
+        &self,
+        c: Code,
+        [group, thread, warp]: [Value; 3],
+        values: &[Vec<Value>],
+        finish: &Finish<'_>,
+    ) -> Made<()> {
+        let (p, units) = (Ptx(c), self.units());
+        let [own] = values else { return Err("has more than 64 rows of a group".into()) };
+        let unit = p.add(p.times(group, 4)?, p.rest(warp, 4)?)?;
+        let (owner, number) = (p.over(unit, units)?, p.rest(unit, units)?);
+        let mine = c.compare(0, owner, self.part.rank)?;
+        let lane = p.rest(thread, WARP)?;
+        // Behind the block's own sums, by the distance of the block that they come from.
+        let place = |p: Ptx, distance: Value| -> Made<Value> {
+            let before = p.add(p.times(distance, units)?, number)?;
+            p.plus(
+                p.add(self.ring, p.times(before, self.unit())?)?,
+                4 * self.m * self.n - units * self.unit(),
+            )
+        };
+        // The products of all groups have read the ring, then those of all blocks.
+        threads::barrier(c)?;
+        p.meet()?;
+        let mut give = |c: Code| -> Made<()> {
+            let (p, four) = (Ptx(c), Type::vector(Ptx(c).f32(), 4));
+            let from = p.add(self.ring, p.times(unit, self.unit())?)?;
+            let at = p.add(from, p.times(lane, 16)?)?;
+            for (i, sums) in own.chunks(4).enumerate() {
+                p.write(p.plus(at, i * LINE)?, c.op("vector.from_elements", sums, four, &[])?, 16)?;
+            }
+            p.release()?;
+            p.warp_barrier()?;
+            let distance =
+                p.rest(p.plus(p.minus(self.part.rank, owner)?, self.part.parts)?, self.part.parts)?;
+            let to = place(p, distance)?;
+            c.when(
+                p.is(lane, 0)?,
+                &mut |c| Ptx(c).send(from, to, owner, self.unit(), self.sums(Ptx(c))?),
+                None,
+            )
+        };
+        let mut take = |c: Code| -> Made<()> {
+            let (p, mut all) = (Ptx(c), own.clone());
+            p.wait(self.sums(p)?, p.number(0)?)?;
+            for i in 1..self.part.parts {
+                let at = p.add(place(p, p.number(i)?)?, p.times(lane, 16)?)?;
+                for (line, sums) in all.chunks_mut(4).enumerate() {
+                    let other = p.read_beside(p.plus(at, line * LINE)?, p.f32(), 4)?;
+                    sums.iter_mut()
+                        .zip(other)
+                        .try_for_each(|(a, b)| p.two("arith.addf", *a, b).map(|sum| *a = sum))?;
+                }
+            }
+            finish(c, &[all])
+        };
+        c.when(mine, &mut take, Some(&mut give))?;
+        // No block may go while another one reads what it has given.
+        p.meet()
+    }
+}

@@ -1,0 +1,513 @@
+//! A product on Hopper's tensor cores: one thread has the copy engine fill a ring of tiles in
+//! shared memory, one or two groups of four warps multiply what is there, and the kernel's later
+//! stages take the sums out of registers. A block goes on with further tiles, which are copied
+//! while it stores.
+//!
+//! A ring slot has two barriers: `full`, which the copies' bytes complete, and `empty`, at which
+//! each multiplying group arrives when it has read the slot, or each of its warps where these read
+//! the left operand themselves.
+
+use crate::{
+    analysis::Plan,
+    emit::{
+        body::Scope,
+        code::{Code, Made, Then, known, rolled},
+        loops::decode,
+    },
+    strategies::{
+        cpu::choose::Schedule,
+        gpu::{
+            common::{
+                fragments::{Part, Results},
+                grid_stride,
+                ptx::{Mma, Ptx},
+                threads, warp_specialisation,
+            },
+            wgmma_gemm::{
+                DEPTH, Operand, Product, ROW,
+                cluster_reduce::Share,
+                groups, staging,
+                store::without,
+                stored::{Stored, stored},
+            },
+        },
+    },
+    target::launch::TENSOR_MAPS,
+};
+use kiln_dialects::{ir::*, value::DType};
+
+/// Rows of tiles that blocks with neighbouring numbers share the columns of, so that both stay in
+/// the L2 cache.
+const BAND: usize = 8;
+/// Most products of a tile that LLVM may write out: with 32 of them, and 128 sums a thread,
+/// addresses are spilled.
+const WRITTEN_OUT: usize = 24;
+/// Steps of a loop that LLVM writes out.
+const SHORT: usize = 6;
+/// Registers of a copying and of a multiplying thread, when there are two multiplying groups: in a
+/// block that has a multiprocessor to itself, and in one that shares it.
+const REGISTERS: [(usize, usize); 2] = [(40, 232), (24, 104)];
+
+/// Types of the parameters behind those that the kernel has anyway.
+pub fn parameters(func: Op) -> Made<Vec<Type>> {
+    let count = func
+        .attr(TENSOR_MAPS)
+        .and_then(Attr::as_array)
+        .ok_or("has no kiln.tensor_maps, which kiln-gpu-schedule makes")?
+        .len();
+    let pointer = Type::parse(func.ctx(), "!llvm.ptr").ok_or("has no llvm dialect")?;
+    Ok(vec![pointer; count])
+}
+
+/// What is the same for all parts of the emission.
+pub(crate) struct Tile<'a> {
+    pub(crate) results: Results<'a>,
+    /// The parameters that describe the operands.
+    pub(crate) left_map: Value,
+    pub(crate) right_maps: Vec<Value>,
+    /// What goes through shared memory, and the parameters that describe what the copy engine
+    /// writes of it.
+    pub(crate) stored: Vec<(Stored, Option<Value>)>,
+    pub(crate) m: usize,
+    /// Columns of all right operands together.
+    pub(crate) n: usize,
+    pub(crate) stages: usize,
+    groups: usize,
+    /// Where the ring begins.
+    pub(crate) ring: Value,
+    /// Sizes of the batch's dimensions, and how many tiles a matrix has: in rows, in columns.
+    batch: Vec<Value>,
+    tiles: [Value; 2],
+    total: Value,
+    /// The steps of the depth that are the block's, one at least.
+    pub(crate) part: Share,
+}
+
+/// A tile's first row and column, as numbers, and its place in the batch, as indices.
+pub(crate) struct Place {
+    pub(crate) row: Value,
+    pub(crate) column: Value,
+    pub(crate) batch: Vec<Value>,
+}
+
+/// What a multiplying group has of a tile.
+pub(crate) struct Fragments<'a> {
+    pub(crate) place: &'a Place,
+    pub(crate) group: Value,
+    /// The number among the group's 128.
+    pub(crate) thread: Value,
+    /// The number in the block.
+    pub(crate) warp: Value,
+    /// By 64 rows, by right operand.
+    pub(crate) values: Vec<Vec<&'a [Value]>>,
+}
+
+/// What is done for a tile, given a ring's slot and parity; returns the next ones.
+type TileBody<'a> = dyn FnMut(Code, &Place, &[Value]) -> Made<Vec<Value>> + 'a;
+
+impl Tile<'_> {
+    pub(crate) fn product(&self) -> &Product {
+        self.results.product
+    }
+    /// Columns of a right operand.
+    pub(crate) fn across(&self) -> usize {
+        self.results.tile[1]
+    }
+    pub(crate) fn bytes(&self) -> usize {
+        self.left_bytes() + self.n * ROW
+    }
+    /// Where the warps put results together.
+    pub(crate) fn staging(&self, p: Ptx) -> Made<Value> {
+        p.plus(self.ring, self.stages * self.bytes())
+    }
+    pub(crate) fn full(&self, p: Ptx, slot: Value) -> Made<Value> {
+        p.add(p.plus(self.staging(p)?, staging(self.groups))?, p.times(slot, 8)?)
+    }
+    pub(crate) fn empty(&self, p: Ptx, slot: Value) -> Made<Value> {
+        p.plus(self.full(p, slot)?, 8 * self.stages)
+    }
+    /// The next slot, and the parity of its phase.
+    pub(crate) fn next(&self, p: Ptx, slot: Value, parity: Value) -> Made<[Value; 2]> {
+        p.next(slot, parity, self.stages)
+    }
+    /// Where the tile of a number is.
+    fn place(&self, c: Code, tile: Value) -> Made<Place> {
+        let (p, [down, over]) = (Ptx(c), self.tiles);
+        let (mut tile, mut batch) = (tile, vec![]);
+        if !self.batch.is_empty() {
+            let matrix = c.mul(down, over)?;
+            batch = decode(c, c.div(tile, matrix)?, &self.batch)?;
+            tile = c.rem(tile, matrix)?;
+        }
+        // In 32 bits, in which the hardware divides faster.
+        let (tile, down, over) = (p.of(tile)?, p.of(down)?, p.of(over)?);
+        let wide = p.times(over, BAND)?;
+        let (band, rest) = (p.two("arith.divui", tile, wide)?, p.two("arith.remui", tile, wide)?);
+        let first = p.times(band, BAND)?;
+        let parts = |height: Value| -> Made<[Value; 2]> {
+            Ok([p.two("arith.divui", rest, height)?, p.two("arith.remui", rest, height)?])
+        };
+        let [column, row] = match known(self.tiles[0])
+            .map(|n| (n as usize / BAND, n as usize % BAND))
+        {
+            Some((_, 0)) => parts(p.number(BAND)?)?,
+            Some((0, last)) => parts(p.number(last)?)?,
+            // By numbers that are known: of the lesser of two LLVM makes a quotient of 16 bits,
+            // which is a call for the driver's linker, and lets products wait for each other.
+            Some((bands, last)) => {
+                let whole = c.below(band, p.number(bands)?)?;
+                let (full, part) = (parts(p.number(BAND)?)?, parts(p.number(last)?)?);
+                [c.select(whole, full[0], part[0])?, c.select(whole, full[1], part[1])?]
+            }
+            None => {
+                parts(p.two("arith.minui", p.two("arith.subi", down, first)?, p.number(BAND)?)?)?
+            }
+        };
+        Ok(Place {
+            row: p.times(p.add(first, row)?, self.m)?,
+            column: p.times(column, self.across())?,
+            batch,
+        })
+    }
+    /// All tiles of this block, with a ring's slot and parity carried along.
+    pub(crate) fn each(&self, c: Code, carried: &[Value; 2], body: &mut TileBody<'_>) -> Made<()> {
+        let parts = c.index(self.part.parts as i64)?;
+        let (first, step) = (c.div(threads::block(c)?, parts)?, c.div(threads::blocks(c)?, parts)?);
+        c.strided(first, self.total, step, carried, &mut |c, tile, carried| {
+            body(c, &self.place(c, tile)?, carried)
+        })?;
+        Ok(())
+    }
+    /// The first row of a group in a tile.
+    pub(crate) fn own_row(&self, p: Ptx, group: Value) -> Made<Value> {
+        p.times(group, self.m / self.groups)
+    }
+
+    /// Starts the copies of an operand's tile.
+    fn copy(
+        &self,
+        p: Ptx,
+        o: &Operand,
+        map: Value,
+        (to, across): (Value, usize),
+        at: (Value, Value, &[Value]),
+        barrier: Value,
+    ) -> Made<()> {
+        let (x, depth, batch) = at;
+        if o.at_once(across) {
+            return p.copy(
+                to,
+                map,
+                &[&[p.number(0)?, depth, p.over(x, DEPTH)?], batch].concat(),
+                barrier,
+            );
+        }
+        let boxes = if o.deep { 1 } else { across / DEPTH };
+        for i in 0..boxes {
+            let x = p.plus(x, i * DEPTH)?;
+            let (near, far) = if o.deep { (depth, x) } else { (x, depth) };
+            p.copy(p.plus(to, i * DEPTH * ROW)?, map, &[&[near, far], batch].concat(), barrier)?;
+        }
+        Ok(())
+    }
+    /// The copying thread.
+    fn produce(&self, c: Code) -> Made<()> {
+        // The first time around, every slot is free.
+        self.each(c, &[Ptx(c).number(0)?, Ptx(c).number(1)?], &mut |c, place, carried| {
+            let p = Ptx(c);
+            let batch: Vec<Value> = place.batch.iter().map(|b| p.of(*b)).collect::<Made<_>>()?;
+            let pixel =
+                self.product().window.as_ref().map(|w| self.pixel(p, w, place.row)).transpose()?;
+            c.strided(
+                self.part.first,
+                self.part.end,
+                c.index(1)?,
+                carried,
+                &mut |c, step, carried| {
+                    let (p, [slot, parity]) = (Ptx(c), [carried[0], carried[1]]);
+                    p.wait(self.empty(p, slot)?, parity)?;
+                    let full = self.full(p, slot)?;
+                    p.expect(full, self.bytes())?;
+                    let left = p.add(self.ring, p.times(slot, self.bytes())?)?;
+                    let right = p.plus(left, self.left_bytes())?;
+                    if let (Some(w), Some(pixel)) = (&self.product().window, &pixel) {
+                        self.copy_window(
+                            p,
+                            w,
+                            pixel,
+                            p.of(step)?,
+                            place.column,
+                            (left, right),
+                            full,
+                        )?;
+                    } else {
+                        let depth = p.times(p.of(step)?, self.product().depth())?;
+                        let slabs = self.product().slabs();
+                        for slab in 0..slabs {
+                            let (to, depth) = (
+                                p.plus(left, slab * self.m * ROW)?,
+                                p.plus(depth, slab * self.product().depth() / slabs)?,
+                            );
+                            self.copy(
+                                p,
+                                &self.product().left,
+                                self.left_map,
+                                (to, self.m),
+                                (place.row, depth, &batch),
+                                full,
+                            )?;
+                        }
+                        for (i, (o, map)) in
+                            self.product().rights.iter().zip(&self.right_maps).enumerate()
+                        {
+                            let right = p.plus(right, i * self.across() * ROW)?;
+                            self.copy(
+                                p,
+                                o,
+                                *map,
+                                (right, self.across()),
+                                (place.column, depth, &batch),
+                                full,
+                            )?;
+                        }
+                    }
+                    Ok(self.next(p, slot, parity)?.to_vec())
+                },
+            )
+        })
+    }
+
+    /// Starts the products of a slot.
+    fn multiply(
+        &self,
+        p: Ptx,
+        slot: Value,
+        group: Value,
+        sums: &[Value],
+        first: bool,
+    ) -> Made<Vec<Value>> {
+        let product = self.product();
+        let (left_deep, right_deep) = (product.left.deep, product.rights[0].deep);
+        let element = if product.element == DType::F32 { "tf32" } else { product.element.name() };
+        let mma = Mma { columns: self.n, element, left_deep, right_deep };
+        let left = p.add(self.ring, p.times(slot, self.bytes())?)?;
+        let right = p.descriptor(p.plus(left, self.m * ROW)?, right_deep)?;
+        // 64 rows are 8 KiB in either layout.
+        let mine = p.times(self.own_row(p, group)?, ROW)?;
+        let left = p.descriptor(p.add(left, mine)?, left_deep)?;
+        let step = |deep: bool| if deep { 32 } else { 16 * ROW };
+        p.begin()?;
+        let mut sums = sums.to_vec();
+        // 32 bytes of a depth are one instruction's, of any element.
+        for k in 0..ROW / 32 {
+            let right = p.further(right, k * step(right_deep))?;
+            for (b, sum) in sums.iter_mut().enumerate() {
+                let left = p.further(left, k * step(left_deep) + b * 64 * ROW)?;
+                *sum = p.mma(&mma, left, right, *sum, first && k == 0)?;
+            }
+        }
+        p.commit()?;
+        Ok(sums)
+    }
+    /// A multiplying group. `thread`: the number among its 128.
+    fn consume(&self, c: Code, group: Value, thread: Value, warp: Value) -> Made<()> {
+        if self.product().prologue.is_some() {
+            return self.consume_computed(c, group, thread, warp);
+        }
+        let blocks = self.m / 64 / self.groups;
+        self.each(c, &[Ptx(c).number(0)?, Ptx(c).number(0)?], &mut |c, place, carried| {
+            let p = Ptx(c);
+            let speaks = p.is(thread, 0)?;
+            let release = |c: Code, slot: Value| {
+                c.when(speaks, &mut |c| Ptx(c).arrive(self.empty(Ptx(c), slot)?), None)
+            };
+            let nothing: Vec<Value> =
+                (0..blocks).map(|_| p.nothing(self.n)).collect::<Made<_>>()?;
+            // The first step does not read the sums: writing zeros would have to be fenced, and
+            // LLVM moves writes of registers.
+            p.wait(self.full(p, carried[0])?, carried[1])?;
+            let mut state = self.multiply(p, carried[0], group, &nothing, true)?;
+            // Slot, parity, and the slot before.
+            state.extend(self.next(p, carried[0], carried[1])?);
+            state.push(carried[0]);
+            let (one, steps) = (c.index(1)?, self.part.count);
+            let done = c.strided(one, steps, one, &state, &mut |c, _, state| {
+                let p = Ptx(c);
+                let (sums, rest) = state.split_at(blocks);
+                let [slot, parity, before] = [rest[0], rest[1], rest[2]];
+                p.wait(self.full(p, slot)?, parity)?;
+                let mut next = self.multiply(p, slot, group, sums, false)?;
+                release(c, before)?;
+                next.extend(self.next(p, slot, parity)?);
+                next.push(slot);
+                Ok(next)
+            })?;
+            // LLVM would write it out, and keep the addresses of all steps in registers beside the
+            // sums. Longer loops are left alone, by ptxas as well.
+            if known(steps).is_some_and(|n| {
+                n as usize <= SHORT && n as usize * blocks * (ROW / 32) > WRITTEN_OUT
+            }) {
+                rolled(&done)?;
+            }
+            let (sums, rest) = done.split_at(blocks);
+            let values = p.finish(sums, self.n)?;
+            release(c, rest[2])?;
+            let finish = |c: Code, values: &[Vec<Value>]| {
+                let values = values.iter().map(|v| v.chunks(self.across() / 2).collect()).collect();
+                self.finish(c, &Fragments { place, group, thread, warp, values })
+            };
+            if self.part.parts > 1 {
+                self.share(c, [group, thread, warp], &values, &finish)
+            } else {
+                finish(c, &values)
+            }?;
+            Ok(vec![rest[0], rest[1]])
+        })
+    }
+
+    /// Later stages on the sums, and what they write.
+    pub(crate) fn finish(&self, c: Code, f: &Fragments<'_>) -> Made<()> {
+        let results: Vec<Stored> = self.stored.iter().map(|(s, _)| s.clone()).collect();
+        let Results { scope, nest, .. } = self.results;
+        let direct = without(scope, &results);
+        let stages = || nest.all().filter_map(|s| scope.kernel.stages.get(s));
+        let left = stages()
+            .flat_map(|s| &s.outputs)
+            .any(|o| direct.memory.get(o.access.buffer).copied().flatten().is_some());
+        if !results.is_empty() {
+            let outputs: Vec<usize> =
+                stages().flat_map(|s| &s.outputs).map(|o| o.access.buffer).collect();
+            let mut none = without(scope, &results);
+            outputs.into_iter().for_each(|b| none.memory[b] = None);
+            self.store(c, &none, f)?;
+        }
+        if left { self.spread(c, &direct, f) } else { Ok(()) }
+    }
+    /// Later stages on the sums, whose results each thread writes.
+    fn spread(&self, c: Code, scope: &Scope<'_>, f: &Fragments<'_>) -> Made<()> {
+        let p = Ptx(c);
+        let lane = p.rest(f.thread, 32)?;
+        let mine = p.add(
+            self.own_row(p, f.group)?,
+            p.add(p.times(p.rest(f.warp, 4)?, 16)?, p.over(lane, 4)?)?,
+        )?;
+        let at = [
+            p.index(p.add(f.place.row, mine)?)?,
+            p.index(p.add(f.place.column, p.times(p.rest(lane, 4)?, 2)?)?)?,
+        ];
+        self.results.spread(
+            c,
+            scope,
+            &Part { batch: &f.place.batch, at, apart: 64, values: &f.values },
+        )
+    }
+}
+
+/// The nest of a product. `maps`: the parameters that describe its operands.
+pub fn emit(
+    c: Code,
+    scope: &Scope<'_>,
+    plan: &Plan,
+    schedule: &Schedule,
+    maps: &[Value],
+) -> Made<()> {
+    let missing = "has a schedule for the tensor cores, but is no product that they and the copy engine can do";
+    let product = super::product(scope.kernel, plan).ok_or(missing)?;
+    let nest = &plan.nests[0];
+    let outs = product
+        .stages
+        .iter()
+        .filter_map(|s| scope.kernel.stages.get(*s)?.outputs.first())
+        .collect();
+    let results = stored(scope.kernel, nest, &product);
+    let count = product.rights.len();
+    let [left, others @ ..] = maps else { return Err("has no parameters for tensor maps".into()) };
+    let written = results.iter().filter(|r| r.tensor.is_some()).count();
+    if others.len() != count + written || !schedule.get("n").is_multiple_of(DEPTH * count) {
+        return Err("has as many tensor maps, or columns, as another schedule wants".into());
+    }
+    let (rights, outputs) = others.split_at(count);
+    let mut outputs = outputs.iter().copied();
+    let stored = results
+        .into_iter()
+        .map(|r| (r.tensor.is_some().then(|| outputs.next()).flatten(), r))
+        .map(|(map, r)| (r, map))
+        .collect();
+    if schedule.get("k") != product.depth() {
+        return Err(format!(
+            "has a schedule of k = {}, but a step of its element is {}",
+            schedule.get("k"),
+            product.depth()
+        ));
+    }
+    super::fits(schedule, nest, &product)?;
+    // Of a computed operand each warp reads its rows.
+    let readers = if product.prologue.is_some() { 4 } else { 1 };
+    let (m, n, stages) = (schedule.get("m"), schedule.get("n"), schedule.get("stages"));
+    let sizes = |dims: &[usize]| {
+        dims.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<Vec<Value>>>()
+    };
+    let up = |dims: &[usize], by: usize| {
+        let all = sizes(dims)?.into_iter().try_fold(c.index(1)?, |a, b| c.mul(a, b))?;
+        c.ceil_div(all, c.index(by as i64)?)
+    };
+    let batch = sizes(&product.roles.batch)?;
+    let across = n / count;
+    let tiles = [up(&product.roles.rows, m)?, up(&product.roles.columns, across)?];
+    let total = batch.iter().chain(&tiles).try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
+    let p = Ptx(c);
+    let ring = p.memory(scope.kernel.func)?;
+    let groups = groups(schedule);
+    let results = Results { scope, plan, nest, product: &product, outs, tile: [m, across] };
+    let (left_map, right_maps) = (*left, rights.to_vec());
+    let parts = schedule.get("parts");
+    let part = Share::of(c, parts, results.steps(c)?)?;
+    let t = Tile {
+        results,
+        left_map,
+        right_maps,
+        stored,
+        m,
+        n,
+        stages,
+        groups,
+        ring,
+        batch,
+        tiles,
+        total,
+        part,
+    };
+
+    // What is written beside the result, while a thread has as many registers as any other.
+    plan.nests
+        .iter()
+        .skip(1)
+        .try_for_each(|n| grid_stride::grid(c, scope, plan, n, 128 * (groups + 1), 4))?;
+    let mut barriers = |c: Code| {
+        let p = Ptx(c);
+        maps.iter().try_for_each(|m| p.prefetch(*m))?;
+        (0..stages).try_for_each(|i| {
+            p.barrier(t.full(p, p.number(i)?)?, 1)?;
+            p.barrier(t.empty(p, p.number(i)?)?, groups * readers)
+        })?;
+        t.prepare(p)
+    };
+    let mut copied = |c: Code| t.meet(c);
+    let roles = warp_specialisation::Roles {
+        registers: (groups > 1).then_some(REGISTERS[usize::from(schedule.get("resident") > 1)]),
+        barriers: &mut barriers,
+        copies: &mut |c| t.produce(c),
+        copied: (parts > 1).then_some(&mut copied as &mut Then<'_>),
+        multiplies: &mut |c, group, thread, warp| {
+            t.consume(c, group, thread, warp)?;
+            // Shared memory is the block's until the copy engine has read it.
+            let stores = Ptx(c).is(Ptx(c).rest(thread, 32)?, 0)?;
+            if t.stored.is_empty() {
+                Ok(())
+            } else {
+                c.when(stores, &mut |c| Ptx(c).stored(0, true), None)
+            }
+        },
+    };
+    warp_specialisation::emit(c, roles)
+}

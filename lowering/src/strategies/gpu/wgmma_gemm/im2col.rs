@@ -1,0 +1,231 @@
+//! Convolutions of images with channels last: the copy engine reads a pixel's channels under each
+//! place of the window, so that a product is all that is left.
+use crate::{
+    analysis::{Kernel, Lin, Place, Poly, Role, Stage},
+    strategies::gpu::wgmma_gemm::{DEPTH, Operand},
+};
+use kiln_dialects::ir::*;
+
+/// How a convolution reads images. Pairs are of height and width.
+#[derive(Clone, Debug)]
+pub struct Window {
+    /// Sizes of the result.
+    pub out: [Poly; 2],
+    /// Sizes of the window.
+    pub sizes: [i64; 2],
+    /// How far neighbours in the result are apart in the image.
+    pub strides: [i64; 2],
+    /// How far neighbours in the window are apart in the image.
+    pub dilation: [i64; 2],
+    /// Zeros in front of the image.
+    pub low: [i64; 2],
+    /// Zeros behind it.
+    pub high: [i64; 2],
+    /// Channels, which are what is summed under each place of the window.
+    pub channels: i64,
+}
+
+impl Window {
+    /// Steps of the sum.
+    pub fn steps(&self) -> i64 {
+        self.sizes[0] * self.sizes[1] * self.blocks()
+    }
+    /// Steps of the channels.
+    pub fn blocks(&self) -> i64 {
+        (self.channels + DEPTH as i64 - 1) / DEPTH as i64
+    }
+    /// Pixels of a row of the window lie side by side: where all of them are inside of the image,
+    /// they are read as the channels of one, if that takes fewer steps. With the number of places
+    /// in an image of that width that a row may begin at.
+    fn joined(self, width: Poly) -> (Window, Poly) {
+        let row = self.sizes[1];
+        let one =
+            Window { sizes: [self.sizes[0], 1], channels: self.channels * row, ..self.clone() };
+        if self.dilation[1] != 1
+            || self.low[1] != 0
+            || self.high[1] != 0
+            || one.steps() >= self.steps()
+        {
+            return (self, width);
+        }
+        (one, width.plus(&Poly::number(1 - row)))
+    }
+    /// How far the last place of the window is from the first.
+    pub fn reach(&self, i: usize) -> i64 {
+        self.dilation[i] * (self.sizes[i] - 1)
+    }
+}
+
+/// A loop that an index steps along, by how much.
+fn single(l: &Lin) -> Option<(usize, i64)> {
+    let mut dims = l.dims.iter();
+    let (d, p) = dims.next()?;
+    (dims.next().is_none() && l.constant.is_zero() && l.rest.is_empty()).then_some((*d, p.known()?))
+}
+
+/// A loop, and how far it steps.
+pub type Step = (usize, i64);
+
+/// The index of a pixel: the loop over the result with its stride, and the loop over the window
+/// with its dilation, if it has several places.
+pub fn pixel(l: &Lin, reduction: &[bool]) -> Option<(Step, Option<Step>)> {
+    if !l.constant.is_zero() || !l.rest.is_empty() || l.dims.len() > 2 {
+        return None;
+    }
+    let of = |reduces: bool| -> Option<Option<Step>> {
+        let mut found = l.dims.iter().filter(|(d, _)| reduction.get(**d) == Some(&reduces));
+        let first = found.next().map(|(d, p)| Some((*d, p.known()?)));
+        if found.next().is_some() { None } else { first.map_or(Some(None), |f| f.map(Some)) }
+    };
+    Some((of(false)??, of(true)?))
+}
+
+/// The operands of a convolution, if it is one that the copy engine can read: images and weights
+/// with channels last, these a multiple of 8.
+pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, Operand, Operand)> {
+    let op = stage.op;
+    let maps: Option<Vec<_>> = op
+        .attr("indexing_maps")?
+        .as_array()?
+        .into_iter()
+        .map(|m| Some(m.as_affine_map()?.1))
+        .collect();
+    let [image, weight, result] = maps.as_deref()? else { return None };
+    let reduction: Vec<bool> = op
+        .attr("iterator_types")?
+        .as_array()?
+        .iter()
+        .map(|t| t.to_string().contains("reduction"))
+        .collect();
+    let lins =
+        |all: &[Affine]| all.iter().map(|e| Lin::of(e, &[]).ok()).collect::<Option<Vec<_>>>();
+    let (image, weight, result) = (lins(image)?, lins(weight)?, lins(result)?);
+    let ([n, h, w, c], [rn, rh, rw, rk]) = (image.as_slice(), result.as_slice()) else {
+        return None;
+    };
+    let (batch, channel) = (n.as_dim()?, c.as_dim()?);
+    let [result_n, p, q, filter] = [rn.as_dim()?, rh.as_dim()?, rw.as_dim()?, rk.as_dim()?];
+    let ((ph, stride_h), along_h) = pixel(h, &reduction)?;
+    let ((pw, stride_w), along_w) = pixel(w, &reduction)?;
+    if batch != result_n || ph != p || pw != q || !*reduction.get(channel)? {
+        return None;
+    }
+    let (input, filters) = (k.views.get(&op.operand(0))?, k.views.get(&op.operand(1))?);
+    let out = k.views.get(&op.result(0))?;
+    // Distances in the weight, by loop.
+    let mut far: Vec<(usize, Poly, Poly)> = vec![];
+    for ((l, stride), size) in weight.iter().zip(&filters.strides).zip(&filters.sizes) {
+        match (l.dims.is_empty(), single(l)) {
+            (true, _) if l.constant.is_zero() => {}
+            (_, Some((d, 1))) => far.push((d, stride.clone(), size.clone())),
+            _ => return None,
+        }
+    }
+    let of = |d: usize| {
+        far.iter().find(|(e, ..)| *e == d).map(|(_, stride, size)| (stride.clone(), size.clone()))
+    };
+    let ((near, channels), (rows, kernels)) = (of(channel)?, of(filter)?);
+    let channels = channels.known().filter(|c| *c > 0 && c % 8 == 0)?;
+    let along = |d: Option<(usize, i64)>| match d {
+        Some((d, step)) => {
+            of(d).and_then(|(stride, size)| Some((stride.known()?, size.known()?, step)))
+        }
+        None => Some((0, 1, 1)),
+    };
+    let ((far_h, size_h, dilation_h), (far_w, size_w, dilation_w)) =
+        (along(along_h)?, along(along_w)?);
+    // The places of the window follow each other.
+    let follow = (size_w == 1 || far_w == channels) && (size_h == 1 || far_h == channels * size_w);
+    let used = 2 + usize::from(along_h.is_some()) + usize::from(along_w.is_some());
+    if near.known() != Some(1)
+        || !follow
+        || far.len() != used
+        || !rows.multiple_of(8)
+        || rows.is_zero()
+    {
+        return None;
+    }
+    let whole = |p: &Place| {
+        p.offset.is_zero() && k.buffers.get(p.buffer).is_some_and(|b| b.sizes == p.sizes)
+    };
+    let padded = k.pads.get(&input.buffer);
+    let argument = match k.buffers.get(input.buffer)?.role {
+        Role::Input(i) | Role::Padded(i) => argument(k, i)?,
+        _ => return None,
+    };
+    let Role::Input(of_weight) = k.buffers.get(filters.buffer)?.role else { return None };
+    if !whole(input) || !filters.offset.is_zero() || input.sizes.get(3)?.known() != Some(channels) {
+        return None;
+    }
+    let sizes: Vec<Poly> = padded
+        .map_or_else(|| input.sizes.clone(), |all| all.iter().map(|(_, n)| n.clone()).collect());
+    let low = |d: usize| padded.map_or(0, |all| all[d].0);
+    let high = |d: usize| Some(input.sizes.get(d)?.known()? - sizes.get(d)?.known()? - low(d));
+    let (height, width) = (sizes.get(1)?.clone(), sizes.get(2)?.clone());
+    let found = Window {
+        out: [out.sizes.get(1)?.clone(), out.sizes.get(2)?.clone()],
+        sizes: [size_h, size_w],
+        strides: [stride_h, stride_w],
+        dilation: [dilation_h, dilation_w],
+        low: [low(1), low(2)],
+        high: [high(1)?, high(2)?],
+        channels,
+    };
+    if padded.is_some_and(|all| all[0].0 != 0 || all[3].0 != 0) || !counts(&found) {
+        return None;
+    }
+    let pixel = Poly::number(channels);
+    let row = width.times(&pixel);
+    let (found, width) = found.joined(width);
+    let [size_h, size_w] = found.sizes;
+    let c = Poly::number(found.channels);
+    let image = Operand {
+        buffer: input.buffer,
+        argument,
+        offset: Poly::default(),
+        deep: true,
+        dims: vec![],
+        sizes: vec![c.clone(), width, height.clone(), sizes.first()?.clone()],
+        strides: vec![pixel, row.clone(), row.times(&height)],
+    };
+    let places = Poly::number(size_h * size_w);
+    // Whole steps of channels make the places one long row, of which boxes are read faster.
+    let (sizes, strides) = match found.channels % DEPTH as i64 {
+        0 => (vec![c.times(&places), kernels], vec![rows]),
+        _ => (vec![c.clone(), places, kernels], vec![c, rows]),
+    };
+    let argument = self::argument(k, of_weight)?;
+    let weight = Operand {
+        buffer: filters.buffer,
+        argument,
+        offset: Poly::default(),
+        deep: true,
+        dims: vec![],
+        sizes,
+        strides,
+    };
+    Some((found, image, weight))
+}
+
+/// Whether the copy engine's numbers suffice: corners and places of 8 bits.
+fn counts(w: &Window) -> bool {
+    (0..2).all(|i| {
+        let behind = w.high[i] - w.reach(i);
+        (1..=8).contains(&w.strides[i])
+            && w.dilation[i] > 0
+            && w.reach(i) < 256
+            && (0..=128).contains(&w.low[i])
+            && (-128..128).contains(&behind)
+    })
+}
+
+/// The number of a tensor argument, counted without scalars.
+pub fn argument(k: &Kernel, number: usize) -> Option<usize> {
+    let block = k.func.regions().first().and_then(|r| r.first())?;
+    Some(block.args().iter().take(number).filter(|v| v.ty().is_tensor()).count())
+}
+
+/// How many arguments are tensors; results follow them.
+pub fn tensors(k: &Kernel) -> Option<usize> {
+    argument(k, usize::MAX)
+}

@@ -1,0 +1,58 @@
+//! A convolution's tiles: the copy engine reads so many pixels of the result under one place of the
+//! window, across rows and images.
+use crate::{
+    emit::code::Made,
+    strategies::gpu::{
+        common::ptx::Ptx,
+        wgmma_gemm::{DEPTH, emit::Tile, im2col::Window},
+    },
+};
+use kiln_dialects::ir::*;
+
+impl Tile<'_> {
+    /// Where the window of a row's pixel begins: in width, in height, in which image.
+    pub fn pixel(&self, p: Ptx, w: &Window, row: Value) -> Made<[Value; 3]> {
+        let size = |i: usize| p.of(self.results.scope.poly(p.0, &w.out[i])?);
+        let (high, wide) = (size(0)?, size(1)?);
+        let by = |name: &str, x: Value, y: Value| p.two(name, x, y);
+        let line = by("arith.divui", row, wide)?;
+        let begins = |x: Value, i: usize| {
+            by("arith.subi", p.times(x, w.strides[i] as usize)?, p.number(w.low[i] as usize)?)
+        };
+        let across = begins(by("arith.remui", row, wide)?, 1)?;
+        let down = begins(by("arith.remui", line, high)?, 0)?;
+        Ok([across, down, by("arith.divui", line, high)?])
+    }
+    /// Starts the copies of a step: 64 channels under one place of the window, and the weights
+    /// there.
+    #[allow(clippy::too_many_arguments)]
+    pub fn copy_window(
+        &self,
+        p: Ptx,
+        w: &Window,
+        pixel: &[Value; 3],
+        step: Value,
+        column: Value,
+        (left, right): (Value, Value),
+        barrier: Value,
+    ) -> Made<()> {
+        let blocks = w.blocks() as usize;
+        let (place, channel) = (p.over(step, blocks)?, p.times(p.rest(step, blocks)?, DEPTH)?);
+        let wide = w.sizes[1] as usize;
+        let across = p.times(p.rest(place, wide)?, w.dilation[1] as usize)?;
+        let down = p.times(p.over(place, wide)?, w.dilation[0] as usize)?;
+        p.copy_pixels(
+            left,
+            self.left_map,
+            &[&[channel], &pixel[..]].concat(),
+            &[across, down],
+            barrier,
+        )?;
+        let weight = if self.results.product.rights[0].sizes.len() == 2 {
+            vec![p.times(step, DEPTH)?, column]
+        } else {
+            vec![channel, place, column]
+        };
+        p.copy(right, self.right_maps[0], &weight, barrier)
+    }
+}

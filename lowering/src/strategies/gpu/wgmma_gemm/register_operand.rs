@@ -1,0 +1,145 @@
+//! Products whose left operand is computed: a warp reads its rows of the tile from shared memory,
+//! runs the prologue on its registers, and the products take the left operand from there. While the
+//! products of a step run, the left operand of the next one is computed.
+use crate::{
+    emit::code::{Code, Made},
+    strategies::gpu::{
+        common::ptx::Ptx,
+        prologue::{emit as prologue_emit, emit::Elements},
+        wgmma_gemm::{
+            DEPTH, ROW,
+            emit::{Fragments, Tile},
+        },
+    },
+};
+use kiln_dialects::{ir::*, value::DType};
+
+/// A multiplying thread at a tile.
+struct Thread<'a> {
+    elements: Elements<'a>,
+    lane: Value,
+    /// The first of the warp's 16 rows in the tile.
+    row: Value,
+    /// The thread's first column in a step.
+    column: Value,
+}
+
+impl Tile<'_> {
+    /// Bytes of the left operand's tile.
+    pub fn left_bytes(&self) -> usize {
+        self.m * self.product().slabs() * ROW
+    }
+
+    /// The left factor of a step in f32: of each 16 columns two rows of the first 8, two of the
+    /// others, two neighbours each.
+    fn left(&self, c: Code, t: &Thread<'_>, slot: Value, step: Value) -> Made<Vec<Value>> {
+        let p = Ptx(c);
+        let mut known = t.elements.step(c, p.add(p.times(step, DEPTH)?, t.column)?)?;
+        let tile = p.add(self.ring, p.times(slot, self.bytes())?)?;
+        let mut made = vec![];
+        for k in 0..DEPTH / 16 {
+            for (i, pair) in self.raw(p, t, tile, k)?.into_iter().enumerate() {
+                let column = 16 * k + 8 * (i / 2);
+                for (e, v) in pair.into_iter().enumerate() {
+                    made.push(t.elements.element(c, &mut known, v, i % 2, column + e)?);
+                }
+            }
+        }
+        Ok(made)
+    }
+    /// The operand's own elements in the `k`-th 16 columns of a tile, in the same order.
+    fn raw(&self, p: Ptx, t: &Thread<'_>, tile: Value, k: usize) -> Made<Vec<[Value; 2]>> {
+        let raw = self.product().raw;
+        let swizzled = |chunk: Value, row: Value| p.times(p.two("arith.xori", chunk, row)?, 16);
+        if raw.byte_size() == 2 {
+            let (row, high) = (p.rest(t.lane, 16)?, p.over(t.lane, 16)?);
+            let chunk = p.two("arith.xori", high, p.number(2 * k)?)?;
+            let at =
+                p.add(p.times(p.add(t.row, row)?, ROW)?, swizzled(chunk, p.rest(t.lane, 8)?)?)?;
+            return p
+                .read_matrices(p.add(tile, at)?, false)?
+                .into_iter()
+                .map(|word| prologue_emit::two(p.0, word, raw))
+                .collect();
+        }
+        // Half as many columns are a slab.
+        let tile = p.plus(tile, k / 2 * self.m * ROW)?;
+        let (row, pair) = (p.over(t.lane, 4)?, p.rest(t.lane, 4)?);
+        let one = |i: usize| {
+            let chunk = p.plus(p.over(pair, 2)?, k % 2 * 4 + i / 2 * 2)?;
+            let begin = p.times(p.plus(p.add(t.row, row)?, i % 2 * 8)?, ROW)?;
+            let at = p.add(p.add(begin, swizzled(chunk, row)?)?, p.times(p.rest(pair, 2)?, 8)?)?;
+            p.read_two(p.add(tile, at)?, Type::scalar(p.0.ctx(), DType::F32))
+        };
+        (0..4).map(one).collect()
+    }
+
+    /// Starts the products of a step.
+    fn weigh(&self, p: Ptx, left: &[Value], sums: &[Value], slot: Value) -> Made<Vec<Value>> {
+        let (deep, element) = (self.product().rights[0].deep, self.product().element.name());
+        let right = p.plus(p.add(self.ring, p.times(slot, self.bytes())?)?, self.left_bytes())?;
+        let right = p.descriptor(right, deep)?;
+        let mut sums = sums.to_vec();
+        p.begin()?;
+        for (k, left) in left.chunks(4).enumerate() {
+            let right = p.further(right, k * if deep { 32 } else { 16 * ROW })?;
+            sums = p.mma_of_registers(element, left, right, deep, &sums)?;
+        }
+        p.group()?;
+        Ok(sums)
+    }
+
+    /// A multiplying group. `thread`: the number among its 128.
+    pub fn consume_computed(&self, c: Code, group: Value, thread: Value, warp: Value) -> Made<()> {
+        self.each(c, &[Ptx(c).number(0)?, Ptx(c).number(0)?], &mut |c, place, carried| {
+            let p = Ptx(c);
+            let lane = p.rest(thread, 32)?;
+            // A warp speaks for itself: it may have read its rows before others have.
+            let speaks = p.is(lane, 0)?;
+            let release = |c: Code, slot: Value| {
+                c.when(speaks, &mut |c| Ptx(c).arrive(self.empty(Ptx(c), slot)?), None)
+            };
+            let ready =
+                |c: Code, slot: Value, parity: Value| Ptx(c).wait(self.full(Ptx(c), slot)?, parity);
+            let row = p.add(self.own_row(p, group)?, p.times(p.rest(warp, 4)?, 16)?)?;
+            let own = p.add(p.add(place.row, row)?, p.over(lane, 4)?)?;
+            let elements = Elements::of(c, &self.results, &place.batch, &[own, p.plus(own, 8)?])?;
+            let t = Thread { elements, lane, row, column: p.times(p.rest(lane, 4)?, 2)? };
+            ready(c, carried[0], carried[1])?;
+            let made = self.left(c, &t, carried[0], p.number(0)?)?;
+            let zero = c.constant("0.0", p.f32())?;
+            let mut state = vec![zero; self.n / 2];
+            state.extend(t.elements.packed(p, &made)?);
+            state.extend(carried);
+            let count = self.n / 2;
+            let one = c.index(1)?;
+            let done = c.strided(one, self.part.count, one, &state, &mut |c, step, state| {
+                let p = Ptx(c);
+                let ((sums, rest), end) = (state.split_at(count), state.len());
+                let (left, [slot, parity]) =
+                    (&rest[..end - count - 2], [state[end - 2], state[end - 1]]);
+                let sums = self.weigh(p, left, sums, slot)?;
+                let next = self.next(p, slot, parity)?;
+                ready(c, next[0], next[1])?;
+                let made = self.left(c, &t, next[0], p.of(step)?)?;
+                // The end of a basic block, without which the assembler would move the prologue
+                // behind the wait that follows; for the same reason its results go through that,
+                // and are pairs only afterwards.
+                ready(c, next[0], next[1])?;
+                let mut done = p.until(0, &[sums.as_slice(), &made].concat(), left)?;
+                let made = done.split_off(count);
+                release(c, slot)?;
+                done.extend(t.elements.packed(p, &made)?);
+                done.extend(next);
+                Ok(done)
+            })?;
+            let ((sums, rest), end) = (done.split_at(count), done.len());
+            let (left, [slot, parity]) = (&rest[..end - count - 2], [done[end - 2], done[end - 1]]);
+            let sums = self.weigh(p, left, sums, slot)?;
+            let sums = p.until(0, &sums, left)?;
+            release(c, slot)?;
+            self.finish(c, &Fragments { place, group, thread, warp, values: vec![vec![&sums]] })?;
+            Ok(self.next(p, slot, parity)?.to_vec())
+        })
+    }
+}

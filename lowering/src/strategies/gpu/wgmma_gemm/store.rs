@@ -1,0 +1,291 @@
+//! Results of a product through shared memory: a warp puts 16 rows of 128 bytes together, and the
+//! copy engine writes them while the next ones are computed; or the warp does, row by row, where
+//! rows do not begin at multiples of 16 bytes.
+use crate::{
+    emit::{
+        body::{Passed, Scope},
+        code::{Code, Made},
+        lanes::{Lanes, Val},
+    },
+    strategies::gpu::{
+        common::ptx::Ptx,
+        wgmma_gemm::{
+            DEPTH, ROW, STORED,
+            emit::{Fragments, Tile},
+            stored::Stored,
+        },
+    },
+};
+use kiln_dialects::ir::*;
+
+/// A scope whose stages keep these results in registers.
+pub fn without<'a>(scope: &Scope<'a>, stored: &[Stored]) -> Scope<'a> {
+    let mut memory = scope.memory.clone();
+    for s in stored {
+        if let Some(m) = memory.get_mut(s.access.buffer) {
+            *m = None;
+        }
+    }
+    Scope { memory, ..scope.clone() }
+}
+
+/// Where a warp puts its rows together.
+struct Staging<'a> {
+    /// The results, and the parameters that describe them.
+    results: Vec<(&'a Stored, Option<Value>)>,
+    /// Its two places.
+    memory: Value,
+    lane: Value,
+    speaks: Value,
+    /// Places taken so far for this tile.
+    taken: usize,
+    /// Whether the first place of a tile may be the last one of the tile before.
+    odd: bool,
+    /// Whether the copy engine writes from all places, in turn.
+    all: bool,
+}
+
+impl Staging<'_> {
+    /// A place that no store still reads.
+    fn place(&mut self, c: Code) -> Made<Value> {
+        let left = usize::from(self.all && !(self.odd && self.taken == 0));
+        c.when(self.speaks, &mut |c| Ptx(c).stored(left, false), None)?;
+        Ptx(c).warp_barrier()?;
+        let at = Ptx(c).plus(self.memory, self.taken % 2 * STORED * ROW)?;
+        self.taken += 1;
+        Ok(at)
+    }
+    /// An address in a place: 16 bytes number `chunk` of a row, in the order of the 128-byte
+    /// swizzle.
+    fn at(&self, p: Ptx, place: Value, row: Value, chunk: Value) -> Made<Value> {
+        let swizzled = p.0.op("arith.xori", &[chunk, p.rest(row, 8)?], chunk.ty(), &[])?;
+        p.add(place, p.add(p.times(row, ROW)?, p.times(swizzled, 16)?)?)
+    }
+    /// Writes pairs of 16-bit elements, two halves of each 8 columns.
+    fn narrow(&self, p: Ptx, place: Value, pairs: &[[Value; 2]]) -> Made<()> {
+        let (row, right) = (p.rest(self.lane, 16)?, p.over(self.lane, 16)?);
+        for (i, two) in pairs.chunks(2).enumerate() {
+            let [[a, b], [c, d]] = two else { return Err("has an odd number of columns".into()) };
+            let parts = [p.packed(*a)?, p.packed(*b)?, p.packed(*c)?, p.packed(*d)?];
+            p.matrices(self.at(p, place, row, p.plus(right, 2 * i)?)?, parts)?;
+        }
+        Ok(())
+    }
+    /// Writes pairs of 32-bit elements.
+    fn wide(&self, p: Ptx, place: Value, pairs: &[[Value; 2]]) -> Made<()> {
+        let (row, pair) = (p.over(self.lane, 4)?, p.rest(self.lane, 4)?);
+        for (i, halves) in pairs.iter().enumerate() {
+            for (half, v) in halves.iter().enumerate() {
+                let at =
+                    self.at(p, place, p.plus(row, 8 * half)?, p.plus(p.over(pair, 2)?, 2 * i)?)?;
+                p.write(p.add(at, p.times(p.rest(pair, 2)?, 8)?)?, *v, 8)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Tile<'_> {
+    /// Later stages on the sums of a group, and results that the copy engine writes.
+    pub fn store(&self, c: Code, scope: &Scope<'_>, f: &Fragments<'_>) -> Made<()> {
+        let p = Ptx(c);
+        let Fragments { place, group, thread, warp, values } = f;
+        let (group, thread, warp) = (*group, *thread, *warp);
+        let lane = p.rest(thread, 32)?;
+        let own = p.add(p.times(group, 4)?, p.rest(warp, 4)?)?;
+        let slabs = self.across() / DEPTH * values.len();
+        let places: usize =
+            self.stored.iter().map(|(s, _)| DEPTH / s.columns()).sum::<usize>() * slabs;
+        let mut staging = Staging {
+            results: self.stored.iter().map(|(s, map)| (s, *map)).collect(),
+            memory: p.add(self.staging(p)?, p.times(own, 2 * STORED * ROW)?)?,
+            lane,
+            speaks: p.is(lane, 0)?,
+            taken: 0,
+            odd: places % 2 == 1,
+            all: self.stored.iter().all(|(_, map)| map.is_some()),
+        };
+        let batch: Vec<Value> = place.batch.iter().map(|b| p.of(*b)).collect::<Made<_>>()?;
+        let warp_row = p.add(self.own_row(p, group)?, p.times(p.rest(warp, 4)?, STORED)?)?;
+        let (row0, column0) = (p.add(place.row, warp_row)?, place.column);
+        let (rows, columns, [whole_rows, whole_columns]) =
+            (self.results.rows(c)?, self.results.columns(c)?, self.results.whole());
+        // Of a result that is no wider than a tile.
+        let known = self.results.known_columns().filter(|n| *n <= self.across() as i64);
+        let mine = p.add(row0, p.over(lane, 4)?)?;
+        let over = p.add(column0, p.times(p.rest(lane, 4)?, 2)?)?;
+        let lanes = self.results.lanes();
+        for (b, sums) in values.iter().enumerate() {
+            for slab in 0..self.across() / DEPTH {
+                // By result, by 8 columns, by half.
+                let mut found: Vec<Vec<[Value; 2]>> = vec![vec![]; staging.results.len()];
+                for eight in 8 * slab..8 * slab + 8 {
+                    // What no tile has a column for is not computed; the copy engine leaves it out.
+                    if known.is_some_and(|n| n <= 8 * eight as i64) {
+                        for ((s, _), all) in staging.results.iter().zip(&mut found) {
+                            all.push([nothing(c, s)?; 2]);
+                        }
+                        continue;
+                    }
+                    let mut halves: Vec<Vec<Value>> = vec![vec![]; staging.results.len()];
+                    for half in 0..2 {
+                        let row = p.index(p.plus(mine, 64 * b + 8 * half)?)?;
+                        let row = inside(c, row, rows, whole_rows, 1)?;
+                        let mut passed: Vec<Passed> = vec![];
+                        for e in (0..2).step_by(lanes.count) {
+                            let own: Vec<&[Value]> = sums
+                                .iter()
+                                .map(|s| &s[4 * eight + 2 * half + e..][..lanes.count])
+                                .collect();
+                            let column = p.index(p.plus(over, 8 * eight + e)?)?;
+                            let column = inside(c, column, columns, whole_columns, lanes.count)?;
+                            passed.push(self.results.element(
+                                c,
+                                scope,
+                                lanes,
+                                &place.batch,
+                                [row, column],
+                                &own,
+                            )?);
+                        }
+                        for (i, (s, _)) in staging.results.iter().enumerate() {
+                            let all = passed.iter().map(|p| {
+                                p.get(&s.access)
+                                    .copied()
+                                    .ok_or("has a result that no stage computes")
+                            });
+                            halves[i].push(pair(c, lanes, &all.collect::<Result<Vec<Val>, _>>()?)?);
+                        }
+                    }
+                    for (all, two) in found.iter_mut().zip(halves) {
+                        all.push(<[Value; 2]>::try_from(two).map_err(|_| "has no two halves")?);
+                    }
+                }
+                for ((s, map), found) in staging.results.clone().into_iter().zip(found) {
+                    let eights = s.columns() / 8;
+                    for (part, pairs) in found.chunks(eights).enumerate() {
+                        let memory = staging.place(c)?;
+                        if s.element.byte_size() == 2 {
+                            staging.narrow(p, memory, pairs)?
+                        } else {
+                            staging.wide(p, memory, pairs)?
+                        }
+                        let column = p.plus(column0, slab * DEPTH + part * s.columns())?;
+                        let row = p.plus(row0, 64 * b)?;
+                        let Some(map) = map else {
+                            p.warp_barrier()?;
+                            self.lines(c, s, &staging, memory, &place.batch, [row, column])?;
+                            continue;
+                        };
+                        p.release()?;
+                        p.warp_barrier()?;
+                        let at = [&[column, row], batch.as_slice()].concat();
+                        c.when(staging.speaks, &mut |c| Ptx(c).store(map, memory, &at), None)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Tile<'_> {
+    /// A warp writes the rows of a place of 16-bit elements, 32 pairs of a row at once that are at
+    /// multiples of 4 bytes, and what is in front of and behind them.
+    fn lines(
+        &self,
+        c: Code,
+        s: &Stored,
+        staging: &Staging<'_>,
+        place: Value,
+        batch: &[Value],
+        [row, column]: [Value; 2],
+    ) -> Made<()> {
+        let (t, width) = (&self.results, s.columns() as i64);
+        let (rows, columns, memory) = (t.rows(c)?, t.columns(c)?, t.scope.buffer(s.access.buffer)?);
+        let element = memory.ty().element().ok_or("writes to what is no buffer")?;
+        let (row, column, lane) =
+            (Ptx(c).index(row)?, Ptx(c).index(column)?, Ptx(c).index(staging.lane)?);
+        let single = Lanes { count: 1, mask: None };
+        c.strided(c.index(0)?, c.index(STORED as i64)?, c.index(1)?, &[], &mut |c, r, _| {
+            let at = c.add(row, r)?;
+            let mut line = |c: Code| -> Made<()> {
+                let dims = t.dims(c, batch, at, Val::One(column))?;
+                let Val::One(begin) = t.scope.address(c, &s.access.at, &dims, single)? else {
+                    return Err("has a row of addresses".into());
+                };
+                let odd = c.rem(begin, c.index(2)?)?;
+                let read = |c: Code, e: Value| -> Made<Value> {
+                    let (p, e) = (Ptx(c), Ptx(c).of(e)?);
+                    let at = p.add(
+                        staging.at(p, place, p.of(r)?, p.over(e, 8)?)?,
+                        p.times(p.rest(e, 8)?, 2)?,
+                    )?;
+                    p.read(at, element)
+                };
+                let there = |c: Code, e: Value| -> Made<Value> {
+                    let (inside, left) =
+                        (c.below(e, c.index(width)?)?, c.below(c.add(column, e)?, columns)?);
+                    c.both(&[inside, left])?.ok_or_else(|| "has no bounds".to_string())
+                };
+                let one = |c: Code, e: Value| -> Made<()> {
+                    let store = &mut |c: Code| {
+                        single.store(
+                            c,
+                            memory,
+                            Val::One(c.add(begin, e)?),
+                            Val::One(read(c, e)?),
+                            false,
+                        )
+                    };
+                    c.when(there(c, e)?, store, None)
+                };
+                let first = c.add(c.mul(lane, c.index(2)?)?, odd)?;
+                let second = c.add(first, c.index(1)?)?;
+                let mut two = |c: Code| -> Made<()> {
+                    let all = [read(c, first)?, read(c, second)?];
+                    let both = c.op("vector.from_elements", &all, Type::vector(element, 2), &[])?;
+                    Lanes { count: 2, mask: None }.store(
+                        c,
+                        memory,
+                        Val::Steps(c.add(begin, first)?, 1),
+                        Val::Many(both),
+                        false,
+                    )
+                };
+                c.when(there(c, second)?, &mut two, Some(&mut |c| one(c, first)))?;
+                let front = c
+                    .both(&[c.compare(0, odd, c.index(1)?)?, staging.speaks])?
+                    .ok_or("has no bounds")?;
+                c.when(front, &mut |c| one(c, c.index(0)?), None)
+            };
+            c.when(c.below(at, rows)?, &mut line, None).map(|()| vec![])
+        })?;
+        // The next tile's products want whole warps.
+        Ptx(c).warp_barrier()
+    }
+}
+
+/// An index, or the last one from which `count` are there: what is computed beyond the tensor is
+/// not stored.
+fn inside(c: Code, i: Value, size: Value, whole: bool, count: usize) -> Made<Value> {
+    if whole { Ok(i) } else { c.min(i, c.sub(size, c.index(count as i64)?)?) }
+}
+
+/// Two neighbours that are not stored.
+fn nothing(c: Code, s: &Stored) -> Made<Value> {
+    c.constant("dense<0.0>", Type::vector(Type::scalar(c.ctx(), s.element), 2))
+}
+
+/// Two neighbours as a vector.
+fn pair(c: Code, lanes: Lanes, all: &[Val]) -> Made<Value> {
+    match all {
+        [one] => lanes.many(c, *one),
+        _ => {
+            let single = Lanes { count: 1, mask: None };
+            let values: Vec<Value> = all.iter().map(|v| single.many(c, *v)).collect::<Made<_>>()?;
+            let ty = values.first().ok_or("has no values")?.ty();
+            c.op("vector.from_elements", &values, Type::vector(ty, values.len()), &[])
+        }
+    }
+}

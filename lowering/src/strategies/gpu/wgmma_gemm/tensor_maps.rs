@@ -1,0 +1,93 @@
+//! What the runtime tells the copy engine about operands and results: `kiln.tensor_maps`.
+use crate::{
+    analysis::{Kernel, Nest},
+    strategies::{
+        cpu::choose::Schedule,
+        gpu::{
+            common::grid,
+            wgmma_gemm::{DEPTH, Operand, Product, STORED, im2col::Window, stored::stored},
+        },
+    },
+};
+use kiln_dialects::{ir::*, value::DType};
+
+/// One of them: its `map` gives the first element, the sizes and the strides. Images that a
+/// convolution reads have a `window`: where in height and width the pixels begin under the first
+/// place of the window, in front of the image and behind it, and how far apart they are.
+pub fn map(
+    k: &Kernel,
+    o: &Operand,
+    element: Type,
+    extent: &[usize],
+    window: Option<&Window>,
+) -> Result<Attr, String> {
+    let c = k.func.ctx();
+    let block = k.func.regions().first().and_then(|r| r.first()).ok_or("has no body")?;
+    let sizes: Vec<Value> = block.args().into_iter().filter(|a| a.ty().is_index()).collect();
+    let all = std::iter::once(&o.offset).chain(&o.sizes).chain(&o.strides);
+    let all = all
+        .map(|p| grid::poly(p, &sizes))
+        .collect::<Option<Vec<_>>>()
+        .ok_or("has a size that is no map")?;
+    let mut extent: Vec<i64> = extent.iter().map(|n| *n as i64).collect();
+    if window.is_none() {
+        extent.resize(o.sizes.len(), 1);
+    }
+    let mut entries = vec![
+        ("argument", Attr::i64(c, o.argument as i64)),
+        ("box", Attr::i64s(c, &extent)),
+        ("element", Attr::ty(element)),
+        ("map", grid::map(c, &all, sizes.len())?),
+    ];
+    if let Some(w) = window {
+        let behind = |i: usize| w.high[i] - w.reach(i);
+        let (low, high) =
+            (Attr::i64s(c, &w.low.map(|n| -n)), Attr::i64s(c, &[behind(0), behind(1)]));
+        entries.push((
+            "window",
+            Attr::dictionary(
+                c,
+                &[("high", high), ("low", low), ("strides", Attr::i64s(c, &w.strides))],
+            ),
+        ));
+    }
+    Ok(Attr::dictionary(c, &entries))
+}
+
+/// Those of both operands, then of the results.
+pub fn maps(k: &Kernel, nest: &Nest, p: &Product, s: &Schedule) -> Result<Attr, String> {
+    let (m, n, c) = (s.get("m"), s.get("n") / p.rights.len(), k.func.ctx());
+    // On its way to shared memory f32 is rounded to what the instruction takes.
+    let rounded = || Type::parse(c, "tf32").ok_or("has no tf32");
+    let element = if p.element == DType::F32 { rounded()? } else { Type::scalar(c, p.element) };
+    let side = |o: &Operand, across: usize| match o.at_once(across) {
+        true => map(k, &o.by_slabs(), element, &[DEPTH, DEPTH, across / DEPTH], None),
+        false => map(k, o, element, &[p.depth(), if o.deep { across } else { DEPTH }], None),
+    };
+    // What a prologue reads is copied as it is, 128 bytes of a row at a time.
+    let raw = || map(k, &p.left, Type::scalar(c, p.raw), &[p.depth() / p.slabs(), m], None);
+    let mut all = vec![];
+    match &p.window {
+        Some(w) => {
+            let right = &p.rights[0];
+            let weight: &[usize] =
+                if right.sizes.len() == 2 { &[DEPTH, n] } else { &[DEPTH, 1, n] };
+            all.extend([
+                map(k, &p.left, element, &[DEPTH, m], Some(w))?,
+                map(k, right, element, weight, None)?,
+            ]);
+        }
+        None => {
+            all.push(if p.prologue.is_some() { raw()? } else { side(&p.left, m)? });
+            for right in &p.rights {
+                all.push(side(right, n)?);
+            }
+        }
+    }
+    for r in stored(k, nest, p) {
+        if let Some(tensor) = &r.tensor {
+            all.push(map(k, tensor, Type::scalar(c, r.element), &[r.columns(), STORED], None)?);
+        }
+    }
+    Ok(Attr::array(k.func.ctx(), &all))
+}

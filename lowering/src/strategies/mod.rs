@@ -1,0 +1,3 @@
+//! Kernel strategies: how a kernel is computed, for both targets.
+pub(crate) mod cpu;
+pub(crate) mod gpu;

@@ -1,0 +1,144 @@
+//! What code is made for: this machine's processor or another, or an NVIDIA GPU.
+use kiln_passes::names;
+
+pub mod cpu;
+pub mod launch;
+pub(crate) mod llvm_api;
+
+/// What a program is compiled for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// A processor.
+    Host(cpu::Target),
+    /// An NVIDIA GPU.
+    Cuda {
+        /// Its generation.
+        chip: Chip,
+        /// What may be less exact than f32.
+        relaxed: Relaxed,
+    },
+}
+
+/// What a GPU may compute less exactly than f32 says; nothing unless asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Relaxed {
+    /// Whether factors of products of f32 may be rounded to tf32, which has 10 bits behind the
+    /// point, for the tensor cores.
+    pub tf32: bool,
+    /// Whether functions of f32 may be the hardware's approximations (`kiln-gpu-math` states their
+    /// errors).
+    pub fast_math: bool,
+}
+
+impl Relaxed {
+    /// From features with a sign each, separated by commas, as in `+tf32,+fast-math`.
+    fn parse(features: &str) -> Result<Relaxed, String> {
+        let mut relaxed = Relaxed::default();
+        for feature in features.split(',').filter(|f| !f.is_empty()) {
+            match feature.split_at_checked(1) {
+                Some((sign @ ("+" | "-"), "tf32")) => relaxed.tf32 = sign == "+",
+                Some((sign @ ("+" | "-"), "fast-math")) => relaxed.fast_math = sign == "+",
+                _ => {
+                    return Err(format!(
+                        "there is no feature '{feature}' of a GPU (features, with + or -: tf32, fast-math)"
+                    ));
+                }
+            }
+        }
+        Ok(relaxed)
+    }
+}
+
+impl std::fmt::Display for Relaxed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let all = [(self.tf32, "+tf32"), (self.fast_math, "+fast-math")];
+        let all: Vec<&str> = all.into_iter().filter(|(on, _)| *on).map(|(_, name)| name).collect();
+        f.write_str(&all.join(","))
+    }
+}
+
+impl std::ops::BitOr for Relaxed {
+    type Output = Relaxed;
+    fn bitor(self, other: Relaxed) -> Relaxed {
+        Relaxed { tf32: self.tf32 || other.tf32, fast_math: self.fast_math || other.fast_math }
+    }
+}
+
+/// A generation of NVIDIA GPUs, by its compute capability.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Chip {
+    /// A100.
+    Sm80,
+    /// RTX 30, A10, A40.
+    Sm86,
+    /// RTX 40, L4, L40.
+    Sm89,
+    /// H100, H200.
+    Sm90a,
+}
+
+impl Chip {
+    /// All of them.
+    pub const ALL: [Chip; 4] = [Chip::Sm80, Chip::Sm86, Chip::Sm89, Chip::Sm90a];
+
+    /// LLVM's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Chip::Sm80 => "sm_80",
+            Chip::Sm86 => "sm_86",
+            Chip::Sm89 => "sm_89",
+            Chip::Sm90a => "sm_90a",
+        }
+    }
+    /// The newest one whose code a card of this compute capability runs. Code for `sm_90a` runs on
+    /// 9.0 only.
+    pub fn of_capability(major: i32, minor: i32) -> Option<Chip> {
+        match (major, minor) {
+            (9, 0) => Some(Chip::Sm90a),
+            (8, 9) | (9.., _) => Some(Chip::Sm89),
+            (8, 6..) => Some(Chip::Sm86),
+            (8, _) => Some(Chip::Sm80),
+            _ => None,
+        }
+    }
+}
+
+impl Target {
+    /// This machine's processor.
+    pub fn host() -> Result<Target, String> {
+        cpu::Target::host().map(Target::Host)
+    }
+    /// From `native`, `x86_64:<cpu>[:<features>]` or `cuda:<chip>[:+tf32][,+fast-math]`.
+    pub fn parse(text: &str) -> Result<Target, String> {
+        let Some(chip) = text.strip_prefix("cuda:") else {
+            return Ok(Target::Host(cpu::Target::parse(text)?));
+        };
+        let known = || Chip::ALL.iter().map(|c| c.name());
+        let (chip, features) = chip.split_once(':').unwrap_or((chip, ""));
+        let relaxed = Relaxed::parse(features)?;
+        let found = Chip::ALL.into_iter().find(|c| c.name() == chip);
+        found.map(|chip| Target::Cuda { chip, relaxed }).ok_or_else(|| {
+            format!(
+                "there is no chip '{chip}'{} (chips: {})",
+                names::hint(chip, known()),
+                known().collect::<Vec<_>>().join(", ")
+            )
+        })
+    }
+    /// The GPU, if it is one.
+    pub fn chip(&self) -> Option<Chip> {
+        if let Target::Cuda { chip, .. } = self { Some(*chip) } else { None }
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Target::Host(t) => t.fmt(f),
+            Target::Cuda { chip, relaxed } if *relaxed == Relaxed::default() => {
+                write!(f, "cuda:{}", chip.name())
+            }
+            Target::Cuda { chip, relaxed } => write!(f, "cuda:{}:{relaxed}", chip.name()),
+        }
+    }
+}
