@@ -320,7 +320,7 @@ fn a_machine_without_a_gpu_compiles_with_a_table() {
     let target = Target::parse("cuda:sm_90a").unwrap();
     let schedule = |m: i64| {
         format!(
-            "#kiln.schedule<\"wgmma\", {{k = 64 : i64, m = {m} : i64, n = 64 : i64, parts = 1 : i64, resident = 0 : i64, stages = 4 : i64}}>"
+            "#kiln.schedule<\"wgmma_gemm\", {{block_k = 64 : i64, block_m = {m} : i64, block_n = 64 : i64, ctas_per_sm = 0 : i64, split_k = 1 : i64, stages = 4 : i64}}>"
         )
     };
     let mut own = String::new();
@@ -383,8 +383,15 @@ fn products_have_as_many_parts_as_the_table_says() {
 fn neighbours_of_a_schedule_differ_from_it() {
     let context = Context::new();
     let c = context.ctx();
-    let text = "#kiln.schedule<\"few\", {pieces = 2 : i64, rows = 16 : i64, warps = 1 : i64}>";
-    let made: Vec<String> = schedules::variants(Attr::parse(c, text).unwrap(), c)
+    let (module, _) = Module::parse(c, b"func.func private @k()", "k.mlir").unwrap();
+    let func = kiln::dialects::ir::walk(module.op())[1];
+    let target = Target::parse("cuda:sm_90a").unwrap();
+    let candidates = |text: &str| {
+        let schedule = Attr::parse(c, text).unwrap();
+        schedules::candidates(func, schedule, &target).map_err(|f| f.message).unwrap()
+    };
+    let text = "#kiln.schedule<\"skinny_gemm\", {block_m = 16 : i64, unroll = 2 : i64, warps = 1 : i64}>";
+    let made: Vec<String> = candidates(text)
         .iter()
         .map(ToString::to_string)
         .collect();
@@ -394,13 +401,13 @@ fn neighbours_of_a_schedule_differ_from_it() {
             && made.iter().any(|m| m.contains("warps = 2"))
             && !made.iter().any(|m| m.contains("warps = 0"))
     );
-    let text = "#kiln.schedule<\"transpose\", {down = 32 : i64, over = 32 : i64, threads = 256 : i64, vector = 4 : i64}>";
-    let made: Vec<String> = schedules::variants(Attr::parse(c, text).unwrap(), c)
+    let text = "#kiln.schedule<\"transpose\", {threads = 256 : i64, tile_columns = 32 : i64, tile_rows = 32 : i64, vector = 4 : i64}>";
+    let made: Vec<String> = candidates(text)
         .iter()
         .map(ToString::to_string)
         .collect();
     let tile = |down: i64, over: i64| {
-        made.iter().any(|m| m.contains(&format!("down = {down} : i64, over = {over} : i64")))
+        made.iter().any(|m| m.contains(&format!("tile_columns = {over} : i64, tile_rows = {down} : i64")))
     };
     assert!(
         tile(64, 64)

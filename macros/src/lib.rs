@@ -1,4 +1,6 @@
-//! `#[kiln::compile]`: a function that is compiled when it is called. `kiln` exports it.
+//! `#[kiln::compile]`, which `kiln` exports, and `#[derive(Parameters)]` for kernel strategies.
+mod parameters;
+
 use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Tokens;
 use quote::quote;
@@ -17,6 +19,14 @@ pub fn compile(arguments: TokenStream, function: TokenStream) -> TokenStream {
     let arguments = parse_macro_input!(arguments as Settings);
     let function = parse_macro_input!(function as ItemFn);
     expand(&arguments, function).unwrap_or_else(Error::into_compile_error).into()
+}
+
+/// Connects a struct with `#kiln.schedule<"NAME", {…}>`: each field is a parameter, its doc comment
+/// the help, `#[parameter(DOMAIN)]` the values that it may have.
+#[proc_macro_derive(Parameters, attributes(parameter))]
+pub fn parameters(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as syn::DeriveInput);
+    parameters::expand(&input).unwrap_or_else(Error::into_compile_error).into()
 }
 
 /// Calls of the builder's methods.

@@ -28,7 +28,7 @@ use crate::{
         analysis::kernels_of,
         driver::{
             compile::CompileError,
-            schedules::{by_library, key, variants},
+            schedules::{by_library, candidates, key},
             user_passes::whole_text,
         },
         run_pipeline,
@@ -234,7 +234,7 @@ fn tune(
     how: &How<'_>,
     until: Instant,
 ) -> Result<Tuned, Error> {
-    let (c, kernel) = (alone.launch.ctx(), alone.name());
+    let kernel = alone.name();
     let mut best = alone.default(options, target)?;
     let mut fastest = alone.time(best, options, how)?;
     let want = fastest.results.clone();
@@ -252,7 +252,9 @@ fn tune(
     let mut seen = vec![best.to_string()];
     loop {
         let from = best;
-        for candidate in variants(from, c) {
+        let near = candidates(alone.launch, from, target);
+        let near = near.map_err(|f| CompileError::Module(f.message))?;
+        for candidate in near {
             let text = candidate.to_string();
             if Instant::now() >= until || made.tried >= MOST || seen.contains(&text) {
                 continue;
@@ -285,7 +287,7 @@ fn tune(
         }
     }
     // On top of the best schedule, since that is what runs where there is no library.
-    let calls = by_library(best, c)
+    let calls = by_library(best, alone.launch.ctx())
         .into_iter()
         .filter(|(l, _)| matches!(target, Target::Cuda { .. }) && present(l));
     for (library, candidate) in calls {

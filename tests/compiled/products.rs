@@ -42,7 +42,7 @@ fn product(t: &str, [m, k, n]: [usize; 3], transposed: bool) -> String {
 /// module on level scheduled.
 fn small_blocks(module: &Module, strategy: &str, bits: i64, pack: i64) {
     let kernel = kiln::lowering::analysis::kernels_of(module.op())[0];
-    let m = if strategy == "amx" { 16 } else { 6 };
+    let m = if strategy == "amx_gemm" { 16 } else { 6 };
     let sizes = [
         ("bits", bits),
         ("k_block", 32),
@@ -75,7 +75,7 @@ fn check(text: &str, target: &Target, strategy: &str, packs: &[i64]) -> Result<(
     lower(Level::Graph, Level::Scheduled)?;
     let chosen =
         module.print(PrintOptions::default()).contains(&format!("#kiln.schedule<\"{strategy}\""));
-    if strategy != "blocked" && !chosen {
+    if strategy != "blocked_gemm" && !chosen {
         return Err(format!("is not computed as '{strategy}'"));
     }
     let bits = if options[0].1.contains("=512") { 512 } else { 256 };
@@ -132,13 +132,13 @@ fn all(strategy: &str, t: &str, target: &Target, few: &[[usize; 3]]) {
 
 #[test]
 fn blocked_as_interpreted() {
-    all("blocked", "f32", &Target::host().expect("this machine"), &[]);
+    all("blocked_gemm", "f32", &Target::host().expect("this machine"), &[]);
 }
 
 #[test]
 fn blocked_with_narrow_vectors_as_interpreted() {
     if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
-        all("blocked", "f32", &Target::parse("x86_64:haswell").expect("a processor"), &[]);
+        all("blocked_gemm", "f32", &Target::parse("x86_64:haswell").expect("a processor"), &[]);
     }
 }
 
@@ -164,7 +164,7 @@ fn pairs_of_bf16_as_interpreted() {
     let mut target = Processor::host().expect("this machine");
     target.features.push_str(",-amx-bf16");
     if target.bf16() == "dot" {
-        all("dot", "bf16", &Target::Host(target), FEW);
+        all("dot_gemm", "bf16", &Target::Host(target), FEW);
     }
 }
 
@@ -172,7 +172,7 @@ fn pairs_of_bf16_as_interpreted() {
 fn tiles_of_bf16_as_interpreted() {
     let target = Processor::host().expect("this machine");
     if target.bf16() == "amx" {
-        all("amx", "bf16", &Target::Host(target), FEW);
+        all("amx_gemm", "bf16", &Target::Host(target), FEW);
     }
 }
 

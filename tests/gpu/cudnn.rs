@@ -46,9 +46,9 @@ pub struct Case {
 
 const PLAIN: &str = "strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1]";
 const SAME: &str = "strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1]";
-const WGMMA: &str = "#kiln.schedule<\"wgmma\", {k = 64 : i64, library = \"cudnn\", m = 64 : i64, n = 64 : i64, parts = 1 : i64, resident = 0 : i64, stages = 4 : i64}>";
-const CONTRACT: &str = "#kiln.schedule<\"contract\", {depth = 16 : i64, library = \"cudnn\", m = 64 : i64, m_each = 4 : i64, n = 64 : i64, n_each = 4 : i64}>";
-const DEPTHWISE: &str = "#kiln.schedule<\"depthwise\", {across = 1 : i64, library = \"cudnn\", threads = 128 : i64, vector = 8 : i64}>";
+const WGMMA: &str = "#kiln.schedule<\"wgmma_gemm\", {block_k = 64 : i64, block_m = 64 : i64, block_n = 64 : i64, ctas_per_sm = 0 : i64, library = \"cudnn\", split_k = 1 : i64, stages = 4 : i64}>";
+const CONTRACT: &str = "#kiln.schedule<\"naive_contraction\", {block_k = 16 : i64, block_m = 64 : i64, block_n = 64 : i64, library = \"cudnn\", thread_m = 4 : i64, thread_n = 4 : i64}>";
+const DEPTHWISE: &str = "#kiln.schedule<\"depthwise\", {library = \"cudnn\", pixels = 1 : i64, threads = 128 : i64, vector = 8 : i64}>";
 
 const fn case(
     name: &'static str,

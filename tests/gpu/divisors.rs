@@ -22,7 +22,7 @@ use std::collections::HashMap;
 /// has only where `%n`, and `%k`, are multiples of 16. `%b` is any size.
 const OPEN: &[(&str, &str, &str, &str, [&str; 2])] = &[
     (
-        "loops",
+        "elementwise",
         "%x: [%b, %n] f32; %y: [%n] f32",
         "%0 = kiln.broadcast_in_dim %y dims = [1] sizes = [%b, %n] : tensor<?xf32>\n%1 = kiln.mul %x, %0 : tensor<?x?xf32>\n%r = kiln.tanh %1 : tensor<?x?xf32>",
         "?x?xf32",
@@ -36,7 +36,7 @@ const OPEN: &[(&str, &str, &str, &str, [&str; 2])] = &[
         ["ld.global.nc.v4", "ld.global.nc.v4"],
     ),
     (
-        "reduce",
+        "row_reduction",
         "%x: [%b, %n] f32",
         "%r = kiln.reduce sum %x dims = [1] : tensor<?x?xf32>",
         "?xf32",

@@ -144,9 +144,9 @@ pub fn table(model: &Model, options: &Options, chip: &str, schedule: &str) -> Sc
 /// A schedule that names the library, of the strategy that has any element.
 pub fn schedule(result: &str) -> &'static str {
     if result.ends_with("f32") {
-        "#kiln.schedule<\"contract\", {depth = 16 : i64, library = \"cublaslt\", m = 64 : i64, m_each = 4 : i64, n = 64 : i64, n_each = 4 : i64}>"
+        "#kiln.schedule<\"naive_contraction\", {block_k = 16 : i64, block_m = 64 : i64, block_n = 64 : i64, library = \"cublaslt\", thread_m = 4 : i64, thread_n = 4 : i64}>"
     } else {
-        "#kiln.schedule<\"wgmma\", {k = 64 : i64, library = \"cublaslt\", m = 64 : i64, n = 64 : i64, parts = 1 : i64, resident = 0 : i64, stages = 4 : i64}>"
+        "#kiln.schedule<\"wgmma_gemm\", {block_k = 64 : i64, block_m = 64 : i64, block_n = 64 : i64, ctas_per_sm = 0 : i64, library = \"cublaslt\", split_k = 1 : i64, stages = 4 : i64}>"
     }
 }
 

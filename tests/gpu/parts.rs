@@ -121,8 +121,7 @@ pub fn schedules(case: &Case, path: &Path, options: &Options) -> String {
 
 fn schedule([m, n, parts, stages]: [usize; 4], resident: usize) -> String {
     format!(
-        "#kiln.schedule<\"wgmma\", {{k = 64 : i64, m = {m} : i64, n = {n} : i64, parts = {parts} : i64, resident = {resident} : i64, \
-         stages = {stages} : i64}}>"
+        "#kiln.schedule<\"wgmma_gemm\", {{block_k = 64 : i64, block_m = {m} : i64, block_n = {n} : i64, ctas_per_sm = {resident} : i64, split_k = {parts} : i64, stages = {stages} : i64}}>"
     )
 }
 

@@ -123,7 +123,7 @@ fn no_fusion_makes_a_scan_a_loop_in_a_loop() {
         std::fs::write(&path, function(arguments, ops, result)).unwrap();
         let text = std::fs::read_to_string(scheduled(&path, "sm_90a")).unwrap();
         assert!(
-            text.contains("#kiln.schedule<\"scan\"") && !text.contains("kiln.no_scan"),
+            text.contains("#kiln.schedule<\"scan\"") && !text.contains("kiln.refused"),
             "{text}"
         );
     }

@@ -2,7 +2,7 @@
 
 // CASE: elementwise
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"loops"
+// CHECK: #kiln.schedule<"elementwise"
 // CHECK: kiln.threads = 256
 // CHECK: kiln.grid
 // CHECK-NOT: tid
@@ -27,7 +27,7 @@ func.func @k0(%x: tensor<?x128xf32> {kiln.sizes = array<i64: -1, 128>}, %y: tens
 // -----
 // CASE: softmax
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"registers", {group = 16 : i64, groups = 8 : i64, pieces = 1 : i64, vector = 4 : i64}>
+// CHECK: #kiln.schedule<"register_rows", {row_threads = 16 : i64, rows_per_cta = 8 : i64, unroll = 1 : i64, vector = 4 : i64}>
 // CHECK: kiln.threads = 128
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
@@ -70,7 +70,7 @@ func.func @k0(%x: tensor<?x64xf32> {kiln.sizes = array<i64: -1, 64>}, %s0: index
 // -----
 // CASE: softmax_of_rows_for_a_block
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"registers", {group = 256 : i64, groups = 1 : i64, pieces = 8 : i64, vector = 4 : i64}>
+// CHECK: #kiln.schedule<"register_rows", {row_threads = 256 : i64, rows_per_cta = 1 : i64, unroll = 8 : i64, vector = 4 : i64}>
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>
@@ -112,7 +112,7 @@ func.func @k0(%x: tensor<?x8192xf32> {kiln.sizes = array<i64: -1, 8192>}, %s0: i
 // -----
 // CASE: softmax_of_an_odd_length
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"registers", {group = 32 : i64, groups = 4 : i64, pieces = 32 : i64, vector = 1 : i64}>
+// CHECK: #kiln.schedule<"register_rows", {row_threads = 32 : i64, rows_per_cta = 4 : i64, unroll = 32 : i64, vector = 1 : i64}>
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>
@@ -154,7 +154,7 @@ func.func @k0(%x: tensor<?x1001xf32> {kiln.sizes = array<i64: -1, 1001>}, %s0: i
 // -----
 // CASE: softmax_of_rows_that_no_block_can_hold
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"rows", {group = 512 : i64
+// CHECK: #kiln.schedule<"rows", {row_threads = 512 : i64
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>
@@ -196,7 +196,7 @@ func.func @k0(%x: tensor<?x65536xf32> {kiln.sizes = array<i64: -1, 65536>}, %s0:
 // -----
 // CASE: column_sum
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"loops"
+// CHECK: #kiln.schedule<"elementwise"
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>
@@ -219,7 +219,7 @@ func.func @k0(%x: tensor<40x48xf32> {kiln.sizes = array<i64: 40, 48>}) -> tensor
 // -----
 // CASE: column_sum_of_many_rows
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"columns", {columns = 16 : i64, parts = 16 : i64, pieces = 4 : i64, vector = 4 : i64}>
+// CHECK: #kiln.schedule<"column_reduction", {columns = 16 : i64, k_threads = 16 : i64, unroll = 4 : i64, vector = 4 : i64}>
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>
@@ -242,7 +242,7 @@ func.func @k0(%x: tensor<2048x64xf32> {kiln.sizes = array<i64: 2048, 64>}) -> te
 // -----
 // CASE: matmul_with_bias
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"fma"
+// CHECK: #kiln.schedule<"simt_gemm"
 // CHECK: kiln.shared
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
@@ -273,7 +273,7 @@ func.func @k0(%a: tensor<8x64xf32> {kiln.sizes = array<i64: 8, 64>}, %b: tensor<
 // -----
 // CASE: a_sum_of_few_rows
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"reduce", {group = 64 : i64, groups = 2 : i64, pieces = 4 : i64, vector = 4 : i64}>
+// CHECK: #kiln.schedule<"row_reduction", {row_threads = 64 : i64, rows_per_cta = 2 : i64, unroll = 4 : i64, vector = 4 : i64}>
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 module attributes {kiln.level = "linalg"} {
@@ -295,7 +295,7 @@ func.func @k0(%x: tensor<?x1024xf32> {kiln.sizes = array<i64: -1, 1024>}, %s0: i
 // -----
 // CASE: turned
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"transpose", {down = 64 : i64, over = 64 : i64, threads = 256 : i64, vector = 8 : i64}>
+// CHECK: #kiln.schedule<"transpose", {threads = 256 : i64, tile_columns = 64 : i64, tile_rows = 64 : i64, vector = 8 : i64}>
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #turned = affine_map<(d0, d1) -> (d1, d0)>
 module attributes {kiln.level = "linalg"} {
@@ -314,7 +314,7 @@ func.func @k0(%x: tensor<512x256xbf16> {kiln.sizes = array<i64: 512, 256>}) -> t
 // -----
 // CASE: turned_of_any_length
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"transpose", {down = 32 : i64, over = 32 : i64, threads = 256 : i64, vector = 1 : i64}>
+// CHECK: #kiln.schedule<"transpose", {threads = 256 : i64, tile_columns = 32 : i64, tile_rows = 32 : i64, vector = 1 : i64}>
 // CHECK: ceildiv 32) * (
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #turned = affine_map<(d0, d1) -> (d1, d0)>
@@ -335,7 +335,7 @@ func.func @k0(%x: tensor<?x?xf32> {kiln.sizes = array<i64: -1, -2>}, %s0: index,
 // Neighbours of a row of three are read by the same warp.
 // CASE: turned_of_few_columns
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"loops"
+// CHECK: #kiln.schedule<"elementwise"
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #turned = affine_map<(d0, d1) -> (d1, d0)>
 module attributes {kiln.level = "linalg"} {
@@ -358,7 +358,7 @@ func.func @k0(%x: tensor<3x4096xf32> {kiln.sizes = array<i64: 3, 4096>}) -> tens
 #turned = affine_map<(d0, d1) -> (d1, d0)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%x: tensor<512x256xbf16> {kiln.sizes = array<i64: 512, 256>}) -> tensor<256x512xbf16> attributes {kiln.schedule = #kiln.schedule<"transpose", {down = 256, over = 64, threads = 256, vector = 8}>} {
+func.func @k0(%x: tensor<512x256xbf16> {kiln.sizes = array<i64: 512, 256>}) -> tensor<256x512xbf16> attributes {kiln.schedule = #kiln.schedule<"transpose", {threads = 256, tile_columns = 64, tile_rows = 256, vector = 8}>} {
   %e = tensor.empty() : tensor<256x512xbf16>
   %r = linalg.generic {indexing_maps = [#turned, #id], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<512x256xbf16>) outs(%e : tensor<256x512xbf16>) {
   ^bb0(%a: bf16, %o: bf16):
@@ -380,7 +380,7 @@ module attributes {kiln.level = "linalg"} {
 // CASE: product_of_bf16
 // RUN: kiln-gpu-schedule{tensor-cores=true}
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"wgmma", {k = 64 : i64, m = 128 : i64, n = 256 : i64, parts = 1 : i64, resident = 1 : i64, stages = 4 : i64}>
+// CHECK: #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 128 : i64, block_n = 256 : i64, ctas_per_sm = 1 : i64, split_k = 1 : i64, stages = 4 : i64}>
 // CHECK: kiln.tensor_maps
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -414,7 +414,7 @@ func.func @k0(%a: tensor<?x512xbf16> {kiln.sizes = array<i64: -1, 512>}, %b: ten
 // CASE: product_whose_rows_the_copy_engine_cannot_read
 // RUN: kiln-gpu-schedule{tensor-cores=true}
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"contract"
+// CHECK: #kiln.schedule<"naive_contraction"
 // CHECK-NOT: kiln.tensor_maps
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -449,7 +449,7 @@ func.func @k0(%a: tensor<128x36xbf16> {kiln.sizes = array<i64: 128, 36>}, %b: te
 // CASE: product_of_few_tiles
 // RUN: kiln-gpu-schedule{tensor-cores=true}
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"wgmma", {k = 64 : i64, m = 64 : i64, n = 64 : i64, parts = 2 : i64, resident = 0 : i64, stages = 12 : i64}>
+// CHECK: #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 64 : i64, block_n = 64 : i64, ctas_per_sm = 0 : i64, split_k = 2 : i64, stages = 12 : i64}>
 // CHECK: kiln.cluster = 2
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -482,7 +482,7 @@ func.func @k0(%a: tensor<4096x4096xbf16> {kiln.sizes = array<i64: 4096, 4096>}, 
 // CASE: product_of_bf16_on_an_older_chip
 // NO-RUN: the interpreter runs kiln ops
 // RUN: kiln-gpu-schedule{chip=sm_80}
-// CHECK: #kiln.schedule<"mma", {m = 64 : i64, n = 64 : i64, stages = 4 : i64}>
+// CHECK: #kiln.schedule<"mma_gemm", {block_m = 64 : i64, block_n = 64 : i64, stages = 4 : i64}>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %bias: tensor<128xf32> {kiln.sizes = array<i64: 128>}) -> tensor<128x128xbf16> {
@@ -516,7 +516,7 @@ func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: te
 // expected-error @+3 {{n a multiple of 64 up to 256}}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %bias: tensor<128xf32> {kiln.sizes = array<i64: 128>}) -> tensor<128x128xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma", {k = 64 : i64, m = 128 : i64, n = 96 : i64, parts = 1 : i64, resident = 1 : i64, stages = 4 : i64}>} {
+func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %bias: tensor<128xf32> {kiln.sizes = array<i64: 128>}) -> tensor<128x128xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 128 : i64, block_n = 96 : i64, ctas_per_sm = 1 : i64, split_k = 1 : i64, stages = 4 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<128x128xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<128x128xf32>) -> tensor<128x128xf32>
@@ -546,7 +546,7 @@ func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: te
 // CASE: attention
 // RUN: kiln-to-linalg,kiln-gpu-schedule{tensor-cores=true}
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"attention", {blocks = 0 : i64, groups = 2 : i64, keys = 128 : i64, queries = 2 : i64, stages = 2 : i64}>
+// CHECK: #kiln.schedule<"attention", {block_kv = 128 : i64, ctas = 0 : i64, kv_stages = 2 : i64, q_stages = 2 : i64, warpgroups = 2 : i64}>
 // CHECK: kiln.tensor_maps
 module attributes {kiln.level = "kernels"} {
 module @k attributes {kiln.kernel = {kind = "attention"}} {
@@ -565,7 +565,7 @@ module @k attributes {kiln.kernel = {kind = "attention"}} {
 // CASE: split_attention
 // RUN: kiln-to-linalg,kiln-gpu-schedule
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"split_attention", {keys = 32 : i64, parts = 8 : i64, rows = 8 : i64, warps = 8 : i64}>
+// CHECK: #kiln.schedule<"split_attention", {block_kv = 32 : i64, block_q = 8 : i64, split_kv = 8 : i64, warps = 8 : i64}>
 // CHECK: kiln.cluster = 8
 module attributes {kiln.level = "kernels"} {
 module @k attributes {kiln.kernel = {kind = "attention"}} {
@@ -583,7 +583,7 @@ module @k attributes {kiln.kernel = {kind = "attention"}} {
 // CASE: attention_of_an_older_chip
 // RUN: kiln-to-linalg,kiln-gpu-schedule{chip=sm_80}
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"split_attention", {keys = 32 : i64, parts = 1 : i64, rows = 16 : i64, warps = 8 : i64}>
+// CHECK: #kiln.schedule<"split_attention", {block_kv = 32 : i64, block_q = 16 : i64, split_kv = 1 : i64, warps = 8 : i64}>
 // CHECK-NOT: kiln.cluster
 module attributes {kiln.level = "kernels"} {
 module @k attributes {kiln.kernel = {kind = "attention"}} {
@@ -607,7 +607,7 @@ module @k attributes {kiln.kernel = {kind = "attention"}} {
 module attributes {kiln.level = "linalg"} {
   module @k attributes {kiln.kernel = {kind = "attention"}} {
     // expected-error @+1 {{has a schedule that takes 296096 bytes of shared memory, more than the 232448 of a block}}
-    func.func @k(%arg0: tensor<1x4x200x8xbf16> {kiln.sizes = array<i64: 1, 4, 200, 8>}, %arg1: tensor<1x2x200x8xbf16> {kiln.sizes = array<i64: 1, 2, 200, 8>}, %arg2: tensor<1x2x200x8xbf16> {kiln.sizes = array<i64: 1, 2, 200, 8>}, %arg3: tensor<200xbf16> {kiln.sizes = array<i64: 200>}) -> tensor<1x4x200x8xbf16> attributes {kiln.schedule = #kiln.schedule<"attention", {blocks = 0 : i64, groups = 2 : i64, keys = 256 : i64, queries = 2 : i64, stages = 4 : i64}>} {
+    func.func @k(%arg0: tensor<1x4x200x8xbf16> {kiln.sizes = array<i64: 1, 4, 200, 8>}, %arg1: tensor<1x2x200x8xbf16> {kiln.sizes = array<i64: 1, 2, 200, 8>}, %arg2: tensor<1x2x200x8xbf16> {kiln.sizes = array<i64: 1, 2, 200, 8>}, %arg3: tensor<200xbf16> {kiln.sizes = array<i64: 200>}) -> tensor<1x4x200x8xbf16> attributes {kiln.schedule = #kiln.schedule<"attention", {block_kv = 256 : i64, ctas = 0 : i64, kv_stages = 4 : i64, q_stages = 2 : i64, warpgroups = 2 : i64}>} {
       %cst = arith.constant 1.000000e+00 : f32
       %cst_0 = arith.constant 0xFF800000 : f32
       %cst_1 = arith.constant 0.353553385 : f32
@@ -692,7 +692,7 @@ module attributes {kiln.level = "linalg"} {
 module attributes {kiln.level = "linalg"} {
   module @k attributes {kiln.kernel = {kind = "attention"}} {
     // expected-error @+1 {{keys a multiple of 16 up to 256}}
-    func.func @k(%arg0: tensor<1x4x200x8xbf16> {kiln.sizes = array<i64: 1, 4, 200, 8>}, %arg1: tensor<1x2x200x8xbf16> {kiln.sizes = array<i64: 1, 2, 200, 8>}, %arg2: tensor<1x2x200x8xbf16> {kiln.sizes = array<i64: 1, 2, 200, 8>}, %arg3: tensor<200xbf16> {kiln.sizes = array<i64: 200>}) -> tensor<1x4x200x8xbf16> attributes {kiln.schedule = #kiln.schedule<"attention", {blocks = 0 : i64, groups = 2 : i64, keys = 24 : i64, queries = 2 : i64, stages = 4 : i64}>} {
+    func.func @k(%arg0: tensor<1x4x200x8xbf16> {kiln.sizes = array<i64: 1, 4, 200, 8>}, %arg1: tensor<1x2x200x8xbf16> {kiln.sizes = array<i64: 1, 2, 200, 8>}, %arg2: tensor<1x2x200x8xbf16> {kiln.sizes = array<i64: 1, 2, 200, 8>}, %arg3: tensor<200xbf16> {kiln.sizes = array<i64: 200>}) -> tensor<1x4x200x8xbf16> attributes {kiln.schedule = #kiln.schedule<"attention", {block_kv = 24 : i64, ctas = 0 : i64, kv_stages = 4 : i64, q_stages = 2 : i64, warpgroups = 2 : i64}>} {
       %cst = arith.constant 1.000000e+00 : f32
       %cst_0 = arith.constant 0xFF800000 : f32
       %cst_1 = arith.constant 0.353553385 : f32
@@ -768,7 +768,7 @@ module attributes {kiln.level = "linalg"} {
 // Nine places of the window, two steps of channels each; the last place begins one row and one column behind the image.
 // CASE: padded_convolution
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"wgmma"
+// CHECK: #kiln.schedule<"wgmma_gemm"
 // CHECK: window = {high = array<i64: -1, -1>, low = array<i64: -1, -1>, strides = array<i64: 2, 2>}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -813,7 +813,7 @@ func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>},
 // CHECK: arith.cmpi ult
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>}, %w: tensor<40x3x3x72xbf16> {kiln.sizes = array<i64: 40, 3, 3, 72>}, %s0: index) -> tensor<?x5x4x40xbf16> attributes {kiln.schedule = #kiln.schedule<"contract", {depth = 8 : i64, m = 8 : i64, m_each = 1 : i64, n = 8 : i64, n_each = 1 : i64}>} {
+func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>}, %w: tensor<40x3x3x72xbf16> {kiln.sizes = array<i64: 40, 3, 3, 72>}, %s0: index) -> tensor<?x5x4x40xbf16> attributes {kiln.schedule = #kiln.schedule<"naive_contraction", {block_k = 8 : i64, block_m = 8 : i64, block_n = 8 : i64, thread_m = 1 : i64, thread_n = 1 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %p = tensor.pad %x low[0, 1, 1, 0] high[0, 1, 1, 0] {
   ^bb0(%a: index, %b: index, %c: index, %d: index):
@@ -850,7 +850,7 @@ func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>},
 // CASE: padded_convolution_of_warps
 // NO-RUN: the interpreter runs kiln ops
 // RUN: kiln-gpu-schedule{chip=sm_80}
-// CHECK: #kiln.schedule<"mma"
+// CHECK: #kiln.schedule<"mma_gemm"
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>}, %w: tensor<40x3x3x72xbf16> {kiln.sizes = array<i64: 40, 3, 3, 72>}, %s0: index) -> tensor<?x5x4x40xbf16> {
@@ -889,7 +889,7 @@ func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>},
 // Nine pixels of each channel; a thread takes 8 channels of neighbours in width, and reads zeros beside the image.
 // CASE: depthwise_convolution
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"depthwise", {across = 1 : i64, threads = 128 : i64, vector = 8 : i64}>
+// CHECK: #kiln.schedule<"depthwise", {pixels = 1 : i64, threads = 128 : i64, vector = 8 : i64}>
 #image = affine_map<(n, h, w, c, r, s) -> (n, h * 2 + r, w * 2 + s, c)>
 #window = affine_map<(n, h, w, c, r, s) -> (r, s, 0, c)>
 #sum = affine_map<(n, h, w, c, r, s) -> (n, h, w, c)>
@@ -930,7 +930,7 @@ func.func @k0(%x: tensor<?x9x13x24xbf16> {kiln.sizes = array<i64: -1, 9, 13, 24>
 
 // -----
 // CASE: a_product_of_few_rows
-// CHECK: #kiln.schedule<"few", {pieces = 4 : i64, rows = 16 : i64, warps = 16 : i64}>
+// CHECK: #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, unroll = 4 : i64, warps = 16 : i64}>
 // NO-RUN: the interpreter runs kiln ops
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -961,7 +961,7 @@ func.func @k0(%a: tensor<1x2048xbf16> {kiln.sizes = array<i64: 1, 2048>}, %b: te
 
 // -----
 // CASE: a_product_of_several_rows
-// CHECK: #kiln.schedule<"few", {pieces = 2 : i64, rows = 32 : i64, warps = 16 : i64}>
+// CHECK: #kiln.schedule<"skinny_gemm", {block_m = 32 : i64, unroll = 2 : i64, warps = 16 : i64}>
 // NO-RUN: the interpreter runs kiln ops
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -1026,7 +1026,7 @@ func.func @k0(%a: tensor<16x4096xbf16> {kiln.sizes = array<i64: 16, 4096>}, %b: 
 // expected-error @+3 {{whose rows is 8, not a power of two from 16 to 64}}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<16x64xbf16> {kiln.sizes = array<i64: 16, 64>}, %b: tensor<64x64xbf16> {kiln.sizes = array<i64: 64, 64>}) -> tensor<16x64xbf16> attributes {kiln.schedule = #kiln.schedule<"few", {pieces = 4 : i64, rows = 8 : i64, warps = 1 : i64}>} {
+func.func @k0(%a: tensor<16x64xbf16> {kiln.sizes = array<i64: 16, 64>}, %b: tensor<64x64xbf16> {kiln.sizes = array<i64: 64, 64>}) -> tensor<16x64xbf16> attributes {kiln.schedule = #kiln.schedule<"skinny_gemm", {block_m = 8 : i64, unroll = 4 : i64, warps = 1 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<16x64xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<16x64xf32>) -> tensor<16x64xf32>
@@ -1056,7 +1056,7 @@ func.func @k0(%a: tensor<16x64xbf16> {kiln.sizes = array<i64: 16, 64>}, %b: tens
 // expected-error @+3 {{2 to 8 stages in 99 KiB are possible}}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}) -> tensor<128x128xbf16> attributes {kiln.schedule = #kiln.schedule<"mma", {m = 128 : i64, n = 128 : i64, stages = 4 : i64}>} {
+func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}) -> tensor<128x128xbf16> attributes {kiln.schedule = #kiln.schedule<"mma_gemm", {block_m = 128 : i64, block_n = 128 : i64, stages = 4 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<128x128xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<128x128xf32>) -> tensor<128x128xf32>
@@ -1085,7 +1085,7 @@ func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: te
 // CASE: two_products_with_one_left_operand
 // RUN: kiln-to-linalg,kiln-gpu-schedule
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"wgmma", {k = 64 : i64, m = 128 : i64, n = 256 : i64, parts = 1 : i64, resident = 1 : i64, stages = 4 : i64}>
+// CHECK: #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 128 : i64, block_n = 256 : i64, ctas_per_sm = 1 : i64, split_k = 1 : i64, stages = 4 : i64}>
 // CHECK: {argument = 2 : i64, box = array<i64: 64, 128>
 module attributes {kiln.level = "kernels"} {
 module @k attributes {kiln.kernel = {kind = "contract"}} {
@@ -1103,7 +1103,7 @@ module @k attributes {kiln.kernel = {kind = "contract"}} {
 // CASE: two_products_of_few_rows
 // RUN: kiln-to-linalg,kiln-gpu-schedule
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"few", {pieces = 2 : i64, rows = 16 : i64, warps = 4 : i64}>
+// CHECK: #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, unroll = 2 : i64, warps = 4 : i64}>
 module attributes {kiln.level = "kernels"} {
 module @k attributes {kiln.kernel = {kind = "contract"}} {
   func.func @k(%x: tensor<4x512xbf16> {kiln.sizes = array<i64: 4, 512>}, %v: tensor<4096x512xbf16> {kiln.sizes = array<i64: 4096, 512>}, %w: tensor<4096x512xbf16> {kiln.sizes = array<i64: 4096, 512>}) -> tensor<4x4096xbf16> {
@@ -1294,7 +1294,7 @@ func.func @k0(%x: tensor<2x9x7x16xbf16> {kiln.sizes = array<i64: 2, 9, 7, 16>}, 
 // Open rows begin at multiples of 16 bytes.
 // CASE: rows_of_a_multiple
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"loops", {threads = 256 : i64, vector = 8 : i64}>
+// CHECK: #kiln.schedule<"elementwise", {threads = 256 : i64, vector = 8 : i64}>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%x: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -2>}, %y: tensor<?xbf16> {kiln.sizes = array<i64: -2>}, %s0: index, %s1: index {kiln.divisor = 16 : i64, kiln.least = 16 : i64}) -> tensor<?x?xbf16> {
@@ -1314,7 +1314,7 @@ func.func @k0(%x: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -2>}, %y: tensor
 // Open columns and an open depth that is not 0 are multiples of 16 bytes.
 // CASE: product_of_multiples
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"wgmma"
+// CHECK: #kiln.schedule<"wgmma_gemm"
 // CHECK: kiln.tensor_maps
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -1347,7 +1347,7 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
 // RUN: kiln-gpu-schedule{chip=sm_80}
 // CASE: product_of_multiples_on_an_older_chip
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"mma"
+// CHECK: #kiln.schedule<"mma_gemm"
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor<?x?xbf16> {kiln.sizes = array<i64: -3, -2>}, %s0: index, %s1: index {kiln.divisor = 8 : i64, kiln.least = 8 : i64}, %s2: index {kiln.divisor = 8 : i64, kiln.least = 8 : i64}) -> tensor<?x?xbf16> {
@@ -1379,7 +1379,7 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
 // Of 8 bytes.
 // CASE: product_of_small_multiples
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"contract"
+// CHECK: #kiln.schedule<"naive_contraction"
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor<?x?xbf16> {kiln.sizes = array<i64: -3, -2>}, %s0: index, %s1: index {kiln.divisor = 4 : i64, kiln.least = 8 : i64}, %s2: index {kiln.divisor = 8 : i64, kiln.least = 8 : i64}) -> tensor<?x?xbf16> {
@@ -1411,7 +1411,7 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
 // The depth may be 0.
 // CASE: product_of_an_empty_depth
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"contract"
+// CHECK: #kiln.schedule<"naive_contraction"
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor<?x?xbf16> {kiln.sizes = array<i64: -3, -2>}, %s0: index, %s1: index {kiln.divisor = 8 : i64, kiln.least = 8 : i64}, %s2: index {kiln.divisor = 8 : i64, kiln.least = 0 : i64}) -> tensor<?x?xbf16> {
@@ -1443,7 +1443,7 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
 // Rows of f32 are two rows of a tile, copied as they are; what is multiplied is computed of them by the warps that multiply.
 // CASE: product_with_a_prologue
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"wgmma", {k = 64 : i64
+// CHECK: #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64
 // CHECK: {argument = 0 : i64, box = array<i64: 32, 
 // CHECK: {argument = 3 : i64, box = array<i64: 64,
 module attributes {kiln.level = "linalg"} {
@@ -1503,7 +1503,7 @@ func.func @k0(%a: tensor<4096x512xf32> {kiln.sizes = array<i64: 4096, 512>}, %s:
 // expected-error @+3 {{registers hold the computed left operand of at most 128 rows}}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<4096x512xf32> {kiln.sizes = array<i64: 4096, 512>}, %s: tensor<4096xf32> {kiln.sizes = array<i64: 4096>}, %c: tensor<512xf32> {kiln.sizes = array<i64: 512>}, %b: tensor<256x512xbf16> {kiln.sizes = array<i64: 256, 512>}) -> tensor<4096x256xf32> attributes {kiln.schedule = #kiln.schedule<"wgmma", {k = 64 : i64, m = 256 : i64, n = 128 : i64, parts = 1 : i64, resident = 1 : i64, stages = 2 : i64}>} {
+func.func @k0(%a: tensor<4096x512xf32> {kiln.sizes = array<i64: 4096, 512>}, %s: tensor<4096xf32> {kiln.sizes = array<i64: 4096>}, %c: tensor<512xf32> {kiln.sizes = array<i64: 512>}, %b: tensor<256x512xbf16> {kiln.sizes = array<i64: 256, 512>}) -> tensor<4096x256xf32> attributes {kiln.schedule = #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 256 : i64, block_n = 128 : i64, ctas_per_sm = 1 : i64, split_k = 1 : i64, stages = 2 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<4096x256xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4096x256xf32>) -> tensor<4096x256xf32>
@@ -1529,7 +1529,7 @@ func.func @k0(%a: tensor<4096x512xf32> {kiln.sizes = array<i64: 4096, 512>}, %s:
 // expected-error @+3 {{bytes of shared memory; 232448 are possible}}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<4096x512xf32> {kiln.sizes = array<i64: 4096, 512>}, %s: tensor<4096xf32> {kiln.sizes = array<i64: 4096>}, %c: tensor<512xf32> {kiln.sizes = array<i64: 512>}, %b: tensor<256x512xbf16> {kiln.sizes = array<i64: 256, 512>}) -> tensor<4096x256xf32> attributes {kiln.schedule = #kiln.schedule<"wgmma", {k = 64 : i64, m = 128 : i64, n = 256 : i64, parts = 1 : i64, resident = 1 : i64, stages = 4 : i64}>} {
+func.func @k0(%a: tensor<4096x512xf32> {kiln.sizes = array<i64: 4096, 512>}, %s: tensor<4096xf32> {kiln.sizes = array<i64: 4096>}, %c: tensor<512xf32> {kiln.sizes = array<i64: 512>}, %b: tensor<256x512xbf16> {kiln.sizes = array<i64: 256, 512>}) -> tensor<4096x256xf32> attributes {kiln.schedule = #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 128 : i64, block_n = 256 : i64, ctas_per_sm = 1 : i64, split_k = 1 : i64, stages = 4 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<4096x256xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4096x256xf32>) -> tensor<4096x256xf32>
@@ -1554,7 +1554,7 @@ func.func @k0(%a: tensor<4096x512xf32> {kiln.sizes = array<i64: 4096, 512>}, %s:
 // A warp walks a row: of the rows there are enough for the card.
 // CASE: scan_of_rows
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"scan", {across = 64 : i64, ahead = 1 : i64, beside = 2 : i64, pieces = 4 : i64, vector = 4 : i64}>
+// CHECK: #kiln.schedule<"scan", {items = 4 : i64, prefetch = 1 : i64, row_threads = 64 : i64, rows_per_cta = 2 : i64, vector = 4 : i64}>
 // CHECK-NOT: kiln.no_scan
 #at = affine_map<(r, i, j) -> (r, j)>
 #to = affine_map<(r, i, j) -> (r, i)>
@@ -1592,7 +1592,7 @@ func.func @k0(%x: tensor<?x4096xf32> {kiln.sizes = array<i64: -1, 4096>}, %s0: i
 // Few columns: threads share each of them. An element is without itself.
 // CASE: scan_down_columns
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"scan", {across = 16 : i64, ahead = 1 : i64, beside = 4 : i64, pieces = 8 : i64, vector = 8 : i64}>
+// CHECK: #kiln.schedule<"scan", {items = 8 : i64, prefetch = 1 : i64, row_threads = 16 : i64, rows_per_cta = 4 : i64, vector = 8 : i64}>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%x: tensor<32768x4096xbf16> {kiln.sizes = array<i64: 32768, 4096>}) -> tensor<32768x4096xbf16> {
@@ -1665,7 +1665,7 @@ func.func @k0(%x: tensor<8x4096xf32> {kiln.sizes = array<i64: 8, 4096>}) -> (ten
 // expected-error @+3 {{has a schedule of 24 threads across and 4 beside}}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%x: tensor<8x4096xf32> {kiln.sizes = array<i64: 8, 4096>}) -> tensor<8x4096xf32> attributes {kiln.schedule = #kiln.schedule<"scan", {across = 24 : i64, ahead = 0 : i64, beside = 4 : i64, pieces = 4 : i64, vector = 4 : i64}>} {
+func.func @k0(%x: tensor<8x4096xf32> {kiln.sizes = array<i64: 8, 4096>}) -> tensor<8x4096xf32> attributes {kiln.schedule = #kiln.schedule<"scan", {items = 4 : i64, prefetch = 0 : i64, row_threads = 24 : i64, rows_per_cta = 4 : i64, vector = 4 : i64}>} {
   return %x : tensor<8x4096xf32>
 }
 }
@@ -1676,7 +1676,7 @@ func.func @k0(%x: tensor<8x4096xf32> {kiln.sizes = array<i64: 8, 4096>}) -> tens
 // expected-error @+3 {{has a schedule for scans, but is none}}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%x: tensor<8x4096xf32> {kiln.sizes = array<i64: 8, 4096>}) -> tensor<8x4096xf32> attributes {kiln.schedule = #kiln.schedule<"scan", {across = 32 : i64, ahead = 0 : i64, beside = 4 : i64, pieces = 4 : i64, vector = 4 : i64}>} {
+func.func @k0(%x: tensor<8x4096xf32> {kiln.sizes = array<i64: 8, 4096>}) -> tensor<8x4096xf32> attributes {kiln.schedule = #kiln.schedule<"scan", {items = 4 : i64, prefetch = 0 : i64, row_threads = 32 : i64, rows_per_cta = 4 : i64, vector = 4 : i64}>} {
   return %x : tensor<8x4096xf32>
 }
 }

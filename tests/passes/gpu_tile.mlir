@@ -81,7 +81,7 @@ func.func @k0(%x: tensor<?x64xf32> {kiln.sizes = array<i64: -1, 64>}, %s0: index
 #column = affine_map<(d0, d1) -> (d1)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%x: tensor<?x100xf32> {kiln.sizes = array<i64: -1, 100>}, %s0: index) -> tensor<?x100xf32> attributes {kiln.schedule = #kiln.schedule<"registers", {group = 64 : i64, groups = 1 : i64, pieces = 2 : i64, vector = 1 : i64}>} {
+func.func @k0(%x: tensor<?x100xf32> {kiln.sizes = array<i64: -1, 100>}, %s0: index) -> tensor<?x100xf32> attributes {kiln.schedule = #kiln.schedule<"register_rows", {row_threads = 64 : i64, rows_per_cta = 1 : i64, unroll = 2 : i64, vector = 1 : i64}>} {
   %least = arith.constant 0xFF800000 : f32
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty(%s0) : tensor<?x100xf32>
@@ -122,7 +122,7 @@ func.func @k0(%x: tensor<?x100xf32> {kiln.sizes = array<i64: -1, 100>}, %s0: ind
 #column = affine_map<(d0, d1) -> (d1)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%x: tensor<?x100xf32> {kiln.sizes = array<i64: -1, 100>}, %s0: index) -> tensor<?x100xf32> attributes {kiln.schedule = #kiln.schedule<"registers", {group = 32 : i64, groups = 1 : i64, pieces = 3 : i64, vector = 1 : i64}>} {
+func.func @k0(%x: tensor<?x100xf32> {kiln.sizes = array<i64: -1, 100>}, %s0: index) -> tensor<?x100xf32> attributes {kiln.schedule = #kiln.schedule<"register_rows", {row_threads = 32 : i64, rows_per_cta = 1 : i64, unroll = 3 : i64, vector = 1 : i64}>} {
   %least = arith.constant 0xFF800000 : f32
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty(%s0) : tensor<?x100xf32>
@@ -163,7 +163,7 @@ func.func @k0(%x: tensor<?x100xf32> {kiln.sizes = array<i64: -1, 100>}, %s0: ind
 #column = affine_map<(d0, d1) -> (d1)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%x: tensor<?x101xf32> {kiln.sizes = array<i64: -1, 101>}, %s0: index) -> tensor<?x101xf32> attributes {kiln.schedule = #kiln.schedule<"registers", {group = 32 : i64, groups = 1 : i64, pieces = 2 : i64, vector = 4 : i64}>} {
+func.func @k0(%x: tensor<?x101xf32> {kiln.sizes = array<i64: -1, 101>}, %s0: index) -> tensor<?x101xf32> attributes {kiln.schedule = #kiln.schedule<"register_rows", {row_threads = 32 : i64, rows_per_cta = 1 : i64, unroll = 2 : i64, vector = 4 : i64}>} {
   %least = arith.constant 0xFF800000 : f32
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty(%s0) : tensor<?x101xf32>
@@ -254,7 +254,7 @@ func.func @k0(%x: tensor<512x264xf32> {kiln.sizes = array<i64: 512, 264>}) -> te
 #column = affine_map<(d0, d1) -> (d1)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<8x64xf32> {kiln.sizes = array<i64: 8, 64>}, %b: tensor<1x64x32xf32> {kiln.sizes = array<i64: 1, 64, 32>}, %bias: tensor<32xf32> {kiln.sizes = array<i64: 32>}) -> tensor<8x32xf32> attributes {kiln.schedule = #kiln.schedule<"contract", {depth = 16 : i64, m = 64 : i64, m_each = 4 : i64, n = 64 : i64, n_each = 4 : i64}>} {
+func.func @k0(%a: tensor<8x64xf32> {kiln.sizes = array<i64: 8, 64>}, %b: tensor<1x64x32xf32> {kiln.sizes = array<i64: 1, 64, 32>}, %bias: tensor<32xf32> {kiln.sizes = array<i64: 32>}) -> tensor<8x32xf32> attributes {kiln.schedule = #kiln.schedule<"naive_contraction", {block_k = 16 : i64, block_m = 64 : i64, block_n = 64 : i64, thread_m = 4 : i64, thread_n = 4 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<8x32xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x32xf32>) -> tensor<8x32xf32>
@@ -287,7 +287,7 @@ func.func @k0(%a: tensor<8x64xf32> {kiln.sizes = array<i64: 8, 64>}, %b: tensor<
 #column = affine_map<(d0, d1) -> (d1)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<8x64xf32> {kiln.sizes = array<i64: 8, 64>}, %b: tensor<1x64x32xf32> {kiln.sizes = array<i64: 1, 64, 32>}, %bias: tensor<32xf32> {kiln.sizes = array<i64: 32>}) -> tensor<8x32xf32> attributes {kiln.schedule = #kiln.schedule<"fma", {depth = 8 : i64, m = 32 : i64, m_each = 4 : i64, n = 32 : i64, n_each = 4 : i64, resident = 1 : i64, stages = 2 : i64, unroll = 1 : i64}>} {
+func.func @k0(%a: tensor<8x64xf32> {kiln.sizes = array<i64: 8, 64>}, %b: tensor<1x64x32xf32> {kiln.sizes = array<i64: 1, 64, 32>}, %bias: tensor<32xf32> {kiln.sizes = array<i64: 32>}) -> tensor<8x32xf32> attributes {kiln.schedule = #kiln.schedule<"simt_gemm", {block_k = 8 : i64, block_m = 32 : i64, block_n = 32 : i64, ctas_per_sm = 1 : i64, stages = 2 : i64, thread_m = 4 : i64, thread_n = 4 : i64, unroll = 1 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<8x32xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x32xf32>) -> tensor<8x32xf32>
@@ -358,7 +358,7 @@ func.func @k0(%x: tensor<?x?xf32> {kiln.sizes = array<i64: -1, -2>}, %s0: index,
 #turned = affine_map<(d0, d1) -> (d1, d0)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%x: tensor<64x96xbf16> {kiln.sizes = array<i64: 64, 96>}) -> tensor<64x96xbf16> attributes {kiln.schedule = #kiln.schedule<"transpose", {down = 64, over = 64, threads = 256, vector = 8}>} {
+func.func @k0(%x: tensor<64x96xbf16> {kiln.sizes = array<i64: 64, 96>}) -> tensor<64x96xbf16> attributes {kiln.schedule = #kiln.schedule<"transpose", {threads = 256, tile_columns = 64, tile_rows = 64, vector = 8}>} {
   %e = tensor.empty() : tensor<64x96xbf16>
   %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<64x96xbf16>) outs(%e : tensor<64x96xbf16>) {
   ^bb0(%a: bf16, %o: bf16):
@@ -402,7 +402,7 @@ func.func @k0(%x: tensor<?x1024xf32> {kiln.sizes = array<i64: -1, 1024>}, %s0: i
 // CHECK-NOT: tensor<
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %bias: tensor<64xf32> {kiln.sizes = array<i64: 64>}) -> tensor<130x64xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma", {k = 64 : i64, m = 64 : i64, n = 64 : i64, parts = 1 : i64, resident = 1 : i64, stages = 2 : i64}>} {
+func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %bias: tensor<64xf32> {kiln.sizes = array<i64: 64>}) -> tensor<130x64xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 64 : i64, block_n = 64 : i64, ctas_per_sm = 1 : i64, split_k = 1 : i64, stages = 2 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<130x64xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<130x64xf32>) -> tensor<130x64xf32>
@@ -439,7 +439,7 @@ func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: 
 // CHECK-NOT: tensor<
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<64x256xbf16> {kiln.sizes = array<i64: 64, 256>}, %b: tensor<64x256xbf16> {kiln.sizes = array<i64: 64, 256>}) -> tensor<64x64xbf16> attributes {kiln.grid = affine_map<() -> (2)>, kiln.cluster = 2 : i64, kiln.schedule = #kiln.schedule<"wgmma", {k = 64 : i64, m = 64 : i64, n = 64 : i64, parts = 2 : i64, resident = 0 : i64, stages = 2 : i64}>} {
+func.func @k0(%a: tensor<64x256xbf16> {kiln.sizes = array<i64: 64, 256>}, %b: tensor<64x256xbf16> {kiln.sizes = array<i64: 64, 256>}) -> tensor<64x64xbf16> attributes {kiln.grid = affine_map<() -> (2)>, kiln.cluster = 2 : i64, kiln.schedule = #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 64 : i64, block_n = 64 : i64, ctas_per_sm = 0 : i64, split_k = 2 : i64, stages = 2 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<64x64xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<64x64xf32>) -> tensor<64x64xf32>
@@ -484,7 +484,7 @@ func.func @k0(%a: tensor<64x256xbf16> {kiln.sizes = array<i64: 64, 256>}, %b: te
 #map7 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d5, d4)>
 module attributes {kiln.level = "linalg"} {
   module @k attributes {kiln.kernel = {kind = "attention"}} {
-    func.func @k(%arg0: tensor<1x4x200x8xbf16> {kiln.sizes = array<i64: 1, 4, 200, 8>}, %arg1: tensor<1x2x200x8xbf16> {kiln.sizes = array<i64: 1, 2, 200, 8>}, %arg2: tensor<1x2x200x8xbf16> {kiln.sizes = array<i64: 1, 2, 200, 8>}, %arg3: tensor<200xbf16> {kiln.sizes = array<i64: 200>}) -> tensor<1x4x200x8xbf16> attributes {kiln.schedule = #kiln.schedule<"attention", {blocks = 0 : i64, groups = 2 : i64, keys = 16 : i64, queries = 1 : i64, stages = 2 : i64}>} {
+    func.func @k(%arg0: tensor<1x4x200x8xbf16> {kiln.sizes = array<i64: 1, 4, 200, 8>}, %arg1: tensor<1x2x200x8xbf16> {kiln.sizes = array<i64: 1, 2, 200, 8>}, %arg2: tensor<1x2x200x8xbf16> {kiln.sizes = array<i64: 1, 2, 200, 8>}, %arg3: tensor<200xbf16> {kiln.sizes = array<i64: 200>}) -> tensor<1x4x200x8xbf16> attributes {kiln.schedule = #kiln.schedule<"attention", {block_kv = 16 : i64, ctas = 0 : i64, kv_stages = 2 : i64, q_stages = 1 : i64, warpgroups = 2 : i64}>} {
       %cst = arith.constant 1.000000e+00 : f32
       %cst_0 = arith.constant 0xFF800000 : f32
       %cst_1 = arith.constant 0.353553385 : f32
@@ -576,7 +576,7 @@ module attributes {kiln.level = "linalg"} {
 #map7 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d5, d4)>
 module attributes {kiln.level = "linalg"} {
   module @k attributes {kiln.kernel = {kind = "attention"}} {
-    func.func @k(%arg0: tensor<1x4x200x8xbf16> {kiln.sizes = array<i64: 1, 4, 200, 8>}, %arg1: tensor<1x2x200x8xbf16> {kiln.sizes = array<i64: 1, 2, 200, 8>}, %arg2: tensor<1x2x200x8xbf16> {kiln.sizes = array<i64: 1, 2, 200, 8>}, %arg3: tensor<200xbf16> {kiln.sizes = array<i64: 200>}) -> tensor<1x4x200x8xbf16> attributes {kiln.schedule = #kiln.schedule<"split_attention", {keys = 16 : i64, parts = 2 : i64, rows = 8 : i64, warps = 1 : i64}>} {
+    func.func @k(%arg0: tensor<1x4x200x8xbf16> {kiln.sizes = array<i64: 1, 4, 200, 8>}, %arg1: tensor<1x2x200x8xbf16> {kiln.sizes = array<i64: 1, 2, 200, 8>}, %arg2: tensor<1x2x200x8xbf16> {kiln.sizes = array<i64: 1, 2, 200, 8>}, %arg3: tensor<200xbf16> {kiln.sizes = array<i64: 200>}) -> tensor<1x4x200x8xbf16> attributes {kiln.schedule = #kiln.schedule<"split_attention", {block_kv = 16 : i64, block_q = 8 : i64, split_kv = 2 : i64, warps = 1 : i64}>} {
       %cst = arith.constant 1.000000e+00 : f32
       %cst_0 = arith.constant 0xFF800000 : f32
       %cst_1 = arith.constant 0.353553385 : f32
@@ -657,7 +657,7 @@ module attributes {kiln.level = "linalg"} {
 // CHECK-NOT: tensor<
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>}, %w: tensor<40x3x3x72xbf16> {kiln.sizes = array<i64: 40, 3, 3, 72>}, %s0: index) -> tensor<?x5x4x40xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma", {k = 64 : i64, m = 64 : i64, n = 64 : i64, parts = 1 : i64, resident = 1 : i64, stages = 2 : i64}>} {
+func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>}, %w: tensor<40x3x3x72xbf16> {kiln.sizes = array<i64: 40, 3, 3, 72>}, %s0: index) -> tensor<?x5x4x40xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 64 : i64, block_n = 64 : i64, ctas_per_sm = 1 : i64, split_k = 1 : i64, stages = 2 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %p = tensor.pad %x low[0, 1, 1, 0] high[0, 1, 1, 0] {
   ^bb0(%a: index, %b: index, %c: index, %d: index):
@@ -702,7 +702,7 @@ func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>},
 #id = affine_map<(n, h, w, c) -> (n, h, w, c)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%x: tensor<?x9x13x24xbf16> {kiln.sizes = array<i64: -1, 9, 13, 24>}, %w: tensor<3x3x1x24xbf16> {kiln.sizes = array<i64: 3, 3, 1, 24>}, %s0: index) -> tensor<?x5x7x24xbf16> attributes {kiln.schedule = #kiln.schedule<"depthwise", {across = 4 : i64, threads = 32 : i64, vector = 8 : i64}>} {
+func.func @k0(%x: tensor<?x9x13x24xbf16> {kiln.sizes = array<i64: -1, 9, 13, 24>}, %w: tensor<3x3x1x24xbf16> {kiln.sizes = array<i64: 3, 3, 1, 24>}, %s0: index) -> tensor<?x5x7x24xbf16> attributes {kiln.schedule = #kiln.schedule<"depthwise", {pixels = 4 : i64, threads = 32 : i64, vector = 8 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %p = tensor.pad %x low[0, 1, 1, 0] high[0, 1, 1, 0] {
   ^bb0(%a: index, %b: index, %c: index, %d: index):
@@ -744,7 +744,7 @@ func.func @k0(%x: tensor<?x9x13x24xbf16> {kiln.sizes = array<i64: -1, 9, 13, 24>
 // CHECK-NOT: tensor<
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<3x72xbf16> {kiln.sizes = array<i64: 3, 72>}, %b: tensor<20x72xbf16> {kiln.sizes = array<i64: 20, 72>}) -> tensor<3x20xbf16> attributes {kiln.schedule = #kiln.schedule<"few", {pieces = 1 : i64, rows = 16 : i64, warps = 2 : i64}>} {
+func.func @k0(%a: tensor<3x72xbf16> {kiln.sizes = array<i64: 3, 72>}, %b: tensor<20x72xbf16> {kiln.sizes = array<i64: 20, 72>}) -> tensor<3x20xbf16> attributes {kiln.schedule = #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, unroll = 1 : i64, warps = 2 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<3x20xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<3x20xf32>) -> tensor<3x20xf32>
@@ -779,7 +779,7 @@ func.func @k0(%a: tensor<3x72xbf16> {kiln.sizes = array<i64: 3, 72>}, %b: tensor
 // CHECK-NOT: tensor<
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}) -> tensor<130x64xbf16> attributes {kiln.schedule = #kiln.schedule<"mma", {m = 64 : i64, n = 64 : i64, stages = 2 : i64}>} {
+func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}) -> tensor<130x64xbf16> attributes {kiln.schedule = #kiln.schedule<"mma_gemm", {block_m = 64 : i64, block_n = 64 : i64, stages = 2 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<130x64xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<130x64xf32>) -> tensor<130x64xf32>
@@ -809,7 +809,7 @@ func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: 
 // expected-error @+3 {{has a schedule for products of few rows, but is none}}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: tensor<128x130xbf16> {kiln.sizes = array<i64: 128, 130>}) -> tensor<130x130xbf16> attributes {kiln.schedule = #kiln.schedule<"few", {pieces = 1 : i64, rows = 16 : i64, warps = 2 : i64}>} {
+func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: tensor<128x130xbf16> {kiln.sizes = array<i64: 128, 130>}) -> tensor<130x130xbf16> attributes {kiln.schedule = #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, unroll = 1 : i64, warps = 2 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<130x130xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<130x130xf32>) -> tensor<130x130xf32>
@@ -861,7 +861,7 @@ module @k attributes {kiln.kernel = {kind = "contract"}} {
 // CHECK-NOT: tensor<
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: tensor<65x128xbf16> {kiln.sizes = array<i64: 65, 128>}) -> tensor<130x65xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma", {k = 64 : i64, m = 64 : i64, n = 64 : i64, parts = 1 : i64, resident = 1 : i64, stages = 2 : i64}>} {
+func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: tensor<65x128xbf16> {kiln.sizes = array<i64: 65, 128>}) -> tensor<130x65xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 64 : i64, block_n = 64 : i64, ctas_per_sm = 1 : i64, split_k = 1 : i64, stages = 2 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<130x65xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<130x65xf32>) -> tensor<130x65xf32>
@@ -915,7 +915,7 @@ func.func @k0(%x: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -2>}, %y: tensor
 // CHECK-NOT: tensor<
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor<?x?xbf16> {kiln.sizes = array<i64: -3, -2>}, %s0: index, %s1: index {kiln.divisor = 8 : i64, kiln.least = 8 : i64}, %s2: index {kiln.divisor = 8 : i64, kiln.least = 8 : i64}) -> tensor<?x?xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma", {k = 64 : i64, m = 64 : i64, n = 64 : i64, parts = 1 : i64, resident = 1 : i64, stages = 2 : i64}>} {
+func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor<?x?xbf16> {kiln.sizes = array<i64: -3, -2>}, %s0: index, %s1: index {kiln.divisor = 8 : i64, kiln.least = 8 : i64}, %s2: index {kiln.divisor = 8 : i64, kiln.least = 8 : i64}) -> tensor<?x?xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 64 : i64, block_n = 64 : i64, ctas_per_sm = 1 : i64, split_k = 1 : i64, stages = 2 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty(%s0, %s1) : tensor<?x?xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x?xf32>) -> tensor<?x?xf32>
@@ -947,7 +947,7 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
 // CHECK-NOT: tensor<
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor<?x?xbf16> {kiln.sizes = array<i64: -3, -2>}, %s0: index, %s1: index {kiln.divisor = 8 : i64, kiln.least = 8 : i64}, %s2: index {kiln.divisor = 8 : i64, kiln.least = 8 : i64}) -> tensor<?x?xbf16> attributes {kiln.schedule = #kiln.schedule<"mma", {m = 64 : i64, n = 64 : i64, stages = 4 : i64}>} {
+func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor<?x?xbf16> {kiln.sizes = array<i64: -3, -2>}, %s0: index, %s1: index {kiln.divisor = 8 : i64, kiln.least = 8 : i64}, %s2: index {kiln.divisor = 8 : i64, kiln.least = 8 : i64}) -> tensor<?x?xbf16> attributes {kiln.schedule = #kiln.schedule<"mma_gemm", {block_m = 64 : i64, block_n = 64 : i64, stages = 4 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty(%s0, %s1) : tensor<?x?xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x?xf32>) -> tensor<?x?xf32>
@@ -983,7 +983,7 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
 #to = affine_map<(r, i, j) -> (r, i)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%x: tensor<8x1000xf32> {kiln.sizes = array<i64: 8, 1000>}) -> tensor<8x1000xf32> attributes {kiln.schedule = #kiln.schedule<"scan", {across = 64 : i64, ahead = 0 : i64, beside = 2 : i64, pieces = 1 : i64, vector = 4 : i64}>} {
+func.func @k0(%x: tensor<8x1000xf32> {kiln.sizes = array<i64: 8, 1000>}) -> tensor<8x1000xf32> attributes {kiln.schedule = #kiln.schedule<"scan", {items = 1 : i64, prefetch = 0 : i64, row_threads = 64 : i64, rows_per_cta = 2 : i64, vector = 4 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<8x1000xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x1000xf32>) -> tensor<8x1000xf32>
@@ -1049,7 +1049,7 @@ func.func @k0(%x: tensor<?x16xf32> {kiln.sizes = array<i64: -1, 16>}, %s0: index
 // CHECK-NOT: gpu.shuffle
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%x: tensor<?x64xi32> {kiln.sizes = array<i64: -1, 64>}, %s0: index) -> tensor<?x64xi32> attributes {kiln.schedule = #kiln.schedule<"scan", {across = 2 : i64, ahead = 1 : i64, beside = 16 : i64, pieces = 2 : i64, vector = 4 : i64}>} {
+func.func @k0(%x: tensor<?x64xi32> {kiln.sizes = array<i64: -1, 64>}, %s0: index) -> tensor<?x64xi32> attributes {kiln.schedule = #kiln.schedule<"scan", {items = 2 : i64, prefetch = 1 : i64, row_threads = 2 : i64, rows_per_cta = 16 : i64, vector = 4 : i64}>} {
   %least = arith.constant -2147483648 : i32
   %e = tensor.empty(%s0) : tensor<?x64xi32>
   %f = linalg.fill ins(%least : i32) outs(%e : tensor<?x64xi32>) -> tensor<?x64xi32>
@@ -1073,7 +1073,7 @@ func.func @k0(%x: tensor<?x64xi32> {kiln.sizes = array<i64: -1, 64>}, %s0: index
 // expected-error @+3 {{8 pieces of 8 warps are more than 32}}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%x: tensor<8x5000xf32> {kiln.sizes = array<i64: 8, 5000>}) -> tensor<8x5000xf32> attributes {kiln.schedule = #kiln.schedule<"scan", {across = 256 : i64, ahead = 0 : i64, beside = 1 : i64, pieces = 8 : i64, vector = 4 : i64}>} {
+func.func @k0(%x: tensor<8x5000xf32> {kiln.sizes = array<i64: 8, 5000>}) -> tensor<8x5000xf32> attributes {kiln.schedule = #kiln.schedule<"scan", {items = 8 : i64, prefetch = 0 : i64, row_threads = 256 : i64, rows_per_cta = 1 : i64, vector = 4 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<8x5000xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x5000xf32>) -> tensor<8x5000xf32>

@@ -2,7 +2,7 @@
 
 // CASE: elementwise
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"loops"
+// CHECK: #kiln.schedule<"elementwise"
 // CHECK: kiln.level = "scheduled"
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
@@ -89,7 +89,7 @@ func.func @k0(%x: tensor<?x64xf32> {kiln.sizes = array<i64: -1, 64>}, %s0: index
 // -----
 // CASE: column_sum
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"reduce"
+// CHECK: #kiln.schedule<"reduction"
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>
@@ -112,7 +112,7 @@ func.func @k0(%x: tensor<40x48xf32> {kiln.sizes = array<i64: 40, 48>}) -> tensor
 // -----
 // CASE: matmul_with_bias
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"contract"
+// CHECK: #kiln.schedule<"contraction"
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>
@@ -180,7 +180,7 @@ module @k attributes {kiln.kernel = {kind = "attention"}} {
 // CASE: product_in_blocks
 // NO-RUN: the interpreter runs kiln ops
 // RUN: kiln-schedule
-// CHECK: #kiln.schedule<"blocked"
+// CHECK: #kiln.schedule<"blocked_gemm"
 #left = affine_map<(d0, d1, d2) -> (d0, d2)>
 #right = affine_map<(d0, d1, d2) -> (d2, d1)>
 #out = affine_map<(d0, d1, d2) -> (d0, d1)>
@@ -207,7 +207,7 @@ func.func @k0(%x: tensor<40x4096xf32>, %w: tensor<4096x256xf32>) -> tensor<40x25
 // CASE: pairs
 // NO-RUN: the interpreter runs kiln ops
 // RUN: kiln-schedule{bf16=dot}
-// CHECK: #kiln.schedule<"dot"
+// CHECK: #kiln.schedule<"dot_gemm"
 #left = affine_map<(d0, d1, d2) -> (d0, d2)>
 #right = affine_map<(d0, d1, d2) -> (d2, d1)>
 #out = affine_map<(d0, d1, d2) -> (d0, d1)>
@@ -243,7 +243,7 @@ func.func @k0(%x: tensor<40x70xbf16>, %w: tensor<70x64xbf16>) -> tensor<40x64xbf
 // CASE: tiles
 // NO-RUN: the interpreter runs kiln ops
 // RUN: kiln-schedule{bf16=amx}
-// CHECK: #kiln.schedule<"amx"
+// CHECK: #kiln.schedule<"amx_gemm"
 #left = affine_map<(d0, d1, d2) -> (d0, d2)>
 #right = affine_map<(d0, d1, d2) -> (d2, d1)>
 #out = affine_map<(d0, d1, d2) -> (d0, d1)>
@@ -279,7 +279,7 @@ func.func @k0(%x: tensor<40x70xbf16>, %w: tensor<70x64xbf16>) -> tensor<40x64xbf
 // CASE: widened
 // NO-RUN: the interpreter runs kiln ops
 // RUN: kiln-schedule
-// CHECK: #kiln.schedule<"contract"
+// CHECK: #kiln.schedule<"contraction"
 #left = affine_map<(d0, d1, d2) -> (d0, d2)>
 #right = affine_map<(d0, d1, d2) -> (d2, d1)>
 #out = affine_map<(d0, d1, d2) -> (d0, d1)>

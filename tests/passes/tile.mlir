@@ -179,7 +179,7 @@ func.func @k0(%x: tensor<40x48xf32> {kiln.sizes = array<i64: 40, 48>}) -> tensor
 module attributes {kiln.level = "scheduled"} {
 module @k0 attributes {kiln.kernel = {}} {
 // expected-error @below {{has a schedule with parameter 'blocks', but reduce has bits block nontemporal prefetch tasks tile unroll}}
-func.func @k0(%x: tensor<40x48xf32> {kiln.sizes = array<i64: 40, 48>}) -> tensor<48xf32> attributes {kiln.schedule = #kiln.schedule<"reduce", {blocks = 4}>} {
+func.func @k0(%x: tensor<40x48xf32> {kiln.sizes = array<i64: 40, 48>}) -> tensor<48xf32> attributes {kiln.schedule = #kiln.schedule<"row_reduction", {blocks = 4}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<48xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<48xf32>) -> tensor<48xf32>
@@ -384,7 +384,7 @@ module @k attributes {kiln.kernel = {kind = "attention"}} {
 #id = affine_map<(d0, d1) -> (d0, d1)>
 module attributes {kiln.level = "scheduled"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%x: tensor<40x96xf32>, %w: tensor<96x64xf32>) -> tensor<40x64xf32> attributes {kiln.schedule = #kiln.schedule<"blocked", {bits = 512, k_block = 64, m = 2, m_block = 40, n = 2, n_block = 64, pack = 1}>} {
+func.func @k0(%x: tensor<40x96xf32>, %w: tensor<96x64xf32>) -> tensor<40x64xf32> attributes {kiln.schedule = #kiln.schedule<"blocked_gemm", {bits = 512, k_block = 64, m = 2, m_block = 40, n = 2, n_block = 64, pack = 1}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<40x64xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<40x64xf32>) -> tensor<40x64xf32>
@@ -412,7 +412,7 @@ func.func @k0(%x: tensor<40x96xf32>, %w: tensor<96x64xf32>) -> tensor<40x64xf32>
 #id = affine_map<(d0, d1) -> (d0, d1)>
 module attributes {kiln.level = "scheduled"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%x: tensor<40x71xbf16>, %w: tensor<71x64xbf16>) -> tensor<40x64xbf16> attributes {kiln.schedule = #kiln.schedule<"dot", {bits = 512, k_block = 96, m = 2, m_block = 40, n = 2, n_block = 64, pack = 1}>} {
+func.func @k0(%x: tensor<40x71xbf16>, %w: tensor<71x64xbf16>) -> tensor<40x64xbf16> attributes {kiln.schedule = #kiln.schedule<"dot_gemm", {bits = 512, k_block = 96, m = 2, m_block = 40, n = 2, n_block = 64, pack = 1}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<40x64xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<40x64xf32>) -> tensor<40x64xf32>
@@ -448,7 +448,7 @@ func.func @k0(%x: tensor<40x71xbf16>, %w: tensor<71x64xbf16>) -> tensor<40x64xbf
 #id = affine_map<(d0, d1) -> (d0, d1)>
 module attributes {kiln.level = "scheduled"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%x: tensor<40x71xbf16>, %w: tensor<71x64xbf16>) -> tensor<40x64xbf16> attributes {kiln.schedule = #kiln.schedule<"amx", {bits = 512, k_block = 96, m = 32, m_block = 64, n = 2, n_block = 64, pack = 1}>} {
+func.func @k0(%x: tensor<40x71xbf16>, %w: tensor<71x64xbf16>) -> tensor<40x64xbf16> attributes {kiln.schedule = #kiln.schedule<"amx_gemm", {bits = 512, k_block = 96, m = 32, m_block = 64, n = 2, n_block = 64, pack = 1}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<40x64xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<40x64xf32>) -> tensor<40x64xf32>

@@ -14,12 +14,8 @@
 //! ```
 
 use crate::{
-    analysis::{self, kernels_of},
-    strategies::cpu::{
-        attention::attention,
-        blocked_gemm::Bf16,
-        choose::{Machine, choose},
-    },
+    analysis::kernels_of,
+    strategies::{Analysis, Cpu, Device, Machine, SCHEDULE, cpu::blocked_gemm::Bf16, table},
 };
 use kiln_dialects::{ir::*, rules::Level};
 use kiln_passes::{Failure, Numerics, Pass};
@@ -55,26 +51,20 @@ impl Pass for SchedulePass {
         }
         let bf16 = Bf16::of(&self.bf16)
             .ok_or_else(|| format!("bf16 is widen, dot or amx, not {}", self.bf16))?;
-        let machine = Machine {
+        let machine = Machine::Cpu(Cpu {
             bits: self.vector_bits,
             threads: self.threads,
             l2: self.l2,
             l3: self.l3,
             bf16,
-        };
+        });
         for func in kernels_of(root) {
-            if func.attr("kiln.schedule").is_some() {
+            if func.attr(SCHEDULE).is_some() {
+                table::scheduled(func, Device::Cpu)?;
                 continue;
             }
-            let mut k = analysis::read(func)?;
-            if let Some(schedule) =
-                analysis::Attention::of(&k).and_then(|a| attention(&k, &a, &machine))
-            {
-                func.set_attr("kiln.schedule", schedule.attr(func.ctx()));
-                continue;
-            }
-            let plan = analysis::nests(&mut k, analysis::SCRATCH);
-            func.set_attr("kiln.schedule", choose(&k, &plan, &machine).attr(func.ctx()));
+            let (schedule, _) = table::choose(&Analysis::of(func)?, machine, Device::Cpu)?;
+            func.set_attr(SCHEDULE, schedule);
         }
         root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Scheduled.name()));
         Ok(())

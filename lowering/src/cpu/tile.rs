@@ -15,12 +15,12 @@
 //! after:   func.func @k0(%x: memref<4x8xf32>, %out: memref<4x8xf32>, %tid: index, %nth: index)  scf.for … vector.load … vector.store
 //! ```
 use crate::{
-    analysis::{self, kernels_of},
+    analysis::{SCRATCH, kernels_of},
     emit::{
         code::Code,
         function::{self, Scratch},
     },
-    strategies::cpu::{choose::Schedule, common::tasks},
+    strategies::{Analysis, Device, Emission, table::scheduled},
 };
 use kiln_dialects::{ir::*, rules::Level, sym::Dim};
 use kiln_passes::{Failure, Numerics, Pass};
@@ -42,13 +42,11 @@ impl Pass for Tile {
 
     fn run(&self, root: Op) -> Result<(), Failure> {
         for func in kernels_of(root) {
-            let schedule = Schedule::of(func).map_err(|e| Failure::at(func, e))?;
-            let mut k = analysis::read(func)?;
-            let plan = if schedule.strategy == "attention" {
-                analysis::Plan::whole(&k)
-            } else {
-                analysis::nests(&mut k, analysis::SCRATCH)
-            };
+            let (row, schedule) = scheduled(func, Device::Cpu)?;
+            let view = Analysis::of(func)?
+                .view(row.view())
+                .ok_or_else(|| Failure::at(func, row.mismatch()))?;
+            let (mut kernel, plan) = (view.0.clone(), &view.1);
             let index = Type::index(func.ctx());
             let stack = |c: Code, element: Type, count: i64| {
                 let attrs = [
@@ -57,9 +55,9 @@ impl Pass for Tile {
                 ];
                 c.op("memref.alloca", &[], Type::memref(element, &[Dim::Known(count)]), &attrs)
             };
-            let how = Scratch { make: &stack, most: analysis::SCRATCH };
-            function::emit(&mut k, &plan, &[index, index], &how, &mut |c, scope, threads| {
-                tasks::emit(c, scope, &plan, &schedule, (threads[0], threads[1]))
+            let how = Scratch { make: &stack, most: SCRATCH };
+            function::emit(&mut kernel, plan, &[index, index], &how, &mut |c, scope, arguments| {
+                row.emit(&Emission { c, scope, plan, arguments }, schedule)
             })
             .map_err(|e| Failure::at(func, e))?;
             func.erase();

@@ -6,19 +6,12 @@
 //! key names the kernel as it is at `linalg`, without names of values, so that equal kernels of
 //! different models share a line.
 use crate::{
-    Target,
     analysis::kernels_of,
-    strategies::gpu::{
-        simt_gemm,
-        wgmma_gemm::{
-            split_k,
-            tiles::{PROCESSORS, TILES},
-        },
-    },
-    target::launch::LIBRARY,
+    strategies::{Device, table::find},
+    target::{Target, launch::LIBRARY},
 };
 use kiln_dialects::ir::*;
-use kiln_runtime::library_call::{CUBLASLT, CUDNN};
+use kiln_passes::Failure;
 use sha2::{Digest, Sha256};
 use std::{collections::BTreeMap, fmt};
 
@@ -138,16 +131,6 @@ pub fn set(func: Op, schedule: Attr) {
     library.iter().for_each(|(_, name)| func.set_attr(LIBRARY, *name));
 }
 
-/// Which libraries may have a kernel of a strategy.
-const LIBRARIES: &[(&str, &[&str])] = &[
-    ("contract", &[CUBLASLT, CUDNN]),
-    ("depthwise", &[CUDNN]),
-    ("few", &[CUBLASLT]),
-    ("fma", &[CUBLASLT]),
-    ("mma", &[CUBLASLT, CUDNN]),
-    ("wgmma", &[CUBLASLT, CUDNN]),
-];
-
 /// A schedule with the call of each library in front of it that may have the kernel: the library,
 /// and the schedule. Which one has it shows when it is scheduled.
 pub fn by_library(schedule: Attr, c: Ctx) -> Vec<(&'static str, Attr)> {
@@ -159,7 +142,7 @@ pub fn by_library(schedule: Attr, c: Ctx) -> Vec<(&'static str, Attr)> {
         all.sort_by_key(|(name, _)| *name);
         (name, Attr::schedule(c, &strategy, &all))
     };
-    let libraries = LIBRARIES.iter().find(|(s, _)| *s == strategy).map_or(&[][..], |(_, all)| all);
+    let libraries = find(&strategy, Device::Gpu).map_or(&[][..], |row| row.libraries());
     libraries.iter().map(|name| with(name)).collect()
 }
 
@@ -167,148 +150,14 @@ pub fn by_library(schedule: Attr, c: Ctx) -> Vec<(&'static str, Attr)> {
 /// found.
 const LIBRARY_ENTRY: &str = "library";
 
-/// Parameters of strategies that are tried twice and half as large: what they are does not change
-/// which elements a thread may read at once.
-const VARIED: &[(&str, &[&str])] = &[
-    ("attention", &[]),
-    ("columns", &["parts", "pieces"]),
-    ("contract", &["m_block", "n_block"]),
-    ("depthwise", &["across", "threads"]),
-    ("few", &["pieces", "rows", "warps"]),
-    ("fma", &["resident"]),
-    ("loops", &["block", "threads", "unroll"]),
-    ("mma", &["m", "n"]),
-    ("reduce", &["block", "group", "groups", "pieces", "unroll"]),
-    ("registers", &["groups"]),
-    ("rows", &["block", "group", "groups", "pieces", "unroll"]),
-    ("scan", &["across", "beside", "pieces"]),
-    ("split_attention", &["parts", "warps"]),
-    ("transpose", &["down", "over", "threads"]),
-];
-
-/// Tiles for Hopper's tensor cores beyond those that the model chooses among: rows, columns,
-/// stages, and how many blocks share a multiprocessor. They are narrow ones, of which there are
-/// more for the same product, with rings as deep as shared memory allows, and pairs of blocks of
-/// which one multiplies while the other waits.
-const FURTHER: &[(i64, i64, i64, i64)] = &[
-    (64, 64, 8, 1),
-    (64, 64, 3, 2),
-    (64, 128, 6, 1),
-    (64, 192, 6, 1),
-    (64, 256, 5, 1),
-    (128, 64, 4, 1),
-    (128, 64, 3, 2),
-    (128, 128, 4, 1),
-];
-
-/// Tiles of products without tensor cores: rows and those of a thread, columns and those of a
-/// thread, depth. Larger ones read shared memory less, of smaller ones there are more.
-const FFMA: &[(i64, i64, i64, i64, i64)] = &[
-    (128, 8, 128, 8, 16),
-    (128, 8, 128, 8, 8),
-    (128, 8, 64, 8, 16),
-    (64, 8, 128, 8, 16),
-    (128, 8, 64, 4, 16),
-    (64, 8, 64, 8, 16),
-    (64, 8, 64, 4, 16),
-    (64, 4, 64, 4, 16),
-    (64, 4, 64, 4, 32),
-    (64, 4, 32, 4, 32),
-    (32, 4, 64, 4, 32),
-    (32, 4, 32, 4, 32),
-];
-
-/// Schedules near one, of which some may not be possible for the kernel.
-pub fn variants(schedule: Attr, c: Ctx) -> Vec<Attr> {
-    let Some((strategy, dictionary)) = schedule.as_schedule() else { return vec![] };
-    let entries: Vec<(String, i64)> = dictionary
-        .entries()
-        .unwrap_or_default()
-        .into_iter()
-        .filter_map(|(n, v)| Some((n, v.as_i64()?)))
-        .collect();
-    let with = |changes: &[(&str, i64)]| {
-        let of = |(n, v): &(String, i64)| {
-            changes.iter().find(|(name, _)| name == n).map_or(*v, |(_, new)| *new)
-        };
-        let all: Vec<(&str, Attr)> =
-            entries.iter().map(|e| (e.0.as_str(), Attr::i64(c, of(e)))).collect();
-        Attr::schedule(c, &strategy, &all)
-    };
-    let value = |name: &str| entries.iter().find(|(n, _)| n == name).map(|(_, v)| *v);
-    let mut all = vec![];
-    if strategy == "wgmma" {
-        for (m, n, stages, resident) in TILES {
-            let shape =
-                [("m", *m as i64), ("n", *n as i64), ("parts", 1), ("stages", *stages as i64)];
-            // Blocks that go on with further tiles, and a block for each tile.
-            all.push(with(&[&shape[..], &[("resident", *resident as i64)]].concat()));
-            all.push(with(&[&shape[..], &[("resident", 0)]].concat()));
-        }
-        all.extend(FURTHER.iter().map(|(m, n, stages, resident)| {
-            with(&[
-                ("m", *m),
-                ("n", *n),
-                ("parts", 1),
-                ("stages", *stages),
-                ("resident", *resident),
-            ])
-        }));
-        // Blocks that share the depth of a tile.
-        all.extend(split_k::shared().map(|((m, n, stages, _), parts)| {
-            let shape =
-                [("m", *m), ("n", *n), ("parts", parts), ("resident", 0), ("stages", *stages)];
-            with(&shape.map(|(name, v)| (name, v as i64)))
-        }));
-    }
-    if strategy == "contract" && value("m_each").is_some() {
-        for (m, m_each, n, n_each, depth) in FFMA {
-            all.push(with(&[
-                ("m", *m),
-                ("m_each", *m_each),
-                ("n", *n),
-                ("n_each", *n_each),
-                ("depth", *depth),
-            ]));
-        }
-    }
-    if strategy == "fma" {
-        let tiles = simt_gemm::TILES
-            .iter()
-            .flat_map(|t| [(8, 2), (8, 3), (16, 2), (16, 3)].map(|ring| (t, ring)));
-        all.extend(tiles.map(|((m, m_each, n, n_each), (depth, stages))| {
-            let tile = [
-                ("m", *m),
-                ("m_each", *m_each),
-                ("n", *n),
-                ("n_each", *n_each),
-                ("depth", depth),
-                ("stages", stages),
-                ("unroll", depth),
-            ];
-            with(&tile.map(|(name, v)| (name, v as i64)))
-        }));
-    }
-    if strategy == "transpose" && value("down").is_some() {
-        all.extend([32, 64, 128].map(|n| with(&[("down", n), ("over", n)])));
-    }
-    if strategy == "scan" {
-        all.extend([0, 1].map(|ahead| with(&[("ahead", ahead)])));
-    }
-    if strategy == "attention" && value("blocks").is_some() {
-        all.extend(
-            [2, 3].iter().flat_map(|g| {
-                [0, PROCESSORS as i64].map(|b| with(&[("groups", *g), ("blocks", b)]))
-            }),
-        );
-    }
-    let names = VARIED.iter().find(|(s, _)| *s == strategy).map_or(&[][..], |(_, names)| names);
-    for (name, v) in names.iter().filter_map(|n| Some((*n, value(n)?))).filter(|(_, v)| *v > 0) {
-        all.push(with(&[(name, 2 * v)]));
-        if v % 2 == 0 {
-            all.push(with(&[(name, v / 2)]));
-        }
-    }
-    all.retain(|a| a.to_string() != schedule.to_string());
-    all
+/// Schedules that autotuning tries instead of the one on a kernel's function. Some may not fit the
+/// kernel.
+///
+/// # Errors
+/// The schedule is none, or its parameters are outside of their domains.
+pub fn candidates(func: Op, schedule: Attr, target: &Target) -> Result<Vec<Attr>, Failure> {
+    let device = if target.chip().is_some() { Device::Gpu } else { Device::Cpu };
+    let name = schedule.as_schedule().map(|(name, _)| name).unwrap_or_default();
+    let row = find(&name, device).map_err(|e| Failure::at(func, e))?;
+    row.candidates(func, schedule)
 }

@@ -16,8 +16,8 @@
 //!          %0 = kiln.dot_general %a, %b batch = [] x [] contract = [1] x [1] : tensor<512x1008xbf16>, tensor<512x1008xbf16>
 //! ```
 use crate::{
-    gpu::gpu_schedule::USUAL,
     kernels::frozen::Frozen,
+    strategies::gpu::common::assumed::PRODUCT,
     strategies::gpu::{skinny_gemm, wgmma_gemm},
 };
 use kiln_dialects::{
@@ -114,7 +114,7 @@ struct Side {
 /// None: the tensor cores could not read it with another depth either.
 fn side(v: Value, batch: &[i64], contract: i64, known: &Known) -> Option<Side> {
     let dims = v.ty().dims();
-    let size = |d: usize| dims[d].known().unwrap_or(USUAL);
+    let size = |d: usize| dims[d].known().unwrap_or(PRODUCT);
     let last = dims.len().checked_sub(1)?;
     // Where the depth is not innermost, what is has to be readable already.
     let readable =
@@ -137,7 +137,7 @@ impl PadProducts {
         let batch = o
             .lhs_batch
             .iter()
-            .map(|d| o.lhs.ty().dims()[*d as usize].known().unwrap_or(USUAL))
+            .map(|d| o.lhs.ty().dims()[*d as usize].known().unwrap_or(PRODUCT))
             .fold(1i64, i64::saturating_mul);
         if [batch, lhs.rows, rhs.rows].contains(&0) {
             return None;

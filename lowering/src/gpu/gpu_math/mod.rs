@@ -25,9 +25,10 @@
 //! ```
 pub(crate) mod fast;
 
+use crate::strategies::{SCHEDULE, Strategy as _, gpu::wgmma_gemm::WgmmaGemm};
 use crate::{
     cpu::kernel_abi::NOALIAS,
-    gpu::{gpu_abi, gpu_schedule},
+    gpu::gpu_abi,
     math::{
         emit::{Emit, Res},
         exp::TANH,
@@ -151,7 +152,8 @@ fn is_narrow(all: &[Op]) -> bool {
 /// The same for products on tensor cores, whose results go through shared memory: by their
 /// arguments.
 fn gives_narrow(func: Op, all: &[Op]) -> bool {
-    let product = gpu_schedule::of(func).is_ok_and(|s| s.strategy == "wgmma");
+    let name = func.attr(SCHEDULE).and_then(Attr::as_schedule).map(|(name, _)| name);
+    let product = name.as_deref() == Some(WgmmaGemm::NAME);
     let args = func.regions().first().and_then(|r| r.first()).map(Block::args).unwrap_or_default();
     let said = func.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_default();
     let mut results =

@@ -20,12 +20,10 @@
 pub(crate) mod matches;
 pub(crate) mod merge;
 
+use crate::strategies::{Analysis, View};
 use crate::{
     analysis::{self, Poly, kernels_of},
-    gpu::{
-        gpu_schedule::planned,
-        online_reductions::matches::{Leaf, Pair, copied, elementwise},
-    },
+    gpu::online_reductions::matches::{Leaf, Pair, copied, elementwise},
     linalg::generic::Generic,
     strategies::gpu::register_rows,
 };
@@ -68,8 +66,8 @@ impl Pass for OnlineReductions {
 /// Whether registers keep the kernel's rows from the first stage to the last, so that each is read
 /// once anyway.
 fn held(func: Op) -> Result<bool, Failure> {
-    let (k, plan) = planned(func, "registers")?;
-    Ok(register_rows::choose(&k, &plan).is_some())
+    let view = Analysis::of(func)?.view(View::RegisterNests);
+    Ok(view.is_some_and(|v| register_rows::params(&v.0, &v.1).is_some()))
 }
 
 /// Sizes as a type and the operands of a `tensor.empty`.

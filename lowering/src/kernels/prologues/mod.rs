@@ -19,13 +19,13 @@
 pub(crate) mod operands;
 
 use crate::{
-    gpu::gpu_schedule::USUAL,
     kernels::{
         frozen::is_movement,
         fuse::EACH_OP,
         graph::{Class, Graph, heavy},
         prologues::operands::{Loops, Place, UNIT, left, right},
     },
+    strategies::gpu::common::assumed::PRODUCT,
     strategies::gpu::{
         mma_gemm,
         prologue::{DEAR, RATE, READ},
@@ -219,14 +219,14 @@ impl Prologues {
         raw: &Place,
     ) -> Result<(), String> {
         let (dot, dims) = (&f.dot, graph.facts.dims(f.dot.lhs));
-        let size = |d: &usize| dims[*d].known().unwrap_or(USUAL);
+        let size = |d: &usize| dims[*d].known().unwrap_or(PRODUCT);
         let product = |all: &[usize]| all.iter().map(size).fold(1, i64::saturating_mul);
         let (batch, rows, depth) = (product(&loops.batch), product(&loops.own), size(&loops.depth));
         let right = graph.facts.dims(dot.rhs);
         let free = (0..right.len() as i64)
             .filter(|d| !dot.rhs_batch.contains(d) && !dot.rhs_contract.contains(d));
         let columns =
-            free.map(|d| right[d as usize].known().unwrap_or(USUAL)).fold(1, i64::saturating_mul);
+            free.map(|d| right[d as usize].known().unwrap_or(PRODUCT)).fold(1, i64::saturating_mul);
         let bytes = dtype(raw.value).map_or(4, DType::byte_size) as i64;
         let sizes = [
             batch,

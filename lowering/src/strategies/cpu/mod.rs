@@ -1,7 +1,26 @@
 //! Strategies for processors.
-pub(crate) mod attention;
-pub(crate) mod blocked_gemm;
-pub(crate) mod choose;
+pub mod attention;
+pub mod blocked_gemm;
 pub(crate) mod common;
-pub(crate) mod contraction;
-pub(crate) mod transpose;
+pub mod contraction;
+pub mod elementwise;
+pub mod rows;
+pub mod scalar;
+pub mod transpose;
+
+use super::Emission;
+use crate::emit::code::Made;
+use common::tasks::Threads;
+
+impl Emission<'_, '_> {
+    /// The calling thread's number and the number of threads.
+    ///
+    /// # Errors
+    /// The kernel is no processor's.
+    pub fn threads(&self) -> Made<Threads> {
+        match *self.arguments {
+            [thread, count] => Ok((thread, count)),
+            _ => Err("has no thread number".into()),
+        }
+    }
+}

@@ -1,15 +1,15 @@
 //! Strategies for NVIDIA GPUs.
 pub mod attention;
-pub(crate) mod choose;
-pub(crate) mod column_reduction;
+pub mod column_reduction;
 pub(crate) mod common;
 pub mod depthwise;
+pub mod elementwise;
 pub mod library;
 pub mod mma_gemm;
-pub(crate) mod naive_contraction;
+pub mod naive_contraction;
 pub mod prologue;
 pub mod register_rows;
-pub(crate) mod row_reduction;
+pub mod rows;
 pub mod scan;
 pub mod simt_gemm;
 pub mod skinny_gemm;

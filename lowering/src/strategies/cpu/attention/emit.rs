@@ -14,7 +14,7 @@ use crate::{
         loops::decode,
     },
     strategies::cpu::{
-        choose::Schedule,
+        attention::Params,
         common::{
             tasks::{Threads, blocks},
             transposed::{shuffled, store_rows, vectors_of_rows},
@@ -24,17 +24,15 @@ use crate::{
 use kiln_dialects::{ir::*, sym::Dim};
 
 /// Everything that the thread does.
-pub fn emit(c: Code, scope: &Scope<'_>, schedule: &Schedule, threads: Threads) -> Made<()> {
-    let at = Attention::of(scope.kernel).ok_or("has a schedule for attention, but is none")?;
+pub fn emit(c: Code, scope: &Scope<'_>, params: &Params, threads: Threads) -> Made<()> {
+    let at = Attention::of(scope.kernel).ok_or("is no attention")?;
     let (outer, queries, keys) = at.sizes(scope.kernel).ok_or("has no loops")?;
     let mut sizes: Vec<Value> = outer.iter().map(|p| scope.poly(c, p)).collect::<Made<_>>()?;
     let (queries, keys) = (scope.poly(c, queries)?, scope.poly(c, keys)?);
     let wide =
         scope.kernel.buffers[scope.kernel.stages[at.scores].outputs[0].access.buffer].element;
-    let (lanes, n) =
-        (schedule.get("bits") / 8 / wide.dtype()?.byte_size(), schedule.get("n").max(1));
+    let (lanes, n) = (params.bits / 8 / wide.dtype()?.byte_size(), params.n);
     let width = lanes * n;
-    let get = |name: &str| schedule.get(name).max(1);
     let scratch = |count: usize| -> Made<Value> {
         let attrs = [
             ("operandSegmentSizes", Attr::i32s(c.ctx(), &[0, 0])),
@@ -48,7 +46,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, schedule: &Schedule, threads: Threads) -
         )
     };
     let (query, scores, total) =
-        (scratch(at.depth as usize)?, scratch(get("keys_block"))?, scratch(at.columns as usize)?);
+        (scratch(at.depth as usize)?, scratch(params.keys_block)?, scratch(at.columns as usize)?);
     let block = c.index(width as i64)?;
     sizes.push(c.ceil_div(queries, block)?);
     let tasks = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
@@ -81,7 +79,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, schedule: &Schedule, threads: Threads) -
             scores,
             total,
         };
-        task.emit(c, (keys, limits), [get("keys_block"), get("keys"), get("columns")])
+        task.emit(c, (keys, limits), [params.keys_block, params.keys, params.columns])
     })
 }
 

@@ -1,13 +1,54 @@
-//! Attention: sizes of its blocks.
+//! Attention: blocks of queries go through blocks of keys with a running softmax.
 pub(crate) mod emit;
 
 use crate::{
-    analysis::{Attention, Kernel, SCRATCH},
-    strategies::cpu::choose::{Machine, Schedule},
+    analysis::{Attention as Plain, Kernel, SCRATCH},
+    emit::code::Made,
+    strategies::{Cpu, Device, Emission, Match, Parameters, Request, Strategy, View},
 };
 
-/// The schedule of an attention.
-pub fn attention(k: &Kernel, a: &Attention, m: &Machine) -> Option<Schedule> {
+/// Attention on a processor.
+pub struct Attention;
+
+/// Block sizes.
+#[derive(Clone, Debug, Parameters)]
+pub struct Params {
+    /// Width of a vector register in bits
+    #[parameter(OneOf(&[128, 256, 512]))]
+    pub bits: usize,
+    /// Columns of values of a register tile
+    #[parameter(Between(1, 64))]
+    pub columns: usize,
+    /// Keys of a register tile
+    #[parameter(Between(1, 64))]
+    pub keys: usize,
+    /// Keys whose scores are scratch at once
+    #[parameter(Between(1, 65536))]
+    pub keys_block: usize,
+    /// Vectors of queries of a register tile
+    #[parameter(Between(1, 8))]
+    pub n: usize,
+}
+
+impl Strategy for Attention {
+    type Params = Params;
+    const NAME: &'static str = "attention";
+    const DEVICE: Device = Device::Cpu;
+    const SUMMARY: &'static str = "Attention: blocks of queries and keys, running softmax";
+    const VIEW: View = View::Whole;
+    const MISMATCH: &'static str = "is no attention";
+
+    fn matches(r: &Request<'_>) -> Match<Params> {
+        let params = || choose(r.kernel, &Plain::of(r.kernel)?, &r.cpu().ok()?);
+        Match::first(params())
+    }
+    fn emit(e: &Emission<'_, '_>, params: &Params) -> Made<()> {
+        emit::emit(e.c, e.scope, params, e.threads()?)
+    }
+}
+
+/// Block sizes: running values take registers, a block of queries with its scores scratch.
+fn choose(k: &Kernel, a: &Plain, m: &Cpu) -> Option<Params> {
     let (_, queries, keys) = a.sizes(k)?;
     let size = k
         .buffers
@@ -41,15 +82,11 @@ pub fn attention(k: &Kernel, a: &Attention, m: &Machine) -> Option<Schedule> {
     if bytes(n, block) > SCRATCH {
         return None;
     }
-    let parameters = [
-        ("bits", m.bits),
-        ("columns", columns),
-        ("keys", at_once),
-        ("keys_block", block),
-        ("n", n),
-    ];
-    Some(Schedule {
-        strategy: "attention".into(),
-        parameters: parameters.iter().map(|(n, v)| (n.to_string(), *v)).collect(),
+    Some(Params {
+        bits: m.bits as usize,
+        columns: columns as usize,
+        keys: at_once as usize,
+        keys_block: block as usize,
+        n: n as usize,
     })
 }

@@ -15,8 +15,7 @@ use crate::{
         loops::{Fixed, Loops, decode},
     },
     strategies::cpu::{
-        blocked_gemm::{Product, Unit, microkernel::Tile},
-        choose::Schedule,
+        blocked_gemm::{MISMATCH, Params, Product, Unit, microkernel::Tile},
         common::tasks::{Threads, blocks},
     },
 };
@@ -78,21 +77,19 @@ pub fn emit(
     scope: &Scope<'_>,
     plan: &Plan,
     nest: &Nest,
-    schedule: &Schedule,
+    (unit, params): (Unit, &Params),
     threads: Threads,
 ) -> Made<()> {
-    let unit = Unit::of(&schedule.strategy).ok_or("has an unknown schedule")?;
-    let p = product(scope.kernel, plan).ok_or("has a schedule for matrix products, but is none")?;
-    if p.bf16 != (unit != Unit::Fma) || (unit == Unit::Amx && schedule.get("bits") != 512) {
-        return Err(format!(
-            "has schedule '{}', which multiplies other elements or other vectors",
-            schedule.strategy
-        ));
+    let p = product(scope.kernel, plan).ok_or(MISMATCH)?;
+    if p.bf16 != (unit != Unit::Fma) {
+        return Err(MISMATCH.into());
+    }
+    if unit == Unit::Amx && params.bits != 512 {
+        return Err("has AMX tiles beside vectors that are not 512 bits wide".into());
     }
     let size = |d: usize| scope.poly(c, &nest.extents[d]);
-    let (bits, up) =
-        (schedule.get("bits").max(128) as i64, |n: usize, to: usize| n.max(1).div_ceil(to) * to);
-    let (lanes, m) = ((bits / 32) as usize, schedule.get("m").max(1));
+    let up = |n: usize, to: usize| n.max(1).div_ceil(to) * to;
+    let (lanes, m) = (params.bits / 32, params.m);
     if unit == Unit::Amx && m > 16 && m != 32 {
         return Err(format!(
             "has a schedule with m = {m}, but AMX multiplies up to 16 rows, or 32"
@@ -100,13 +97,13 @@ pub fn emit(
     }
     let width = nest.extents[p.vector].known().unwrap_or(0) as usize;
     let step = if p.panels.is_some() { width } else { lanes };
-    let (k_block, m_block, n_block) = (
-        up(schedule.get("k_block"), 32),
-        up(schedule.get("m_block"), m),
-        up(schedule.get("n_block"), step),
-    );
-    let loops =
-        Loops { scope, nest, vector: Some(p.vector), lanes, unroll: schedule.get("n").max(1) };
+    let Params { k_block, m_block, n_block, .. } = *params;
+    for (name, n, unit) in [("m_block", m_block, m), ("n_block", n_block, step)] {
+        if n % unit != 0 {
+            return Err(format!("has {name} = {n}, which is no multiple of {unit}"));
+        }
+    }
+    let loops = Loops { scope, nest, vector: Some(p.vector), lanes, unroll: params.n };
     let depth = nest.extents[p.depth].times(&Poly::number(if p.pair.is_some() { 2 } else { 1 }));
     let single = depth.known().is_some_and(|k| k <= k_block as i64);
     let stage =
@@ -117,7 +114,7 @@ pub fn emit(
     // A line more, so that rows do not share sets of the cache.
     let (left_row, sums_row) = (k_block as i64 + 64 / unit.size(), up(n_block, lanes) as i64);
     let left = local(c, element(p.left)?, m_block as i64 * left_row)?;
-    let pack = schedule.get("pack") == 1 || (unit != Unit::Fma && !p.stored);
+    let pack = params.pack || (unit != Unit::Fma && !p.stored);
     if !pack && !p.stored && stage.inputs[p.right].at.coefficient(p.vector).known() != Some(1) {
         return Err(
             "has a schedule that does not pack, but columns that do not lie side by side".into()

@@ -6,9 +6,106 @@ pub(crate) mod packing;
 
 use crate::{
     analysis::{Access, Body, Init, Kernel, Output, Plan, Poly},
-    strategies::cpu::choose::Machine,
+    emit::code::Made,
+    strategies::{Cpu, Device, Emission, Match, Parameters, Request, Strategy, View},
 };
 use kiln_dialects::{ir::*, value::DType};
+
+/// Products of f32 by FMAs.
+pub struct BlockedGemm;
+/// Products of bf16 by AVX512-BF16's dot products.
+pub struct DotGemm;
+/// Products of bf16 by AMX tiles.
+pub struct AmxGemm;
+
+/// Tile and block sizes.
+#[derive(Clone, Debug, Parameters)]
+pub struct Params {
+    /// Width of a vector register in bits
+    #[parameter(OneOf(&[128, 256, 512]))]
+    pub bits: usize,
+    /// K of a block
+    #[parameter(MultipleOf(32, 32, 1 << 20))]
+    pub k_block: usize,
+    /// Rows of a register tile
+    #[parameter(Between(1, 64))]
+    pub m: usize,
+    /// Rows of a block, a multiple of m
+    #[parameter(Between(1, 1 << 20))]
+    pub m_block: usize,
+    /// Vectors of columns of a register tile
+    #[parameter(Between(1, 8))]
+    pub n: usize,
+    /// Columns of a block, a multiple of a vector or of a packed panel
+    #[parameter(Between(1, 1 << 20))]
+    pub n_block: usize,
+    /// Whether the right operand is packed first
+    #[parameter(Between(0, 1))]
+    pub pack: bool,
+}
+
+const MISMATCH: &str = "is no matrix product of these elements";
+
+impl Strategy for BlockedGemm {
+    type Params = Params;
+    const NAME: &'static str = "blocked_gemm";
+    const DEVICE: Device = Device::Cpu;
+    const SUMMARY: &'static str = "Products of f32 in cache blocks, FMAs on register tiles";
+    const VIEW: View = View::CpuNests;
+    const MISMATCH: &'static str = MISMATCH;
+
+    fn matches(r: &Request<'_>) -> Match<Params> {
+        Match::first(choose(r, Unit::Fma))
+    }
+    fn emit(e: &Emission<'_, '_>, params: &Params) -> Made<()> {
+        nests(e, params, Unit::Fma)
+    }
+}
+
+impl Strategy for DotGemm {
+    type Params = Params;
+    const NAME: &'static str = "dot_gemm";
+    const DEVICE: Device = Device::Cpu;
+    const SUMMARY: &'static str = "Products of bf16 in cache blocks, AVX512-BF16 dot products";
+    const VIEW: View = View::CpuNests;
+    const MISMATCH: &'static str = MISMATCH;
+
+    fn matches(r: &Request<'_>) -> Match<Params> {
+        Match::first(choose(r, Unit::Dot))
+    }
+    fn emit(e: &Emission<'_, '_>, params: &Params) -> Made<()> {
+        nests(e, params, Unit::Dot)
+    }
+}
+
+impl Strategy for AmxGemm {
+    type Params = Params;
+    const NAME: &'static str = "amx_gemm";
+    const DEVICE: Device = Device::Cpu;
+    const SUMMARY: &'static str = "Products of bf16 in cache blocks, AMX tiles";
+    const VIEW: View = View::CpuNests;
+    const MISMATCH: &'static str = MISMATCH;
+
+    fn matches(r: &Request<'_>) -> Match<Params> {
+        Match::first(choose(r, Unit::Amx))
+    }
+    fn emit(e: &Emission<'_, '_>, params: &Params) -> Made<()> {
+        nests(e, params, Unit::Amx)
+    }
+}
+
+fn choose(r: &Request<'_>, unit: Unit) -> Option<Params> {
+    let p = product(r.kernel, r.plan)?;
+    blocks(r.kernel, r.plan, &p, &r.cpu().ok()?).filter(|(u, _)| *u == unit).map(|(_, p)| p)
+}
+
+fn nests(e: &Emission<'_, '_>, params: &Params, unit: Unit) -> Made<()> {
+    let threads = e.threads()?;
+    e.plan
+        .nests
+        .iter()
+        .try_for_each(|n| emit::emit(e.c, e.scope, e.plan, n, (unit, params), threads))
+}
 
 /// What multiplies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,18 +119,6 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// By the name of its strategy.
-    pub fn of(strategy: &str) -> Option<Unit> {
-        [Unit::Fma, Unit::Dot, Unit::Amx].into_iter().find(|u| u.strategy() == strategy)
-    }
-    /// The name of its strategy.
-    pub const fn strategy(self) -> &'static str {
-        match self {
-            Unit::Fma => "blocked",
-            Unit::Dot => "dot",
-            Unit::Amx => "amx",
-        }
-    }
     /// Reduction steps that one instruction takes at once: blocks are filled up to a multiple with
     /// zeros.
     pub const fn depth(self) -> i64 {
@@ -192,16 +277,11 @@ fn fills(k: &Kernel, a: &Access, extents: &[Poly]) -> bool {
 /// Bytes of the copies that a thread has on its stack: of rows, and of sums.
 const COPY: i64 = 384 << 10;
 
-/// Steps of the reduction beyond which `contract` copies no panel of columns.
+/// Steps of the reduction beyond which `contraction` copies no panel of columns.
 const DEEP: i64 = 2048;
 
-/// The schedule of a product: strategy, parameters. None if another strategy is better.
-pub fn blocked(
-    k: &Kernel,
-    plan: &Plan,
-    p: &Product,
-    m: &Machine,
-) -> Option<(Unit, [(&'static str, i64); 7])> {
+/// The instructions of a product and its block sizes. None if another strategy is better.
+fn blocks(k: &Kernel, plan: &Plan, p: &Product, m: &Cpu) -> Option<(Unit, Params)> {
     let nest = plan.nests.first()?;
     let known = |d: usize| nest.extents[d].known();
     let rows = p.rows.map_or(Some(1), known);
@@ -227,7 +307,7 @@ pub fn blocked(
     let few = rows.is_some_and(|r| r < 16)
         || columns.is_some_and(|c| c < lanes)
         || depth.is_some_and(|d| d < 16);
-    // Where all of the reduction fits into the copy of a panel, `contract` makes fewer copies.
+    // Where all of the reduction fits into the copy of a panel, `contraction` makes fewer copies.
     let deep = !p.stored && depth.is_none_or(|d| d > DEEP);
     if unit == Unit::Fma && (few || !deep) {
         return None;
@@ -283,16 +363,16 @@ pub fn blocked(
         k.stages.get(*nest.stages.first()?)?.inputs[p.right].at.coefficient(p.vector).known()
             == Some(1);
     let pack = !p.stored && (unit != Unit::Fma || !contiguous || rows >= 32);
-    let all = [
-        ("bits", m.bits),
-        ("k_block", k_block),
-        ("m", tile),
-        ("m_block", m_block),
-        ("n", n),
-        ("n_block", n_block),
-        ("pack", pack as i64),
-    ];
-    Some((unit, all))
+    let params = Params {
+        bits: m.bits as usize,
+        k_block: k_block as usize,
+        m: tile as usize,
+        m_block: m_block as usize,
+        n: n as usize,
+        n_block: n_block as usize,
+        pack,
+    };
+    Some((unit, params))
 }
 
 /// What a machine has for products of bf16.

@@ -2,7 +2,7 @@
 //! anything else leaves lines half full.
 use crate::{
     analysis::{Kernel, Nest, Plan, Poly},
-    strategies::cpu::choose::{lanes, vector_dim},
+    strategies::cpu::common::vector::{lanes, vector_dim},
 };
 
 /// Bytes of a cache line.

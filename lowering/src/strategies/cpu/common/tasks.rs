@@ -7,12 +7,9 @@ use crate::{
         code::{Code, Made},
         loops::{Fixed, Loops, decode},
     },
-    strategies::cpu::{
-        attention::emit as attention_emit,
-        blocked_gemm::emit as blocked_gemm_emit,
-        choose::{Schedule, lanes, vector_dim},
-        common::cache_lines::{LINE, in_lines},
-        contraction::{emit as contraction_emit, transposition},
+    strategies::cpu::common::{
+        cache_lines::{LINE, in_lines},
+        vector::{lanes, vector_dim},
     },
 };
 use kiln_dialects::ir::*;
@@ -27,58 +24,44 @@ pub fn share(c: Code, tasks: Value, (tid, nth): Threads) -> Made<(Value, Value)>
     Ok((begin, c.div(c.mul(tasks, next)?, nth)?))
 }
 
-/// Everything that the thread does.
-pub fn emit(
-    c: Code,
-    scope: &Scope<'_>,
-    plan: &Plan,
-    schedule: &Schedule,
-    threads: Threads,
-) -> Made<()> {
-    match schedule.strategy.as_str() {
-        "attention" => attention_emit::emit(c, scope, schedule, threads),
-        _ if plan.dependent => rows(c, scope, plan, schedule, threads),
-        "blocked" | "dot" | "amx" => plan
-            .nests
-            .iter()
-            .try_for_each(|n| blocked_gemm_emit::emit(c, scope, plan, n, schedule, threads)),
-        "contract" => {
-            let (first, beside) = plan.nests.split_first().ok_or("does nothing")?;
-            contraction_emit::emit(c, scope, plan, first, schedule, threads)?;
-            beside
-                .iter()
-                .try_for_each(|n| independent(c, scope, plan, n, &borders(schedule), threads))
-        }
-        "transpose" => plan.nests.iter().try_for_each(|n| {
-            match transposition(scope.kernel, plan, n, schedule.get("bits")) {
-                Some(_) => past_caches(c, scope, plan, n, schedule, &|c, scope| {
-                    contraction_emit::emit(c, scope, plan, n, schedule, threads)
-                }),
-                // The border of what is padded.
-                None => independent(c, scope, plan, n, &borders(schedule), threads),
-            }
-        }),
-        _ => plan.nests.iter().try_for_each(|n| {
-            past_caches(c, scope, plan, n, schedule, &|c, scope| {
-                independent(c, scope, plan, n, schedule, threads)
-            })
-        }),
+/// How a nest's iterations are divided among threads and vectors.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LoopParams {
+    /// Width of a vector register in bits; 0 for scalar code.
+    pub bits: usize,
+    /// Iterations of the parallel loops that are one task.
+    pub block: usize,
+    /// Whether results that are cache lines are written past the caches.
+    pub nontemporal: bool,
+    /// Bytes ahead of a read that is prefetched; 0 for none.
+    pub prefetch: usize,
+    /// Outer parallel loops that are divided into tasks.
+    pub tasks: usize,
+    /// Elements of the vector dimension that are one task; 0 for all.
+    pub tile: usize,
+    /// Vectors of one step of the innermost loop.
+    pub unroll: usize,
+}
+
+impl LoopParams {
+    /// Nests beside a contraction, or those of a transpose kernel that transpose nothing.
+    pub fn beside(bits: usize) -> LoopParams {
+        LoopParams { bits, block: 16, tasks: 8, unroll: 4, ..LoopParams::default() }
     }
 }
 
 /// A nest, as `write` does it, that writes past the caches, if it should and its results are at
 /// cache lines, as only a call can tell.
-fn past_caches(
+pub fn past_caches(
     c: Code,
     scope: &Scope<'_>,
     plan: &Plan,
     nest: &Nest,
-    schedule: &Schedule,
+    params: &LoopParams,
     write: &dyn Fn(Code, &Scope<'_>) -> Made<()>,
 ) -> Made<()> {
-    let near = Scope { prefetch: schedule.get("prefetch"), ..scope.clone() };
-    if schedule.get("nontemporal") != 1 || !in_lines(scope.kernel, plan, nest, schedule.get("bits"))
-    {
+    let near = Scope { prefetch: params.prefetch, ..scope.clone() };
+    if !params.nontemporal || !in_lines(scope.kernel, plan, nest, params.bits) {
         return write(c, &near);
     }
     let outputs = nest.all().filter_map(|s| scope.kernel.stages.get(s)).flat_map(|s| &s.outputs);
@@ -93,40 +76,22 @@ fn past_caches(
     c.when(at_lines, &mut |c| write(c, &past), Some(&mut |c| write(c, &near)))
 }
 
-/// How nests are written beside a contraction, or that turn nothing around beside some that do.
-fn borders(schedule: &Schedule) -> Schedule {
-    let bits = ("bits", schedule.get("bits") as i64);
-    let parameters = [
-        bits,
-        ("block", 16),
-        ("nontemporal", 0),
-        ("prefetch", 0),
-        ("tasks", 8),
-        ("tile", 0),
-        ("unroll", 4),
-    ];
-    Schedule {
-        strategy: "loops".into(),
-        parameters: parameters.map(|(n, v)| (n.to_string(), v)).to_vec(),
-    }
-}
-
 fn loops<'a>(
     scope: &'a Scope<'a>,
     plan: &Plan,
     nest: &'a Nest,
-    schedule: &Schedule,
+    params: &LoopParams,
     from: usize,
 ) -> Loops<'a> {
-    let scalar = schedule.strategy == "scalar";
+    let scalar = params.bits == 0;
     let vector = if scalar { None } else { vector_dim(scope.kernel, plan, nest, from) };
-    let mut count = if scalar { 1 } else { lanes(scope.kernel, nest, schedule.get("bits")) };
+    let mut count = if scalar { 1 } else { lanes(scope.kernel, nest, params.bits) };
     if let Some(n) = vector.and_then(|v| nest.extents[v].known()) {
         count = count.min((n.max(1) as usize).next_power_of_two());
     }
     let unroll = match vector.and_then(|v| nest.extents[v].known()) {
-        Some(n) => schedule.get("unroll").clamp(1, (n as usize / count).max(1)),
-        None => schedule.get("unroll").max(1),
+        Some(n) => params.unroll.clamp(1, (n as usize / count).max(1)),
+        None => params.unroll,
     };
     Loops {
         scope,
@@ -138,22 +103,22 @@ fn loops<'a>(
 }
 
 /// Blocks of rows; each row goes through all nests.
-fn rows(
+pub fn rows(
     c: Code,
     scope: &Scope<'_>,
     plan: &Plan,
-    schedule: &Schedule,
+    params: &LoopParams,
     threads: Threads,
 ) -> Made<()> {
     let first = plan.nests.first().ok_or("does nothing")?;
     let sizes: Vec<Value> =
         first.extents[..plan.rows].iter().map(|p| scope.poly(c, p)).collect::<Made<_>>()?;
     let total = scope.poly(c, &Poly::product(&first.extents[..plan.rows]))?;
-    blocks(c, total, schedule.get("block").max(1), threads, &mut |c, i| {
+    blocks(c, total, params.block, threads, &mut |c, i| {
         let row = decode(c, i, &sizes)?;
         for n in &plan.nests {
             let fixed: Fixed = (0..n.extents.len()).map(|d| row.get(d).copied()).collect();
-            loops(scope, plan, n, schedule, plan.rows).emit(c, &fixed, None)?;
+            loops(scope, plan, n, params, plan.rows).emit(c, &fixed, None)?;
         }
         Ok(())
     })
@@ -174,21 +139,20 @@ pub fn blocks(
 }
 
 /// A nest whose iterations all threads share.
-fn independent(
+pub fn independent(
     c: Code,
     scope: &Scope<'_>,
     plan: &Plan,
     nest: &Nest,
-    schedule: &Schedule,
+    params: &LoopParams,
     threads: Threads,
 ) -> Made<()> {
-    let loops = loops(scope, plan, nest, schedule, 0);
+    let loops = loops(scope, plan, nest, params, 0);
     let parallel = |d: &usize| !nest.reduction[*d] && Some(*d) != loops.vector;
-    let scalar = schedule.strategy == "scalar";
-    let count = if scalar { 1 } else { schedule.get("tasks") };
+    let count = if params.bits == 0 { 1 } else { params.tasks };
     let outer: Vec<usize> = (0..nest.extents.len()).filter(parallel).take(count).collect();
-    let tiled = loops.vector.filter(|v| !nest.reduction[*v] && schedule.get("tile") > 0);
-    let block = schedule.get("block").max(1);
+    let tiled = loops.vector.filter(|v| !nest.reduction[*v] && params.tile > 0);
+    let block = params.block;
     let mut sizes: Vec<Value> =
         outer.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<_>>()?;
     let product =
@@ -201,7 +165,7 @@ fn independent(
             loops.emit(c, &fixed, None)
         });
     };
-    let (tile, length) = (c.index(schedule.get("tile") as i64)?, scope.poly(c, &nest.extents[v])?);
+    let (tile, length) = (c.index(params.tile as i64)?, scope.poly(c, &nest.extents[v])?);
     let tiles = c.ceil_div(length, tile)?;
     if outer.is_empty() {
         // Consecutive tiles are one piece.

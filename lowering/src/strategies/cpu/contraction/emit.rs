@@ -1,7 +1,7 @@
 //! Tiles of rows by vectors inside of blocks that fit the caches: contractions, with running values
 //! in registers through the reduction loops, and transpositions.
 use crate::{
-    analysis::{Access, Buffer, Kernel, Lin, Nest, Plan, Poly, Role, row_major},
+    analysis::{Access, Buffer, Kernel, Lin, Nest, Poly, Role, row_major},
     emit::{
         body::{Passed, Scope},
         code::{Code, Made, distance},
@@ -10,53 +10,54 @@ use crate::{
     },
     program::in_place,
     strategies::cpu::{
-        choose::Schedule,
         common::tasks::{Threads, blocks},
-        contraction::{self, transposition},
+        contraction::Roles,
         transpose::registers,
     },
 };
 use kiln_dialects::{ir::*, sym::Dim};
 use std::collections::HashMap;
 
-/// The nest of a contraction.
+/// Sizes of the tiles and blocks of a contraction or a transpose.
+#[derive(Clone, Copy, Debug)]
+pub struct Tiles {
+    /// Vectors of columns of a register tile.
+    pub n: usize,
+    /// Rows of a register tile.
+    pub m: usize,
+    /// Rows of a block.
+    pub m_block: usize,
+    /// Columns of a block.
+    pub n_block: usize,
+    /// Whether the shared operand is packed.
+    pub pack: bool,
+    /// Whether squares of vectors are transposed in registers.
+    pub in_registers: bool,
+}
+
+/// The nest of a contraction or a transpose.
 pub fn emit(
     c: Code,
     scope: &Scope<'_>,
-    plan: &Plan,
     nest: &Nest,
-    schedule: &Schedule,
+    roles: &Roles,
+    tiles: &Tiles,
     threads: Threads,
 ) -> Made<()> {
-    let bits = schedule.get("bits");
-    let roles = match schedule.strategy.as_str() {
-        "contract" => contraction::contraction(scope.kernel, plan, bits)
-            .ok_or("has a schedule for contractions, but is none")?,
-        _ => transposition(scope.kernel, plan, nest, bits)
-            .ok_or("has a schedule for transpositions, but is none")?,
-    };
-    let loops = Loops {
-        scope,
-        nest,
-        vector: Some(roles.vector),
-        lanes: roles.lanes,
-        unroll: schedule.get("n").max(1),
-    };
-    let copy = match roles.pack.filter(|_| schedule.get("pack") == 1) {
+    let loops =
+        Loops { scope, nest, vector: Some(roles.vector), lanes: roles.lanes, unroll: tiles.n };
+    let copy = match roles.pack.filter(|_| tiles.pack) {
         Some(input) => Some(Panel::new(c, &loops, input)?),
         None => None,
     };
-    let across = registers::across(&loops, roles.rows).filter(|_| schedule.strategy == "transpose");
+    let across = registers::across(&loops, roles.rows).filter(|_| tiles.in_registers);
     // What lies over an input is not there to be read again.
     let again = scope.kernel.func.attr(in_place::ATTR).is_none();
-    let step = Step { most: schedule.get("m"), across, again };
+    let step = Step { most: tiles.m, across, again };
     let none: Fixed = vec![None; nest.extents.len()];
     let size = |d: usize| scope.poly(c, &nest.extents[d]);
     let (m, n) = (size(roles.rows)?, size(roles.columns)?);
-    let (m_block, n_block) = (
-        c.index(schedule.get("m_block").max(1) as i64)?,
-        c.index(schedule.get("n_block").max(1) as i64)?,
-    );
+    let (m_block, n_block) = (c.index(tiles.m_block as i64)?, c.index(tiles.n_block as i64)?);
     let mut sizes: Vec<Value> = roles.outer.iter().map(|d| size(*d)).collect::<Made<_>>()?;
     sizes.extend([c.ceil_div(n, n_block)?, c.ceil_div(m, m_block)?]);
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;

@@ -1,10 +1,80 @@
-//! Contractions: which dimension is which, and the sizes of their tiles.
+//! Sums of products: register tiles of rows by vectors, in blocks that fit the caches.
 pub(crate) mod emit;
 
 use crate::{
     analysis::{Access, Kernel, Nest, Output, Plan, Poly},
-    strategies::cpu::choose::{Machine, lanes, vector_dim},
+    emit::code::Made,
+    strategies::{
+        Cpu, Device, Emission, Match, Parameters, Request, Strategy, View,
+        cpu::common::{
+            tasks::{LoopParams, independent},
+            vector::{lanes, vector_dim},
+        },
+    },
 };
+
+/// A contraction or convolution on a processor.
+pub struct Contraction;
+
+/// Tile and block sizes.
+#[derive(Clone, Debug, Parameters)]
+pub struct Params {
+    /// Width of a vector register in bits
+    #[parameter(OneOf(&[128, 256, 512]))]
+    pub bits: usize,
+    /// Rows of a register tile
+    #[parameter(Between(1, 64))]
+    pub m: usize,
+    /// Rows of a block that stays in the L2 cache
+    #[parameter(Between(1, 1 << 20))]
+    pub m_block: usize,
+    /// Vectors of columns of a register tile
+    #[parameter(Between(1, 8))]
+    pub n: usize,
+    /// Columns of a block that stays in the L2 cache
+    #[parameter(Between(1, 1 << 20))]
+    pub n_block: usize,
+    /// Whether the operand that all rows read is packed first
+    #[parameter(Between(0, 1))]
+    pub pack: bool,
+}
+
+impl Strategy for Contraction {
+    type Params = Params;
+    const NAME: &'static str = "contraction";
+    const DEVICE: Device = Device::Cpu;
+    const SUMMARY: &'static str = "Sums of products: register tiles in blocks for the L2 cache";
+    const VIEW: View = View::CpuNests;
+    const MISMATCH: &'static str = "is no contraction";
+
+    fn matches(r: &Request<'_>) -> Match<Params> {
+        let params = || {
+            let m = r.cpu().ok()?;
+            let roles = contraction(r.kernel, r.plan, m.bits as usize)?;
+            Some(blocks(r.plan.nests.first()?, &roles, &m))
+        };
+        Match::first(params())
+    }
+    fn candidates(params: &Params) -> Vec<Params> {
+        crate::strategies::doubled_and_halved(params, &["m_block", "n_block"])
+    }
+    fn emit(e: &Emission<'_, '_>, params: &Params) -> Made<()> {
+        let threads = e.threads()?;
+        let (first, beside) = e.plan.nests.split_first().ok_or("does nothing")?;
+        let roles = contraction(e.scope.kernel, e.plan, params.bits).ok_or(Self::MISMATCH)?;
+        let tiles = emit::Tiles {
+            n: params.n,
+            m: params.m,
+            m_block: params.m_block,
+            n_block: params.n_block,
+            pack: params.pack,
+            in_registers: false,
+        };
+        emit::emit(e.c, e.scope, first, &roles, &tiles, threads)?;
+        let rest = LoopParams::beside(params.bits);
+        beside.iter().try_for_each(|n| independent(e.c, e.scope, e.plan, n, &rest, threads))
+    }
+}
 
 /// What the dimensions of a contraction are.
 #[derive(Clone, Debug)]
@@ -95,7 +165,7 @@ pub fn contraction(k: &Kernel, plan: &Plan, bits: usize) -> Option<Roles> {
 }
 
 /// Tile and block sizes.
-pub fn contract(nest: &Nest, r: &Roles, m: &Machine) -> [(&'static str, i64); 6] {
+fn blocks(nest: &Nest, r: &Roles, m: &Cpu) -> Params {
     let known = |p: &Poly, or: i64| p.known().unwrap_or(or).max(1);
     let (rows, lanes) = (known(&nest.extents[r.rows], 1024), r.lanes as i64);
     let width = known(&nest.extents[r.vector], 1024);
@@ -151,14 +221,14 @@ pub fn contract(nest: &Nest, r: &Roles, m: &Machine) -> [(&'static str, i64); 6]
             n_block = (n_block / (n * lanes) * n * lanes).max(n * lanes);
         }
     }
-    [
-        ("bits", m.bits),
-        ("m", tile),
-        ("m_block", m_block),
-        ("n", n),
-        ("n_block", n_block),
-        ("pack", r.pack.is_some() as i64),
-    ]
+    Params {
+        bits: m.bits as usize,
+        m: tile as usize,
+        m_block: m_block as usize,
+        n: n as usize,
+        n_block: n_block as usize,
+        pack: r.pack.is_some(),
+    }
 }
 
 /// The roles in a parallel nest that writes along one dimension and reads along another: blocks of

@@ -11,6 +11,7 @@
 //! once more behind its products, and a warp that a refill overtakes before it looks would wait for
 //! a phase that is over.
 
+use crate::strategies::gpu::attention::Params;
 use crate::{
     analysis::Poly,
     emit::{
@@ -18,17 +19,14 @@ use crate::{
         code::{Code, Made},
         loops::decode,
     },
-    strategies::{
-        cpu::choose::Schedule,
-        gpu::{
-            attention::{Form, ROWS},
-            common::{
-                ptx::{Mma, Ptx},
-                score::{Known, Score},
-                threads, warp_specialisation,
-            },
-            wgmma_gemm::DEPTH,
+    strategies::gpu::{
+        attention::{Form, ROWS},
+        common::{
+            ptx::{Mma, Ptx},
+            score::{Known, Score},
+            threads, warp_specialisation,
         },
+        wgmma_gemm::DEPTH,
     },
 };
 use kiln_dialects::{ir::*, value::DType};
@@ -502,14 +500,13 @@ impl Flash<'_> {
 }
 
 /// The kernel. `maps`: the parameters that describe queries, keys and values.
-pub fn emit(c: Code, scope: &Scope<'_>, schedule: &Schedule, maps: &[Value]) -> Made<()> {
-    let missing =
-        "has a schedule for attention, but is none that tensor cores and the copy engine can do";
+pub fn emit(c: Code, scope: &Scope<'_>, params: &Params, maps: &[Value]) -> Made<()> {
+    let missing = "is no attention that wgmma and TMA take";
     let form = Form::of(scope.kernel).ok_or(missing)?;
     let maps =
         <[Value; 3]>::try_from(maps).map_err(|_| "has no parameters for three tensor maps")?;
     let (outer, queries, count) = form.at.sizes(scope.kernel).ok_or("has no loops")?;
-    let (groups, keys) = (schedule.get("groups"), schedule.get("keys"));
+    let (groups, keys) = (params.warpgroups, params.block_kv);
     let even = |p: &Poly, by: usize| !p.is_zero() && p.multiple_of(by as i64);
     let ragged =
         [!even(queries, groups * ROWS), !even(count, keys) || form.at.limits.lengths[1].is_some()];
@@ -524,9 +521,9 @@ pub fn emit(c: Code, scope: &Scope<'_>, schedule: &Schedule, maps: &[Value]) -> 
         maps,
         groups,
         keys,
-        stages: schedule.get("stages"),
-        slots: schedule.get("queries"),
-        bytes: form.bytes(schedule),
+        stages: params.kv_stages,
+        slots: params.q_stages,
+        bytes: form.bytes(params),
         base: p.memory(scope.kernel.func)?,
         around,
         queries: p.of(queries)?,

@@ -1,21 +1,89 @@
-//! Attention on Hopper's tensor cores: which kernels are one, what queries, keys and values are to
-//! the copy engine, sizes of blocks.
+//! Attention on Hopper: a producer warp loads queries, keys and values by TMA, consumer warpgroups
+//! compute scores and values by wgmma with the softmax in registers between them.
 pub(crate) mod emit;
 pub(crate) mod epilogue;
 pub(crate) mod pipeline;
 
 use crate::{
-    analysis::{self, Attention, Body, Kernel, Poly, Stage},
+    analysis::{Attention as Stages, Body, Kernel, Poly, Stage},
+    emit::code::Made,
     strategies::{
-        cpu::choose::Schedule,
+        Device, Emission, Launch, Match, Parameters, Request, Strategy, View,
         gpu::{
-            split_attention,
+            common::grid::grid,
             wgmma_gemm::{self, Operand, SHARED, tiles::PROCESSORS},
         },
     },
-    target::launch::{GRID, SHARED_BYTES, TENSOR_MAPS, THREADS},
 };
 use kiln_dialects::{ir::*, value::DType};
+
+/// Attention of bf16 and f16.
+pub struct Attention;
+
+/// Tiles and pipelines.
+#[derive(Clone, Debug, Parameters)]
+pub struct Params {
+    /// Keys and values of a tile
+    #[parameter(MultipleOf(16, 16, 256))]
+    pub block_kv: usize,
+    /// CTAs of a persistent kernel; 0 launches one per tile of queries
+    #[parameter(Between(0, 65535))]
+    pub ctas: usize,
+    /// Stages of the pipeline of keys and values
+    #[parameter(Between(2, 8))]
+    pub kv_stages: usize,
+    /// Tiles of queries in shared memory
+    #[parameter(Between(1, 2))]
+    pub q_stages: usize,
+    /// Consumer warpgroups, with 64 queries each
+    #[parameter(Between(1, 3))]
+    pub warpgroups: usize,
+}
+
+impl Strategy for Attention {
+    type Params = Params;
+    const NAME: &'static str = "attention";
+    const DEVICE: Device = Device::Gpu;
+    const SUMMARY: &'static str = "Attention by wgmma and TMA, scores and softmax in registers";
+    const VIEW: View = View::Whole;
+    const MISMATCH: &'static str = "is no attention that wgmma and TMA take";
+
+    fn matches(r: &Request<'_>) -> Match<Params> {
+        let found = || {
+            r.gpu().ok().filter(|g| g.hopper() && g.tensor_cores)?;
+            Some(params(r.kernel, &Form::of(r.kernel)?))
+        };
+        Match::first(found())
+    }
+    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch, String> {
+        let hopper = r.gpu()?.hopper();
+        let form = Form::of(r.kernel).filter(|_| hopper).ok_or(Self::MISMATCH)?;
+        let bytes = form.shared(p);
+        if bytes > SHARED {
+            return Err(format!(
+                "has a schedule of {bytes} bytes of shared memory; {SHARED} are possible"
+            ));
+        }
+        Ok(Launch {
+            grid: Some(ctas(r, &form, p)?),
+            threads: 128 * (1 + p.warpgroups),
+            shared_bytes: Some(bytes),
+            tensor_maps: Some(form.maps(r.kernel, p)?),
+            ..Launch::default()
+        })
+    }
+    fn arguments(func: Op) -> Result<Vec<Type>, String> {
+        wgmma_gemm::emit::parameters(func)
+    }
+    fn candidates(p: &Params) -> Vec<Params> {
+        let ctas = [0, PROCESSORS];
+        let all = [2, 3].iter().flat_map(|g| ctas.map(|ctas| (*g, ctas)));
+        all.map(|(warpgroups, ctas)| Params { warpgroups, ctas, ..p.clone() }).collect()
+    }
+    fn emit(e: &Emission<'_, '_>, p: &Params) -> Made<()> {
+        emit::emit(e.c, e.scope, p, e.arguments)
+    }
+}
 
 /// Queries of a group of four warps.
 pub const ROWS: usize = 64;
@@ -29,7 +97,7 @@ const MANY: i64 = 7;
 #[derive(Clone, Debug)]
 pub struct Form {
     /// The stages.
-    pub at: Attention,
+    pub at: Stages,
     /// The element of queries, keys and values.
     pub element: DType,
     /// Queries by depth; dimensions are those of the stage of the scores.
@@ -68,22 +136,18 @@ impl Form {
         [self.at.depth, self.at.columns].map(|n| (n as usize).div_ceil(wgmma_gemm::DEPTH))
     }
     /// Bytes in shared memory of a block of queries, of keys, and of values.
-    pub fn bytes(&self, s: &Schedule) -> [usize; 3] {
+    pub fn bytes(&self, p: &Params) -> [usize; 3] {
         let ([deep, wide], row) = (self.slabs(), 2 * wgmma_gemm::DEPTH);
-        [
-            s.get("groups") * ROWS * row * deep,
-            s.get("keys") * row * deep,
-            s.get("keys") * row * wide,
-        ]
+        [p.warpgroups * ROWS * row * deep, p.block_kv * row * deep, p.block_kv * row * wide]
     }
     /// Bytes of shared memory of a block of threads: the rings, their barriers, and what aligning
     /// takes.
-    pub fn shared(&self, s: &Schedule) -> usize {
-        let [query, key, value] = self.bytes(s);
-        let (queries, stages) = (s.get("queries"), s.get("stages"));
+    pub fn shared(&self, p: &Params) -> usize {
+        let [query, key, value] = self.bytes(p);
+        let (queries, stages) = (p.q_stages, p.kv_stages);
         query * queries + (key + value) * stages + 16 * queries + 32 * stages + 1024
     }
-    fn maps(&self, k: &Kernel, s: &Schedule) -> Result<Attr, String> {
+    fn maps(&self, k: &Kernel, p: &Params) -> Result<Attr, String> {
         let one = |o: &Operand, rows: usize| {
             wgmma_gemm::tensor_maps::map(
                 k,
@@ -93,7 +157,7 @@ impl Form {
                 None,
             )
         };
-        let (queries, keys) = (s.get("groups") * ROWS, s.get("keys"));
+        let (queries, keys) = (p.warpgroups * ROWS, p.block_kv);
         Ok(Attr::array(
             k.func.ctx(),
             &[one(&self.query, queries)?, one(&self.key, keys)?, one(&self.value, keys)?],
@@ -109,8 +173,8 @@ impl Form {
 
 /// The attention of bf16 or f16 that a kernel is, and its element, if head sizes are multiples of
 /// 16 bytes and sums fit into registers.
-pub fn plain(k: &Kernel) -> Option<(Attention, DType)> {
-    let at = Attention::of(k)?;
+pub fn plain(k: &Kernel) -> Option<(Stages, DType)> {
+    let at = Stages::of(k)?;
     let (scores, product) = (k.stages.get(at.scores)?, k.stages.get(at.product)?);
     let element = factors(scores)?;
     let fits = |n: i64| n % 8 == 0 && n <= HEAD;
@@ -142,7 +206,7 @@ fn factors(s: &Stage) -> Option<DType> {
 
 /// Whether weights are exponentials of the scores over their maximum, or over 0 where that is -inf,
 /// and sums are their sums: what the tiles compute.
-fn softmax(k: &Kernel, at: &Attention) -> bool {
+fn softmax(k: &Kernel, at: &Stages) -> bool {
     let combines = |s: usize, names: &[&str]| {
         let op = k.stages.get(s).and_then(|s| s.outputs.first()?.combine).map(|c| c.op);
         op.is_some_and(|op| names.iter().any(|n| op.is(n)))
@@ -178,9 +242,8 @@ fn softmax(k: &Kernel, at: &Attention) -> bool {
         && exponential() == Some(true)
 }
 
-/// The schedule. `blocks`: how many blocks of threads run, 0 for one per block of queries;
-/// `queries`: how many blocks of queries shared memory holds.
-fn choose(k: &Kernel, form: &Form) -> Schedule {
+/// The parameters of an attention.
+fn params(k: &Kernel, form: &Form) -> Params {
     let widest = form.at.depth.max(form.at.columns);
     let sizes =
         form.sizes(k).and_then(|(queries, around)| Some((queries.known()?, around.known()?)));
@@ -188,21 +251,18 @@ fn choose(k: &Kernel, form: &Form) -> Schedule {
     // thread, which computes with sizes.
     let groups = if widest <= 64 && simple(k, form) && sizes.is_some() { 3 } else { 2 };
     let keys = if widest > 128 { 64 } else { 128 };
-    let make = |queries: i64, blocks: i64| {
-        let all = [
-            ("blocks", blocks),
-            ("groups", groups),
-            ("keys", keys),
-            ("queries", queries),
-            ("stages", 2),
-        ];
-        crate::strategies::gpu::choose::make("attention", &all)
+    let make = |q_stages: usize, ctas: usize| Params {
+        block_kv: keys,
+        ctas,
+        kv_stages: 2,
+        q_stages,
+        warpgroups: groups as usize,
     };
     let queries = if form.shared(&make(2, 0)) <= SHARED { 2 } else { 1 };
     let rows = groups * ROWS as i64;
     let tiles = sizes.and_then(|(queries, around)| around.checked_mul((queries + rows - 1) / rows));
     let many = tiles.is_some_and(|n| n >= MANY * PROCESSORS as i64);
-    make(queries, if many { PROCESSORS as i64 } else { 0 })
+    make(queries, if many { PROCESSORS } else { 0 })
 }
 
 /// Whether scores are seen as they are, but for a scale and what is behind a query.
@@ -213,80 +273,13 @@ fn simple(k: &Kernel, form: &Form) -> bool {
     seen.inputs.len() == 1 && seen.captured.is_empty() && block.ops().len() <= 3 + extra
 }
 
-/// Threads of a block, if the schedule is one that can be computed.
-pub fn threads(s: &Schedule) -> Result<usize, String> {
-    let (groups, keys, queries, stages) =
-        (s.get("groups"), s.get("keys"), s.get("queries"), s.get("stages"));
-    if !(1..=3).contains(&groups)
-        || keys % 16 != 0
-        || !(16..=256).contains(&keys)
-        || !(1..=2).contains(&queries)
-        || !(2..=8).contains(&stages)
-    {
-        let text = "1 to 3 groups, keys a multiple of 16 up to 256, queries of 1 or 2, 2 to 8 stages are possible";
-        return Err(format!(
-            "has a schedule of groups = {groups}, keys = {keys}, queries = {queries}, stages = {stages}; {text}"
-        ));
-    }
-    Ok(128 * (1 + groups))
-}
-
-/// Schedules a kernel that is attention; false for any other, and without `by_itself` for one whose
-/// schedule does not say so. `hopper`: whether the chip has the copy engine, the products of four
-/// warps and clusters.
-pub fn schedule(func: Op, by_itself: bool, hopper: bool) -> Result<bool, String> {
-    let given =
-        func.attr("kiln.schedule").and_then(Attr::as_schedule).map(|(strategy, _)| strategy);
-    if given.as_deref().is_some_and(|s| !["attention", "split_attention"].contains(&s)) {
-        return Ok(false);
-    }
-    let k = analysis::read(func).map_err(|f| f.message)?;
-    let form = Form::of(&k).filter(|_| hopper);
-    if given.as_deref() != Some("attention")
-        && split_attention::schedule(func, &k, by_itself && form.is_none(), hopper)?
-    {
-        return Ok(true);
-    }
-    let form = match (form, given) {
-        (Some(form), Some(_)) => form,
-        (Some(form), None) if by_itself => {
-            func.set_attr("kiln.schedule", choose(&k, &form).attr(func.ctx()));
-            form
+fn ctas(r: &Request<'_>, form: &Form, p: &Params) -> Result<Attr, String> {
+    grid(r.kernel, |e| {
+        if p.ctas > 0 {
+            return Some(p.ctas.to_string());
         }
-        (None, Some(_)) => return Err("has a schedule for attention, but is none that tensor cores and the copy engine can do".into()),
-        _ => return Ok(false),
-    };
-    let s = crate::gpu::gpu_schedule::of(func)?;
-    let bytes = form.shared(&s);
-    func.set_attr(THREADS, Attr::i64(func.ctx(), threads(&s)? as i64));
-    if bytes > SHARED {
-        return Err(format!(
-            "has a schedule that takes {bytes} bytes of shared memory, more than the {SHARED} of a block"
-        ));
-    }
-    func.set_attr(GRID, grid(&k, &form, &s)?);
-    func.set_attr(TENSOR_MAPS, form.maps(&k, &s)?);
-    func.set_attr(SHARED_BYTES, Attr::i64(func.ctx(), bytes as i64));
-    Ok(true)
-}
-
-fn grid(k: &Kernel, form: &Form, s: &Schedule) -> Result<Attr, String> {
-    let block = k.func.regions().first().and_then(|r| r.first()).ok_or("has no body")?;
-    let sizes: Vec<Value> = block.args().into_iter().filter(|a| a.ty().is_index()).collect();
-    let text = |p: &Poly| crate::strategies::gpu::common::grid::poly(p, &sizes);
-    let tiles = || {
-        let (queries, around) = form.sizes(k)?;
-        Some(format!(
-            "({}) * (({}) ceildiv {})",
-            text(&around)?,
-            text(&queries)?,
-            s.get("groups") * ROWS
-        ))
-    };
-    let blocks = if s.get("blocks") > 0 { Some(s.get("blocks").to_string()) } else { tiles() };
-    crate::strategies::gpu::common::grid::map(
-        k.func.ctx(),
-        &[blocks.unwrap_or_else(|| crate::strategies::gpu::common::grid::OTHERWISE.to_string())],
-        sizes.len(),
-    )
+        let (queries, around) = form.sizes(r.kernel)?;
+        let (queries, around) = (e.poly(&queries)?, e.poly(&around)?);
+        Some(format!("({around}) * (({queries}) ceildiv {})", p.warpgroups * ROWS))
+    })
 }

@@ -10,9 +10,9 @@ use crate::{
         loops::{Fixed, Loops, decode, reducing},
         partials as partial,
     },
-    gpu::gpu_tile::shared,
+    strategies::gpu::common::shared,
     strategies::{
-        cpu::choose::Schedule,
+        gpu::column_reduction::Params,
         gpu::common::{
             threads,
             vector_width::{fast_dim, narrow_width},
@@ -22,17 +22,16 @@ use crate::{
 use kiln_dialects::ir::*;
 
 /// One nest.
-pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &Schedule) -> Made<()> {
+pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, params: &Params) -> Made<()> {
     if !partial::possible(scope, nest) {
-        return Err("has a schedule for sums of columns, but nothing whose parts combine".into());
+        return Err("reduces no columns whose partial results combine".into());
     }
-    let (columns, parts) = (schedule.get("columns"), schedule.get("parts"));
+    let (columns, parts) = (params.columns, params.k_threads);
     let (free, depth): (Vec<usize>, Vec<usize>) =
         (0..nest.extents.len()).partition(|d| !nest.reduction[*d]);
     let fast = fast_dim(scope.kernel, plan, nest, &free)
         .ok_or("has one result, which has no neighbours")?;
-    let mut lanes =
-        narrow_width(scope.kernel, plan, nest, fast, None).min(schedule.get("vector").max(1));
+    let mut lanes = narrow_width(scope.kernel, plan, nest, fast, None).min(params.vector);
     while lanes > 1 && !nest.extents[fast].multiple_of(lanes as i64) {
         lanes /= 2;
     }
@@ -74,7 +73,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, schedule: &Sch
             part,
             all,
             c.index(parts as i64)?,
-            schedule.get("pieces"),
+            params.unroll,
             &running,
             &mut |c, i, running| {
                 let mut fixed = fixed.clone();

@@ -1,2 +1,128 @@
-//! Column reductions.
+//! Column reductions: neighbouring threads take neighbouring columns, threads along K share each
+//! column's reduction and combine partial results through shared memory.
 pub(crate) mod emit;
+
+use crate::{
+    analysis::{Kernel, Nest, Plan},
+    emit::code::Made,
+    strategies::{
+        Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
+        gpu::common::{
+            assumed, combine, dims,
+            grid::{grid, largest},
+            power_below, size,
+            vector_width::{fast_dim, narrow_width},
+        },
+    },
+    target::launch::{SHARED, WARP},
+};
+
+/// Results that are contiguous, each of which reduces a column.
+pub struct ColumnReduction;
+
+/// How columns are divided.
+#[derive(Clone, Debug, Parameters)]
+pub struct Params {
+    /// Threads along the columns
+    #[parameter(PowerOfTwo(1, 1024))]
+    pub columns: usize,
+    /// Threads that share a column's reduction
+    #[parameter(PowerOfTwo(1, 1024))]
+    pub k_threads: usize,
+    /// Accesses of a thread in flight
+    #[parameter(Between(1, 64))]
+    pub unroll: usize,
+    /// Elements of a vector access
+    #[parameter(PowerOfTwo(1, 16))]
+    pub vector: usize,
+}
+
+/// Accesses of a thread in flight, if there are as many.
+const UNROLL: i64 = 4;
+/// Most threads of a CTA.
+const MOST_THREADS: i64 = 256;
+/// From so many threads on the GPU is full without sharing columns.
+const MANY: i64 = 1 << 16;
+
+impl Strategy for ColumnReduction {
+    type Params = Params;
+    const NAME: &'static str = "column_reduction";
+    const DEVICE: Device = Device::Gpu;
+    const SUMMARY: &'static str =
+        "Columns: threads along K share each, partial results meet in shared memory";
+    const VIEW: View = View::GpuNests;
+    const MISMATCH: &'static str = "reduces no columns whose partial results combine";
+
+    fn matches(r: &Request<'_>) -> Match<Params> {
+        let all: Option<Vec<_>> =
+            r.plan.nests.iter().map(|n| beside(r.kernel, r.plan, n)).collect();
+        Match::first(all.and_then(|all| params(&all)))
+    }
+    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch, String> {
+        let threads = p.columns * p.k_threads;
+        if !(32..=1024).contains(&threads) {
+            return Err(format!(
+                "has a schedule of {threads} threads a CTA; 32 to 1024 are possible"
+            ));
+        }
+        let grid = grid(r.kernel, |e| {
+            Some(format!("({}) ceildiv {}", e.parallel(largest(r.plan)?)?, p.columns * p.vector))
+        })?;
+        Ok(Launch { grid: Some(grid), threads, ..Launch::default() })
+    }
+    fn candidates(p: &Params) -> Vec<Params> {
+        doubled_and_halved(p, &["k_threads", "unroll"])
+    }
+    fn emit(e: &Emission<'_, '_>, p: &Params) -> Made<()> {
+        e.plan.nests.iter().try_for_each(|n| emit::emit(e.c, e.scope, e.plan, n, p))
+    }
+}
+
+/// Results that lie side by side: how many accesses they take, elements of each, how much is
+/// summed, bytes of an access of all results.
+type Beside = (i64, i64, i64, i64);
+
+fn beside(k: &Kernel, plan: &Plan, nest: &Nest) -> Option<Beside> {
+    let (free, depth) = (dims(nest, 0, false), dims(nest, 0, true));
+    let fast = fast_dim(k, plan, nest, &free)?;
+    if fast_dim(k, plan, nest, &(0..nest.extents.len()).collect::<Vec<_>>()) != Some(fast) {
+        return None;
+    }
+    let mut lanes = narrow_width(k, plan, nest, fast, None) as i64;
+    while lanes > 1 && !nest.extents[fast].multiple_of(lanes) {
+        lanes /= 2;
+    }
+    let work = size(nest, &depth).unwrap_or(assumed::ROW);
+    let outputs = nest
+        .stages
+        .iter()
+        .filter_map(|s| k.stages.get(*s))
+        .flat_map(|s| &s.outputs)
+        .filter(|o| o.reduces);
+    let bytes: i64 = outputs
+        .map(|o| k.buffers.get(o.access.buffer)?.element.dtype().ok().map(|t| t.byte_size() as i64))
+        .sum::<Option<_>>()?;
+    (!depth.is_empty() && combine(k, nest) && work >= 64 && nest.split.is_none()).then_some((
+        size(nest, &free)? / lanes,
+        lanes,
+        work,
+        lanes * bytes,
+    ))
+}
+
+/// Threads behind each other, where those beside each other are too few for the card.
+fn params(nests: &[Beside]) -> Option<Params> {
+    let (items, work) = (nests.iter().map(|n| n.0).max()?, nests.iter().map(|n| n.2).min()?);
+    let (lanes, bytes) = (nests.iter().map(|n| n.1).max()?, nests.iter().map(|n| n.3).sum::<i64>());
+    let columns = (items.max(1) as u64).next_power_of_two().min(WARP as u64) as i64;
+    let parts = power_below(work / UNROLL)
+        .min(power_below(MOST_THREADS / columns))
+        .min(power_below(SHARED / (bytes * columns)));
+    let pays = items < MANY && columns * parts >= WARP as i64 && parts > 1;
+    pays.then_some(Params {
+        columns: columns as usize,
+        k_threads: parts as usize,
+        unroll: UNROLL as usize,
+        vector: lanes as usize,
+    })
+}

@@ -1,92 +1,73 @@
-//! How many blocks a kernel wants, as an affine map over its `index` parameters.
+//! How many CTAs a kernel wants, as an affine map over its `index` parameters.
 use crate::{
     analysis::{Kernel, Nest, Plan, Poly},
-    gpu::gpu_schedule::threads,
-    strategies::{
-        cpu::choose::Schedule,
-        gpu::{common::roles::roles_of, depthwise, scan, skinny_gemm, transpose},
-    },
+    strategies::gpu::common::roles::roles_of,
 };
 use kiln_dialects::ir::*;
 
-/// Blocks where a size is not an expression of the parameters; the threads go round more often, or
-/// not all have something to do.
+/// CTAs where an extent is no affine expression of the parameters; kernels are grid-stride, so that
+/// any number is right.
 pub const OTHERWISE: i64 = 1024;
 
-/// The map.
-pub fn grid(k: &Kernel, plan: &Plan, s: &Schedule) -> Result<Attr, String> {
+/// A kernel's sizes, for expressions over them.
+pub struct Extents(Vec<Value>);
+
+impl Extents {
+    /// The product of some extents of a nest.
+    pub fn product(&self, n: &Nest, dims: &[usize]) -> Option<String> {
+        self.poly(&Poly::product(dims.iter().filter_map(|d| n.extents.get(*d))))
+    }
+    /// The product of a nest's parallel extents.
+    pub fn parallel(&self, n: &Nest) -> Option<String> {
+        self.product(n, &parallel(n))
+    }
+    /// A size.
+    pub fn poly(&self, p: &Poly) -> Option<String> {
+        poly(p, &self.0)
+    }
+    /// The CTA tiles of a product, batch by rows by columns, each split in so many along K.
+    pub fn tiles(
+        &self,
+        k: &Kernel,
+        plan: &Plan,
+        m: usize,
+        n: usize,
+        split_k: usize,
+    ) -> Option<String> {
+        let nest = plan.nests.first()?;
+        let r = roles_of(k, nest, *nest.stages.first()?)?;
+        let (rows, columns) = (self.product(nest, &r.rows)?, self.product(nest, &r.columns)?);
+        // Each right operand has its part of a tile's columns.
+        let tiles = format!(
+            "({}) * (({rows}) ceildiv {m}) * (({columns}) ceildiv {})",
+            self.product(nest, &r.batch)?,
+            n / nest.stages.len()
+        );
+        Some(if split_k > 1 { format!("{split_k} * {tiles}") } else { tiles })
+    }
+}
+
+fn parallel(n: &Nest) -> Vec<usize> {
+    (0..n.extents.len()).filter(|d| !n.reduction[*d]).collect()
+}
+
+/// The nest with most results, as far as extents are known.
+pub fn largest(plan: &Plan) -> Option<&Nest> {
+    plan.nests.iter().max_by_key(|n| {
+        Poly::product(parallel(n).iter().map(|d| &n.extents[*d])).known().unwrap_or(i64::MAX)
+    })
+}
+
+/// The map of an expression over the kernel's sizes; of [`OTHERWISE`] where there is none.
+pub fn grid(
+    k: &Kernel,
+    expression: impl FnOnce(&Extents) -> Option<String>,
+) -> Result<Attr, String> {
     let block = k.func.regions().first().and_then(|r| r.first()).ok_or("has no body")?;
     let sizes: Vec<Value> = block.args().into_iter().filter(|a| a.ty().is_index()).collect();
-    let text = |p: &Poly| poly(p, &sizes);
-    let of = |n: &Nest, dims: &[usize]| {
-        text(&Poly::product(dims.iter().filter_map(|d| n.extents.get(*d))))
-    };
-    let parallel = |n: &Nest| (0..n.extents.len()).filter(|d| !n.reduction[*d]).collect::<Vec<_>>();
-    // The largest nest, as far as that is known.
-    let largest = plan.nests.iter().max_by_key(|n| {
-        Poly::product(parallel(n).iter().map(|d| &n.extents[*d])).known().unwrap_or(i64::MAX)
-    });
-    let expression = largest.and_then(|n| {
-        Some(match s.strategy.as_str() {
-            "loops" => {
-                format!("({}) ceildiv {}", of(n, &parallel(n))?, threads(s).ok()? * s.get("vector"))
-            }
-            "rows" | "registers" => format!(
-                "({}) ceildiv {}",
-                of(n, &(0..plan.rows).collect::<Vec<_>>())?,
-                s.get("groups")
-            ),
-            "columns" => {
-                format!("({}) ceildiv {}", of(n, &parallel(n))?, s.get("columns") * s.get("vector"))
-            }
-            "reduce" => format!("({}) ceildiv {}", of(n, &parallel(n))?, s.get("groups")),
-            "depthwise" => {
-                let (each, outer) = depthwise::pieces(&depthwise::depthwise(k, plan)?, s);
-                format!("(({}) * {each}) ceildiv {}", of(n, &outer)?, threads(s).ok()?)
-            }
-            "transpose" => {
-                let t = transpose::turn(k, plan)?;
-                let n = plan.nests.get(t.nest)?;
-                let (down, over) = (of(n, &[t.down])?, of(n, &[t.over])?);
-                format!(
-                    "({}) * (({down}) ceildiv {}) * (({over}) ceildiv {})",
-                    of(n, &t.outer(n))?,
-                    s.get("down"),
-                    s.get("over")
-                )
-            }
-            "scan" => {
-                let axis = scan::scan(k, plan)?.axis;
-                let others: Vec<usize> = (0..n.extents.len()).filter(|d| *d != axis).collect();
-                let each = if scan::lanes(k, plan, n)?.0 == axis { 1 } else { s.get("vector") };
-                format!("({}) ceildiv {}", of(n, &others)?, s.get("beside") * each)
-            }
-            "few" => {
-                let p = skinny_gemm::product(k, plan)?;
-                format!(
-                    "({}) * (({}) ceildiv {})",
-                    of(n, &p.batch)?,
-                    of(n, &p.many.dims)?,
-                    s.get("rows")
-                )
-            }
-            _ => {
-                let n = plan.nests.first()?;
-                let r = roles_of(k, n, *n.stages.first()?)?;
-                let (m, c) = (of(n, &r.rows)?, of(n, &r.columns)?);
-                // Each right operand has its part of a tile's columns.
-                let columns = s.get("n") / n.stages.len();
-                let tiles = format!(
-                    "({}) * (({m}) ceildiv {}) * (({c}) ceildiv {})",
-                    of(n, &r.batch)?,
-                    s.get("m"),
-                    columns
-                );
-                if s.get("parts") > 1 { format!("{} * {tiles}", s.get("parts")) } else { tiles }
-            }
-        })
-    });
-    map(k.func.ctx(), &[expression.unwrap_or_else(|| OTHERWISE.to_string())], sizes.len())
+    let extents = Extents(sizes);
+    let expression = expression(&extents).unwrap_or_else(|| OTHERWISE.to_string());
+    map(k.func.ctx(), &[expression], extents.0.len())
 }
 
 /// An affine map of these expressions over so many sizes.

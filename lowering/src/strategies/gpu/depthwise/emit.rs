@@ -1,5 +1,6 @@
 //! Depthwise convolutions: a thread takes 16 bytes of channels and several neighbours in width, and
 //! reads each pixel under their windows once.
+use crate::strategies::gpu::depthwise::Params;
 use crate::{
     analysis::Plan,
     emit::{
@@ -8,12 +9,9 @@ use crate::{
         lanes::{Lanes, Val},
         loops::{Loops, decode},
     },
-    strategies::{
-        cpu::choose::Schedule,
-        gpu::{
-            common::{grid_stride, threads},
-            depthwise::{Depthwise, depthwise},
-        },
+    strategies::gpu::{
+        common::{grid_stride, threads},
+        depthwise::{Window, depthwise},
     },
 };
 use kiln_dialects::ir::*;
@@ -21,7 +19,7 @@ use kiln_dialects::ir::*;
 /// What is the same for all pixels of a thread.
 struct Line<'a> {
     scope: &'a Scope<'a>,
-    d: &'a Depthwise,
+    d: &'a Window,
     lanes: Lanes,
     /// The first channel.
     channel: Value,
@@ -52,25 +50,19 @@ impl Line<'_> {
 }
 
 /// The nest of the convolution, and what is written beside its result.
-pub fn emit(
-    c: Code,
-    scope: &Scope<'_>,
-    plan: &Plan,
-    schedule: &Schedule,
-    threads: usize,
-) -> Made<()> {
-    let d = depthwise(scope.kernel, plan)
-        .ok_or("has a schedule for depthwise convolutions, but is none")?;
+pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params, threads: usize) -> Made<()> {
+    let d =
+        depthwise(scope.kernel, plan).ok_or("is no depthwise convolution with channels last")?;
     let (nest, stage) = (&plan.nests[0], &scope.kernel.stages[d.stage]);
     let [high, wide] = &d.along;
-    let vector = schedule.get("vector").max(1) as i64;
+    let vector = params.vector as i64;
     if d.channels % vector != 0 {
         return Err(format!(
             "has a schedule of vectors of {vector}, of which {} channels are no multiple",
             d.channels
         ));
     }
-    let across = (schedule.get("across") as i64).clamp(1, wide.out);
+    let across = (params.pixels as i64).clamp(1, wide.out);
     let lanes = Lanes { count: vector as usize, mask: None };
     let loops = Loops { scope, nest, vector: d.fast(), lanes: vector as usize, unroll: 1 };
     let size =

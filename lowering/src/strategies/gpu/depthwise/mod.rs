@@ -1,18 +1,70 @@
-//! Depthwise convolutions with channels last: each channel has a window of its own, which
-//! neighbouring threads move over neighbouring channels.
+//! Depthwise convolutions and pools with channels last: each channel has a window of its own, and
+//! neighbouring threads take neighbouring channels.
 pub(crate) mod emit;
 
 use crate::{
     analysis::{Body, Kernel, Lin, Place, Plan, Poly, Role},
+    emit::code::Made,
     strategies::{
-        cpu::choose::Schedule,
+        Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::{
-            choose::make,
-            common::vector_width::narrow_width,
+            common::{
+                assumed,
+                grid::{grid, largest},
+                vector_width::narrow_width,
+            },
             wgmma_gemm::{im2col::pixel, tiles::PROCESSORS},
         },
     },
 };
+use kiln_runtime::library_call::CUDNN;
+
+/// Convolutions of each channel by itself.
+pub struct Depthwise;
+
+/// How pixels and channels are divided.
+#[derive(Clone, Debug, Parameters)]
+pub struct Params {
+    /// Neighbouring pixels in width that a thread computes
+    #[parameter(Between(1, 16))]
+    pub pixels: usize,
+    /// Threads of a CTA
+    #[parameter(PowerOfTwo(32, 1024))]
+    pub threads: usize,
+    /// Channels of a vector access
+    #[parameter(PowerOfTwo(1, 16))]
+    pub vector: usize,
+}
+
+impl Strategy for Depthwise {
+    type Params = Params;
+    const NAME: &'static str = "depthwise";
+    const DEVICE: Device = Device::Gpu;
+    const SUMMARY: &'static str =
+        "Depthwise convolutions and pools, channels last: a thread per channel vector";
+    const VIEW: View = View::GpuNests;
+    const MISMATCH: &'static str = "is no depthwise convolution with channels last";
+    const LIBRARIES: &'static [&'static str] = &[CUDNN];
+
+    fn matches(r: &Request<'_>) -> Match<Params> {
+        let window = depthwise(r.kernel, r.plan);
+        Match::first(window.and_then(|d| params(r.kernel, r.plan, &d)))
+    }
+    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch, String> {
+        let grid = grid(r.kernel, |e| {
+            let (each, outer) = pieces(&depthwise(r.kernel, r.plan)?, p);
+            let outer = e.product(largest(r.plan)?, &outer)?;
+            Some(format!("(({outer}) * {each}) ceildiv {}", p.threads))
+        })?;
+        Ok(Launch { grid: Some(grid), threads: p.threads, ..Launch::default() })
+    }
+    fn candidates(p: &Params) -> Vec<Params> {
+        doubled_and_halved(p, &["pixels", "threads"])
+    }
+    fn emit(e: &Emission<'_, '_>, p: &Params) -> Made<()> {
+        emit::emit(e.c, e.scope, e.plan, p, p.threads)
+    }
+}
 
 /// A direction in which the window moves: height or width.
 #[derive(Clone, Debug)]
@@ -37,7 +89,7 @@ pub struct Along {
 
 /// The convolution.
 #[derive(Clone, Debug)]
-pub struct Depthwise {
+pub struct Window {
     /// The stage that sums.
     pub stage: usize,
     /// The image's buffer.
@@ -52,7 +104,7 @@ pub struct Depthwise {
     pub along: [Along; 2],
 }
 
-impl Depthwise {
+impl Window {
     /// The loop over channels.
     pub fn fast(&self) -> Option<usize> {
         self.dims[3]
@@ -61,7 +113,7 @@ impl Depthwise {
 
 /// The convolution that a kernel is, with or without stages on the result and beside it; sizes but
 /// the number of images are known.
-pub fn depthwise(k: &Kernel, plan: &Plan) -> Option<Depthwise> {
+pub fn depthwise(k: &Kernel, plan: &Plan) -> Option<Window> {
     let nest = plan.main()?;
     let [stage] = nest.stages.as_slice() else { return None };
     let s = k.stages.get(*stage)?;
@@ -154,7 +206,7 @@ pub fn depthwise(k: &Kernel, plan: &Plan) -> Option<Depthwise> {
             .iter()
             .all(|a| a.image > 0 && a.out > 0 && a.size > 0 && a.stride > 0 && a.dilation > 0);
         let channels = place.sizes.get(3)?.known().filter(|c| *c > 0)?;
-        (used == nest.extents.len() && free && some).then_some(Depthwise {
+        (used == nest.extents.len() && free && some).then_some(Window {
             stage: *stage,
             image: place.buffer,
             first,
@@ -169,32 +221,27 @@ pub fn depthwise(k: &Kernel, plan: &Plan) -> Option<Depthwise> {
 const THREADS: i64 = 128;
 /// Threads that a multiprocessor should have, rather than that each has more pixels.
 const BUSY: i64 = 512;
-/// What a size is taken for if it depends on the call.
-const USUAL: i64 = 32;
 
 /// Neighbours in width that a thread computes, so that it reads each pixel of a row once: as many
 /// as leave the card busy.
-pub fn choose(k: &Kernel, plan: &Plan, d: &Depthwise) -> Option<Schedule> {
+fn params(k: &Kernel, plan: &Plan, d: &Window) -> Option<Params> {
     let nest = plan.main()?;
     let mut vector = narrow_width(k, plan, nest, d.fast()?, Some(d.image)) as i64;
     while vector > 1 && d.channels % vector != 0 {
         vector /= 2;
     }
-    let images = d.dims[0].map_or(1, |n| nest.extents[n].known().unwrap_or(USUAL));
+    let images = d.dims[0].map_or(1, |n| nest.extents[n].known().unwrap_or(assumed::IMAGES));
     let lines = images * d.along[0].out * (d.channels / vector);
     let busy =
         |across: &i64| lines * ((d.along[1].out + across - 1) / across) >= BUSY * PROCESSORS as i64;
     let across = [4, 2].into_iter().find(|a| *a <= d.along[1].out && busy(a)).unwrap_or(1);
-    Some(make("depthwise", &[("across", across), ("threads", THREADS), ("vector", vector)]))
+    Some(Params { pixels: across as usize, threads: THREADS as usize, vector: vector as usize })
 }
 
 /// How many pieces of work a line of the result and its channels are, and the loops outside of
 /// these.
-pub fn pieces(d: &Depthwise, s: &Schedule) -> (i64, Vec<usize>) {
-    let across = (s.get("across") as i64).clamp(1, d.along[1].out);
+fn pieces(d: &Window, p: &Params) -> (i64, Vec<usize>) {
+    let across = (p.pixels as i64).clamp(1, d.along[1].out);
     let lines = (d.along[1].out + across - 1) / across;
-    (
-        lines * (d.channels / s.get("vector").max(1) as i64),
-        d.dims[..2].iter().flatten().copied().collect(),
-    )
+    (lines * (d.channels / p.vector as i64), d.dims[..2].iter().flatten().copied().collect())
 }

@@ -2,6 +2,7 @@
 //! operands' tiles copied to a ring in shared memory, some steps of the depth ahead, and each warp
 //! multiplies its part of the tile. The kernel's later stages take the sums out of registers. Of a
 //! convolution the left tile's rows are pixels.
+use crate::strategies::gpu::mma_gemm::Params;
 use crate::{
     analysis::Plan,
     emit::{
@@ -9,19 +10,16 @@ use crate::{
         code::{Code, Made, known},
         loops::decode,
     },
-    strategies::{
-        cpu::choose::Schedule,
-        gpu::{
-            common::{
-                fragments::{Part, Results},
-                grid_stride,
-                ptx::Ptx,
-                threads,
-            },
-            mma_gemm::{DEPTH, THREADS, im2col, product, warps},
-            prologue::{emit as prologue_emit, emit::Elements},
-            wgmma_gemm::{Operand, ROW},
+    strategies::gpu::{
+        common::{
+            fragments::{Part, Results},
+            grid_stride,
+            ptx::Ptx,
+            threads,
         },
+        mma_gemm::{DEPTH, THREADS, im2col, product, warps},
+        prologue::{emit as prologue_emit, emit::Elements},
+        wgmma_gemm::{Operand, ROW},
     },
 };
 use kiln_dialects::ir::*;
@@ -67,17 +65,16 @@ pub(crate) struct Side<'a> {
 }
 
 /// The nest of a product, and what is written beside its result.
-pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule) -> Made<()> {
-    let product = product(scope.kernel, plan).ok_or(
-        "has a schedule for products of a warp, but is none that can be copied 16 bytes at a time",
-    )?;
+pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Made<()> {
+    let product = product(scope.kernel, plan)
+        .ok_or("is no product whose rows cp.async copies 16 bytes at a time")?;
     let nest = &plan.nests[0];
     let outs = product
         .stages
         .iter()
         .filter_map(|s| scope.kernel.stages.get(*s)?.outputs.first())
         .collect();
-    let (m, n, stages) = (schedule.get("m"), schedule.get("n"), schedule.get("stages"));
+    let (m, n, stages) = (params.block_m, params.block_n, params.stages);
     let p = Ptx(c);
     let (ring, thread) = (p.memory(scope.kernel.func)?, p.thread()?);
     let number = p.warp(thread)?;

@@ -1,21 +1,76 @@
-//! Products and convolutions of bf16 or f16 by the instructions of a warp, which every chip from
-//! sm_80 on has.
+//! Products and convolutions of bf16 and f16 by mma.sync, which every architecture from sm_80 on
+//! has; operands by cp.async into a multi-stage pipeline.
 pub(crate) mod emit;
 pub(crate) mod im2col;
 
 use crate::{
     analysis::{Kernel, Nest, Plan, Poly},
-    gpu::gpu_schedule::{USUAL, up},
+    emit::code::Made,
     strategies::{
-        cpu::choose::Schedule,
+        Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::{
-            choose::make,
+            common::{assumed, ceil_div as up, grid::grid},
             wgmma_gemm::{self, Product, ROW, tiles::PROCESSORS},
         },
     },
     target::launch::WARP,
 };
 use kiln_dialects::value::DType;
+use kiln_runtime::library_call::{CUBLASLT, CUDNN};
+
+/// Products by a warp's tensor-core instructions.
+pub struct MmaGemm;
+
+/// The CTA tile and its pipeline.
+#[derive(Clone, Debug, Parameters)]
+pub struct Params {
+    /// Rows of the CTA tile
+    #[parameter(OneOf(&[64, 128]))]
+    pub block_m: usize,
+    /// Columns of the CTA tile
+    #[parameter(OneOf(&[64, 128]))]
+    pub block_n: usize,
+    /// Stages of the shared-memory pipeline
+    #[parameter(Between(2, 8))]
+    pub stages: usize,
+}
+
+impl Strategy for MmaGemm {
+    type Params = Params;
+    const NAME: &'static str = "mma_gemm";
+    const DEVICE: Device = Device::Gpu;
+    const SUMMARY: &'static str =
+        "Products and convolutions of bf16 and f16 by mma.sync and cp.async";
+    const VIEW: View = View::GpuNests;
+    const MISMATCH: &'static str = "is no product whose rows cp.async copies 16 bytes at a time";
+    const LIBRARIES: &'static [&'static str] = &[CUBLASLT, CUDNN];
+
+    fn matches(r: &Request<'_>) -> Match<Params> {
+        let found = || {
+            r.gpu().ok().filter(|g| g.tensor_cores)?;
+            let nest = r.plan.nests.first().filter(|_| !r.plan.dependent)?;
+            Some(params(nest, &product(r.kernel, r.plan)?))
+        };
+        Match::first(found())
+    }
+    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch, String> {
+        if shared(p) > SHARED {
+            return Err(format!(
+                "has a pipeline of {} bytes of shared memory; {SHARED} are possible",
+                shared(p)
+            ));
+        }
+        let grid = grid(r.kernel, |e| e.tiles(r.kernel, r.plan, p.block_m, p.block_n, 1))?;
+        let shared_bytes = Some(shared(p));
+        Ok(Launch { grid: Some(grid), threads: THREADS, shared_bytes, ..Launch::default() })
+    }
+    fn candidates(p: &Params) -> Vec<Params> {
+        doubled_and_halved(p, &["block_m", "block_n"])
+    }
+    fn emit(e: &Emission<'_, '_>, p: &Params) -> Made<()> {
+        emit::emit(e.c, e.scope, e.plan, p)
+    }
+}
 
 /// Depth of a step: a row of a tile is 128 bytes.
 pub const DEPTH: usize = wgmma_gemm::DEPTH;
@@ -46,8 +101,8 @@ pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
 }
 
 /// Bytes of shared memory that a launch asks for.
-pub fn shared(s: &Schedule) -> usize {
-    1024 + s.get("stages") * (s.get("m") + s.get("n")) * ROW
+pub fn shared(p: &Params) -> usize {
+    1024 + p.stages * (p.block_m + p.block_n) * ROW
 }
 
 /// Warps down and across a tile: those parts of it for which a warp reads least from shared memory.
@@ -55,30 +110,18 @@ pub fn warps(m: usize, n: usize) -> (usize, usize) {
     if m > n { (WARPS / 2, 2) } else { (2, WARPS / 2) }
 }
 
-/// Threads of a block, if the schedule is one that can be computed.
-pub fn threads(s: &Schedule) -> Result<usize, String> {
-    let (m, n, stages) = (s.get("m"), s.get("n"), s.get("stages"));
-    let sizes = [64, 128].contains(&m)
-        && [64, 128].contains(&n)
-        && (2..=8).contains(&stages)
-        && shared(s) <= SHARED;
-    let text = "m and n of 64 or 128, 2 to 8 stages in 99 KiB are possible";
-    if sizes {
-        Ok(THREADS)
-    } else {
-        Err(format!("has a schedule of m = {m}, n = {n}, stages = {stages}; {text}"))
-    }
-}
-
-/// The schedule: the tile with which the multiprocessor that has most of them is thought to be done
+/// The parameters: the tile with which the multiprocessor that has most of them is thought to be done
 /// first.
-pub fn choose(nest: &Nest, p: &Product) -> Schedule {
+fn params(nest: &Nest, p: &Product) -> Params {
     let size = |dims: &[usize]| {
-        Poly::product(dims.iter().map(|d| &nest.extents[*d])).known().unwrap_or(USUAL).max(1)
+        Poly::product(dims.iter().map(|d| &nest.extents[*d]))
+            .known()
+            .unwrap_or(assumed::PRODUCT)
+            .max(1)
     };
     let sizes = [size(&p.roles.batch), size(&p.roles.rows), size(&p.roles.columns), p.steps(nest)];
     let (_, (m, n, stages)) = fastest(sizes, p.prologue.as_ref().map_or(0.0, |left| left.clocks()));
-    make("mma", &[("m", m as i64), ("n", n as i64), ("stages", stages as i64)])
+    Params { block_m: m, block_n: n, stages }
 }
 
 /// Clocks that a product of these sizes is thought to take: batch, rows, columns, steps of the sum.

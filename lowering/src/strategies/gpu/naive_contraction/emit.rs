@@ -1,5 +1,6 @@
 //! Tiles of a contraction: a block's threads copy a tile of both operands to shared memory, then
 //! each adds up products for its part of the results.
+use crate::strategies::gpu::naive_contraction::Params;
 use crate::{
     analysis::{Access, Nest, Output, Plan, Poly, Stage},
     emit::{
@@ -8,15 +9,12 @@ use crate::{
         lanes::{Lanes, Val},
         loops::decode,
     },
-    gpu::gpu_tile::shared,
-    strategies::{
-        cpu::choose::Schedule,
-        gpu::common::{
-            grid_stride,
-            ptx::Ptx,
-            roles::{Roles, contraction},
-            threads,
-        },
+    strategies::gpu::common::shared,
+    strategies::gpu::common::{
+        grid_stride,
+        ptx::Ptx,
+        roles::{Roles, contraction},
+        threads,
     },
 };
 use kiln_dialects::ir::*;
@@ -205,21 +203,13 @@ impl Contract<'_> {
 }
 
 /// The nest of a contraction, and what is written beside its result.
-pub fn emit(
-    c: Code,
-    scope: &Scope<'_>,
-    plan: &Plan,
-    schedule: &Schedule,
-    threads: usize,
-) -> Made<()> {
-    let roles =
-        contraction(scope.kernel, plan).ok_or("has a schedule for contractions, but is none")?;
+pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params, threads: usize) -> Made<()> {
+    let roles = contraction(scope.kernel, plan).ok_or("is no contraction")?;
     let (nest, stage) = (&plan.nests[0], &scope.kernel.stages[roles.stage]);
     let [a, b] = stage.inputs.as_slice() else { return Err("is no product of two tensors".into()) };
     let out = stage.outputs.first().ok_or("has no result")?;
-    let get = |name: &str| schedule.get(name).max(1);
     let (m, n, m_each, n_each, depth) =
-        (get("m"), get("n"), get("m_each"), get("n_each"), get("depth"));
+        (params.block_m, params.block_n, params.thread_m, params.thread_n, params.block_k);
     let me = Contract { scope, nest, roles: roles.clone(), threads, depth };
     let memory = |a: &Access, across: usize| -> Made<Value> {
         let element = scope.kernel.buffers.get(a.buffer).ok_or("has no such operand")?.element;

@@ -1,6 +1,7 @@
 //! Rows in registers: a group of threads reads its row once, by accesses of several elements, and
 //! keeps every element from nest to nest in the thread that read it; only results of reductions are
 //! exchanged.
+use crate::strategies::gpu::register_rows::Params;
 use crate::{
     analysis::{Access, Nest, Plan, Role},
     emit::{
@@ -10,16 +11,13 @@ use crate::{
         loops::{decode, reducing},
         partials,
     },
-    strategies::{
-        cpu::choose::Schedule,
-        gpu::{
-            common::{
-                cooperative::Ending,
-                threads::{self, Group},
-            },
-            register_rows,
-            row_reduction::emit::exchanges,
+    strategies::gpu::{
+        common::{
+            cooperative::Ending,
+            threads::{self, Group},
         },
+        register_rows,
+        rows::emit::exchanges,
     },
 };
 use kiln_dialects::ir::*;
@@ -27,11 +25,11 @@ use kiln_dialects::ir::*;
 const ONE: Lanes = Lanes { count: 1, mask: None };
 
 /// All nests of a kernel whose rows fit.
-pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule) -> Made<()> {
+pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Made<()> {
     let length = register_rows::length(scope.kernel, plan)
-        .ok_or("has a schedule for rows in registers, but not rows of one known size")?;
-    let (size, groups) = (schedule.get("group"), schedule.get("groups"));
-    let (lanes, count) = (schedule.get("vector"), schedule.get("pieces"));
+        .ok_or("has no rows of one known size that its stages share")?;
+    let (size, groups) = (params.row_threads, params.rows_per_cta);
+    let (lanes, count) = (params.vector, params.unroll);
     let widest = register_rows::lanes(scope.kernel, plan, length);
     if lanes > widest {
         return Err(format!(

@@ -1,19 +1,79 @@
-//! Rows that a group of threads can keep in its registers from the first stage of a kernel to the
-//! last.
+//! Rows that a group of threads keeps in registers from the first stage of a kernel to the last, so
+//! that each is read once.
 pub(crate) mod emit;
 
 use crate::{
     analysis::{Access, Kernel, Nest, Plan, Role},
+    emit::code::Made,
     strategies::{
-        cpu::choose::Schedule,
-        gpu::{
-            choose::{combine, make},
-            common::vector_width::narrow_width,
+        Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
+        gpu::common::{
+            combine,
+            grid::{grid, largest},
+            vector_width::narrow_width,
         },
     },
     target::launch::WARP,
 };
 use std::collections::BTreeSet;
+
+/// Rows in registers, such as a softmax or a norm of known length.
+pub struct RegisterRows;
+
+/// How rows are divided.
+#[derive(Clone, Debug, Parameters)]
+pub struct Params {
+    /// Threads that share a row
+    #[parameter(PowerOfTwo(1, 1024))]
+    pub row_threads: usize,
+    /// Rows of a CTA
+    #[parameter(PowerOfTwo(1, 1024))]
+    pub rows_per_cta: usize,
+    /// Vectors of a row that a thread keeps
+    #[parameter(Between(1, 64))]
+    pub unroll: usize,
+    /// Elements of a vector access
+    #[parameter(PowerOfTwo(1, 16))]
+    pub vector: usize,
+}
+
+impl Strategy for RegisterRows {
+    type Params = Params;
+    const NAME: &'static str = "register_rows";
+    const DEVICE: Device = Device::Gpu;
+    const SUMMARY: &'static str = "Stages that share rows, kept in registers and read once";
+    const VIEW: View = View::RegisterNests;
+    const MISMATCH: &'static str = "has no rows of one known size that its stages share";
+
+    fn matches(r: &Request<'_>) -> Match<Params> {
+        Match::first(params(r.kernel, r.plan))
+    }
+    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch, String> {
+        let threads = p.row_threads * p.rows_per_cta;
+        if !(32..=1024).contains(&threads) {
+            return Err(format!(
+                "has a schedule of {threads} threads a CTA; 32 to 1024 are possible"
+            ));
+        }
+        let rows: Vec<usize> = (0..r.plan.rows).collect();
+        let grid = grid(r.kernel, |e| {
+            Some(format!("({}) ceildiv {}", e.product(largest(r.plan)?, &rows)?, p.rows_per_cta))
+        })?;
+        // While the warps of one CTA wait at a barrier, those of others load.
+        let resident = if p.row_threads > WARP { (THREADS / threads).max(1) } else { 1 };
+        let ctas_per_sm = (resident > 1).then_some(resident);
+        Ok(Launch { grid: Some(grid), threads, ctas_per_sm, ..Launch::default() })
+    }
+    fn candidates(p: &Params) -> Vec<Params> {
+        doubled_and_halved(p, &["rows_per_cta"])
+    }
+    fn scratch_copies(p: &Params) -> i64 {
+        p.rows_per_cta as i64
+    }
+    fn emit(e: &Emission<'_, '_>, p: &Params) -> Made<()> {
+        emit::emit(e.c, e.scope, e.plan, p)
+    }
+}
 
 /// Most bytes of a row in the registers of a block: half of what there is.
 const MOST: usize = 128 << 10;
@@ -103,14 +163,8 @@ pub fn lanes(k: &Kernel, plan: &Plan, length: usize) -> usize {
     lanes
 }
 
-/// How many blocks a multiprocessor should hold: while the warps of some wait for each other, those
-/// of others read.
-pub fn resident(schedule: &Schedule, threads: usize) -> usize {
-    if schedule.get("group") > WARP { (THREADS / threads).max(1) } else { 1 }
-}
-
-/// The schedule, if registers can hold the rows.
-pub fn choose(k: &Kernel, plan: &Plan) -> Option<Schedule> {
+/// The parameters, if registers can hold the rows.
+pub fn params(k: &Kernel, plan: &Plan) -> Option<Params> {
     let (length, live) = (length(k, plan)?, live(k, plan));
     if length.checked_mul(live)? > MOST {
         return None;
@@ -125,15 +179,10 @@ pub fn choose(k: &Kernel, plan: &Plan) -> Option<Schedule> {
     } else {
         vectors.div_ceil(most).next_power_of_two().min(THREADS)
     };
-    let (group, pieces) = (group as i64, vectors.div_ceil(group) as i64);
-    make(
-        "registers",
-        &[
-            ("group", group),
-            ("groups", (BLOCK as i64 / group).max(1)),
-            ("pieces", pieces),
-            ("vector", lanes as i64),
-        ],
-    )
-    .into()
+    Some(Params {
+        row_threads: group,
+        rows_per_cta: (BLOCK / group).max(1),
+        unroll: vectors.div_ceil(group),
+        vector: lanes,
+    })
 }

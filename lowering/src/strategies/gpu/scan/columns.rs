@@ -6,7 +6,7 @@ use crate::{
         lanes::Val,
         loops::decode,
     },
-    gpu::gpu_tile::shared,
+    strategies::gpu::common::shared,
     strategies::gpu::{
         common::threads,
         scan::emit::{Around, Walk},

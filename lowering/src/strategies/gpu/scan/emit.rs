@@ -8,6 +8,7 @@
 //! other, and looks through what the threads above have. What is exchanged has two places in turn,
 //! so that a part takes one barrier.
 
+use crate::strategies::gpu::scan::Params;
 use crate::{
     analysis::{Access, Combine, Nest, Output, Plan, Stage},
     emit::{
@@ -15,10 +16,7 @@ use crate::{
         code::{Code, Made},
         lanes::{Lanes, Val},
     },
-    strategies::{
-        cpu::choose::Schedule,
-        gpu::scan::{self, Scan},
-    },
+    strategies::gpu::scan::{self, ScanLoop},
 };
 use kiln_dialects::ir::*;
 
@@ -28,7 +26,7 @@ pub(crate) const ONE: Lanes = Lanes { count: 1, mask: None };
 pub(crate) struct Walk<'a> {
     scope: &'a Scope<'a>,
     pub(crate) nest: &'a Nest,
-    pub(crate) scan: Scan,
+    pub(crate) scan: ScanLoop,
     stage: &'a Stage,
     out: &'a Output,
     combine: &'a Combine,
@@ -64,14 +62,14 @@ type Combined<'f, 'a> =
     dyn FnMut(Code, &[Value], Vec<Piece<'a>>, Vec<Value>) -> Made<Vec<Value>> + 'f;
 
 /// The kernel.
-pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule) -> Made<()> {
+pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Made<()> {
     let k = scope.kernel;
     let missing = "has a schedule for scans, but is none";
     let (scan, nest) = scan::scan(k, plan).zip(plan.nests.first()).ok_or(missing)?;
     let stage = k.stages.get(scan.stage).ok_or(missing)?;
     let out = stage.outputs.first().ok_or(missing)?;
     let (fast, widest) = scan::lanes(k, plan, nest).ok_or(missing)?;
-    let count = schedule.get("vector").max(1);
+    let count = params.vector;
     if count > widest {
         return Err(format!(
             "has a schedule whose vector is {count}, but its elements can be read {widest} at a time"
@@ -86,10 +84,10 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule) -> Mad
         combine: out.combine.as_ref().ok_or(missing)?,
         lanes: Lanes { count, mask: None },
         fast,
-        across: schedule.get("across"),
-        beside: schedule.get("beside"),
-        pieces: schedule.get("pieces"),
-        ahead: schedule.get("ahead") > 0,
+        across: params.row_threads,
+        beside: params.rows_per_cta,
+        pieces: params.items,
+        ahead: params.prefetch,
         reads: scan::reads(k, nest, scan.axis),
     };
     if fast == scan.axis { walk.rows(c) } else { walk.columns(c) }

@@ -1,38 +1,91 @@
-//! Cumulative sums, products and extremes: one walk along an axis, with what comes before in
-//! registers.
+//! Cumulative sums, products and extremes: one walk along an axis.
 //!
-//! On level `linalg` such a thing is a triangle: a reduction of the whole axis for each of its
-//! elements, in which what comes behind the element counts as nothing. Here the loop of the
-//! reduction goes, so that every stage of the kernel has the same loops and an element is read,
-//! combined and written in one iteration. What comes in front of and behind the scan is in the same
-//! iterations, as long as nothing is read that another element makes.
-//!
-//! Where the axis lies side by side in memory, `across` threads take `pieces` times `vector`
-//! neighbours each of a part of a row, and a block has `beside` rows. Where it does not, a thread
-//! takes `vector` neighbouring columns; `beside` of these lie side by side, and `across` of them
-//! share the axis, `pieces` elements each. With `ahead` the next part's reads are under way while
-//! one is combined.
+//! Threads share a row or a column, of which each has some items; warps combine by shuffles, CTAs
+//! through shared memory, and carry what came before to the next step.
 pub(crate) mod columns;
 pub(crate) mod emit;
 pub(crate) mod rows;
 
 use crate::{
     analysis::{Access, Body, Init, Kernel, Lin, Nest, Plan, Poly, Role, Stage, drop_units, nests},
-    emit::body::made_of,
+    emit::{body::made_of, code::Made},
     strategies::{
-        cpu::choose::Schedule,
-        gpu::{
-            choose::make,
-            common::vector_width::{fast_dim, width},
+        Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
+        gpu::common::{
+            assumed,
+            grid::grid,
+            vector_width::{fast_dim, width},
         },
     },
     target::launch::{SHARED, WARP},
 };
 use kiln_dialects::ir::*;
 
-/// Where what comes before is combined.
+/// A scan and the elementwise work on both sides of it.
+pub struct Scan;
+
+/// How the axis is divided.
+#[derive(Clone, Debug, Parameters)]
+pub struct Params {
+    /// Threads that share a row or a column
+    #[parameter(PowerOfTwo(1, 1024))]
+    pub row_threads: usize,
+    /// Whether the next step is loaded while this one is combined
+    #[parameter(Between(0, 1))]
+    pub prefetch: bool,
+    /// Rows or columns of a CTA
+    #[parameter(PowerOfTwo(1, 1024))]
+    pub rows_per_cta: usize,
+    /// Vectors of a thread in one step
+    #[parameter(Between(1, 32))]
+    pub items: usize,
+    /// Elements of a vector access
+    #[parameter(PowerOfTwo(1, 16))]
+    pub vector: usize,
+}
+
+impl Strategy for Scan {
+    type Params = Params;
+    const NAME: &'static str = "scan";
+    const DEVICE: Device = Device::Gpu;
+    const SUMMARY: &'static str = "Cumulative sums, products and extremes: one walk along an axis";
+    const VIEW: View = View::Scan;
+    const MISMATCH: &'static str = "is no scan";
+
+    fn matches(r: &Request<'_>) -> Match<Params> {
+        Match::first(params(r.kernel, r.plan))
+    }
+    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch, String> {
+        let threads = p.row_threads * p.rows_per_cta;
+        if !(32..=1024).contains(&threads) {
+            return Err(format!(
+                "has a schedule of {threads} threads a CTA; 32 to 1024 are possible"
+            ));
+        }
+        let grid = grid(r.kernel, |e| {
+            let n = r.plan.nests.first()?;
+            let axis = scan(r.kernel, r.plan)?.axis;
+            let others: Vec<usize> = (0..n.extents.len()).filter(|d| *d != axis).collect();
+            let along = lanes(r.kernel, r.plan, n)?.0 == axis;
+            let each = p.rows_per_cta * if along { 1 } else { p.vector };
+            Some(format!("({}) ceildiv {each}", e.product(n, &others)?))
+        })?;
+        Ok(Launch { grid: Some(grid), threads, ..Launch::default() })
+    }
+    fn candidates(p: &Params) -> Vec<Params> {
+        let mut all: Vec<Params> =
+            [0, 1].iter().filter_map(|on| p.with(&[("prefetch", *on)])).collect();
+        all.extend(doubled_and_halved(p, &["row_threads", "rows_per_cta", "items"]));
+        all
+    }
+    fn emit(e: &Emission<'_, '_>, p: &Params) -> Made<()> {
+        emit::emit(e.c, e.scope, e.plan, p)
+    }
+}
+
+/// The stage that scans, and along which loop.
 #[derive(Clone, Copy, Debug)]
-pub struct Scan {
+pub struct ScanLoop {
     /// The stage.
     pub stage: usize,
     /// The loop dimension.
@@ -50,8 +103,6 @@ struct Triangle {
     of: usize,
 }
 
-/// What an open length is taken for, and how many rows there are where that is not known.
-const USUAL: i64 = 2048;
 /// Warps that keep a card busy, if each has `BYTES` of each of its threads under way.
 const WARPS: i64 = 4096;
 /// Bytes of a thread that are under way at once.
@@ -159,7 +210,7 @@ fn in_place(k: &Kernel) -> bool {
 }
 
 /// The scan of a kernel that [`walk`] has made.
-pub fn scan(k: &Kernel, plan: &Plan) -> Option<Scan> {
+pub fn scan(k: &Kernel, plan: &Plan) -> Option<ScanLoop> {
     let nest = plan.nests.first()?;
     nest.stages.iter().find_map(|number| {
         let s = k.stages.get(*number)?;
@@ -169,7 +220,7 @@ pub fn scan(k: &Kernel, plan: &Plan) -> Option<Scan> {
         let compare = select.operand(0).def().filter(|o| o.is("arith.cmpi"))?;
         let axis = s.dims.get(loop_of(compare.operand(0))?)?.as_dim()?;
         let before = [2, 4, 6, 8].contains(&compare.attr("predicate")?.as_i64()?);
-        Some(Scan { stage: *number, axis, value: select.operand(1), before })
+        Some(ScanLoop { stage: *number, axis, value: select.operand(1), before })
     })
 }
 
@@ -224,13 +275,13 @@ pub fn reads<'a>(k: &'a Kernel, nest: &Nest, axis: usize) -> Vec<&'a Access> {
     all
 }
 
-/// The schedule of a walk.
-pub fn choose(k: &Kernel, plan: &Plan) -> Option<Schedule> {
+/// The parameters of a walk.
+fn params(k: &Kernel, plan: &Plan) -> Option<Params> {
     let (scan, nest) = (scan(k, plan)?, plan.nests.first()?);
     let (fast, lanes) = lanes(k, plan, nest)?;
     let lanes = lanes as i64;
     let length = nest.extents[scan.axis].known();
-    let n = length.unwrap_or(USUAL).max(1);
+    let n = length.unwrap_or(assumed::SCAN).max(1);
     let others = Poly::product(
         (0..nest.extents.len()).filter(|d| *d != scan.axis).map(|d| &nest.extents[d]),
     )
@@ -239,10 +290,10 @@ pub fn choose(k: &Kernel, plan: &Plan) -> Option<Schedule> {
     let reads = reads(k, nest, scan.axis).len().max(1) as i64;
     let below = |n: i64| 1i64 << n.max(1).ilog2();
     let above = |n: i64| (n.max(1) as u64).next_power_of_two() as i64;
-    let (across, beside, pieces) = if fast == scan.axis {
+    let (across, beside, items) = if fast == scan.axis {
         let most = (2 * BYTES / (reads.max(2) * lanes * bytes(k, plan, nest))).clamp(1, 8);
         let (vectors, warp) = ((n + lanes - 1) / lanes, WARP as i64);
-        let wanted = WARPS * warp / others.unwrap_or(USUAL).max(1);
+        let wanted = WARPS * warp / others.unwrap_or(assumed::SCAN).max(1);
         let across = match vectors {
             v if v <= warp => above(v),
             // What all warps of a block have of all pieces is known to each of them by one more
@@ -251,7 +302,7 @@ pub fn choose(k: &Kernel, plan: &Plan) -> Option<Schedule> {
         };
         (across, (BLOCK / across).max(1), most.min((vectors + across - 1) / across))
     } else {
-        let items = others.map_or(USUAL, |n| n / lanes).max(1);
+        let columns = others.map_or(assumed::SCAN, |n| n / lanes).max(1);
         let words = k
             .stages
             .get(scan.stage)?
@@ -267,43 +318,24 @@ pub fn choose(k: &Kernel, plan: &Plan) -> Option<Schedule> {
             .byte_size() as i64
             / 4;
         let most = (WORDS / (reads * lanes * words.max(1))).clamp(2, 16);
-        let across = below((WARPS * WARP as i64 / 2 / items).min(n / 4)).clamp(1, ACROSS);
+        let across = below((WARPS * WARP as i64 / 2 / columns).min(n / 4)).clamp(1, ACROSS);
         let side = (SIDE / (lanes * bytes(k, plan, nest))).clamp(2, ACROSS);
         // Narrow blocks, where there are few columns.
         let beside = if across == ACROSS {
             side
         } else {
-            (BLOCK / across).min(above(items)).max(side).max(WARP as i64 / across)
+            (BLOCK / across).min(above(columns)).max(side).max(WARP as i64 / across)
         };
         // A thread with an axis of its own is one of many.
         let most = if across == 1 { (most / 2).max(2) } else { most };
         (across, beside, most.min((n + across - 1) / across))
     };
-    let ahead =
-        i64::from(across > 1 && n > across * pieces * if fast == scan.axis { lanes } else { 1 });
-    Some(make(
-        "scan",
-        &[
-            ("across", across),
-            ("ahead", ahead),
-            ("beside", beside),
-            ("pieces", pieces),
-            ("vector", lanes),
-        ],
-    ))
-}
-
-/// Threads of a block.
-pub fn threads(s: &Schedule) -> Result<usize, String> {
-    let (across, beside, pieces) = (s.get("across"), s.get("beside"), s.get("pieces"));
-    let power = |n: usize| n.is_power_of_two() && n <= 1024;
-    if !power(across) || !power(beside) || !(32..=1024).contains(&(across * beside)) {
-        return Err(format!(
-            "has a schedule of {across} threads across and {beside} beside, not powers of two and 32 to 1024 together"
-        ));
-    }
-    if !(1..=32).contains(&pieces) || !power(s.get("vector")) || s.get("vector") > 16 {
-        return Err("has a schedule of a scan whose pieces are not 1 to 32, or whose vector is no power of two up to 16".into());
-    }
-    Ok(across * beside)
+    let step = across * items * if fast == scan.axis { lanes } else { 1 };
+    Some(Params {
+        row_threads: across as usize,
+        prefetch: across > 1 && n > step,
+        rows_per_cta: beside as usize,
+        items: items as usize,
+        vector: lanes as usize,
+    })
 }

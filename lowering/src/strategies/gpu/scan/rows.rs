@@ -7,7 +7,7 @@ use crate::{
         loops::decode,
         partials::part,
     },
-    gpu::gpu_tile::shared,
+    strategies::gpu::common::shared,
     strategies::gpu::{
         common::threads::{self, Group},
         scan::emit::{Around, ONE, Walk},

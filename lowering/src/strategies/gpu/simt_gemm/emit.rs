@@ -3,6 +3,7 @@
 //! reads 16 bytes of shared memory at a time: a warp's 4 by 8 threads read 4 different addresses of
 //! the left tile and 8 neighbouring ones of the right one, so that a read is no longer than the
 //! banks take.
+use crate::strategies::gpu::simt_gemm::Params;
 use crate::{
     analysis::Plan,
     emit::{
@@ -11,13 +12,10 @@ use crate::{
         lanes::Val,
         loops::decode,
     },
-    strategies::{
-        cpu::choose::Schedule,
-        gpu::{
-            common::{grid_stride, ptx::Ptx, threads},
-            naive_contraction::emit::{At, Contract},
-            simt_gemm::{LANES, Side, UNIT, pitch, product, slot},
-        },
+    strategies::gpu::{
+        common::{grid_stride, ptx::Ptx, threads},
+        naive_contraction::emit::{At, Contract},
+        simt_gemm::{LANES, Side, UNIT, pitch, product, slot},
     },
     target::launch::WARP,
 };
@@ -146,21 +144,13 @@ impl Tile<'_> {
 }
 
 /// The nest of a product, and what is written beside its result.
-pub fn emit(
-    c: Code,
-    scope: &Scope<'_>,
-    plan: &Plan,
-    schedule: &Schedule,
-    threads: usize,
-) -> Made<()> {
-    let product = product(scope.kernel, plan)
-        .ok_or("has a schedule for products of f32, but is none whose addresses are linear")?;
+pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params, threads: usize) -> Made<()> {
+    let product =
+        product(scope.kernel, plan).ok_or("is no product of f32 whose addresses are linear")?;
     let (nest, stage) = (&plan.nests[0], &scope.kernel.stages[product.roles.stage]);
     let out = stage.outputs.first().ok_or("has no result")?;
-    let (m, n, m_each, n_each) =
-        (schedule.get("m"), schedule.get("n"), schedule.get("m_each"), schedule.get("n_each"));
-    let (depth, stages, unroll) =
-        (schedule.get("depth"), schedule.get("stages"), schedule.get("unroll"));
+    let (m, n, m_each, n_each) = (params.block_m, params.block_n, params.thread_m, params.thread_n);
+    let (depth, stages, unroll) = (params.block_k, params.stages, params.unroll);
     let me = Contract { scope, nest, roles: product.roles.clone(), threads, depth };
     let p = Ptx(c);
     let thread = p.thread()?;
@@ -170,7 +160,7 @@ pub fn emit(
         scope,
         depth,
         threads,
-        slot: slot(schedule),
+        slot: slot(params),
         ring: p.memory(scope.kernel.func)?,
         thread,
         end: p.of(end)?,

@@ -1,15 +1,18 @@
-//! Products of f32 by fused multiply-adds, whose tiles are copied to a ring in shared memory while
-//! threads multiply: no tensor core, all digits of f32.
+//! SIMT GEMM: products of f32 by FMAs, all digits of f32. Tiles are copied by cp.async into a
+//! multi-stage pipeline while threads multiply register tiles.
 pub(crate) mod emit;
 
 use crate::{
     analysis::{Access, Kernel, Nest, Plan, Poly, Role},
-    gpu::gpu_schedule::{USUAL, up},
+    emit::code::Made,
     strategies::{
-        cpu::choose::Schedule,
+        Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::{
-            choose::make,
-            common::roles::{Roles, contraction},
+            common::{
+                assumed, ceil_div as up,
+                grid::grid,
+                roles::{Roles, contraction},
+            },
             mma_gemm::SHARED,
             wgmma_gemm::tiles::PROCESSORS,
         },
@@ -17,6 +20,89 @@ use crate::{
     target::launch::WARP,
 };
 use kiln_dialects::{ir::walk, value::DType};
+use kiln_runtime::library_call::CUBLASLT;
+
+/// Products of f32 whose addresses are linear.
+pub struct SimtGemm;
+
+/// The CTA tile and its pipeline.
+#[derive(Clone, Debug, Parameters)]
+pub struct Params {
+    /// K of a pipeline stage
+    #[parameter(OneOf(&[8, 16, 32]))]
+    pub block_k: usize,
+    /// Rows of the CTA tile
+    #[parameter(PowerOfTwo(32, 256))]
+    pub block_m: usize,
+    /// Columns of the CTA tile
+    #[parameter(PowerOfTwo(32, 256))]
+    pub block_n: usize,
+    /// CTAs of an SM that registers are limited for
+    #[parameter(Between(1, 16))]
+    pub ctas_per_sm: usize,
+    /// Stages of the shared-memory pipeline
+    #[parameter(Between(2, 4))]
+    pub stages: usize,
+    /// Rows of a thread's register tile
+    #[parameter(OneOf(&[4, 8]))]
+    pub thread_m: usize,
+    /// Columns of a thread's register tile
+    #[parameter(OneOf(&[4, 8]))]
+    pub thread_n: usize,
+    /// Steps of K that are unrolled: one is loaded while another is multiplied
+    #[parameter(Between(1, 32))]
+    pub unroll: usize,
+}
+
+impl Strategy for SimtGemm {
+    type Params = Params;
+    const NAME: &'static str = "simt_gemm";
+    const DEVICE: Device = Device::Gpu;
+    const SUMMARY: &'static str = "Products of f32 by FMAs, tiles by cp.async";
+    const VIEW: View = View::GpuNests;
+    const MISMATCH: &'static str = "is no product of f32 whose addresses are linear";
+    const LIBRARIES: &'static [&'static str] = &[CUBLASLT];
+
+    fn matches(r: &Request<'_>) -> Match<Params> {
+        let found = || {
+            let p = product(r.kernel, r.plan)?;
+            Some(params(r.kernel, r.plan.nests.first()?, &p))
+        };
+        Match::first(found())
+    }
+    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch, String> {
+        let threads = threads(p)?;
+        let grid = grid(r.kernel, |e| e.tiles(r.kernel, r.plan, p.block_m, p.block_n, 1))?;
+        Ok(Launch {
+            grid: Some(grid),
+            threads,
+            shared_bytes: Some(shared(p)),
+            ctas_per_sm: Some(p.ctas_per_sm),
+            ..Launch::default()
+        })
+    }
+    fn candidates(p: &Params) -> Vec<Params> {
+        let rings = [(8, 2), (8, 3), (16, 2), (16, 3)];
+        let tiles = TILES.iter().flat_map(|t| rings.map(|ring| (t, ring)));
+        let mut all: Vec<Params> = tiles
+            .map(|((m, thread_m, n, thread_n), (k, stages))| Params {
+                block_k: k,
+                block_m: *m,
+                block_n: *n,
+                ctas_per_sm: p.ctas_per_sm,
+                stages,
+                thread_m: *thread_m,
+                thread_n: *thread_n,
+                unroll: k,
+            })
+            .collect();
+        all.extend(doubled_and_halved(p, &["ctas_per_sm"]));
+        all
+    }
+    fn emit(e: &Emission<'_, '_>, p: &Params) -> Made<()> {
+        emit::emit(e.c, e.scope, e.plan, p, threads(p)?)
+    }
+}
 
 /// Elements of 16 bytes: what a thread reads of shared memory at once.
 pub const UNIT: usize = 4;
@@ -113,58 +199,57 @@ pub fn pitch(across: usize) -> usize {
 }
 
 /// Bytes of a slot of the ring.
-pub fn slot(s: &Schedule) -> usize {
-    4 * s.get("depth") * (pitch(s.get("m")) + pitch(s.get("n")))
+pub fn slot(p: &Params) -> usize {
+    4 * p.block_k * (pitch(p.block_m) + pitch(p.block_n))
 }
 
 /// Bytes of shared memory that a launch asks for.
-pub fn shared(s: &Schedule) -> usize {
-    1024 + s.get("stages") * slot(s)
+pub fn shared(p: &Params) -> usize {
+    1024 + p.stages * slot(p)
 }
 
-/// Threads of a block, if the schedule is one that can be computed.
-pub fn threads(s: &Schedule) -> Result<usize, String> {
-    let (m, n, depth, stages, each) = (
-        s.get("m"),
-        s.get("n"),
-        s.get("depth"),
-        s.get("stages"),
-        [s.get("m_each"), s.get("n_each")],
-    );
-    let power = [m, n].iter().all(|x| x.is_power_of_two() && (32..=256).contains(x))
-        && each.iter().all(|e| [4, 8].contains(e));
-    let (down, over) = (m / each[0].max(1), n / each[1].max(1));
+/// Threads of a CTA.
+///
+/// # Errors
+/// Tiles that threads cannot share, or that exceed registers or shared memory.
+fn threads(p: &Params) -> Result<usize, String> {
+    let (down, over) = (p.block_m / p.thread_m, p.block_n / p.thread_n);
     let all = down * over;
-    // Each thread copies as many elements as any other, 16 bytes at a time or one by one.
-    let copies = [8, 16, 32].contains(&depth)
-        && [m, n].iter().all(|x| (x * depth).is_multiple_of(UNIT * all) && (all / 8) <= *x);
-    let unroll = s.get("unroll");
-    let fits = (2..=4).contains(&stages)
-        && shared(s) <= SHARED
-        && unroll > 0
-        && depth.is_multiple_of(unroll);
-    // Beside the sums there have to be registers for what is multiplied, and for addresses.
-    let room = s.get("resident").max(1) * all * (each[0] * each[1] + 48) <= REGISTERS;
-    let lanes =
-        down.is_multiple_of(LANES.0) && over.is_multiple_of(LANES.1) && (WARP..=512).contains(&all);
-    let text = "m and n from 32 to 256 and depth from 8 to 32, powers of two, m_each and n_each of 4 or 8, threads in warps of 4 by 8 that all copy alike, 2 to 4 stages in 99 KiB, unroll that divides depth, and as many resident blocks as have registers are possible";
-    if power && copies && fits && lanes && room {
-        Ok(all)
-    } else {
-        Err(format!(
-            "has a schedule of m = {m}, n = {n}, m_each = {}, n_each = {}, depth = {depth}, stages = {stages}, unroll = {unroll}, resident = {}; {text}",
-            each[0],
-            each[1],
-            s.get("resident")
-        ))
+    if !down.is_multiple_of(LANES.0)
+        || !over.is_multiple_of(LANES.1)
+        || !(WARP..=512).contains(&all)
+    {
+        return Err(format!(
+            "has {down} by {over} threads; 32 to 512 in warps of {} by {} are possible",
+            LANES.0, LANES.1
+        ));
     }
+    // Each thread copies as many elements as any other, 16 bytes at a time or one by one.
+    let even = |x: usize| (x * p.block_k).is_multiple_of(UNIT * all) && all / 8 <= x;
+    if !even(p.block_m) || !even(p.block_n) {
+        return Err(format!("has tiles that {all} threads cannot copy evenly"));
+    }
+    if !p.block_k.is_multiple_of(p.unroll) {
+        return Err(format!("has unroll = {}, which does not divide block_k", p.unroll));
+    }
+    if shared(p) > SHARED {
+        return Err(format!("has a pipeline of {} bytes; {SHARED} are possible", shared(p)));
+    }
+    // Beside accumulators there have to be registers for operands and addresses.
+    if p.ctas_per_sm * all * (p.thread_m * p.thread_n + 48) > REGISTERS {
+        return Err("has more accumulators than an SM has registers".into());
+    }
+    Ok(all)
 }
 
-/// The schedule: the tile with which the multiprocessor that has most of them is thought to be done
+/// The parameters: the tile with which the multiprocessor that has most of them is thought to be done
 /// first.
-pub fn choose(k: &Kernel, nest: &Nest, p: &Product) -> Schedule {
+fn params(k: &Kernel, nest: &Nest, p: &Product) -> Params {
     let size = |dims: &[usize]| {
-        Poly::product(dims.iter().map(|d| &nest.extents[*d])).known().unwrap_or(USUAL).max(1)
+        Poly::product(dims.iter().map(|d| &nest.extents[*d]))
+            .known()
+            .unwrap_or(assumed::PRODUCT)
+            .max(1)
     };
     let (batch, rows, columns, depth) =
         (size(&p.roles.batch), size(&p.roles.rows), size(&p.roles.columns), size(&p.roles.depth));
@@ -196,15 +281,14 @@ pub fn choose(k: &Kernel, nest: &Nest, p: &Product) -> Schedule {
     let best = possible.map(|tile| (time(tile), *tile)).min_by(|a, b| a.0.total_cmp(&b.0));
     let tile = best.map_or(TILES[TILES.len() - 1], |(_, tile)| tile);
     let ((m, m_each, n, n_each), resident) = (tile, resident(&tile));
-    let all = [
-        ("depth", 16),
-        ("m", m),
-        ("m_each", m_each),
-        ("n", n),
-        ("n_each", n_each),
-        ("resident", resident),
-        ("stages", 2),
-        ("unroll", 16),
-    ];
-    make("fma", &all.map(|(name, v)| (name, v as i64)))
+    Params {
+        block_k: 16,
+        block_m: m,
+        block_n: n,
+        ctas_per_sm: resident,
+        stages: 2,
+        thread_m: m_each,
+        thread_n: n_each,
+        unroll: 16,
+    }
 }

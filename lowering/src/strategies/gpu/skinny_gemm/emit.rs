@@ -3,6 +3,7 @@
 //! instruction wants them, 16 bytes of a row in each thread, since the order in which a depth is
 //! summed is free as long as both operands have the same one. The warps of a block take turns along
 //! the depth; their sums are added at the end, in the order of the warps.
+use crate::strategies::gpu::skinny_gemm::Params;
 use crate::{
     analysis::{Access, Nest, Output, Plan, Stage},
     emit::{
@@ -11,13 +12,10 @@ use crate::{
         lanes::{Lanes, Val},
         loops::decode,
     },
-    gpu::gpu_tile::shared,
-    strategies::{
-        cpu::choose::Schedule,
-        gpu::{
-            common::{accumulators, ptx::Ptx, threads},
-            skinny_gemm::{self, DEPTH, EACH, Few, INSTRUCTION, Side, line},
-        },
+    strategies::gpu::common::shared,
+    strategies::gpu::{
+        common::{accumulators, ptx::Ptx, threads},
+        skinny_gemm::{self, DEPTH, EACH, Few, INSTRUCTION, Side, line},
     },
     target::launch::WARP,
 };
@@ -49,15 +47,14 @@ struct Tile<'a> {
 }
 
 /// The nest of such a product, and what is written beside its result.
-pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, schedule: &Schedule) -> Made<()> {
+pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Made<()> {
     let product = skinny_gemm::product(scope.kernel, plan)
-        .ok_or("has a schedule for products of few rows, but is none")?;
+        .ok_or("is no product of few rows of bf16 or f16")?;
     let nest = &plan.nests[0];
     let stages: Vec<&Stage> =
         product.stages.iter().filter_map(|s| scope.kernel.stages.get(*s)).collect();
     let outs = stages.iter().filter_map(|s| s.outputs.first()).collect();
-    let (rows, warps, pieces) =
-        (schedule.get("rows"), schedule.get("warps"), schedule.get("pieces"));
+    let (rows, warps, pieces) = (params.block_m, params.warps, params.unroll);
     let thread = threads::thread(c)?;
     let parts = skinny_gemm::parts(&product, rows, warps);
     let memory = shared(

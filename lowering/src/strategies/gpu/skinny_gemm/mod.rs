@@ -1,21 +1,76 @@
-//! Products of few rows with a large matrix, such as the weights of a layer that decodes: reading
-//! the matrix is all that takes time.
+//! Skinny GEMM: products of few rows with a large matrix, such as the weights of a layer that
+//! decodes. The matrix goes from memory to tensor-core fragments once; warps split K.
 pub(crate) mod emit;
 
 use crate::{
     analysis::{Access, Kernel, Nest, Plan, Poly, Role, Stage},
-    gpu::gpu_schedule::USUAL,
+    emit::code::Made,
     strategies::{
-        cpu::choose::Schedule,
+        Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::{
-            choose::make,
-            common::roles::{Roles, sums},
+            common::{
+                assumed,
+                grid::{grid, largest},
+                roles::{Roles, sums},
+            },
             wgmma_gemm::tiles::PROCESSORS,
         },
     },
-    target::launch::SHARED,
+    target::launch::{SHARED, WARP},
 };
 use kiln_dialects::value::DType;
+use kiln_runtime::library_call::CUBLASLT;
+
+/// Products of bf16 and f16 with at most [`MOST`] rows.
+pub struct SkinnyGemm;
+
+/// How the matrix is divided.
+#[derive(Clone, Debug, Parameters)]
+pub struct Params {
+    /// Rows of the matrix of a CTA
+    #[parameter(PowerOfTwo(16, 64))]
+    pub block_m: usize,
+    /// Steps of K that a warp has in flight
+    #[parameter(Between(1, 64))]
+    pub unroll: usize,
+    /// Warps that split K
+    #[parameter(PowerOfTwo(1, 32))]
+    pub warps: usize,
+}
+
+impl Strategy for SkinnyGemm {
+    type Params = Params;
+    const NAME: &'static str = "skinny_gemm";
+    const DEVICE: Device = Device::Gpu;
+    const SUMMARY: &'static str = "Products of few rows: the matrix is read once, warps split K";
+    const VIEW: View = View::GpuNests;
+    const MISMATCH: &'static str = "is no product of few rows of bf16 or f16";
+    const LIBRARIES: &'static [&'static str] = &[CUBLASLT];
+    const COMPETES: bool = true;
+
+    fn matches(r: &Request<'_>) -> Match<Params> {
+        let found = || {
+            r.gpu().ok().filter(|g| g.tensor_cores)?;
+            let nest = r.plan.nests.first().filter(|_| !r.plan.dependent)?;
+            Some(params(nest, &product(r.kernel, r.plan)?))
+        };
+        Match::costed(found())
+    }
+    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch, String> {
+        let grid = grid(r.kernel, |e| {
+            let (few, n) = (product(r.kernel, r.plan)?, largest(r.plan)?);
+            let (batch, many) = (e.product(n, &few.batch)?, e.product(n, &few.many.dims)?);
+            Some(format!("({batch}) * (({many}) ceildiv {})", p.block_m))
+        })?;
+        Ok(Launch { grid: Some(grid), threads: p.warps * WARP, ..Launch::default() })
+    }
+    fn candidates(p: &Params) -> Vec<Params> {
+        doubled_and_halved(p, &["unroll", "block_m", "warps"])
+    }
+    fn emit(e: &Emission<'_, '_>, p: &Params) -> Made<()> {
+        emit::emit(e.c, e.scope, e.plan, p)
+    }
+}
 
 /// Rows and columns of a result of a warp's instruction; the matrix's rows are its rows.
 pub const INSTRUCTION: (usize, usize) = (16, 8);
@@ -137,10 +192,10 @@ pub fn line(rows: usize) -> usize {
     rows + 4
 }
 
-/// The schedule of such a product, and the clocks that it is thought to take.
-pub fn choose(nest: &Nest, p: &Few) -> (Schedule, f64) {
+/// The parameters of such a product, and its estimated clocks.
+fn params(nest: &Nest, p: &Few) -> (Params, f64) {
     let size = |dims: &[usize]| {
-        dims.iter().map(|d| nest.extents[*d].known().unwrap_or(USUAL)).product::<i64>()
+        dims.iter().map(|d| nest.extents[*d].known().unwrap_or(assumed::PRODUCT)).product::<i64>()
     };
     let (rows, time) = fastest(
         [size(&p.batch), size(&p.many.dims), p.count as i64, p.depth.1 as i64],
@@ -156,7 +211,7 @@ pub fn choose(nest: &Nest, p: &Few) -> (Schedule, f64) {
     let read = 4 * (2 * rows / INSTRUCTION.0 * p.stages.len() + p.columns());
     let most = PIECES.min(steps / warps as i64).min((READ / read) as i64).max(1);
     let pieces = 1i64 << most.ilog2();
-    (make("few", &[("pieces", pieces), ("rows", rows as i64), ("warps", warps as i64)]), time)
+    (Params { unroll: pieces as usize, block_m: rows, warps }, time)
 }
 
 fn up(a: i64, b: usize) -> i64 {

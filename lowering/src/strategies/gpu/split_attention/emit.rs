@@ -6,6 +6,7 @@
 //! which of the instruction. At the end sums are put together in the order of warps and blocks, so
 //! that every run gives the same bits.
 
+use crate::strategies::gpu::split_attention::Params;
 use crate::{
     analysis::{Access, Poly},
     emit::{
@@ -14,17 +15,14 @@ use crate::{
         lanes::{Lanes, Val},
         loops::decode,
     },
-    strategies::{
-        cpu::choose::Schedule,
-        gpu::{
-            common::{
-                ptx::Ptx,
-                score::{Known, Score},
-                threads,
-            },
-            skinny_gemm::EACH,
-            split_attention::{COLUMNS, DEPTH, Form, LARGE},
+    strategies::gpu::{
+        common::{
+            ptx::Ptx,
+            score::{Known, Score},
+            threads,
         },
+        skinny_gemm::EACH,
+        split_attention::{COLUMNS, DEPTH, Form, LARGE},
     },
     target::launch::WARP,
 };
@@ -471,14 +469,13 @@ impl Split<'_> {
 }
 
 /// The kernel.
-pub fn emit(c: Code, scope: &Scope<'_>, schedule: &Schedule) -> Made<()> {
-    let form = Form::of(scope.kernel).ok_or(
-        "has a schedule for attention, but is none whose rows can be read 16 bytes at a time",
-    )?;
+pub fn emit(c: Code, scope: &Scope<'_>, params: &Params) -> Made<()> {
+    let form = Form::of(scope.kernel)
+        .ok_or("is no attention whose rows can be read 16 bytes at a time")?;
     let (outer, queries, count) = form.at.sizes(scope.kernel).ok_or("has no loops")?;
     let score = Score::of(scope, &form.at)?;
     let (keys, parts, rows, warps) =
-        (schedule.get("keys"), schedule.get("parts"), schedule.get("rows"), schedule.get("warps"));
+        (params.block_kv, params.split_kv, params.block_q, params.warps);
     let even = |p: &Poly| !p.is_zero() && p.multiple_of(keys as i64);
     let ragged = !even(count)
         || form.at.limits.lengths[1].is_some()

@@ -1,26 +1,89 @@
-//! Attention by the instructions of a warp, with its keys shared out: to the warps of a block, and
-//! on Hopper to the blocks of a cluster as well. That is what few queries want, of which a block of
-//! the strategy `attention` would be mostly empty, and what chips before Hopper have.
-//!
-//! Query heads that read one key head are rows of one tile, as far as there is room: keys and
-//! values are then read once for all of them.
+//! Attention of few queries, such as a step of decoding, and of any on architectures before Hopper:
+//! warps, and CTAs of a cluster, split the keys and combine their softmax statistics.
 pub(crate) mod combine;
 pub(crate) mod emit;
 
 use crate::{
-    analysis::{Attention, Kernel, Poly},
+    analysis::{Attention as Stages, Kernel, Poly},
+    emit::code::Made,
     strategies::{
-        cpu::choose::Schedule,
+        Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::{
             attention::{self, ROWS},
-            choose::make,
+            common::{assumed, grid::grid},
             skinny_gemm,
             wgmma_gemm::{SHARED, tiles::PROCESSORS},
         },
     },
-    target::launch::{CLUSTER, GRID, SHARED_BYTES, THREADS, WARP},
+    target::launch::WARP,
 };
 use kiln_dialects::{ir::*, value::DType};
+
+/// Attention whose keys are split.
+pub struct SplitAttention;
+
+/// How queries and keys are divided.
+#[derive(Clone, Debug, Parameters)]
+pub struct Params {
+    /// Keys that a warp takes at once
+    #[parameter(OneOf(&[16, 32, 48, 64]))]
+    pub block_kv: usize,
+    /// Rows of a tile: queries, or query heads that share keys
+    #[parameter(OneOf(&[8, 16]))]
+    pub block_q: usize,
+    /// CTAs of a cluster that split the keys
+    #[parameter(PowerOfTwo(1, 8))]
+    pub split_kv: usize,
+    /// Warps of a CTA that split the keys
+    #[parameter(PowerOfTwo(1, 32))]
+    pub warps: usize,
+}
+
+impl Strategy for SplitAttention {
+    type Params = Params;
+    const NAME: &'static str = "split_attention";
+    const DEVICE: Device = Device::Gpu;
+    const SUMMARY: &'static str = "Attention of few queries: warps and clusters split the keys";
+    const VIEW: View = View::Whole;
+    const MISMATCH: &'static str = "is no attention whose rows can be read 16 bytes at a time";
+
+    fn matches(r: &Request<'_>) -> Match<Params> {
+        let found = || {
+            let gpu = r.gpu().ok()?;
+            let form = Form::of(r.kernel)?;
+            let wgmma = || gpu.hopper() && attention::Form::of(r.kernel).is_some();
+            let takes = form.few(r.kernel) || (gpu.tensor_cores && !wgmma());
+            takes.then(|| params(r.kernel, &form, gpu.hopper())).flatten()
+        };
+        Match::first(found())
+    }
+    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch, String> {
+        let clusters = r.gpu()?.hopper();
+        let form = Form::of(r.kernel).ok_or(Self::MISMATCH)?;
+        let (bytes, most) = (form.shared(p), if clusters { SHARED } else { LEAST });
+        if bytes > most {
+            return Err(format!(
+                "has a schedule of {bytes} bytes of shared memory; {most} are possible"
+            ));
+        }
+        if p.split_kv > 1 && !clusters {
+            return Err(format!("has split_kv = {}, but the chip has no clusters", p.split_kv));
+        }
+        Ok(Launch {
+            grid: Some(ctas(r, &form, p)?),
+            threads: p.warps * WARP,
+            cluster: p.split_kv,
+            shared_bytes: Some(bytes),
+            ..Launch::default()
+        })
+    }
+    fn candidates(p: &Params) -> Vec<Params> {
+        doubled_and_halved(p, &["split_kv", "warps"])
+    }
+    fn emit(e: &Emission<'_, '_>, p: &Params) -> Made<()> {
+        emit::emit(e.c, e.scope, p)
+    }
+}
 
 /// Depth that four threads take at once: 16 bytes each.
 pub const DEPTH: usize = 32;
@@ -29,9 +92,7 @@ pub const COLUMNS: usize = 64;
 /// Most blocks of a cluster that every card takes.
 const PARTS: i64 = 8;
 /// Blocks of a cluster where it is not known how many clusters there will be.
-const USUAL: i64 = 4;
-/// Keys that are taken for so many if it depends on the call.
-const KEYS: i64 = 4096;
+const DEFAULT_CLUSTER: i64 = 4;
 /// Elements of a query and a value together beyond which a thread has one row.
 pub const LARGE: i64 = 384;
 /// Rows for which this beats tiles of 128 queries.
@@ -43,7 +104,7 @@ const LEAST: usize = 99 << 10;
 #[derive(Clone, Debug)]
 pub struct Form {
     /// The stages.
-    pub at: Attention,
+    pub at: Stages,
     /// The element of queries, keys and values.
     pub element: DType,
     /// How many query heads are rows of one tile.
@@ -81,8 +142,8 @@ impl Form {
     }
     /// Bytes of shared memory: of each warp its sums, the greatest score and the sum of
     /// exponentials of each row, and the latter of the block.
-    pub fn shared(&self, s: &Schedule) -> usize {
-        let (rows, warps) = (s.get("rows"), s.get("warps"));
+    pub fn shared(&self, p: &Params) -> usize {
+        let (rows, warps) = (p.block_q, p.warps);
         1024 + 4 * (warps * rows * (self.line() + 2) + 2 * rows)
     }
     /// Whether tiles of so many queries as tensor cores of Hopper want are mostly empty.
@@ -92,9 +153,8 @@ impl Form {
     }
 }
 
-/// The schedule: `rows` of a tile, of whose keys `warps` of each of `parts` blocks take `keys` at a
-/// time, in turn.
-fn choose(k: &Kernel, form: &Form, clusters: bool) -> Option<Schedule> {
+/// The parameters of such an attention.
+fn params(k: &Kernel, form: &Form, clusters: bool) -> Option<Params> {
     let (rows, around) = form.sizes(k)?;
     let widest = form.at.depth.max(form.at.columns);
     // A thread has registers for two rows unless these are long.
@@ -108,9 +168,9 @@ fn choose(k: &Kernel, form: &Form, clusters: bool) -> Option<Schedule> {
     let tiles =
         rows.known().zip(around.known()).map(|(n, around)| around * ((n + tile - 1) / tile));
     let (_, _, count) = form.at.sizes(k)?;
-    let steps = (count.known().unwrap_or(KEYS) + keys - 1) / keys;
+    let steps = (count.known().unwrap_or(assumed::KEYS) + keys - 1) / keys;
     let mut parts = if clusters {
-        tiles.map_or(USUAL, |n| (2 * PROCESSORS as i64 / n.max(1)).clamp(1, PARTS))
+        tiles.map_or(DEFAULT_CLUSTER, |n| (2 * PROCESSORS as i64 / n.max(1)).clamp(1, PARTS))
     } else {
         1
     };
@@ -119,84 +179,25 @@ fn choose(k: &Kernel, form: &Form, clusters: bool) -> Option<Schedule> {
     while parts > 1 && parts * warps > steps {
         parts /= 2;
     }
-    Some(make(
-        "split_attention",
-        &[("keys", keys), ("parts", parts), ("rows", tile), ("warps", warps)],
-    ))
+    Some(Params {
+        block_kv: keys as usize,
+        block_q: tile as usize,
+        split_kv: parts as usize,
+        warps: warps as usize,
+    })
 }
 
-/// Threads of a block, if the schedule is one that can be computed.
-pub fn threads(s: &Schedule) -> Result<usize, String> {
-    let (keys, parts, rows, warps) = (s.get("keys"), s.get("parts"), s.get("rows"), s.get("warps"));
-    let power = |n: usize, most: usize| n.is_power_of_two() && n <= most;
-    if ![16, 32, 48, 64].contains(&keys)
-        || !power(parts, PARTS as usize)
-        || ![8, 16].contains(&rows)
-        || !power(warps, 32)
-    {
-        let text = "keys of 16 to 64, 1 to 8 parts, 8 or 16 rows, 1 to 32 warps are possible";
-        return Err(format!(
-            "has a schedule of keys = {keys}, parts = {parts}, rows = {rows}, warps = {warps}; {text}"
-        ));
-    }
-    Ok(warps * WARP)
-}
-
-/// Schedules such a kernel, as its schedule says or, where `by_itself`, as is thought best; false
-/// if it is none. `clusters`: whether the chip has them.
-pub fn schedule(func: Op, k: &Kernel, by_itself: bool, clusters: bool) -> Result<bool, String> {
-    let given = func
-        .attr("kiln.schedule")
-        .and_then(Attr::as_schedule)
-        .is_some_and(|(strategy, _)| strategy == "split_attention");
-    let Some(form) = Form::of(k).filter(|f| given || by_itself || f.few(k)) else {
-        return if given {
-            Err("has a schedule for attention, but is none whose rows can be read 16 bytes at a time".into())
-        } else {
-            Ok(false)
-        };
-    };
-    if !given {
-        let chosen = choose(k, &form, clusters).ok_or("has no loops")?;
-        func.set_attr("kiln.schedule", chosen.attr(func.ctx()));
-    }
-    let s = crate::gpu::gpu_schedule::of(func)?;
-    let (threads, bytes, parts) = (threads(&s)?, form.shared(&s), s.get("parts"));
-    let most = if clusters { SHARED } else { LEAST };
-    if bytes > most {
-        return Err(format!(
-            "has a schedule that takes {bytes} bytes of shared memory, more than the {most} of a block"
-        ));
-    }
-    if parts > 1 {
-        if !clusters {
-            return Err(format!("has a schedule of {parts} parts, but the chip has no clusters"));
-        }
-        func.set_attr(CLUSTER, Attr::i64(func.ctx(), parts as i64));
-    }
-    let c = func.ctx();
-    func.set_attr(THREADS, Attr::i64(c, threads as i64));
-    func.set_attr(SHARED_BYTES, Attr::i64(c, bytes as i64));
-    func.set_attr(GRID, grid(k, &form, &s)?);
-    Ok(true)
-}
-
-/// A block for each part of each tile. A launch of no blocks would be one of a single block, which
-/// is no cluster: where sizes depend on the call there is a cluster more.
-fn grid(k: &Kernel, form: &Form, s: &Schedule) -> Result<Attr, String> {
-    let block = k.func.regions().first().and_then(|r| r.first()).ok_or("has no body")?;
-    let sizes: Vec<Value> = block.args().into_iter().filter(|a| a.ty().is_index()).collect();
-    let (rows, around) = form.sizes(k).ok_or("has no loops")?;
-    let parts = s.get("parts");
+/// A CTA for each part of each tile. A launch of no CTAs would be one of a single CTA, which is no
+/// cluster: where sizes are dynamic there is a cluster more.
+fn ctas(r: &Request<'_>, form: &Form, p: &Params) -> Result<Attr, String> {
+    let (rows, around) = form.sizes(r.kernel).ok_or("has no loops")?;
+    let parts = p.split_kv;
     let known = rows.known().zip(around.known()).is_some_and(|(a, b)| a > 0 && b > 0);
     let more = if parts == 1 || known { 0 } else { 1 };
-    let text = |p: &Poly| crate::strategies::gpu::common::grid::poly(p, &sizes);
-    let tiles = text(&rows).zip(text(&around)).map(|(rows, around)| {
-        format!("{parts} * (({around}) * (({rows}) ceildiv {}) + {more})", s.get("rows"))
-    });
-    crate::strategies::gpu::common::grid::map(
-        k.func.ctx(),
-        &[tiles.unwrap_or_else(|| (parts * ROWS).to_string())],
-        sizes.len(),
-    )
+    grid(r.kernel, |e| {
+        let tiles = e.poly(&rows).zip(e.poly(&around)).map(|(rows, around)| {
+            format!("{parts} * (({around}) * (({rows}) ceildiv {}) + {more})", p.block_q)
+        });
+        Some(tiles.unwrap_or_else(|| (parts * ROWS).to_string()))
+    })
 }

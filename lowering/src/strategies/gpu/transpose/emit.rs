@@ -7,6 +7,7 @@
 //! `u ^ g`, which puts these in eight different units of banks, and the four threads beside them in
 //! the words of each. (Of elements that are read one by one, two of 2 bytes and four of 1 byte
 //! share a bank.)
+use crate::strategies::gpu::transpose::Params;
 use crate::{
     analysis::{Access, Nest, Plan, Role},
     emit::{
@@ -16,13 +17,10 @@ use crate::{
         loops::decode,
         partials,
     },
-    gpu::gpu_tile::shared,
-    strategies::{
-        cpu::choose::Schedule,
-        gpu::{
-            common::{grid_stride, threads, vector_width::bytes},
-            transpose::{Turn, turn},
-        },
+    strategies::gpu::common::shared,
+    strategies::gpu::{
+        common::{grid_stride, threads, vector_width::bytes},
+        transpose::{Turn, turn},
     },
     target::launch::WARP,
 };
@@ -70,19 +68,11 @@ struct At {
 }
 
 /// All nests of a kernel of which one is turned.
-pub fn emit(
-    c: Code,
-    scope: &Scope<'_>,
-    plan: &Plan,
-    schedule: &Schedule,
-    threads: usize,
-) -> Made<()> {
+pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params, threads: usize) -> Made<()> {
     let k = scope.kernel;
-    let turn = turn(k, plan).ok_or(
-        "has a schedule for transposes, but reads nothing along another dimension than it writes",
-    )?;
-    let (nest, down, over) = (&plan.nests[turn.nest], schedule.get("down"), schedule.get("over"));
-    let accesses = turn.tiles(k, schedule)?;
+    let turn = turn(k, plan).ok_or("reads nothing along another dimension than it writes")?;
+    let (nest, down, over) = (&plan.nests[turn.nest], params.tile_rows, params.tile_columns);
+    let accesses = turn.tiles(k, params)?;
     let side = |access| -> Made<Side<'_>> {
         let size = bytes(k, access);
         let width = turn.read_width(k, plan, access);
@@ -98,7 +88,7 @@ pub fn emit(
         })
     };
     let sides: Vec<Side<'_>> = accesses.iter().map(side).collect::<Made<_>>()?;
-    let lanes = turn.write_width(k, plan).min(schedule.get("vector").max(1));
+    let lanes = turn.write_width(k, plan).min(params.vector);
     let tile =
         Tile { scope, nest, turn: &turn, threads, down, over, lanes, thread: threads::thread(c)? };
 

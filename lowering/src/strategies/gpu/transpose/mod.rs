@@ -9,15 +9,74 @@ pub(crate) mod emit;
 
 use crate::{
     analysis::{Access, Kernel, Nest, Plan, Poly, Role},
+    emit::code::Made,
     strategies::{
-        cpu::choose::Schedule,
-        gpu::{
-            choose::make,
-            common::vector_width::{aligned_width, bytes},
+        Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
+        gpu::common::{
+            assumed,
+            grid::grid,
+            vector_width::{aligned_width, bytes},
         },
     },
     target::launch::{SHARED, WARP},
 };
+
+/// Nests that read along another dimension than they write.
+pub struct Transpose;
+
+/// Tile sizes.
+#[derive(Clone, Debug, Parameters)]
+pub struct Params {
+    /// Elements of a tile along the dimension that is contiguous where it is read
+    #[parameter(PowerOfTwo(16, 128))]
+    pub tile_rows: usize,
+    /// Elements of a tile along the dimension that is contiguous where it is written
+    #[parameter(PowerOfTwo(16, 128))]
+    pub tile_columns: usize,
+    /// Threads of a CTA
+    #[parameter(PowerOfTwo(32, 1024))]
+    pub threads: usize,
+    /// Elements of a vector access
+    #[parameter(PowerOfTwo(1, 16))]
+    pub vector: usize,
+}
+
+impl Strategy for Transpose {
+    type Params = Params;
+    const NAME: &'static str = "transpose";
+    const DEVICE: Device = Device::Gpu;
+    const SUMMARY: &'static str =
+        "Transposes by tiles in shared memory, elementwise work on both sides";
+    const VIEW: View = View::GpuNests;
+    const MISMATCH: &'static str = "reads nothing along another dimension than it writes";
+
+    fn matches(r: &Request<'_>) -> Match<Params> {
+        Match::first(params(r.kernel, r.plan))
+    }
+    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch, String> {
+        let grid = grid(r.kernel, |e| {
+            let t = turn(r.kernel, r.plan)?;
+            let n = r.plan.nests.get(t.nest)?;
+            let (down, over) = (e.product(n, &[t.down])?, e.product(n, &[t.over])?);
+            Some(format!(
+                "({}) * (({down}) ceildiv {}) * (({over}) ceildiv {})",
+                e.product(n, &t.outer(n))?,
+                p.tile_rows,
+                p.tile_columns
+            ))
+        })?;
+        Ok(Launch { grid: Some(grid), threads: p.threads, ..Launch::default() })
+    }
+    fn candidates(p: &Params) -> Vec<Params> {
+        let square = |n: &i64| p.with(&[("tile_rows", *n), ("tile_columns", *n)]);
+        let mut all: Vec<Params> = [32, 64, 128].iter().filter_map(square).collect();
+        all.extend(doubled_and_halved(p, &["tile_rows", "tile_columns", "threads"]));
+        all
+    }
+    fn emit(e: &Emission<'_, '_>, p: &Params) -> Made<()> {
+        emit::emit(e.c, e.scope, e.plan, p, p.threads)
+    }
+}
 
 /// A nest whose tiles are turned.
 #[derive(Clone, Debug)]
@@ -36,12 +95,10 @@ pub struct Turn {
 const SECTOR: i64 = 32;
 /// Least elements of both dimensions.
 const LEAST: i64 = 8;
-/// What an open size is taken for.
-const USUAL: i64 = 128;
 /// Threads of a block.
 const THREADS: i64 = 256;
 /// Sizes of a tile.
-pub const SIZES: (usize, usize) = (16, 128);
+const SIZES: (usize, usize) = (16, 128);
 
 /// The largest nest of a kernel that can be turned.
 pub fn turn(k: &Kernel, plan: &Plan) -> Option<Turn> {
@@ -93,11 +150,11 @@ fn of(k: &Kernel, plan: &Plan, number: usize) -> Option<Turn> {
 impl Turn {
     /// What a schedule's tiles hold: as much as there is shared memory for; the rest is read as it
     /// lies.
-    pub fn tiles(&self, k: &Kernel, s: &Schedule) -> Result<Vec<Access>, String> {
+    pub fn tiles(&self, k: &Kernel, p: &Params) -> Result<Vec<Access>, String> {
         let mut left = SHARED as usize;
         let mut tiles = vec![];
         for a in &self.turned {
-            let size = s.get("down") * s.get("over") * bytes(k, a);
+            let size = p.tile_rows * p.tile_columns * bytes(k, a);
             if size <= left {
                 left -= size;
                 tiles.push(a.clone());
@@ -154,11 +211,11 @@ fn sectors(run: i64, bytes: i64) -> i64 {
     ((run * bytes + SECTOR - 1) / SECTOR) * 1024 / run
 }
 
-/// The schedule, if it pays.
-pub fn choose(k: &Kernel, plan: &Plan) -> Option<Schedule> {
+/// The parameters, if it pays.
+fn params(k: &Kernel, plan: &Plan) -> Option<Params> {
     let t = turn(k, plan)?;
     let nest = &plan.nests[t.nest];
-    let size = |d: usize| nest.extents[d].known().unwrap_or(USUAL);
+    let size = |d: usize| nest.extents[d].known().unwrap_or(assumed::TRANSPOSE);
     let (over, down) = (size(t.over), size(t.down));
     let written = || {
         nest.stages
@@ -193,15 +250,12 @@ pub fn choose(k: &Kernel, plan: &Plan) -> Option<Schedule> {
     let (with, without) =
         (reads(down.min(tall)) + writes(over.min(wide)), reads(rows) + writes(over));
     let vector = t.write_width(k, plan) as i64;
-    let schedule = make(
-        "transpose",
-        &[
-            ("down", tall),
-            ("over", wide),
-            ("threads", (tall * wide / vector).clamp(32, THREADS)),
-            ("vector", vector),
-        ],
-    );
+    let params = Params {
+        tile_rows: tall as usize,
+        tile_columns: wide as usize,
+        threads: (tall * wide / vector).clamp(32, THREADS) as usize,
+        vector: vector as usize,
+    };
     let pays = over >= LEAST && down >= LEAST && 4 * without >= 5 * with;
-    (pays && t.tiles(k, &schedule).is_ok()).then_some(schedule)
+    (pays && t.tiles(k, &params).is_ok()).then_some(params)
 }

@@ -7,6 +7,7 @@
 //! each multiplying group arrives when it has read the slot, or each of its warps where these read
 //! the left operand themselves.
 
+use crate::strategies::gpu::wgmma_gemm::Params;
 use crate::{
     analysis::Plan,
     emit::{
@@ -14,22 +15,19 @@ use crate::{
         code::{Code, Made, Then, known, rolled},
         loops::decode,
     },
-    strategies::{
-        cpu::choose::Schedule,
-        gpu::{
-            common::{
-                fragments::{Part, Results},
-                grid_stride,
-                ptx::{Mma, Ptx},
-                threads, warp_specialisation,
-            },
-            wgmma_gemm::{
-                DEPTH, Operand, Product, ROW,
-                cluster_reduce::Share,
-                groups, staging,
-                store::without,
-                stored::{Stored, stored},
-            },
+    strategies::gpu::{
+        common::{
+            fragments::{Part, Results},
+            grid_stride,
+            ptx::{Mma, Ptx},
+            threads, warp_specialisation,
+        },
+        wgmma_gemm::{
+            DEPTH, Operand, Product, ROW,
+            cluster_reduce::Share,
+            groups, staging,
+            store::without,
+            stored::{Stored, stored},
         },
     },
     target::launch::TENSOR_MAPS,
@@ -404,14 +402,8 @@ impl Tile<'_> {
 }
 
 /// The nest of a product. `maps`: the parameters that describe its operands.
-pub fn emit(
-    c: Code,
-    scope: &Scope<'_>,
-    plan: &Plan,
-    schedule: &Schedule,
-    maps: &[Value],
-) -> Made<()> {
-    let missing = "has a schedule for the tensor cores, but is no product that they and the copy engine can do";
+pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params, maps: &[Value]) -> Made<()> {
+    let missing = "is no product that wgmma and TMA take";
     let product = super::product(scope.kernel, plan).ok_or(missing)?;
     let nest = &plan.nests[0];
     let outs = product
@@ -423,7 +415,7 @@ pub fn emit(
     let count = product.rights.len();
     let [left, others @ ..] = maps else { return Err("has no parameters for tensor maps".into()) };
     let written = results.iter().filter(|r| r.tensor.is_some()).count();
-    if others.len() != count + written || !schedule.get("n").is_multiple_of(DEPTH * count) {
+    if others.len() != count + written || !params.block_n.is_multiple_of(DEPTH * count) {
         return Err("has as many tensor maps, or columns, as another schedule wants".into());
     }
     let (rights, outputs) = others.split_at(count);
@@ -433,17 +425,17 @@ pub fn emit(
         .map(|r| (r.tensor.is_some().then(|| outputs.next()).flatten(), r))
         .map(|(map, r)| (r, map))
         .collect();
-    if schedule.get("k") != product.depth() {
+    if params.block_k != product.depth() {
         return Err(format!(
-            "has a schedule of k = {}, but a step of its element is {}",
-            schedule.get("k"),
+            "has block_k = {}, but 128 bytes of its operands are {} elements",
+            params.block_k,
             product.depth()
         ));
     }
-    super::fits(schedule, nest, &product)?;
+    super::fits(params, nest, &product)?;
     // Of a computed operand each warp reads its rows.
     let readers = if product.prologue.is_some() { 4 } else { 1 };
-    let (m, n, stages) = (schedule.get("m"), schedule.get("n"), schedule.get("stages"));
+    let (m, n, stages) = (params.block_m, params.block_n, params.stages);
     let sizes = |dims: &[usize]| {
         dims.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<Vec<Value>>>()
     };
@@ -457,10 +449,10 @@ pub fn emit(
     let total = batch.iter().chain(&tiles).try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
     let p = Ptx(c);
     let ring = p.memory(scope.kernel.func)?;
-    let groups = groups(schedule);
+    let groups = groups(params);
     let results = Results { scope, plan, nest, product: &product, outs, tile: [m, across] };
     let (left_map, right_maps) = (*left, rights.to_vec());
-    let parts = schedule.get("parts");
+    let parts = params.split_k;
     let part = Share::of(c, parts, results.steps(c)?)?;
     let t = Tile {
         results,
@@ -494,7 +486,7 @@ pub fn emit(
     };
     let mut copied = |c: Code| t.meet(c);
     let roles = warp_specialisation::Roles {
-        registers: (groups > 1).then_some(REGISTERS[usize::from(schedule.get("resident") > 1)]),
+        registers: (groups > 1).then_some(REGISTERS[usize::from(params.ctas_per_sm > 1)]),
         barriers: &mut barriers,
         copies: &mut |c| t.produce(c),
         copied: (parts > 1).then_some(&mut copied as &mut Then<'_>),

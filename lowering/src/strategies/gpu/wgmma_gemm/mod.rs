@@ -1,5 +1,6 @@
-//! Products on Hopper's tensor cores: which kernels are one, what its operands are to the
-//! hardware's copy engine, which tile it takes.
+//! Products and convolutions on Hopper's tensor cores: a producer warp issues TMA loads into a
+//! multi-stage pipeline of tiles, consumer warpgroups issue wgmma, the epilogue takes accumulators
+//! out of registers.
 pub(crate) mod cluster_reduce;
 pub(crate) mod emit;
 pub(crate) mod im2col;
@@ -11,27 +12,142 @@ pub(crate) mod stored;
 pub(crate) mod tensor_maps;
 pub(crate) mod tiles;
 
-use crate::strategies::gpu::wgmma_gemm::im2col::Window;
 use crate::{
     analysis::{Access, Kernel, Nest, Plan, Poly, Role, Stage},
-    gpu::gpu_schedule::USUAL,
+    emit::code::Made,
     strategies::{
-        cpu::choose::Schedule,
+        Device, Emission, Launch, Match, Parameters, Request, Strategy, View,
         gpu::{
-            common::roles::{Roles, roles_of, sums},
+            common::{
+                assumed,
+                grid::grid,
+                roles::{Roles, roles_of, sums},
+            },
             prologue::Prologue,
         },
     },
 };
-use kiln_dialects::value::DType;
+use im2col::Window;
+use kiln_dialects::{ir::*, value::DType};
+use kiln_runtime::library_call::{CUBLASLT, CUDNN};
+
+/// Products of bf16 and f16, and of f32 rounded to tf32, by wgmma.
+pub struct WgmmaGemm;
+
+/// The CTA tile and its pipeline.
+#[derive(Clone, Debug, Parameters)]
+pub struct Params {
+    /// K of a pipeline stage: 128 bytes of an operand's row
+    #[parameter(OneOf(&[32, 64]))]
+    pub block_k: usize,
+    /// Rows of the CTA tile
+    #[parameter(OneOf(&[64, 128, 256]))]
+    pub block_m: usize,
+    /// Columns of the CTA tile, of all right operands together
+    #[parameter(MultipleOf(64, 64, 256))]
+    pub block_n: usize,
+    /// Resident CTAs of an SM of a persistent kernel; 0 launches a CTA per tile
+    #[parameter(Between(0, 2))]
+    pub ctas_per_sm: usize,
+    /// CTAs of a cluster that share a tile's K and reduce through distributed shared memory
+    #[parameter(OneOf(&[1, 2, 4, 8]))]
+    pub split_k: usize,
+    /// Stages of the shared-memory pipeline
+    #[parameter(Between(2, 16))]
+    pub stages: usize,
+}
+
+/// Tiles that autotuning tries beyond those of the cost model: rows, columns, stages, CTAs of an SM.
+/// They are narrow ones, of which a product has more, with deep pipelines, and pairs of CTAs of
+/// which one multiplies while the other waits.
+const FURTHER: &[(usize, usize, usize, usize)] = &[
+    (64, 64, 8, 1),
+    (64, 64, 3, 2),
+    (64, 128, 6, 1),
+    (64, 192, 6, 1),
+    (64, 256, 5, 1),
+    (128, 64, 4, 1),
+    (128, 64, 3, 2),
+    (128, 128, 4, 1),
+];
+
+impl Strategy for WgmmaGemm {
+    type Params = Params;
+    const NAME: &'static str = "wgmma_gemm";
+    const DEVICE: Device = Device::Gpu;
+    const SUMMARY: &'static str = "Products and convolutions by wgmma, operands by TMA, persistent";
+    const VIEW: View = View::GpuNests;
+    const MISMATCH: &'static str = "is no product that wgmma and TMA take";
+    const LIBRARIES: &'static [&'static str] = &[CUBLASLT, CUDNN];
+    const COMPETES: bool = true;
+
+    fn matches(r: &Request<'_>) -> Match<Params> {
+        let found = || {
+            let gpu = r.gpu().ok().filter(|g| g.hopper() && g.tensor_cores)?;
+            let nest = r.plan.nests.first().filter(|_| !r.plan.dependent)?;
+            let p = product(r.kernel, r.plan).filter(|p| gpu.tf32 || p.element != DType::F32)?;
+            Some(tiles::choose(nest, &p))
+        };
+        Match::costed(found())
+    }
+    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch, String> {
+        let hopper = r.gpu()?.hopper();
+        let found = product(r.kernel, r.plan).filter(|_| hopper);
+        let (nest, product) = r.plan.nests.first().zip(found).ok_or(Self::MISMATCH)?;
+        if p.block_m * p.block_n > 128 * 256 {
+            return Err(format!(
+                "has a CTA tile of {} by {}; registers hold accumulators of 32768 elements",
+                p.block_m, p.block_n
+            ));
+        }
+        split_k::possible(p)?;
+        fits(p, nest, &product)?;
+        let tiles = |e: &crate::strategies::gpu::common::grid::Extents| {
+            e.tiles(r.kernel, r.plan, p.block_m, p.block_n, p.split_k)
+        };
+        Ok(Launch {
+            grid: Some(grid(r.kernel, tiles)?),
+            threads: 128 * (1 + groups(p)),
+            cluster: p.split_k,
+            shared_bytes: Some(shared(p, product.slabs())),
+            tensor_maps: Some(tensor_maps::maps(r.kernel, nest, &product, p)?),
+            ctas_per_sm: (p.ctas_per_sm > 0).then_some(p.ctas_per_sm),
+            persistent: true,
+        })
+    }
+    fn arguments(func: Op) -> Result<Vec<Type>, String> {
+        emit::parameters(func)
+    }
+    fn candidates(p: &Params) -> Vec<Params> {
+        let tile = |m: usize, n: usize, stages: usize, ctas_per_sm: usize, split_k: usize| Params {
+            block_k: p.block_k,
+            block_m: m,
+            block_n: n,
+            ctas_per_sm,
+            split_k,
+            stages,
+        };
+        let mut all = vec![];
+        for (m, n, stages, resident) in tiles::TILES {
+            // Persistent CTAs, and a CTA per tile.
+            all.extend([*resident, 0].map(|ctas| tile(*m, *n, *stages, ctas, 1)));
+        }
+        all.extend(FURTHER.iter().map(|(m, n, stages, ctas)| tile(*m, *n, *stages, *ctas, 1)));
+        all.extend(
+            split_k::shared().map(|((m, n, stages, _), parts)| tile(*m, *n, *stages, 0, parts)),
+        );
+        all
+    }
+    fn emit(e: &Emission<'_, '_>, p: &Params) -> Made<()> {
+        emit::emit(e.c, e.scope, e.plan, p, e.arguments)
+    }
+}
 
 /// Depth of a tile of 16-bit elements, and columns of a part of any: a row of a tile is 128 bytes,
 /// the widest swizzle of shared memory.
 pub const DEPTH: usize = 64;
 /// Bytes of shared memory that a block of sm_90 may ask for.
 pub const SHARED: usize = 227 << 10;
-/// Most rows or columns of a box of the copy engine.
-const BOX: usize = 256;
 /// Bytes of a row of a tile in shared memory.
 pub const ROW: usize = 2 * DEPTH;
 /// Rows of a result that a warp stores at once.
@@ -114,14 +230,14 @@ impl Product {
             Poly::product(self.roles.depth.iter().map(|d| &nest.extents[*d])),
             self.depth() as i64,
         );
-        let depth = depth.known().unwrap_or(USUAL);
+        let depth = depth.known().unwrap_or(assumed::PRODUCT);
         self.window.as_ref().map_or_else(|| (depth + each - 1) / each, Window::steps)
     }
 }
 
 /// Blocks that consist of one or two groups of warps that multiply, and of one that copies.
-pub fn groups(s: &Schedule) -> usize {
-    (s.get("m") / 64).min(2)
+pub fn groups(p: &Params) -> usize {
+    (p.block_m / 64).min(2)
 }
 
 /// Bytes of shared memory in which the warps of a block put results together: two places for each.
@@ -136,9 +252,9 @@ fn bytes(m: usize, n: usize, stages: usize, groups: usize) -> usize {
 }
 
 /// Bytes of shared memory of a block. `slabs`: how many rows of 128 bytes are one of the left tile.
-pub fn shared(s: &Schedule, slabs: usize) -> usize {
-    bytes(slabs * s.get("m"), s.get("n"), s.get("stages"), groups(s))
-        + if s.get("parts") > 1 { split_k::BARRIER } else { 0 }
+pub fn shared(p: &Params, slabs: usize) -> usize {
+    bytes(slabs * p.block_m, p.block_n, p.stages, groups(p))
+        + if p.split_k > 1 { split_k::BARRIER } else { 0 }
 }
 
 /// Whether registers hold both the sums of a tile and left operands that are computed, of this step
@@ -149,47 +265,21 @@ fn computes(m: usize, n: usize, resident: usize) -> bool {
 
 /// Whether a schedule is one for a product with its prologue, if it has one: registers hold what
 /// they have to, the ring fits shared memory, and blocks can share the depth if they are to.
-pub fn fits(s: &Schedule, nest: &Nest, p: &Product) -> Result<(), String> {
-    split_k::fits(s, nest, p)?;
-    let (m, n, resident) = (s.get("m"), s.get("n"), s.get("resident"));
-    if p.prologue.is_some() && !computes(m, n, resident) {
+pub fn fits(p: &Params, nest: &Nest, product: &Product) -> Result<(), String> {
+    split_k::fits(p, nest, product)?;
+    let (m, n, resident) = (p.block_m, p.block_n, p.ctas_per_sm);
+    if product.prologue.is_some() && !computes(m, n, resident) {
         return Err(format!(
             "has a schedule of m = {m}, n = {n}, resident = {resident}, but registers hold the computed left operand of at most 128 rows, and beside another \
              block sums of 64 columns"
         ));
     }
-    match shared(s, p.slabs()) {
+    match shared(p, product.slabs()) {
         bytes if bytes > SHARED => {
             Err(format!("has a schedule of {bytes} bytes of shared memory; {SHARED} are possible"))
         }
         _ => Ok(()),
     }
-}
-
-/// Threads of a block, if the schedule is one that can be computed.
-pub fn threads(s: &Schedule) -> Result<usize, String> {
-    let (m, n, k, stages, resident) =
-        (s.get("m"), s.get("n"), s.get("k"), s.get("stages"), s.get("resident"));
-    let sizes =
-        [64, 128, 256].contains(&m) && n % 64 == 0 && (64..=BOX).contains(&n) && m * n <= 128 * 256;
-    if !sizes
-        || ![DEPTH, DEPTH / 2].contains(&k)
-        || !(2..=16).contains(&stages)
-        || shared(s, 1) > SHARED
-    {
-        let text = "m of 64, 128 or 256, n a multiple of 64 up to 256, at most 32768 elements, k = 64 or, of f32, 32, 2 to 16 stages in 227 KiB \
-             are possible";
-        return Err(format!(
-            "has a schedule of m = {m}, n = {n}, k = {k}, stages = {stages}; {text}"
-        ));
-    }
-    if resident > 2 {
-        return Err(format!(
-            "has a schedule with resident = {resident}; 1 or 2 blocks of a multiprocessor, which go on with further tiles, or 0 for a block per tile, are possible"
-        ));
-    }
-    split_k::possible(s)?;
-    Ok(128 * (1 + groups(s)))
 }
 
 /// The product that a kernel is, if the copy engine can read both operands: what it wants are 16

@@ -3,12 +3,9 @@
 //! depth want, which would leave most multiprocessors idle.
 use crate::{
     analysis::{Nest, Poly},
-    strategies::{
-        cpu::choose::Schedule,
-        gpu::wgmma_gemm::{
-            Product, ROW,
-            tiles::{PROCESSORS, TILES, Tile},
-        },
+    strategies::gpu::wgmma_gemm::{
+        Params, Product, ROW,
+        tiles::{PROCESSORS, TILES, Tile},
     },
 };
 
@@ -66,18 +63,18 @@ pub fn worth([m, n]: [usize; 2], resident: usize, steps: i64, parts: usize) -> b
 }
 
 /// Whether blocks can share tiles of these sizes.
-pub fn possible(s: &Schedule) -> Result<(), String> {
-    let (m, n, parts) = (s.get("m"), s.get("n"), s.get("parts"));
+pub fn possible(s: &Params) -> Result<(), String> {
+    let (m, n, parts) = (s.block_m, s.block_n, s.split_k);
     if parts == 1 {
         return Ok(());
     }
     // A block's own sums and those that it is sent lie where the ring was.
-    let room = 8 * m * n <= s.get("stages") * (m + n) * ROW;
-    if !shares(m, n, parts) || !room || s.get("resident") != 0 {
+    let room = 8 * m * n <= s.stages * (m + n) * ROW;
+    if !shares(m, n, parts) || !room || s.ctas_per_sm != 0 {
         let text = "parts of 1, 2, 4 or 8 are possible, more than 1 of at most 128 rows, 16 for each part, and 128 columns, whose sums fit half of the ring, and with resident = 0";
         return Err(format!(
             "has a schedule of parts = {parts}, m = {m}, n = {n}, resident = {}; {text}",
-            s.get("resident")
+            s.ctas_per_sm
         ));
     }
     Ok(())
@@ -85,8 +82,8 @@ pub fn possible(s: &Schedule) -> Result<(), String> {
 
 /// Whether the blocks of a cluster can share a product's depth: each has a step at least, and there
 /// are as many blocks as are wanted, which only known sizes say.
-pub fn fits(s: &Schedule, nest: &Nest, p: &Product) -> Result<(), String> {
-    let parts = s.get("parts");
+pub fn fits(s: &Params, nest: &Nest, p: &Product) -> Result<(), String> {
+    let parts = s.split_k;
     if parts == 1 {
         return Ok(());
     }

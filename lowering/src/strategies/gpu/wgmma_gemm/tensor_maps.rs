@@ -1,12 +1,9 @@
 //! What the runtime tells the copy engine about operands and results: `kiln.tensor_maps`.
 use crate::{
     analysis::{Kernel, Nest},
-    strategies::{
-        cpu::choose::Schedule,
-        gpu::{
-            common::grid,
-            wgmma_gemm::{DEPTH, Operand, Product, STORED, im2col::Window, stored::stored},
-        },
+    strategies::gpu::{
+        common::grid,
+        wgmma_gemm::{DEPTH, Operand, Params, Product, STORED, im2col::Window, stored::stored},
     },
 };
 use kiln_dialects::{ir::*, value::DType};
@@ -55,8 +52,8 @@ pub fn map(
 }
 
 /// Those of both operands, then of the results.
-pub fn maps(k: &Kernel, nest: &Nest, p: &Product, s: &Schedule) -> Result<Attr, String> {
-    let (m, n, c) = (s.get("m"), s.get("n") / p.rights.len(), k.func.ctx());
+pub fn maps(k: &Kernel, nest: &Nest, p: &Product, s: &Params) -> Result<Attr, String> {
+    let (m, n, c) = (s.block_m, s.block_n / p.rights.len(), k.func.ctx());
     // On its way to shared memory f32 is rounded to what the instruction takes.
     let rounded = || Type::parse(c, "tf32").ok_or("has no tf32");
     let element = if p.element == DType::F32 { rounded()? } else { Type::scalar(c, p.element) };

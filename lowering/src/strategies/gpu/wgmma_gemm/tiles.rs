@@ -1,13 +1,9 @@
 //! Which tile a product takes: a model of the time that the busiest multiprocessor needs.
 use crate::{
     analysis::{Nest, Poly},
-    gpu::gpu_schedule::{USUAL, up},
-    strategies::{
-        cpu::choose::Schedule,
-        gpu::{
-            choose::make,
-            wgmma_gemm::{DEPTH, Product, SHARED, bytes, computes, split_k},
-        },
+    strategies::gpu::{
+        common::{assumed, ceil_div as up},
+        wgmma_gemm::{DEPTH, Params, Product, SHARED, bytes, computes, split_k},
     },
 };
 
@@ -52,10 +48,13 @@ const WAIT: f64 = 600.0;
 /// Elements of a tile that its epilogue finishes in a clock.
 const FINISHED: f64 = 30.0;
 
-/// The schedule of a product, and the clocks that it is thought to take.
-pub fn choose(nest: &Nest, p: &Product) -> (Schedule, f64) {
+/// The parameters of a product, and the clocks that it is thought to take.
+pub fn choose(nest: &Nest, p: &Product) -> (Params, f64) {
     let size = |dims: &[usize]| {
-        Poly::product(dims.iter().map(|d| &nest.extents[*d])).known().unwrap_or(USUAL).max(1)
+        Poly::product(dims.iter().map(|d| &nest.extents[*d]))
+            .known()
+            .unwrap_or(assumed::PRODUCT)
+            .max(1)
     };
     let batch = if p.roles.batch.is_empty() { 1 } else { size(&p.roles.batch) };
     let sizes = [batch, size(&p.roles.rows), size(&p.roles.columns), p.steps(nest)];
@@ -68,15 +67,15 @@ pub fn choose(nest: &Nest, p: &Product) -> (Schedule, f64) {
     let how = How { rights: p.rights.len(), left, most, pixels: p.window.is_some() };
     let (time, (m, n, stages, resident), parts) = fastest(sizes, how);
     let resident = if parts > 1 { 0 } else { resident };
-    let parameters = [
-        ("k", p.depth()),
-        ("m", m),
-        ("n", n),
-        ("parts", parts),
-        ("resident", resident),
-        ("stages", stages),
-    ];
-    (make("wgmma", &parameters.map(|(name, n)| (name, n as i64))), time)
+    let params = Params {
+        block_k: p.depth(),
+        block_m: m,
+        block_n: n,
+        ctas_per_sm: resident,
+        split_k: parts,
+        stages,
+    };
+    (params, time)
 }
 
 /// How a product comes by its left operand.

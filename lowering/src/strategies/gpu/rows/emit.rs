@@ -8,14 +8,14 @@ use crate::{
         loops::{Fixed, decode, reducing},
         partials,
     },
-    gpu::gpu_tile::shared,
+    strategies::gpu::common::shared,
     strategies::{
-        cpu::choose::Schedule,
         gpu::common::{
             cooperative::{self, Row},
             grid_stride::{Share, items},
             threads::{self, Group},
         },
+        gpu::rows::Params,
     },
     target::launch::WARP,
 };
@@ -25,19 +25,13 @@ use kiln_dialects::ir::*;
 const ONE_BY_ONE: i64 = 8;
 
 /// These nests: with the plan's rows if they depend on each other, else each result is a row.
-pub fn emit(
-    c: Code,
-    scope: &Scope<'_>,
-    plan: &Plan,
-    nests: &[&Nest],
-    schedule: &Schedule,
-) -> Made<()> {
+pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nests: &[&Nest], params: &Params) -> Made<()> {
     let first = *nests.first().ok_or("does nothing")?;
     let rows: Vec<usize> = match plan.dependent {
         true => (0..plan.rows).collect(),
         false => (0..first.extents.len()).filter(|d| !first.reduction[*d]).collect(),
     };
-    let (size, groups) = (schedule.get("group"), schedule.get("groups"));
+    let (size, groups) = (params.row_threads, params.rows_per_cta);
     let group = Group::of(c, size, groups)?;
     let exchange: Vec<_> =
         nests.iter().map(|n| exchanges(c, scope, n, size, groups)).collect::<Made<_>>()?;
@@ -49,13 +43,7 @@ pub fn emit(
         rows.iter().map(|d| scope.poly(c, &first.extents[*d])).collect::<Made<_>>()?;
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
     group.rounds(c, groups, total, &mut |c, group, row| {
-        let all = Row {
-            scope: &scope,
-            plan,
-            group,
-            most: schedule.get("vector"),
-            pieces: schedule.get("pieces"),
-        };
+        let all = Row { scope: &scope, plan, group, most: params.vector, pieces: params.unroll };
         let at = decode(c, row, &sizes)?;
         for (n, exchange) in nests.iter().zip(&exchange) {
             let mut fixed: Fixed = vec![None; n.extents.len()];

@@ -1,0 +1,72 @@
+//! Elementwise kernels: each thread takes a vector of neighbouring results, grid-stride.
+//!
+//! A reduction is a loop within a thread here; longer ones have strategies of their own.
+use crate::{
+    analysis::Nest,
+    emit::code::Made,
+    strategies::{
+        Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
+        gpu::common::{
+            dims,
+            grid::{grid, largest},
+            grid_stride, size,
+            vector_width::{fast_dim, width},
+        },
+    },
+};
+
+/// Elementwise kernels, and any other kernel whose nests do not depend on each other.
+pub struct Elementwise;
+
+/// How results are divided.
+#[derive(Clone, Debug, Parameters)]
+pub struct Params {
+    /// Threads of a CTA
+    #[parameter(PowerOfTwo(32, 1024))]
+    pub threads: usize,
+    /// Elements of a vector access
+    #[parameter(PowerOfTwo(1, 16))]
+    pub vector: usize,
+}
+
+/// Results from which on threads take vectors; fewer are spread over many threads.
+const MANY: i64 = 1 << 16;
+
+impl Strategy for Elementwise {
+    type Params = Params;
+    const NAME: &'static str = "elementwise";
+    const DEVICE: Device = Device::Gpu;
+    const SUMMARY: &'static str = "A thread per vector of neighbouring results, grid-stride";
+    const VIEW: View = View::GpuNests;
+    const MISMATCH: &'static str =
+        "has stages that depend on each other; strategy rows computes these";
+
+    fn matches(r: &Request<'_>) -> Match<Params> {
+        let vector = |n: &Nest| {
+            let d = fast_dim(r.kernel, r.plan, n, &dims(n, 0, false))?;
+            let few = size(n, &dims(n, 0, false)).is_some_and(|s| s < MANY);
+            let scalar = few || n.reduction.contains(&true);
+            Some(if scalar { 1 } else { width(r.kernel, r.plan, n, d) })
+        };
+        let vector = r.plan.nests.iter().filter_map(vector).max().unwrap_or(1);
+        Match::first(r.gpu().ok().map(|g| Params { threads: g.threads as usize, vector }))
+    }
+    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch, String> {
+        let grid = grid(r.kernel, |e| {
+            Some(format!("({}) ceildiv {}", e.parallel(largest(r.plan)?)?, p.threads * p.vector))
+        })?;
+        Ok(Launch { grid: Some(grid), threads: p.threads, ..Launch::default() })
+    }
+    fn candidates(params: &Params) -> Vec<Params> {
+        doubled_and_halved(params, &["threads"])
+    }
+    fn emit(e: &Emission<'_, '_>, p: &Params) -> Made<()> {
+        if e.plan.dependent {
+            return Err(Self::MISMATCH.into());
+        }
+        let nests = &e.plan.nests;
+        nests
+            .iter()
+            .try_for_each(|n| grid_stride::grid(e.c, e.scope, e.plan, n, p.threads, p.vector))
+    }
+}

@@ -1,2 +1,0 @@
-//! Row reductions.
-pub(crate) mod emit;

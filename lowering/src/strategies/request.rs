@@ -1,0 +1,178 @@
+//! What a strategy is asked about: a kernel, analysed once, and the machine.
+use crate::{
+    analysis::{self, Kernel, Plan, SCRATCH},
+    strategies::gpu::{register_rows, scan},
+    target::{Chip, launch::SHARED},
+};
+use kiln_dialects::ir::Op;
+use kiln_passes::Failure;
+use std::{cell::RefCell, collections::HashMap, rc::Rc};
+
+/// Which loops of a kernel a strategy sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum View {
+    /// All stages as they are, such as those of an attention.
+    Whole,
+    /// Loop nests whose intermediates have at most so much scratch on a processor.
+    CpuNests,
+    /// Loop nests whose intermediates fit shared memory.
+    GpuNests,
+    /// Loop nests whose intermediates are registers.
+    RegisterNests,
+    /// A scan as one walk along its axis.
+    Scan,
+}
+
+/// A kernel and its loop nests in one view.
+pub type Analysed = Rc<(Kernel, Plan)>;
+
+/// The analysis of a kernel's function: it is read once, each view is made when it is first asked
+/// for.
+pub struct Analysis {
+    /// The kernel's function.
+    pub func: Op,
+    kernel: Kernel,
+    views: RefCell<HashMap<View, Option<Analysed>>>,
+}
+
+impl Analysis {
+    /// Reads a kernel's function on level `linalg` or `scheduled`.
+    pub fn of(func: Op) -> Result<Analysis, Failure> {
+        Ok(Analysis { func, kernel: analysis::read(func)?, views: RefCell::default() })
+    }
+    /// The kernel without a view.
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+    /// A view; `None` where the kernel has none of this kind.
+    pub fn view(&self, view: View) -> Option<Analysed> {
+        self.views.borrow_mut().entry(view).or_insert_with(|| self.make(view).map(Rc::new)).clone()
+    }
+    fn make(&self, view: View) -> Option<(Kernel, Plan)> {
+        let mut k = self.kernel.clone();
+        Some(match view {
+            View::Whole => {
+                let plan = Plan::whole(&k);
+                (k, plan)
+            }
+            View::CpuNests => {
+                let plan = analysis::nests(&mut k, SCRATCH);
+                (k, plan)
+            }
+            View::GpuNests => {
+                let plan = analysis::nests(&mut k, SHARED);
+                (k, plan)
+            }
+            View::RegisterNests => {
+                let mut plan = analysis::nests(&mut k, i64::MAX);
+                register_rows::hold(&k, &mut plan);
+                (k, plan)
+            }
+            View::Scan => return scan::walk(k),
+        })
+    }
+}
+
+/// A processor, as cost models see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Cpu {
+    /// Bits of a vector register.
+    pub bits: i64,
+    /// Threads to have tasks for.
+    pub threads: i64,
+    /// Bytes of the L2 cache.
+    pub l2: i64,
+    /// Bytes of the last-level cache that a kernel may count on.
+    pub l3: i64,
+    /// What multiplies bf16.
+    pub bf16: crate::strategies::cpu::blocked_gemm::Bf16,
+}
+
+/// A GPU, as cost models see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Gpu {
+    /// The architecture.
+    pub chip: Chip,
+    /// Most threads of a CTA of an elementwise kernel.
+    pub threads: i64,
+    /// Whether products of bf16 and f16 may take tensor cores unless a schedule says otherwise.
+    pub tensor_cores: bool,
+    /// Whether factors of f32 may be rounded to tf32.
+    pub tf32: bool,
+}
+
+impl Gpu {
+    /// Whether the architecture has TMA, wgmma and clusters.
+    pub fn hopper(&self) -> bool {
+        self.chip == Chip::Sm90a
+    }
+}
+
+/// What a kernel is scheduled for.
+#[derive(Clone, Copy, Debug)]
+pub enum Machine {
+    /// A processor.
+    Cpu(Cpu),
+    /// A GPU.
+    Gpu(Gpu),
+}
+
+/// What a strategy is asked: the kernel in the strategy's view, and the machine.
+pub struct Request<'a> {
+    /// The kernel.
+    pub kernel: &'a Kernel,
+    /// Its loop nests.
+    pub plan: &'a Plan,
+    /// The machine.
+    pub machine: Machine,
+}
+
+impl Request<'_> {
+    /// The processor.
+    ///
+    /// # Errors
+    /// The kernel is scheduled for a GPU.
+    pub fn cpu(&self) -> Result<Cpu, String> {
+        match self.machine {
+            Machine::Cpu(cpu) => Ok(cpu),
+            Machine::Gpu(_) => Err("has a strategy of processors on a GPU".into()),
+        }
+    }
+    /// The GPU.
+    ///
+    /// # Errors
+    /// The kernel is scheduled for a processor.
+    pub fn gpu(&self) -> Result<Gpu, String> {
+        match self.machine {
+            Machine::Gpu(gpu) => Ok(gpu),
+            Machine::Cpu(_) => Err("has a strategy of GPUs on a processor".into()),
+        }
+    }
+}
+
+/// What a strategy answers.
+pub enum Match<P> {
+    /// It does not compute this kernel, or not well.
+    No,
+    /// The same, with the reason for a remark.
+    Refused(String),
+    /// It computes the kernel with these parameters.
+    Yes {
+        /// The parameters.
+        params: P,
+        /// Estimated clocks. Strategies of neighbouring rows of the table that both state a cost
+        /// compete; without one the first match wins.
+        cost: Option<f64>,
+    },
+}
+
+impl<P> Match<P> {
+    /// A match without a cost, if there are parameters.
+    pub fn first(params: Option<P>) -> Match<P> {
+        params.map_or(Match::No, |params| Match::Yes { params, cost: None })
+    }
+    /// A match with a cost, if there are parameters.
+    pub fn costed(found: Option<(P, f64)>) -> Match<P> {
+        found.map_or(Match::No, |(params, cost)| Match::Yes { params, cost: Some(cost) })
+    }
+}

@@ -1,0 +1,191 @@
+//! The strategy table: one row a strategy, in the order in which they are asked.
+use super::{
+    Analysis, Device, Emission, Launch, Machine, Match, ParameterRow, Parameters, Request,
+    SCHEDULE, Strategy, View, cpu, gpu, read_parameters,
+};
+use crate::emit::code::Made;
+use kiln_dialects::ir::{Attr, Op, Type};
+use kiln_passes::{Failure, names};
+use std::marker::PhantomData;
+
+/// Every strategy. Of one device, the first that matches is taken; neighbours that state a cost
+/// compete by it.
+pub static STRATEGIES: &[&dyn Row] = &[
+    &Of::<cpu::attention::Attention>::ROW,
+    &Of::<cpu::rows::Rows>::ROW,
+    &Of::<cpu::blocked_gemm::BlockedGemm>::ROW,
+    &Of::<cpu::blocked_gemm::DotGemm>::ROW,
+    &Of::<cpu::blocked_gemm::AmxGemm>::ROW,
+    &Of::<cpu::contraction::Contraction>::ROW,
+    &Of::<cpu::transpose::Transpose>::ROW,
+    &Of::<cpu::elementwise::Reduction>::ROW,
+    &Of::<cpu::elementwise::Elementwise>::ROW,
+    &Of::<cpu::scalar::Scalar>::ROW,
+    &Of::<gpu::split_attention::SplitAttention>::ROW,
+    &Of::<gpu::attention::Attention>::ROW,
+    &Of::<gpu::scan::Scan>::ROW,
+    &Of::<gpu::register_rows::RegisterRows>::ROW,
+    &Of::<gpu::wgmma_gemm::WgmmaGemm>::ROW,
+    &Of::<gpu::skinny_gemm::SkinnyGemm>::ROW,
+    &Of::<gpu::mma_gemm::MmaGemm>::ROW,
+    &Of::<gpu::rows::Rows>::ROW,
+    &Of::<gpu::depthwise::Depthwise>::ROW,
+    &Of::<gpu::simt_gemm::SimtGemm>::ROW,
+    &Of::<gpu::naive_contraction::NaiveContraction>::ROW,
+    &Of::<gpu::column_reduction::ColumnReduction>::ROW,
+    &Of::<gpu::rows::RowReduction>::ROW,
+    &Of::<gpu::transpose::Transpose>::ROW,
+    &Of::<gpu::elementwise::Elementwise>::ROW,
+];
+
+/// A strategy with its parameters as an attribute.
+pub trait Row: Sync {
+    /// The name in schedules.
+    fn name(&self) -> &'static str;
+    /// What it is for.
+    fn device(&self) -> Device;
+    /// One sentence.
+    fn summary(&self) -> &'static str;
+    /// The parameters.
+    fn parameters(&self) -> &'static [ParameterRow];
+    /// The loops that it sees.
+    fn view(&self) -> View;
+    /// Why a kernel whose schedule names this strategy cannot have it.
+    fn mismatch(&self) -> &'static str;
+    /// Libraries that have the same kernels.
+    fn libraries(&self) -> &'static [&'static str];
+    /// Whether it states a cost.
+    fn competes(&self) -> bool;
+    /// [`Strategy::matches`].
+    fn matches(&self, request: &Request<'_>) -> Match<Attr>;
+    /// [`Strategy::launch`] with the parameters of a schedule.
+    fn launch(&self, request: &Request<'_>, schedule: Attr) -> Result<Launch, Failure>;
+    /// [`Strategy::arguments`].
+    fn arguments(&self, func: Op) -> Result<Vec<Type>, String>;
+    /// [`Strategy::scratch_copies`].
+    fn scratch_copies(&self, func: Op, schedule: Attr) -> Result<i64, Failure>;
+    /// [`Strategy::candidates`].
+    fn candidates(&self, func: Op, schedule: Attr) -> Result<Vec<Attr>, Failure>;
+    /// [`Strategy::emit`].
+    fn emit(&self, e: &Emission<'_, '_>, schedule: Attr) -> Made<()>;
+}
+
+/// A row of a strategy.
+struct Of<S>(PhantomData<fn() -> S>);
+
+impl<S: Strategy> Of<S> {
+    const ROW: Of<S> = Of(PhantomData);
+}
+
+impl<S: Strategy> Row for Of<S> {
+    fn name(&self) -> &'static str {
+        S::NAME
+    }
+    fn device(&self) -> Device {
+        S::DEVICE
+    }
+    fn summary(&self) -> &'static str {
+        S::SUMMARY
+    }
+    fn parameters(&self) -> &'static [ParameterRow] {
+        S::Params::ROWS
+    }
+    fn view(&self) -> View {
+        S::VIEW
+    }
+    fn mismatch(&self) -> &'static str {
+        S::MISMATCH
+    }
+    fn libraries(&self) -> &'static [&'static str] {
+        S::LIBRARIES
+    }
+    fn competes(&self) -> bool {
+        S::COMPETES
+    }
+    fn matches(&self, request: &Request<'_>) -> Match<Attr> {
+        let c = request.kernel.func.ctx();
+        match S::matches(request) {
+            Match::No => Match::No,
+            Match::Refused(why) => Match::Refused(why),
+            Match::Yes { params, cost } => Match::Yes { params: params.attr(c, S::NAME), cost },
+        }
+    }
+    fn launch(&self, request: &Request<'_>, schedule: Attr) -> Result<Launch, Failure> {
+        let func = request.kernel.func;
+        let params = read_parameters(func, S::NAME, schedule)?;
+        S::launch(request, &params).map_err(|e| Failure::at(func, e))
+    }
+    fn arguments(&self, func: Op) -> Result<Vec<Type>, String> {
+        S::arguments(func)
+    }
+    fn scratch_copies(&self, func: Op, schedule: Attr) -> Result<i64, Failure> {
+        Ok(S::scratch_copies(&read_parameters(func, S::NAME, schedule)?))
+    }
+    fn candidates(&self, func: Op, schedule: Attr) -> Result<Vec<Attr>, Failure> {
+        let params = read_parameters(func, S::NAME, schedule)?;
+        let mut all: Vec<Attr> =
+            S::candidates(&params).iter().map(|p| p.attr(func.ctx(), S::NAME)).collect();
+        all.retain(|a| a.to_string() != schedule.to_string());
+        Ok(all)
+    }
+    fn emit(&self, e: &Emission<'_, '_>, schedule: Attr) -> Made<()> {
+        let params = read_parameters(e.scope.kernel.func, S::NAME, schedule);
+        S::emit(e, &params.map_err(|f| f.message)?)
+    }
+}
+
+/// The row of a name on a device.
+///
+/// # Errors
+/// An unknown name, with the nearest one.
+pub fn find(name: &str, device: Device) -> Result<&'static dyn Row, String> {
+    let all = || STRATEGIES.iter().filter(|r| r.device() == device);
+    all().find(|r| r.name() == name).copied().ok_or_else(|| {
+        let hint = names::hint(name, all().map(|r| r.name()));
+        let list: Vec<_> = all().map(|r| r.name()).collect();
+        format!("has unknown schedule '{name}'{hint} (schedules: {})", list.join(", "))
+    })
+}
+
+/// The strategy of the schedule on a function, and the schedule.
+///
+/// # Errors
+/// There is none, or no strategy has its name.
+pub fn scheduled(func: Op, device: Device) -> Result<(&'static dyn Row, Attr), Failure> {
+    let attr = func.attr(SCHEDULE).filter(|a| a.as_schedule().is_some());
+    let attr = attr.ok_or_else(|| Failure::at(func, "has no #kiln.schedule"))?;
+    let name = attr.as_schedule().map(|(name, _)| name).unwrap_or_default();
+    Ok((find(&name, device).map_err(|e| Failure::at(func, e))?, attr))
+}
+
+/// Chooses a strategy and its parameters for a kernel; reasons of strategies that refused, by name.
+///
+/// # Errors
+/// No strategy computes the kernel.
+pub fn choose(
+    analysis: &Analysis,
+    machine: Machine,
+    device: Device,
+) -> Result<(Attr, Vec<(&'static str, String)>), Failure> {
+    let mut best: Option<(Attr, f64)> = None;
+    let mut refused = vec![];
+    for row in STRATEGIES.iter().filter(|r| r.device() == device) {
+        if best.is_some() && !row.competes() {
+            break;
+        }
+        let Some(view) = analysis.view(row.view()) else { continue };
+        let request = Request { kernel: &view.0, plan: &view.1, machine };
+        match row.matches(&request) {
+            Match::No => {}
+            Match::Refused(why) => refused.push((row.name(), why)),
+            Match::Yes { params, cost: None } => return Ok((params, refused)),
+            Match::Yes { params, cost: Some(cost) } => {
+                if best.as_ref().is_none_or(|(_, least)| cost < *least) {
+                    best = Some((params, cost));
+                }
+            }
+        }
+    }
+    let (attr, _) = best.ok_or_else(|| Failure::at(analysis.func, "is computed by no strategy"))?;
+    Ok((attr, refused))
+}
