@@ -1,4 +1,5 @@
 """The two builds: BASE in a git worktree of its own, and the working tree."""
+
 import os
 import shutil
 import subprocess

@@ -1,8 +1,10 @@
 """Matches the kernels of two builds by what they are, then by name, and prints differences."""
+
 import collections
 import difflib
 import hashlib
 import json
+import re
 
 import normal
 
@@ -61,7 +63,10 @@ def match(base, work, text):
         found.same += take_equal(*left, lambda side, k: texts[side][k])
         found.changed = take_equal(*left, lambda side, k: sides[side][k][0])
     counts = [
-        {k: collections.Counter(map(normal.masked, texts[side].get(k, "").splitlines())) for k in left[side]}
+        {
+            k: collections.Counter(map(normal.masked, texts[side].get(k, "").splitlines()))
+            for k in left[side]
+        }
         for side in (0, 1)
     ]
     alike = [(share(counts[0][b], counts[1][w]), b, w) for b in left[0] for w in left[1]]
@@ -126,12 +131,14 @@ def size(value, exprs, memo):
 
 
 def descriptions(value):
-    """What a manifest says to readers, of every kernel."""
+    """What a manifest says to readers, of every kernel; files without their folders."""
     if isinstance(value, list):
         return [d for v in value for d in descriptions(v)]
     if not isinstance(value, dict):
         return []
     own = [{k: value.get(k) for k in DESCRIPTIONS - {"bytes", "flops"}}] if "ops" in value else []
+    for kernel in own:
+        kernel["sources"] = [re.sub(r"[^\s()]*/", "", s) for s in kernel["sources"] or ()]
     return own + [d for v in value.values() for d in descriptions(v)]
 
 

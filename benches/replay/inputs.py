@@ -1,4 +1,5 @@
 """What is compiled: archives, and the cases of tests/passes."""
+
 import dataclasses
 import hashlib
 import os

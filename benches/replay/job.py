@@ -1,11 +1,14 @@
 """One input for one target: both builds compile it in turns, and the results are compared."""
+
 import collections
 import dataclasses
 import json
 import os
 import re
+import signal
 import subprocess
-import time
+import tempfile
+import threading
 import zipfile
 
 import compare
@@ -74,15 +77,11 @@ def run(command, log):
         child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=f, stderr=f, env=environment
         )
-    end = time.monotonic() + LIMIT_S
-    while True:
-        # wait4 tells what this child alone has used. It has no limit of its own.
-        pid, status, usage = os.wait4(child.pid, os.WNOHANG)
-        if pid:
-            break
-        if time.monotonic() > end:
-            child.kill()
-        time.sleep(0.002)
+    # wait4 tells what this child alone has used, and has no limit of its own.
+    limit = threading.Timer(LIMIT_S, os.kill, (child.pid, signal.SIGKILL))
+    limit.start()
+    _, status, usage = os.wait4(child.pid, 0)
+    limit.cancel()
     child.returncode = os.waitstatus_to_exitcode(status)
     return child.returncode, usage.ru_utime + usage.ru_stime
 
@@ -101,7 +100,9 @@ def compile_package(settings, side, job, target, path):
 def first_error(log, code):
     with open(log, errors="replace") as f:
         lines = [line.strip() for line in f if line.strip()]
-    return next((line for line in lines if "error" in line), lines[0] if lines else f"exit code {code}")
+    return next(
+        (line for line in lines if "error" in line), lines[0] if lines else f"exit code {code}"
+    )
 
 
 def lower_kernels(settings, side, job, target, path):
@@ -218,10 +219,21 @@ class Texts:
         steps = [
             [tool("mlir-translate"), "--mlir-to-llvmir", module + ".mlir", "-o", module + ".ll"],
             [tool("opt"), "-O3", "-mcpu=native", module + ".ll", "-o", module + ".bc"],
-            [tool("llc"), "-O3", "-mcpu=native", "-filetype=obj", module + ".bc", "-o", module + ".o"],
+            [
+                tool("llc"),
+                "-O3",
+                "-mcpu=native",
+                "-filetype=obj",
+                module + ".bc",
+                "-o",
+                module + ".o",
+            ],
         ]
         for step in steps:
-            if not os.access(step[0], os.X_OK) or subprocess.run(step, capture_output=True).returncode:
+            if (
+                not os.access(step[0], os.X_OK)
+                or subprocess.run(step, capture_output=True).returncode
+            ):
                 return None
         with open(module + ".o", "rb") as f:
             return f.read()
@@ -230,12 +242,15 @@ class Texts:
 def replay(settings, job, target):
     """Compiles with both builds and compares."""
     result = Result(job.name, target, job.is_case)
-    folder = os.path.join(settings.scratch, re.sub(r"[^\w.]+", "_", f"{job.name}.{target}"))
-    os.makedirs(folder)
+    folder = tempfile.mkdtemp(dir=settings.scratch)
     make, read, target_of = compile_package, read_package, target
     paths = [os.path.join(folder, f"{side}.kpkg") for side in (0, 1)]
     rounds = 1 if job.is_case else settings.rounds
-    seconds, digests, errors = ([], []), (collections.Counter(), collections.Counter()), [None, None]
+    seconds, digests, errors = (
+        ([], []),
+        (collections.Counter(), collections.Counter()),
+        [None, None],
+    )
     for k in range(rounds):
         for side in (0, 1) if k % 2 == 0 else (1, 0):
             errors[side], spent = make(settings, side, job, target_of, paths[side])
@@ -263,8 +278,9 @@ def replay(settings, job, target):
     if all(errors):
         result.state, result.message = "failed in both", errors[0]
     elif any(errors):
-        side = 0 if errors[0] else 1
-        result.state, result.message = "failed", f"in {sides[side]} alone: {errors[side]}"
+        failing = 0 if errors[0] else 1
+        result.state = "failed"
+        result.message = f"{sides[1 - failing]} alone compiles it: {errors[failing]}"
     else:
         outputs = [read(path) for path in paths]
         compare_outputs(settings, result, outputs, Texts(settings, outputs, folder))
@@ -289,17 +305,27 @@ def compare_outputs(settings, result, outputs, texts):
     for b, w in found.same:
         names = name(0, b), name(1, w)
         result.renamed += names[0] != names[1]
-        result.kernels.append((names[1], "same" if names[0] == names[1] else f"same, was {names[0]}"))
+        result.kernels.append(
+            (names[1], "same" if names[0] == names[1] else f"same, was {names[0]}")
+        )
     for b, w in found.changed:
         result.changed.append(name(1, w))
         result.kernels.append((name(1, w), "changed"))
         write_diff(settings, result, name(1, w), known[0][b], known[1][w])
-    for symbols, names, side in ((found.removed, result.removed, 0), (found.added, result.added, 1)):
+    for symbols, names, side in (
+        (found.removed, result.removed, 0),
+        (found.added, result.added, 1),
+    ):
         how = ("removed", "added")[side]
         for symbol, text in texts.kernels(side, symbols).items():
             names.append(name(side, symbol))
             result.kernels.append((name(side, symbol), how))
-            write_diff(settings, result, f"{name(side, symbol)}.{how}", *(("", text), (text, ""))[side == 0])
+            write_diff(
+                settings,
+                result,
+                f"{name(side, symbol)}.{how}",
+                *(("", text), (text, ""))[side == 0],
+            )
     compare_programs(settings, result, outputs, texts, found.names())
 
 
@@ -320,7 +346,8 @@ def compare_programs(settings, result, outputs, texts, names):
             codes = [texts.objects(hosts[side], names[side]) for side in (0, 1)]
         else:
             codes = [
-                {n: normal.llvm_dialect(d.decode()) for n, d in hosts[side].items()} for side in (0, 1)
+                {n: normal.llvm_dialect(d.decode()) for n, d in hosts[side].items()}
+                for side in (0, 1)
             ]
         for n in sorted(set(codes[0]) | set(codes[1])):
             code = [codes[side].get(n, "") for side in (0, 1)]

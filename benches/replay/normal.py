@@ -4,6 +4,7 @@ Symbols that an object defines, labels and PTX's virtual registers are numbered 
 appearance; comments, debug info, line tables and unwind tables are left out. Instructions,
 constants, and the names of what is called outside of the object are kept.
 """
+
 import re
 import struct
 
@@ -206,7 +207,9 @@ def llvm_dialect(text):
         function = re.search(r"\bllvm\.func\b[^@]*(@[\w$.]+)\(", line)
         if function and line.endswith("{"):
             own.add(function.group(1))
-        other = re.search(r"\b(?:module|llvm\.mlir\.global (?:private|internal))\b[^@]*(@[\w$.]+)", line)
+        other = re.search(
+            r"\b(?:module|llvm\.mlir\.global (?:private|internal))\b[^@]*(@[\w$.]+)", line
+        )
         if other:
             own.add(other.group(1))
 

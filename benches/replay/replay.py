@@ -1,5 +1,5 @@
-#!/usr/bin/env python3
 """Compiles models and test cases with two builds of kiln, and says which kernels changed."""
+
 import argparse
 import concurrent.futures
 import os
@@ -8,6 +8,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import traceback
 import unittest
 
 sys.dont_write_bytecode = True
@@ -42,13 +43,22 @@ def arguments():
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("base", nargs="?", metavar="BASE", help="a revision [default: the merge base of HEAD and HEAD~]")
+    add(
+        "base",
+        nargs="?",
+        metavar="BASE",
+        help="a revision [default: the merge base of HEAD and HEAD~]",
+    )
     add("--rounds", type=int, default=3, help="how often each archive is compiled [default: 3]")
     add("--only", default="", metavar="TEXT", help="inputs whose names contain this")
     add("--targets", metavar="A,B", help=f"[default: {','.join(TARGETS)}]")
     add("--quick", action="store_true", help="archives alone, for " + " and ".join(QUICK))
     add("--release", action="store_true", help="release builds")
-    add("--base-bin", metavar="DIR", help="a folder with kiln and kiln-opt, instead of building BASE")
+    add(
+        "--base-bin",
+        metavar="DIR",
+        help="a folder with kiln and kiln-opt, instead of building BASE",
+    )
     add("--work-bin", metavar="DIR", help="the same for the working tree")
     for side, what in (("base", "BASE"), ("work", "the working tree")):
         text = f"an option of `kiln options` for {what} alone; as often as wanted"
@@ -100,15 +110,23 @@ def main():
             inputs.fail("no input" + (f" whose name contains '{given.only}'" if given.only else ""))
         hosts = [t for t in given.targets if not t.startswith("cuda")]
         settings = jobs.Settings(
-            (bases, works), (given.base_option, given.work_option), llvm,
-            os.path.join(scratch, "jobs"), os.path.abspath(out), given.rounds, (hosts or [None])[0],
+            (bases, works),
+            (given.base_option, given.work_option),
+            llvm,
+            scratch,
+            os.path.abspath(out),
+            given.rounds,
+            (hosts or [None])[0],
         )
         for side in settings.binaries:
             # Into the page cache, which the first compilation would pay for.
-            subprocess.run([os.path.join(side, "kiln"), "--version"], stdout=subprocess.DEVNULL)
-        print(f"replay: {label} against {given.work_bin or 'the working tree'}: "
-              f"{sum(not i.is_case for i in found)} archives, {sum(i.is_case for i in found)} cases, "
-              f"{len(given.targets)} targets", flush=True)
+            subprocess.run([os.path.join(side, "kiln"), "--version"], capture_output=True)
+        print(
+            f"replay: {label} against {given.work_bin or 'the working tree'}: "
+            f"archives: {sum(not i.is_case for i in found)}, "
+            f"cases: {sum(i.is_case for i in found)}, targets: {len(given.targets)}",
+            flush=True,
+        )
         results = run_all(settings, [(i, t) for i in found for t in given.targets])
     raise SystemExit(report(results, given.targets, settings.out, unpaired))
 
@@ -132,7 +150,11 @@ def ratio(result):
 
 
 def spread(values):
-    return f"{statistics.median(values):.3f} ({min(values):.3f} to {max(values):.3f})" if values else "-"
+    return (
+        f"{statistics.median(values):.3f} ({min(values):.3f} to {max(values):.3f})"
+        if values
+        else "-"
+    )
 
 
 def report(results, targets, out, unpaired):
@@ -147,7 +169,7 @@ def report(results, targets, out, unpaired):
     for r in different:
         print(f"\n{r.name} for {r.target}")
         if r.message:
-            print(f"  does not compile {r.message}")
+            print(f"  {r.message}")
         for what, names in (("changed", r.changed), ("removed", r.removed), ("added", r.added)):
             for name in names:
                 print(f"  {what}: {name}")
@@ -163,8 +185,11 @@ def report(results, targets, out, unpaired):
             print("\n".join("    " + line for line in lines[:HEAD_LINES]))
             if len(lines) > HEAD_LINES:
                 print(f"    … {len(lines) - HEAD_LINES} lines more")
-    print(f"\n{'target':24}{'inputs':>7}{'kernels':>9}{'same':>7}{'changed':>9}{'added':>7}{'removed':>9}"
-          f"{'programs':>10}  compile time")
+    print(
+        f"\n{'target':24}{'inputs':>7}{'kernels':>9}{'same':>7}{'changed':>9}{'added':>7}"
+        f"{'removed':>9}"
+        f"{'programs':>10}  compile time"
+    )
     for target in [t for t in targets + ["host"] if any(r.target == t for r in results)]:
         line(target, [r for r in results if r.target == target])
     line("all", results)
@@ -172,8 +197,13 @@ def report(results, targets, out, unpaired):
     kernels = sum(len(r.changed) + len(r.added) + len(r.removed) for r in different)
     programs = sum(r.program != "same" for r in different)
     failed = sum(r.state == "failed" for r in results)
-    print(f"\n{kernels} kernels changed, {programs} programs changed, {failed} compile in one build alone; "
-          f"{os.path.relpath(out)}")
+    print(
+        f"\nkernels changed: {kernels}, programs changed: {programs}, "
+        f"inputs that one build alone compiles: {failed}; "
+        f"{os.path.relpath(out)}"
+    )
+    if not any(r.state in ("compared", "failed") for r in results):
+        inputs.fail("nothing was compared")
     return 1 if different else 0
 
 
@@ -183,22 +213,30 @@ def line(target, results):
     same = sum(r.same for r in done)
     programs = sum(r.program != "same" for r in done)
     ratios = [ratio(r) for r in done if not r.is_case and ratio(r)]
-    print(f"{target:24}{len(done):>7}{same + counts[0] + counts[1] + counts[2]:>9}{same:>7}"
-          f"{counts[0]:>9}{counts[1]:>7}{counts[2]:>9}{programs:>10}  {spread(ratios)}")
+    print(
+        f"{target:24}{len(done):>7}{same + counts[0] + counts[1] + counts[2]:>9}{same:>7}"
+        f"{counts[0]:>9}{counts[1]:>7}{counts[2]:>9}{programs:>10}  {spread(ratios)}"
+    )
 
 
 def footer(results, unpaired):
-    print("\nprograms: those whose launches, memory plan or host code changed. Compile time: processor "
-          "time of\nthe work over BASE's, the median of the archives' medians of paired rounds "
-          "(least to most).")
-    times = [[sum(r.seconds[side]) for r in results if r.is_case and r.state == "compared"] for side in (0, 1)]
+    print(
+        "\nprograms: those whose launches, memory plan or host code changed\n"
+        "compile time: processor time of the work over BASE's, the median of the archives' medians "
+        "of paired\nrounds (least to most)"
+    )
+    times = [
+        [sum(r.seconds[side]) for r in results if r.is_case and r.state == "compared"]
+        for side in (0, 1)
+    ]
     if sum(times[0]):
         print(f"cases: {sum(times[0]):.1f} s with BASE, {sum(times[1]):.1f} s with the work")
+    counted = {r.name for r in results if r.state != "passed over"}
+    passed_over = {r.name for r in results} - counted
     notes = [
         (sum(r.renamed for r in results), "kernels are the same but for their names"),
-        (sum(r.described for r in results), "packages describe kernels otherwise (names, kinds, ops, reasons)"),
-        (len({r.name for r in results if r.state == "passed over"}
-             - {r.name for r in results if r.state != "passed over"}), "cases passed over: BASE compiles them for no target"),
+        (sum(r.described for r in results), "packages describe kernels otherwise (kinds, reasons)"),
+        (len(passed_over), "cases were passed over, since BASE compiles them for no target"),
         (unpaired[0], "cases are in BASE alone"),
         (unpaired[1], "cases are in the working tree alone"),
     ]
@@ -207,10 +245,15 @@ def footer(results, unpaired):
             print(f"{count} {text}")
     for r in results:
         if r.unsteady:
-            print(f"{r.name} for {r.target}: {' and '.join(r.unsteady)} made different packages of it")
+            print(f"{r.name} for {r.target}: packages of {' and '.join(r.unsteady)} vary")
         if r.state == "failed in both":
             print(f"{r.name} for {r.target}: neither build compiles it: {r.message}")
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except Exception:
+        traceback.print_exc()
+        # Not 1, which says that kernels changed.
+        sys.exit(2)

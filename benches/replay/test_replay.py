@@ -1,4 +1,5 @@
-"""Tests of what needs no build: normal forms, matching, cases. `./x replay --self-test` runs them."""
+"""Tests of what needs no build, by `./x replay --self-test`: normal forms, matching, cases."""
+
 import struct
 import unittest
 
@@ -58,7 +59,11 @@ llvm.func @expf(i32) attributes {kiln.y}
 def elf(data, align=16):
     """An object of one section .rodata."""
     names = b"\0.rodata\0.shstrtab\0"
-    header = b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 1, 62, 1, 0, 0, 64, 0, 64, 0, 0, 64, 3, 2)
+    header = (
+        b"\x7fELF\x02\x01\x01"
+        + bytes(9)
+        + struct.pack("<HHIQQQIHHHHHH", 1, 62, 1, 0, 0, 64, 0, 64, 0, 0, 64, 3, 2)
+    )
     at = 64 + 3 * 64
     sections = struct.pack("<IIQQQQIIQQ", *[0] * 10)
     sections += struct.pack("<IIQQQQIIQQ", 1, 1, 2, 0, at, len(data), 0, 0, align, 0)
@@ -76,7 +81,9 @@ class Normal(unittest.TestCase):
     def test_ptx_of_other_code_differs(self):
         for key, value in (("add", 32), ("b", 1)):
             with self.subTest(key):
-                self.assertNotEqual(normal.ptx(PTX % GIVEN), normal.ptx(PTX % (GIVEN | {key: value})))
+                self.assertNotEqual(
+                    normal.ptx(PTX % GIVEN), normal.ptx(PTX % (GIVEN | {key: value}))
+                )
 
     def test_ptx_keeps_launch_bounds_and_data(self):
         text = ".entry k(\n)\n.reqntid 128\n{\n}\n.global .align 4 .b8 table[2] = {1, 2};\n"
@@ -95,13 +102,20 @@ class Normal(unittest.TestCase):
         self.assertIn("kernel0-0x4", named)
 
     def test_constants_of_objects(self):
-        self.assertIn("section .rodata, 4 bytes, alignment 16\n01020304", normal.data_sections(elf(b"\1\2\3\4")))
+        self.assertIn(
+            "section .rodata, 4 bytes, alignment 16\n01020304",
+            normal.data_sections(elf(b"\1\2\3\4")),
+        )
         self.assertNotEqual(normal.data_sections(elf(b"\1")), normal.data_sections(elf(b"\2")))
         with self.assertRaises(ValueError):
             normal.data_sections(b"#!/bin/sh")
 
     def test_llvm_dialect(self):
-        given = {"n": "k0", "c": 5, "attribute": 'kiln.schedule = #kiln.schedule<"a", {b = [1, 2], c = "}"}>, '}
+        given = {
+            "n": "k0",
+            "c": 5,
+            "attribute": 'kiln.schedule = #kiln.schedule<"a", {b = [1, 2], c = "}"}>, ',
+        }
         text = normal.llvm_dialect(LLVM % given)
         self.assertEqual(text, normal.llvm_dialect(LLVM % (given | {"n": "k7", "attribute": ""})))
         self.assertNotEqual(text, normal.llvm_dialect(LLVM % (given | {"c": 6})))
@@ -140,7 +154,8 @@ class Match(unittest.TestCase):
     def test_changed_by_name_then_by_likeness(self):
         text = "a\nb\nc\nd\n"
         found = self.found(
-            kernels(gemm_1="m\nn", old=text, gone="q\nr"), kernels(gemm_2="x\ny", new=text + "e", come="u\nv")
+            kernels(gemm_1="m\nn", old=text, gone="q\nr"),
+            kernels(gemm_2="x\ny", new=text + "e", come="u\nv"),
         )
         self.assertEqual(found.changed, [("gemm_1", "gemm_2"), ("old", "new")])
         self.assertEqual((found.removed, found.added), (["gone"], ["come"]))
@@ -151,8 +166,17 @@ class Match(unittest.TestCase):
 
 
 def manifest(**changes):
-    kernel = {"name": "k", "symbol": "s", "kind": "rows", "ops": ["add"], "launch": {"grid": {"expr": 1}, "threads": 128}}
-    exprs = [{"kind": "add", "lhs": {"symbol": 0}, "rhs": {"known": 3}}, {"kind": "mul", "lhs": {"expr": 0}, "rhs": {"known": 2}}]
+    kernel = {
+        "name": "k",
+        "symbol": "s",
+        "kind": "rows",
+        "ops": ["add"],
+        "launch": {"grid": {"expr": 1}, "threads": 128},
+    }
+    exprs = [
+        {"kind": "add", "lhs": {"symbol": 0}, "rhs": {"known": 3}},
+        {"kind": "mul", "lhs": {"expr": 0}, "rhs": {"known": 2}},
+    ]
     program = {"format": 6, "exprs": exprs, "kernels": [kernel], "arena": {"known": 64}}
     return {"program": program | changes, "kernel": kernel}
 
@@ -163,7 +187,12 @@ class Program(unittest.TestCase):
 
     def test_numbers_of_sizes_and_names_do_not_count(self):
         base = manifest()
-        kernel = base["kernel"] | {"symbol": "t", "name": "n", "kind": "other", "launch": {"grid": {"expr": 0}, "threads": 128}}
+        kernel = base["kernel"] | {
+            "symbol": "t",
+            "name": "n",
+            "kind": "other",
+            "launch": {"grid": {"expr": 0}, "threads": 128},
+        }
         one = {"kind": "mul", "lhs": {"expr": 1}, "rhs": {"known": 2}}
         two = {"kind": "add", "lhs": {"symbol": 0}, "rhs": {"known": 3}}
         work = manifest(exprs=[one, two], kernels=[kernel])
@@ -207,7 +236,9 @@ class Cases(unittest.TestCase):
         self.assertEqual(left, ([("f", "d")], [("g", "e")]))
 
     def test_escapes_of_mlir(self):
-        self.assertEqual(job.re.sub(r"\\([0-9A-F]{2}|.)", job.unescape, r"a\0Ab\\c\09"), "a\nb\\c\t")
+        self.assertEqual(
+            job.re.sub(r"\\([0-9A-F]{2}|.)", job.unescape, r"a\0Ab\\c\09"), "a\nb\\c\t"
+        )
 
 
 if __name__ == "__main__":
