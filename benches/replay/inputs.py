@@ -63,10 +63,22 @@ def split(text):
     return parts
 
 
+KERNEL_MODULE = re.compile(r"^\s*module\b.*\bkiln\.kernel\b.*\{\s*$")
+
+
 def function(text):
-    """The function that a case is compiled from: the first."""
-    found = re.search(r"^\s*func\.func (?:public )?@([\w$.-]+)", text, flags=re.M)
-    return found.group(1) if found else "main"
+    """The function that a case is compiled from: the first outside of kernels' modules; None for
+    kernels without a program."""
+    depth = 0
+    for line in text.splitlines():
+        line = re.sub(r'"(?:[^"\\]|\\.)*"', "", line.split("//", 1)[0])
+        if depth or KERNEL_MODULE.match(line):
+            depth += line.count("{") - line.count("}")
+            continue
+        found = re.match(r"\s*func\.func (?:public )?@([\w$.-]+)", line)
+        if found:
+            return found.group(1)
+    return None
 
 
 def pair(base, work):

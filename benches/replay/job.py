@@ -239,30 +239,37 @@ class Texts:
             return f.read()
 
 
+def way(settings, job, target, whole=True):
+    """How an input is compiled and read, and for which target. Kernels without a program go down
+    by kiln-opt, which knows one processor: the first target of the host stands for all, and None
+    is given for the others."""
+    if whole and None not in job.functions:
+        return compile_package, read_package, target
+    if target.startswith("cuda"):
+        return lower_kernels, read_llvm_level, target
+    return (lower_kernels if target == settings.first_host else None), read_llvm_level, "host"
+
+
 def replay(settings, job, target):
     """Compiles with both builds and compares."""
     result = Result(job.name, target, job.is_case)
     folder = tempfile.mkdtemp(dir=settings.scratch)
-    make, read, target_of = compile_package, read_package, target
+    make, read, result.target = way(settings, job, target)
     paths = [os.path.join(folder, f"{side}.kpkg") for side in (0, 1)]
     rounds = 1 if job.is_case else settings.rounds
-    seconds, digests, errors = (
-        ([], []),
-        (collections.Counter(), collections.Counter()),
-        [None, None],
-    )
+    seconds, errors = ([], []), [None, None]
+    digests = collections.Counter(), collections.Counter()
     for k in range(rounds):
         for side in (0, 1) if k % 2 == 0 else (1, 0):
-            errors[side], spent = make(settings, side, job, target_of, paths[side])
-            if side == 0 and errors[0] and job.is_case and make is compile_package:
-                # A file of kernels without a program: down to code by kiln-opt.
-                make, read, rounds = lower_kernels, read_llvm_level, 1
-                if not target.startswith("cuda"):
-                    target_of = "host"
-                    if target != settings.first_host:
-                        result.state, result.message = "passed over", errors[0]
-                        return result
-                errors[side], spent = make(settings, side, job, target_of, paths[side])
+            if make is None:
+                errors[side] = f"covered by {settings.first_host}"
+            else:
+                errors[side], spent = make(settings, side, job, result.target, paths[side])
+            if side == 0 and errors[0] and make is compile_package and job.is_case:
+                # No whole program: as kernels, then.
+                make, read, result.target = way(settings, job, target, whole=False)
+                if make:
+                    errors[side], spent = make(settings, side, job, result.target, paths[side])
             if errors[side] is None:
                 seconds[side].append(spent)
                 with open(paths[side], "rb") as f:
@@ -272,7 +279,7 @@ def replay(settings, job, target):
                 return result
         if any(errors):
             break
-    result.seconds, result.target = seconds, target_of
+    result.seconds = seconds
     sides = ("BASE", "the working tree")
     result.unsteady = [sides[i] for i in (0, 1) if len(digests[i]) > 1]
     if all(errors):

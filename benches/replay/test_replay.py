@@ -226,6 +226,9 @@ class Cases(unittest.TestCase):
     def test_function(self):
         self.assertEqual(inputs.function("module {\n  func.func @f(%x"), "f")
         self.assertEqual(inputs.function("func.func private @g()\nfunc.func public @h()"), "h")
+        kernel = "module @k attributes {kiln.kernel = {}} {\nfunc.func @k() {\n}\n}\n"
+        self.assertIsNone(inputs.function("module {\n" + kernel + "}\n"))
+        self.assertEqual(inputs.function("module {\n" + kernel + "func.func @f() {\n}\n}\n"), "f")
 
     def test_pairs(self):
         base = {("f", "a"): "1", ("f", "b"): "2", ("f", "c"): "3", ("f", "d"): "4"}
