@@ -21,6 +21,12 @@ def resolve(root, revision):
     return done.stdout.strip()
 
 
+def resolves(folder):
+    """Whether git still knows a worktree."""
+    command = ["git", "-C", folder, "rev-parse", "HEAD"]
+    return subprocess.run(command, capture_output=True).returncode == 0
+
+
 def cargo(folder, target, release):
     """Builds the two binaries; returns the folder that they are in."""
     command = ["cargo", "build", "--bin", "kiln", "--bin", "kiln-opt"] + ["--release"] * release
@@ -40,7 +46,7 @@ def base(root, commit, release):
     source = os.path.join(home, "source")
     print(f"building {commit[:12]}", flush=True)
     os.makedirs(home, exist_ok=True)
-    if os.path.exists(os.path.join(source, ".git")):
+    if os.path.exists(os.path.join(source, ".git")) and resolves(source):
         git(source, "checkout", "--quiet", "--force", "--detach", commit)
     else:
         shutil.rmtree(source, ignore_errors=True)

@@ -101,7 +101,8 @@ def program(value, names, exprs=(), memo=None):
     is_kernel = "symbol" in value and "ops" in value
     out = {}
     for key, v in value.items():
-        if is_kernel and key in DESCRIPTIONS:
+        if is_kernel and key in DESCRIPTIONS or key == "source" and "role" not in value:
+            # A source that is no weight's is a line of the input.
             continue
         if isinstance(v, str) and v in names and key in ("symbol", "entry"):
             v = names[v]

@@ -200,6 +200,15 @@ class Program(unittest.TestCase):
         self.assertIn("((s0 + 3) * 2)", self.text(base))
         self.assertNotEqual(compare.descriptions(base), compare.descriptions(work))
 
+    def test_folders_and_lines_do_not_count(self):
+        def text(weight, line):
+            steps = [{"reads": [1], "source": line}]
+            weights = [{"name": "w", "role": "frozen", "source": weight}]
+            return self.text(manifest(globals=weights, control={"steps": steps}))
+
+        self.assertEqual(text("/a/m.pt2#w", "/a/m.mlir:6"), text("/b/m.pt2#w", "/b/m.mlir:7"))
+        self.assertNotEqual(text("m.pt2#w", "m.mlir:6"), text("m.pt2#v", "m.mlir:6"))
+
     def test_memory_and_launches_count(self):
         base = manifest()
         self.assertNotEqual(self.text(base), self.text(manifest(arena={"known": 128})))
