@@ -24,9 +24,12 @@ class Input:
     is_case: bool = False
 
 
-def archives(root, only):
-    """The archives of tests/models, ../shared/models and KILN_REPLAY_MODELS, each content once."""
-    folders = [os.path.join(root, "tests", "models"), os.path.join(root, "..", "shared", "models")]
+def archives(root, only, quick):
+    """The archives of tests/models and, unless `quick`, of ../shared/models; those of
+    KILN_REPLAY_MODELS; each content once."""
+    folders = [os.path.join(root, "tests", "models")]
+    if not quick:
+        folders.append(os.path.join(root, "..", "shared", "models"))
     added = [f for f in os.environ.get("KILN_REPLAY_MODELS", "").split(os.pathsep) if f]
     for folder in added:
         if not os.path.isdir(folder):

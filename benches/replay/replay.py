@@ -52,7 +52,7 @@ def arguments():
     add("--rounds", type=int, default=3, help="how often each archive is compiled [default: 3]")
     add("--only", default="", metavar="TEXT", help="inputs whose names contain this")
     add("--targets", metavar="A,B", help=f"[default: {','.join(TARGETS)}]")
-    add("--quick", action="store_true", help="archives alone, for " + " and ".join(QUICK))
+    add("--quick", action="store_true", help="tests/models alone, for " + " and ".join(QUICK))
     add("--release", action="store_true", help="release builds")
     add(
         "--base-bin",
@@ -102,7 +102,7 @@ def main():
         inputs.fail(f"--out: {out} is not empty")
     os.makedirs(out, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="kiln-replay-") as scratch:
-        found, unpaired = inputs.archives(ROOT, given.only), (0, 0)
+        found, unpaired = inputs.archives(ROOT, given.only, given.quick), (0, 0)
         if not given.quick:
             cases, unpaired = inputs.cases(ROOT, commit, os.path.join(scratch, "cases"), given.only)
             found += cases
