@@ -54,7 +54,7 @@ def check(path):
             continue
         if fence:
             continue
-        yield from links(path, number, re.sub(r"`[^`]*`", "", line))
+        yield from links(path, number, re.sub(r"`[^`]*`|<!--.*?-->", "", line))
         if not widths:
             continue
         if line.startswith("|"):
