@@ -44,7 +44,7 @@ def fastest(suite, row):
 
 def bars(title, rows):
     """Rows of (name, peer, ratio, low, high), ratios as kiln time / peer time."""
-    left, right, step, top, end = 420, 60, 24, 44, 880
+    left, right, step, top, end = 480, 60, 24, 44, 900
     most = max(1.25, min(2.0, max(r[2] for r in rows) * 1.08))
     x = lambda ratio: left + (end - left) * min(ratio, most) / most
     height = top + step * len(rows) + 34
@@ -75,9 +75,10 @@ def bars(title, rows):
     bottom = top + step * len(rows) + 4
     out.append(f'<line class="axis" x1="{left}" x2="{left}" y1="{top}" y2="{bottom}"/>')
     out.append(f'<line class="one" x1="{x(1):.1f}" x2="{x(1):.1f}" y1="{top}" y2="{bottom}"/>')
+    cut = "; ranges are cut at the edge" if any(r[4] > most for r in rows) else ""
     out.append(
         f'<text class="peer" x="{x(1):.1f}" y="{bottom + 18}" text-anchor="middle">'
-        "1 = the peer's time</text>"
+        f"1 = the peer's time{cut}</text>"
     )
     return "\n".join(out) + "\n</svg>\n"
 

@@ -166,7 +166,7 @@ def readme():
     """README.md with the table of its figures."""
     rows = []
     for figure, suite, row, entry in chart.figures():
-        peer = figure["peer"].replace("Inductor, ", "Inductor ")
+        peer = figure.get("peer_label", figure["peer"])
         kiln = f"{number(row['kiln'])} {suite['unit']}"
         share = chart.kiln_over_peer(suite, entry)[0]
         rows.append([figure["label"], figure["on"], kiln, peer, f"{share:.2f}"])
