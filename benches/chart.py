@@ -5,6 +5,7 @@
 
 benches/report.py draws the charts of docs/measurements/ with `bars`.
 """
+import decimal
 import html
 import json
 import pathlib
@@ -26,14 +27,18 @@ STYLE = """
   }"""
 
 
+def read(path):
+    """A JSON file with its numbers as they are written: 1.00 stays 1.00."""
+    return json.loads(path.read_text(), parse_float=decimal.Decimal)
+
+
 def kiln_over_peer(suite, entry):
     """A recorded ratio and its range as kiln time / peer time, or nothing."""
     if "ratio" not in entry:
         return None
-    low, high = entry.get("low", entry["ratio"]), entry.get("high", entry["ratio"])
-    if suite["ratio"] == "peer / kiln":
-        return 1 / entry["ratio"], 1 / high, 1 / low
-    return entry["ratio"], low, high
+    ratio = float(entry["ratio"])
+    low, high = float(entry.get("low", ratio)), float(entry.get("high", ratio))
+    return (1 / ratio, 1 / high, 1 / low) if suite["ratio"] == "peer / kiln" else (ratio, low, high)
 
 
 def fastest(suite, row):
@@ -85,8 +90,8 @@ def bars(title, rows):
 
 def figures():
     """What benches/readme.json names: (figure, suite, row, peer's entry) of each."""
-    for figure in json.loads((ROOT / "benches" / "readme.json").read_text()):
-        suite = json.loads((RESULTS / f"{figure['suite']}.json").read_text())
+    for figure in read(ROOT / "benches" / "readme.json"):
+        suite = read(RESULTS / f"{figure['suite']}.json")
         rows = [
             r
             for r in suite["rows"]

@@ -20,8 +20,7 @@ A suite is one JSON file:
 To record a run: add or replace a file, run this script, and move what it replaces to
 docs/measurements/log.md.
 """
-import json
-import pathlib
+import decimal
 import re
 import sys
 import textwrap
@@ -42,7 +41,7 @@ def load():
     """All suites in the order of their pages."""
     suites = []
     for path in sorted(chart.RESULTS.glob("*.json")):
-        suite = json.loads(path.read_text())
+        suite = chart.read(path)
         missing = [k for k in REQUIRED + ("columns", "notes", "rows") if k not in suite]
         if missing or suite["page"] not in PAGES:
             sys.exit(f"{path}: lacks {missing}, or page is none of {', '.join(PAGES)}")
@@ -56,10 +55,9 @@ def load():
 
 def ratio(entry):
     """0.95 [0.91, 1.00], or as much of it as is recorded."""
-    text = f"{entry['ratio']:.2f}" if "ratio" in entry else ""
+    text = str(entry.get("ratio", ""))
     if "low" in entry and "ratio" in entry:
-        digits = 1 if entry["ratio"] >= 10 and entry["low"] % 1 and entry["low"] > 100 else 2
-        text += f" [{entry['low']:.{digits}f}, {entry['high']:.{digits}f}]"
+        text += f" [{entry['low']}, {entry['high']}]"
     elif "low" in entry and "time" not in entry:
         text += f"{entry['low']} to {entry['high']}"
     return text
@@ -94,7 +92,7 @@ def cell(suite, row, key):
     if key.startswith("values."):
         return row.get("values", {}).get(key[7:], "")
     value = row.get(key, "")
-    text = number(value) if isinstance(value, (int, float)) else value or ""
+    text = number(value) if isinstance(value, (int, decimal.Decimal)) else value or ""
     if key == "kiln" and "spread" in row:
         text += f" [{row['spread'][0]}, {row['spread'][1]}]"
     if key == "name" and "run" in row:
