@@ -193,6 +193,7 @@ def files():
 
 if __name__ == "__main__":
     check = "--check" in sys.argv[1:]
-    stale = [str(path.relative_to(ROOT)) for path, text in files() if not chart.write(path, text, check)]
+    stale = [path for path, text in files() if not chart.write(path, text, check)]
     if stale:
-        sys.exit("stale, run python3 benches/report.py: " + ", ".join(stale))
+        names = ", ".join(str(path.relative_to(ROOT)) for path in stale)
+        sys.exit(f"stale, run python3 benches/report.py: {names}")
