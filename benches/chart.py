@@ -89,7 +89,10 @@ def bars(title, rows):
 
 
 def figures():
-    """What benches/readme.json names: (figure, suite, row, peer's entry) of each."""
+    """What benches/readme.json names: (figure, suite, row, peer's entry) of each.
+
+    The peer has to be the fastest one of its row.
+    """
     for figure in read(ROOT / "benches" / "readme.json"):
         suite = read(RESULTS / f"{figure['suite']}.json")
         rows = [
@@ -99,6 +102,8 @@ def figures():
         ]
         if len(rows) != 1 or figure["peer"] not in rows[0]["peers"]:
             sys.exit(f"benches/readme.json: {figure} names {len(rows)} rows, or no peer of it")
+        if (peer := fastest(suite, rows[0])[0]) != figure["peer"]:
+            sys.exit(f"benches/readme.json: {figure['label']}: the fastest peer is {peer}")
         yield figure, suite, rows[0], rows[0]["peers"][figure["peer"]]
 
 
