@@ -25,6 +25,7 @@ import re
 import sys
 import textwrap
 
+sys.dont_write_bytecode = True
 import chart
 
 ROOT = chart.ROOT
