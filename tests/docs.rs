@@ -98,17 +98,23 @@ fn the_c_header_is_fresh() {
 #[test]
 fn pages_name_files_that_exist() {
     let mut pages = vec![root().join("README.md")];
-    pages.extend(
-        std::fs::read_dir(root().join("docs"))
-            .expect("docs")
-            .flatten()
-            .map(|e| e.path())
-            .filter(|p| p.extension().is_some_and(|e| e == "md")),
-    );
+    let mut folders = vec![root().join("docs")];
+    while let Some(folder) = folders.pop() {
+        for path in std::fs::read_dir(&folder).expect("docs").flatten().map(|e| e.path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "md") {
+                pages.push(path);
+            }
+        }
+    }
     let folders = [
         "dialects/",
         "passes/",
         "lowering/",
+        "runtime/",
+        "emulator/",
+        "include/",
         "src/",
         "tests/",
         "snapshots/",
