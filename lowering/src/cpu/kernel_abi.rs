@@ -17,6 +17,7 @@
 //!          with %a rebuilt as a memref, and %n as an index, at the top of the body
 //! ```
 use crate::analysis::{DIVISOR, LEAST};
+use crate::target::kernel_attrs::{DERIVED, NOALIAS, SIZES};
 use kiln_dialects::{
     ir::*,
     rules::{LEVELS, Level},
@@ -28,13 +29,6 @@ kiln_passes::pass_options! {
     /// The pass.
     pub struct KernelAbi {}
 }
-
-/// On a memref parameter: its sizes; entries below 0 name `index` parameters.
-pub const SIZES: &str = "kiln.sizes";
-/// In `kiln.sizes`: a size that the body does not read off the memref.
-pub const DERIVED: i64 = i64::MIN;
-/// On a memref parameter: nothing else in the kernel reaches its memory.
-pub const NOALIAS: &str = "kiln.noalias";
 
 impl Pass for KernelAbi {
     const FLAG: &'static str = "kiln-kernel-abi";

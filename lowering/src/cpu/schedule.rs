@@ -15,7 +15,7 @@
 
 use crate::{
     analysis::kernels_of,
-    strategies::{Analysis, Cpu, Device, Machine, SCHEDULE, cpu::blocked_gemm::Bf16, table},
+    strategies::{Analysis, Bf16, Cpu, Device, Machine, SCHEDULE, table},
 };
 use kiln_dialects::{ir::*, rules::Level};
 use kiln_passes::{Failure, Numerics, Pass};

@@ -1,12 +1,11 @@
 //! The new function: arguments, flat memory of every buffer, scratch.
 use crate::{
     analysis::{Kernel, Plan, Poly, Role},
-    cpu::kernel_abi::DERIVED,
     emit::{
         body::Scope,
         code::{Code, Made},
     },
-    program::in_place,
+    target::kernel_attrs::{DERIVED, IN_PLACE},
 };
 use kiln_dialects::{ir::*, sym::Dim};
 use std::collections::HashMap;
@@ -100,7 +99,7 @@ pub fn emit(
     let nothing = Attr::dictionary(c, &[]);
     let of = |v: &Value| v.block_arg().and_then(|(_, i)| said.get(i).copied()).unwrap_or(nothing);
     let mut attrs: Vec<Attr> = tensors.iter().map(of).collect();
-    let in_place = func.attr(in_place::ATTR).and_then(|a| a.as_i64s()).unwrap_or_default();
+    let in_place = func.attr(IN_PLACE).and_then(|a| a.as_i64s()).unwrap_or_default();
     for n in 0..results.len() {
         let sizes = k
             .buffers
@@ -119,7 +118,7 @@ pub fn emit(
     attrs.extend(further.iter().map(|_| nothing));
     new.set_attr("arg_attrs", Attr::array(c, &attrs));
     for (name, attr) in func.attrs() {
-        if !["sym_name", "function_type", "arg_attrs", "res_attrs", in_place::ATTR]
+        if !["sym_name", "function_type", "arg_attrs", "res_attrs", IN_PLACE]
             .contains(&name.as_str())
         {
             new.set_attr(&name, attr);

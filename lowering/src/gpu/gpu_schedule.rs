@@ -78,7 +78,7 @@ impl Pass for GpuSchedule {
                 analysis.view(row.view()).ok_or_else(|| Failure::at(func, row.mismatch()))?;
             let request = Request { kernel: &view.0, plan: &view.1, machine };
             row.launch(&request, schedule)?.apply(func);
-            if row.view() != View::Whole {
+            if row.view().name != View::WHOLE.name {
                 library::describe(&view.0, &view.1, tf32).map_err(|e| Failure::at(func, e))?;
             }
         }

@@ -16,5 +16,3 @@ pub mod space_to_depth;
 pub mod split_concats;
 pub mod split_products;
 pub(crate) mod transpose_folding;
-
-pub(crate) use crate::kernels::fuse::outline::PIECES;

@@ -15,10 +15,10 @@
 //! after:   %a = kiln.pad %x, %zero low = [0, 0] high = [0, 7]   %b = kiln.pad %w, %zero low = [0, 0] high = [0, 7]
 //!          %0 = kiln.dot_general %a, %b batch = [] x [] contract = [1] x [1] : tensor<512x1008xbf16>, tensor<512x1008xbf16>
 //! ```
-use crate::{
-    kernels::frozen::Frozen,
-    strategies::gpu::common::assumed::PRODUCT,
-    strategies::gpu::{skinny_gemm, wgmma_gemm},
+use crate::kernels::frozen::Frozen;
+use crate::target::{
+    Chip,
+    costs::{Costs as _, Gemm, Left, PRODUCT_EXTENT},
 };
 use kiln_dialects::{
     ir::*,
@@ -27,6 +27,9 @@ use kiln_dialects::{
     value::DType,
 };
 use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
+
+/// The calibrated model; what padding gains on older chips is as much, relatively.
+const MODEL: Chip = Chip::Sm90a;
 
 kiln_passes::pass_options! {
     /// The pass.
@@ -114,7 +117,7 @@ struct Side {
 /// None: the tensor cores could not read it with another depth either.
 fn side(v: Value, batch: &[i64], contract: i64, known: &Known) -> Option<Side> {
     let dims = v.ty().dims();
-    let size = |d: usize| dims[d].known().unwrap_or(PRODUCT);
+    let size = |d: usize| dims[d].known().unwrap_or(PRODUCT_EXTENT);
     let last = dims.len().checked_sub(1)?;
     // Where the depth is not innermost, what is has to be readable already.
     let readable =
@@ -137,30 +140,23 @@ impl PadProducts {
         let batch = o
             .lhs_batch
             .iter()
-            .map(|d| o.lhs.ty().dims()[*d as usize].known().unwrap_or(PRODUCT))
+            .map(|d| o.lhs.ty().dims()[*d as usize].known().unwrap_or(PRODUCT_EXTENT))
             .fold(1i64, i64::saturating_mul);
         if [batch, lhs.rows, rhs.rows].contains(&0) {
             return None;
         }
         let more = UNIT - depth % UNIT;
-        let clocks = |work: f64, each: i64| {
-            work / (wgmma_gemm::tiles::PROCESSORS as i64 * each.max(1)) as f64
-        };
+        let clocks = |work: f64, each: i64| work / (MODEL.processors() * each.max(1)) as f64;
         // Read and written, each by a kernel.
         let copies: f64 = [&lhs, &rhs]
             .iter()
             .filter(|s| !s.frozen)
             .map(|s| clocks(2.0 * s.bytes as f64, self.bandwidth) + self.launch as f64)
             .sum();
-        let (many, little) = (lhs.rows.max(rhs.rows), lhs.rows.min(rhs.rows));
-        let steps = (depth + wgmma_gemm::DEPTH as i64 - 1) / wgmma_gemm::DEPTH as i64;
-        let tensor_cores = match little <= skinny_gemm::MOST {
-            true => skinny_gemm::fastest([batch, many, little, depth + more], 1).1,
-            false => wgmma_gemm::tiles::time(
-                [batch, lhs.rows, rhs.rows, steps],
-                wgmma_gemm::tiles::Left::default(),
-            ),
-        };
+        let gemm = Gemm { batch, rows: lhs.rows, columns: rhs.rows, k: depth };
+        let padded = Gemm { k: depth + more, ..gemm };
+        let tensor_cores =
+            MODEL.skinny_gemm(padded).unwrap_or_else(|| MODEL.tiled_gemm(gemm, Left::default()));
         let without =
             clocks(batch as f64 * lhs.rows as f64 * rhs.rows as f64 * depth as f64, self.rate)
                 + self.launch as f64;

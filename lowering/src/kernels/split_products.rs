@@ -16,9 +16,9 @@
 //! after:   %a = kiln.reshape %x sizes = [512, 8, 2048]   %b = kiln.reshape %w sizes = [512, 8, 2048]
 //!          %p = kiln.dot_general %a, %b batch = [1] x [1] contract = [2] x [2] : … to f32   %s = kiln.reduce sum %p dims = [0]   %0 = kiln.convert %s : … to bf16
 //! ```
-use crate::{
-    strategies::gpu::{skinny_gemm, wgmma_gemm},
-    target::Chip,
+use crate::target::{
+    Chip,
+    costs::{Costs as _, Gemm, Left},
 };
 use kiln_dialects::{
     ir::*,
@@ -95,7 +95,7 @@ struct Sizes {
 
 impl Sizes {
     fn steps(&self) -> i64 {
-        self.depth / wgmma_gemm::DEPTH as i64
+        self.depth / Chip::Sm90a.block_k()
     }
 }
 
@@ -161,7 +161,7 @@ impl SplitProducts {
             .iter()
             .map(|d| o.lhs.ty().dims()[*d as usize].known())
             .product::<Option<i64>>()?;
-        let step = wgmma_gemm::DEPTH as i64;
+        let step = Chip::Sm90a.block_k();
         ([rows, columns, batch].iter().all(|n| *n > 0) && depth % step == 0).then_some(Sizes {
             batch,
             rows,
@@ -173,20 +173,15 @@ impl SplitProducts {
     fn parts(&self, o: &DotGeneral) -> Option<i64> {
         let sizes = self.sizes(o)?;
         let (Sizes { batch, rows, columns, depth }, steps) = (sizes, sizes.steps());
-        let few = (rows.min(columns) <= skinny_gemm::MOST).then(|| {
-            skinny_gemm::fastest([batch, rows.max(columns), rows.min(columns), depth], 1).1
-        });
-        let whole = wgmma_gemm::tiles::time(
-            [batch, rows, columns, steps],
-            wgmma_gemm::tiles::Left::default(),
-        )
-        .min(few.unwrap_or(f64::MAX));
+        let (gemm, model) = (Gemm { batch, rows, columns, k: depth }, Chip::Sm90a);
+        let few = model.skinny_gemm(gemm);
+        let whole = model.tiled_gemm(gemm, Left::default()).min(few.unwrap_or(f64::MAX));
         let time = |n: i64| {
             let bytes = 2 * 4 * n * batch * rows * columns;
-            let sum = bytes as f64 / (wgmma_gemm::tiles::PROCESSORS as i64 * self.bandwidth) as f64
+            let sum = bytes as f64 / (Chip::Sm90a.processors() * self.bandwidth) as f64
                 + self.launch as f64;
             // Parts of parts only wait for each other.
-            wgmma_gemm::tiles::time_alone([batch * n, rows, columns, steps / n]) + sum
+            model.unsplit_gemm(Gemm { batch: batch * n, k: depth / n, ..gemm }) + sum
         };
         let all = (2..=self.most.min(steps)).filter(|n| steps % n == 0).map(|n| (n, time(n)));
         let (parts, time) = all.min_by(|a, b| a.1.total_cmp(&b.1))?;

@@ -14,7 +14,7 @@
 //! after:   %n = … x / ln 2 rounded; %p = math.fma …; %y = arith.mulf %p, 2^n
 //! ```
 use crate::{
-    gpu::gpu_abi,
+    math::approximation::approximation,
     math::{
         double,
         emit::{Emit, Res},
@@ -79,7 +79,7 @@ impl Pass for ExpandMath {
 
     fn run(&self, root: Op) -> Result<(), Failure> {
         let function = |o: &Op| o.is("arith.remf") || ACCURACY.iter().any(|(name, ..)| o.is(name));
-        let instruction = |o: &Op| self.approximations && gpu_abi::approximation(*o).is_some();
+        let instruction = |o: &Op| self.approximations && approximation(*o).is_some();
         let expandable = |o: &Op| {
             function(o)
                 && !instruction(o)

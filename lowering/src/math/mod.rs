@@ -1,4 +1,5 @@
 //! Math functions as arithmetic.
+pub(crate) mod approximation;
 pub(crate) mod double;
 pub(crate) mod emit;
 pub(crate) mod exp;

@@ -16,6 +16,7 @@
 use crate::{
     analysis::{self, Access, Attention, Init, Kernel, Nest, Plan, Poly, Role, Stage, kernels_of},
     strategies::cpu::contraction::transposition,
+    target::kernel_attrs::{IN_PLACE, IN_PLACE_ENTRY},
 };
 use kiln_dialects::{ir::*, rules::Level};
 use kiln_passes::{Failure, Numerics, Pass};
@@ -24,12 +25,6 @@ kiln_passes::pass_options! {
     /// The pass.
     pub struct InPlace {}
 }
-
-/// The entry of `kiln.kernel` with result and input in turn, and the attribute of the function with
-/// the results alone.
-pub const ENTRY: &str = "in_place";
-/// See [`ENTRY`].
-pub const ATTR: &str = "kiln.in_place";
 
 impl Pass for InPlace {
     const FLAG: &'static str = "kiln-in-place";
@@ -49,15 +44,18 @@ impl Pass for InPlace {
             let Some(module) = func.parent().filter(|_| !found.is_empty()) else { continue };
             let c = func.ctx();
             let about = module.attr("kiln.kernel").and_then(|a| a.entries()).unwrap_or_default();
-            let mut entries: Vec<(&str, Attr)> =
-                about.iter().filter(|(n, _)| n != ENTRY).map(|(n, a)| (n.as_str(), *a)).collect();
+            let mut entries: Vec<(&str, Attr)> = about
+                .iter()
+                .filter(|(n, _)| n != IN_PLACE_ENTRY)
+                .map(|(n, a)| (n.as_str(), *a))
+                .collect();
             let flat: Vec<i64> =
                 found.iter().flat_map(|(result, input)| [*result as i64, *input as i64]).collect();
-            entries.push((ENTRY, Attr::i64s(c, &flat)));
+            entries.push((IN_PLACE_ENTRY, Attr::i64s(c, &flat)));
             module.set_attr("kiln.kernel", Attr::dictionary(c, &entries));
             let mut results: Vec<i64> = found.iter().map(|(result, _)| *result as i64).collect();
             results.dedup();
-            func.set_attr(ATTR, Attr::i64s(c, &results));
+            func.set_attr(IN_PLACE, Attr::i64s(c, &results));
         }
         Ok(())
     }

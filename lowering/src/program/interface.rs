@@ -1,8 +1,8 @@
 //! What a host function takes from its caller: the slots of its argument array, and the plain-data
 //! [`Program`] that says what is in them.
+use crate::target::kernel_attrs::SLICES;
 use crate::{
     analysis::sizes::MakeSize,
-    kernels::PIECES,
     program::{control::control, external_ptx::Given, plan::host_functions},
     strategies::gpu::library,
     target::launch::{GRID, LIBRARY, PERSISTENT, SHARED_BYTES, TENSOR_MAPS, THREADS},
@@ -587,7 +587,7 @@ fn kernel(
     };
     let mut bytes = SymDim::Known(0);
     let pieces: Vec<Vec<i64>> = about
-        .and_then(|k| k.entry(PIECES)?.as_array())
+        .and_then(|k| k.entry(SLICES)?.as_array())
         .unwrap_or_default()
         .into_iter()
         .filter_map(Attr::as_i64s)

@@ -1,6 +1,6 @@
 //! Launches that are no compiled code: calls of the functions in `kiln_runtime::library`, with what
 //! they take as words on the stack.
-use crate::{cpu::kernel_abi::SIZES, program::argument_array::Words};
+use crate::{program::argument_array::Words, target::kernel_attrs::SIZES};
 use kiln_dialects::{ir::*, ops::Launch, rules::tensor_type};
 use kiln_runtime::library::Code;
 

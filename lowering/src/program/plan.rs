@@ -18,7 +18,10 @@
 //! before:  %e = tensor.empty() : tensor<8xf32>   %0 = kiln.launch @k ins(%x …) outs(%e …)
 //! after:   %e = kiln.arena %c0 live 0 to 1 : tensor<8xf32>   %0 = kiln.launch @k ins(%x …) outs(%e …)   kiln.arena_size %c64
 //! ```
-use crate::{analysis::sizes::SizeValues, kernels::PIECES, program::in_place};
+use crate::{
+    analysis::sizes::SizeValues,
+    target::kernel_attrs::{IN_PLACE_ENTRY, SLICES},
+};
 use kiln_dialects::{
     ir::*,
     ops::{Arena, ArenaSize, BindShape, Launch, OpKind, Output},
@@ -194,7 +197,7 @@ fn handed_on(
     let out = *launch.outs.get(result)?;
     out.def().filter(|o| o.kind() == Some(OpKind::Launch))?;
     let puts =
-        about.get(&launch.kernel).and_then(|k| k.entry(PIECES)?.as_array()).is_some_and(|all| {
+        about.get(&launch.kernel).and_then(|k| k.entry(SLICES)?.as_array()).is_some_and(|all| {
             all.iter().any(|p| p.as_i64s().is_some_and(|p| p.first() == Some(&(result as i64))))
         });
     let taken = launch.inputs.contains(&out)
@@ -272,7 +275,7 @@ fn aligned(d: &SymDim, to: i64) -> SymDim {
 /// Which results of a kernel may be written over which of its inputs.
 fn in_place(about: &Kernels, kernel: &str) -> Vec<(usize, usize)> {
     let flat =
-        about.get(kernel).and_then(|k| k.entry(in_place::ENTRY)?.as_i64s()).unwrap_or_default();
+        about.get(kernel).and_then(|k| k.entry(IN_PLACE_ENTRY)?.as_i64s()).unwrap_or_default();
     flat.chunks_exact(2).map(|p| (p[0] as usize, p[1] as usize)).collect()
 }
 

@@ -16,7 +16,7 @@ pub use launch::Launch;
 pub use parameters::{
     Domain, ParameterRow, ParameterValue, Parameters, SCHEDULE, read as read_parameters,
 };
-pub use request::{Analysed, Analysis, Cpu, Gpu, Machine, Match, Request, View};
+pub use request::{Analysed, Analysis, Bf16, Cpu, Gpu, Machine, Match, Request, View};
 
 use crate::analysis::Plan;
 use crate::emit::{

@@ -1,26 +1,46 @@
 //! What a strategy is asked about: a kernel, analysed once, and the machine.
 use crate::{
     analysis::{self, Kernel, Plan, SCRATCH},
-    strategies::gpu::{register_rows, scan},
     target::{Chip, launch::SHARED},
 };
 use kiln_dialects::ir::Op;
 use kiln_passes::Failure;
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
-/// Which loops of a kernel a strategy sees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum View {
+/// The loops that a strategy sees of a kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct View {
+    /// Names it: equal views have equal names.
+    pub name: &'static str,
+    /// Makes it; `None` where the kernel has none of this kind.
+    pub make: fn(Kernel) -> Option<(Kernel, Plan)>,
+}
+
+impl View {
     /// All stages as they are, such as those of an attention.
-    Whole,
-    /// Loop nests whose intermediates have at most so much scratch on a processor.
-    CpuNests,
+    pub const WHOLE: View = View {
+        name: "whole",
+        make: |k| {
+            let plan = Plan::whole(&k);
+            Some((k, plan))
+        },
+    };
+    /// Loop nests whose intermediates have scratch on a processor's stack.
+    pub const CPU_NESTS: View = View {
+        name: "cpu_nests",
+        make: |mut k| {
+            let plan = analysis::nests(&mut k, SCRATCH);
+            Some((k, plan))
+        },
+    };
     /// Loop nests whose intermediates fit shared memory.
-    GpuNests,
-    /// Loop nests whose intermediates are registers.
-    RegisterNests,
-    /// A scan as one walk along its axis.
-    Scan,
+    pub const GPU_NESTS: View = View {
+        name: "gpu_nests",
+        make: |mut k| {
+            let plan = analysis::nests(&mut k, SHARED);
+            Some((k, plan))
+        },
+    };
 }
 
 /// A kernel and its loop nests in one view.
@@ -32,7 +52,7 @@ pub struct Analysis {
     /// The kernel's function.
     pub func: Op,
     kernel: Kernel,
-    views: RefCell<HashMap<View, Option<Analysed>>>,
+    views: RefCell<HashMap<&'static str, Option<Analysed>>>,
 }
 
 impl Analysis {
@@ -46,29 +66,31 @@ impl Analysis {
     }
     /// A view; `None` where the kernel has none of this kind.
     pub fn view(&self, view: View) -> Option<Analysed> {
-        self.views.borrow_mut().entry(view).or_insert_with(|| self.make(view).map(Rc::new)).clone()
+        let mut views = self.views.borrow_mut();
+        let make = || (view.make)(self.kernel.clone()).map(Rc::new);
+        views.entry(view.name).or_insert_with(make).clone()
     }
-    fn make(&self, view: View) -> Option<(Kernel, Plan)> {
-        let mut k = self.kernel.clone();
-        Some(match view {
-            View::Whole => {
-                let plan = Plan::whole(&k);
-                (k, plan)
-            }
-            View::CpuNests => {
-                let plan = analysis::nests(&mut k, SCRATCH);
-                (k, plan)
-            }
-            View::GpuNests => {
-                let plan = analysis::nests(&mut k, SHARED);
-                (k, plan)
-            }
-            View::RegisterNests => {
-                let mut plan = analysis::nests(&mut k, i64::MAX);
-                register_rows::hold(&k, &mut plan);
-                (k, plan)
-            }
-            View::Scan => return scan::walk(k),
+}
+
+/// What a machine has for products of bf16.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bf16 {
+    /// Nothing: they are widened.
+    Widen,
+    /// Dot products of pairs.
+    Dot,
+    /// These, and products of tiles.
+    Amx,
+}
+
+impl Bf16 {
+    /// By name: `widen`, `dot`, `amx`.
+    pub fn of(name: &str) -> Option<Bf16> {
+        Some(match name {
+            "widen" => Bf16::Widen,
+            "dot" => Bf16::Dot,
+            "amx" => Bf16::Amx,
+            _ => return None,
         })
     }
 }
@@ -85,7 +107,7 @@ pub struct Cpu {
     /// Bytes of the last-level cache that a kernel may count on.
     pub l3: i64,
     /// What multiplies bf16.
-    pub bf16: crate::strategies::cpu::blocked_gemm::Bf16,
+    pub bf16: Bf16,
 }
 
 /// A GPU, as cost models see it.

@@ -1,7 +1,9 @@
 //! What code is made for: this machine's processor or another, or an NVIDIA GPU.
 use kiln_passes::names;
 
+pub mod costs;
 pub mod cpu;
+pub mod kernel_attrs;
 pub mod launch;
 pub(crate) mod llvm_api;
 

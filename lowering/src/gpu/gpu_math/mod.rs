@@ -27,12 +27,12 @@ pub(crate) mod fast;
 
 use crate::strategies::{SCHEDULE, Strategy as _, gpu::wgmma_gemm::WgmmaGemm};
 use crate::{
-    cpu::kernel_abi::NOALIAS,
-    gpu::gpu_abi,
+    math::approximation::approximation,
     math::{
         emit::{Emit, Res},
         exp::TANH,
     },
+    target::kernel_attrs::NOALIAS,
 };
 use kiln_dialects::{
     ir::*,
@@ -77,7 +77,7 @@ impl Pass for GpuMath {
                 let name = op.name();
                 let faster = self.fast && fast::FUNCTIONS.contains(&name.as_str());
                 // What is an approximation already stays as it is.
-                if gpu_abi::approximation(op).is_some()
+                if approximation(op).is_some()
                     || !(faster || ["math.exp", "math.erf", "math.tanh", "arith.divf"].contains(&name.as_str()))
                     // Beside the sums of a product no register is left for more than one element's
                     // erf at a time; of the two precise forms the general one needs fewest.

@@ -20,7 +20,7 @@
 pub(crate) mod matches;
 pub(crate) mod merge;
 
-use crate::strategies::{Analysis, View};
+use crate::strategies::Analysis;
 use crate::{
     analysis::{self, Poly, kernels_of},
     gpu::online_reductions::matches::{Leaf, Pair, copied, elementwise},
@@ -66,7 +66,7 @@ impl Pass for OnlineReductions {
 /// Whether registers keep the kernel's rows from the first stage to the last, so that each is read
 /// once anyway.
 fn held(func: Op) -> Result<bool, Failure> {
-    let view = Analysis::of(func)?.view(View::RegisterNests);
+    let view = Analysis::of(func)?.view(register_rows::VIEW);
     Ok(view.is_some_and(|v| register_rows::params(&v.0, &v.1).is_some()))
 }
 

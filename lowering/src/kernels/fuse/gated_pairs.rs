@@ -5,7 +5,7 @@ use crate::{
         fuse::group::{Decide, Kind},
         graph::{Class, turns},
     },
-    strategies::gpu::skinny_gemm,
+    target::costs::{SKINNY_K, SKINNY_ROWS},
 };
 use kiln_dialects::{
     ir::{Node as _, Op, Value},
@@ -72,7 +72,7 @@ impl Decide<'_> {
         let units = a % 8 == 0
             && b % 8 == 0
             && *columns >= COLUMNS
-            && (rows > skinny_gemm::MOST || *depth == 1 && *b >= skinny_gemm::DEPTH as i64);
+            && (rows > SKINNY_ROWS || *depth == 1 && *b >= SKINNY_K);
         (half(dot.lhs)
             && half(dot.rhs)
             && dot.lhs_batch.is_empty()

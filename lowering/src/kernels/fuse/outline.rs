@@ -1,4 +1,5 @@
 //! Apply: one module per kernel, and a launch of it in the host function.
+use crate::target::kernel_attrs::SLICES;
 use crate::{
     analysis::{
         DIVISOR, LEAST,
@@ -202,9 +203,6 @@ pub fn apply(func: Op, graph: &Graph, plan: &Plan, kernels: &mut Kernels) -> Res
     Ok(())
 }
 
-/// The entry of `kiln.kernel` with the pieces that a kernel writes of its results.
-pub const PIECES: &str = "pieces";
-
 /// The tensor of an earlier kernel that the pieces of a result are put into; none if it is a new
 /// one.
 fn handed_on(v: Value, inside: &dyn Fn(Value) -> bool) -> Option<Value> {
@@ -390,7 +388,7 @@ impl Outline<'_> {
         }
         let about = attrs.entries().unwrap_or_default();
         let mut entries: Vec<(&str, Attr)> = about.iter().map(|(n, a)| (n.as_str(), *a)).collect();
-        entries.push((PIECES, Attr::array(c, &pieces)));
+        entries.push((SLICES, Attr::array(c, &pieces)));
         Ok(Attr::dictionary(c, &entries))
     }
 

@@ -25,14 +25,10 @@ use crate::{
         graph::{Class, Graph, heavy},
         prologues::operands::{Loops, Place, UNIT, left, right},
     },
-    strategies::gpu::common::assumed::PRODUCT,
-    strategies::gpu::{
-        mma_gemm,
-        prologue::{DEAR, RATE, READ},
-        skinny_gemm,
-        wgmma_gemm::{self, tiles::Left},
+    target::{
+        Chip,
+        costs::{Costs as _, Gemm, Left, PRODUCT_EXTENT},
     },
-    target::Chip,
 };
 use kiln_dialects::{
     ir::*,
@@ -218,40 +214,26 @@ impl Prologues {
         loops: &Loops,
         raw: &Place,
     ) -> Result<(), String> {
+        let model = if self.hopper() { Chip::Sm90a } else { Chip::Sm80 };
         let (dot, dims) = (&f.dot, graph.facts.dims(f.dot.lhs));
-        let size = |d: &usize| dims[*d].known().unwrap_or(PRODUCT);
+        let size = |d: &usize| dims[*d].known().unwrap_or(PRODUCT_EXTENT);
         let product = |all: &[usize]| all.iter().map(size).fold(1, i64::saturating_mul);
         let (batch, rows, depth) = (product(&loops.batch), product(&loops.own), size(&loops.depth));
         let right = graph.facts.dims(dot.rhs);
         let free = (0..right.len() as i64)
             .filter(|d| !dot.rhs_batch.contains(d) && !dot.rhs_contract.contains(d));
-        let columns =
-            free.map(|d| right[d as usize].known().unwrap_or(PRODUCT)).fold(1, i64::saturating_mul);
+        let columns = free
+            .map(|d| right[d as usize].known().unwrap_or(PRODUCT_EXTENT))
+            .fold(1, i64::saturating_mul);
         let bytes = dtype(raw.value).map_or(4, DType::byte_size) as i64;
-        let sizes = [
-            batch,
-            rows,
-            columns,
-            (depth + wgmma_gemm::DEPTH as i64 - 1) / wgmma_gemm::DEPTH as i64,
-        ];
-
-        let ops: f64 =
-            f.ops.iter().map(|op| if heavy(*op) || dear(*op) { DEAR } else { 1.0 }).sum();
-        let time = |clocks: f64, slabs: usize| {
-            if self.hopper() {
-                wgmma_gemm::tiles::time(sizes, Left { clocks, slabs })
-            } else {
-                mma_gemm::time(sizes, clocks)
-            }
-        };
-        let with = time((READ + ops) / RATE, (bytes / 2) as usize);
-        let few = (rows.min(columns) <= skinny_gemm::MOST).then(|| {
-            skinny_gemm::fastest([batch, rows.max(columns), rows.min(columns), depth], 1).1
-        });
-        let whole = time(0.0, 1).min(few.unwrap_or(f64::MAX));
-        let clocks = |bytes: i64| {
-            bytes as f64 / (wgmma_gemm::tiles::PROCESSORS as i64 * self.bandwidth.max(1)) as f64
-        };
+        let gemm = Gemm { batch, rows, columns, k: depth };
+        let heavy = f.ops.iter().filter(|op| heavy(**op) || dear(**op)).count();
+        let clocks = model.prologue(f.ops.len(), heavy);
+        let with = model.tiled_gemm(gemm, Left { clocks, slabs: (bytes / 2) as usize });
+        let few = model.skinny_gemm(gemm);
+        let whole = model.tiled_gemm(gemm, Left::default()).min(few.unwrap_or(f64::MAX));
+        let clocks =
+            |bytes: i64| bytes as f64 / (model.processors() * self.bandwidth.max(1)) as f64;
         let elements = batch.saturating_mul(rows).saturating_mul(depth);
         // A kernel that reads the operand anyway, for what it reduces or to compute it, only writes
         // more.

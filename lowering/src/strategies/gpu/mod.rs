@@ -2,6 +2,7 @@
 pub mod attention;
 pub mod column_reduction;
 pub(crate) mod common;
+mod costs;
 pub mod depthwise;
 pub mod elementwise;
 pub mod library;

@@ -35,7 +35,7 @@ impl Strategy for Attention {
     const NAME: &'static str = "attention";
     const DEVICE: Device = Device::Cpu;
     const SUMMARY: &'static str = "Attention: blocks of queries and keys, running softmax";
-    const VIEW: View = View::Whole;
+    const VIEW: View = View::WHOLE;
     const MISMATCH: &'static str = "is no attention";
 
     fn matches(r: &Request<'_>) -> Match<Params> {

@@ -7,7 +7,7 @@ pub(crate) mod packing;
 use crate::{
     analysis::{Access, Body, Init, Kernel, Output, Plan, Poly},
     emit::code::Made,
-    strategies::{Cpu, Device, Emission, Match, Parameters, Request, Strategy, View},
+    strategies::{Bf16, Cpu, Device, Emission, Match, Parameters, Request, Strategy, View},
 };
 use kiln_dialects::{ir::*, value::DType};
 
@@ -51,7 +51,7 @@ impl Strategy for BlockedGemm {
     const NAME: &'static str = "blocked_gemm";
     const DEVICE: Device = Device::Cpu;
     const SUMMARY: &'static str = "Products of f32 in cache blocks, FMAs on register tiles";
-    const VIEW: View = View::CpuNests;
+    const VIEW: View = View::CPU_NESTS;
     const MISMATCH: &'static str = MISMATCH;
 
     fn matches(r: &Request<'_>) -> Match<Params> {
@@ -67,7 +67,7 @@ impl Strategy for DotGemm {
     const NAME: &'static str = "dot_gemm";
     const DEVICE: Device = Device::Cpu;
     const SUMMARY: &'static str = "Products of bf16 in cache blocks, AVX512-BF16 dot products";
-    const VIEW: View = View::CpuNests;
+    const VIEW: View = View::CPU_NESTS;
     const MISMATCH: &'static str = MISMATCH;
 
     fn matches(r: &Request<'_>) -> Match<Params> {
@@ -83,7 +83,7 @@ impl Strategy for AmxGemm {
     const NAME: &'static str = "amx_gemm";
     const DEVICE: Device = Device::Cpu;
     const SUMMARY: &'static str = "Products of bf16 in cache blocks, AMX tiles";
-    const VIEW: View = View::CpuNests;
+    const VIEW: View = View::CPU_NESTS;
     const MISMATCH: &'static str = MISMATCH;
 
     fn matches(r: &Request<'_>) -> Match<Params> {
@@ -373,27 +373,4 @@ fn blocks(k: &Kernel, plan: &Plan, p: &Product, m: &Cpu) -> Option<(Unit, Params
         pack,
     };
     Some((unit, params))
-}
-
-/// What a machine has for products of bf16.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bf16 {
-    /// Nothing: they are widened.
-    Widen,
-    /// Dot products of pairs.
-    Dot,
-    /// These, and products of tiles.
-    Amx,
-}
-
-impl Bf16 {
-    /// By name: `widen`, `dot`, `amx`.
-    pub fn of(name: &str) -> Option<Bf16> {
-        Some(match name {
-            "widen" => Bf16::Widen,
-            "dot" => Bf16::Dot,
-            "amx" => Bf16::Amx,
-            _ => return None,
-        })
-    }
 }

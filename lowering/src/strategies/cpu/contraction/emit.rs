@@ -8,12 +8,12 @@ use crate::{
         lanes::Lanes,
         loops::{Fixed, Loops, decode},
     },
-    program::in_place,
     strategies::cpu::{
         common::tasks::{Threads, blocks},
         contraction::Roles,
         transpose::registers,
     },
+    target::kernel_attrs::IN_PLACE,
 };
 use kiln_dialects::{ir::*, sym::Dim};
 use std::collections::HashMap;
@@ -52,7 +52,7 @@ pub fn emit(
     };
     let across = registers::across(&loops, roles.rows).filter(|_| tiles.in_registers);
     // What lies over an input is not there to be read again.
-    let again = scope.kernel.func.attr(in_place::ATTR).is_none();
+    let again = scope.kernel.func.attr(IN_PLACE).is_none();
     let step = Step { most: tiles.m, across, again };
     let none: Fixed = vec![None; nest.extents.len()];
     let size = |d: usize| scope.poly(c, &nest.extents[d]);

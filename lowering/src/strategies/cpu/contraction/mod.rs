@@ -44,7 +44,7 @@ impl Strategy for Contraction {
     const NAME: &'static str = "contraction";
     const DEVICE: Device = Device::Cpu;
     const SUMMARY: &'static str = "Sums of products: register tiles in blocks for the L2 cache";
-    const VIEW: View = View::CpuNests;
+    const VIEW: View = View::CPU_NESTS;
     const MISMATCH: &'static str = "is no contraction";
 
     fn matches(r: &Request<'_>) -> Match<Params> {

@@ -63,7 +63,7 @@ impl Strategy for Elementwise {
     const NAME: &'static str = "elementwise";
     const DEVICE: Device = Device::Cpu;
     const SUMMARY: &'static str = "Independent nests: vectors along the contiguous dimension";
-    const VIEW: View = View::CpuNests;
+    const VIEW: View = View::CPU_NESTS;
     const MISMATCH: &'static str = MISMATCH;
 
     fn matches(r: &Request<'_>) -> Match<Params> {
@@ -82,7 +82,7 @@ impl Strategy for Reduction {
     const NAME: &'static str = "reduction";
     const DEVICE: Device = Device::Cpu;
     const SUMMARY: &'static str = "Independent nests with reductions, several partial results each";
-    const VIEW: View = View::CpuNests;
+    const VIEW: View = View::CPU_NESTS;
     const MISMATCH: &'static str = MISMATCH;
 
     fn matches(r: &Request<'_>) -> Match<Params> {

@@ -35,7 +35,7 @@ impl Strategy for Rows {
     const NAME: &'static str = "rows";
     const DEVICE: Device = Device::Cpu;
     const SUMMARY: &'static str = "Stages that depend on each other, one row after the other";
-    const VIEW: View = View::CpuNests;
+    const VIEW: View = View::CPU_NESTS;
     const MISMATCH: &'static str = "has no rows that its stages share";
 
     fn matches(r: &Request<'_>) -> Match<Params> {

@@ -24,7 +24,7 @@ impl Strategy for Scalar {
     const NAME: &'static str = "scalar";
     const DEVICE: Device = Device::Cpu;
     const SUMMARY: &'static str = "Any kernel without vectors; only where a schedule asks for it";
-    const VIEW: View = View::CpuNests;
+    const VIEW: View = View::CPU_NESTS;
 
     fn matches(_: &Request<'_>) -> Match<Params> {
         Match::No

@@ -55,7 +55,7 @@ impl Strategy for Transpose {
     const NAME: &'static str = "transpose";
     const DEVICE: Device = Device::Cpu;
     const SUMMARY: &'static str = "Transposes: cache blocks, squares of vectors in registers";
-    const VIEW: View = View::CpuNests;
+    const VIEW: View = View::CPU_NESTS;
     const MISMATCH: &'static str = "reads nothing along another dimension than it writes";
 
     fn matches(r: &Request<'_>) -> Match<Params> {

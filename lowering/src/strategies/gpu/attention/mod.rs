@@ -45,7 +45,7 @@ impl Strategy for Attention {
     const NAME: &'static str = "attention";
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str = "Attention by wgmma and TMA, scores and softmax in registers";
-    const VIEW: View = View::Whole;
+    const VIEW: View = View::WHOLE;
     const MISMATCH: &'static str = "is no attention that wgmma and TMA take";
 
     fn matches(r: &Request<'_>) -> Match<Params> {

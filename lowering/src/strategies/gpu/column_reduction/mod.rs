@@ -50,7 +50,7 @@ impl Strategy for ColumnReduction {
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str =
         "Columns: threads along K share each, partial results meet in shared memory";
-    const VIEW: View = View::GpuNests;
+    const VIEW: View = View::GPU_NESTS;
     const MISMATCH: &'static str = "reduces no columns whose partial results combine";
 
     fn matches(r: &Request<'_>) -> Match<Params> {

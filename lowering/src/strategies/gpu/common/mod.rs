@@ -22,7 +22,7 @@ use kiln_dialects::ir::{Attr, Type, Value};
 /// Extents that cost models assume for dynamic dimensions.
 pub mod assumed {
     /// Of a matrix product: rows, columns and K of a layer, so that tiles are full.
-    pub const PRODUCT: i64 = 2048;
+    pub const PRODUCT: i64 = crate::target::costs::PRODUCT_EXTENT;
     /// Of a scan's axis, and of its other dimensions together.
     pub const SCAN: i64 = 2048;
     /// Of both dimensions of a transpose.

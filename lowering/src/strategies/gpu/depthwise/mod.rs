@@ -42,7 +42,7 @@ impl Strategy for Depthwise {
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str =
         "Depthwise convolutions and pools, channels last: a thread per channel vector";
-    const VIEW: View = View::GpuNests;
+    const VIEW: View = View::GPU_NESTS;
     const MISMATCH: &'static str = "is no depthwise convolution with channels last";
     const LIBRARIES: &'static [&'static str] = &[CUDNN];
 

@@ -37,7 +37,7 @@ impl Strategy for Elementwise {
     const NAME: &'static str = "elementwise";
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str = "A thread per vector of neighbouring results, grid-stride";
-    const VIEW: View = View::GpuNests;
+    const VIEW: View = View::GPU_NESTS;
     const MISMATCH: &'static str =
         "has stages that depend on each other; strategy rows computes these";
 

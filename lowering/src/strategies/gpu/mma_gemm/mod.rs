@@ -41,7 +41,7 @@ impl Strategy for MmaGemm {
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str =
         "Products and convolutions of bf16 and f16 by mma.sync and cp.async";
-    const VIEW: View = View::GpuNests;
+    const VIEW: View = View::GPU_NESTS;
     const MISMATCH: &'static str = "is no product whose rows cp.async copies 16 bytes at a time";
     const LIBRARIES: &'static [&'static str] = &[CUBLASLT, CUDNN];
 

@@ -70,7 +70,7 @@ impl Strategy for NaiveContraction {
     const NAME: &'static str = "naive_contraction";
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str = "Any sum of products: gathered tiles in shared memory, FMAs";
-    const VIEW: View = View::GpuNests;
+    const VIEW: View = View::GPU_NESTS;
     const MISMATCH: &'static str = "is no contraction";
     const LIBRARIES: &'static [&'static str] = &[CUBLASLT, CUDNN];
 

@@ -3,7 +3,7 @@
 pub(crate) mod emit;
 
 use crate::{
-    analysis::{Access, Kernel, Nest, Plan, Role},
+    analysis::{Access, Kernel, Nest, Plan, Role, nests},
     emit::code::Made,
     strategies::{
         Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
@@ -16,6 +16,16 @@ use crate::{
     target::launch::WARP,
 };
 use std::collections::BTreeSet;
+
+/// Loop nests whose intermediates are registers.
+pub const VIEW: View = View {
+    name: "register_nests",
+    make: |mut k| {
+        let mut plan = nests(&mut k, i64::MAX);
+        hold(&k, &mut plan);
+        Some((k, plan))
+    },
+};
 
 /// Rows in registers, such as a softmax or a norm of known length.
 pub struct RegisterRows;
@@ -42,7 +52,7 @@ impl Strategy for RegisterRows {
     const NAME: &'static str = "register_rows";
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str = "Stages that share rows, kept in registers and read once";
-    const VIEW: View = View::RegisterNests;
+    const VIEW: View = VIEW;
     const MISMATCH: &'static str = "has no rows of one known size that its stages share";
 
     fn matches(r: &Request<'_>) -> Match<Params> {
@@ -85,7 +95,7 @@ const BLOCK: usize = 128;
 const THREADS: usize = 1024;
 
 /// Intermediates are values in registers: none has memory.
-pub fn hold(k: &Kernel, plan: &mut Plan) {
+fn hold(k: &Kernel, plan: &mut Plan) {
     for (passed, buffer) in plan.passed.iter_mut().zip(&k.buffers) {
         *passed |= buffer.role == Role::Temporary;
     }

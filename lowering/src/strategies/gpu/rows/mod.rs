@@ -53,7 +53,7 @@ impl Strategy for Rows {
     const NAME: &'static str = "rows";
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str = "Stages that share rows, which a group of threads reads again";
-    const VIEW: View = View::GpuNests;
+    const VIEW: View = View::GPU_NESTS;
     const MISMATCH: &'static str = "has no rows that its stages share";
 
     fn matches(r: &Request<'_>) -> Match<Params> {
@@ -82,7 +82,7 @@ impl Strategy for RowReduction {
     const NAME: &'static str = "row_reduction";
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str = "A group of threads a result: partial results, then shuffles";
-    const VIEW: View = View::GpuNests;
+    const VIEW: View = View::GPU_NESTS;
     const MISMATCH: &'static str =
         "has stages that depend on each other; strategy rows computes these";
 

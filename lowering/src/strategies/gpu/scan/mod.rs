@@ -49,7 +49,7 @@ impl Strategy for Scan {
     const NAME: &'static str = "scan";
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str = "Cumulative sums, products and extremes: one walk along an axis";
-    const VIEW: View = View::Scan;
+    const VIEW: View = View { name: "scan", make: walk };
     const MISMATCH: &'static str = "is no scan";
 
     fn matches(r: &Request<'_>) -> Match<Params> {

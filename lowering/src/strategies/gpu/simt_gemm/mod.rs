@@ -59,7 +59,7 @@ impl Strategy for SimtGemm {
     const NAME: &'static str = "simt_gemm";
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str = "Products of f32 by FMAs, tiles by cp.async";
-    const VIEW: View = View::GpuNests;
+    const VIEW: View = View::GPU_NESTS;
     const MISMATCH: &'static str = "is no product of f32 whose addresses are linear";
     const LIBRARIES: &'static [&'static str] = &[CUBLASLT];
 

@@ -16,7 +16,10 @@ use crate::{
             wgmma_gemm::tiles::PROCESSORS,
         },
     },
-    target::launch::{SHARED, WARP},
+    target::{
+        costs::{SKINNY_K, SKINNY_ROWS},
+        launch::{SHARED, WARP},
+    },
 };
 use kiln_dialects::value::DType;
 use kiln_runtime::library_call::CUBLASLT;
@@ -43,7 +46,7 @@ impl Strategy for SkinnyGemm {
     const NAME: &'static str = "skinny_gemm";
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str = "Products of few rows: the matrix is read once, warps split K";
-    const VIEW: View = View::GpuNests;
+    const VIEW: View = View::GPU_NESTS;
     const MISMATCH: &'static str = "is no product of few rows of bf16 or f16";
     const LIBRARIES: &'static [&'static str] = &[CUBLASLT];
     const COMPETES: bool = true;
@@ -75,11 +78,11 @@ impl Strategy for SkinnyGemm {
 /// Rows and columns of a result of a warp's instruction; the matrix's rows are its rows.
 pub const INSTRUCTION: (usize, usize) = (16, 8);
 /// Depth that a warp takes at once: four threads read 16 bytes each of a row.
-pub const DEPTH: usize = 32;
+pub const DEPTH: usize = SKINNY_K as usize;
 /// Elements of 16 bytes.
 pub const EACH: usize = 8;
 /// Most rows that are few.
-pub const MOST: i64 = 32;
+pub const MOST: i64 = SKINNY_ROWS;
 /// Registers of a thread for sums.
 const SUMS: usize = 64;
 /// Registers of a thread for what it reads.

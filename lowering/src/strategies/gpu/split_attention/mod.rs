@@ -44,7 +44,7 @@ impl Strategy for SplitAttention {
     const NAME: &'static str = "split_attention";
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str = "Attention of few queries: warps and clusters split the keys";
-    const VIEW: View = View::Whole;
+    const VIEW: View = View::WHOLE;
     const MISMATCH: &'static str = "is no attention whose rows can be read 16 bytes at a time";
 
     fn matches(r: &Request<'_>) -> Match<Params> {

@@ -47,7 +47,7 @@ impl Strategy for Transpose {
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str =
         "Transposes by tiles in shared memory, elementwise work on both sides";
-    const VIEW: View = View::GpuNests;
+    const VIEW: View = View::GPU_NESTS;
     const MISMATCH: &'static str = "reads nothing along another dimension than it writes";
 
     fn matches(r: &Request<'_>) -> Match<Params> {

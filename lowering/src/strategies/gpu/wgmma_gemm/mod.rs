@@ -76,7 +76,7 @@ impl Strategy for WgmmaGemm {
     const NAME: &'static str = "wgmma_gemm";
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str = "Products and convolutions by wgmma, operands by TMA, persistent";
-    const VIEW: View = View::GpuNests;
+    const VIEW: View = View::GPU_NESTS;
     const MISMATCH: &'static str = "is no product that wgmma and TMA take";
     const LIBRARIES: &'static [&'static str] = &[CUBLASLT, CUDNN];
     const COMPETES: bool = true;

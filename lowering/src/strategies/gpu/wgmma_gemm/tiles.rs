@@ -5,6 +5,7 @@ use crate::{
         common::{assumed, ceil_div as up},
         wgmma_gemm::{DEPTH, Params, Product, SHARED, bytes, computes, split_k},
     },
+    target::costs::Left,
 };
 
 /// Multiprocessors of an H100 or H200 with SXM; a launch asks the card for its own number.
@@ -78,35 +79,15 @@ pub fn choose(nest: &Nest, p: &Product) -> (Params, f64) {
     (params, time)
 }
 
-/// How a product comes by its left operand.
-#[derive(Clone, Copy, Debug)]
-pub struct Left {
-    /// Clocks in which a multiprocessor's threads compute one element of it, 0 if it is in memory
-    /// as it is.
-    pub clocks: f64,
-    /// How many rows of 128 bytes are one of its tile.
-    pub slabs: usize,
-}
-
-impl Default for Left {
-    fn default() -> Left {
-        Left { clocks: 0.0, slabs: 1 }
+/// A tile whose accumulators and computed left operand fit registers, with as many stages as fit
+/// shared memory.
+fn fitting(left: Left, (m, n, stages, resident): Tile) -> Option<Tile> {
+    if left.clocks == 0.0 {
+        return Some((m, n, stages, resident));
     }
-}
-
-impl Left {
-    /// A tile whose sums and left operands fit registers, with as many stages as fit shared memory.
-    fn tile(self, (m, n, stages, resident): Tile) -> Option<Tile> {
-        let plain = self.clocks == 0.0;
-        let most = (2..=stages)
-            .rev()
-            .find(|stages| resident * bytes(self.slabs * m, n, *stages, (m / 64).min(2)) <= SHARED);
-        if plain {
-            Some((m, n, stages, resident))
-        } else {
-            most.filter(|_| computes(m, n, resident)).map(|stages| (m, n, stages, resident))
-        }
-    }
+    let ring = |stages: &usize| resident * bytes(left.slabs * m, n, *stages, (m / 64).min(2));
+    let most = (2..=stages).rev().find(|stages| ring(stages) <= SHARED);
+    most.filter(|_| computes(m, n, resident)).map(|stages| (m, n, stages, resident))
 }
 
 /// What there is to a product beside its sizes.
@@ -129,7 +110,7 @@ fn fastest([batch, rows, columns, steps]: [i64; 4], how: How) -> (f64, Tile, usi
     let tiles = TILES
         .iter()
         .filter(|(_, n, ..)| n % (DEPTH * rights) == 0)
-        .filter_map(|tile| left.tile(*tile));
+        .filter_map(|tile| fitting(left, *tile));
     let most = if left.clocks > 0.0 { 1 } else { most };
     let shared = tiles.flat_map(|tile| split_k::PARTS.iter().map(move |parts| (tile, *parts)));
     let shared = shared.filter(|((m, n, _, resident), parts)| {
