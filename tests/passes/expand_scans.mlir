@@ -20,7 +20,7 @@ func.func @f(%x: tensor<5x2xi64>) -> (tensor<5x2xi64>, tensor<5x2xi64>) {
 
 // -----
 // CASE: a_long_axis_in_blocks
-// RUN: kiln-expand-scans{whole=256 groups=16}
+// RUN: kiln-expand-scans{max-block=256 ctas=16}
 // CHECK: 10x50xf32
 // CHECK-NOT: 500x500
 func.func @f(%x: tensor<500xf32>) -> tensor<500xf32> {
@@ -30,7 +30,7 @@ func.func @f(%x: tensor<500xf32>) -> tensor<500xf32> {
 
 // -----
 // CASE: a_prime_number_of_elements
-// RUN: kiln-expand-scans{whole=64 groups=16}
+// RUN: kiln-expand-scans{max-block=64 ctas=16}
 // CHECK: kiln.pad
 // CHECK: kiln.slice
 func.func @f(%x: tensor<2x131x2xbf16>) -> tensor<2x131x2xbf16> {
@@ -40,7 +40,7 @@ func.func @f(%x: tensor<2x131x2xbf16>) -> tensor<2x131x2xbf16> {
 
 // -----
 // CASE: so_many_rows_that_each_is_whole
-// RUN: kiln-expand-scans{whole=64 groups=16}
+// RUN: kiln-expand-scans{max-block=64 ctas=16}
 // CHECK-NOT: kiln.reshape
 func.func @f(%x: tensor<5x131xf32>, %y: tensor<131x80xf32>) -> (tensor<5x131xf32>, tensor<131x80xf32>) {
   %0 = kiln.cumulative min %x axis = 1 : tensor<5x131xf32>

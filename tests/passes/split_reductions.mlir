@@ -1,4 +1,4 @@
-// RUN: kiln-split-reductions{least=16384}
+// RUN: kiln-split-reductions{min-elements=16384}
 
 // CASE: a_sum_of_everything_with_what_comes_before
 // CHECK: kiln.reshape %arg0 sizes = [4, 8192]
@@ -105,7 +105,7 @@ func.func @f(%x: tensor<32768xbf16>) -> tensor<i64> {
 }
 
 // -----
-// RUN: kiln-split-reductions{least=64 groups=4 row=8 column=8 beside=2}
+// RUN: kiln-split-reductions{min-elements=64 ctas=4 min-contiguous=8 min-strided=8 columns-per-cta=2}
 // CASE: positions_with_a_rest_of_what_is_computed
 // CHECK: kiln.select
 func.func @f(%x: tensor<2x67xf32>) -> tensor<2xi64> {
