@@ -87,7 +87,7 @@ fn inputs_bind_symbols() {
       %0 = kiln.iota [%s] axis = 0 : i64
       return %0 : tensor<?xi64>
     }";
-    refused(unbound, &[], "is bound by no input: @s");
+    refused(unbound, &[], "has unbound symbol @s");
 }
 
 #[test]

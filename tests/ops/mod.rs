@@ -223,7 +223,7 @@ fn the_builder_refuses_operands_that_do_not_match() {
         b.add(&select),
         "'kiln.select' op has sizes 4 and 5 in dimension 0 of its operands; broadcast first",
     );
-    refused(b.add(&Concat { inputs: vec![], axis: 0 }), "'kiln.concat' op joins nothing");
+    refused(b.add(&Concat { inputs: vec![], axis: 0 }), "'kiln.concat' op has no inputs");
     let key = x(DType::I64, &[3]);
     refused(
         b.add(&Dropout { input: four, key, p: 0.5 }),

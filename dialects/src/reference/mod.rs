@@ -1,8 +1,8 @@
-//! What every op means: plain loops on plain values, in f64 and i64.
+//! The reference semantics of every op: plain loops on plain values, in f64 and i64.
 //!
-//! Kernels have the ops' names. Floats are not rounded to the result's dtype ([`Tensor::rounded`]
-//! does that), integers wrap around. Sizes, axes and offsets are i64 as in the ops' attributes, and
-//! are checked.
+//! Functions have the ops' names. Floats are not rounded to the result's dtype ([`Tensor::rounded`]
+//! does), integers wrap around. Sizes, axes and offsets are i64 as in the attributes, and are
+//! checked.
 //!
 //! [`Tensor::rounded`]: crate::value::Tensor::rounded
 

@@ -1,39 +1,42 @@
-//! `kiln.place`: its type, and who may read what it makes.
-use super::shape::{Sizes, TensorType, want};
+//! `kiln.place`: its type rule, and the single-use rule of its destination.
+use super::shape::{Sizes, TensorType, ensure};
 use crate::{
     ir::{Node as _, Op, Value},
     ops::{OpKind, Place},
     sym::Dim,
 };
 
-/// The type of the result.
+/// The result type.
 pub fn infer(o: &Place, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
     let piece = v.tensor(o.piece)?;
     let rank = piece.dims.len();
-    want(o.offsets.len() == rank && o.sizes.len() == rank, || {
+    ensure(o.offsets.len() == rank && o.sizes.len() == rank, || {
         format!("has {} offsets and {} sizes for rank {rank}", o.offsets.len(), o.sizes.len())
     })?;
     let dims = v.sizes(&o.sizes);
     for (i, size) in dims.iter().enumerate() {
         let offset = v.size(&o.offsets[i]);
-        want(offset.known().is_none_or(|n| n >= 0), || {
+        ensure(offset.known().is_none_or(|n| n >= 0), || {
             format!("starts at {offset} in dimension {i}")
         })?;
         let room = size.sub(&offset).sub(&piece.dims[i]);
-        want(room.known().is_none_or(|n| n >= 0), || {
-            format!("puts {} elements at {offset} of dimension {i} of size {size}", piece.dims[i])
+        ensure(room.known().is_none_or(|n| n >= 0), || {
+            format!(
+                "inserts {} elements at {offset} of dimension {i} of size {size}",
+                piece.dims[i]
+            )
         })?;
     }
     if let Some(whole) = o.whole {
         let whole = v.tensor(whole)?;
-        want(whole.dtype == piece.dtype, || {
-            format!("puts {} into {}", piece.dtype.name(), whole.dtype.name())
+        ensure(whole.dtype == piece.dtype, || {
+            format!("inserts {} into {}", piece.dtype.name(), whole.dtype.name())
         })?;
-        want(whole.dims.len() == rank, || {
-            format!("puts rank {rank} into rank {}", whole.dims.len())
+        ensure(whole.dims.len() == rank, || {
+            format!("inserts rank {rank} into rank {}", whole.dims.len())
         })?;
         for (i, (have, size)) in whole.dims.iter().zip(&dims).enumerate() {
-            want(have.sub(size).known().is_none_or(|n| n == 0), || {
+            ensure(have.sub(size).known().is_none_or(|n| n == 0), || {
                 format!("has size {size} in dimension {i} of a tensor with {have}")
             })?;
         }
@@ -41,44 +44,42 @@ pub fn infer(o: &Place, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
     Ok(vec![TensorType { dtype: piece.dtype, dims }])
 }
 
-/// Where a piece begins along a dimension, and how long it is there, if that is known.
+/// Start and size of a slice along a dimension, where static.
 type Bounds = (Option<i64>, Option<i64>);
 
-/// The box of a piece, as far as it is known: start and size of each dimension.
+/// The static bounds of a slice, per dimension.
 fn bounds(o: &Place) -> Vec<Bounds> {
     let sizes = o.piece.ty().dims();
     o.offsets.iter().map(|s| s.known()).zip(sizes.iter().map(Dim::known)).collect()
 }
 
-/// That nothing else reads the tensor that is written on, and that its earlier pieces stay.
+/// The destination has no other use, and earlier slices are not overwritten.
 pub fn verify(op: Op) -> Result<(), String> {
     let o = Place::of(op).ok_or("is malformed")?;
     let own = bounds(&o);
     let mut at: Option<Value> = o.whole;
     while let Some(whole) = at {
-        // A fact about its sizes reads nothing of it.
+        // A shape binding is not a read.
         let readers = whole
             .uses()
             .into_iter()
             .filter(|(user, _)| user.kind() != Some(OpKind::BindShape))
             .count();
-        want(readers == 1, || "writes on a tensor that is read elsewhere".into())?;
+        ensure(readers == 1, || "overwrites a tensor that has other uses".into())?;
         let Some(maker) = whole.def() else {
-            // A kernel is given it: what launches the kernel hands it on.
+            // In a kernel the destination is an argument, which the launch passes.
             let kernel =
                 op.parent().and_then(Op::parent).is_some_and(|m| m.attr("kiln.kernel").is_some());
-            return want(kernel, || "writes on an argument".into());
+            return ensure(kernel, || "overwrites an argument".into());
         };
-        let earlier = Place::of(maker).ok_or("writes on what no kiln.place has made")?;
+        let earlier = Place::of(maker).ok_or("overwrites a value that no kiln.place defines")?;
         let apart = |((a, n), (b, m)): (&Bounds, Bounds)| {
             let before = |a: Option<i64>, n: Option<i64>, b: Option<i64>| {
                 a.zip(n).zip(b).is_none_or(|((a, n), b)| a + n <= b)
             };
             before(*a, *n, b) || before(b, m, *a)
         };
-        want(own.iter().zip(bounds(&earlier)).any(apart), || {
-            "puts its piece over an earlier one".into()
-        })?;
+        ensure(own.iter().zip(bounds(&earlier)).any(apart), || "overlaps an earlier slice".into())?;
         at = earlier.whole;
     }
     Ok(())
