@@ -1,7 +1,7 @@
 //! Small kernels, written as PTX.
-use super::{Fault, Launch, What, run};
+use super::{Fault, FaultKind, Launch, run};
 use crate::{
-    allocations::{Kind, MEMORY},
+    allocations::{MEMORY, MemoryKind},
     ptx::Module,
 };
 
@@ -10,7 +10,7 @@ struct Array(u64, usize);
 
 impl Array {
     fn of(values: &[u32]) -> Array {
-        let at = MEMORY.allocate(values.len() * 4, Kind::Device).expect("memory");
+        let at = MEMORY.allocate(values.len() * 4, MemoryKind::Device).expect("memory");
         // SAFETY: just allocated with this size.
         unsafe { (at as *mut u32).copy_from_nonoverlapping(values.as_ptr(), values.len()) };
         Array(at, values.len())
@@ -112,33 +112,34 @@ fn what_no_kernel_may_do_is_a_fault_with_its_place() {
     let f = fault("mov.u32 %r5, 0;\nld.global.u32 %r5, [%d4+128];", 32);
     assert_eq!((f.kernel.as_str(), f.block, f.thread, f.line), ("k", 0, 0, 9), "{f}");
     assert!(
-        matches!(f.what, What::Address(4, _)) && f.text.starts_with("ld.global.u32 %r5, [%d4+128]"),
+        matches!(f.what, FaultKind::Address(4, _))
+            && f.text.starts_with("ld.global.u32 %r5, [%d4+128]"),
         "{f}"
     );
     // The last lane alone is beyond the memory.
     assert_eq!(fault("st.global.u32 [%d4+4], %r1;", 32).thread, 31);
     assert!(matches!(
         fault("ld.global.v2.u32 {%r5, %r6}, [%d4+4];", 1).what,
-        What::Alignment(8, _)
+        FaultKind::Alignment(8, _)
     ));
-    assert!(matches!(fault("ld.shared.u32 %r5, [room+4096];", 1).what, What::Address(..)));
-    assert_eq!(fault("trap;", 1).what, What::Trap);
+    assert!(matches!(fault("ld.shared.u32 %r5, [room+4096];", 1).what, FaultKind::Address(..)));
+    assert_eq!(fault("trap;", 1).what, FaultKind::Trap);
     // Half of those that are waited for never come.
     assert_eq!(
         fault("setp.lt.u32 %p1, %r1, 32; @!%p1 bra E; bar.sync 1, 64;\nE:", 33).what,
-        What::Stuck
+        FaultKind::Stuck
     );
     let looks = "mbarrier.init.shared.b64 [room], 2; mbarrier.arrive.shared.b64 %d6, [room];\n\
                  L: mbarrier.try_wait.parity.shared.b64 %p1, [room], 0; @!%p1 bra L;";
-    assert_eq!(fault(looks, 1).what, What::Stuck);
+    assert_eq!(fault(looks, 1).what, FaultKind::Stuck);
     let what = |e: crate::ptx::Error| e.to_string();
     assert_eq!(
         Module::load(&text("", "frobnicate.u32 %r1, %r2;")).map_err(what).err().as_deref(),
-        Some("line 8: frobnicate.u32 with 2 operands is not known")
+        Some("line 8: frobnicate.u32 with 2 operands is not supported")
     );
     assert_eq!(
         Module::load(&text("", "add.u32 %r1, %r2, %q;")).map_err(what).err().as_deref(),
-        Some("line 8: %q is not known")
+        Some("line 8: %q is not declared")
     );
     assert!(Module::load("what is this").is_err() && Module::load(".visible .entry k(").is_err());
 }
@@ -189,7 +190,7 @@ fn blocks_of_a_cluster_read_each_other() {
     let leaves = "mov.b32 %r6, room; mov.u32 %r7, %cluster_ctarank; setp.eq.u32 %p1, %r7, 0; @%p1 bra E;\n\
                   mov.u32 %r7, 0; mapa.shared::cluster.u32 %r8, %r6, %r7; ld.shared::cluster.u32 %r9, [%r8]; st.global.u32 [%d5], %r9;\nE:";
     let f = launched(".reqnctapercluster 2, 1, 1", leaves, 2, 1, &a, &b).expect_err("a fault");
-    assert!(f.to_string().contains("block 0 of the cluster has ended"), "{f}");
+    assert!(f.to_string().contains("CTA 0 of the cluster has exited"), "{f}");
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn store(
     function: CUfunction,
     at: u64,
     number: u32,
-) -> Done<CUgraphNode> {
+) -> CudaResult<CUgraphNode> {
     let mut values = Store(at, number);
     let mut pointers = values.pointers();
     // SAFETY: the parameters are copied.

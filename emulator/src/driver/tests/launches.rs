@@ -6,7 +6,7 @@ const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 const DYNAMIC: u32 = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as u32;
 
 /// What the linker makes of a text, and what it says.
-fn linked(text: &str) -> (Done<Vec<u8>>, String) {
+fn linked(text: &str) -> (CudaResult<Vec<u8>>, String) {
     let mut log = [0u8; 64];
     let mut options =
         [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
@@ -97,7 +97,7 @@ fn the_linker_says_what_is_wrong() {
     assert!(said.starts_with("line 1: "), "{said}");
     let (code, said) = linked(&STORE.replace("sm_80", "sm_100"));
     assert_eq!(code, Err(CUresult::CUDA_ERROR_INVALID_PTX));
-    assert_eq!(said, "the target is sm_100, the card's compute capability 9.0");
+    assert_eq!(said, "the target is sm_100, the device's compute capability 9.0");
 }
 
 #[test]

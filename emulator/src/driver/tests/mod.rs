@@ -6,8 +6,9 @@ mod streams;
 mod tensor_maps;
 
 use super::{
-    Done, answer, capture::*, card::*, context::*, copies::*, errors::*, events::*, function::*,
-    graph::*, launch::*, link::*, lock, memory::*, module::*, node::*, pointers::*, stream::*,
+    CudaResult, answer, capture::*, context::*, device::*, errors::*, events::*, function::*,
+    graph::*, launch::*, link::*, lock, memcpy::*, memory::*, module::*, node::*, pointers::*,
+    stream::*,
 };
 use cudarc::driver::sys::{
     CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY2D, CUdevice_attribute, CUevent, CUfunction,
@@ -89,7 +90,7 @@ fn refused(got: CUresult, want: CUresult) {
 }
 
 /// What a function writes.
-fn got<T>(f: impl FnOnce(*mut T) -> CUresult) -> Done<T> {
+fn got<T>(f: impl FnOnce(*mut T) -> CUresult) -> CudaResult<T> {
     let mut to = MaybeUninit::uninit();
     match f(to.as_mut_ptr()) {
         // SAFETY: written by a function that succeeds.
@@ -184,14 +185,14 @@ fn there_is_one_card() {
         assert_eq!(attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED), 1);
         refused(cuDeviceGetAttribute(&mut 0, 9999, 0), CUresult::CUDA_ERROR_INVALID_VALUE);
     }
-    let card = card().unwrap();
-    assert_eq!((card.capability, card.shared), ((9, 0), 232_448));
+    let device = device().unwrap();
+    assert_eq!((device.capability, device.shared), ((9, 0), 232_448));
     assert!(
-        card.runs("sm_80")
-            && card.runs("sm_90a")
-            && !card.runs("sm_80a")
-            && !card.runs("sm_100")
-            && !card.runs("x")
+        device.runs("sm_80")
+            && device.runs("sm_90a")
+            && !device.runs("sm_80a")
+            && !device.runs("sm_100")
+            && !device.runs("x")
     );
 }
 

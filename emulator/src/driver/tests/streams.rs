@@ -12,7 +12,7 @@ fn event(flags: u32) -> CUevent {
     made(|to| unsafe { cuEventCreate(to, flags) })
 }
 
-fn status(stream: CUstream) -> Done<CUstreamCaptureStatus> {
+fn status(stream: CUstream) -> CudaResult<CUstreamCaptureStatus> {
     // SAFETY: room for the status.
     got(|to| unsafe { cuStreamIsCapturing(stream, to) })
 }

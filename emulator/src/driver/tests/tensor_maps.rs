@@ -39,7 +39,7 @@ impl Asked {
             (vec![64, 20, 10, 3], vec![128, 2560, 25600], vec![1, 2, 2, 1]);
         Asked { sizes, strides, extent: vec![64, 128], steps, ..Asked::tiled() }
     }
-    fn encode(&self, corners: Option<[[i32; 2]; 2]>) -> Done<TensorMap> {
+    fn encode(&self, corners: Option<[[i32; 2]; 2]>) -> CudaResult<TensorMap> {
         let mut map = CUtensorMap { opaque: [0; 16] };
         let (rank, address) = (self.sizes.len() as u32, ptr::without_provenance_mut(self.address));
         let (sizes, strides, steps) =
