@@ -1,4 +1,4 @@
-// Symbols, facts about sizes, globals, attributes on other ops.
+// Symbols, shape bindings, globals, attributes on other ops.
 
 // CASE: symbols and sizes
 func.func @f(%x: tensor<?x?xf32>) -> (tensor<?xi64>, tensor<?xi64>, tensor<?xi64>, tensor<?xi64>, tensor<?xi64>, tensor<?xi64>, tensor<?xi64>, tensor<?xi64>) {
