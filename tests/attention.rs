@@ -1,4 +1,4 @@
-//! Attention compiled as one kernel, against the interpreter, with one thread and with two.
+//! Fused attention kernels against the interpreter, with one thread and with two.
 use crate::support::*;
 use kiln::{
     dialects::{interp::Mode, ir::*, value::Tensor},
@@ -6,12 +6,12 @@ use kiln::{
     tolerance,
 };
 
-/// The results of `@main` for random inputs; they must not depend on the number of threads.
+/// The results of `@main` for random inputs, which must not depend on the number of threads.
 fn check(name: &str, text: &str, whole: bool) {
     check_with(name, text, whole, &|inputs| inputs);
 }
 
-/// The same with inputs that are changed.
+/// As [`check`], with modified inputs.
 fn check_with(name: &str, text: &str, whole: bool, change: &dyn Fn(Vec<Tensor>) -> Vec<Tensor>) {
     crate::watchdog::arm();
     let path =
@@ -73,8 +73,8 @@ fn tolerance_holds(name: &str, found: &Tensor, wanted: &Tensor) {
     assert!(one.ok, "{name}: {one:?}");
 }
 
-/// A function of query, key and value of these sizes and dtype; `rest`: options of the op and what
-/// else it takes.
+/// A function of query, key and value with these sizes and dtype; `rest`: op options and further
+/// arguments.
 fn plain(q: &str, k: &str, v: &str, more: &str, ops: &str, options: &str) -> String {
     let out = format!(
         "{}x{}",
@@ -90,7 +90,7 @@ fn plain(q: &str, k: &str, v: &str, more: &str, ops: &str, options: &str) -> Str
     )
 }
 
-/// The last size and the dtype.
+/// The last dimension and the dtype.
 fn tail(ty: &str) -> String {
     let parts: Vec<&str> = ty.split('x').collect();
     parts[parts.len() - 2..].join("x")
@@ -170,7 +170,7 @@ fn dynamic_sizes_and_moves() {
     check("dynamic", text, true);
 }
 
-/// Regions: soft-capped scores with a bias, slopes by head, keys of the same document near enough.
+/// Score and mask regions: soft-capped scores with a bias, ALiBi slopes, document masks.
 #[test]
 fn scores_and_masks_of_their_own() {
     let place = "%b: tensor<i64>, %h: tensor<i64>, %i: tensor<i64>, %j: tensor<i64>";
@@ -234,7 +234,7 @@ fn scores_and_masks_of_their_own() {
     kiln.yield %5 : tensor<i1>
   }}"
     );
-    // Integer inputs are random, so that many rows see nothing.
+    // Integer inputs are random, so many rows are fully masked.
     case("documents", ", %d: tensor<2x37xi64>", "%w = kiln.splat [], 9 : i64", "", &documents);
     case(
         "documents_causal",
@@ -271,7 +271,7 @@ fn forms_without_a_kernel_are_decomposed() {
     check("row_of_a_table", &text, false);
 }
 
-/// Lengths that masks state: alone, beside another condition, added.
+/// Masks that express sequence lengths: alone, combined with another condition, added.
 #[test]
 fn masks_that_are_lengths() {
     let (q, k) = ("2x4x33x16xf32", "2x2x40x16xf32");
@@ -315,8 +315,7 @@ fn masks_that_are_lengths() {
     case("length_of_a_bias", added, "bias %m : tensor<2x1x1x40xf32>", "");
 }
 
-/// Queries and keys that do not count are no numbers here, so that a result shows whether they were
-/// read.
+/// Padded queries and keys are NaN here, so that reading one shows in the result.
 #[test]
 fn lengths_are_those_of_each_batch() {
     let queries = [33, 20, 0, 40, 33, 1];

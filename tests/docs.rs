@@ -1,4 +1,4 @@
-//! Generated pages are fresh, and what the other pages say still holds.
+//! Generated pages are up to date, and paths on other pages exist.
 use std::path::Path;
 
 fn root() -> &'static Path {
@@ -40,7 +40,7 @@ fn the_walkthrough_is_fresh() {
     fresh("docs/walkthrough.md", &kiln::walkthrough::page().expect("every level"));
 }
 
-/// What the C ABI's functions and types are in C.
+/// The C declarations of the C ABI.
 fn header() -> String {
     let dlpack = "\
 #if !defined(DLPACK_DLPACK_H_) && defined(__has_include)
@@ -94,7 +94,7 @@ fn the_c_header_is_fresh() {
     fresh("include/kiln.h", &header());
 }
 
-/// Every path in backticks that looks like one of the project's own exists.
+/// Every path of the project in backticks exists.
 #[test]
 fn pages_name_files_that_exist() {
     let mut pages = vec![root().join("README.md")];

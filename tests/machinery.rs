@@ -1,4 +1,4 @@
-//! The pass machinery: options, pipelines, errors, bisection, dumps, reproducers, contexts and
+//! Pass infrastructure: options, pipelines, errors, bisection, dumps, reproducers, contexts and
 //! threads.
 use kiln_dialects::{
     ir::*,
@@ -31,7 +31,7 @@ fn run(
 }
 
 kiln_passes::pass_options! {
-    /// A pass that does what its option says.
+    /// A pass that fails on request.
     pub struct Moody {
         /// none, fail, op, panic
         pub mood: String = "none".into(),
@@ -65,7 +65,7 @@ fn options_survive_a_textual_round_trip() {
         let rows = (p.options)();
         let defaults: Vec<&str> = rows.iter().map(|o| o.default.as_str()).collect();
         assert_eq!((p.round_trip)(&defaults).expect("defaults parse"), defaults, "{}", p.flag);
-        // As upstream prints and parses them: text, to pipeline, to text, is a fixpoint.
+        // As upstream prints and parses them: text to pipeline to text is a fixed point.
         let given: Vec<String> = rows
             .iter()
             .map(|o| {
@@ -278,7 +278,7 @@ fn contexts_come_and_go_without_growth() {
     let mut after_warm_up = 0;
     for i in 0..10_000 {
         let c = Context::new();
-        // Work in some of them; in all of them it would take minutes.
+        // Run passes in some of them; in all it would take minutes.
         if i % 100 == 0 {
             let m = module(&c, TWO);
             run(&m, "builtin.module(kiln-simplify,cse)", &RunOptions::default()).expect("runs");

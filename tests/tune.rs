@@ -1,5 +1,5 @@
-//! Measured schedules: measuring on this machine, the table as text, and that a compilation takes
-//! what stands there, for a GPU too.
+//! Autotuning: measurement on this machine, the table as text, and compilations with a table, for a
+//! GPU too.
 use kiln::{
     Options,
     autotune::{autotune, parts::Products},
@@ -55,7 +55,7 @@ fn model(folder: &Path) -> std::path::PathBuf {
     path
 }
 
-/// The model's kernels at linalg, and the schedule that each gets by itself.
+/// The model's kernels at linalg, with their default schedules.
 fn kernels(path: &Path, target: &Target, act: &mut dyn FnMut(&Module, Vec<Op>)) {
     let context = Context::new();
     let (module, _) = load(path).unwrap().module(&context).unwrap();
@@ -124,7 +124,7 @@ fn kernels_are_measured_and_compilations_take_the_fastest() {
     assert!(compared.ok, "{compared}");
 }
 
-/// Compiles with schedules measured, and says how many kernels that were.
+/// Compiles with autotuning and returns the number of tuned kernels.
 fn tuned(path: &Path, options: &Options) -> (kiln::model::Executable, usize) {
     let count = Arc::new(AtomicUsize::new(0));
     let told = count.clone();
@@ -164,8 +164,8 @@ fn a_compilation_measures_what_no_table_has_and_only_once() {
     let compared = kiln::tolerance::compare(&result(&first), &result(&plain)).unwrap();
     assert!(compared.ok, "{compared}");
 
-    // What the time has not been enough for is made up for; then all is known, and the whole
-    // program comes from the cache.
+    // What the time limit left is measured later; then all is known, and the program comes from the
+    // cache.
     let mut kernels = table.len();
     for _ in 0..measured {
         let (again, more) = tuned(&path, &options);
@@ -183,13 +183,11 @@ fn a_compilation_measures_what_no_table_has_and_only_once() {
     }
     assert_eq!(kernels, measured);
 
-    // On another machine of the kind, the table is enough, and its schedules are those of the
-    // program.
+    // On another machine of this kind the table suffices, and the program has its schedules.
     let shipped = Options { schedules: Some(file.clone()), ..cached("other") };
     let (other, more) = tuned(&path, &shipped);
     assert!(more == 0 && other.times().compile.is_some());
-    // A line for another model changes nothing about this program; one for a kernel of its own
-    // does.
+    // An entry of another model does not affect this program; one of its kernels does.
     let mut lines = table.to_string();
     lines += "another\tcuda:sm_90a\t1.0\tx\n";
     std::fs::write(&file, &lines).unwrap();
@@ -239,7 +237,7 @@ fn the_command_line_measures_merges_and_tells_what_it_tries() {
         let out = command.output().unwrap();
         let said = String::from_utf8_lossy(&out.stderr).into_owned();
         assert!(out.status.success(), "{said}");
-        // The log goes to standard error, and nothing draws a bar there that is no terminal.
+        // The log goes to stderr, and without a terminal there is no progress bar.
         said
     };
     let said = kiln(&[
@@ -335,7 +333,7 @@ fn a_machine_without_a_gpu_compiles_with_a_table() {
         };
         let (package, _) = load(&path).unwrap().build(&options, &|_, _| ()).unwrap();
         assert_eq!(package.program.kernels[0].launch.as_ref().unwrap().threads, threads);
-        // Of another chip's kernels it says nothing.
+        // Entries of another chip do not apply.
         let (other, _) = load(&path)
             .unwrap()
             .build(&Options { target: Some("cuda:sm_80".into()), ..options }, &|_, _| ())
@@ -372,7 +370,7 @@ fn products_have_as_many_parts_as_the_table_says() {
         let (package, _) = load(&path).unwrap().build(&options, &|_, _| ()).unwrap();
         let program = package.program;
         assert_eq!(program.kernels.len(), launches);
-        // Sums wait for each other in f32.
+        // Partial sums are stored in f32.
         let bytes = if launches == 1 { 0 } else { parts * 64 * 128 * 4 };
         assert_eq!(program.arena, kiln::runtime::program::Dim::Known(bytes));
     }

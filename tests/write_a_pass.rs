@@ -1,5 +1,5 @@
-//! The example of docs/write-a-pass.md: the page shows exactly these files, and they compile and do
-//! what the page says.
+//! The example of docs/write-a-pass.md: the page shows exactly these files, and the pass works as
+//! described.
 use crate::passes::run_file;
 
 #[path = "../docs/write-a-pass/div_to_mul.rs"]

@@ -1,4 +1,4 @@
-//! Reads that need elements which an operand of open size may not have: an error of the call.
+//! Accesses out of the bounds of a dynamic dimension are errors of the call.
 use super::*;
 use kiln::dialects::{ir::Context, value::DType};
 

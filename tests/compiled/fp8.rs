@@ -1,5 +1,4 @@
-//! Conversions to and from floats of 8 bits, bit by bit as PyTorch's (`gen_fp8.py`), interpreted
-//! and compiled.
+//! fp8 conversions, bitwise as PyTorch's (`gen_fp8.py`), interpreted and compiled.
 use super::*;
 use crate::support::{functions, run};
 use kiln::{
@@ -110,7 +109,7 @@ fn every_byte_is_pytorchs_number() {
     }
 }
 
-/// There and back by way of a maximum, so that no pass sees two conversions in a row.
+/// A round trip through a maximum, so that no pass sees two adjacent conversions.
 #[test]
 fn every_byte_comes_back() {
     let bytes = Tensor::ints(DType::UI8, vec![256], (0..256).collect()).expect("a tensor");
@@ -122,7 +121,7 @@ fn every_byte_comes_back() {
             "  %0 = kiln.bitcast %x : tensor<256xui8> to {format}\n  %z = kiln.splat [256], {least} : {format}\n  \
              %1 = kiln.max %0, %z : {t}\n  %y = kiln.bitcast %1 : {t} to ui8\n"
         );
-        // One NaN is as good as another.
+        // All NaNs are equal.
         let numbers = |t: &Tensor| {
             let all = t
                 .as_i()

@@ -24,7 +24,7 @@ positive = torch.cat([*near, any_exponent, torch.rand(301, generator=generator) 
 x = torch.cat([positive, -positive])
 tensors = {}
 for source, dtype in SOURCES.items():
-    # Every ninth number that 16 bits can write.
+    # Every ninth 16-bit number.
     own = x if source == "f32" else torch.arange(-(2**15), 2**15, 9).to(torch.int16).view(dtype)
     tensors[source] = own
     for name, format in FORMATS.items():

@@ -1,5 +1,4 @@
-//! Matrix products in blocks, in every way that this processor can multiply, against the
-//! interpreter.
+//! Blocked matmuls with every multiply instruction of this CPU, against the interpreter.
 use super::*;
 use crate::support::{functions, inputs, relative_error, run};
 use kiln::{
@@ -9,7 +8,7 @@ use kiln::{
 };
 use std::fmt::Write;
 
-/// A product with an epilogue that rounds once. A size of 0 is open, and 7 when it is run.
+/// A matmul with an epilogue that rounds once. A size of 0 is dynamic, and 7 at run time.
 fn product(t: &str, [m, k, n]: [usize; 3], transposed: bool) -> String {
     let size = |s: usize| if s == 0 { "?".to_string() } else { s.to_string() };
     let (m, k, n) = (size(m), size(k), size(n));
@@ -38,8 +37,8 @@ fn product(t: &str, [m, k, n]: [usize; 3], transposed: bool) -> String {
     text
 }
 
-/// A schedule with blocks so small that every loop runs more than once, on the only kernel of a
-/// module on level scheduled.
+/// Sets a schedule with blocks so small that every loop iterates, on a module's only kernel at
+/// level scheduled.
 fn small_blocks(module: &Module, strategy: &str, bits: i64, pack: i64) {
     let kernel = kiln::lowering::host::kernels_of(module.op())[0];
     let m = if strategy == "amx" { 16 } else { 6 };
@@ -111,7 +110,7 @@ const SIZES: &[[usize; 3]] = &[
     [33, 70, 0],
     [17, 1024, 20],
 ];
-/// Few rows; f32 has another strategy for them.
+/// Few rows (skinny); f32 has another strategy for them.
 const FEW: &[[usize; 3]] = &[[1, 64, 48], [8, 35, 17], [15, 32, 16]];
 
 fn all(strategy: &str, t: &str, target: &Target, few: &[[usize; 3]]) {
@@ -176,7 +175,7 @@ fn tiles_of_bf16_as_interpreted() {
     }
 }
 
-/// What no machine of the test may have is at least compiled.
+/// Instructions that no test machine may have are at least compiled.
 #[test]
 fn tiles_of_bf16_are_multiplied_by_amx() {
     let c = Context::new();

@@ -1,5 +1,4 @@
-//! What is read along one dimension and written along another, in squares of vectors, against the
-//! interpreter.
+//! Transposes in blocks of vector registers, against the interpreter.
 use super::*;
 use crate::support::{functions, inputs, relative_error, run};
 use kiln::{
@@ -7,7 +6,7 @@ use kiln::{
     tolerance,
 };
 
-/// A transpose beside another operand, and one within a border.
+/// A transpose with another operand, and one into a padded tensor.
 fn turned(rows: usize, columns: usize) -> String {
     let (x, y) = (format!("tensor<{rows}x{columns}xf32>"), format!("tensor<{columns}x{rows}xf32>"));
     let bordered = format!("tensor<{}x{}xf32>", columns + 3, rows + 1);

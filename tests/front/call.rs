@@ -1,4 +1,4 @@
-//! Functions of all kinds, called: structures, weights, errors, graph breaks, threads.
+//! Calls of compiled functions: pytrees, weights, errors, graph breaks, threads.
 use super::*;
 use kiln::{
     compile::Topic,
@@ -34,7 +34,7 @@ fn structures_go_in_and_come_out() {
     crate::watchdog::arm();
     let x = counting(&[2]);
     assert_eq!(numbers(&kiln::compile(doubled).call(&x).expect("a result")), [0.0, 2.0]);
-    // A list, an option, an array, numbers; the result has an argument as it is, a constant, one
+    // A list, an option, an array, numbers; the result has an unmodified argument, a constant, a
     // tensor twice, and numbers.
     let f = kiln::compile(
         |all: Vec<Tensor>, bias: Option<Tensor>, pair: [Tensor; 2], n: i64, flag: bool| {
@@ -93,7 +93,7 @@ fn weights_that_are_set_count_from_the_next_call_on() {
         assert_eq!(numbers(&f.call(&x).expect("a result")), [2.0, 4.0]);
         set([5.0, 6.0, 7.0, 8.0]);
         assert_eq!(numbers(&f.call(&x).expect("a result")), [6.0, 8.0], "freeze {freeze}");
-        // A program that a weight is part of is made again, and the old one goes.
+        // A program that captures a weight is recompiled, and the old one is dropped.
         assert_eq!(f.programs(), 1);
         let again = f
             .remarks()
@@ -198,7 +198,7 @@ fn sixty_four_threads_call_while_eight_compile_and_nothing_is_kept() {
         std::thread::scope(|scope| {
             for t in 0..8i64 {
                 scope.spawn(move || {
-                    // A function of its own, and a number that no other thread has.
+                    // A function of its own, and a constant that no other thread has.
                     let f = kiln::compile(move |x: Tensor| x * t + 1).backend("interpreter");
                     let y = f.call(counting(&[3])).expect("a result");
                     assert_eq!(numbers(&y), [1.0, 1.0 + t as f64, 1.0 + 2.0 * t as f64]);
@@ -219,7 +219,7 @@ fn sixty_four_threads_call_while_eight_compile_and_nothing_is_kept() {
     let held = std::sync::Arc::strong_count(&elements);
     let before = served.guards();
     round(1500);
-    // Every call ran the one program, and keeps neither its argument nor anything to say.
+    // Every call ran the one program, and holds neither its argument nor a message.
     assert_eq!((served.programs(), served.guards()), (1, before));
     assert_eq!(std::sync::Arc::strong_count(&elements), held);
     let explained = served.explain();

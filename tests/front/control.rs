@@ -1,5 +1,5 @@
-//! Control flow in graphs: the same functions op by op, interpreted, and compiled for sizes and for
-//! symbols.
+//! Control flow in graphs: the same functions eagerly, interpreted, and compiled with static and
+//! symbolic sizes.
 use super::*;
 use kiln::{
     cond,
@@ -11,12 +11,12 @@ use kiln::{
 
 type Results = Result<Vec<Tensor>, TraceError>;
 type Body = fn(Vec<Tensor>) -> Results;
-/// A name, a function, and the arguments that it is called with.
+/// A name, a function, and its arguments.
 pub type Case = (&'static str, Body, Vec<Vec<Tensor>>);
-/// How a function is run: in words, by which backend, and whether with symbols.
+/// How to run a function: a description, the backend, whether with symbolic sizes.
 type How = (&'static str, &'static str, Option<bool>);
 
-/// The functions that a card runs as well.
+/// The functions that also run on a GPU.
 pub const CASES: [fn() -> Case; 11] = [
     branches,
     swap,
@@ -31,7 +31,7 @@ pub const CASES: [fn() -> Case; 11] = [
     super::ptx::case,
 ];
 
-/// What differs where a function's programs run there: from what it gives op by op, on the host.
+/// The differences between a function's programs and its eager results on the host.
 pub fn differences(
     (name, f, calls): &Case,
     (how, backend, dynamic): How,
@@ -47,7 +47,7 @@ pub fn differences(
     let mut wrong = vec![];
     for (i, x) in calls.iter().enumerate() {
         let want = f(x.clone()).unwrap_or_else(|e| panic!("{name}, op by op: {e}"));
-        // Twice, since the second call finds buffers that have been used.
+        // Twice, since the second call reuses buffers.
         for _ in 0..2 {
             let at = format!("{name}, {how}, call {i}");
             let have = match g.call(x.clone()) {
@@ -72,7 +72,7 @@ pub fn differences(
     wrong
 }
 
-/// Runs a function in every way and compares with what it gives op by op.
+/// Runs a function in every way and compares it with eager execution.
 pub fn agree(case: Case) {
     crate::watchdog::arm();
     for how in [
@@ -145,7 +145,7 @@ fn a_branch_gives_what_it_is_given() {
 }
 
 fn fibonacci() -> Case {
-    // Fibonacci: values swap places, so that no buffer may be written while it is still read.
+    // Fibonacci: loop-carried values swap, so a buffer that is still read must not be overwritten.
     let f: Body = |x| {
         let (a, b, n) = while_loop(
             |(_, b, _): (Tensor, Tensor, Tensor)| b.amax(.., false).lt(1000),
@@ -233,8 +233,8 @@ fn mapped() -> Case {
     )
 }
 
-/// Rows of 3, of 1 and of 4 elements, of several dtypes, within rows: most of them begin where a
-/// card cannot read several elements at once.
+/// Rows of 3, 1 and 4 elements of several dtypes, nested: most are unaligned for vector loads on a
+/// GPU.
 fn small_rows() -> Case {
     let f: Body = |x| {
         let (last, rows) = scan(
@@ -397,7 +397,7 @@ fn values_of_a_region_end_with_it() {
     assert!(e.contains("the traced graph is wrong") && e.contains("dominate"), "{e}");
 }
 
-/// Adds one, and counts how often it runs.
+/// Adds one, and counts its runs.
 fn counted(
     name: &str,
     effect: bool,
@@ -486,7 +486,7 @@ fn custom_ops_that_fail_say_so() {
     assert!(e.contains("has neither a function of the host nor a body"), "{e}");
 }
 
-/// A loop over a weight-free body, as a module.
+/// A loop over a body without weights, as a module.
 pub fn looping() -> kiln::tensor::Traced {
     kiln::trace(|g| {
         let x = g.input("x", F32, (g.dim("rows", 1..=64), 3));
@@ -509,7 +509,7 @@ fn a_package_holds_all_programs() {
         .expect("a package")
         .compile(&Options { threads: 1, ..Default::default() })
         .expect("links");
-    // Columns first: what a loop starts with is copied where it does not lie in rows.
+    // Column-major first: the initial loop value is copied if it is not row-major.
     let x = [1.0f32, 5.0, 2.0, 6.0, 3.0, 7.0];
     // SAFETY: 2 x 3 elements.
     let columns = unsafe { View::strided("f32", &[2, 3], &[1, 2], x.as_ptr().cast()) };

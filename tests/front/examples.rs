@@ -97,7 +97,7 @@ fn an_attribute_compiles_a_function() {
 fn an_op_of_ones_own() {
     crate::watchdog::arm();
     let text = custom_op::run().expect("a text");
-    // Counts 2, 3, 2 and 0, less 2.
+    // Counts 2, 3, 2 and 0, minus 2.
     assert!(
         text.starts_with("[0, 0.731")
             && text.contains("\nkernels: rem select; convert sub neg exp"),

@@ -1,4 +1,4 @@
-//! Attentions that are one kernel, and those that are not.
+//! Attention on GPUs: which forms have a fused kernel.
 use super::*;
 
 type Attention = (
@@ -11,8 +11,8 @@ type Attention = (
     Option<&'static str>,
 );
 
-/// Attentions: sizes of queries, of keys and of values, what else the function takes, ops before,
-/// options and regions, and why one is not whole on sm_90a.
+/// Sizes of queries, keys and values, further arguments, ops before, options and regions, and why
+/// sm_90a has no fused kernel.
 const ATTENTIONS: &[Attention] = &[
     ("2x3x256x64xbf16", "2x3x384x64xbf16", "2x3x384x64xbf16", "", "", "", None),
     ("1x8x200x64xf16", "1x2x300x64xf16", "1x2x300x64xf16", "", "", "causal", None),
@@ -67,7 +67,7 @@ const ATTENTIONS: &[Attention] = &[
         "causal mask WINDOW",
         None,
     ),
-    // Queries and keys that count.
+    // Sequence lengths of queries and keys.
     (
         "3x4x300x64xbf16",
         "3x2x400x64xbf16",
@@ -115,7 +115,7 @@ const ATTENTIONS: &[Attention] = &[
     ),
 ];
 
-/// The module of one of them.
+/// The module of a case.
 fn attention((q, k, v, more, before, options, _): Attention) -> String {
     let out: Vec<&str> = q.split('x').take(3).chain(v.split('x').skip(3)).collect();
     let place = "%b_: tensor<i64>, %h: tensor<i64>, %i: tensor<i64>, %j: tensor<i64>";
@@ -132,7 +132,7 @@ fn attention((q, k, v, more, before, options, _): Attention) -> String {
         "{{ ^bb0({place}):\n %w = kiln.splat [], 100 : i64\n %0 = kiln.sub %i, %j : tensor<i64>\n\
          %1 = kiln.compare lt %0, %w : tensor<i64>\n kiln.yield %1 : tensor<i1> }}"
     );
-    // Regions stand behind the types.
+    // Regions come after the types.
     let (options, region) =
         match options.split_once(" score ").or_else(|| options.split_once(" mask ")) {
             Some((options, "SOFTCAP")) => (options, format!("score {softcap}")),
@@ -185,7 +185,7 @@ fn attention_is_for_the_tensor_cores_where_these_can_read_it() {
     }
 }
 
-/// Attentions of few queries as in [`ATTENTIONS`], and how many blocks of a cluster share the keys.
+/// Decoding cases as in [`ATTENTIONS`], with the number of CTAs that split the keys.
 const DECODES: &[(Attention, usize)] = &[
     (("1x32x1x128xbf16", "1x8x4096x128xbf16", "1x8x4096x128xbf16", "", "", "", None), 8),
     (("8x32x1x128xbf16", "8x8x4096x128xbf16", "8x8x4096x128xbf16", "", "", "", None), 4),

@@ -1,4 +1,4 @@
-//! Control flow as programs for GPUs.
+//! Control flow in GPU programs.
 use super::*;
 use crate::front::control::looping;
 use kiln::{
@@ -7,7 +7,7 @@ use kiln::{
     runtime::control::{Body, Step},
 };
 
-/// What a package has for each launch of each program, and where its steps stand.
+/// The package's description of each launch, and the locations of its steps.
 fn whole(package: &Package, chip: &str) {
     let p = &package.program;
     let control = p.control.as_deref().expect("control flow");
@@ -31,7 +31,7 @@ fn whole(package: &Package, chip: &str) {
     assert_eq!(Package::load(&path).unwrap(), *package);
 }
 
-/// The op and the source of all steps but calls.
+/// The op and source location of all steps except calls.
 fn steps(body: &Body, all: &mut Vec<(&'static str, String)>) {
     for step in &body.steps {
         match step {

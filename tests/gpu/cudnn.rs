@@ -1,5 +1,4 @@
-//! Convolutions that cuDNN is called for: what the program tells the library is computed here by
-//! plain loops, beside the interpreter.
+//! cuDNN convolutions: the call's description, evaluated by plain loops, against the interpreter.
 use super::{gemm::table, *};
 use crate::{
     compiled::graphs::against,
@@ -18,27 +17,27 @@ use kiln::{
     },
 };
 
-/// What the library is to do with a case.
+/// The expected support for a case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Has {
-    /// It is told, and has engines for it on every chip.
+    /// Described, and supported by engines on every chip.
     Surely,
-    /// It is told, and may have no engine.
+    /// Described, but an engine may be missing.
     Told,
-    /// The description has no form for it.
+    /// Not expressible.
     Nothing,
 }
 
-/// A convolution of images with channels last. Sizes are of images, height, width, channels; of the
-/// weight filters, height, width, channels of a group.
+/// A channels-last convolution. Sizes: images, height, width, channels; filters, height, width,
+/// channels per group.
 pub struct Case {
     pub name: &'static str,
     image: [usize; 4],
     weight: [usize; 4],
     how: &'static str,
     dtype: &'static str,
-    /// What follows: `bias`, `residual`, `shared` (a residual that is the same for all images),
-    /// `relu`, `gelu`, `tanh`.
+    /// The epilogue: `bias`, `residual`, `shared` (a residual broadcast over images), `relu`,
+    /// `gelu`, `tanh`.
     then: &'static [&'static str],
     schedule: &'static str,
     pub has: Has,
@@ -109,7 +108,7 @@ pub const CONVOLUTIONS: &[Case] = &[
         WGMMA,
         Has::Told,
     ),
-    // The last row is under no window, so that the zeros behind do not count.
+    // No window covers the last row, so the trailing zeros do not matter.
     case(
         "other zeros behind than in front",
         [[1, 10, 9, 16], [16, 3, 3, 16]],
@@ -156,8 +155,7 @@ pub const CONVOLUTIONS: &[Case] = &[
         DEPTHWISE,
         Has::Told,
     ),
-    // What it does not have: another function, something behind the function, a residual without
-    // images of its own.
+    // Not supported: another activation, an op after it, a broadcast residual.
     case(
         "tanh",
         [[2, 9, 7, 16], [24, 3, 3, 16]],
@@ -187,7 +185,7 @@ pub const CONVOLUTIONS: &[Case] = &[
     ),
 ];
 
-/// Numbers behind a word of an attribute.
+/// The integers after a key of an attribute.
 fn numbers(how: &str, word: &str) -> Vec<usize> {
     let list = how.split(word).nth(1).unwrap_or_default().split('[').skip(1).take(2);
     list.flat_map(|l| {
@@ -196,7 +194,7 @@ fn numbers(how: &str, word: &str) -> Vec<usize> {
     .collect()
 }
 
-/// The sizes of the result, channels last.
+/// The result sizes, channels last.
 fn result(c: &Case) -> [usize; 4] {
     let (strides, pads, dilation) =
         (numbers(c.how, "strides"), numbers(c.how, "pad"), numbers(c.how, "dilation"));
@@ -219,7 +217,7 @@ pub fn text(c: &Case) -> String {
     };
     let first = |[n, h, w, ch]: [usize; 4]| [n, ch, h, w];
     let out = result(c);
-    // Groups of several channels leave their result with channels first.
+    // Grouped convolutions return channels first.
     if c.how.contains("groups") && c.weight[3] > 1 {
         let (image, weight, to) = (ty(&c.image), ty(&c.weight), ty(&first(out)));
         return format!(
@@ -276,7 +274,7 @@ pub fn schedule(c: &Case) -> &'static str {
     c.schedule
 }
 
-/// The program with the library's call, or why there is none.
+/// The program with the library call, or why there is none.
 fn told(c: &Case) -> Result<Package, Error> {
     let folder = tempfile::tempdir().unwrap();
     let (path, file) = (folder.path().join("m.mlir"), folder.path().join("table"));
@@ -289,7 +287,7 @@ fn told(c: &Case) -> Result<Package, Error> {
         .map(|(package, _)| package)
 }
 
-/// What the library computes of a program's arguments, by loops over what it is told.
+/// Evaluates the described call on a program's arguments by loops.
 fn computed(c: &Convolution, args: &[Arg], inputs: &[Tensor], shape: Vec<usize>) -> Tensor {
     let elements = |v: &Volume| match args[v.arg] {
         Arg::Input(i) => inputs[i].as_f().unwrap(),
@@ -380,7 +378,7 @@ fn cudnn_is_told_what_the_kernel_computes() {
             panic!("{name}: {:?}", launch.library)
         };
         assert!(!told.tf32, "{told:?}");
-        // The kernel is there for whoever has no such library.
+        // The generated kernel stays as a fallback.
         assert!(package.objects.contains_key(&kernel.symbol), "{name}");
         let shape = package.program.outputs[0].dims.iter().map(|d| match d {
             Dim::Known(n) => *n as usize,

@@ -1,5 +1,4 @@
-//! Products that a library is called for: what the program tells the library is computed here by
-//! plain loops, beside the interpreter.
+//! cuBLASLt matmuls: the call's description, evaluated by plain loops, against the interpreter.
 use super::*;
 use crate::{
     compiled::graphs::against,
@@ -20,12 +19,10 @@ use kiln::{
     },
 };
 
-/// A name, the arguments' and the result's types, the body that makes `%r`, and whether cuBLASLt
-/// has it.
+/// A name, argument and result types, the body that defines `%r`, and whether cuBLASLt supports it.
 type Product = (&'static str, &'static str, &'static str, &'static str, bool);
 
-/// Products and what follows on them. Rows are multiples of 16 bytes, which is what the description
-/// wants of all.
+/// Matmuls with epilogues. Rows are multiples of 16 bytes, as the library description requires.
 pub const PRODUCTS: &[Product] = &[
     (
         "nt",
@@ -104,8 +101,7 @@ pub const PRODUCTS: &[Product] = &[
         "%0 = kiln.linear %x, %w : tensor<48x64xf32>, tensor<40x64xf32>\n%r = kiln.gelu tanh %0 : tensor<48x40xf32>",
         true,
     ),
-    // What it does not have: another function, a bias for each row, a second result's worth of
-    // work.
+    // Not supported: another activation, a bias per row, a second result.
     (
         "gelu",
         "%x: tensor<48x64xbf16>, %w: tensor<40x64xbf16>",
@@ -122,15 +118,15 @@ pub const PRODUCTS: &[Product] = &[
     ),
 ];
 
-/// The module of a product.
+/// The module of a case.
 pub fn text((_, args, result, body, _): &Product) -> String {
     format!(
         "func.func @main({args}) -> tensor<{result}> {{\n{body}\nreturn %r : tensor<{result}>\n}}"
     )
 }
 
-/// A table in which the only kernel of a model asks for the library, with a schedule for `chip`
-/// beside it.
+/// A schedule table in which a model's only kernel uses the library, with another schedule for
+/// `chip`.
 pub fn table(model: &Model, options: &Options, chip: &str, schedule: &str) -> Schedules {
     let target = Target::parse(&format!("cuda:{chip}")).unwrap();
     let kernels = Kernels::of(model, options, &target, &Schedules::default()).unwrap();
@@ -141,7 +137,7 @@ pub fn table(model: &Model, options: &Options, chip: &str, schedule: &str) -> Sc
     table
 }
 
-/// A schedule that names the library, of the strategy that has any element.
+/// A schedule that names the library, of the strategy that supports any dtype.
 pub fn schedule(result: &str) -> &'static str {
     if result.ends_with("f32") {
         "#kiln.schedule<\"contract\", {depth = 16 : i64, library = \"cublaslt\", m = 64 : i64, m_each = 4 : i64, n = 64 : i64, n_each = 4 : i64}>"
@@ -150,7 +146,7 @@ pub fn schedule(result: &str) -> &'static str {
     }
 }
 
-/// The program with the library's call, or why there is none.
+/// The program with the library call, or why there is none.
 fn told(p: &Product) -> Result<Package, Error> {
     let folder = tempfile::tempdir().unwrap();
     let (path, file) = (folder.path().join("m.mlir"), folder.path().join("table"));
@@ -163,7 +159,7 @@ fn told(p: &Product) -> Result<Package, Error> {
         .map(|(package, _)| package)
 }
 
-/// What the library computes of a program's arguments, by loops over what it is told.
+/// Evaluates the described call on a program's arguments by loops.
 fn computed(g: &Gemm, args: &[Arg], inputs: &[Tensor]) -> Tensor {
     let elements = |arg: usize| match args[arg] {
         Arg::Input(i) => inputs[i].as_f().unwrap(),
@@ -229,7 +225,7 @@ fn a_library_is_told_what_the_kernel_computes() {
             panic!("{name}: {:?}", launch.library)
         };
         assert!(!gemm.tf32, "{gemm:?}");
-        // The kernel is there for whoever has no such library.
+        // The generated kernel stays as a fallback.
         assert!(package.objects.contains_key(&kernel.symbol), "{name}");
         let context = Context::new();
         let (module, _) = Module::parse(context.ctx(), text(p).as_bytes(), name)

@@ -1,8 +1,8 @@
-//! How wide index arithmetic is: 32 bits for what is divided where sizes say that it fits.
+//! Width of index arithmetic: 32-bit divisions where sizes fit.
 use super::*;
 
-/// Arguments, a body that makes `%r`, the result's type, and how elements are found: by
-/// multiplications of 32 or 64 bits in place of divisions, or by a division.
+/// Arguments, a body that defines `%r`, the result type, and the index arithmetic: 32- or 64-bit
+/// multiplications instead of divisions, or a division.
 const KERNELS: &[(&str, &str, &str, &str)] = &[
     (
         "%x: tensor<60x100x300xf32>",

@@ -1,4 +1,4 @@
-//! What a program says of its launches.
+//! The launches of a program.
 use super::*;
 use kiln::runtime::program::{Arg, Dim};
 

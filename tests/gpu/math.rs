@@ -1,8 +1,8 @@
-//! `fast_math`: which instructions functions of f32 become, and how the option is said.
+//! `fast_math`: the instructions of f32 functions, and the option's syntax.
 use super::*;
 use kiln::lowering::{Chip, Relaxed, Target};
 
-/// The hardware's instructions that only `fast_math` allows for f32.
+/// Instructions that only `fast_math` allows for f32.
 const FAST: [&str; 7] = [
     "cos.approx.ftz.f32",
     "div.full.f32",

@@ -1,4 +1,4 @@
-//! What is refused, in words.
+//! Unsupported requests and their messages.
 use super::*;
 
 fn kiln(args: &[&str]) -> (Option<i32>, String) {

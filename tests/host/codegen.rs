@@ -1,4 +1,4 @@
-//! Code that is generated computes what its kernels say.
+//! Generated code computes what its kernels say.
 use super::*;
 use kiln_lowering::host::llvm::{CodeGenError, KERNEL_PASSES};
 use kiln_runtime::Pool;
@@ -13,7 +13,7 @@ fn host() -> Target {
     Target::host().expect("this machine")
 }
 
-/// Every processor that code is made for here and that this machine can run.
+/// Every CPU target that this machine can run.
 fn targets() -> Vec<Target> {
     let avx2 =
         std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma");
@@ -132,7 +132,7 @@ fn many_ops_compile_and_link() {
     }
 }
 
-/// Prints what the stages of a small kernel cost.
+/// Prints the compile time of each stage for a small kernel.
 #[test]
 #[ignore = "measures"]
 fn time_of_a_kernel() {

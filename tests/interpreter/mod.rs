@@ -1,4 +1,4 @@
-//! Programs through MLIR text: control flow and attention against PyTorch (cases.json, by
+//! Interpreted MLIR programs: control flow and attention against PyTorch (cases.json, by
 //! gen_cases.py), symbols, globals, calls, errors.
 use crate::{reference::tensor, support::*, tolerance};
 use kiln::dialects::{

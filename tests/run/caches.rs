@@ -1,5 +1,5 @@
-//! The cache of whole programs: warm starts, damage, bounds, several processes, and the command
-//! that manages it.
+//! The cache of whole programs: warm starts, corruption, size limit, several processes, and its
+//! command.
 use super::{agree, file, models, options, walk};
 use kiln::{Options, load, model::CachePolicy};
 use std::{
@@ -21,7 +21,7 @@ fn text(out: &Output) -> String {
     String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr)
 }
 
-/// A byte flipped anywhere in the program's entry is found, told, and the program is made again.
+/// A flipped byte in the program's entry is detected and logged, and the program recompiled.
 #[test]
 fn a_flipped_byte_is_found_and_told() {
     let dir = tempfile::tempdir().unwrap();
@@ -49,7 +49,7 @@ fn a_flipped_byte_is_found_and_told() {
     }
 }
 
-/// What was not used for longest goes first, and a program that goes is made again.
+/// Eviction is LRU, and evicted programs are recompiled.
 #[test]
 fn the_cache_stays_below_its_bound() {
     let dir = tempfile::tempdir().unwrap();
@@ -161,7 +161,7 @@ fn the_command_counts_clears_exports_and_imports() {
     );
 }
 
-/// Channels by name; an unknown one is an error with the nearest.
+/// Channels by name; an unknown one is an error with a suggestion.
 #[test]
 fn the_log_tells_by_channel() {
     let dir = tempfile::tempdir().unwrap();

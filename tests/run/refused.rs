@@ -1,4 +1,4 @@
-//! What a call refuses: one sentence that names the thing, and nothing written.
+//! Invalid calls: one sentence that names the culprit, and nothing is written.
 use super::*;
 use kiln::runtime::CallError;
 
@@ -58,7 +58,7 @@ fn wrong_inputs_and_outputs_are_named() {
     );
 }
 
-/// A module that kiln-opt has written for a GPU.
+/// A module that kiln-opt wrote for a GPU.
 #[test]
 fn a_module_that_is_for_another_chip_says_so() {
     crate::watchdog::arm();
@@ -84,7 +84,7 @@ fn a_module_that_is_for_another_chip_says_so() {
     compiled(&source.replace("\"kernels\"", "\"graph\"")).unwrap();
 }
 
-/// A program whose sizes are all numbers compares them in another way, and says the same.
+/// A program with static sizes checks them differently, with the same messages.
 #[test]
 fn fixed_sizes_are_refused_alike() {
     crate::watchdog::arm();

@@ -1,4 +1,4 @@
-//! Ops that cannot be are values with the user's place; nothing panics.
+//! Invalid ops are error values with the user's location; nothing panics.
 use super::*;
 use kiln::dialects::value::DType::*;
 
@@ -17,7 +17,7 @@ fn an_error_names_the_users_line_and_what_follows_is_silent() {
         let x = g.input("x", F32, (g.dim("batch", 1..=8), 64));
         line = line!() + 1;
         let bad = x.matmul(g.zeros((32, 10), F32));
-        // Checks of the methods themselves are silent on it too.
+        // Checks of the methods themselves add no further errors.
         let worse = bad.dropout(2.0)
             + &bad.split(0, 0)[0]
             + bad.layer_norm(&[1, 2, 3], None, None, 1e-5)
@@ -194,8 +194,7 @@ fn names_and_places_are_in_the_module() {
     assert_eq!(y.as_f().expect("floats"), [1005.0, 1004.0, 1006.0, 1003.0, 1008.0, 1005.0]);
 }
 
-/// A function of several ops that gives them all the place where it is called, as the layers of
-/// `nn` do.
+/// A function of several ops that all get its caller's location, as the layers of `nn`.
 #[track_caller]
 fn double_softmax(x: Tensor, dim: i64) -> Tensor {
     let _frame = x.graph().frame(std::panic::Location::caller());

@@ -1,4 +1,4 @@
-//! `nn`: PyTorch's weights and results, and files that do not fit.
+//! `nn`: PyTorch's weights and results, and mismatched files.
 use super::*;
 use kiln::dialects::value::DType::*;
 use kiln::nn::{self, Module, Parameter, Scope, WeightsError};
@@ -90,7 +90,7 @@ fn saved_weights_come_back() {
     weight.set(&other).expect("it fits");
     a.save(&path).expect("saved");
     b.load(&path).expect("loaded");
-    // Onto the file that the weights are mapped from.
+    // Over the file from which the weights are memory-mapped.
     b.save(&path).expect("saved again");
     for (x, y) in a.parameters().iter().zip(b.parameters()) {
         assert_eq!(x.name(), y.name());

@@ -1,5 +1,5 @@
-//! Schedules measured on the card, and products by cuBLASLt and convolutions by cuDNN, where they
-//! are found: right, also as a graph whose addresses change, and measured once.
+//! Autotuned schedules, and cuBLASLt and cuDNN calls where available: correct, also as a graph
+//! whose addresses change, and tuned once.
 use super::*;
 use crate::{
     compiled::graphs::against,
@@ -37,8 +37,8 @@ pub static SUITE: Suite = Suite {
     emulated: 8,
 };
 
-/// A product or a convolution: what it is called, its module, a schedule with its library, whether
-/// that is told of it, and whether it surely has it.
+/// A matmul or convolution: name, module, a schedule that names its library, whether the program
+/// has the call, and whether the library must support it.
 struct One {
     name: &'static str,
     text: String,
@@ -85,7 +85,7 @@ fn label(item: u64) -> String {
 
 fn check(item: u64) -> Outcome {
     let (one, measured) = (one(item), item.is_multiple_of(2));
-    // Nothing runs where there is no card, and a library's description is no matter of one.
+    // Nothing runs without a GPU, and library calls do not depend on one.
     if ["cpu", "ptx"].contains(&device().as_str()) || !(measured || one.told) {
         return Outcome::Agrees;
     }
@@ -116,7 +116,7 @@ fn check(item: u64) -> Outcome {
             Ok(exe) => exe,
             Err(e) => return failed(&e),
         };
-        // The first mode has measured for both.
+        // The first mode has tuned for both.
         let expected = usize::from(measured && mode == Mode::Default);
         if count.load(Ordering::Relaxed) != expected {
             wrong.push(format!(
@@ -140,7 +140,7 @@ fn check(item: u64) -> Outcome {
             .unwrap_or_else(|e| panic!("{e}"));
         let call = |inputs: &[Tensor]| {
             let all: Vec<&Tensor> = inputs.iter().collect();
-            // Twice: the second time a graph is there already.
+            // Twice: the second call replays a graph.
             (0..2)
                 .map(|_| exe.call_values(&all).map_err(|e| e.to_string()))
                 .collect::<Result<Vec<_>, _>>()
