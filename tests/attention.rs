@@ -115,7 +115,7 @@ fn forms_and_sizes() {
 }
 
 #[test]
-fn scale_is_given() {
+fn explicit_scale() {
     let text = plain("1x2x33x16xf32", "1x2x40x16xf32", "1x2x40x16xf32", "", "", "").replace(
         "tensor<1x2x40x16xf32>\n  return",
         "tensor<1x2x40x16xf32> {scale = 0.7 : f64}\n  return",
@@ -140,7 +140,7 @@ fn masks_and_biases() {
 }
 
 #[test]
-fn rows_that_see_nothing_are_zero() {
+fn fully_masked_rows_are_zero() {
     let (q, k) = ("4x2x33x16xf32", "4x2x3x16xf32");
     let mask = "%zero = kiln.splat [4, 1, 33, 3], 0.0 : f32
   %low = kiln.splat [4, 1, 33, 3], 0xFF800000 : f32
@@ -150,7 +150,7 @@ fn rows_that_see_nothing_are_zero() {
 }
 
 #[test]
-fn dynamic_sizes_and_moves() {
+fn dynamic_sizes_and_transposes() {
     let text = "func.func @main(%x: tensor<2x?x384xf32>) -> tensor<2x?x128xf32> {
   %s = kiln.sym @s {min = 1 : i64, max = 90 : i64}
   kiln.bind_shape %x, [2, %s, 384] : tensor<2x?x384xf32>
@@ -172,7 +172,7 @@ fn dynamic_sizes_and_moves() {
 
 /// Score and mask regions: soft-capped scores with a bias, ALiBi slopes, document masks.
 #[test]
-fn scores_and_masks_of_their_own() {
+fn score_and_mask_regions() {
     let place = "%b: tensor<i64>, %h: tensor<i64>, %i: tensor<i64>, %j: tensor<i64>";
     let case = |name: &str, more: &str, ops: &str, options: &str, regions: &str| {
         let ty = "tensor<2x4x37x16xf32>, tensor<2x2x37x16xf32>, tensor<2x2x37x16xf32>";
@@ -273,7 +273,7 @@ fn forms_without_a_kernel_are_decomposed() {
 
 /// Masks that express sequence lengths: alone, combined with another condition, added.
 #[test]
-fn masks_that_are_lengths() {
+fn masks_that_express_lengths() {
     let (q, k) = ("2x4x33x16xf32", "2x2x40x16xf32");
     let lengths = |mut inputs: Vec<Tensor>| {
         inputs[3] = Tensor::ints(inputs[3].dtype(), vec![2], vec![17, 1]).expect("as many");
@@ -317,7 +317,7 @@ fn masks_that_are_lengths() {
 
 /// Padded queries and keys are NaN here, so that reading one shows in the result.
 #[test]
-fn lengths_are_those_of_each_batch() {
+fn lengths_are_per_batch() {
     let queries = [33, 20, 0, 40, 33, 1];
     let keys = [40, 17, 9, -3, 0, 100];
     let case = |name: &str, dtype: &str, heads: i64, int: &str, options: &str| {

@@ -6,7 +6,7 @@ fn root() -> &'static Path {
 }
 
 /// Compares a page with its generator; `KILN_BLESS=1` writes it.
-fn fresh(file: &str, text: &str) {
+fn check_page(file: &str, text: &str) {
     let path = root().join(file);
     if std::env::var_os("KILN_BLESS").is_some() {
         std::fs::write(&path, text).expect("docs can be written");
@@ -16,28 +16,28 @@ fn fresh(file: &str, text: &str) {
 }
 
 #[test]
-fn the_op_reference_is_fresh() {
-    fresh("docs/ops.md", &kiln::docs::ops());
+fn op_reference_is_up_to_date() {
+    check_page("docs/ops.md", &kiln::docs::ops());
 }
 
 #[test]
-fn the_pass_reference_is_fresh() {
-    fresh("docs/passes.md", &kiln::docs::passes());
+fn pass_reference_is_up_to_date() {
+    check_page("docs/passes.md", &kiln::docs::passes());
 }
 
 #[test]
-fn the_aten_reference_is_fresh() {
-    fresh("docs/aten.md", &kiln::docs::aten());
+fn aten_reference_is_up_to_date() {
+    check_page("docs/aten.md", &kiln::docs::aten());
 }
 
 #[test]
-fn the_option_reference_is_fresh() {
-    fresh("docs/options.md", &kiln::docs::options());
+fn option_reference_is_up_to_date() {
+    check_page("docs/options.md", &kiln::docs::options());
 }
 
 #[test]
-fn the_walkthrough_is_fresh() {
-    fresh("docs/walkthrough.md", &kiln::walkthrough::page().expect("every level"));
+fn walkthrough_is_up_to_date() {
+    check_page("docs/walkthrough.md", &kiln::walkthrough::page().expect("every level"));
 }
 
 /// The C declarations of the C ABI.
@@ -90,13 +90,13 @@ typedef struct {
 }
 
 #[test]
-fn the_c_header_is_fresh() {
-    fresh("include/kiln.h", &header());
+fn c_header_is_up_to_date() {
+    check_page("include/kiln.h", &header());
 }
 
 /// Every path of the project in backticks exists.
 #[test]
-fn pages_name_files_that_exist() {
+fn paths_on_pages_exist() {
     let mut pages = vec![root().join("README.md")];
     pages.extend(
         std::fs::read_dir(root().join("docs"))

@@ -32,14 +32,14 @@ fn run(
 
 kiln_passes::pass_options! {
     /// A pass that fails on request.
-    pub struct Moody {
+    pub struct FailOnRequest {
         /// none, fail, op, panic
         pub mood: String = "none".into(),
         /// Numbers
         pub list: Vec<usize> = vec![],
     }
 }
-impl Pass for Moody {
+impl Pass for FailOnRequest {
     const FLAG: &'static str = "test-moody";
     const SUMMARY: &'static str = "Fails as it is told";
     const ANCHOR: &'static str = "func.func";
@@ -55,7 +55,7 @@ impl Pass for Moody {
     }
 }
 fn register() {
-    kiln_passes::pass::register::<Moody>().expect("registered");
+    kiln_passes::pass::register::<FailOnRequest>().expect("registered");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn options_survive_a_textual_round_trip() {
 }
 
 #[test]
-fn wrong_names_and_values_are_answered_with_the_nearest() {
+fn typos_get_a_suggestion() {
     register();
     let c = Context::new();
     let error = |p: &str| parse(c.ctx(), p).map(|_| ()).expect_err(p).to_string();
@@ -136,7 +136,7 @@ fn wrong_names_and_values_are_answered_with_the_nearest() {
 }
 
 #[test]
-fn failures_name_pass_op_and_place() {
+fn failures_name_pass_op_and_location() {
     register();
     std::panic::set_hook(Box::new(|_| ()));
     let c = Context::new();
@@ -329,7 +329,7 @@ fn eight_threads_compile_at_once() {
 }
 
 #[test]
-fn watchers_that_panic_do_not_unwind_through_cpp() {
+fn panicking_instrumentation_does_not_unwind_through_cpp() {
     let c = Context::new();
     let m = module(&c, TWO);
     let options =

@@ -65,7 +65,7 @@ fn kernels(path: &Path, target: &Target, act: &mut dyn FnMut(&Module, Vec<Op>)) 
 }
 
 #[test]
-fn kernels_are_measured_and_compilations_take_the_fastest() {
+fn kernels_are_tuned_and_compilations_use_the_fastest() {
     crate::watchdog::arm();
     let folder = tempfile::tempdir().unwrap();
     let path = model(folder.path());
@@ -142,7 +142,7 @@ fn result(exe: &kiln::model::Executable) -> kiln::dialects::value::Tensor {
 }
 
 #[test]
-fn a_compilation_measures_what_no_table_has_and_only_once() {
+fn autotuning_measures_unknown_kernels_once() {
     crate::watchdog::arm();
     let folder = tempfile::tempdir().unwrap();
     let path = model(folder.path());
@@ -219,7 +219,7 @@ fn without_a_device_for_the_target_schedules_are_the_default_ones() {
 }
 
 #[test]
-fn the_command_line_measures_merges_and_tells_what_it_tries() {
+fn the_command_line_tunes_merges_and_logs() {
     crate::watchdog::arm();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("small.mlir");
@@ -274,7 +274,7 @@ fn the_command_line_measures_merges_and_tells_what_it_tries() {
 }
 
 #[test]
-fn compiled_functions_have_their_schedules_measured() {
+fn compiled_functions_are_autotuned() {
     crate::watchdog::arm();
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().to_str().unwrap().to_string();
@@ -343,7 +343,7 @@ fn a_machine_without_a_gpu_compiles_with_a_table() {
 }
 
 #[test]
-fn products_have_as_many_parts_as_the_table_says() {
+fn split_k_follows_the_table() {
     crate::watchdog::arm();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
@@ -377,7 +377,7 @@ fn products_have_as_many_parts_as_the_table_says() {
 }
 
 #[test]
-fn neighbours_of_a_schedule_differ_from_it() {
+fn neighbour_schedules_are_distinct() {
     let context = Context::new();
     let c = context.ctx();
     let text = "#kiln.schedule<\"few\", {pieces = 2 : i64, rows = 16 : i64, warps = 1 : i64}>";

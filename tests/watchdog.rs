@@ -93,6 +93,6 @@ pub fn run(command: &mut Command, input: &[u8], limit: Duration) -> Finished {
 
 #[test]
 #[should_panic(expected = "took longer")]
-fn a_process_that_sleeps_is_killed() {
+fn a_sleeping_process_is_killed() {
     run(Command::new("sleep").arg("60"), b"", Duration::from_millis(100));
 }

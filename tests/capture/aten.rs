@@ -106,7 +106,7 @@ fn rows_are_unique() {
 /// Mutated buffers and inputs are returned as additional results, whether the export is
 /// functionalised (decomposed) or not.
 #[test]
-fn buffers_and_inputs_that_change_are_results() {
+fn mutated_buffers_and_inputs_are_results() {
     let file = root().join("capture/state.safetensors");
     let (inputs, want) = (tensors(&file, "input"), tensors(&file, "output"));
     for name in ["state", "state.core"] {

@@ -1,4 +1,4 @@
-"""Cases of gen_aten.py that compute or make element by element, in floats of 8 bits as well."""
+"""Elementwise and creation cases of gen_aten.py, fp8 included."""
 import torch
 from aten_support import A, Dim, HALF, b, case, f, i, inf, nan, nc, p, special, u
 

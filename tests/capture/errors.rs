@@ -65,7 +65,7 @@ fn unsupported_ops_are_listed_at_once() {
 }
 
 #[test]
-fn training_is_a_sentence() {
+fn training_is_an_error() {
     for (file, target) in [
         ("batch_norm_training", "aten.batch_norm.default"),
         ("dropout_training", "aten.dropout.default"),

@@ -44,7 +44,7 @@ class Training(torch.nn.Module):
 
 
 class State(torch.nn.Module):
-    """Buffers and inputs that a call changes."""
+    """Mutated buffers and inputs."""
 
     def __init__(self):
         super().__init__()
@@ -60,7 +60,7 @@ class State(torch.nn.Module):
 
 
 def strip(ep):
-    """Only the file names of stack traces, and of those only the user's."""
+    """Keeps only file names in stack traces, and only user frames."""
     for node in ep.graph.nodes:
         trace = node.meta.get("stack_trace") or ""
         last = re.findall(r'File "[^"]*?((?:gen_aten|aten_\w+)\.py)", line (\d+)', trace)
@@ -70,7 +70,7 @@ def strip(ep):
 
 
 def save(ep, path):
-    """As torch.export.save, with the JSON deflated and without the samples."""
+    """As torch.export.save, with deflated JSON and without example inputs."""
     buffer = io.BytesIO()
     torch.export.save(strip(ep), buffer)
     with zipfile.ZipFile(buffer) as src, zipfile.ZipFile(path, "w") as dst:

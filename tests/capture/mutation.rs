@@ -41,9 +41,9 @@ const SMALL: &[&str] =
     &["capture/state.pt2", "capture/state.core.pt2", "models/mlp.pt2", "models/elementwise.pt2"];
 
 /// A random number generator with a fixed seed.
-struct Dice(u64);
+struct Random(u64);
 
-impl Dice {
+impl Random {
     fn below(&mut self, n: usize) -> usize {
         self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         ((self.0 >> 33) as usize) % n.max(1)
@@ -55,7 +55,7 @@ impl Dice {
 
 /// The mutant of this number, and its source archive.
 fn mutant(number: u64) -> (&'static str, Vec<u8>) {
-    let mut dice = Dice(number.wrapping_mul(0x9e3779b97f4a7c15) ^ 0x5eed);
+    let mut dice = Random(number.wrapping_mul(0x9e3779b97f4a7c15) ^ 0x5eed);
     dice.below(2);
     let file = *dice.pick(ARCHIVES);
     let good = std::fs::read(root().join(file)).expect("an archive");
@@ -71,7 +71,7 @@ fn mutant(number: u64) -> (&'static str, Vec<u8>) {
 
 /// Mutates bytes of the zip: truncate, flip, delete, insert, enlarge numbers in the central
 /// directory.
-fn container(mut bytes: Vec<u8>, dice: &mut Dice) -> Vec<u8> {
+fn container(mut bytes: Vec<u8>, dice: &mut Random) -> Vec<u8> {
     for _ in 0..1 + dice.below(3) {
         let n = bytes.len();
         let at = dice.below(n);
@@ -93,7 +93,7 @@ fn container(mut bytes: Vec<u8>, dice: &mut Dice) -> Vec<u8> {
 }
 
 /// Mutates entries: delete, empty, duplicate, compress, rename.
-fn entries(good: &[u8], dice: &mut Dice) -> Vec<u8> {
+fn entries(good: &[u8], dice: &mut Random) -> Vec<u8> {
     let mut from = zip::ZipArchive::new(Cursor::new(good)).expect("a zip");
     let mut to = zip::ZipWriter::new(Cursor::new(vec![]));
     let (hit, kind) = (dice.below(from.len()), dice.below(7));
@@ -137,7 +137,7 @@ fn entries(good: &[u8], dice: &mut Dice) -> Vec<u8> {
 }
 
 /// Weights: truncated, extended or missing.
-fn weights(good: &[u8], dice: &mut Dice) -> Vec<u8> {
+fn weights(good: &[u8], dice: &mut Random) -> Vec<u8> {
     let (kind, salt) = (dice.below(4), dice.below(1 << 20));
     rewritten(good, &|name, mut bytes| {
         let weight = (name.contains("data/weights/") || name.contains("data/constants/"))
@@ -155,12 +155,12 @@ fn weights(good: &[u8], dice: &mut Dice) -> Vec<u8> {
 }
 
 /// Mutates the weights' metadata.
-fn config(good: &[u8], dice: &mut Dice) -> Vec<u8> {
+fn config(good: &[u8], dice: &mut Random) -> Vec<u8> {
     edited(good, "_config.json", dice, &mut |json, dice| change(json, dice))
 }
 
 /// Mutates the graph, mostly arguments and sizes, since most other text is ignored.
-fn graph(good: &[u8], dice: &mut Dice) -> Vec<u8> {
+fn graph(good: &[u8], dice: &mut Random) -> Vec<u8> {
     edited(good, "models/model.json", dice, &mut |json, dice| {
         for _ in 0..1 + dice.below(3) {
             let nodes = "/graph_module/graph/nodes";
@@ -182,10 +182,10 @@ fn graph(good: &[u8], dice: &mut Dice) -> Vec<u8> {
     })
 }
 
-type Edit<'a> = &'a mut dyn FnMut(&mut Value, &mut Dice);
+type Edit<'a> = &'a mut dyn FnMut(&mut Value, &mut Random);
 
 /// Edits the entries with this suffix as JSON. Numbers outside JSON are written as text.
-fn edited(good: &[u8], end: &str, dice: &mut Dice, edit: Edit) -> Vec<u8> {
+fn edited(good: &[u8], end: &str, dice: &mut Random, edit: Edit) -> Vec<u8> {
     let dice = std::cell::RefCell::new((dice, edit));
     rewritten(good, &|name, bytes| {
         if !name.ends_with(end) {
@@ -205,7 +205,7 @@ fn edited(good: &[u8], end: &str, dice: &mut Dice, edit: Edit) -> Vec<u8> {
 }
 
 /// Walks to a random node and replaces it.
-fn change(json: &mut Value, dice: &mut Dice) {
+fn change(json: &mut Value, dice: &mut Random) {
     let donor = string_of(json, dice);
     let mut at = json;
     loop {
@@ -291,7 +291,7 @@ fn change(json: &mut Value, dice: &mut Dice) {
 }
 
 /// A random string of the text: an existing name in a wrong position.
-fn string_of(json: &Value, dice: &mut Dice) -> String {
+fn string_of(json: &Value, dice: &mut Random) -> String {
     let mut all = vec![];
     let mut todo = vec![json];
     while let Some(v) = todo.pop() {
@@ -306,7 +306,7 @@ fn string_of(json: &Value, dice: &mut Dice) -> String {
 }
 
 /// Loads a mutant and its weights, compiles some, and returns the library's message.
-fn survives(path: &Path, number: u64) -> String {
+fn load_mutant(path: &Path, number: u64) -> String {
     let (file, bytes) = mutant(number);
     std::fs::write(path, bytes).expect("written");
     let model = match kiln::load(path) {
@@ -340,12 +340,12 @@ fn mutants_in_this_process() {
     let range: Range<u64> = first.parse().expect("a number")..end.parse().expect("a number");
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("x.pt2");
-    survives(&path, range.start);
+    load_mutant(&path, range.start);
     let before = memory("VmHWM");
     let (mut loaded, mut slow) = (0, (Duration::ZERO, 0));
     for number in range.clone() {
         let start = std::time::Instant::now();
-        let said = survives(&path, number);
+        let said = load_mutant(&path, number);
         slow = slow.max((start.elapsed(), number));
         assert!(!said.contains("panic"), "mutant {number}: {said}");
         assert!(said.len() < 100_000, "mutant {number}: {} bytes of text", said.len());

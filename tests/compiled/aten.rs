@@ -82,7 +82,7 @@ fn every_row_as_pytorch() {
 /// Each result on its own, to locate a failure; KILN_ARCHIVE selects an archive.
 #[test]
 #[ignore = "slow, and says no more than the other"]
-fn each_row_alone() {
+fn each_result_separately() {
     let only = std::env::var("KILN_ARCHIVE").ok();
     for archive in ARCHIVES.into_iter().filter(|a| only.as_deref().is_none_or(|o| o == *a)) {
         for i in 0..results(archive) {

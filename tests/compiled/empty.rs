@@ -12,7 +12,7 @@ use std::collections::HashMap;
 /// `torch.softmax`, `torch.log_softmax` and `torch.nn.functional.scaled_dot_product_attention`;
 /// -inf (`INFINITE`), as `torch.logsumexp`.
 #[test]
-fn an_empty_axis_is_as_in_pytorch() {
+fn empty_axes_as_pytorch() {
     let mut wrong = vec![];
     for case in cases(include_str!("empty.mlir")) {
         for n in [0, 1, 17] {

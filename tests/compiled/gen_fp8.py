@@ -1,4 +1,4 @@
-"""Makes fp8.safetensors: conversions to and from floats of 8 bits as PyTorch computes them. Needs torch and safetensors.
+"""Writes fp8.safetensors: PyTorch's conversions to and from fp8. Needs torch and safetensors.
 
 f32, f16 and bf16 hold what is converted; <source>_<format> the bytes that `.to(format)` gives; <format>_<target> what the 256 bytes are in a target.
 """

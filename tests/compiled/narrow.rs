@@ -6,7 +6,7 @@ use kiln::dialects::{interp::Mode, ir::Context};
 
 /// Bytes after a row's last element, here a border, are not overwritten.
 #[test]
-fn one_element_at_the_end_of_a_row() {
+fn row_tails_of_one_element() {
     let text = |from: &str, to: &str, n: usize| {
         let (x, y) = (format!("tensor<2x{n}x{from}>"), format!("tensor<2x{n}x{to}>"));
         format!(

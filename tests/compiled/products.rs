@@ -9,7 +9,7 @@ use kiln::{
 use std::fmt::Write;
 
 /// A matmul with an epilogue that rounds once. A size of 0 is dynamic, and 7 at run time.
-fn product(t: &str, [m, k, n]: [usize; 3], transposed: bool) -> String {
+fn matmul(t: &str, [m, k, n]: [usize; 3], transposed: bool) -> String {
     let size = |s: usize| if s == 0 { "?".to_string() } else { s.to_string() };
     let (m, k, n) = (size(m), size(k), size(n));
     let (right, contract) =
@@ -111,13 +111,13 @@ const SIZES: &[[usize; 3]] = &[
     [17, 1024, 20],
 ];
 /// Few rows (skinny); f32 has another strategy for them.
-const FEW: &[[usize; 3]] = &[[1, 64, 48], [8, 35, 17], [15, 32, 16]];
+const SKINNY: &[[usize; 3]] = &[[1, 64, 48], [8, 35, 17], [15, 32, 16]];
 
 fn all(strategy: &str, t: &str, target: &Target, few: &[[usize; 3]]) {
     let mut wrong = vec![];
     for sizes in SIZES.iter().chain(few) {
         for transposed in [false, true] {
-            let text = product(t, *sizes, transposed);
+            let text = matmul(t, *sizes, transposed);
             let packs: &[i64] = if transposed || t == "bf16" { &[1] } else { &[0, 1] };
             wrong.extend(
                 check(&text, target, strategy, packs)
@@ -142,10 +142,10 @@ fn blocked_with_narrow_vectors_as_interpreted() {
 }
 
 #[test]
-fn bf16_is_widened_where_nothing_multiplies_it() {
+fn bf16_is_widened_without_bf16_instructions() {
     let c = Context::new();
     let (module, _) =
-        Module::parse(c.ctx(), product("bf16", [17, 31, 33], false).as_bytes(), "product.mlir")
+        Module::parse(c.ctx(), matmul("bf16", [17, 31, 33], false).as_bytes(), "product.mlir")
             .expect("IR");
     let given = inputs(functions(&module)[0], 1);
     let want = run(&module, functions(&module)[0], Mode::Exact, &given).expect("runs");
@@ -159,28 +159,28 @@ fn bf16_is_widened_where_nothing_multiplies_it() {
 }
 
 #[test]
-fn pairs_of_bf16_as_interpreted() {
+fn bf16_dot_as_interpreted() {
     let mut target = Processor::host().expect("this machine");
     target.features.push_str(",-amx-bf16");
     if target.bf16() == "dot" {
-        all("dot", "bf16", &Target::Host(target), FEW);
+        all("dot", "bf16", &Target::Host(target), SKINNY);
     }
 }
 
 #[test]
-fn tiles_of_bf16_as_interpreted() {
+fn amx_as_interpreted() {
     let target = Processor::host().expect("this machine");
     if target.bf16() == "amx" {
-        all("amx", "bf16", &Target::Host(target), FEW);
+        all("amx", "bf16", &Target::Host(target), SKINNY);
     }
 }
 
 /// Instructions that no test machine may have are at least compiled.
 #[test]
-fn tiles_of_bf16_are_multiplied_by_amx() {
+fn bf16_tiles_use_amx() {
     let c = Context::new();
     let (module, _) =
-        Module::parse(c.ctx(), product("bf16", [40, 101, 65], false).as_bytes(), "product.mlir")
+        Module::parse(c.ctx(), matmul("bf16", [40, 101, 65], false).as_bytes(), "product.mlir")
             .expect("IR");
     let target = Target::parse("x86_64:sapphirerapids").expect("a processor");
     let options = CompileOptions {

@@ -60,7 +60,7 @@ fn gated(name: &str, fails: (bool, bool)) -> Arc<Gated> {
 }
 
 impl Gated {
-    fn let_go(&self) {
+    fn open_gate(&self) {
         *self.open.0.lock().expect("a lock") = true;
         self.open.1.notify_all();
     }
@@ -80,7 +80,7 @@ fn interpreted<R>(body: impl FnOnce() -> R) -> R {
 }
 
 #[test]
-fn calls_run_op_by_op_until_the_program_is_there() {
+fn calls_run_eagerly_until_the_program_is_ready() {
     crate::watchdog::arm();
     let gate = gated("gated-1", (false, false));
     let f = kiln::compile(|x: Tensor| (&x * 2 + 1).relu())
@@ -99,7 +99,7 @@ fn calls_run_op_by_op_until_the_program_is_there() {
             f.explain()
         );
         gate.wait_for(1);
-        gate.let_go();
+        gate.open_gate();
         f.wait().expect("a program");
         assert_eq!(numbers(&f.call(counting(&[2])).expect("a result")), [1.0, 3.0]);
         // Other threads do not block either, and each type has one compilation.
@@ -118,9 +118,9 @@ fn calls_run_op_by_op_until_the_program_is_there() {
 }
 
 #[test]
-fn an_error_of_compiling_is_kept_and_told() {
+fn compile_errors_are_cached_and_reported() {
     crate::watchdog::arm();
-    gated("gated-2", (true, false)).let_go();
+    gated("gated-2", (true, false)).open_gate();
     let f = kiln::compile(|x: Tensor| &x + 1)
         .backend("gated-2")
         .options([("asynchronous", "true")])
@@ -150,7 +150,7 @@ fn an_error_of_compiling_is_kept_and_told() {
         .options([("asynchronous", "true")]);
     assert!(wrong.call(counting(&[2])).is_err());
     // With static sizes there is a program.
-    gated("gated-3", (false, true)).let_go();
+    gated("gated-3", (false, true)).open_gate();
     let g = kiln::compile(|x: Tensor| &x + 1)
         .dynamic(true)
         .backend("gated-3")
@@ -171,7 +171,7 @@ fn an_error_of_compiling_is_kept_and_told() {
 }
 
 #[test]
-fn it_ends_by_stop_by_its_budget_and_with_the_function() {
+fn it_ends_by_cancellation_timeout_and_drop() {
     crate::watchdog::arm();
     let gate = gated("gated-4", (false, false));
     let make = || {
@@ -209,7 +209,7 @@ fn it_ends_by_stop_by_its_budget_and_with_the_function() {
             assert!(start.elapsed() < Duration::from_secs(60), "it is compiled for nobody");
             std::thread::sleep(Duration::from_millis(1));
         }
-        gate.let_go();
+        gate.open_gate();
         other.wait().expect("a program");
         assert!(other.remarks().is_empty(), "{:?}", other.remarks());
         other.reset();
@@ -227,7 +227,7 @@ fn it_ends_by_stop_by_its_budget_and_with_the_function() {
 }
 
 #[test]
-fn many_threads_call_while_it_is_compiled() {
+fn many_threads_call_during_compilation() {
     crate::watchdog::arm();
     // Eager ops, sizes that change, and a function that reads values.
     let f = kiln::compile(|x: Tensor| (&x * 3).sum(0, false))

@@ -140,7 +140,7 @@ fn swap() -> Case {
 }
 
 #[test]
-fn a_branch_gives_what_it_is_given() {
+fn a_branch_returns_its_argument() {
     agree(swap());
 }
 
@@ -259,7 +259,7 @@ fn a_function_for_each_slice() {
 }
 
 #[test]
-fn no_slices_leave_what_is_carried() {
+fn a_scan_of_nothing_returns_the_initial_values() {
     crate::watchdog::arm();
     let f =
         kiln::compile(|c: Tensor, x: Tensor| scan(|c: Tensor, r: Tensor| (&c + &r, r * 2), c, x));
@@ -285,12 +285,12 @@ fn sizes() -> Case {
 }
 
 #[test]
-fn sizes_that_no_operand_has() {
+fn sizes_that_no_operand_binds() {
     agree(sizes());
 }
 
 #[test]
-fn kernels_of_equal_bodies_are_one() {
+fn equal_bodies_share_kernels() {
     crate::watchdog::arm();
     let f = kiln::compile(|x: Tensor| -> Result<Tensor, TraceError> {
         let step = |x: Tensor| map(|r: Tensor| (r * 3 + 1).tanh(), x);
@@ -334,7 +334,7 @@ fn a_break_in_a_loop_runs_it_step_by_step() {
 }
 
 #[test]
-fn what_does_not_fit_is_said_with_its_line() {
+fn mismatches_are_errors_with_lines() {
     crate::watchdog::arm();
     let line = |text: &str| {
         format!(
@@ -379,7 +379,7 @@ fn what_does_not_fit_is_said_with_its_line() {
 }
 
 #[test]
-fn values_of_a_region_end_with_it() {
+fn region_values_do_not_escape() {
     crate::watchdog::arm();
     let e = message(
         kiln::compile(|x: Tensor| -> Result<Tensor, TraceError> {
@@ -464,7 +464,7 @@ fn custom_ops_run_in_every_way() {
 }
 
 #[test]
-fn custom_ops_that_fail_say_so() {
+fn failing_custom_ops_report_errors() {
     crate::watchdog::arm();
     let (op, _) = counted("test::fails", false);
     let thirteen = floats(&[13.0]);

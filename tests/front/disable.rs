@@ -80,7 +80,7 @@ fn a_region_runs_op_by_op_between_two_programs() {
 }
 
 #[test]
-fn it_sees_values_though_nobody_else_holds_them_and_its_results_are_inputs() {
+fn it_reads_values_and_its_results_are_inputs() {
     crate::watchdog::arm();
     let region = kiln::disable(|all: Vec<Tensor>, a: f64| -> Vec<Tensor> {
         all.into_iter().map(|t| t * a).collect()
@@ -105,7 +105,7 @@ fn it_sees_values_though_nobody_else_holds_them_and_its_results_are_inputs() {
 }
 
 #[test]
-fn nested_functions_break_where_they_are_called() {
+fn nested_functions_break_at_their_call() {
     crate::watchdog::arm();
     let region = kiln::disable(|x: Tensor| x.exp());
     let inner = kiln::compile(move |x: Tensor| -> Result<Tensor, TraceError> {
@@ -160,7 +160,7 @@ fn control_flow_around_a_region_runs_in_segments() {
 }
 
 #[test]
-fn fullgraph_names_the_line_and_the_way_out() {
+fn fullgraph_reports_line_and_remedy() {
     crate::watchdog::arm();
     let region = kiln::disable(|x: Tensor| x * 2);
     let f = kiln::compile(move |x: Tensor| -> Result<Tensor, TraceError> {
@@ -185,7 +185,7 @@ fn fullgraph_names_the_line_and_the_way_out() {
 }
 
 #[test]
-fn elsewhere_it_just_runs_and_its_errors_have_places() {
+fn elsewhere_it_just_runs_and_its_errors_have_locations() {
     crate::watchdog::arm();
     let region = kiln::disable(|x: Tensor, y: Tensor| x.matmul(y)); // the op
     let (x, y) = (counting(&[1, 2]), counting(&[2, 1]));

@@ -60,7 +60,7 @@ fn dynamic_true_and_false() {
 }
 
 #[test]
-fn marks_say_what_changes() {
+fn marked_dimensions_are_dynamic() {
     crate::watchdog::arm();
     let f = kiln::compile(|x: Tensor| x.sum(1, false)).backend("interpreter");
     let x = counting(&[4, 6]);
@@ -106,7 +106,7 @@ fn comparisons_of_sizes_are_guards() {
 }
 
 #[test]
-fn a_symbol_that_the_function_contradicts_stays_a_number() {
+fn a_contradicted_symbol_stays_static() {
     crate::watchdog::arm();
     // The weight has 6 rows; and a split needs the number of parts.
     let weight = counting(&[6]);
@@ -129,7 +129,7 @@ fn a_symbol_that_the_function_contradicts_stays_a_number() {
 }
 
 #[test]
-fn a_size_can_be_taken_as_a_number() {
+fn a_size_can_be_specialised() {
     crate::watchdog::arm();
     // By a guard; and by a method that symbols lack, which is detected.
     let f = kiln::compile(|x: Tensor| {
@@ -154,7 +154,7 @@ fn a_size_can_be_taken_as_a_number() {
 }
 
 #[test]
-fn behind_the_limit_calls_run_op_by_op_with_one_warning() {
+fn past_the_limit_calls_run_eagerly_with_one_warning() {
     crate::watchdog::arm();
     let f = kiln::compile(|x: Tensor, n: i64| x * n)
         .backend("interpreter")
@@ -195,7 +195,7 @@ fn programs_of(
 }
 
 #[test]
-fn for_a_gpu_rows_of_multiples_of_16_have_a_program_and_others_one_more() {
+fn on_a_gpu_rows_divisible_by_16_have_their_own_program() {
     crate::watchdog::arm();
     let on_gpu = || kiln::compile(|x: Tensor| x + 1).backend("interpreter").device("cuda:0");
     let f = on_gpu();
@@ -240,7 +240,7 @@ fn for_a_gpu_rows_of_multiples_of_16_have_a_program_and_others_one_more() {
 }
 
 #[test]
-fn divisors_are_stated_where_they_pay_and_there_is_room() {
+fn divisors_are_used_where_profitable_and_within_the_limit() {
     crate::watchdog::arm();
     let on_gpu = || kiln::compile(|x: Tensor| x + 1).backend("interpreter").device("cuda:0");
     let divisors =

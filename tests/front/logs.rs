@@ -46,7 +46,7 @@ fn child() {
 }
 
 #[test]
-fn something_arrives_on_every_channel() {
+fn every_channel_logs() {
     crate::watchdog::arm();
     let dir = tempfile::tempdir().unwrap();
     let said = |channels: &str| {
@@ -94,7 +94,7 @@ fn something_arrives_on_every_channel() {
 
 /// Kernels of control flow are logged as others are, and `+cache` logs each kernel.
 #[test]
-fn kernels_of_control_flow_are_told() {
+fn kernels_of_control_flow_are_logged() {
     crate::watchdog::arm();
     let dir = tempfile::tempdir().unwrap();
     let model = dir.path().join("loop.mlir");

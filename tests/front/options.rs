@@ -42,7 +42,7 @@ fn unknown_names_are_errors_with_the_nearest_one() {
 }
 
 #[test]
-fn an_option_that_does_nothing_says_so() {
+fn an_option_without_effect_warns() {
     let f = kiln::compile(relu).options([
         ("max_autotune", "false"),
         ("epilogue_fusion", "true"),
@@ -61,7 +61,7 @@ fn an_option_that_does_nothing_says_so() {
 }
 
 #[test]
-fn every_option_is_listed_and_every_mode_is_made_of_options() {
+fn every_option_is_listed_and_modes_consist_of_options() {
     let all = kiln::list_options();
     for name in [
         "epilogue_fusion",
@@ -117,7 +117,7 @@ impl Runnable for Echoed {
 }
 
 #[test]
-fn backends_are_chosen_by_name_and_may_be_ones_own() {
+fn backends_are_selected_by_name_or_custom() {
     crate::watchdog::arm();
     let names = || kiln::list_backends().into_iter().map(|b| b.name).collect::<Vec<_>>();
     assert_eq!(names()[..4], ["kiln", "eager", "interpreter", "cudagraphs"]);
@@ -140,7 +140,7 @@ fn backends_are_chosen_by_name_and_may_be_ones_own() {
 }
 
 #[test]
-fn ops_run_at_once_outside_of_a_trace() {
+fn ops_run_eagerly_outside_of_a_trace() {
     crate::watchdog::arm();
     let x = counting(&[2, 3]);
     for name in ["interpreter", "kiln"] {
@@ -160,11 +160,11 @@ fn ops_run_at_once_outside_of_a_trace() {
             (15.0, "[[0, 1, 2],\n[3, 4, 5]]", "f32[3, 2]".replace("3, 2", "2, 3").as_str())
         );
     }
-    assert!(y_is_refused(&x).contains("is f32, not f64"));
+    assert!(rejected_arguments(&x).contains("is f32, not f64"));
     assert!(x.item::<f64>().is_err() && Tensor::of(&[3], &[1.0f32]).is_err());
 }
 
-fn y_is_refused(x: &Tensor) -> String {
+fn rejected_arguments(x: &Tensor) -> String {
     x.to_vec::<f64>().expect_err("another dtype").to_string()
 }
 
@@ -217,7 +217,7 @@ fn arrays_come_from_bytes_numbers_values_and_weights() {
 
 /// `explain` reports the program's memory, passes and copies.
 #[test]
-fn explain_tells_memory_passes_and_copies() {
+fn explain_reports_memory_passes_and_copies() {
     use kiln::{
         compile::GraphInfo,
         dialects::ir::{Context, Module},
@@ -281,7 +281,7 @@ fn explain_tells_memory_passes_and_copies() {
 
 /// On the host `reduce-overhead` caches result memory and reuses it once no handle is left.
 #[test]
-fn reduce_overhead_takes_memory_again_that_nobody_holds() {
+fn reduce_overhead_reuses_released_memory() {
     crate::watchdog::arm();
     let f = kiln::compile(|x: Tensor| x * 2 + 1).mode("reduce-overhead");
     let at = |t: &Tensor| t.array().expect("elements").bytes().as_ptr();
@@ -307,7 +307,7 @@ fn reduce_overhead_takes_memory_again_that_nobody_holds() {
 
 /// A program reports its guards and what prevents a CUDA graph, without a call.
 #[test]
-fn a_program_says_what_it_takes_and_what_hinders_a_graph() {
+fn a_program_reports_guards_and_what_prevents_a_graph() {
     use kiln::{
         compile::GraphInfo,
         runtime::{
@@ -389,7 +389,7 @@ impl Runnable for Copying {
 
 /// `explain` reports what a backend's calls have shown: copies, and what prevents a CUDA graph.
 #[test]
-fn explain_tells_copies_and_what_hinders_a_graph() {
+fn explain_reports_copies_and_what_prevents_a_graph() {
     backend::register(Arc::new(Copying)).expect("a new name");
     let f = kiln::compile(relu).backend("copying");
     f.call(counting(&[3])).expect("a result");

@@ -191,7 +191,7 @@ pub fn case() -> Case {
 }
 
 #[test]
-fn the_host_computes_the_same_in_every_way() {
+fn the_host_fallback_agrees() {
     let before = BY_HOST.load(Ordering::Relaxed);
     control::agree(case());
     assert!(BY_HOST.load(Ordering::Relaxed) > before);
@@ -207,7 +207,7 @@ fn register(name: &str, ptx: Ptx) -> String {
 }
 
 #[test]
-fn wrong_ptx_is_said_when_the_op_is_made() {
+fn invalid_ptx_is_an_error_at_registration() {
     crate::watchdog::arm();
     for (ptx, part) in [
         (
@@ -244,7 +244,7 @@ fn wrong_ptx_is_said_when_the_op_is_made() {
 }
 
 #[test]
-fn wrong_launches_are_said_with_their_line() {
+fn invalid_launches_are_errors_with_lines() {
     crate::watchdog::arm();
     assert_eq!(register("test::all_sizes", Ptx::new(AXPY, "axpy")), "registered");
     let wrong = |name: &'static str, ptx: Ptx| {
@@ -260,7 +260,7 @@ fn wrong_launches_are_said_with_their_line() {
 }
 
 /// A module of one op with PTX for a chip, without a fallback.
-pub fn alone(name: &str, chip: &str) -> kiln::tensor::Traced {
+pub fn ptx_only(name: &str, chip: &str) -> kiln::tensor::Traced {
     let ptx = Ptx::new(AXPY.replace("sm_80", chip), "axpy").sizes(|_, z| vec![count(z)]);
     let op = custom_op(name).shape(alike).ptx(ptx).register().expect("registered");
     let traced = kiln::trace(|g| {
@@ -271,9 +271,9 @@ pub fn alone(name: &str, chip: &str) -> kiln::tensor::Traced {
 }
 
 #[test]
-fn what_nothing_computes_for_a_target_is_refused() {
+fn ops_without_an_implementation_are_errors() {
     crate::watchdog::arm();
-    let traced = alone("test::alone", "sm_90a");
+    let traced = ptx_only("test::alone", "sm_90a");
     let model = Model::of_module(traced.module(), Path::new(""));
     let refused = |target: &str, part: &str| {
         let e = model

@@ -17,7 +17,7 @@ fn text(f: &[kiln::runtime::Guards]) -> String {
 }
 
 #[test]
-fn the_second_value_of_a_number_makes_it_an_input() {
+fn the_second_value_of_a_scalar_makes_it_an_input() {
     crate::watchdog::arm();
     let f = kiln::compile(|x: Tensor, a: Scalar| (&x * &a + 1).relu()).name("f");
     for (i, (a, programs)) in
@@ -69,7 +69,7 @@ fn dynamic_says_when_numbers_are_inputs() {
 /// Every op with scalar arguments, with each kind of scalar, against the uncompiled function with
 /// plain numbers.
 #[test]
-fn a_number_is_an_operand_as_a_plain_one_is() {
+fn a_scalar_argument_acts_as_a_constant() {
     crate::watchdog::arm();
     type Op = fn(&Tensor, &Scalar) -> Tensor;
     let ops: &[(&str, Op)] = &[
@@ -210,7 +210,7 @@ fn an_integer_is_a_size() {
 }
 
 #[test]
-fn a_number_that_is_read_is_a_part_of_the_program() {
+fn a_scalar_that_is_read_is_specialised() {
     crate::watchdog::arm();
     let f = kiln::compile(|x: Tensor, a: Scalar| if a.value() > 3.0 { x * &a } else { x + &a })
         .dynamic(true)
@@ -246,7 +246,7 @@ fn a_number_that_is_read_is_a_part_of_the_program() {
 }
 
 #[test]
-fn numbers_come_out_go_through_control_flow_and_into_segments() {
+fn scalars_as_results_in_control_flow_and_segments() {
     crate::watchdog::arm();
     let f = kiln::compile(|x: Tensor, a: Scalar, n: Scalar, flag: Scalar| {
         let x = if flag.value() != 0.0 { x * 2 } else { x };
@@ -290,7 +290,7 @@ fn numbers_come_out_go_through_control_flow_and_into_segments() {
 }
 
 #[test]
-fn plain_numbers_have_programs_and_the_limit_says_what_to_do() {
+fn constants_are_specialised_and_the_limit_names_the_remedy() {
     crate::watchdog::arm();
     let f = kiln::compile(|x: Tensor, a: f64| x * a)
         .backend("interpreter")
@@ -328,7 +328,7 @@ impl Backend for Counting {
 }
 
 #[test]
-fn an_op_that_runs_at_once_with_many_numbers_has_few_programs() {
+fn an_eager_op_with_many_scalars_has_few_programs() {
     crate::watchdog::arm();
     let counted = Arc::new(Counting::default());
     backend::register(counted.clone()).expect("a new name");
@@ -449,7 +449,7 @@ fn branches_take_and_give_numbers() {
 }
 
 #[test]
-fn to_read_a_carried_number_ends_the_graph() {
+fn reading_a_carried_scalar_breaks_the_graph() {
     crate::watchdog::arm();
     let f = |x: Tensor| -> Result<Tensor, TraceError> {
         let (x, n) = kiln::while_loop(

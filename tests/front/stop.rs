@@ -14,7 +14,7 @@ fn archive() -> kiln::Model {
 }
 
 #[test]
-fn a_model_is_not_compiled_beyond_its_time() {
+fn a_model_compilation_times_out() {
     let options = Options {
         cache: CachePolicy::Off,
         time_budget: Some(Duration::from_nanos(1)),
@@ -32,7 +32,7 @@ fn a_model_is_not_compiled_beyond_its_time() {
 
 /// Cancellation during passes or kernels ends the compilation, and the next one is complete.
 #[test]
-fn another_thread_cancels() {
+fn cancellation_from_another_thread() {
     let options = Options { cache: CachePolicy::Off, workers: 1, ..Options::default() };
     let stop = Stop::new();
     // At the first kernel it cancels; the others are not compiled.
@@ -50,7 +50,7 @@ fn another_thread_cancels() {
 }
 
 #[test]
-fn a_function_without_time_runs_op_by_op() {
+fn a_function_past_its_timeout_runs_eagerly() {
     let f = kiln::compile(|x: Tensor| (&x * 2).relu())
         .options([("time_budget", "0.000000001"), ("cache_dir", "off")])
         .name("slow");

@@ -98,7 +98,7 @@ const CASES: &[Case] = &[
 ];
 
 #[test]
-fn each_option_sets_its_field_and_no_other() {
+fn each_option_sets_only_its_field() {
     let mut known: Vec<&str> = kiln::list_options().iter().map(|o| o.name).collect();
     let mut tried: Vec<&str> = CASES.iter().map(|c| c.name).collect();
     known.sort_unstable();

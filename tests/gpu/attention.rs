@@ -148,7 +148,7 @@ fn attention((q, k, v, more, before, options, _): Attention) -> String {
 }
 
 #[test]
-fn attention_is_for_the_tensor_cores_where_these_can_read_it() {
+fn attention_uses_tensor_cores_where_possible() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
     for case in ATTENTIONS {
@@ -244,7 +244,7 @@ const DECODES: &[(Attention, usize)] = &[
 ];
 
 #[test]
-fn few_queries_share_their_keys_out() {
+fn few_queries_split_their_keys() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
     for (case, parts) in DECODES {
@@ -274,7 +274,7 @@ fn few_queries_share_their_keys_out() {
 }
 
 #[test]
-fn attention_gives_its_log_sum_exp() {
+fn attention_returns_its_log_sum_exp() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
     for (queries, keys) in [(130, 200), (1, 3000)] {

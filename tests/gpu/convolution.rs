@@ -91,7 +91,7 @@ const CONVOLUTIONS: &[Case] = &[
 ];
 
 #[test]
-fn convolutions_read_pixels_through_the_copy_engine() {
+fn convolutions_load_pixels_by_tma() {
     let folder = tempfile::tempdir().unwrap();
     for (images, weight, result, how, window, pads) in CONVOLUTIONS {
         crate::watchdog::arm();

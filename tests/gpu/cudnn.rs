@@ -19,13 +19,13 @@ use kiln::{
 
 /// The expected support for a case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Has {
+pub enum Support {
     /// Described, and supported by engines on every chip.
-    Surely,
+    Always,
     /// Described, but an engine may be missing.
-    Told,
+    Described,
     /// Not expressible.
-    Nothing,
+    Unsupported,
 }
 
 /// A channels-last convolution. Sizes: images, height, width, channels; filters, height, width,
@@ -40,7 +40,7 @@ pub struct Case {
     /// `gelu`, `tanh`.
     then: &'static [&'static str],
     schedule: &'static str,
-    pub has: Has,
+    pub support: Support,
 }
 
 const PLAIN: &str = "strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1]";
@@ -56,13 +56,13 @@ const fn case(
     dtype: &'static str,
     then: &'static [&'static str],
     schedule: &'static str,
-    has: Has,
+    support: Support,
 ) -> Case {
-    Case { name, image, weight, how, dtype, then, schedule, has }
+    Case { name, image, weight, how, dtype, then, schedule, support }
 }
 
 pub const CONVOLUTIONS: &[Case] = &[
-    case("plain", [[2, 9, 7, 16], [24, 3, 3, 16]], SAME, "bf16", &[], WGMMA, Has::Surely),
+    case("plain", [[2, 9, 7, 16], [24, 3, 3, 16]], SAME, "bf16", &[], WGMMA, Support::Always),
     case(
         "bias and relu",
         [[2, 9, 7, 16], [24, 3, 3, 16]],
@@ -70,7 +70,7 @@ pub const CONVOLUTIONS: &[Case] = &[
         "bf16",
         &["bias", "relu"],
         WGMMA,
-        Has::Surely,
+        Support::Always,
     ),
     case(
         "bias and relu in f16",
@@ -79,7 +79,7 @@ pub const CONVOLUTIONS: &[Case] = &[
         "f16",
         &["bias", "relu"],
         WGMMA,
-        Has::Surely,
+        Support::Always,
     ),
     case(
         "residual",
@@ -88,7 +88,7 @@ pub const CONVOLUTIONS: &[Case] = &[
         "bf16",
         &["bias", "residual", "relu"],
         WGMMA,
-        Has::Told,
+        Support::Described,
     ),
     case(
         "bias and gelu",
@@ -97,7 +97,7 @@ pub const CONVOLUTIONS: &[Case] = &[
         "bf16",
         &["bias", "gelu"],
         WGMMA,
-        Has::Told,
+        Support::Described,
     ),
     case(
         "stride, dilation and a window that is no square",
@@ -106,7 +106,7 @@ pub const CONVOLUTIONS: &[Case] = &[
         "bf16",
         &["bias"],
         WGMMA,
-        Has::Told,
+        Support::Described,
     ),
     // No window covers the last row, so the trailing zeros do not matter.
     case(
@@ -116,7 +116,7 @@ pub const CONVOLUTIONS: &[Case] = &[
         "bf16",
         &[],
         WGMMA,
-        Has::Told,
+        Support::Described,
     ),
     case(
         "one pixel",
@@ -125,9 +125,9 @@ pub const CONVOLUTIONS: &[Case] = &[
         "bf16",
         &["bias", "relu"],
         WGMMA,
-        Has::Surely,
+        Support::Always,
     ),
-    case("f32", [[2, 9, 7, 12], [20, 3, 3, 12]], PLAIN, "f32", &[], CONTRACT, Has::Told),
+    case("f32", [[2, 9, 7, 12], [20, 3, 3, 12]], PLAIN, "f32", &[], CONTRACT, Support::Described),
     case(
         "bias and relu in f32",
         [[2, 9, 7, 12], [20, 3, 3, 12]],
@@ -135,7 +135,7 @@ pub const CONVOLUTIONS: &[Case] = &[
         "f32",
         &["bias", "relu"],
         CONTRACT,
-        Has::Told,
+        Support::Described,
     ),
     case(
         "groups",
@@ -144,7 +144,7 @@ pub const CONVOLUTIONS: &[Case] = &[
         "bf16",
         &[],
         CONTRACT,
-        Has::Told,
+        Support::Described,
     ),
     case(
         "each channel by itself",
@@ -153,7 +153,7 @@ pub const CONVOLUTIONS: &[Case] = &[
         "bf16",
         &["bias", "relu"],
         DEPTHWISE,
-        Has::Told,
+        Support::Described,
     ),
     // Not supported: another activation, an op after it, a broadcast residual.
     case(
@@ -163,7 +163,7 @@ pub const CONVOLUTIONS: &[Case] = &[
         "bf16",
         &["bias", "tanh"],
         WGMMA,
-        Has::Nothing,
+        Support::Unsupported,
     ),
     case(
         "relu before the residual",
@@ -172,7 +172,7 @@ pub const CONVOLUTIONS: &[Case] = &[
         "bf16",
         &["bias", "relu", "residual"],
         WGMMA,
-        Has::Nothing,
+        Support::Unsupported,
     ),
     case(
         "a residual for all images",
@@ -181,7 +181,7 @@ pub const CONVOLUTIONS: &[Case] = &[
         "bf16",
         &["bias", "shared"],
         WGMMA,
-        Has::Nothing,
+        Support::Unsupported,
     ),
 ];
 
@@ -275,7 +275,7 @@ pub fn schedule(c: &Case) -> &'static str {
 }
 
 /// The program with the library call, or why there is none.
-fn told(c: &Case) -> Result<Package, Error> {
+fn library_program(c: &Case) -> Result<Package, Error> {
     let folder = tempfile::tempdir().unwrap();
     let (path, file) = (folder.path().join("m.mlir"), folder.path().join("table"));
     std::fs::write(&path, text(c)).unwrap();
@@ -288,7 +288,7 @@ fn told(c: &Case) -> Result<Package, Error> {
 }
 
 /// Evaluates the described call on a program's arguments by loops.
-fn computed(c: &Convolution, args: &[Arg], inputs: &[Tensor], shape: Vec<usize>) -> Tensor {
+fn evaluate_call(c: &Convolution, args: &[Arg], inputs: &[Tensor], shape: Vec<usize>) -> Tensor {
     let elements = |v: &Volume| match args[v.arg] {
         Arg::Input(i) => inputs[i].as_f().unwrap(),
         other => panic!("{other:?} is no argument"),
@@ -357,13 +357,13 @@ fn computed(c: &Convolution, args: &[Arg], inputs: &[Tensor], shape: Vec<usize>)
 }
 
 #[test]
-fn cudnn_is_told_what_the_kernel_computes() {
+fn cudnn_call_equals_the_kernel() {
     for c in CONVOLUTIONS {
         crate::watchdog::arm();
         let name = c.name;
-        let package = match told(c) {
-            Ok(package) if c.has != Has::Nothing => package,
-            Err(e) if c.has == Has::Nothing => {
+        let package = match library_program(c) {
+            Ok(package) if c.support != Support::Unsupported => package,
+            Err(e) if c.support == Support::Unsupported => {
                 assert!(e.to_string().contains("no convolution that it has"), "{name}: {e}");
                 continue;
             }
@@ -374,10 +374,10 @@ fn cudnn_is_told_what_the_kernel_computes() {
             panic!("{name}: {} kernels", package.program.kernels.len())
         };
         let launch = kernel.launch.as_ref().unwrap();
-        let Some(LibraryCall::Convolution(told)) = &launch.library else {
+        let Some(LibraryCall::Convolution(call)) = &launch.library else {
             panic!("{name}: {:?}", launch.library)
         };
-        assert!(!told.tf32, "{told:?}");
+        assert!(!call.tf32, "{call:?}");
         // The generated kernel stays as a fallback.
         assert!(package.objects.contains_key(&kernel.symbol), "{name}");
         let shape = package.program.outputs[0].dims.iter().map(|d| match d {
@@ -388,8 +388,9 @@ fn cudnn_is_told_what_the_kernel_computes() {
         let context = Context::new();
         let (module, _) = Module::parse(context.ctx(), text(c).as_bytes(), name)
             .unwrap_or_else(|e| panic!("{name}: {e}"));
-        let call =
-            |inputs: &[Tensor]| Ok(vec![vec![computed(told, &launch.args, inputs, shape.clone())]]);
+        let call = |inputs: &[Tensor]| {
+            Ok(vec![vec![evaluate_call(call, &launch.args, inputs, shape.clone())]])
+        };
         against(&module, &inputs(functions(&module)[0], 7), |_| Ok(call))
             .unwrap_or_else(|e| panic!("{name}: {e}"));
         // A package keeps it.

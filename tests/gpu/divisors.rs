@@ -114,7 +114,7 @@ fn text(args: &str, body: &str, result: &str, divisor: i64) -> String {
 }
 
 #[test]
-fn multiples_are_read_16_bytes_at_a_time_and_multiplied_by_tensor_cores() {
+fn divisible_sizes_use_16_byte_loads_and_tensor_cores() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
     for (name, args, body, result, [hopper, older]) in OPEN {
@@ -149,7 +149,7 @@ fn multiples_are_read_16_bytes_at_a_time_and_multiplied_by_tensor_cores() {
 }
 
 /// Whether there is a GPU.
-fn card() -> bool {
+fn has_gpu() -> bool {
     let found = Device::cuda(0);
     if let Err(e) = &found {
         eprintln!("skipped: {e}");
@@ -158,8 +158,8 @@ fn card() -> bool {
 }
 
 #[test]
-fn multiples_are_right_on_a_card_and_others_refused() {
-    if !card() {
+fn divisible_sizes_are_correct_on_a_gpu_and_others_rejected() {
+    if !has_gpu() {
         return;
     }
     for (name, args, body, result, _) in OPEN {
@@ -199,8 +199,8 @@ fn multiples_are_right_on_a_card_and_others_refused() {
 }
 
 #[test]
-fn a_compiled_function_has_a_program_for_multiples_and_one_for_all_on_a_card() {
-    if !card() {
+fn a_compiled_function_has_a_divisible_and_a_general_program_on_a_gpu() {
+    if !has_gpu() {
         return;
     }
     let of = |shape: &[usize]| {

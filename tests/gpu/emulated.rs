@@ -14,7 +14,7 @@ fn kiln(args: &[&str], memory: &str) -> std::process::Output {
 const ALL: &str = "1000000000";
 
 #[test]
-fn want_of_memory_is_exit_5_and_says_what_was_planned() {
+fn out_of_memory_is_exit_5_with_the_planned_size() {
     let model = models().join("mlp.pt2");
     let run = |memory| {
         kiln(
@@ -55,7 +55,7 @@ fn child() {
 }
 
 #[test]
-fn process_and_card_go_on_where_memory_was_wanting() {
+fn process_and_device_survive_out_of_memory() {
     crate::watchdog::arm();
     run_emulated("gpu::emulated::child", &[("KILN_EMULATOR_MEMORY", "60000")]);
 }
@@ -81,7 +81,7 @@ pub fn run_emulated(test: &str, variables: &[(&str, &str)]) {
 }
 
 #[test]
-fn a_trace_has_kernels_beside_the_ops_that_they_compute() {
+fn a_trace_has_kernels_with_their_ops() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("t.json");
     let (model, file) = (models().join("mlp.pt2"), trace.to_str().expect("a path"));

@@ -20,10 +20,10 @@ use kiln::{
 };
 
 /// A name, argument and result types, the body that defines `%r`, and whether cuBLASLt supports it.
-type Product = (&'static str, &'static str, &'static str, &'static str, bool);
+type GemmCase = (&'static str, &'static str, &'static str, &'static str, bool);
 
 /// Matmuls with epilogues. Rows are multiples of 16 bytes, as the library description requires.
-pub const PRODUCTS: &[Product] = &[
+pub const GEMMS: &[GemmCase] = &[
     (
         "nt",
         "%x: tensor<48x64xbf16>, %w: tensor<40x64xbf16>",
@@ -119,7 +119,7 @@ pub const PRODUCTS: &[Product] = &[
 ];
 
 /// The module of a case.
-pub fn text((_, args, result, body, _): &Product) -> String {
+pub fn text((_, args, result, body, _): &GemmCase) -> String {
     format!(
         "func.func @main({args}) -> tensor<{result}> {{\n{body}\nreturn %r : tensor<{result}>\n}}"
     )
@@ -147,7 +147,7 @@ pub fn schedule(result: &str) -> &'static str {
 }
 
 /// The program with the library call, or why there is none.
-fn told(p: &Product) -> Result<Package, Error> {
+fn library_program(p: &GemmCase) -> Result<Package, Error> {
     let folder = tempfile::tempdir().unwrap();
     let (path, file) = (folder.path().join("m.mlir"), folder.path().join("table"));
     std::fs::write(&path, text(p)).unwrap();
@@ -160,7 +160,7 @@ fn told(p: &Product) -> Result<Package, Error> {
 }
 
 /// Evaluates the described call on a program's arguments by loops.
-fn computed(g: &Gemm, args: &[Arg], inputs: &[Tensor]) -> Tensor {
+fn evaluate_call(g: &Gemm, args: &[Arg], inputs: &[Tensor]) -> Tensor {
     let elements = |arg: usize| match args[arg] {
         Arg::Input(i) => inputs[i].as_f().unwrap(),
         other => panic!("{other:?} is no argument"),
@@ -204,11 +204,11 @@ fn computed(g: &Gemm, args: &[Arg], inputs: &[Tensor]) -> Tensor {
 }
 
 #[test]
-fn a_library_is_told_what_the_kernel_computes() {
-    for p in PRODUCTS {
+fn cublaslt_call_equals_the_kernel() {
+    for p in GEMMS {
         crate::watchdog::arm();
         let (name, has) = (p.0, p.4);
-        let package = match told(p) {
+        let package = match library_program(p) {
             Ok(package) if has => package,
             Err(e) if !has => {
                 assert!(e.to_string().contains("no product that it has"), "{name}: {e}");
@@ -230,7 +230,7 @@ fn a_library_is_told_what_the_kernel_computes() {
         let context = Context::new();
         let (module, _) = Module::parse(context.ctx(), text(p).as_bytes(), name)
             .unwrap_or_else(|e| panic!("{name}: {e}"));
-        let call = |inputs: &[Tensor]| Ok(vec![vec![computed(gemm, &launch.args, inputs)]]);
+        let call = |inputs: &[Tensor]| Ok(vec![vec![evaluate_call(gemm, &launch.args, inputs)]]);
         against(&module, &inputs(functions(&module)[0], 7), |_| Ok(call))
             .unwrap_or_else(|e| panic!("{name}: {e}"));
         // A package keeps it.

@@ -34,7 +34,7 @@ const KERNELS: &[(&str, &str, &str, &str)] = &[
 ];
 
 #[test]
-fn what_is_divided_has_32_bits_where_it_fits() {
+fn divisions_are_32_bit_where_sizes_fit() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
     for (arguments, body, result, wanted) in KERNELS {

@@ -43,7 +43,7 @@ const OPS: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn what_the_host_has_a_library_for_assembles() {
+fn host_library_ops_assemble() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
     for (arguments, body, result) in OPS {

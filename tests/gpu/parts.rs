@@ -127,7 +127,7 @@ fn schedule([m, n, parts, stages]: [usize; 4], resident: usize) -> String {
 }
 
 #[test]
-fn blocks_of_a_cluster_share_a_depth() {
+fn clusters_split_k() {
     let folder = tempfile::tempdir().unwrap();
     let (path, file) = (folder.path().join("m.mlir"), folder.path().join("table"));
     for case in CASES {
@@ -157,7 +157,7 @@ fn blocks_of_a_cluster_share_a_depth() {
 }
 
 #[test]
-fn blocks_share_few_tiles_of_a_long_depth_by_themselves() {
+fn split_k_is_chosen_for_few_tiles_with_large_k() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
     for (m, n, k, shares) in [
@@ -184,7 +184,7 @@ fn blocks_share_few_tiles_of_a_long_depth_by_themselves() {
 }
 
 #[test]
-fn parts_that_are_not_possible_are_refused() {
+fn impossible_split_factors_are_rejected() {
     crate::watchdog::arm();
     let folder = tempfile::tempdir().unwrap();
     let (path, file) = (folder.path().join("m.mlir"), folder.path().join("table"));

@@ -3,7 +3,7 @@ use super::*;
 use kiln::passes::Pass;
 
 /// A matmul, its arguments, and whether the tensor cores of sm_90a compute it.
-const PRODUCTS: &[(&str, &str, &str, bool)] = &[
+const MATMULS: &[(&str, &str, &str, bool)] = &[
     (
         "kiln.linear %x, %w : tensor<2048x4096xbf16>, tensor<4096x4096xbf16>",
         "2048x4096xbf16 4096x4096xbf16",
@@ -78,10 +78,10 @@ fn with_gelu(product: &str, args: &str, result: &str) -> String {
 }
 
 #[test]
-fn products_are_for_the_tensor_cores_where_these_can_read_them() {
+fn matmuls_use_tensor_cores_where_possible() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
-    for (product, args, result, wgmma) in PRODUCTS {
+    for (product, args, result, wgmma) in MATMULS {
         crate::watchdog::arm();
         std::fs::write(&path, with_gelu(product, args, result)).unwrap();
         for chip in CHIPS {
@@ -139,11 +139,11 @@ fn products_are_for_the_tensor_cores_where_these_can_read_them() {
 }
 
 #[test]
-fn tiled_kernels_can_be_resumed_with_their_shared_memory() {
+fn tiled_kernels_resume_with_their_shared_memory() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
     let tiled = folder.path().join("tiled.mlir");
-    for (product, args, result, _) in PRODUCTS.iter().take(2) {
+    for (product, args, result, _) in MATMULS.iter().take(2) {
         crate::watchdog::arm();
         std::fs::write(&path, with_gelu(product, args, result)).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_kiln-opt"));
@@ -168,7 +168,7 @@ fn tiled_kernels_can_be_resumed_with_their_shared_memory() {
 }
 
 /// Skinny GEMMs: left operand, right operand, result.
-const FEW: &[(&str, &str, &str)] = &[
+const SKINNY: &[(&str, &str, &str)] = &[
     ("1x2048xbf16", "8192x2048xbf16", "1x8192xbf16"),
     ("16x4096xbf16", "4096x4096xbf16", "16x4096xbf16"),
     ("32x2048xbf16", "512x2048xbf16", "32x512xbf16"),
@@ -177,10 +177,10 @@ const FEW: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn products_of_few_rows_are_read_by_registers() {
+fn skinny_gemms() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
-    for (x, w, r) in FEW {
+    for (x, w, r) in SKINNY {
         crate::watchdog::arm();
         let text = format!(
             "func.func @main(%x: tensor<{x}>, %w: tensor<{w}>) -> tensor<{r}> {{\n%0 = kiln.linear %x, %w : tensor<{x}>, tensor<{w}>\n\
@@ -210,7 +210,7 @@ fn products_of_few_rows_are_read_by_registers() {
 }
 
 #[test]
-fn depths_that_cannot_be_read_are_padded() {
+fn unaligned_k_is_padded() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
     let (x, w, r) = ("1000x1001xbf16", "512x1001xbf16", "1000x512xbf16");
@@ -253,7 +253,7 @@ const GATED: &[(&str, &str, &str, bool)] = &[
 ];
 
 #[test]
-fn gated_products_are_one_kernel() {
+fn gated_matmuls_are_one_kernel() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
     for (m, n, k, one) in GATED {
@@ -288,7 +288,7 @@ fn gated_products_are_one_kernel() {
 }
 
 #[test]
-fn long_sums_of_few_tiles_are_split() {
+fn large_k_with_few_tiles_is_split() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
     let text = "func.func @main(%x: tensor<512x16384xbf16>, %w: tensor<16384x512xbf16>) -> tensor<512x512xbf16> {
@@ -333,7 +333,7 @@ const ROUNDED: &[(&str, &str, &str, bool)] = &[
 ];
 
 #[test]
-fn products_of_f32_are_rounded_where_that_is_allowed() {
+fn f32_matmuls_use_tf32_where_allowed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
     for (product, args, result, fits) in ROUNDED {
@@ -386,7 +386,7 @@ const COMPUTED: &[(&str, i64, i64, &str, bool)] = &[
 ];
 
 #[test]
-fn what_precedes_a_product_is_computed_with_it() {
+fn matmul_prologues_fuse() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
     for (m, n, k, element, one) in COMPUTED {

@@ -2,7 +2,7 @@
 use super::*;
 use crate::front::{
     control::differences,
-    ptx::{AXPY, BY_HOST, alone, case},
+    ptx::{AXPY, BY_HOST, case, ptx_only},
 };
 use kiln::{
     Model, Ptx, Tensor, custom_op,
@@ -20,9 +20,9 @@ use kiln::{
 use std::sync::atomic::Ordering;
 
 #[test]
-fn the_plan_says_what_the_op_says() {
+fn the_plan_matches_the_op() {
     crate::watchdog::arm();
-    let traced = alone("test::planned", "sm_80");
+    let traced = ptx_only("test::planned", "sm_80");
     let model = Model::of_module(traced.module(), Path::new(""));
     let (package, _) = model.build(&options("sm_86"), &|_, _| ()).unwrap();
     let p = &package.program;
@@ -52,7 +52,7 @@ fn the_plan_says_what_the_op_says() {
 
 /// Hand-written IR: a driver would read parameters that nobody passed.
 #[test]
-fn parameters_are_counted_once_more() {
+fn parameters_are_revalidated() {
     crate::watchdog::arm();
     let call = |sizes: &str| {
         let types = "(tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>";
@@ -82,15 +82,15 @@ fn parameters_are_counted_once_more() {
 }
 
 #[test]
-fn given_kernels_run_between_others() {
+fn ptx_kernels_run_between_others() {
     crate::watchdog::arm();
-    emulated::run_emulated("gpu::ptx::on_a_card", &[]);
+    emulated::run_emulated("gpu::ptx::on_a_gpu", &[]);
     emulated::run_emulated("gpu::ptx::faults_name_the_op", &[]);
 }
 
 #[test]
 #[ignore = "a process of given_kernels_run_between_others"]
-fn on_a_card() {
+fn on_a_gpu() {
     for (mode, _) in Mode::ALL {
         for open in [false, true] {
             // First eagerly, on the host.
@@ -160,7 +160,7 @@ fn on_a_card() {
     // A package, in a process without the op.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("given.kpkg");
-    let traced = alone("test::packed", "sm_80");
+    let traced = ptx_only("test::packed", "sm_80");
     let model = Model::of_module(traced.module(), Path::new(""));
     let (package, _) = model.build(&options("sm_90a"), &|_, _| ()).unwrap();
     package.save(&path).unwrap();

@@ -108,7 +108,7 @@ const CROSS_ENTROPY: &str = "%0 = kiln.convert %x : tensor<8192x128256xbf16> to 
 %r = kiln.add %l, %m : tensor<8192xf32>";
 
 #[test]
-fn rows_and_reductions_have_the_strategies_that_they_should() {
+fn rows_and_reductions_have_the_expected_strategies() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
     for (op, x, r, strategies) in ROWS {

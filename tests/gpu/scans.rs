@@ -60,7 +60,7 @@ const WIDE: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn a_scan_is_one_kernel_that_reads_and_writes_once() {
+fn a_scan_reads_and_writes_once() {
     for (arguments, ops, result) in WIDE {
         let text = function(arguments, ops, result);
         for chip in CHIPS {
@@ -83,7 +83,7 @@ fn a_scan_is_one_kernel_that_reads_and_writes_once() {
 /// An epilogue that reduces the scanned row is not fused: it would loop over the axis for each
 /// element.
 #[test]
-fn no_fusion_makes_a_scan_a_loop_in_a_loop() {
+fn fusion_never_makes_a_scan_quadratic() {
     for (arguments, ops, result) in [
         (
             "%x: tensor<64x3000xf32>",
@@ -235,6 +235,6 @@ fn child() {
 }
 
 #[test]
-fn blocks_go_on_with_further_rows_in_parts_of_any_size() {
+fn ctas_loop_over_rows_with_blocks_of_any_size() {
     emulated::run_in_several_orders("gpu::scans::child");
 }

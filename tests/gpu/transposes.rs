@@ -15,7 +15,7 @@ fn accesses(ptx: &str, what: &str) -> (usize, usize) {
 }
 
 /// Arguments, ops up to `%r`, and its type.
-const TURNED: &[(&str, &str, &str)] = &[
+const TRANSPOSES: &[(&str, &str, &str)] = &[
     (
         "%x: tensor<4096x8192xbf16>",
         "%r = kiln.transpose %x permutation = [1, 0] : tensor<4096x8192xbf16>",
@@ -58,8 +58,8 @@ const TURNED: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn what_is_turned_is_read_and_written_by_16_bytes() {
-    for (arguments, ops, result) in TURNED {
+fn transposes_use_16_byte_accesses() {
+    for (arguments, ops, result) in TRANSPOSES {
         let text = format!(
             "func.func @main({arguments}) -> tensor<{result}> {{\n{ops}\nreturn %r : tensor<{result}>\n}}"
         );
@@ -84,7 +84,7 @@ fn what_is_turned_is_read_and_written_by_16_bytes() {
 
 /// No shared memory needed: rows stay rows, or are so short that a warp reads all.
 #[test]
-fn what_lies_side_by_side_on_both_sides_is_read_as_it_lies() {
+fn contiguous_rows_bypass_shared_memory() {
     for (x, permutation, result) in [
         ("4x128x16x64xbf16", "0, 2, 1, 3", "4x16x128x64xbf16"),
         ("8x3x224x224xf32", "0, 2, 3, 1", "8x224x224x3xf32"),
@@ -144,6 +144,6 @@ fn child() {
 }
 
 #[test]
-fn blocks_go_on_with_further_tiles_of_any_size() {
+fn ctas_loop_over_tiles_of_any_size() {
     emulated::run_in_several_orders("gpu::transposes::child");
 }

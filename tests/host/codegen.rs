@@ -201,7 +201,7 @@ fn a_program_on_one_and_two_threads() {
 }
 
 #[test]
-fn what_cannot_be_linked_is_an_error() {
+fn link_errors() {
     let main = program(include_str!("program.mlir"));
     let error = try_link(&[&main]).expect_err("scale_rows is missing").to_string();
     assert!(error.contains("scale_rows"), "{error}");
@@ -215,7 +215,7 @@ fn what_cannot_be_linked_is_an_error() {
 }
 
 #[test]
-fn what_cannot_be_generated_is_an_error() {
+fn codegen_errors() {
     let c = Context::new();
     let g = CodeGen::new(&host()).expect("a code generator");
     let m = parse(&c, "func.func @f(%x: index) -> index {\n  return %x : index\n}");

@@ -42,7 +42,7 @@ fn a_level_of_an_archive_can_be_written_out_edited_and_resumed() {
 }
 
 #[test]
-fn what_is_no_archive_is_an_error() {
+fn invalid_archives_are_errors() {
     let folder = temporary();
     let file = path(&folder, "broken.pt2");
     let whole = std::fs::read(model("mlp.pt2")).unwrap();

@@ -94,7 +94,7 @@ fn levels_agree() {
 }
 
 #[test]
-fn a_mismatch_is_a_no() {
+fn a_mismatch_fails() {
     let (_folder, program, inputs) = linear(&[1.5, 4.0, 4.5, 10.01]);
     let done = run(&[&program, "--execute", "--inputs", &inputs, "--check"]);
     assert_eq!(done.code(), 1);

@@ -28,7 +28,7 @@ fn nested_regions() {
 }
 
 #[test]
-fn bytecode_that_is_cut_or_changed() {
+fn corrupt_bytecode() {
     let code = bytecode();
     assert_eq!(pipe(&[], &code).code(), 0);
     for n in (0..code.len()).step_by(37).skip(1) {
@@ -43,7 +43,7 @@ fn bytecode_that_is_cut_or_changed() {
 }
 
 #[test]
-fn text_of_no_dialect_and_no_language() {
+fn invalid_text() {
     refused("unregistered op", "\"no.such\"() : () -> ()", "unregistered dialect");
     refused(
         "unregistered op in a module",
@@ -64,7 +64,7 @@ fn text_of_no_dialect_and_no_language() {
 }
 
 #[test]
-fn no_input_at_all() {
+fn missing_input() {
     let folder = temporary();
     fails(2, "Is a directory", &[folder.path().to_str().unwrap()]);
     fails(2, "No such file", &[&path(&folder, "nothing.mlir")]);
@@ -138,7 +138,7 @@ fn a_crash_in_a_pass_leaves_a_reproducer() {
 }
 
 #[test]
-fn want_of_memory_is_exit_5() {
+fn out_of_memory_is_exit_5() {
     let program = "func.func @main() -> tensor<1073741824xf32> {\n  %0 = kiln.splat [1073741824], 1.0 : f32\n  return %0 : tensor<1073741824xf32>\n}\n";
     let script = "ulimit -v 4000000; exec \"$0\" --execute --reproducer=/dev/null";
     let mut command = Command::new("sh");

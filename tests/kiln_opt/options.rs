@@ -47,7 +47,7 @@ fn completions_know_options_and_passes() {
 }
 
 #[test]
-fn mistakes_are_answered_with_the_nearest_name() {
+fn typos_get_a_suggestion() {
     let file = input("simple.mlir");
     let cases: [(&str, &[&str]); 12] = [
         ("did you mean '--kiln-simplify'? (--help", &["--kiln-simplfy"]),

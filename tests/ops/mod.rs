@@ -49,7 +49,7 @@ fn each_accepted(check: &mut dyn FnMut(&Case, &Module) -> Result<(), String>) {
 }
 
 #[test]
-fn the_verifier_refuses_what_is_wrong() {
+fn the_verifier_rejects_invalid_ops() {
     let mut failures = vec![];
     for (file, text) in files() {
         for case in cases(&text).into_iter().filter(|c| c.text.contains("// expected-error")) {
@@ -69,7 +69,7 @@ fn the_verifier_refuses_what_is_wrong() {
 }
 
 #[test]
-fn every_op_is_accepted_somewhere_and_survives_printing() {
+fn every_op_has_a_valid_case_that_round_trips() {
     let mut seen = BTreeSet::new();
     each_accepted(&mut |_, module| {
         seen.extend(walk(module.op()).into_iter().filter_map(Op::kind));
@@ -161,7 +161,7 @@ impl Symbolic {
 }
 
 #[test]
-fn rules_give_the_sizes_that_results_have() {
+fn inferred_sizes_match_results() {
     let mut known = 0;
     each_accepted(&mut |case, module| {
         for func in functions(module) {
@@ -195,7 +195,7 @@ fn rules_give_the_sizes_that_results_have() {
 
 /// The messages of upstream's traits for ops from text.
 #[test]
-fn the_builder_refuses_operands_that_do_not_match() {
+fn the_builder_rejects_mismatched_operands() {
     use kiln::dialects::value::DType;
     let context = Context::new();
     let c = context.ctx();

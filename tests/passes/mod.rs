@@ -15,7 +15,7 @@ use kiln::{
 use std::{collections::BTreeSet, path::Path};
 
 #[test]
-fn every_pass_does_what_its_cases_say() {
+fn every_pass_matches_its_snapshots() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut failures = vec![];
     for row in passes() {

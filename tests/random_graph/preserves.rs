@@ -97,7 +97,7 @@ fn the_pipeline_preserves() {
 }
 
 #[test]
-fn what_takes_the_place_of_a_library_preserves() {
+fn expansions_of_library_ops_preserve() {
     let passes = "kiln-expand-random,kiln-expand-scans{max-block=64},kiln-expand-sorts,kiln-expand-scatters,kiln-expand-updates";
     preserves(&format!("{passes},kiln-refine-shapes,canonicalize,cse"), Numerics::Reassociates);
 }

@@ -112,7 +112,7 @@ fn run(command: &mut Command) -> String {
 }
 
 #[test]
-fn a_program_in_c_calls_packages_and_is_refused_what_is_wrong() {
+fn a_c_program_calls_packages_and_gets_errors() {
     crate::watchdog::arm();
     let dir = tempfile::tempdir().unwrap();
     let packages = packages(dir.path());
@@ -132,7 +132,7 @@ fn a_program_in_c_calls_packages_and_is_refused_what_is_wrong() {
 
 /// On the emulator; with `KILN_CARD_DEVICE` on the machine's own GPU.
 #[test]
-fn a_program_in_c_calls_on_a_stream_of_a_card() {
+fn a_c_program_calls_on_a_gpu_stream() {
     crate::watchdog::arm();
     let dir = tempfile::tempdir().unwrap();
     let product = package(dir.path(), PRODUCT, "cuda:sm_90a", "product.kpkg");
@@ -194,7 +194,7 @@ fn declared() -> Vec<String> {
 
 /// The libraries export what the header declares, and no more; the package runtime has no MLIR.
 #[test]
-fn the_libraries_offer_what_the_header_says() {
+fn the_libraries_export_what_the_header_declares() {
     crate::watchdog::arm();
     let bytes = std::fs::read(&*RUNTIME).unwrap();
     assert!(!bytes.windows(11).any(|w| w == b"mlirContext"), "MLIR is in it");
@@ -206,7 +206,7 @@ fn the_libraries_offer_what_the_header_says() {
 }
 
 #[test]
-fn a_program_in_c_compiles_asks_and_calls() {
+fn a_c_program_compiles_queries_and_calls() {
     crate::watchdog::arm();
     let dir = tempfile::tempdir().unwrap();
     let [program, broken, x, y] = ["compile", "broken.mlir", "x", "y"].map(|n| dir.path().join(n));

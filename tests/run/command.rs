@@ -225,7 +225,7 @@ fn graphs_are_for_gpus() {
 }
 
 #[test]
-fn output_that_nobody_reads_is_no_panic() {
+fn a_closed_pipe_is_no_panic() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_kiln"))
         .arg("options")
         .stdout(Stdio::piped())

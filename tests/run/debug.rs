@@ -112,7 +112,7 @@ fn source(dir: &Path) -> PathBuf {
 }
 
 #[test]
-fn bisect_finds_nothing_where_all_is_well() {
+fn bisect_finds_nothing_in_a_correct_pipeline() {
     crate::watchdog::arm();
     let found = debug::bisect(&load(models().join("mlp.pt2")).unwrap(), &options(2), None).unwrap();
     assert_eq!(found, debug::Bisection::default(), "{found}");
@@ -146,7 +146,7 @@ fn bisect_finds_a_wrong_kernel_and_its_op() {
 /// On a level and after a pass alike: in order, timed, dumped, disabled by flag, cancelled, a row
 /// of ablate, found by bisect.
 #[test]
-fn passes_of_ones_own_run_as_those_of_the_table_do() {
+fn user_passes_run_like_builtin_ones() {
     crate::watchdog::arm();
     let dir = tempfile::tempdir().unwrap();
     let model = load(source(dir.path())).unwrap();
@@ -228,7 +228,7 @@ fn reduce_shrinks_a_graph_that_fails() {
 }
 
 #[test]
-fn reduce_asks_a_command() {
+fn reduce_with_a_command() {
     crate::watchdog::arm();
     let dir = tempfile::tempdir().unwrap();
     let (model, to) = (source(dir.path()), dir.path().join("small.mlir"));
@@ -255,7 +255,7 @@ fn reduce_asks_a_command() {
 
 /// A failing compilation, in a child process: the unsupported op remains, its surroundings do not.
 #[test]
-fn reduce_finds_what_the_compiler_fails_on() {
+fn reduce_finds_a_compiler_failure() {
     crate::watchdog::arm();
     let source = "module attributes {kiln.level = \"graph\"} {
   func.func @main(%x: tensor<8x32xf32>, %y: tensor<32x16xf32>) -> (tensor<8x16xf32>, tensor<8x16xf32>) {
@@ -334,7 +334,7 @@ fn reduce_finds_what_the_compiler_fails_on() {
 
 /// On GPU kernels too, after a pass that runs per kernel.
 #[test]
-fn passes_of_ones_own_run_on_kernels_for_a_gpu() {
+fn user_passes_run_on_gpu_kernels() {
     crate::watchdog::arm();
     let dir = tempfile::tempdir().unwrap();
     let subtractions = |options: &Options| {

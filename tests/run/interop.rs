@@ -164,7 +164,7 @@ fn dlpack_tensors() {
 }
 
 #[test]
-fn memory_of_a_gpu_is_not_the_hosts() {
+fn gpu_memory_is_rejected_on_the_host() {
     let (exe, x, want) = compiled();
     let (mut shape, to) = ([x.nrows() as i64, x.ncols() as i64], [x.nrows(), 10]);
     let (mut out_shape, mut out_strides) = ([x.nrows() as i64, 10], [1i64, x.nrows() as i64]);

@@ -74,7 +74,7 @@ pub fn agreement(exe: &Executable, data: &Tensors) -> Vec<String> {
 }
 
 #[test]
-fn real_models_give_pytorchs_results() {
+fn models_as_pytorch() {
     for (model, inputs) in MODELS {
         crate::watchdog::arm();
         let exe = load(models().join(format!("{model}.pt2")))
@@ -94,7 +94,7 @@ fn real_models_give_pytorchs_results() {
 /// KILN_ARCHIVES.
 #[test]
 #[ignore = "needs archives in KILN_ARCHIVES"]
-fn archives_of_a_folder_give_pytorchs_results() {
+fn archives_of_a_folder_as_pytorch() {
     let Some(folder) = std::env::var_os("KILN_ARCHIVES").map(PathBuf::from) else { return };
     let mut names: Vec<PathBuf> =
         std::fs::read_dir(&folder).expect("a folder").map(|e| e.expect("a file").path()).collect();
@@ -131,7 +131,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
 }
 
 #[test]
-fn a_profile_has_the_time_of_every_launch() {
+fn a_profile_times_every_launch() {
     let data = file("gpt2_tiny");
     let inputs: Vec<Data> =
         tensors::numbered(&data, "input_").into_iter().map(|(_, t)| Data::of(t)).collect();
@@ -163,7 +163,7 @@ fn a_program_is_called_from_many_threads() {
 }
 
 #[test]
-fn the_second_process_starts_warm_and_a_damaged_cache_is_rebuilt() {
+fn the_second_process_starts_warm_and_a_corrupt_cache_is_rebuilt() {
     let dir = tempfile::tempdir().unwrap();
     let options = Options { cache: CachePolicy::Dir(dir.path().into()), ..options(2) };
     let model = || load(models().join("mlp.pt2")).unwrap().compile(&options).unwrap();
@@ -216,7 +216,7 @@ fn a_package_runs_where_its_weights_are() {
 }
 
 #[test]
-fn inputs_of_any_strides_are_right() {
+fn inputs_of_any_strides_are_correct() {
     let exe = load(models().join("mlp.pt2")).unwrap().compile(&options(1)).unwrap();
     let data = file("mlp");
     let x = &data["input_0"];
@@ -245,7 +245,7 @@ fn inputs_of_any_strides_are_right() {
 
 /// An input in the declared layout is read in place; any other is copied, correctly.
 #[test]
-fn inputs_that_lie_as_asked_are_not_copied() {
+fn inputs_in_the_declared_layout_are_not_copied() {
     let data = file("mobilenetv3_small");
     let x = &data["input_0"];
     let shape = x.shape().to_vec();

@@ -11,7 +11,7 @@ fn ops(r: Result<Traced, TraceError>) -> Vec<OpError> {
 }
 
 #[test]
-fn an_error_names_the_users_line_and_what_follows_is_silent() {
+fn errors_have_the_users_line_without_follow_ups() {
     let mut line = 0;
     let all = ops(kiln::trace(|g| {
         let x = g.input("x", F32, (g.dim("batch", 1..=8), 64));
@@ -37,7 +37,7 @@ fn an_error_names_the_users_line_and_what_follows_is_silent() {
 }
 
 #[test]
-fn operators_have_places_too_and_all_errors_come_at_once() {
+fn operators_have_locations_and_all_errors_are_reported() {
     let mut lines = vec![];
     let all = ops(kiln::trace(|g| {
         let (x, y) = (g.input("x", F32, (2, 3)), g.input("y", F32, (2, 4)));
@@ -68,7 +68,7 @@ fn an_error_counts_even_if_nothing_uses_it() {
 }
 
 #[test]
-fn what_pytorch_refuses() {
+fn pytorch_errors() {
     type Bad = fn(&Graph, Tensor, Tensor) -> Tensor;
     // x is f32[2, 3], i is i64[2, 3].
     let cases: [(&str, Bad); 29] = [
@@ -133,13 +133,13 @@ fn types_of_poisoned_tensors_are_errors() {
 }
 
 #[test]
-fn errors_of_the_closure_come_through() {
+fn errors_of_the_closure_propagate() {
     let r = kiln::trace(|_| Err(TraceError::User("no config".into())));
     assert!(matches!(&r, Err(TraceError::User(e)) if e.to_string() == "no config"));
 }
 
 #[test]
-fn names_and_places_are_in_the_module() {
+fn names_and_locations_are_in_the_module() {
     let mut line = 0;
     let traced = kiln::trace(|g| {
         let x = g.input("pixels", F32, (2, 3));
@@ -202,7 +202,7 @@ fn double_softmax(x: Tensor, dim: i64) -> Tensor {
 }
 
 #[test]
-fn frames_give_ops_another_place() {
+fn frames_override_locations() {
     let mut lines = vec![];
     let all = ops(kiln::trace(|g| {
         let x = g.input("x", F32, (3,));

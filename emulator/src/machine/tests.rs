@@ -62,7 +62,7 @@ fn numbers(n: u32) -> Array {
 }
 
 #[test]
-fn each_thread_has_its_number() {
+fn thread_indices() {
     let (a, b) = (numbers(192), numbers(192));
     launched(
         "",
@@ -77,7 +77,7 @@ fn each_thread_has_its_number() {
 }
 
 #[test]
-fn lanes_and_warps_add_up() {
+fn warp_and_cta_reductions() {
     let (a, b) = (numbers(256), numbers(256));
     // Sums of warps by butterflies, then of all through shared memory.
     let warp =
@@ -95,7 +95,7 @@ fn lanes_and_warps_add_up() {
 }
 
 #[test]
-fn bits_of_one_number_in_another() {
+fn bit_field_insert() {
     let (a, b) = (numbers(32), numbers(32));
     launched("", "ld.global.u32 %r5, [%d4]; mov.u32 %r6, -1; bfi.b32 %r7, %r5, %r6, 8, 4; st.global.u32 [%d5], %r7;", 1, 32, &a, &b)
         .unwrap();
@@ -106,7 +106,7 @@ fn bits_of_one_number_in_another() {
 }
 
 #[test]
-fn what_no_kernel_may_do_is_a_fault_with_its_place() {
+fn faults_have_locations() {
     let (a, b) = (numbers(32), numbers(32));
     let fault = |body: &str, threads| launched("", body, 1, threads, &a, &b).expect_err("a fault");
     let f = fault("mov.u32 %r5, 0;\nld.global.u32 %r5, [%d4+128];", 32);
@@ -145,7 +145,7 @@ fn what_no_kernel_may_do_is_a_fault_with_its_place() {
 }
 
 #[test]
-fn what_nobody_waits_for_comes_late() {
+fn unawaited_copies_are_delayed() {
     let (a, b) = (numbers(4 * 64), numbers(64));
     let body = |wait: &str| {
         format!(
@@ -163,7 +163,7 @@ fn what_nobody_waits_for_comes_late() {
 }
 
 #[test]
-fn bars_have_phases_and_bytes() {
+fn mbarriers_have_phases_and_transaction_bytes() {
     let (a, b) = (numbers(64), numbers(64));
     // 32 bytes by the copy engine, three times into the same place, each behind the read of the
     // last.
@@ -179,7 +179,7 @@ fn bars_have_phases_and_bytes() {
 }
 
 #[test]
-fn blocks_of_a_cluster_read_each_other() {
+fn distributed_shared_memory() {
     let (a, b) = (numbers(8), numbers(8));
     let body = "mov.b32 %r6, room; st.shared.u32 [%r6], %r2; barrier.cluster.arrive; barrier.cluster.wait;\n\
                 mov.u32 %r7, %cluster_ctarank; xor.b32 %r7, %r7, 1; mapa.shared::cluster.u32 %r8, %r6, %r7;\n\
@@ -194,7 +194,7 @@ fn blocks_of_a_cluster_read_each_other() {
 }
 
 #[test]
-fn blocks_of_a_cluster_send_each_other_bytes() {
+fn copies_between_ctas_of_a_cluster() {
     let (a, b) = (numbers(8), numbers(8));
     // Each sends four numbers to the other, whose bar counts their bytes; an address says of which
     // block it is.
@@ -210,7 +210,7 @@ fn blocks_of_a_cluster_send_each_other_bytes() {
 }
 
 #[test]
-fn warps_multiply() {
+fn mma() {
     // Factors of ones but for the lane's own: 16 x 16 and 16 x 8 of bf16.
     let (a, b) = (numbers(32), Array::of(&[0; 128]));
     let one = 0x3f80_3f80u32;
@@ -224,7 +224,7 @@ fn warps_multiply() {
 }
 
 #[test]
-fn integers_and_conversions_are_ptxs() {
+fn integer_and_conversion_semantics() {
     // Each writes what it makes of -3 and 0x12345678 (r20, r21) to r22.
     let cases: &[(&str, u32)] = &[
         ("prmt.b32 %r22, %r21, %r20, 0x5410", 0xfffd_5678),

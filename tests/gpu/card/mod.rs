@@ -116,12 +116,12 @@ fn worker() {
 }
 
 #[test]
-fn models_give_pytorchs_results() {
+fn models_as_pytorch() {
     run(&models::SUITE);
 }
 
 #[test]
-fn rows_of_the_aten_table_give_pytorchs_results() {
+fn aten_rows_as_pytorch() {
     run(&rows::SUITE);
 }
 
@@ -136,7 +136,7 @@ fn functions_of_the_front_agree() {
 }
 
 #[test]
-fn control_flow_gives_the_hosts_results() {
+fn control_flow_as_on_the_host() {
     run(&control::SUITE);
 }
 
@@ -157,21 +157,21 @@ fn small_kernels_of_an_older_chip_as_interpreted() {
 }
 
 #[test]
-fn products_of_shared_depth_as_interpreted() {
+fn split_k_matmuls_as_interpreted() {
     run(&parts::SUITE);
 }
 
 #[test]
-fn functions_are_as_exact_as_stated() {
+fn functions_are_as_accurate_as_documented() {
     run(&math::SUITE);
 }
 
 #[test]
-fn measured_schedules_and_library_calls_are_right() {
+fn autotuned_schedules_and_library_calls_are_correct() {
     run(&tuning::SUITE);
 }
 
 #[test]
-fn calls_keep_no_memory() {
+fn calls_do_not_leak_memory() {
     run(&calls::SUITE);
 }

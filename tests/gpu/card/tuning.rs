@@ -4,8 +4,8 @@ use super::*;
 use crate::{
     compiled::graphs::against,
     gpu::{
-        cudnn::{self, CONVOLUTIONS, Has},
-        gemm::{self, PRODUCTS, table},
+        cudnn::{self, CONVOLUTIONS, Support},
+        gemm::{self, GEMMS, table},
     },
     support::{functions, inputs},
 };
@@ -30,7 +30,7 @@ use std::{
 
 pub static SUITE: Suite = Suite {
     name: "tuning",
-    count: || 2 * (PRODUCTS.len() + CONVOLUTIONS.len()) as u64,
+    count: || 2 * (GEMMS.len() + CONVOLUTIONS.len()) as u64,
     label,
     check,
     whole: true,
@@ -50,7 +50,7 @@ struct One {
 
 fn one(item: u64) -> One {
     let i = item as usize / 2;
-    match PRODUCTS.get(i) {
+    match GEMMS.get(i) {
         Some(p) => One {
             name: p.0,
             text: gemm::text(p),
@@ -60,8 +60,8 @@ fn one(item: u64) -> One {
             surely: p.4,
         },
         None => {
-            let c = &CONVOLUTIONS[i - PRODUCTS.len()];
-            let (told, surely) = (c.has != Has::Nothing, c.has == Has::Surely);
+            let c = &CONVOLUTIONS[i - GEMMS.len()];
+            let (told, surely) = (c.support != Support::Unsupported, c.support == Support::Always);
             One {
                 name: c.name,
                 text: cudnn::text(c),

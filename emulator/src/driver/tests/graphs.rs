@@ -61,7 +61,7 @@ fn captured(at: u64, byte: u8, nodes: usize) -> CUgraph {
 }
 
 #[test]
-fn nodes_run_behind_what_they_depend_on() {
+fn nodes_run_after_their_dependencies() {
     let _turn = ready();
     let (module, at) = (load(STORE), memory(8));
     let (function, stream, graph) = (kernel(module, c"store"), stream(), graph());

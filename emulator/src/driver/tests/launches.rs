@@ -90,7 +90,7 @@ fn code_is_linked_and_loaded() {
 }
 
 #[test]
-fn the_linker_says_what_is_wrong() {
+fn the_linker_reports_errors() {
     let _turn = ready();
     let (code, said) = linked("no PTX");
     assert_eq!(code, Err(CUresult::CUDA_ERROR_INVALID_PTX));
@@ -101,7 +101,7 @@ fn the_linker_says_what_is_wrong() {
 }
 
 #[test]
-fn launches_that_no_card_takes_are_refused() {
+fn invalid_launches_are_rejected() {
     let _turn = ready();
     let (module, pairs) = (load(STORE), load(PAIRS));
     let (store, pair) = (kernel(module, c"store"), kernel(pairs, c"pairs"));
@@ -180,10 +180,10 @@ fn launches_that_no_card_takes_are_refused() {
 
 /// A fault stays for the process, so this test runs itself in one of its own.
 #[test]
-fn after_a_fault_nothing_goes() {
+fn faults_are_sticky() {
     const CHILD: &str = "KILN_EMULATOR_FAULT";
     if std::env::var_os(CHILD).is_none() {
-        let name = "driver::tests::launches::after_a_fault_nothing_goes";
+        let name = "driver::tests::launches::faults_are_sticky";
         let mut child = Command::new(std::env::current_exe().expect("a test has a file"));
         let out =
             child.args(["--exact", name, "--nocapture"]).env(CHILD, "1").output().expect("it runs");

@@ -68,8 +68,8 @@ const PAIRS: &str = "
 /// A context for the thread. Tests take turns, since a capture can be in the way of everything else
 /// in the process.
 fn ready() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    let turn = lock(&TURN);
+    static SERIAL: Mutex<()> = Mutex::new(());
+    let turn = lock(&SERIAL);
     // SAFETY: room for the handle.
     unsafe {
         done(cuInit(0));
@@ -146,7 +146,7 @@ impl Store {
 }
 
 #[test]
-fn errors_have_names_and_words() {
+fn errors_have_names_and_descriptions() {
     let of = |e: CUresult| {
         // SAFETY: room for the addresses, which are of texts.
         unsafe {
@@ -170,7 +170,7 @@ fn nothing_unwinds() {
 }
 
 #[test]
-fn there_is_one_card() {
+fn there_is_one_device() {
     let _turn = ready();
     // SAFETY: room for what is asked for.
     unsafe {
@@ -197,7 +197,7 @@ fn there_is_one_card() {
 }
 
 #[test]
-fn a_thread_has_no_context_until_it_is_given_one() {
+fn threads_start_without_a_context() {
     let _turn = ready();
     // SAFETY: room for what is asked for.
     unsafe {
