@@ -43,7 +43,7 @@ pub struct PrintOptions {
     /// Take `%name` from named locations.
     pub names_from_locations: bool,
     /// Print only the op (local scope); otherwise MLIR numbers all values of the enclosing module.
-    pub alone: bool,
+    pub local_scope: bool,
 }
 
 /// A `builtin.module` that owns its ops.
@@ -143,7 +143,7 @@ impl Op {
             if options.names_from_locations {
                 mlirOpPrintingFlagsPrintNameLocAsPrefix(flags);
             }
-            if options.alone {
+            if options.local_scope {
                 mlirOpPrintingFlagsUseLocalScope(flags);
             }
             mlirOperationPrintWithFlags(self.raw(), flags, cb, d);
