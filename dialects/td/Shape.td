@@ -76,14 +76,14 @@ def Kiln_ConcatOp : Kiln_Move<"concat"> {
   let assemblyFormat = "$inputs `axis` `=` $axis attr-dict `:` type($inputs)";
 }
 // Not pure: CSE must not merge two, since each owns a buffer that its user overwrites.
-def Kiln_PlaceOp : Kiln_Inferred<"place", [MemoryEffects<[MemAlloc<FactResource>]>, AttrSizedOperandSegments]> {
+def Kiln_InsertSliceOp : Kiln_Inferred<"insert_slice", [MemoryEffects<[MemAlloc<FactResource>]>, AttrSizedOperandSegments]> {
   let family = "movement";
-  let summary = "Inserts a slice into a larger tensor in place (destination passing): `whole` is the result of an earlier kiln.place without other uses, or absent for a new tensor, whose other elements are undefined (0 in the interpreter). Slices of one tensor do not overlap";
-  let formula = "r[offsets + i...] = piece[i...], whole[...] elsewhere; sizes are those of r";
-  let arguments = (ins Tensor:$piece, Optional<Tensor>:$whole, Variadic<Index>:$dynamic_offsets, DenseI64ArrayAttr:$offsets,
+  let summary = "Inserts a slice into a larger tensor in place (destination passing): `dest` is the result of an earlier kiln.insert_slice without other uses, or absent for a new tensor, whose other elements are undefined (0 in the interpreter). Slices of one tensor do not overlap";
+  let formula = "r[offsets + i...] = source[i...], dest[...] elsewhere; sizes are those of r";
+  let arguments = (ins Tensor:$source, Optional<Tensor>:$dest, Variadic<Index>:$dynamic_offsets, DenseI64ArrayAttr:$offsets,
                        Variadic<Index>:$dynamic_sizes, DenseI64ArrayAttr:$sizes);
   let results = (outs Tensor:$result);
-  let assemblyFormat = "$piece (`into` $whole^)? `offsets` `=` custom<DynamicIndexList>($dynamic_offsets, $offsets) `sizes` `=` custom<DynamicIndexList>($dynamic_sizes, $sizes) attr-dict `:` type($piece) (`into` type($whole)^)?";
+  let assemblyFormat = "$source (`into` $dest^)? `offsets` `=` custom<DynamicIndexList>($dynamic_offsets, $offsets) `sizes` `=` custom<DynamicIndexList>($dynamic_sizes, $sizes) attr-dict `:` type($source) (`into` type($dest)^)?";
 }
 def Kiln_ReverseOp : Kiln_Move<"reverse"> {
   let summary = "Reverses the order along dims";

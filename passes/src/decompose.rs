@@ -83,7 +83,7 @@ impl Pass for Decompose {
                 old.replace_uses(new);
             }
             if let Some(why) = why {
-                let why = Attr::string(op.ctx(), &format!("{} not whole: {why}", kind.mnemonic()));
+                let why = Attr::string(op.ctx(), &format!("{} not fused: {why}", kind.mnemonic()));
                 let all = op.block().map(|b| b.ops()).unwrap_or_default();
                 let new = all
                     .into_iter()
@@ -144,10 +144,12 @@ fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Vec<Value>, String> {
         | Floor | RoundEven | Trunc | Not | IsFinite | IsNan | Add | Sub | Mul | Div | Rem
         | FloorDiv | Pow | Max | Min | Atan2 | And | Or | Xor | Shl | Shr | Compare | Select
         | Clamp | Convert | Bitcast | Constant | Splat | Iota | BroadcastInDim | Reshape
-        | Transpose | Slice | Pad | Concat | Place | Reverse | Gather | Scatter | DynamicSlice
-        | DynamicUpdateSlice | Reduce | ArgMax | ArgMin | Cumulative | Sort | TopK | DotGeneral
-        | Convolution | ReduceWindow | RandomBits | RandomUniform | RandomNormal | If | While
-        | Scan | Yield | CustomCall | PtxCall => Err("is a prim and has no decomposition".into()),
+        | Transpose | Slice | Pad | Concat | InsertSlice | Reverse | Gather | Scatter
+        | DynamicSlice | DynamicUpdateSlice | Reduce | ArgMax | ArgMin | Cumulative | Sort
+        | TopK | DotGeneral | Convolution | ReduceWindow | RandomBits | RandomUniform
+        | RandomNormal | If | While | Scan | Yield | CustomCall | PtxCall => {
+            Err("is a prim and has no decomposition".into())
+        }
     };
     one.map(|v| vec![v])
 }

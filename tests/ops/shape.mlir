@@ -59,14 +59,14 @@ func.func @f(%x: tensor<?x?x3xf32>, %v: tensor<f32>) -> (tensor<?x2x1xf32>, tens
 
 // -----
 
-// CASE: place
+// CASE: insert_slice
 func.func @f(%x: tensor<?x2x3xf32>, %y: tensor<?x1x3xf32>) -> tensor<?x4x3xf32> {
   %s = kiln.sym @s0
   kiln.bind_shape %x, [%s, 2, 3] : tensor<?x2x3xf32>
   kiln.bind_shape %y, [%s, 1, 3] : tensor<?x1x3xf32>
   %one = arith.constant 1 : index
-  %0 = kiln.place %x offsets = [0, %one, 0] sizes = [%s, 4, 3] : tensor<?x2x3xf32>
-  %1 = kiln.place %y into %0 offsets = [0, 3, 0] sizes = [%s, 4, 3] : tensor<?x1x3xf32> into tensor<?x4x3xf32>
+  %0 = kiln.insert_slice %x offsets = [0, %one, 0] sizes = [%s, 4, 3] : tensor<?x2x3xf32>
+  %1 = kiln.insert_slice %y into %0 offsets = [0, 3, 0] sizes = [%s, 4, 3] : tensor<?x1x3xf32> into tensor<?x4x3xf32>
   return %1 : tensor<?x4x3xf32>
 }
 
@@ -432,7 +432,7 @@ func.func @f(%x: tensor<4x3xf32>) {
 
 func.func @f(%x: tensor<2xf32>, %y: tensor<4xf32>) {
   // expected-error @+1 {{overwrites an argument}}
-  %0 = kiln.place %x into %y offsets = [0] sizes = [4] : tensor<2xf32> into tensor<4xf32>
+  %0 = kiln.insert_slice %x into %y offsets = [0] sizes = [4] : tensor<2xf32> into tensor<4xf32>
   return
 }
 
@@ -440,26 +440,26 @@ func.func @f(%x: tensor<2xf32>, %y: tensor<4xf32>) {
 
 func.func @f(%x: tensor<2xf32>, %y: tensor<4xf32>) {
   %0 = kiln.neg %y : tensor<4xf32>
-  // expected-error @+1 {{overwrites a value that no kiln.place defines}}
-  %1 = kiln.place %x into %0 offsets = [0] sizes = [4] : tensor<2xf32> into tensor<4xf32>
+  // expected-error @+1 {{overwrites a value that no kiln.insert_slice defines}}
+  %1 = kiln.insert_slice %x into %0 offsets = [0] sizes = [4] : tensor<2xf32> into tensor<4xf32>
   return
 }
 
 // -----
 
 func.func @f(%x: tensor<2xf32>) -> tensor<4xf32> {
-  %0 = kiln.place %x offsets = [0] sizes = [4] : tensor<2xf32>
+  %0 = kiln.insert_slice %x offsets = [0] sizes = [4] : tensor<2xf32>
   // expected-error @+1 {{overwrites a tensor that has other uses}}
-  %1 = kiln.place %x into %0 offsets = [2] sizes = [4] : tensor<2xf32> into tensor<4xf32>
+  %1 = kiln.insert_slice %x into %0 offsets = [2] sizes = [4] : tensor<2xf32> into tensor<4xf32>
   return %0 : tensor<4xf32>
 }
 
 // -----
 
 func.func @f(%x: tensor<2xf32>) -> tensor<4xf32> {
-  %0 = kiln.place %x offsets = [0] sizes = [4] : tensor<2xf32>
+  %0 = kiln.insert_slice %x offsets = [0] sizes = [4] : tensor<2xf32>
   // expected-error @+1 {{overlaps an earlier slice}}
-  %1 = kiln.place %x into %0 offsets = [1] sizes = [4] : tensor<2xf32> into tensor<4xf32>
+  %1 = kiln.insert_slice %x into %0 offsets = [1] sizes = [4] : tensor<2xf32> into tensor<4xf32>
   return %1 : tensor<4xf32>
 }
 
@@ -467,6 +467,6 @@ func.func @f(%x: tensor<2xf32>) -> tensor<4xf32> {
 
 func.func @f(%x: tensor<2xf32>) {
   // expected-error @+1 {{inserts 2 elements at 3 of dimension 0 of size 4}}
-  %0 = kiln.place %x offsets = [3] sizes = [4] : tensor<2xf32>
+  %0 = kiln.insert_slice %x offsets = [3] sizes = [4] : tensor<2xf32>
   return
 }

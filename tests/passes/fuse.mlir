@@ -132,7 +132,7 @@ func.func @f(%q: tensor<1x4x2x8xf32>, %k: tensor<1x2x4x8xf32>, %v: tensor<1x2x4x
 // CASE: attention_that_was_decomposed
 // NO-RUN: the decomposition reassociates, and fusion is held to the same bits
 // RUN: kiln-decompose{keep=kernels},kiln-refine-shapes,canonicalize,cse,kiln-fuse
-// CHECK: attention not whole: it drops weights or gives the log-sum-exp
+// CHECK: attention not fused: it has dropout or returns the log-sum-exp
 func.func @f(%q: tensor<1x2x4x8xf32>, %k: tensor<1x2x4x8xf32>, %v: tensor<1x2x4x8xf32>) -> (tensor<1x2x4x8xf32>, tensor<1x2x4xf32>) {
   %0, %1 = kiln.attention %q, %k, %v with_lse : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>
   return %0, %1 : tensor<1x2x4x8xf32>, tensor<1x2x4xf32>
@@ -451,9 +451,9 @@ func.func @f(%x: tensor<1x2x4x4xf32>, %y: tensor<1x2x4x4xf32>, %w: tensor<4x2x1x
 // Pool and matmul kernels insert slices as convolutions do; one of them copies the argument.
 // CASE: slices_of_a_pool_and_a_matmul
 // RUN: kiln-split-concats,kiln-fuse
-// CHECK: ops = ["reduce_window", "place"]
-// CHECK: ops = ["dot_general", "tanh", "place", "place"]
-// CHECK-NOT: ops = ["place"]
+// CHECK: ops = ["reduce_window", "insert_slice"]
+// CHECK: ops = ["dot_general", "tanh", "insert_slice", "insert_slice"]
+// CHECK-NOT: ops = ["insert_slice"]
 func.func @f(%x: tensor<8x6xf32>, %w: tensor<6x5xf32>) -> tensor<8x17xf32> {
   %0 = kiln.reduce_window max %x window = [1, 3] strides = [1, 1] pad = [0, 1] x [0, 1] dilation = [1, 1] : tensor<8x6xf32>
   %1 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<8x6xf32>, tensor<6x5xf32>
@@ -466,8 +466,8 @@ func.func @f(%x: tensor<8x6xf32>, %w: tensor<6x5xf32>) -> tensor<8x17xf32> {
 // Row kernels insert slices too but have no copy loops: a separate kernel copies the argument.
 // CASE: slices_of_row_kernels
 // RUN: kiln-split-concats,kiln-fuse
-// CHECK: ops = ["reduce", "sub", "place"]
-// CHECK: not_fused = ["place not with reduce: it has no loops for elements beside its rows"], ops = ["place"]
+// CHECK: ops = ["reduce", "sub", "insert_slice"]
+// CHECK: not_fused = ["insert_slice not with reduce: it has no loops for elements beside its rows"], ops = ["insert_slice"]
 func.func @f(%x: tensor<8x6xf32>, %y: tensor<8x2xf32>) -> tensor<8x8xf32> {
   %0 = kiln.reduce max %x dims = [1] : tensor<8x6xf32>
   %1 = kiln.broadcast_in_dim %0 dims = [0] sizes = [8, 6] : tensor<8xf32>
@@ -481,8 +481,8 @@ func.func @f(%x: tensor<8x6xf32>, %y: tensor<8x2xf32>) -> tensor<8x8xf32> {
 // copies.
 // CASE: large_copy
 // RUN: kiln-split-concats,kiln-fuse
-// CHECK: ops = ["dot_general", "place"]
-// CHECK: not_fused = ["place not with dot_general: it would copy much more than it computes"], ops = ["place"]
+// CHECK: ops = ["dot_general", "insert_slice"]
+// CHECK: not_fused = ["insert_slice not with dot_general: it would copy much more than it computes"], ops = ["insert_slice"]
 func.func @f(%x: tensor<1x6xf32>, %w: tensor<6x5xf32>, %y: tensor<64x5xf32>) -> tensor<65x5xf32> {
   %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<1x6xf32>, tensor<6x5xf32>
   %1 = kiln.concat %y, %0 axis = 0 : tensor<64x5xf32>, tensor<1x5xf32>
@@ -520,8 +520,8 @@ func.func @f(%x: tensor<1x2x4x4xf32>, %w: tensor<2x2x1x1xf32>) -> (tensor<1x4x4x
 // its kernel writes both, the border last.
 // CASE: padded_slice
 // RUN: kiln-split-concats,kiln-fuse
-// CHECK: ops = ["convolution", "pad", "place"]
-// CHECK-NOT: kiln.launch @place
+// CHECK: ops = ["convolution", "pad", "insert_slice"]
+// CHECK-NOT: kiln.launch @insert_slice
 // CHECK-NOT: kiln.launch @pad
 func.func @f(%x: tensor<1x2x5x5xf32>, %w: tensor<4x2x2x2xf32>, %v: tensor<3x4x3x3xf32>) -> tensor<1x7x4x4xf32> {
   %zero = kiln.splat [], 0.0 : f32

@@ -171,13 +171,13 @@ impl Graph {
                 let (mut offsets, mut sizes) = (vec![Size::Static(0); own.len()], own.clone());
                 let n = own[0].known().unwrap_or_default();
                 (offsets[0], sizes[0]) = (Size::Static(n), Size::Static(2 * n));
-                let first = b.add(&Place {
-                    piece: x,
-                    whole: None,
+                let first = b.add(&InsertSlice {
+                    source: x,
+                    dest: None,
                     offsets: vec![Size::Static(0); own.len()],
                     sizes: sizes.clone(),
                 })?;
-                one(b.add(&Place { piece: y, whole: Some(first), offsets, sizes }))
+                one(b.add(&InsertSlice { source: y, dest: Some(first), offsets, sizes }))
             }
             "reverse" => {
                 let input = self.any();

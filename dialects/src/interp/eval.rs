@@ -82,10 +82,15 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
             let o = Concat::read(view)?;
             r::concat(&refs(&all(&o.inputs)?), o.axis)
         }
-        OpKind::Place => {
-            let o = Place::read(view)?;
-            let whole = o.whole.map(get).transpose()?;
-            r::place(&*get(o.piece)?, whole.as_deref(), &sizes(&o.offsets)?, &sizes(&o.sizes)?)
+        OpKind::InsertSlice => {
+            let o = InsertSlice::read(view)?;
+            let dest = o.dest.map(get).transpose()?;
+            r::insert_slice(
+                &*get(o.source)?,
+                dest.as_deref(),
+                &sizes(&o.offsets)?,
+                &sizes(&o.sizes)?,
+            )
         }
         OpKind::Reverse => r::reverse(&*operand(0)?, &Reverse::read(view)?.dims),
         OpKind::Gather => {

@@ -153,28 +153,28 @@ fn replaced(x: &Tensor, update: &Tensor, start: usize) -> Result<Tensor, String>
     Tensor::new(x.dtype(), x.shape().to_vec(), data)
 }
 
-/// `whole`, or zeros of these sizes, with the slice at `offsets` replaced by `piece`. Err: dtypes,
+/// `dest`, or zeros of these sizes, with the slice at `offsets` replaced by `source`. Err: dtypes,
 /// ranks or sizes differ, a slice out of bounds.
-pub fn place(
-    piece: &Tensor,
-    whole: Option<&Tensor>,
+pub fn insert_slice(
+    source: &Tensor,
+    dest: Option<&Tensor>,
     offsets: &[i64],
     sizes: &[i64],
 ) -> Result<Tensor, String> {
     let shape = to_sizes(sizes)?;
-    let zero = if piece.dtype().is_float() {
-        Tensor::scalar_f(piece.dtype(), 0.0)?
+    let zero = if source.dtype().is_float() {
+        Tensor::scalar_f(source.dtype(), 0.0)?
     } else {
-        Tensor::scalar_i(piece.dtype(), 0)?
+        Tensor::scalar_i(source.dtype(), 0)?
     };
-    let x = whole.map_or_else(|| Tensor::full(&zero, shape.clone()), |w| Ok(w.clone()))?;
-    has_shape("the whole", &x, &shape)?;
-    has_dtype("the piece", piece, x.dtype())?;
+    let x = dest.map_or_else(|| Tensor::full(&zero, shape.clone()), |w| Ok(w.clone()))?;
+    has_shape("the dest", &x, &shape)?;
+    has_dtype("the source", source, x.dtype())?;
     same_rank("offsets", offsets.len(), x.rank())?;
-    same_rank("sizes of the piece", piece.rank(), x.rank())?;
+    same_rank("sizes of the source", source.rank(), x.rank())?;
     let mut start = 0;
     for (k, stride) in x.strides().into_iter().enumerate() {
-        let (size, bound) = (piece.shape()[k], x.shape()[k]);
+        let (size, bound) = (source.shape()[k], x.shape()[k]);
         let offset = usize::try_from(offsets[k])
             .ok()
             .filter(|o| o.checked_add(size).is_some_and(|end| end <= bound));
@@ -183,5 +183,5 @@ pub fn place(
                 format!("offset {} and size {size} leave dimension {k} of size {bound}", offsets[k])
             })?;
     }
-    replaced(&x, piece, start)
+    replaced(&x, source, start)
 }

@@ -63,7 +63,7 @@ pub fn numerics(kind: OpKind) -> &'static str {
         OpKind::Slice
         | OpKind::Pad
         | OpKind::Concat
-        | OpKind::Place
+        | OpKind::InsertSlice
         | OpKind::Reverse
         | OpKind::Gather => EXACT,
         OpKind::DynamicSlice

@@ -299,7 +299,7 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
             dims[axis] = total;
             one(first.dtype, dims)
         }
-        OpKind::Place => super::place::infer(&Place::read(view)?, v),
+        OpKind::InsertSlice => super::insert_slice::infer(&InsertSlice::read(view)?, v),
         OpKind::Reverse => {
             let o = Reverse::read(view)?;
             let x = v.tensor(o.input)?;

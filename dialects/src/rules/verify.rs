@@ -134,7 +134,7 @@ pub fn verify(op: Op) -> Result<(), String> {
         | OpKind::Reshape
         | OpKind::Transpose
         | OpKind::Slice => Ok(()),
-        OpKind::Place => super::place::verify(op),
+        OpKind::InsertSlice => super::insert_slice::verify(op),
         OpKind::Pad | OpKind::Concat | OpKind::Reverse | OpKind::Gather | OpKind::Scatter => Ok(()),
         OpKind::DynamicSlice
         | OpKind::DynamicUpdateSlice

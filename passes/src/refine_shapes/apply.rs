@@ -180,7 +180,7 @@ impl Apply<'_> {
             Some(OpKind::Reshape) => rebuild!(Reshape, sizes),
             Some(OpKind::Slice) => rebuild!(Slice, offsets, sizes),
             Some(OpKind::Pad) => rebuild!(Pad, low, high),
-            Some(OpKind::Place) => rebuild!(Place, offsets, sizes),
+            Some(OpKind::InsertSlice) => rebuild!(InsertSlice, offsets, sizes),
             Some(OpKind::DynamicSlice) => rebuild!(DynamicSlice, sizes),
             Some(OpKind::RandomBits) => rebuild!(RandomBits, sizes),
             Some(OpKind::RandomUniform) => rebuild!(RandomUniform, sizes),

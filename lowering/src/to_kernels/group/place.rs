@@ -4,7 +4,7 @@ use super::{Class, Decide, Form, Kind, Leaf, turns, wide};
 use crate::to_kernels::graph::reads;
 use kiln_dialects::{
     ir::{Node as _, Size, Value},
-    ops::{OpKind, Pad, Place},
+    ops::{InsertSlice, OpKind, Pad},
 };
 
 /// Why rows are put in place, but no more than they.
@@ -51,7 +51,7 @@ impl Decide<'_> {
         let node = &self.graph.nodes[n];
         node.class == Class::Single
             && node.value.def().is_some_and(|o| {
-                matches!(o.kind(), Some(OpKind::Concat | OpKind::Pad | OpKind::Place))
+                matches!(o.kind(), Some(OpKind::Concat | OpKind::Pad | OpKind::InsertSlice))
             })
     }
 
@@ -74,15 +74,15 @@ impl Decide<'_> {
 
     /// The piece that a node puts into a larger tensor.
     pub(super) fn piece(&self, n: usize) -> Option<Value> {
-        self.graph.nodes[n].value.def().and_then(Place::of).map(|o| o.piece)
+        self.graph.nodes[n].value.def().and_then(InsertSlice::of).map(|o| o.source)
     }
 
     /// The kernel that puts the piece before into the same tensor, if it is another's than the
     /// piece's: it can copy the piece.
     pub(super) fn goes_on(&self, n: usize) -> Option<usize> {
-        let place = self.graph.nodes[n].value.def().and_then(Place::of)?;
-        let before = self.home(place.whole?)?;
-        (self.home(self.graph.base(place.piece)) != Some(before)).then_some(before)
+        let place = self.graph.nodes[n].value.def().and_then(InsertSlice::of)?;
+        let before = self.home(place.dest?)?;
+        (self.home(self.graph.base(place.source)) != Some(before)).then_some(before)
     }
 
     /// Whether a kernel can write its result right to where a padding or a concatenation wants it,
