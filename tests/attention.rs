@@ -30,10 +30,10 @@ fn check_with(name: &str, text: &str, whole: bool, change: &dyn Fn(Vec<Tensor>) 
         let kernels = &exe.program().kernels;
         let kinds: Vec<&str> = kernels.iter().map(|k| k.kind.as_str()).collect();
         let reasons = || {
-            kernels.iter().flat_map(|k| &k.not_fused).any(|r| r.starts_with("attention not whole"))
+            kernels.iter().flat_map(|k| &k.not_fused).any(|r| r.starts_with("attention not fused"))
         };
         assert_eq!(kinds.contains(&"attention"), whole, "{name}: {kinds:?}");
-        assert_eq!(reasons(), !whole, "{name}: why it is not whole");
+        assert_eq!(reasons(), !whole, "{name}: why it is not fused");
         let bytes: Vec<Vec<u8>> = inputs.iter().map(|t| t.dtype().encode(t)).collect();
         let views: Vec<View> = inputs
             .iter()

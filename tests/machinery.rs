@@ -113,7 +113,7 @@ fn typos_get_a_suggestion() {
         ),
         (
             "builtin.module(kiln-simplify{fold-limit=x})",
-            &["fold-limit wants a whole number, not 'x'"],
+            &["fold-limit expects a non-negative integer, not 'x'"],
         ),
         ("builtin.module(kiln-simplify", &["does not parse"]),
         ("builtin.module(kiln-decompose{keep=gelu})", &[]),

@@ -102,7 +102,7 @@ const ATTENTIONS: &[Attention] = &[
         "",
         "",
         "",
-        Some("its elements are neither bf16 nor f16"),
+        Some("its element type is neither bf16 nor f16"),
     ),
     (
         "1x2x40x20xbf16",
@@ -111,7 +111,7 @@ const ATTENTIONS: &[Attention] = &[
         "",
         "",
         "",
-        Some("no multiple of 8 up to 256"),
+        Some("not multiples of 8 up to 256"),
     ),
 ];
 
@@ -159,7 +159,7 @@ fn attention_uses_tensor_cores_where_possible() {
             let kernels = &package.program.kernels;
             let why = case.6;
             let said = kernels.iter().flat_map(|k| &k.not_fused).any(|r| {
-                why.is_some_and(|w| r.starts_with("attention not whole") && r.contains(w))
+                why.is_some_and(|w| r.starts_with("attention not fused") && r.contains(w))
             });
             assert_eq!(said, why.is_some(), "{case:?} for {chip}: {kernels:?}");
             let found =

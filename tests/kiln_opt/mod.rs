@@ -13,7 +13,7 @@ use std::{path::PathBuf, process::Command, time::Duration};
 /// Far beyond any run's time.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A file beside this one.
+/// A file in this folder.
 fn input(name: &str) -> String {
     format!("{}/tests/kiln_opt/{name}", env!("CARGO_MANIFEST_DIR"))
 }

@@ -58,7 +58,7 @@ fn typos_get_a_suggestion() {
             &["--pass-pipeline=builtin.module(kiln-simplfy)"],
         ),
         ("did you mean 'fold-limit'?", &["--kiln-simplify=fold-limt=3"]),
-        ("fold-limit wants a whole number, not 'x'", &["--kiln-simplify=fold-limit=x"]),
+        ("fold-limit expects a non-negative integer, not 'x'", &["--kiln-simplify=fold-limit=x"]),
         (
             "did you mean 'prims'? (levels: graph, prims, kernels, linalg, scheduled, tiled, program, target, llvm; --list-levels)",
             &["--to=prms"],

@@ -44,7 +44,7 @@ func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> {
 // -----
 // Operands of an addition and contracted dimensions have equal sizes; equal symbols need no guard.
 // CASE: two_symbols_of_equal_size
-// NO-RUN: each symbol is given a size of its own
+// NO-RUN: each symbol has a distinct size
 // CHECK: "kiln.add takes sizes that have to be equal"
 // CHECK: "kiln.dot_general takes sizes that have to be equal"
 // CHECK-NOT: kiln.mul takes

@@ -96,7 +96,7 @@ fn pytorch_errors() {
         ("step", |g, _, _| g.arange(0.0, 5.0, 0.0)),
         ("outside of rank 2", |_, x, _| x.sum(2, false)),
         ("outside of rank 2", |_, x, _| x.transpose(0, -3)),
-        ("twice", |_, x, _| x.permute([0, 0])),
+        ("repeats", |_, x, _| x.permute([0, 0])),
         ("lower rank", |_, x, _| x.expand((3,))),
         ("2 shifts", |_, x, _| x.roll(&[1, 2], &[0])),
         ("mixes f32 and i64", |_, x, i| x.matmul(i.transpose(0, 1))),

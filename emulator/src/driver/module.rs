@@ -52,7 +52,7 @@ unsafe fn text<'a>(image: *const c_void) -> CudaResult<&'a str> {
     valid(!image.is_null())?;
     let wrong = CUresult::CUDA_ERROR_INVALID_IMAGE;
     let bytes = image.cast::<u8>();
-    // SAFETY: the caller's promise; nothing is read behind a byte that is not the mark's.
+    // SAFETY: the caller's promise; nothing is read past the first byte that differs from the magic.
     unsafe {
         let marked = MARK.iter().enumerate().all(|(i, b)| bytes.add(i).read() == *b);
         if !marked && (*bytes == 0 || !bytes.read().is_ascii() || bytes.read() == MARK[0]) {

@@ -11,7 +11,7 @@ use std::ptr;
 /// Adds a node with dependencies.
 ///
 /// # Safety
-/// `node` is null or has room; there are `count` handles behind `after`.
+/// `node` is null or writable; `after` has `count` handles.
 unsafe fn add(
     node: *mut CUgraphNode,
     graph: CUgraph,

@@ -5,7 +5,7 @@ use crate::{
     ptx::Module,
 };
 
-/// Memory of the card that goes with it.
+/// Device memory, freed on drop.
 struct Array(u64, usize);
 
 impl Array {
@@ -225,7 +225,7 @@ fn mma() {
 
 #[test]
 fn integer_and_conversion_semantics() {
-    // Each writes what it makes of -3 and 0x12345678 (r20, r21) to r22.
+    // Each computes r22 from -3 (r20) and 0x12345678 (r21).
     let cases: &[(&str, u32)] = &[
         ("prmt.b32 %r22, %r21, %r20, 0x5410", 0xfffd_5678),
         ("prmt.b32 %r22, %r21, %r20, 0x0092", 0x7878_0034),

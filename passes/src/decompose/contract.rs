@@ -65,7 +65,7 @@ fn matmul(m: &Math<'_>, x: Value, y: Value) -> Result<Value, String> {
         if p < 2 || q <= 2 {
             return Ok(r);
         }
-        // Fold the left operand's M dimension behind the batch dimensions of the right.
+        // Fold the left operand's M dimension after the batch dimensions of the right.
         let batch = q as i64 - 2;
         return m.transpose(r, &[(1..=batch).collect(), vec![0, batch + 1]].concat());
     }

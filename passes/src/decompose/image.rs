@@ -33,7 +33,7 @@ fn gather_in_place(m: &Math<'_>, x: Value, at: Vec<Value>, first: usize) -> Resu
     let dims: Vec<i64> = (first as i64..first as i64 + at.len() as i64).collect();
     let behind = n - dims.len() as i64 - first as i64;
     let r = m.b.add(&Gather { input: x, indices: at, dims })?;
-    // Gather puts the index dimensions first; transpose them behind the `first` leading ones.
+    // Gather puts the index dimensions first; transpose them after the `first` leading ones.
     let lead = (indices..indices + first as i64).collect::<Vec<_>>();
     let rest = (indices + first as i64..indices + first as i64 + behind).collect();
     m.transpose(r, &[lead, (0..indices).collect(), rest].concat())

@@ -25,7 +25,7 @@ fn params(func: CUfunction, params: &mut [*mut c_void; 2]) -> CUDA_KERNEL_NODE_P
     }
 }
 
-/// A node that stores a number, behind others.
+/// A node that stores a number, with dependencies.
 fn store(
     graph: CUgraph,
     after: &[CUgraphNode],
@@ -77,7 +77,7 @@ fn nodes_run_after_their_dependencies() {
         assert_eq!(bytes(at, 8), [0; 8]);
         done(cuGraphLaunch(exec, stream));
         assert_eq!(bytes(at, 8), [2, 2, 2, 2, 1, 0, 0, 0]);
-        // The executable graph is given other parameters.
+        // Update parameters in the executable graph.
         let mut values = Store(at, 9);
         let mut pointers = values.pointers();
         done(cuGraphExecKernelNodeSetParams_v2(exec, first, &params(function, &mut pointers)));

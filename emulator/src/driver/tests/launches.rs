@@ -5,7 +5,7 @@ use std::process::Command;
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 const DYNAMIC: u32 = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as u32;
 
-/// What the linker makes of a text, and what it says.
+/// The linked image of PTX, and the error log.
 fn linked(text: &str) -> (CudaResult<Vec<u8>>, String) {
     let mut log = [0u8; 64];
     let mut options =
@@ -201,7 +201,7 @@ fn faults_are_sticky() {
     let fault = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS;
     // SAFETY: handles that live, room for what is asked for.
     unsafe {
-        // The launch itself is given to the stream, as on a card.
+        // The launch itself succeeds, as on a GPU.
         done(launch(function, 1, 3, 0, &mut Store(at, 5)));
         refused(launch(function, 1, 3, 0, &mut Store(at, 5)), fault);
         refused(cuStreamSynchronize(stream), fault);

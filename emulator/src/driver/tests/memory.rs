@@ -57,7 +57,7 @@ fn copies_are_bounds_checked() {
         }
         refused(cuMemcpyHtoD_v2(a, from.as_ptr().cast(), usize::MAX), INVALID);
         refused(cuMemcpyHtoD_v2(a, ptr::null(), 1), INVALID);
-        // The host's own pages are no memory of the card, nor the other way round.
+        // Pageable host memory is not device memory, nor the reverse.
         refused(cuMemcpyDtoD_v2(a, from.as_ptr().addr() as u64, 8), INVALID);
         refused(cuMemcpyHtoD_v2(a, ptr::with_exposed_provenance(b as usize), 8), INVALID);
         done(cuMemsetD8Async(a, 9, 3, stream));

@@ -117,7 +117,7 @@ fn stream() -> CUstream {
     made(|to| unsafe { cuStreamCreate(to, 1) })
 }
 
-/// What lies on the card.
+/// A copy of device memory.
 fn bytes(at: u64, len: usize) -> Vec<u8> {
     let mut to = vec![0; len];
     // SAFETY: room for so many.
