@@ -138,7 +138,7 @@ func.func @f() {
 
 func.func @f() {
   %s = kiln.sym @a {min = 2 : i64}
-  // expected-error @+1 {{gives @a another range than at}}
+  // expected-error @+1 {{declares @a with another range than at}}
   %t = kiln.sym @a {min = 3 : i64}
   return
 }

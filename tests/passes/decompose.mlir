@@ -153,7 +153,7 @@ func.func @f(%q: tensor<1x4x3x8xf32>, %k: tensor<1x2x3x8xf32>, %v: tensor<1x2x3x
 // CASE: a region that cannot be vectorised
 // RUN: kiln-decompose{keep=}
 func.func @f(%q: tensor<1x4x3x8xf32>, %k: tensor<1x2x3x8xf32>, %v: tensor<1x2x3x8xf32>, %table: tensor<4xf32>) -> tensor<1x4x3x8xf32> {
-  // expected-error @+1 {{'kiln.attention' op has a region with kiln.dynamic_slice, which cannot be done for all elements at once}}
+  // expected-error @+1 {{'kiln.attention' op has a region with kiln.dynamic_slice, which cannot be vectorised over elements}}
   %0 = kiln.attention %q, %k, %v causal : tensor<1x4x3x8xf32>, tensor<1x2x3x8xf32>, tensor<1x2x3x8xf32> score {
   ^bb0(%s: tensor<f32>, %b: tensor<i64>, %h: tensor<i64>, %i: tensor<i64>, %j: tensor<i64>):
     %1 = kiln.dynamic_slice %table[%h : tensor<i64>] sizes = [1] : tensor<4xf32>

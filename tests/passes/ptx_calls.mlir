@@ -55,7 +55,7 @@ func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
 // -----
 // CASE: no_region
 func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @+1 {{is PTX alone, which the target does not run}}
+  // expected-error @+1 {{has neither a host function nor a region, and the target does not run PTX}}
   %0 = kiln.ptx_call "mine::twice"(%x) blocks = [1] sizes = [4] entry = "twice" threads = 64 shared = 0 ptx = ".entry twice" : (tensor<4xf32>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }

@@ -106,7 +106,7 @@ func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> {
   %c3 = arith.constant 3 : index
   %c4 = arith.constant 4 : index
   kiln.bind_shape %x, [%c3] : tensor<?xf32>
-  // expected-error @+1 {{'kiln.bind_shape' op has sizes 3 and 4 in dimension 0 of the same value}}
+  // expected-error @+1 {{'kiln.bind_shape' op has contradicting sizes 3 and 4 in dimension 0}}
   kiln.bind_shape %x, [%c4] : tensor<?xf32>
   return %x : tensor<?xf32>
 }

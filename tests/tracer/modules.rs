@@ -186,7 +186,7 @@ fn files_that_cannot_be_used() {
 
 #[test]
 fn errors_in_layers_have_the_users_location() {
-    let line = line!() + 1;
+    let line = line!() + 2;
     let model =
         nn::Sequential::new(&Scope::root()).layer(|s| nn::Linear::new(s, 5, 2)).apply(|x| x.relu());
     let mut call = 0;
