@@ -1,12 +1,12 @@
-//! What a call of a compiled function costs, and an op that runs at once. The check of guards
-//! alone: `cargo bench -p kiln-runtime`. Times are those of the calling thread, on which all of it
-//! runs, so that other work on the machine counts little.
+//! Cost of calling a compiled function, and of an eager op. Guards alone: `cargo bench -p
+//! kiln-runtime`. Measures CPU time of the calling thread, which does all the work, so other load
+//! matters little.
 #![allow(missing_docs)]
 use criterion::{Criterion, criterion_group, criterion_main};
 use kiln::Tensor;
 use std::{hint::black_box, time::Duration};
 
-/// How long this thread has run.
+/// CPU time of this thread.
 fn cpu_time() -> Duration {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes one structure.
@@ -14,7 +14,7 @@ fn cpu_time() -> Duration {
     Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
 }
 
-/// The thread's own time of a call.
+/// CPU time of a call.
 fn timed<R>(c: &mut Criterion, name: &str, call: impl Fn() -> R) {
     let rounds = |rounds: u64| {
         let start = cpu_time();
@@ -38,18 +38,18 @@ fn bench(c: &mut Criterion) {
             .options([("threads", "1")]);
     added.call(args.clone()).expect("a result");
     timed(c, "call that adds 100 tensors", || added.call(args.clone()).expect("a result"));
-    // What handing the tensors over costs the caller, which is a part of that.
+    // Cost of passing the tensors, which is part of the call.
     timed(c, "100 handles made and dropped", || args.clone());
     timed(c, "an op that runs at once", || &x + 1);
-    // By the wall's clock, since other threads compile, too.
+    // Wall time, since other threads compile too.
     let anew = kiln::compile(|x: Tensor| x * 2 + 1).options([("cache_dir", "off")]);
     let made = || {
         anew.reset();
         anew.call(&x).expect("a result")
     };
     c.bench_function("a call that compiles anew", |b| b.iter(made));
-    // Of functions that read a value, by how many ops are noted before: what one more costs. They
-    // are one kernel.
+    // Graph breaks, by the number of ops before the read: the marginal cost of one more. All are
+    // one kernel.
     for ops in [10, 110] {
         let chain = move |x: Tensor| (0..ops).fold(x, |x, _| x + 1);
         let read =
@@ -59,7 +59,7 @@ fn bench(c: &mut Criterion) {
         read.call(&one).expect("a result");
         timed(c, &format!("call with {ops} ops and a read"), || read.call(&one).expect("a result"));
     }
-    // By how many steps a loop takes: what one more costs.
+    // By the number of loop steps: the marginal cost of one more.
     for steps in [10, 110] {
         let f = move |x: Tensor| {
             kiln::while_loop(move |x: Tensor| x.select(0, 0).lt(steps), |x: Tensor| x + 1, x)

@@ -1,7 +1,7 @@
-//! What the compiler itself costs: contexts, text, passes, the interpreter, on a stack of
-//! transformer-like layers.
+//! Cost of the compiler: contexts, parsing, passes, the interpreter, on a stack of transformer-like
+//! layers.
 //!
-//! Peer: upstream's own `canonicalize,cse` on the same IR, in the same process. Figures are in
+//! Peer: upstream's `canonicalize,cse` on the same IR in the same process. Results are in
 //! docs/measurements.md.
 #![allow(missing_docs)]
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -38,7 +38,7 @@ fn stack(layers: usize) -> String {
     s + &format!("return %x{layers} : tensor<?x64xf32>\n}}")
 }
 
-/// `layers` decoder layers with frozen weights of their own, on [1, 64, 128].
+/// `layers` decoder layers with separate frozen weights, on [1, 64, 128].
 fn decoder(layers: usize) -> String {
     let (x, heads) = ("tensor<1x64x128xf32>", "tensor<1x4x64x32xf32>");
     let (mut globals, mut body) = (String::new(), String::new());
@@ -93,8 +93,8 @@ fn decoder(layers: usize) -> String {
     )
 }
 
-/// From a graph to objects without a cache: what alike layers cost that are compiled once, but
-/// launched, planned and packed each by itself.
+/// From a graph to objects without a cache: the marginal cost of identical layers, which are
+/// compiled once but launched, planned and packed each.
 fn layers(c: &mut Criterion) {
     let context = Context::new();
     let target = Target::host().expect("this machine");

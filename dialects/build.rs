@@ -1,12 +1,11 @@
-//! Runs TableGen over `td/`, writes the Rust side of the op table, and compiles the C++
+//! Runs TableGen over `td/`, generates the Rust side of the op table, and compiles the C++
 //! trampolines.
 #[path = "build/codegen.rs"]
 mod codegen;
 
 use std::{env, fs, path::Path, path::PathBuf, process::Command};
 
-/// How many translation units the op definitions are split into; one per core of the smallest
-/// machine that builds them.
+/// Translation units of the op definitions; they compile in parallel.
 const SHARDS: usize = 2;
 const MISSING: &str = "MLIR 22 was not found under";
 const REMEDY: &str = "install libmlir-22-dev mlir-22-tools llvm-22-dev libpolly-22-dev libclang-22-dev libzstd-dev zlib1g-dev libxml2-dev libz3-dev g++, \
@@ -72,8 +71,7 @@ fn main() {
             .flag("-fvisibility=hidden")
             .warnings(false)
             .debug(false);
-        // Unoptimised in development, where compiling is what takes the time; one level is enough
-        // beside it.
+        // Unoptimised in development, where compile time dominates; -O1 is enough otherwise.
         let level = if env::var("OPT_LEVEL").is_ok_and(|l| l == "0") { 0 } else { 1 };
         build
             .opt_level(level)

@@ -1,5 +1,5 @@
-//! The one integration-test binary: MLIR is linked statically, so each further binary would cost
-//! 160 MB and a link.
+//! The single integration-test binary: MLIR is linked statically, so each binary costs 160 MB and a
+//! link.
 
 mod attention;
 mod capture;

@@ -1,4 +1,4 @@
-//! Attention compiled as one kernel, against the interpreter, with one thread and with two.
+//! Fused attention kernels against the interpreter, with one thread and with two.
 use crate::support::*;
 use kiln::{
     dialects::{interp::Mode, ir::*, value::Tensor},
@@ -6,12 +6,12 @@ use kiln::{
     tolerance,
 };
 
-/// The results of `@main` for random inputs; they must not depend on the number of threads.
+/// The results of `@main` for random inputs, which must not depend on the number of threads.
 fn check(name: &str, text: &str, whole: bool) {
     check_with(name, text, whole, &|inputs| inputs);
 }
 
-/// The same with inputs that are changed.
+/// As [`check`], with modified inputs.
 fn check_with(name: &str, text: &str, whole: bool, change: &dyn Fn(Vec<Tensor>) -> Vec<Tensor>) {
     crate::watchdog::arm();
     let path =
@@ -30,10 +30,10 @@ fn check_with(name: &str, text: &str, whole: bool, change: &dyn Fn(Vec<Tensor>) 
         let kernels = &exe.program().kernels;
         let kinds: Vec<&str> = kernels.iter().map(|k| k.kind.as_str()).collect();
         let reasons = || {
-            kernels.iter().flat_map(|k| &k.not_fused).any(|r| r.starts_with("attention not whole"))
+            kernels.iter().flat_map(|k| &k.not_fused).any(|r| r.starts_with("attention not fused"))
         };
         assert_eq!(kinds.contains(&"attention"), whole, "{name}: {kinds:?}");
-        assert_eq!(reasons(), !whole, "{name}: why it is not whole");
+        assert_eq!(reasons(), !whole, "{name}: why it is not fused");
         let bytes: Vec<Vec<u8>> = inputs.iter().map(|t| t.dtype().encode(t)).collect();
         let views: Vec<View> = inputs
             .iter()
@@ -73,8 +73,8 @@ fn tolerance_holds(name: &str, found: &Tensor, wanted: &Tensor) {
     assert!(one.ok, "{name}: {one:?}");
 }
 
-/// A function of query, key and value of these sizes and dtype; `rest`: options of the op and what
-/// else it takes.
+/// A function of query, key and value with these sizes and dtype; `rest`: op options and further
+/// arguments.
 fn plain(q: &str, k: &str, v: &str, more: &str, ops: &str, options: &str) -> String {
     let out = format!(
         "{}x{}",
@@ -90,7 +90,7 @@ fn plain(q: &str, k: &str, v: &str, more: &str, ops: &str, options: &str) -> Str
     )
 }
 
-/// The last size and the dtype.
+/// The last dimension and the dtype.
 fn tail(ty: &str) -> String {
     let parts: Vec<&str> = ty.split('x').collect();
     parts[parts.len() - 2..].join("x")
@@ -115,7 +115,7 @@ fn forms_and_sizes() {
 }
 
 #[test]
-fn scale_is_given() {
+fn explicit_scale() {
     let text = plain("1x2x33x16xf32", "1x2x40x16xf32", "1x2x40x16xf32", "", "", "").replace(
         "tensor<1x2x40x16xf32>\n  return",
         "tensor<1x2x40x16xf32> {scale = 0.7 : f64}\n  return",
@@ -140,7 +140,7 @@ fn masks_and_biases() {
 }
 
 #[test]
-fn rows_that_see_nothing_are_zero() {
+fn fully_masked_rows_are_zero() {
     let (q, k) = ("4x2x33x16xf32", "4x2x3x16xf32");
     let mask = "%zero = kiln.splat [4, 1, 33, 3], 0.0 : f32
   %low = kiln.splat [4, 1, 33, 3], 0xFF800000 : f32
@@ -150,7 +150,7 @@ fn rows_that_see_nothing_are_zero() {
 }
 
 #[test]
-fn dynamic_sizes_and_moves() {
+fn dynamic_sizes_and_transposes() {
     let text = "func.func @main(%x: tensor<2x?x384xf32>) -> tensor<2x?x128xf32> {
   %s = kiln.sym @s {min = 1 : i64, max = 90 : i64}
   kiln.bind_shape %x, [2, %s, 384] : tensor<2x?x384xf32>
@@ -170,9 +170,9 @@ fn dynamic_sizes_and_moves() {
     check("dynamic", text, true);
 }
 
-/// Regions: soft-capped scores with a bias, slopes by head, keys of the same document near enough.
+/// Score and mask regions: soft-capped scores with a bias, ALiBi slopes, document masks.
 #[test]
-fn scores_and_masks_of_their_own() {
+fn score_and_mask_regions() {
     let place = "%b: tensor<i64>, %h: tensor<i64>, %i: tensor<i64>, %j: tensor<i64>";
     let case = |name: &str, more: &str, ops: &str, options: &str, regions: &str| {
         let ty = "tensor<2x4x37x16xf32>, tensor<2x2x37x16xf32>, tensor<2x2x37x16xf32>";
@@ -234,7 +234,7 @@ fn scores_and_masks_of_their_own() {
     kiln.yield %5 : tensor<i1>
   }}"
     );
-    // Integer inputs are random, so that many rows see nothing.
+    // Integer inputs are random, so many rows are fully masked.
     case("documents", ", %d: tensor<2x37xi64>", "%w = kiln.splat [], 9 : i64", "", &documents);
     case(
         "documents_causal",
@@ -271,9 +271,9 @@ fn forms_without_a_kernel_are_decomposed() {
     check("row_of_a_table", &text, false);
 }
 
-/// Lengths that masks state: alone, beside another condition, added.
+/// Masks that express sequence lengths: alone, combined with another condition, added.
 #[test]
-fn masks_that_are_lengths() {
+fn masks_that_express_lengths() {
     let (q, k) = ("2x4x33x16xf32", "2x2x40x16xf32");
     let lengths = |mut inputs: Vec<Tensor>| {
         inputs[3] = Tensor::ints(inputs[3].dtype(), vec![2], vec![17, 1]).expect("as many");
@@ -315,10 +315,9 @@ fn masks_that_are_lengths() {
     case("length_of_a_bias", added, "bias %m : tensor<2x1x1x40xf32>", "");
 }
 
-/// Queries and keys that do not count are no numbers here, so that a result shows whether they were
-/// read.
+/// Padded queries and keys are NaN here, so that reading one shows in the result.
 #[test]
-fn lengths_are_those_of_each_batch() {
+fn lengths_are_per_batch() {
     let queries = [33, 20, 0, 40, 33, 1];
     let keys = [40, 17, 9, -3, 0, 100];
     let case = |name: &str, dtype: &str, heads: i64, int: &str, options: &str| {

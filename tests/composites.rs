@@ -7,8 +7,8 @@ use kiln::{
 };
 use std::collections::BTreeSet;
 
-/// Arguments, results and body. `[n]` is a size that becomes `?` in the dynamic variant, `$T` the
-/// dtype, `$W` f32 beside 16-bit floats and else the dtype, `$L` the dtype of a log-sum-exp.
+/// Arguments, results and body. `[n]` becomes `?` in the dynamic variant, `$T` is the dtype, `$W`
+/// f32 for 16-bit floats and else the dtype, `$L` the dtype of a log-sum-exp.
 const CASES: &str = include_str!("composites.txt");
 
 const FLOATS: [DType; 6] =
@@ -17,7 +17,7 @@ const FLOATS: [DType; 6] =
 struct Case {
     name: String,
     dtypes: Vec<DType>,
-    /// Whether constants of the formula are not numbers of every dtype.
+    /// Whether constants of the formula are inexact in some dtypes.
     inexact: bool,
     text: String,
 }
@@ -68,7 +68,7 @@ fn decompositions_equal_their_composites() {
     let (mut failures, mut seen, mut count) = (vec![], BTreeSet::new(), 0);
     for case in read() {
         for dtype in &case.dtypes {
-            // The narrowest dtypes take the same way as f16, so one variant is enough.
+            // Narrow dtypes are lowered as f16, so one variant is enough.
             for dynamic in if dtype.bits() == 8 { vec![true] } else { vec![false, true] } {
                 count += 1;
                 if let Err(e) = check(&case, *dtype, dynamic, &mut seen) {

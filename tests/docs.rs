@@ -1,4 +1,4 @@
-//! Generated pages are fresh, and what the other pages say still holds.
+//! Generated pages are up to date, and paths on other pages exist.
 use std::path::Path;
 
 fn root() -> &'static Path {
@@ -6,7 +6,7 @@ fn root() -> &'static Path {
 }
 
 /// Compares a page with its generator; `KILN_BLESS=1` writes it.
-fn fresh(file: &str, text: &str) {
+fn check_page(file: &str, text: &str) {
     let path = root().join(file);
     if std::env::var_os("KILN_BLESS").is_some() {
         std::fs::write(&path, text).expect("docs can be written");
@@ -16,31 +16,31 @@ fn fresh(file: &str, text: &str) {
 }
 
 #[test]
-fn the_op_reference_is_fresh() {
-    fresh("docs/ops.md", &kiln::docs::ops());
+fn op_reference_is_up_to_date() {
+    check_page("docs/ops.md", &kiln::docs::ops());
 }
 
 #[test]
-fn the_pass_reference_is_fresh() {
-    fresh("docs/passes.md", &kiln::docs::passes());
+fn pass_reference_is_up_to_date() {
+    check_page("docs/passes.md", &kiln::docs::passes());
 }
 
 #[test]
-fn the_aten_reference_is_fresh() {
-    fresh("docs/aten.md", &kiln::docs::aten());
+fn aten_reference_is_up_to_date() {
+    check_page("docs/aten.md", &kiln::docs::aten());
 }
 
 #[test]
-fn the_option_reference_is_fresh() {
-    fresh("docs/options.md", &kiln::docs::options());
+fn option_reference_is_up_to_date() {
+    check_page("docs/options.md", &kiln::docs::options());
 }
 
 #[test]
-fn the_walkthrough_is_fresh() {
-    fresh("docs/walkthrough.md", &kiln::walkthrough::page().expect("every level"));
+fn walkthrough_is_up_to_date() {
+    check_page("docs/walkthrough.md", &kiln::walkthrough::page().expect("every level"));
 }
 
-/// What the C ABI's functions and types are in C.
+/// The C declarations of the C ABI.
 fn header() -> String {
     let dlpack = "\
 #if !defined(DLPACK_DLPACK_H_) && defined(__has_include)
@@ -90,13 +90,13 @@ typedef struct {
 }
 
 #[test]
-fn the_c_header_is_fresh() {
-    fresh("include/kiln.h", &header());
+fn c_header_is_up_to_date() {
+    check_page("include/kiln.h", &header());
 }
 
-/// Every path in backticks that looks like one of the project's own exists.
+/// Every path of the project in backticks exists.
 #[test]
-fn pages_name_files_that_exist() {
+fn paths_on_pages_exist() {
     let mut pages = vec![root().join("README.md")];
     let mut folders = vec![root().join("docs")];
     while let Some(folder) = folders.pop() {

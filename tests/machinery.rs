@@ -1,4 +1,4 @@
-//! The pass machinery: options, pipelines, errors, bisection, dumps, reproducers, contexts and
+//! Pass infrastructure: options, pipelines, errors, bisection, dumps, reproducers, contexts and
 //! threads.
 use kiln_dialects::{
     ir::*,
@@ -31,15 +31,15 @@ fn run(
 }
 
 kiln_passes::pass_options! {
-    /// A pass that does what its option says.
-    pub struct Moody {
+    /// A pass that fails on request.
+    pub struct FailOnRequest {
         /// none, fail, op, panic
         pub mood: String = "none".into(),
         /// Numbers
         pub list: Vec<usize> = vec![],
     }
 }
-impl Pass for Moody {
+impl Pass for FailOnRequest {
     const FLAG: &'static str = "test-moody";
     const SUMMARY: &'static str = "Fails as it is told";
     const ANCHOR: &'static str = "func.func";
@@ -55,7 +55,7 @@ impl Pass for Moody {
     }
 }
 fn register() {
-    kiln_passes::pass::register::<Moody>().expect("registered");
+    kiln_passes::pass::register::<FailOnRequest>().expect("registered");
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn options_survive_a_textual_round_trip() {
         let rows = (p.options)();
         let defaults: Vec<&str> = rows.iter().map(|o| o.default.as_str()).collect();
         assert_eq!((p.round_trip)(&defaults).expect("defaults parse"), defaults, "{}", p.flag);
-        // As upstream prints and parses them: text, to pipeline, to text, is a fixpoint.
+        // As upstream prints and parses them: text to pipeline to text is a fixed point.
         let given: Vec<String> = rows
             .iter()
             .map(|o| {
@@ -94,7 +94,7 @@ fn options_survive_a_textual_round_trip() {
 }
 
 #[test]
-fn wrong_names_and_values_are_answered_with_the_nearest() {
+fn typos_get_a_suggestion() {
     register();
     let c = Context::new();
     let error = |p: &str| parse(c.ctx(), p).map(|_| ()).expect_err(p).to_string();
@@ -113,7 +113,7 @@ fn wrong_names_and_values_are_answered_with_the_nearest() {
         ),
         (
             "builtin.module(kiln-simplify{fold-limit=x})",
-            &["fold-limit wants a whole number, not 'x'"],
+            &["fold-limit expects a non-negative integer, not 'x'"],
         ),
         ("builtin.module(kiln-simplify", &["does not parse"]),
         ("builtin.module(kiln-decompose{keep=gelu})", &[]),
@@ -136,7 +136,7 @@ fn wrong_names_and_values_are_answered_with_the_nearest() {
 }
 
 #[test]
-fn failures_name_pass_op_and_place() {
+fn failures_name_pass_op_and_location() {
     register();
     std::panic::set_hook(Box::new(|_| ()));
     let c = Context::new();
@@ -278,7 +278,7 @@ fn contexts_come_and_go_without_growth() {
     let mut after_warm_up = 0;
     for i in 0..10_000 {
         let c = Context::new();
-        // Work in some of them; in all of them it would take minutes.
+        // Run passes in some of them; in all it would take minutes.
         if i % 100 == 0 {
             let m = module(&c, TWO);
             run(&m, "builtin.module(kiln-simplify,cse)", &RunOptions::default()).expect("runs");
@@ -329,7 +329,7 @@ fn eight_threads_compile_at_once() {
 }
 
 #[test]
-fn watchers_that_panic_do_not_unwind_through_cpp() {
+fn panicking_instrumentation_does_not_unwind_through_cpp() {
     let c = Context::new();
     let m = module(&c, TWO);
     let options = RunOptions {

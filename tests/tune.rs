@@ -1,5 +1,5 @@
-//! Measured schedules: measuring on this machine, the table as text, and that a compilation takes
-//! what stands there, for a GPU too.
+//! Autotuning: measurement on this machine, the table as text, and compilations with a table, for a
+//! GPU too.
 use kiln::{
     Options,
     autotune::{autotune, parts::Products},
@@ -56,7 +56,7 @@ fn model(folder: &Path) -> std::path::PathBuf {
     path
 }
 
-/// The model's kernels at linalg, and the schedule that each gets by itself.
+/// The model's kernels at linalg, with their default schedules.
 fn kernels(path: &Path, target: &Target, act: &mut dyn FnMut(&Module, Vec<Op>)) {
     let context = Context::new();
     let (module, _) = load(path).unwrap().module(&context).unwrap();
@@ -66,7 +66,7 @@ fn kernels(path: &Path, target: &Target, act: &mut dyn FnMut(&Module, Vec<Op>)) 
 }
 
 #[test]
-fn kernels_are_measured_and_compilations_take_the_fastest() {
+fn kernels_are_tuned_and_compilations_use_the_fastest() {
     crate::watchdog::arm();
     let folder = tempfile::tempdir().unwrap();
     let path = model(folder.path());
@@ -125,7 +125,7 @@ fn kernels_are_measured_and_compilations_take_the_fastest() {
     assert!(compared.ok, "{compared}");
 }
 
-/// Compiles with schedules measured, and says how many kernels that were.
+/// Compiles with autotuning and returns the number of tuned kernels.
 fn tuned(path: &Path, options: &Options) -> (kiln::model::Executable, usize) {
     let count = Arc::new(AtomicUsize::new(0));
     let told = count.clone();
@@ -143,7 +143,7 @@ fn result(exe: &kiln::model::Executable) -> kiln::dialects::value::Tensor {
 }
 
 #[test]
-fn a_compilation_measures_what_no_table_has_and_only_once() {
+fn autotuning_measures_unknown_kernels_once() {
     crate::watchdog::arm();
     let folder = tempfile::tempdir().unwrap();
     let path = model(folder.path());
@@ -165,8 +165,8 @@ fn a_compilation_measures_what_no_table_has_and_only_once() {
     let compared = kiln::tolerance::compare(&result(&first), &result(&plain)).unwrap();
     assert!(compared.ok, "{compared}");
 
-    // What the time has not been enough for is made up for; then all is known, and the whole
-    // program comes from the cache.
+    // What the time limit left is measured later; then all is known, and the program comes from the
+    // cache.
     let mut kernels = table.len();
     for _ in 0..measured {
         let (again, more) = tuned(&path, &options);
@@ -184,13 +184,11 @@ fn a_compilation_measures_what_no_table_has_and_only_once() {
     }
     assert_eq!(kernels, measured);
 
-    // On another machine of the kind, the table is enough, and its schedules are those of the
-    // program.
+    // On another machine of this kind the table suffices, and the program has its schedules.
     let shipped = Options { schedules: Some(file.clone()), ..cached("other") };
     let (other, more) = tuned(&path, &shipped);
     assert!(more == 0 && other.times().compile.is_some());
-    // A line for another model changes nothing about this program; one for a kernel of its own
-    // does.
+    // An entry of another model does not affect this program; one of its kernels does.
     let mut lines = table.to_string();
     lines += "another\tcuda:sm_90a\t1.0\tx\n";
     std::fs::write(&file, &lines).unwrap();
@@ -222,7 +220,7 @@ fn without_a_device_for_the_target_schedules_are_the_default_ones() {
 }
 
 #[test]
-fn the_command_line_measures_merges_and_tells_what_it_tries() {
+fn the_command_line_tunes_merges_and_logs() {
     crate::watchdog::arm();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("small.mlir");
@@ -240,7 +238,7 @@ fn the_command_line_measures_merges_and_tells_what_it_tries() {
         let out = command.output().unwrap();
         let said = String::from_utf8_lossy(&out.stderr).into_owned();
         assert!(out.status.success(), "{said}");
-        // The log goes to standard error, and nothing draws a bar there that is no terminal.
+        // The log goes to stderr, and without a terminal there is no progress bar.
         said
     };
     let said = kiln(&[
@@ -277,7 +275,7 @@ fn the_command_line_measures_merges_and_tells_what_it_tries() {
 }
 
 #[test]
-fn compiled_functions_have_their_schedules_measured() {
+fn compiled_functions_are_autotuned() {
     crate::watchdog::arm();
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().to_str().unwrap().to_string();
@@ -336,7 +334,7 @@ fn a_machine_without_a_gpu_compiles_with_a_table() {
         };
         let (package, _) = load(&path).unwrap().build(&options, &|_, _| ()).unwrap();
         assert_eq!(package.program.kernels[0].launch.as_ref().unwrap().threads, threads);
-        // Of another chip's kernels it says nothing.
+        // Entries of another chip do not apply.
         let (other, _) = load(&path)
             .unwrap()
             .build(&Options { target: Some("cuda:sm_80".into()), ..options }, &|_, _| ())
@@ -346,7 +344,7 @@ fn a_machine_without_a_gpu_compiles_with_a_table() {
 }
 
 #[test]
-fn products_have_as_many_parts_as_the_table_says() {
+fn split_k_follows_the_table() {
     crate::watchdog::arm();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
@@ -373,14 +371,14 @@ fn products_have_as_many_parts_as_the_table_says() {
         let (package, _) = load(&path).unwrap().build(&options, &|_, _| ()).unwrap();
         let program = package.program;
         assert_eq!(program.kernels.len(), launches);
-        // Sums wait for each other in f32.
+        // Partial sums are stored in f32.
         let bytes = if launches == 1 { 0 } else { parts * 64 * 128 * 4 };
         assert_eq!(program.arena, kiln::runtime::program::Dim::Known(bytes));
     }
 }
 
 #[test]
-fn neighbours_of_a_schedule_differ_from_it() {
+fn neighbour_schedules_are_distinct() {
     let context = Context::new();
     let c = context.ctx();
     let (module, _) = Module::parse(c, b"func.func private @k()", "k.mlir").unwrap();

@@ -1,4 +1,4 @@
-//! Tests and subprocesses that cannot outlive their time.
+//! Time limits of tests and subprocesses.
 use std::{
     io::{Read, Write},
     os::unix::process::ExitStatusExt,
@@ -6,8 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Ends this test binary if it still runs an hour after the first call; all of it takes some
-/// minutes. For tests that compile in this process.
+/// Ends this test binary an hour after the first call, for tests that compile in this process.
 pub fn arm() {
     static ARMED: std::sync::Once = std::sync::Once::new();
     ARMED.call_once(|| {
@@ -21,7 +20,7 @@ pub fn arm() {
     });
 }
 
-/// How a subprocess ended and what it wrote.
+/// Exit status and output of a subprocess.
 pub struct Finished {
     /// Its exit code or signal.
     pub status: ExitStatus,
@@ -43,8 +42,7 @@ impl Finished {
     }
 }
 
-/// Waits for the child to end; `None` if it has not within `limit`, which is asked again and again,
-/// and was killed.
+/// Waits for the child; `None` if it exceeds `limit`, which is polled, and was killed.
 pub fn wait(child: &mut Child, mut limit: impl FnMut() -> Duration) -> Option<ExitStatus> {
     let start = Instant::now();
     loop {
@@ -60,7 +58,7 @@ pub fn wait(child: &mut Child, mut limit: impl FnMut() -> Duration) -> Option<Ex
     }
 }
 
-/// Runs a command on an input; panics if it takes longer than `limit`.
+/// Runs a command on an input; panics past `limit`.
 pub fn run(command: &mut Command, input: &[u8], limit: Duration) -> Finished {
     let mut child = command
         .stdin(Stdio::piped())
@@ -72,7 +70,7 @@ pub fn run(command: &mut Command, input: &[u8], limit: Duration) -> Finished {
         (child.stdin.take().unwrap(), child.stdout.take().unwrap(), child.stderr.take().unwrap());
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            // A process may end without reading all.
+            // A process may exit without reading all input.
             let _ = stdin.write_all(input);
         });
         let out = scope.spawn(move || {
@@ -95,6 +93,6 @@ pub fn run(command: &mut Command, input: &[u8], limit: Duration) -> Finished {
 
 #[test]
 #[should_panic(expected = "took longer")]
-fn a_process_that_sleeps_is_killed() {
+fn a_sleeping_process_is_killed() {
     run(Command::new("sleep").arg("60"), b"", Duration::from_millis(100));
 }

@@ -1,4 +1,4 @@
-"""What calls and compilations cost beside torch.compile's, on the same machine.
+"""Cost of calls and compilations, against torch.compile on the same machine.
 
     python benches/front/front.py --kiln target/release/kiln --calls target/release/deps/call-<hash> [--rounds 5] [ITEM ...]
 
@@ -12,7 +12,7 @@ MODELS = os.path.join(HERE, "../../tests/models")
 
 
 def seconds_a_call(call, seconds=0.3):
-    """The thread's own time, the least of five pieces."""
+    """Thread CPU time, the minimum of five measurements."""
     for _ in range(50):
         call()
     n, best = 1, float("inf")
@@ -33,7 +33,7 @@ def seconds_a_call(call, seconds=0.3):
 
 
 def torch_calls():
-    """One small kernel, the guards alone, graph breaks, and a call that compiles anew."""
+    """One small kernel, only the guards, graph breaks, and a call that recompiles."""
     import torch
     import torch._dynamo as dynamo
 
@@ -41,7 +41,7 @@ def torch_calls():
     out = {}
 
     def guards(function, arguments):
-        # The check alone, on the names that the frame has.
+        # Only the guard check, on the frame's names.
         entry = dynamo.eval_frame._debug_get_cache_entry_list(function.__code__)[0]
         root = getattr(entry, "guard_manager").root
         return seconds_a_call(lambda: root.check(arguments), 0.1)
@@ -50,7 +50,7 @@ def torch_calls():
         return x + 1
 
     def many(all):
-        # All are used, since torch has no guards of what is not.
+        # All are used: torch does not guard unused arguments.
         total = all[0]
         for t in all[1:]:
             total = total + t
@@ -126,7 +126,7 @@ def kiln_calls(options):
 
 
 def decoder(layers):
-    """As benches/compile.rs has it: [1, 64, 128], 4 heads, 512 inner features, weights of each layer its own."""
+    """As in benches/compile.rs: [1, 64, 128], 4 heads, 512 inner features, separate weights per layer."""
     import torch
     from torch import nn
     import torch.nn.functional as F
@@ -149,7 +149,7 @@ def decoder(layers):
 
 
 def torch_first(model, folder):
-    """A process of its own: milliseconds from the model in memory to its first result, by the caches in `folder`."""
+    """Child process: milliseconds from the loaded model to its first result, with caches in `folder`."""
     code = f"""
 import os, sys, time
 start = time.perf_counter()
@@ -183,7 +183,7 @@ print((end - ready) * 1e3, (end - start) * 1e3)
 
 
 def kiln_first(kiln, path, inputs, folder):
-    """The same of a process from its start to its first result."""
+    """As above, from the start of the process to its first result."""
     start = time.perf_counter()
     command = [kiln, "run", path, "--repeat", "1"] + (["--inputs", inputs] if inputs else [])
     out = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "KILN_CACHE_DIR": folder})

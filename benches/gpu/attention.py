@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Attention of bf16 and f16 on a GPU: right against float64, then timed beside torch.
+"""bf16 and f16 attention on a GPU: accuracy against float64, then time against torch.
 
     attention.py --kiln KILN [--check [--quick] [--ragged]] [--time [--items PART,PART] [--rounds 7] [--out FILE.json]]
 
@@ -24,13 +24,14 @@ from bench import Worker, arguments, ratio_text
 
 BF16, F16, GPU = torch.bfloat16, torch.float16, "cuda"
 NAMES = {BF16: "bf16", F16: "f16", torch.float32: "f32", torch.int64: "i64", torch.bool: "i1"}
-# Weights and results are rounded, each to half a unit in the last place.
+# Weights and results are rounded, half an ulp each.
 LIMITS = {BF16: 5e-3, F16: 8e-4}
 CAP, WINDOW = 30.0, 1024
 ARGS = "%s: tensor<f32>, %b: tensor<i64>, %h: tensor<i64>, %i: tensor<i64>, %j: tensor<i64>"
 PLACE = "%b: tensor<i64>, %h: tensor<i64>, %i: tensor<i64>, %j: tensor<i64>"
 
-# name: what regions read (NAME is that tensor and SHAPE its type), the regions, the same in torch on (score, b, h, i, j, tensor) as a score and whether it is seen
+# name: the tensor that regions read (NAME, with type SHAPE), the regions, and in torch: (score, b, h,
+# i, j, tensor) to (score, mask)
 SCORES = {
     "softcap": (None, f"""score {{
   ^bb0({ARGS}):
@@ -118,13 +119,13 @@ class Case:
         return all
 
     def counts(self, inputs):
-        """How many queries and keys count in each batch."""
+        """Sequence lengths of queries and keys per batch."""
         own = list(inputs[len(inputs) - {"": 0, "keys": 1, "both": 2}[self.lengths] :])
         full = lambda n: torch.full((self.b,), n, device=GPU)
         return own.pop(0) if self.lengths == "both" else full(self.q), own.pop(0) if self.lengths else full(self.k)
 
     def spoiled(self, inputs):
-        """With no numbers where nothing counts."""
+        """With NaN in the padding."""
         queries, keys = self.counts(inputs)
         for x, n in zip(inputs[:3], (queries, keys, keys)):
             axis = 1 if self.tokens else 2
@@ -140,7 +141,7 @@ class Case:
         q, k, v = ([t.transpose(1, 2) for t in (q, k, v)] if self.tokens else (q, k, v))
         k, v = (t.repeat_interleave(self.h // self.g, 1) for t in (k, v))
         parts = []
-        # Head by head, so that the scores of many fit into memory.
+        # Head by head, so that the scores fit into memory.
         for n in range(self.h):
             s = q[:, n : n + 1].double() @ k[:, n : n + 1].double().transpose(-1, -2) * (self.scale or self.d**-0.5)
             own = list(rest)
@@ -224,7 +225,7 @@ def module(cases, inputs):
 
 
 def open_module(case, queries="%q"):
-    """Batch, queries and keys open; queries are as many as are said."""
+    """Dynamic batch, queries and keys, with this number of queries."""
     args, lines = [], ["%b = kiln.sym @b {min = 1 : i64}", "%q = kiln.sym @q {min = 1 : i64}", "%k = kiln.sym @k {min = 1 : i64}"]
     types = []
     for i, (h, s, d) in enumerate([(case.h, queries, case.d), (case.g, "%k", case.d), (case.g, "%k", case.e)]):
@@ -241,7 +242,7 @@ def save(path, inputs):
 
 
 def run(kiln, path, count):
-    """Results of a module, or a sentence."""
+    """Results of a module, or an error message."""
     command = [kiln, "run", path + ".mlir", "--device", "cuda", "--inputs", path + ".safetensors", "--outputs", path + ".out", "--repeat", "2"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20)
@@ -295,7 +296,7 @@ def groups(quick):
 
 
 def few_groups(lengths):
-    """Modules of cases of few queries, whose keys are shared out."""
+    """Modules of decoding cases (few queries, split keys)."""
     yield [Case(q=1, k=n, h=4, g=1, b=2, d=d) for n in [*lengths, 3000, 20000] for d in (64, 128)]
     yield [Case(q=q, k=n, h=h, g=2, b=3, d=d, dtype=F16) for q, h in [(1, 2), (1, 16), (2, 8), (16, 2), (3, 32)] for n, d in [(1, 64), (700, 128), (4096, 64)]]
     yield [Case(q=q, k=2001, h=4, g=2, d=d, e=e) for q in (1, 5) for d, e in [(32, 32), (96, 96), (256, 256), (80, 80), (72, 136), (192, 128), (8, 8)]]
@@ -349,7 +350,7 @@ def check(kiln, quick, ragged=False):
 
 
 def check_lse(kiln):
-    """The log-sum-exp beside the result; how many are wrong."""
+    """Checks the log-sum-exp with the result; returns the number of failures."""
     torch.manual_seed(0)
     bad = 0
     for case in [Case(q=130, k=200, h=4, g=2), Case(q=300, d=128, causal=True), Case(q=1, k=3000, h=8, g=2, d=128), Case(q=5, k=77, b=2, dtype=F16)]:
@@ -394,7 +395,8 @@ class Single(Worker):
 
 
 def kernel_us(f, seconds=0.1):
-    """Median time of calls in a row, as many as fill the time: a card at its power limit is slower than one that was idle just now."""
+    """Median time of back-to-back calls that fill the time: at its power limit a GPU is slower than
+    after idling."""
     def row(calls):
         events = [torch.cuda.Event(enable_timing=True) for _ in range(calls + 1)]
         events[0].record()
@@ -446,7 +448,7 @@ def peers(case, inputs):
 
 
 def seen(case, inputs):
-    """Pairs of query and key that count, of all batches."""
+    """Unmasked query-key pairs over all batches."""
     if case.lengths:
         return sum(seen(replace(case, b=1, q=q, k=k, lengths=""), []) for q, k in zip(*(n.tolist() for n in case.counts(inputs))) if q and k)
     i = torch.arange(case.q)
@@ -496,7 +498,7 @@ def timed(kiln, rounds, items, out):
             work = 2e-6 * case.h * (case.d + case.e) * seen(case, inputs)
             unit = "TFLOP/s"
             if case.q <= 16:
-                # Keys and values once: what fits the second-level cache is read from there.
+                # Keys and values once: what fits into L2 is read from there.
                 work, unit = 2e-6 * case.g * int(case.counts(inputs)[1].sum()) * (case.d + case.e), "TB/s"
             text = ", ".join(f"{s} {statistics.median(v):.4g} us {work / statistics.median(v):.3g} {unit}" for s, v in samples.items())
             ratios = {s: ratio_text(samples["kiln"], v) for s, v in samples.items() if s != "kiln"}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times kiln's kernels on a GPU beside torch eager, TorchInductor and, where jax is installed, XLA.
+"""Times kiln's GPU kernels against torch eager, TorchInductor and, where jax is installed, XLA.
 
     bench.py --kiln KILN [--items chain_f32,softmax] [--rounds 9] [--modes default,max-autotune-no-cudagraphs] [--out FILE.json]
 
@@ -40,7 +40,7 @@ def add_rmsnorm(x, r, w):
 
 
 M = 2**20
-# name: function, shapes and dtypes of inputs (a number: integers below it), bytes that have to be moved
+# name: function, shapes and dtypes of inputs (a number: integers below it), bytes moved at least
 ITEMS = {
     "chain_f32_32M": (chain, [((32 * M,), F32)] * 4, 5 * 32 * M * 4),
     "chain_bf16_64M": (chain, [((64 * M,), BF16)] * 4, 5 * 64 * M * 2),
@@ -79,7 +79,7 @@ ITEMS = {
 
 
 def xla_items():
-    """The same in jax, by name without sizes; none if it is not there."""
+    """The jax version, by name without sizes; None without jax."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     try:
         import jax
@@ -119,7 +119,7 @@ def xla_items():
 
 
 def xla_us(f, inputs, calls=20):
-    """Mean time of calls in a row, by the host."""
+    """Mean time of back-to-back calls, by host clock."""
     import jax
 
     args = [jax.dlpack.from_dlpack(x) for x in inputs]
@@ -132,7 +132,7 @@ def xla_us(f, inputs, calls=20):
 
 
 class Worker:
-    """`kiln bench --worker` on a file, with these further arguments: a process of its own that waits on a pipe."""
+    """`kiln bench --worker` on a file with these arguments: a process that waits on a pipe."""
 
     def __init__(self, kiln, path, inputs, *args, env=None):
         command = [kiln, "bench", path, "--device", "cuda", "--inputs", inputs, *args, "--worker"]
@@ -141,11 +141,11 @@ class Worker:
         if not line:
             raise RuntimeError(self.process.stderr.read().strip()[-400:])
         said = json.loads(line)
-        # Where there is a card, until the results are there, as for its peers.
+        # On a GPU, including synchronisation, as for the peers.
         self.first = said.get("on_card_s") or said["first_s"]
 
     def line(self):
-        """The next line, or an error after LIMIT seconds: a kernel that does not end must not take the others' turns."""
+        """The next line, or an error after LIMIT seconds, so that a hanging kernel does not block others."""
         if not select.select([self.process.stdout], [], [], LIMIT)[0]:
             self.process.kill()
             raise TimeoutError(f"no answer within {LIMIT} s")
@@ -181,7 +181,7 @@ class Kiln(Worker):
 
 
 def arguments(about, rounds=7):
-    """What the benches of kernels take that compare results, time, or both."""
+    """Arguments of the kernel benches that compare results, time, or both."""
     p = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--kiln", required=True)
     p.add_argument("--check", action="store_true")
@@ -192,13 +192,13 @@ def arguments(about, rounds=7):
 
 
 def ratio_text(mine, peer):
-    """How many times as long a peer takes, over interleaved rounds: the median, the least and the most."""
+    """A peer's time ratio over interleaved rounds: median, minimum, maximum."""
     all = sorted(a / b for a, b in zip(peer, mine))
     return f"{statistics.median(all):.2f} [{all[0]:.2f}, {all[-1]:.2f}]"
 
 
 def kernel_us(f, args, calls=20):
-    """Median time of calls in a row, by events."""
+    """Median time of back-to-back calls, by CUDA events."""
     events = [torch.cuda.Event(enable_timing=True) for _ in range(calls + 1)]
     with torch.no_grad():
         f(*args)
@@ -211,7 +211,7 @@ def kernel_us(f, args, calls=20):
 
 
 def graph_us(f, args, calls=20, rounds=5):
-    """Time of a call among many in a CUDA graph, which launches as fast as the GPU takes them: what small kernels are to be compared with."""
+    """Time per call of many in a CUDA graph, without launch overhead, for small kernels."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.no_grad(), torch.cuda.stream(stream):
@@ -233,7 +233,7 @@ def graph_us(f, args, calls=20, rounds=5):
 
 
 def error(name, have, f, inputs):
-    """Relative error of the first result, on the leading rows, against float64; a transpose has no rows of its argument."""
+    """Relative error of the first result against float64, on the leading rows (not for transposes)."""
     double = lambda x: x.double() if x.is_floating_point() else x
     whole = (inputs[0].numel() <= 64 * M and inputs[0].dim() == 1) or "transpose" in name or have.dim() == 0 or have.shape[0] != inputs[0].shape[0]
     exact = f(*[double(x) if whole or x.dim() == 1 else double(x[:256]) for x in inputs])

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Small kernels of every strategy of the GPU, each at lengths where an edge may be wrong, with the interpreter's results.
+"""Small kernels of every GPU strategy at edge lengths, with the interpreter's results.
 
     cases.py KILN_OPT FOLDER      writes NAME.mlir and NAME.LENGTH.safetensors (inputs and expected outputs); check.sh runs them on a GPU
 
@@ -9,7 +9,7 @@ without such multiples, once with the length left open.
 import json, os, random, re, struct, subprocess, sys
 
 LENGTHS = [1, 15, 16, 17, 1000]
-# Edges of tiles of attention, and parts of a scan.
+# Edges of attention tiles, and scan blocks.
 MORE = {"attention": [63, 64, 65, 127, 128, 129], "scan": [257, 5000]}
 SIZES = {"f64": 8, "f32": 4, "bf16": 2, "f16": 2, "i64": 8, "i32": 4, "i8": 1, "i1": 1}
 NAMES = {"f64": "F64", "f32": "F32", "bf16": "BF16", "f16": "F16", "i64": "I64", "i32": "I32", "i8": "I8", "i1": "BOOL"}
@@ -29,7 +29,7 @@ def cases():
 
 
 def tensor(text):
-    """Sizes and dtype of what stands in tensor<...>."""
+    """Sizes and dtype in tensor<...>."""
     *dims, dtype = text.split("x")
     return dims, dtype
 
@@ -47,12 +47,12 @@ def lengths(name):
 
 
 def scaled(args):
-    """Whether an argument has a size that is a multiple of the length, which no input states as long as it is open."""
+    """Whether an argument size is a multiple of the length, which a dynamic length cannot state."""
     return any(d[0].isdigit() and d.endswith("N") for dims, _ in args for d in dims)
 
 
 def module(text, args, n):
-    """The text, with the length as a number, or open if n is None."""
+    """The module with a static length, or a dynamic one if n is None."""
     def size(d):
         return d if d.isdigit() else "?" if n is None else str(value(d, n))
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Convolutions of bf16 and f16 images with channels last on a GPU: right against float64, then timed beside cuDNN.
+"""Channels-last bf16 and f16 convolutions on a GPU: accuracy against float64, then time against cuDNN.
 
     conv.py --kiln KILN [--check] [--time] [--rounds 7] [--jobs 8] [--only TEXT,…] [--modes default] [--target cuda:sm_80] [--out FILE.json]
 
@@ -19,7 +19,7 @@ BF16, F16, GPU = torch.bfloat16, torch.float16, "cuda"
 
 
 class Conv(torch.nn.Module):
-    """A convolution and what follows it, of images with channels last."""
+    """A channels-last convolution with its epilogue."""
 
     def __init__(self, kind, c, k, window, stride, padding, dilation, groups, dtype):
         super().__init__()
@@ -47,7 +47,7 @@ class Conv(torch.nn.Module):
         return copy.deepcopy(self).double()(*[x.double() for x in args])
 
 
-# images, channels, height, width, filters, window, stride, padding, dilation, and groups where there are several
+# images, channels, height, width, filters, window, stride, padding, dilation, and groups if not 1
 SHAPES = [
     (32, 64, 56, 56, 64, 3, 1, 1, 1),
     (32, 128, 28, 28, 128, 3, 1, 1, 1),
@@ -55,7 +55,7 @@ SHAPES = [
     (32, 512, 7, 7, 512, 3, 1, 1, 1),
     (32, 256, 56, 56, 64, 1, 1, 0, 1),
     (32, 1024, 14, 14, 2048, 1, 2, 0, 1),
-    # First convolutions of resnet50, vit_base and mobilenetv3, and four of the latter's of each channel by itself.
+    # First convolutions of resnet50, vit_base and mobilenetv3, and four depthwise ones of the latter.
     (32, 3, 224, 224, 64, 7, 2, 3, 1),
     (32, 3, 224, 224, 768, 16, 16, 0, 1),
     (32, 3, 224, 224, 16, 3, 2, 1, 1),
@@ -107,7 +107,7 @@ def name_of(kind, shape, dtype):
 
 
 def cases():
-    """As `matmul.cases`: name, function, shapes, dtype, sizes of an open first dimension; the function brings its own exact form."""
+    """As `matmul.cases`: name, function, shapes, dtype, sizes of a dynamic first dimension."""
     for shape in ODD + SHAPES:
         for kind in ["plain", "relu"] + (["residual", "norm"] if shape in (ODD[1], ODD[2], SHAPES[1]) else []):
             yield kind, shape, F16 if shape in ODD[4:6] + ODD[13:14] + ODD[18:19] else BF16

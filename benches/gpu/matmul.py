@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Products of bf16 and f16 on a GPU: right against float64, then timed beside torch (cuBLAS).
+"""bf16 and f16 matmuls on a GPU: accuracy against float64, then time against torch (cuBLAS).
 
     matmul.py --kiln KILN [--check] [--time] [--rounds 7] [--jobs 8] [--only TEXT,…] [--modes default] [--target cuda:sm_80] [--out FILE.json]
 
@@ -19,9 +19,9 @@ from bench import Item, Kiln, arguments, graph_us, ratio_text, xla_us
 BF16, F16, F32, GPU = torch.bfloat16, torch.float16, torch.float32, "cuda"
 # One export at a time.
 EXPORT = threading.Lock()
-# Half a unit in the last place of the result, and room for the order of a sum.
+# Half an ulp of the result, and slack for the order of the sum.
 LIMITS = {BF16: 2.5e-3, F16: 4e-4, F32: 1e-5}
-# Both factors are rounded to 10 bits behind the point.
+# Both operands are rounded to 10 mantissa bits.
 TF32 = 5e-4
 
 nn = lambda x, w: x @ w
@@ -63,7 +63,7 @@ def wanted(name, only):
 
 
 def cases():
-    """name, function, shapes, dtype, sizes of an open first dimension"""
+    """name, function, shapes, dtype, sizes of a dynamic first dimension"""
     for m in [1, 15, 16, 17, 64, 127, 128, 129]:
         yield f"nt {m}x128x136", nt, [(m, 136), (128, 136)], BF16, None
     for n in [1, 15, 16, 17, 64, 127, 128, 129]:
@@ -119,7 +119,7 @@ def cases():
 
 
 def rounded_cases():
-    """The same of products of f32 whose factors may be rounded to tf32."""
+    """The same for f32 matmuls that may use tf32."""
     for m, n, k in [(128, 128, 128), (129, 132, 100), (1, 64, 64), (1024, 1024, 1024), (512, 768, 3072), (100, 36, 4)]:
         yield f"tf32 nt {m}x{n}x{k}", nt, [(m, k), (n, k)], F32, None
         yield f"tf32 gelu {m}x{n}x{k}", gelu, [(m, k), (n, k), (n,)], F32, None
@@ -154,14 +154,14 @@ def run(kiln, folder, name, f, inputs, open_sizes, more):
             off, limit = have.double() - e, LIMITS[BF16 if have.dtype == F32 and isinstance(exact, tuple) else have.dtype]
             limit = TF32 if name.startswith("tf32") else limit
             norm, most = float(off.norm() / e.norm().clamp_min(1e-30)), float(off.abs().max() / e.abs().max().clamp_min(1e-30))
-            # torch rounds between the parts of a chain, and so does kiln.
+            # torch rounds between the ops of a chain, and so does kiln.
             good = have.shape == e.shape and norm <= 2 * limit and most <= 4 * limit
             rows.append((title, norm, most, "agrees" if good else "DIFFERS"))
     return rows
 
 
 def check(kiln, cases, jobs, more=()):
-    """Compares all cases, several at a time; how many are wrong. `more`: further arguments of kiln."""
+    """Compares all cases, several at a time; returns the number of failures. `more`: further arguments of kiln."""
 
     def one(case):
         name, f, shapes, dtype, open_sizes = case
@@ -190,12 +190,12 @@ def check(kiln, cases, jobs, more=()):
     return bad
 
 
-# Rows, columns, depth, and how many weights are read one after the other.
+# M, N, K, and the number of weights that are read in turn.
 DECODE = [(16, 4096, 4096, 8), (1, 2048, 2048, 32), (1, 512, 2048, 64), (1, 8192, 2048, 8), (1, 2048, 8192, 8), (1, 128256, 2048, 1), (4, 8192, 2048, 8), (8, 4096, 4096, 8), (32, 4096, 4096, 8), (64, 4096, 4096, 8)]
 
 
 def timed_decode(kiln, rounds, only):
-    """Products of few rows: microseconds of each, and how fast its weight is read."""
+    """Skinny GEMMs: microseconds and weight bandwidth."""
     for m, n, k, count in DECODE:
         name = f"decode {m}x{n}x{k}"
         if not wanted(name, only):
@@ -218,7 +218,7 @@ def timed_decode(kiln, rounds, only):
 
 
 def xla_side(kind):
-    """The same by XLA, for what it is asked about."""
+    """The same with XLA."""
     try:
         import jax
     except ImportError:
@@ -276,7 +276,7 @@ def timed(kiln, rounds, out, only, modes, more=()):
 
 
 def timed_f32(kiln, rounds, only, rounded):
-    """Products of f32, with tf32 allowed on both sides or on none."""
+    """f32 matmuls, with tf32 allowed for both frameworks or neither."""
     torch.backends.cuda.matmul.allow_tf32 = rounded
     for m, n, k in [(4096, 4096, 4096), (8192, 8192, 8192), (2048, 2048, 2048), (1024, 1024, 1024), (16384, 3072, 768)]:
         name = f"{'tf32' if rounded else 'f32'} {m}x{n}x{k}"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whole models in bf16 on a GPU: kiln beside torch eager and TorchInductor.
+"""Whole bf16 models on a GPU: kiln against torch eager and TorchInductor.
 
     models.py --kiln KILN [--items resnet50_b32,gpt2_b8_s1024] [--rounds 5] [--modes default,reduce-overhead] [--kiln-args "--mode reduce-overhead"] [--out FILE.json]
 
@@ -57,7 +57,7 @@ class OneResult(torch.nn.Module):
 
 
 def taken(start):
-    """GiB of the card that a worker takes which this starts, and the worker."""
+    """Starts a worker; returns its device memory in GiB, and the worker."""
     torch.cuda.synchronize()
     before = torch.cuda.mem_get_info()[0]
     worker = start()
@@ -65,7 +65,7 @@ def taken(start):
 
 
 def context(a, folder):
-    """GiB that a process takes before it has anything of its own."""
+    """Device memory of an empty process in GiB."""
     path = os.path.join(folder, "nothing")
     open(path + ".mlir", "w").write("func.func @main(%x: tensor<1xf32>) -> tensor<1xf32> {\n  %0 = kiln.add %x, %x : tensor<1xf32>\n  return %0 : tensor<1xf32>\n}\n")
     safetensors.torch.save_file({"input_0": torch.ones(1)}, path + ".safetensors")
@@ -81,7 +81,7 @@ def measure(a, name, folder):
     inputs = [x.to(GPU) for x in inputs]
     path = os.path.join(folder, name)
     with torch.no_grad():
-        # On the host: what stays on the card would count to the peers' peaks.
+        # On the host: device memory would count to the peers' peaks.
         exact = model(*inputs).cpu()
         model = model.to(torch.bfloat16)
         inputs = [x.to(torch.bfloat16) if x.is_floating_point() else x for x in inputs]
@@ -90,7 +90,7 @@ def measure(a, name, folder):
     safetensors.torch.save_file({f"input_{i}": x.cpu().contiguous() for i, x in enumerate(inputs)}, path + ".safetensors")
     off = lambda y: float((y.float() - exact).norm() / exact.norm())
 
-    # The driver keeps code, too: what is there from another process would be no first call.
+    # The driver caches code too, which would hide the cost of a first call.
     def caches(name):
         return dict(os.environ, KILN_CACHE_DIR=os.path.join(folder, name), CUDA_CACHE_PATH=os.path.join(folder, name + ".driver"))
 

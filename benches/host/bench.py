@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times kiln beside its peers: one process a peer, interleaved rounds, the median of paired ratios.
+"""Times kiln against its peers: one process per peer, interleaved rounds, the median of paired ratios.
 
     bench.py --kiln target/release/kiln [--items mm1024,softmax] [--peers eager,inductor] [--threads 2] [--rounds 9] [--out FILE.json]
 
@@ -20,7 +20,7 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# What holds each peer to vectors of 256 bits, by its own documented switch; kiln and IREE are told the processor instead.
+# Limits each peer to 256-bit vectors by its documented switch; kiln and IREE get the CPU name instead.
 AVX2 = {"ATEN_CPU_CAPABILITY": "avx2", "DNNL_MAX_CPU_ISA": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "BENCH_CPU": "haswell"}
 PEERS = ["eager", "inductor", "inductor-frz", "jax", "ort", "openvino", "iree"]
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Times programs of open sizes beside those of the same, fixed sizes: interleaved rounds, the median of paired ratios open / fixed.
+"""Times programs with dynamic sizes against static ones: interleaved rounds, the median of paired
+ratios dynamic / static.
 
     dynamic.py --kiln target/release/kiln [--items mm1024,softmax] [--threads 2] [--rounds 9] [--seconds 0.1]
 """
@@ -13,7 +14,7 @@ sys.path.insert(0, HERE)
 import bench
 import workloads
 
-# Which dimension of which input is open, by workload; dimensions of one name are one size.
+# The dynamic dimensions of each workload; equal names are one size.
 OPEN = {
     "ew16m": [{0: "n"}] * 4,
     "softmax": [{0: "n"}],

@@ -126,7 +126,7 @@ def block():
     return Block(), (rand(4, 128, 768),)
 
 
-# name: (what makes it, flops, bytes that have to move)
+# name: (constructor, flops, bytes moved at least)
 N16 = 4096 * 4096
 WORKLOADS = {
     "ew16m": (lambda: elementwise(4096, 4096), 0, 5 * 4 * N16),

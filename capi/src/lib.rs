@@ -1,3 +1,3 @@
-//! `libkiln_runtime.so`: the functions of `include/kiln.h` that load and call compiled packages.
-//! There is no MLIR in it.
+//! `libkiln_runtime.so`: the functions of `include/kiln.h` that load and call packages. Without
+//! MLIR.
 pub use runtime::capi::*;

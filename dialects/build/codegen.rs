@@ -1,5 +1,5 @@
-//! From the .td's JSON dump to Rust: `OpKind` with its columns, the enums, and one plain struct per
-//! op ("node") that reads and writes it.
+//! Generates Rust from TableGen's JSON dump: `OpKind` with its columns, the enums, and one plain
+//! struct per op ("node") that reads and writes it.
 use serde_json::Value as Json;
 use std::fmt::Write;
 
@@ -8,9 +8,9 @@ enum Field {
     Operand,
     OptionalOperand,
     Operands,
-    /// `dynamic_X` operands and the attribute `X`, merged: static and SSA sizes in one list.
+    /// `dynamic_X` operands and attribute `X` merged into one list of static and SSA sizes.
     Sizes,
-    /// An attribute: Rust type and the suffix of its reader and writer (`v.i64("axis")`).
+    /// An attribute: its Rust type, and the suffix of its accessor (`v.i64("axis")`).
     Attr {
         ty: String,
         reader: &'static str,
@@ -40,7 +40,7 @@ struct Op {
 /// Variant, keyword, value.
 type Case = (String, String, i64);
 
-/// All ops in the order of the .td, and all enums.
+/// All ops and enums, in .td order.
 pub struct Table {
     ops: Vec<Op>,
     enums: Vec<(String, Vec<Case>)>,
@@ -134,7 +134,7 @@ impl Table {
             .map(|n| &all[n.as_str().unwrap_or("")])
             .filter(|r| r["opDialect"]["def"] == "Kiln_Dialect")
             .collect();
-        // The dump is sorted by name; the order of definition is what docs and enums should have.
+        // The dump is sorted by name; docs and enums use definition order.
         let place = |r: &Json| {
             let loc = text(&r["!locs"][0]);
             let (file, line) = loc.rsplit_once(':').expect("file:line");
@@ -237,8 +237,7 @@ impl Table {
         column(&mut s, "The names of its results.", "results", "&'static [&'static str]", &|o| {
             format!("&{:?}", o.results)
         });
-        // Sorted, so that a name is found in seven comparisons; ops are asked for their kind all
-        // the time.
+        // Sorted for binary search: seven comparisons on a hot path.
         let mut names: Vec<_> =
             self.ops.iter().map(|o| (format!("kiln.{}", o.name), &o.variant)).collect();
         names.sort();
@@ -363,8 +362,8 @@ impl Table {
                 o.variant, o.variant
             )
             .unwrap();
-            // Operands are taken in order; without segment sizes at most one group is variable and
-            // gets what is left.
+            // Operands in order; without segment sizes at most one group is variadic and takes the
+            // rest.
             let groups: Vec<_> = o
                 .fields
                 .iter()

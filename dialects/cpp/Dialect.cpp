@@ -1,4 +1,4 @@
-// Registration of the dialect and the hooks that are not one per op.
+// Registration of the dialect and its dialect-wide hooks.
 #include "Kiln.h"
 #include "mlir/CAPI/Registration.h"
 #include "mlir/CAPI/Rewrite.h"
@@ -56,7 +56,7 @@ LogicalResult kiln::KilnDialect::verifyOperationAttribute(Operation *op, NamedAt
 }
 LogicalResult kiln::KilnDialect::verifyRegionArgAttribute(Operation *op, unsigned region, unsigned argument, NamedAttribute a) {
   Region &r = op->getRegion(region);
-  // A function that is only declared has types, but no arguments.
+  // A function declaration has argument types, but no block arguments.
   auto function = dyn_cast<FunctionOpInterface>(op);
   Type type = function ? function.getArgumentTypes()[argument] : r.empty() ? Type() : r.getArgument(argument).getType();
   return success(kilnVerifyArgAttr(wrap(op), wrap(type), wrap(a.getName().strref()), wrap(a.getValue())));
@@ -100,7 +100,7 @@ MlirAttribute kilnScheduleGet(MlirStringRef strategy, MlirAttribute parameters) 
   auto dict = cast<DictionaryAttr>(unwrap(parameters));
   return wrap(Attribute(kiln::ScheduleAttr::get(dict.getContext(), unwrap(strategy), dict)));
 }
-// The strategy's bytes belong to the context.
+// The context owns the strategy's string.
 bool kilnScheduleRead(MlirAttribute a, MlirStringRef *strategy, MlirAttribute *parameters) {
   auto schedule = dyn_cast<kiln::ScheduleAttr>(unwrap(a));
   if (!schedule) return false;

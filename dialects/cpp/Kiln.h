@@ -1,4 +1,4 @@
-// Trampolines only: every decision is in Rust. The Rust functions declared here catch panics themselves.
+// Trampolines to Rust, which holds all logic. The Rust functions declared here catch panics.
 #ifndef KILN_H
 #define KILN_H
 #include "mlir/Bytecode/BytecodeOpInterface.h"
@@ -21,7 +21,7 @@ bool kilnVerifySymbolUses(MlirOperation, MlirOperation symbolOrNull);
 bool kilnVerifyOpAttr(MlirOperation, MlirStringRef name, MlirAttribute);
 // A function argument's or result's dialect attribute; `type` is that argument's type.
 bool kilnVerifyArgAttr(MlirOperation, MlirType type, MlirStringRef name, MlirAttribute);
-// Fills one attribute or one value; false: nothing to fold.
+// Sets one attribute or one value; false: no fold.
 bool kilnFold(MlirOperation, intptr_t n, const MlirAttribute *constants, MlirAttribute *, MlirValue *);
 bool kilnInfer(MlirStringRef op, MlirContext, MlirLocation, intptr_t n, const MlirValue *, MlirAttribute dict, intptr_t nRegions,
                const MlirRegion *, KilnTypes append, void *);

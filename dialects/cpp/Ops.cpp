@@ -1,4 +1,4 @@
-// The op definitions that TableGen writes. Compiled once per shard, with GET_OP_DEFS_<n> defined on the command line.
+// TableGen's op definitions, compiled once per shard with GET_OP_DEFS_<n> defined.
 #include "Kiln.h"
 using namespace mlir;
 #include "KilnOps.cpp.inc"

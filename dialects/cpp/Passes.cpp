@@ -1,4 +1,4 @@
-// Rust passes as upstream passes, and what watches passes while they run.
+// Rust passes as MLIR passes, and pass instrumentation.
 #include "mlir/CAPI/IR.h"
 #include "mlir/CAPI/Pass.h"
 #include "mlir/CAPI/Support.h"
@@ -80,7 +80,7 @@ struct Watch final : PassInstrumentation {
   void runAfterPassFailed(Pass *p, Operation *op) override { e.done(e.data, wrap(p->getArgument()), wrap(op), false); }
   KilnEvents e;
 };
-struct Peek : Pass { // a pass says only to its kin what it runs on
+struct Peek : Pass { // exposes a protected member
   static bool fits(const Pass &p, RegisteredOperationName op) {
     return (p.*static_cast<bool (Pass::*)(RegisteredOperationName) const>(&Peek::canScheduleOn))(op);
   }
@@ -88,21 +88,21 @@ struct Peek : Pass { // a pass says only to its kin what it runs on
 } // namespace
 
 extern "C" {
-void kilnRegisterPass(const KilnPassTable *t) { // the table must live for ever; call once per pass, from one thread
+void kilnRegisterPass(const KilnPassTable *t) { // the table must be static; once per pass, from one thread
   registerPass([t] { return std::make_unique<RustPass>(t, t->create(t)); });
 }
 bool kilnPassIsRegistered(MlirStringRef argument) { return PassInfo::lookup(text(argument)) != nullptr; }
-// Where a pass runs that was asked for without a nest: "" a module, else the name of the op to nest it on.
+// The anchor to nest a pass on when the pipeline names none: "" for a module.
 MlirStringRef kilnPassNest(MlirContext c, MlirStringRef argument) {
   const PassInfo *info = PassInfo::lookup(text(argument));
   OpPassManager any;
   if (!info || failed(info->addToPipeline(any, "", [](const Twine &) { return failure(); })) || any.empty()) return wrap(StringRef());
   if (Peek::fits(*any.begin(), *RegisteredOperationName::lookup("builtin.module", unwrap(c)))) return wrap(StringRef());
-  static thread_local llvm::StringSet<> names; // a pass owns its op's name
+  static thread_local llvm::StringSet<> names; // keeps op names alive
   return wrap(names.insert(any.begin()->getOpName().value_or("func.func")).first->getKey());
 }
 bool kilnPipelineIsRegistered(MlirStringRef argument) { return PassPipelineInfo::lookup(text(argument)) != nullptr; }
-// One handler per context; null `enter` removes it.
+// One instrumentation per context; null `enter` removes it.
 void kilnSetActionHandler(MlirContext c, KilnEvents e) {
   if (!e.enter) return unwrap(c)->registerActionHandler(nullptr);
   unwrap(c)->registerActionHandler([e](function_ref<void()> run, const tracing::Action &a) {

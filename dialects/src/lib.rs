@@ -1,8 +1,8 @@
 //! The `kiln` dialect: the op table and its columns, the `ir` module over MLIR's C API, reference
 //! semantics and the interpreter.
 //!
-//! `td/` declares the ops; `build.rs` writes [`ops::OpKind`] and one plain struct per op from it;
-//! what ops mean is in [`rules`] (types and verification), [`reference`](mod@reference) (numbers)
+//! `td/` declares the ops; `build.rs` generates [`ops::OpKind`] and one plain struct per op. The
+//! semantics are in [`rules`] (types and verification), [`reference`](mod@reference) (single ops)
 //! and [`interp`] (programs).
 include!(concat!(env!("OUT_DIR"), "/macros.rs"));
 

@@ -7,18 +7,18 @@ include!(concat!(env!("OUT_DIR"), "/nodes.rs"));
 include!(concat!(env!("OUT_DIR"), "/upstream.rs"));
 
 impl OpKind {
-    /// Whether each element of the result is made of the operands' elements at its place.
+    /// Whether each result element depends only on the operands' elements at its index.
     pub fn is_elementwise(self) -> bool {
         matches!(self.family(), Family::Unary | Family::Binary | Family::Elementwise)
     }
-    /// The same of numbers: a bitcast sees their bits.
+    /// As [`OpKind::is_elementwise`], without bitcasts, which operate on bits.
     pub fn is_arithmetic(self) -> bool {
         self.is_elementwise() && self != OpKind::Bitcast
     }
 }
 
 impl ReduceKind {
-    /// What a step of the reduction does with the result so far and the next element.
+    /// The binary op that combines the accumulator with the next element.
     pub fn step(self) -> BinaryKind {
         match self {
             ReduceKind::Sum => BinaryKind::Add,
@@ -32,7 +32,7 @@ impl ReduceKind {
 }
 
 impl OpKind {
-    /// Whether `kiln-decompose` can write it as prims.
+    /// Whether `kiln-decompose` can expand it into prims.
     pub fn is_composite(self) -> bool {
         self.family() == Family::Composite
     }

@@ -1,15 +1,15 @@
-//! Sizes as integers, symbolic expressions, or unknowns. Expressions are kept as polynomials, so
-//! equal sums and products are equal data.
+//! Sizes: constants, symbolic expressions, or unknown. Expressions are polynomials in normal form,
+//! so equal sums and products compare equal.
 use crate::ops::{CompareKind, SymKind};
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
 thread_local! {
-    /// What [`assumptions`] collects, while it does.
+    /// Pairs that [`assumptions`] collects while it runs.
     static ASSUMED: RefCell<Option<Vec<(Dim, Dim)>>> = const { RefCell::new(None) };
 }
 
-/// Runs something; with its result come the pairs of sizes that [`Dim::differs`] was asked about
-/// and could not tell apart, which rules go on to take as equal.
+/// Runs `body` and also returns the pairs of sizes that [`Dim::differs`] could not decide, which
+/// rules assume to be equal.
 pub fn assumptions<R>(body: impl FnOnce() -> R) -> (R, Vec<(Dim, Dim)>) {
     struct Restore(Option<Vec<(Dim, Dim)>>);
     impl Drop for Restore {
@@ -24,18 +24,18 @@ pub fn assumptions<R>(body: impl FnOnce() -> R) -> (R, Vec<(Dim, Dim)>) {
     (result, found)
 }
 
-/// One size.
+/// A dimension.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Dim {
-    /// A number.
+    /// A constant.
     Known(i64),
-    /// An expression over symbols, never a plain number.
+    /// An expression over symbols; never a constant.
     Expr(Rc<Poly>),
-    /// Nothing is known.
+    /// Unknown.
     Unknown,
 }
 
-/// A sum of products: coefficient by sorted factors; the empty product holds the constant term. No
+/// A sum of products: coefficient by sorted factors; the empty product is the constant term. No
 /// coefficient is 0.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Poly(BTreeMap<Vec<Atom>, i64>);
@@ -45,14 +45,13 @@ pub struct Poly(BTreeMap<Vec<Atom>, i64>);
 pub enum Atom {
     /// A symbol by name.
     Sym(String),
-    /// A size that no symbol names, by an identity that its maker chooses: equal numbers are equal
-    /// sizes.
+    /// An unnamed size with an identity that its creator chooses: equal identities are equal sizes.
     Opaque(usize, usize),
     /// `floordiv`, `mod`, `min`, `max` or `pow` of two sizes.
     Op(SymKind, Box<(Dim, Dim)>),
 }
 
-/// The least and the greatest value, where there is one.
+/// The value range, where bounded.
 pub type Bounds = (Option<i64>, Option<i64>);
 
 impl Dim {
@@ -64,7 +63,7 @@ impl Dim {
     pub fn atom(a: Atom) -> Dim {
         Dim::Expr(Rc::new(Poly(BTreeMap::from([(vec![a], 1)]))))
     }
-    /// The number, if it is one.
+    /// The constant, if it is one.
     pub fn known(&self) -> Option<i64> {
         if let Dim::Known(n) = self { Some(*n) } else { None }
     }
@@ -83,7 +82,7 @@ impl Dim {
             _ => Dim::Expr(Rc::new(p)),
         }
     }
-    /// `self kind other`; unknown when a part is, on overflow, and for a division by 0 or below.
+    /// `a kind b`; unknown if an operand is, on overflow, and for division by 0 or below.
     pub fn apply(kind: SymKind, a: &Dim, b: &Dim) -> Dim {
         let known = match (a.known(), b.known()) {
             (Some(x), Some(y)) => Some(evaluate(kind, x, y)),
@@ -98,7 +97,7 @@ impl Dim {
             SymKind::Add => p.plus(&q, 1).map_or(Dim::Unknown, Dim::from_poly),
             SymKind::Mul => p.times(&q).map_or(Dim::Unknown, Dim::from_poly),
             SymKind::Floordiv if b.known() == Some(1) => a.clone(),
-            // An exact quotient term by term is the quotient; otherwise the division stays.
+            // A term-by-term exact quotient folds; otherwise the division stays.
             SymKind::Floordiv => p.divided_exactly(&q).map_or_else(opaque, Dim::from_poly),
             SymKind::Mod if p.divided_exactly(&q).is_some() => Dim::Known(0),
             SymKind::Min | SymKind::Max if a == b => a.clone(),
@@ -126,17 +125,16 @@ impl Dim {
     pub fn mul(&self, other: &Dim) -> Dim {
         Dim::apply(SymKind::Mul, self, other)
     }
-    /// The quotient, rounded down.
+    /// The floor quotient.
     pub fn floordiv(&self, other: &Dim) -> Dim {
         Dim::apply(SymKind::Floordiv, self, other)
     }
-    /// Whether both are known and differ for every value of the symbols, as far as a constant
-    /// difference shows it.
+    /// Whether both are known and provably differ for all symbol values, by a constant difference.
     pub fn differs(&self, other: &Dim) -> bool {
         match (self, other) {
             (Dim::Unknown, _) | (_, Dim::Unknown) => false,
             (Dim::Known(a), Dim::Known(b)) => a != b,
-            // Most comparisons are of a size with itself.
+            // Fast path: most comparisons are of a size with itself.
             _ if self == other => false,
             _ => {
                 let differ = self.sub(other).known().is_some_and(|d| d != 0);
@@ -161,8 +159,8 @@ impl Dim {
     pub fn atoms(&self) -> Vec<&Atom> {
         if let Dim::Expr(p) = self { p.0.keys().flatten().collect() } else { vec![] }
     }
-    /// The least and the greatest value, as far as those of the atoms say; a product is bounded
-    /// only where no factor can be negative.
+    /// The range, from the ranges of the atoms; a product is bounded only if no factor can be
+    /// negative.
     pub fn bounds(&self, atom: &dyn Fn(&Atom) -> Bounds) -> Bounds {
         let Dim::Expr(p) = self else { return (self.known(), self.known()) };
         let mut sum = (Some(0i64), Some(0i64));
@@ -188,8 +186,8 @@ impl Dim {
         }
         sum
     }
-    /// The greatest number that is known to divide every value, given one for each atom but
-    /// operations; 0 for the number 0, which all divide.
+    /// The greatest known divisor of every value, from the divisors of the atoms; 0 for the
+    /// constant 0.
     pub fn divisor(&self, atom: &dyn Fn(&Atom) -> i64) -> i64 {
         let of = |a: &Atom| match a {
             Atom::Op(SymKind::Floordiv, args) => match (args.0.divisor(atom), args.1.known()) {
@@ -198,7 +196,7 @@ impl Dim {
             },
             Atom::Op(SymKind::Pow, args) if args.1.known().is_none_or(|n| n < 1) => 1,
             Atom::Op(SymKind::Pow, args) => args.0.divisor(atom),
-            // Remainders, too, are sums of multiples of both.
+            // Remainders are sums of multiples of both operands.
             Atom::Op(_, args) => {
                 common_divisor([(1, vec![args.0.divisor(atom)]), (1, vec![args.1.divisor(atom)])])
             }
@@ -212,7 +210,7 @@ impl Dim {
             ),
         }
     }
-    /// Replaces symbols; `None` as soon as one has no value or the arithmetic fails.
+    /// Substitutes symbols; `None` if one is unbound or the arithmetic fails.
     pub fn evaluate(&self, value: &dyn Fn(&Atom) -> Option<i64>) -> Option<i64> {
         let Dim::Expr(p) = self else { return self.known() };
         p.0.iter().try_fold(0i64, |sum, (factors, n)| {
@@ -230,8 +228,8 @@ impl Dim {
     }
 }
 
-/// The greatest number that is known to divide a sum of products: of each its factor, and what
-/// divides the sizes in it. 0 is divided by all.
+/// The greatest known divisor of a sum of products: gcd over the terms of coefficient times
+/// divisors of the factors. 0 divides nothing else.
 pub fn common_divisor(terms: impl IntoIterator<Item = (i64, Vec<i64>)>) -> i64 {
     let gcd = |mut a: i64, mut b: i64| {
         while b != 0 {
@@ -239,7 +237,7 @@ pub fn common_divisor(terms: impl IntoIterator<Item = (i64, Vec<i64>)>) -> i64 {
         }
         a
     };
-    // What is too large for a number is left out.
+    // Terms that overflow are ignored.
     let product = |(n, sizes): (i64, Vec<i64>)| {
         sizes.into_iter().fold(n.saturating_abs(), |all, d| all.checked_mul(d).unwrap_or(all))
     };
@@ -272,7 +270,7 @@ pub fn holds(kind: CompareKind, a: i64, b: i64) -> bool {
     }
 }
 
-/// What holds exactly where a comparison does not.
+/// The negated comparison.
 pub fn opposite(kind: CompareKind) -> CompareKind {
     match kind {
         CompareKind::Eq => CompareKind::Ne,
@@ -310,8 +308,8 @@ impl Poly {
         }
         Some(r)
     }
-    /// The quotient if `other` is one term that divides every term of `self`. A symbolic divisor
-    /// counts as nonzero: sizes that are divided by are.
+    /// The quotient if `other` is one term that divides every term of `self`. A symbolic divisor is
+    /// taken as nonzero.
     fn divided_exactly(&self, other: &Poly) -> Option<Poly> {
         let (divisor, m) = other.0.iter().next().filter(|_| other.0.len() == 1)?;
         let mut r = Poly::default();
@@ -381,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_apart_is_an_assumption() {
+    fn undecided_comparisons_are_assumptions() {
         let (s, t) = (Dim::sym("s"), Dim::sym("t"));
         let (_, all) = assumptions(|| {
             (

@@ -22,7 +22,7 @@ def Kiln_Dialect : Dialect {
   let hasRegionResultAttrVerify = 1;
 }
 
-// ---- hooks. The C++ text of each is written once, here; $cppClass is replaced by ODS.
+// ---- hooks, shared by all ops; ODS substitutes $cppClass.
 defvar verifyHook = [{
   ::llvm::LogicalResult $cppClass::verify() { return ::kiln::verify(getOperation()); }
 }];
@@ -41,7 +41,8 @@ defvar inferHook = [{
 }];
 def Infer : DeclareOpInterfaceMethods<InferTypeOpInterface>;
 
-// ---- every op. The columns below `extraClassDefinition` are read by build.rs and end up in `OpKind` and docs/ops.md.
+// ---- base classes. build.rs reads the columns below `extraClassDefinition` into `OpKind` and
+// docs/ops.md.
 class Kiln_Op<string mnemonic, list<Trait> traits = [], string hooks = ""> : Op<Kiln_Dialect, mnemonic, traits> {
   let hasVerifier = 1;
   let extraClassDefinition = verifyHook # hooks; // a parameter, because a later `let` would replace and not append
@@ -49,10 +50,10 @@ class Kiln_Op<string mnemonic, list<Trait> traits = [], string hooks = ""> : Op<
   string formula = "";
   string reference = "";
 }
-/// An op whose result types follow from its operands and attributes by the rule in Rust.
+/// An op whose result types are inferred by the rule in Rust.
 class Kiln_Inferred<string mnemonic, list<Trait> traits = [], string hooks = "">
     : Kiln_Op<mnemonic, !listconcat([Infer], traits), !strconcat(inferHook, hooks)>;
-/// A composite: an op of the `graph` level that `kiln-decompose` can write as prims.
+/// A composite: an op of level `graph` that `kiln-decompose` can expand into prims.
 class Kiln_Composite<string mnemonic, list<Trait> traits = []> : Kiln_Inferred<mnemonic, !listconcat([Pure], traits)> {
   let family = "composite";
 }
@@ -60,24 +61,24 @@ class Kiln_Composite<string mnemonic, list<Trait> traits = []> : Kiln_Inferred<m
 // ---- attributes
 class Kiln_Attr<string name, string mnemonic_> : AttrDef<Kiln_Dialect, name> { let mnemonic = mnemonic_; }
 def Kiln_LayoutAttr : Kiln_Attr<"Layout", "layout"> {
-  let summary = "Memory format of an entry argument or result: strides and offset in elements, alignment in bytes (0: unknown)";
+  let summary = "Memory layout of an entry argument or result: strides and offset in elements, alignment in bytes (0: unknown)";
   let parameters = (ins OptionalArrayRefParameter<"int64_t">:$strides, "int64_t":$offset, "int64_t":$alignment);
   let assemblyFormat = "`<` `[` (`]`) : ($strides^ `]`)? `,` `offset` `=` $offset `,` `alignment` `=` $alignment `>`";
 }
 
 def Kiln_ScheduleAttr : Kiln_Attr<"Schedule", "schedule"> {
-  let summary = "How a kernel is computed: a strategy and its parameters";
+  let summary = "The schedule of a kernel: a strategy and its parameters";
   let parameters = (ins StringRefParameter<>:$strategy, "::mlir::DictionaryAttr":$parameters);
   let assemblyFormat = "`<` $strategy `,` $parameters `>`";
 }
 
-// The dtype rules are in Rust, where they can say a sentence; here only "a ranked tensor".
+// dtype rules are in Rust, with better messages; here only "a ranked tensor".
 defvar Tensor = AnyRankedTensor;
 defvar keyType = "::mlir::RankedTensorType::get({2}, ::mlir::IntegerType::get($_self.getContext(), 64))";
 /// The key of the random ops: seed and offset.
 def Kiln_Key : Type<CPred<!strconcat("$_self == ", keyType)>, "tensor<2xi64> (seed, offset)", "::mlir::RankedTensorType">,
     BuildableType<"::mlir::RankedTensorType::get({2}, $_builder.getI64Type())">;
-// Of elements and of sizes.
+// Comparisons of elements and of sizes.
 def Kiln_CompareKind : I64EnumAttr<"CompareKind", "", [I64EnumAttrCase<"eq", 0>, I64EnumAttrCase<"ne", 1>,
     I64EnumAttrCase<"lt", 2>, I64EnumAttrCase<"le", 3>, I64EnumAttrCase<"gt", 4>, I64EnumAttrCase<"ge", 5>]> {
   let cppNamespace = "::kiln";

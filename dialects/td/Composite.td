@@ -1,4 +1,4 @@
-// Composite ops: what a framework's graph says, before it is written as prims.
+// Composite ops, as captured from a framework; `kiln-decompose` expands them into prims.
 #ifndef KILN_COMPOSITE_TD
 #define KILN_COMPOSITE_TD
 include "Base.td"
@@ -24,7 +24,7 @@ def Kiln_SoftplusOp : Kiln_Activation<"softplus", "ln(1 + e^(beta x)) / beta, an
   let arguments = (ins Tensor:$input, DefaultValuedAttr<F64Attr, "1.0">:$beta, DefaultValuedAttr<F64Attr, "20.0">:$threshold);
 }
 
-// ---- products
+// ---- contractions
 def Kiln_LinearOp : Kiln_Composite<"linear"> {
   let summary = "Affine map of the last dimension: input [..., K], weight [N, K], bias [N]";
   let formula = "r[..., n] = sum over k of x[..., k] * w[n, k] + bias[n]";
@@ -34,7 +34,7 @@ def Kiln_LinearOp : Kiln_Composite<"linear"> {
   let assemblyFormat = "$input `,` $weight (`bias` $bias^ `:` type($bias))? attr-dict `:` type($input) `,` type($weight)";
 }
 def Kiln_MatmulOp : Kiln_Composite<"matmul"> {
-  let summary = "Matrix product of the last two dimensions; leading dimensions broadcast; a 1-d operand is a row on the left, a column on the right, and its dimension vanishes";
+  let summary = "Matrix product of the last two dimensions; batch dimensions broadcast; a 1-d operand is a row on the left, a column on the right, and its dimension is dropped";
   let formula = "r[..., m, n] = sum over k of x[..., m, k] * y[..., k, n]";
   let reference = "torch.matmul";
   let arguments = (ins Tensor:$lhs, Tensor:$rhs);
@@ -42,7 +42,7 @@ def Kiln_MatmulOp : Kiln_Composite<"matmul"> {
   let assemblyFormat = "$lhs `,` $rhs attr-dict `:` type($lhs) `,` type($rhs)";
 }
 def Kiln_EmbeddingOp : Kiln_Composite<"embedding"> {
-  let summary = "Rows of a table [V, D] at integer positions";
+  let summary = "Rows of a table [V, D] by integer index";
   let formula = "r[i..., :] = weight[indices[i...], :]";
   let reference = "torch.nn.functional.embedding";
   let arguments = (ins Tensor:$weight, Tensor:$indices);
@@ -50,7 +50,7 @@ def Kiln_EmbeddingOp : Kiln_Composite<"embedding"> {
   let assemblyFormat = "$weight `,` $indices attr-dict `:` type($weight) `,` type($indices)";
 }
 
-// ---- normalisation. Statistics of 16-bit floats are kept in f32.
+// ---- normalisation. Statistics of 16-bit floats are f32.
 class Kiln_Norm<string mnemonic, dag args> : Kiln_Composite<mnemonic, [AttrSizedOperandSegments]> {
   let arguments = args;
   let results = (outs Tensor:$result);
@@ -58,16 +58,16 @@ class Kiln_Norm<string mnemonic, dag args> : Kiln_Composite<mnemonic, [AttrSized
 }
 def Kiln_LayerNormOp : Kiln_Norm<"layer_norm", (ins Tensor:$input, Optional<Tensor>:$weight, Optional<Tensor>:$bias, I64Attr:$rank, F64Attr:$epsilon)> {
   let summary = "Normalises over the last `rank` dimensions; weight and bias have exactly these";
-  let formula = "r = (x - mean(x)) / sqrt(var(x) + epsilon) * weight + bias, var with divisor n";
+  let formula = "r = (x - mean(x)) / sqrt(var(x) + epsilon) * weight + bias, biased variance (divisor n)";
   let reference = "Ba et al., Layer Normalization, 2016";
 }
 def Kiln_GroupNormOp : Kiln_Norm<"group_norm", (ins Tensor:$input, Optional<Tensor>:$weight, Optional<Tensor>:$bias, I64Attr:$groups, F64Attr:$epsilon)> {
-  let summary = "Normalises [N, C, ...] over each of `groups` equal parts of C with all that follows; weight and bias are [C]";
+  let summary = "Normalises [N, C, ...] per group of channels and its spatial dimensions; weight and bias are [C]";
   let formula = "as kiln.layer_norm, per group";
   let reference = "Wu and He, Group Normalization, 2018";
 }
 def Kiln_BatchNormOp : Kiln_Composite<"batch_norm", [AttrSizedOperandSegments]> {
-  let summary = "Normalises [N, C, ...] with given statistics [C] (inference); weight and bias are [C]";
+  let summary = "Normalises [N, C, ...] with running statistics [C] (inference); weight and bias are [C]";
   let formula = "r = (x - mean) / sqrt(variance + epsilon) * weight + bias";
   let reference = "Ioffe and Szegedy, Batch Normalization, 2015";
   let arguments = (ins Tensor:$input, Tensor:$mean, Tensor:$variance, Optional<Tensor>:$weight, Optional<Tensor>:$bias, F64Attr:$epsilon);
@@ -88,7 +88,7 @@ class Kiln_Softmax<string mnemonic> : Kiln_Composite<mnemonic> {
   let assemblyFormat = "$input `axis` `=` $axis attr-dict `:` type($input)";
 }
 def Kiln_SoftmaxOp : Kiln_Softmax<"softmax"> {
-  let summary = "Exponentials along one axis, scaled to sum to 1; shifted by the maximum, so large inputs do not overflow";
+  let summary = "Softmax along one axis; subtracts the maximum, so large inputs do not overflow";
   let formula = "r = e^(x - max x) / sum of e^(x - max x)";
   let reference = "torch.softmax";
 }
@@ -101,7 +101,7 @@ def Kiln_LossReduction : I64EnumAttr<"LossReduction", "", [I64EnumAttrCase<"none
   let cppNamespace = "::kiln";
 }
 def Kiln_CrossEntropyOp : Kiln_Composite<"cross_entropy"> {
-  let summary = "Cross entropy of logits [N, C] (or [N, C, ...]) against class numbers [N] (or [N, ...]); targets equal to ignore_index count neither in the sum nor in the weight of the mean";
+  let summary = "Cross entropy of logits [N, C] (or [N, C, ...]) against class indices [N] (or [N, ...]); targets equal to ignore_index add neither to the sum nor to the weight of the mean";
   let formula = "l = w[t] * (-(1 - s) * log_softmax(x)[t]) - s/C * sum over c of w[c] * log_softmax(x)[c], s = label_smoothing; mean: sum l / sum w[t]";
   let reference = "torch.nn.functional.cross_entropy";
   let arguments = (ins Kiln_LossReduction:$reduction, Tensor:$logits, Tensor:$target, Optional<Tensor>:$weight,
@@ -110,7 +110,7 @@ def Kiln_CrossEntropyOp : Kiln_Composite<"cross_entropy"> {
   let assemblyFormat = "$reduction $logits `,` $target (`weight` $weight^ `:` type($weight))? attr-dict `:` type($logits) `,` type($target)";
 }
 def Kiln_DropoutOp : Kiln_Composite<"dropout"> {
-  let summary = "Zeroes each element with probability p and scales the rest; the choice is kiln.random_uniform (f32) of the key (tensor<2xi64>) at the element's position, compared in f64";
+  let summary = "Zeroes each element with probability p and scales the rest; the mask is kiln.random_uniform (f32) of the key (tensor<2xi64>) at the element's row-major index, compared in f64";
   let formula = "r = u >= p ? x / (1 - p) : 0";
   let reference = "Srivastava et al., Dropout, 2014";
   let arguments = (ins Tensor:$input, Kiln_Key:$key, F64Attr:$p);
@@ -120,7 +120,7 @@ def Kiln_DropoutOp : Kiln_Composite<"dropout"> {
 
 // ---- images: [N, C, spatial...]
 def Kiln_InterpolateOp : Kiln_Composite<"interpolate"> {
-  let summary = "Nearest-neighbour resize of the spatial dimensions of [N, C, ...] to sizes, positions in exact integer arithmetic";
+  let summary = "Nearest-neighbour resize of the spatial dimensions of [N, C, ...] to sizes, indices in exact integer arithmetic";
   let formula = "r[n, c, i] = x[n, c, min(floor(i * size(x) / size(r)), size(x) - 1)]";
   let reference = "torch.nn.functional.interpolate(mode='nearest'), without a scale factor";
   let arguments = (ins Tensor:$input, Variadic<Index>:$dynamic_sizes, DenseI64ArrayAttr:$sizes);
@@ -128,7 +128,7 @@ def Kiln_InterpolateOp : Kiln_Composite<"interpolate"> {
   let assemblyFormat = "$input `sizes` `=` custom<DynamicIndexList>($dynamic_sizes, $sizes) attr-dict `:` type($input)";
 }
 def Kiln_MaxPoolOp : Kiln_Composite<"max_pool"> {
-  let summary = "Maximum over windows of the spatial dimensions; padding never wins; NaN does";
+  let summary = "Maximum over windows of the spatial dimensions; padding is -inf; NaN propagates";
   let formula = "r[n, c, i] = max over k of x[n, c, i * strides + k * dilation - padding]; ceil_mode rounds the size up, unless the last window would start in the right padding";
   let reference = "torch.nn.functional.max_pool2d";
   let arguments = (ins Tensor:$input, DenseI64ArrayAttr:$window, DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$padding,
@@ -137,7 +137,7 @@ def Kiln_MaxPoolOp : Kiln_Composite<"max_pool"> {
   let assemblyFormat = "$input `window` `=` $window `strides` `=` $strides `padding` `=` $padding `dilation` `=` $dilation (`ceil_mode` $ceil_mode^)? attr-dict `:` type($input)";
 }
 def Kiln_AvgPoolOp : Kiln_Composite<"avg_pool"> {
-  let summary = "Mean over windows of the spatial dimensions; padding counts in the divisor if count_include_pad, but what ceil_mode adds beyond it never does; a window wholly in padding gives 0; divisor_override replaces the divisor";
+  let summary = "Mean over windows of the spatial dimensions; padding counts in the divisor if count_include_pad, but what ceil_mode adds beyond it never does; a window within the padding gives 0; divisor_override replaces the divisor";
   let formula = "r[n, c, i] = sum over k of x[n, c, i * strides + k - padding] / divisor";
   let reference = "torch.nn.functional.avg_pool2d";
   let arguments = (ins Tensor:$input, DenseI64ArrayAttr:$window, DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$padding,
@@ -146,7 +146,7 @@ def Kiln_AvgPoolOp : Kiln_Composite<"avg_pool"> {
   let assemblyFormat = "$input `window` `=` $window `strides` `=` $strides `padding` `=` $padding (`ceil_mode` $ceil_mode^)? (`count_include_pad` $count_include_pad^)? attr-dict `:` type($input)";
 }
 def Kiln_AdaptiveAvgPoolOp : Kiln_Composite<"adaptive_avg_pool"> {
-  let summary = "Mean over windows chosen so that the spatial dimensions become sizes";
+  let summary = "Mean over windows such that the spatial dimensions become sizes";
   let formula = "r[n, c, i] = mean of x[n, c, floor(i * H / h) .. ceil((i + 1) * H / h)]";
   let reference = "torch.nn.functional.adaptive_avg_pool2d";
   let arguments = (ins Tensor:$input, DenseI64ArrayAttr:$sizes);
@@ -161,7 +161,7 @@ class Kiln_Statistic<string mnemonic, dag args> : Kiln_Composite<mnemonic> {
   let assemblyFormat = "$input `dims` `=` $dims (`keep_dims` $keep_dims^)? attr-dict `:` type($input)";
 }
 def Kiln_MeanOp : Kiln_Statistic<"mean", (ins Tensor:$input, DenseI64ArrayAttr:$dims, UnitAttr:$keep_dims)> {
-  let summary = "Mean along dims, which vanish, or stay with size 1 under keep_dims";
+  let summary = "Mean along dims, which are dropped, or kept as unit dimensions under keep_dims";
   let formula = "r = sum x / n";
   let reference = "torch.mean";
 }
@@ -178,8 +178,8 @@ def Kiln_StdOp : Kiln_Statistic<"std", (ins Tensor:$input, DenseI64ArrayAttr:$di
 
 // ---- attention
 def Kiln_AttentionOp : Kiln_Composite<"attention", [AttrSizedOperandSegments, SingleBlock]> {
-  let summary = "Scaled dot-product attention: query [B, H, Q, D], key [B, G, K, D], value [B, G, K, E], G divides H and query head h reads head h / (H/G). `scale` is 1/sqrt(D) if absent. `causal`: query i sees keys j <= i (top left corner, as PyTorch). `bias` is added to the scaled scores, of a shape that broadcasts to [B, H, Q, K]. Region `score` maps that sum and 0-d i64 positions (b, h, q, k) to a new score; region `mask` maps (b, h, q, k) to an i1, false: not seen. `query_lengths`, `key_lengths` [B] limit what counts; rows beyond a query's length, rows that see no key and rows whose scores are all -inf are 0 (log-sum-exp -inf). `dropout` of the weights by random key and probability as kiln.dropout over [B, H, Q, K]. With `with_lse` a second result [B, H, Q] in f32 (f64 for f64) holds the log-sum-exp of the scores";
-  let formula = "r[b, h, q, :] = softmax over k of (score(scale * q . k + bias), where seen) * v[b, h / (H/G), k, :]";
+  let summary = "Scaled dot-product attention: query [B, H, Q, D], key [B, G, K, D], value [B, G, K, E], G divides H and query head h reads head h / (H/G). `scale` is 1/sqrt(D) if absent. `causal`: query i sees keys j <= i (top left corner, as PyTorch). `bias` is added to the scaled scores, of a shape that broadcasts to [B, H, Q, K]. Region `score` maps that sum and 0-d i64 indices (b, h, q, k) to a new score; region `mask` maps (b, h, q, k) to an i1, false: masked. `query_lengths`, `key_lengths` [B] mask padding; rows beyond a query's length, fully masked rows and rows whose scores are all -inf are 0 (log-sum-exp -inf). `dropout` of the weights by random key and probability as kiln.dropout over [B, H, Q, K]. With `with_lse` a second result [B, H, Q] in f32 (f64 for f64) holds the log-sum-exp of the scores";
+  let formula = "r[b, h, q, :] = softmax over k of (score(scale * q . k + bias), where not masked) * v[b, h / (H/G), k, :]";
   let reference = "Vaswani et al., 2017; Ainslie et al., GQA, 2023; FlexAttention (torch.nn.attention.flex_attention); torch.nn.functional.scaled_dot_product_attention";
   let arguments = (ins Tensor:$query, Tensor:$key, Tensor:$value, Optional<Tensor>:$bias, Optional<Tensor>:$query_lengths,
                        Optional<Tensor>:$key_lengths, Optional<Kiln_Key>:$dropout_key, OptionalAttr<F64Attr>:$scale, UnitAttr:$causal,

@@ -1,4 +1,4 @@
-// Control flow with regions, and calls to code that is not kiln's.
+// Control flow with regions, and calls to external code.
 #ifndef KILN_CONTROL_TD
 #define KILN_CONTROL_TD
 include "Base.td"
@@ -16,15 +16,15 @@ def Kiln_IfOp : Kiln_Control<"if", [SingleBlock, DeclareOpInterfaceMethods<Regio
   let assemblyFormat = "$condition `:` type($condition) (`->` type($results)^)? $then_region `else` $else_region attr-dict";
 }
 def Kiln_WhileOp : Kiln_Control<"while", [SingleBlock]> {
-  let summary = "Repeats the body while the condition, a 0-d i1 of the carried values, holds; results are the last carried values";
+  let summary = "Repeats the body while the condition, a 0-d i1 of the loop-carried values, holds; results are their final values";
   let arguments = (ins Variadic<AnyType>:$inits);
   let results = (outs Variadic<AnyType>:$results);
   let regions = (region SizedRegion<1>:$condition, SizedRegion<1>:$body);
   let assemblyFormat = "`(` $inits `)` `:` functional-type($inits, $results) $condition `do` $body attr-dict";
 }
 def Kiln_ScanOp : Kiln_Control<"scan", [SingleBlock, AttrSizedOperandSegments]> {
-  let summary = "Runs the body once per element of axis 0: it takes the carried values and one slice of each input, and yields the carried values and one slice of each stacked output. Results: last carried values, then stacked outputs";
-  let formula = "(c, y[i]) = body(c, x[i]) for i in order, or backwards with `reverse`";
+  let summary = "Runs the body once per index of axis 0: it takes the loop-carried values and one slice of each input, and yields the loop-carried values and one slice of each stacked output. Results: final loop-carried values, then stacked outputs";
+  let formula = "(c, y[i]) = body(c, x[i]) for i in order, in reverse order with `reverse`";
   let reference = "jax.lax.scan";
   let arguments = (ins Variadic<Tensor>:$inits, Variadic<Tensor>:$inputs, UnitAttr:$reverse);
   let results = (outs Variadic<Tensor>:$results);
@@ -33,21 +33,21 @@ def Kiln_ScanOp : Kiln_Control<"scan", [SingleBlock, AttrSizedOperandSegments]> 
 }
 def Kiln_YieldOp : Kiln_Op<"yield", [Pure, Terminator, ReturnLike, ParentOneOf<["IfOp", "WhileOp", "ScanOp", "AttentionOp", "PtxCallOp"]>]> {
   let family = "control";
-  let summary = "Ends a region of a kiln op and gives its values";
+  let summary = "Terminates a region of a kiln op and yields its values";
   let arguments = (ins Variadic<AnyType>:$values);
   let builders = [OpBuilder<(ins), [{}]>];
   let assemblyFormat = "attr-dict ($values^ `:` type($values))?";
 }
 def Kiln_CustomCallOp : Kiln_Op<"custom_call", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let family = "control";
-  let summary = "A call by name to code that is registered with the runtime; `effect` keeps it in place and in order";
+  let summary = "Calls a function registered with the runtime by name; `effect` marks side effects, so it is neither erased nor reordered";
   let arguments = (ins StrAttr:$callee, Variadic<Tensor>:$inputs, UnitAttr:$effect, OptionalAttr<DictionaryAttr>:$config);
   let results = (outs Variadic<Tensor>:$results);
   let assemblyFormat = "(`effect` $effect^)? $callee `(` $inputs `)` (`config` $config^)? attr-dict `:` functional-type($inputs, $results)";
 }
 def Kiln_PtxCallOp : Kiln_Op<"ptx_call", [Pure, SingleBlock, AttrSizedOperandSegments], regionHook> {
   let family = "control";
-  let summary = "A kernel that is given as PTX: `entry` is launched with one number of `blocks` of `threads` and `shared` bytes, and takes the addresses of the inputs and of the results, then `sizes` as 64 bits. The region, if there is one, computes the same where no PTX runs";
+  let summary = "Launches an external PTX kernel: `entry` runs on a 1-d grid of `blocks` thread blocks of `threads` threads with `shared` bytes of dynamic shared memory; its parameters are the pointers of the inputs and results, then `sizes` as 64-bit integers. The optional region is the reference for targets without PTX";
   let arguments = (ins StrAttr:$callee, Variadic<Tensor>:$inputs, Variadic<Index>:$dynamic_blocks, DenseI64ArrayAttr:$blocks,
       Variadic<Index>:$dynamic_sizes, DenseI64ArrayAttr:$sizes, StrAttr:$entry, I64Attr:$threads, I64Attr:$shared, StrAttr:$ptx);
   let results = (outs Variadic<Tensor>:$results);

@@ -1,4 +1,4 @@
-// Elementwise prims: one number in, one number out, no broadcasting (that is `kiln.broadcast_in_dim`).
+// Elementwise prims, without broadcasting (see `kiln.broadcast_in_dim`).
 #ifndef KILN_ELEMENTWISE_TD
 #define KILN_ELEMENTWISE_TD
 include "Base.td"
@@ -16,13 +16,13 @@ class Kiln_Unary<string mnemonic, string formula_, string text, string ref = "">
   let assemblyFormat = "$input attr-dict `:` type($input)";
 }
 def Kiln_NegOp : Kiln_Unary<"neg", "-x", "Negation; integers wrap around">;
-def Kiln_AbsOp : Kiln_Unary<"abs", "|x|", "Absolute value; the least integer stays itself">;
+def Kiln_AbsOp : Kiln_Unary<"abs", "|x|", "Absolute value; the least integer is unchanged">;
 def Kiln_SignOp : Kiln_Unary<"sign", "(x > 0) - (x < 0)", "Sign as -1, 0 or 1; NaN gives NaN, -0 gives -0">;
 def Kiln_ExpOp : Kiln_Unary<"exp", "e^x", "Exponential">;
-def Kiln_Exp2Op : Kiln_Unary<"exp2", "2^x", "Power of two">;
-def Kiln_Expm1Op : Kiln_Unary<"expm1", "e^x - 1", "Exponential less one, accurate near 0">;
+def Kiln_Exp2Op : Kiln_Unary<"exp2", "2^x", "Base-2 exponential">;
+def Kiln_Expm1Op : Kiln_Unary<"expm1", "e^x - 1", "Exponential minus 1, accurate near 0">;
 def Kiln_LogOp : Kiln_Unary<"log", "ln x", "Natural logarithm; NaN below 0, -inf at 0">;
-def Kiln_Log1pOp : Kiln_Unary<"log1p", "ln(1 + x)", "Natural logarithm of one more, accurate near 0">;
+def Kiln_Log1pOp : Kiln_Unary<"log1p", "ln(1 + x)", "Natural logarithm of 1 + x, accurate near 0">;
 def Kiln_Log2Op : Kiln_Unary<"log2", "log2 x", "Logarithm to the base 2">;
 def Kiln_SqrtOp : Kiln_Unary<"sqrt", "x^(1/2)", "Square root; NaN below 0", "IEEE 754-2019, 5.4.1">;
 def Kiln_RsqrtOp : Kiln_Unary<"rsqrt", "x^(-1/2)", "Reciprocal of the square root; inf at 0">;
@@ -72,10 +72,10 @@ def Kiln_XorOp : Kiln_Binary<"xor", "x ^ y", "Bitwise exclusive or of integers, 
 def Kiln_ShlOp : Kiln_Binary<"shl", "x * 2^y", "Left shift; 0 when y is negative or not below the width">;
 def Kiln_ShrOp : Kiln_Binary<"shr", "floor(x / 2^y)", "Right shift, arithmetic (logical on ui8); all sign bits when y is negative or not below the width">;
 
-// ---- the others
+// ---- other elementwise ops
 def Kiln_CompareOp : Kiln_Elementwise<"compare", [AllTypesMatch<["lhs", "rhs"]>]> {
   let family = "elementwise";
-  let summary = "Comparison, as i1; with NaN only `ne` holds";
+  let summary = "Comparison, as i1; false with NaN, except `ne`";
   let formula = "x kind y";
   let reference = "IEEE 754-2019, 5.11";
   let arguments = (ins Kiln_CompareKind:$kind, Tensor:$lhs, Tensor:$rhs);
@@ -84,7 +84,7 @@ def Kiln_CompareOp : Kiln_Elementwise<"compare", [AllTypesMatch<["lhs", "rhs"]>]
 }
 def Kiln_SelectOp : Kiln_Elementwise<"select", [AllTypesMatch<["on_true", "on_false"]>]> {
   let family = "elementwise";
-  let summary = "Choice by an i1 tensor of the same shape";
+  let summary = "Selects elements by an i1 tensor of the same shape";
   let formula = "c ? x : y";
   let arguments = (ins Tensor:$condition, Tensor:$on_true, Tensor:$on_false);
   let results = (outs Tensor:$result);
@@ -92,7 +92,7 @@ def Kiln_SelectOp : Kiln_Elementwise<"select", [AllTypesMatch<["on_true", "on_fa
 }
 def Kiln_ClampOp : Kiln_Elementwise<"clamp", [AllTypesMatch<["input", "low", "high"]>]> {
   let family = "elementwise";
-  let summary = "Bounded value; NaN in any operand gives NaN, and `high` wins where low > high";
+  let summary = "Clamps to [low, high]; NaN in any operand gives NaN, and `high` wins where low > high";
   let formula = "min(max(x, low), high)";
   let reference = "torch.clamp";
   let arguments = (ins Tensor:$input, Tensor:$low, Tensor:$high);
@@ -109,7 +109,7 @@ def Kiln_ConvertOp : Kiln_Elementwise<"convert", []> {
 }
 def Kiln_BitcastOp : Kiln_Elementwise<"bitcast"> {
   let family = "elementwise";
-  let summary = "The same bits read as another dtype of the same width";
+  let summary = "Reinterprets the bits as another dtype of the same width";
   let arguments = (ins Tensor:$input, TypeAttr:$dtype);
   let results = (outs Tensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($input) `to` $dtype";

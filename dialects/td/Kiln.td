@@ -1,4 +1,4 @@
-// The whole dialect; the order here is the order of `OpKind::ALL` and of docs/ops.md.
+// The whole dialect, in the order of `OpKind::ALL` and docs/ops.md.
 include "Structure.td"
 include "Elementwise.td"
 include "Shape.td"

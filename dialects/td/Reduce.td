@@ -1,4 +1,4 @@
-// Prims that combine elements: reductions, scans, sorts, contractions, windows.
+// Reductions, scans, sorts, contractions, window reductions, random numbers.
 #ifndef KILN_REDUCE_TD
 #define KILN_REDUCE_TD
 include "Base.td"
@@ -10,14 +10,14 @@ def Kiln_ReduceKind : I64EnumAttr<"ReduceKind", "", [I64EnumAttrCase<"sum", 0>, 
   let cppNamespace = "::kiln";
 }
 def Kiln_ReduceOp : Kiln_Reduction<"reduce"> {
-  let summary = "Combines all elements along dims, which vanish; 16-bit floats accumulate in f32; max and min give NaN when one is there, and need at least one element unless maybe_empty says that of none they are the least and the greatest value; any and all take i1";
+  let summary = "Reduces along dims, which are dropped; 16-bit floats accumulate in f32; max and min propagate NaN and need at least one element, unless maybe_empty defines them as the least and greatest value of the dtype; any and all take i1";
   let formula = "r[j...] = kind over i of x[i at dims, j elsewhere]";
   let arguments = (ins Kiln_ReduceKind:$kind, Tensor:$input, DenseI64ArrayAttr:$dims, UnitAttr:$maybe_empty);
   let results = (outs Tensor:$result);
   let assemblyFormat = "$kind $input `dims` `=` $dims (`maybe_empty` $maybe_empty^)? attr-dict `:` type($input)";
 }
 class Kiln_ArgReduce<string mnemonic, string what> : Kiln_Reduction<mnemonic> {
-  let summary = "Position of the " # what # " element along one axis as i64: the first among equals, the first NaN if there is one";
+  let summary = "Index of the " # what # " element along one axis as i64: the first of equal ones, or the first NaN";
   let arguments = (ins Tensor:$input, I64Attr:$axis);
   let results = (outs Tensor:$result);
   let assemblyFormat = "$input `axis` `=` $axis attr-dict `:` type($input)";
@@ -36,15 +36,15 @@ def Kiln_CumulativeOp : Kiln_Reduction<"cumulative"> {
   let assemblyFormat = "$kind $input `axis` `=` $axis attr-dict `:` type($input)";
 }
 def Kiln_SortOp : Kiln_Reduction<"sort"> {
-  let summary = "Stable sort along one axis: values and their former positions (i64); NaN is above everything";
+  let summary = "Stable sort along one axis: values and their original indices (i64); NaN sorts above everything";
   let reference = "torch.sort(stable=True)";
   let arguments = (ins Tensor:$input, I64Attr:$axis, UnitAttr:$descending);
   let results = (outs Tensor:$values, Tensor:$indices);
   let assemblyFormat = "$input `axis` `=` $axis (`descending` $descending^)? attr-dict `:` type($input)";
 }
 def Kiln_TopKOp : Kiln_Reduction<"top_k"> {
-  let summary = "The k greatest (or least) along one axis in order, with their positions (i64): the start of kiln.sort";
-  let reference = "torch.topk(sorted=True), ties to the lower position";
+  let summary = "The k greatest (or least) elements along one axis in order, with their indices (i64): a prefix of kiln.sort";
+  let reference = "torch.topk(sorted=True), ties to the lower index";
   let arguments = (ins Tensor:$input, I64Attr:$axis, I64Attr:$k, UnitAttr:$smallest);
   let results = (outs Tensor:$values, Tensor:$indices);
   let assemblyFormat = "$input `axis` `=` $axis `k` `=` $k (`smallest` $smallest^)? attr-dict `:` type($input)";
@@ -53,7 +53,7 @@ def Kiln_TopKOp : Kiln_Reduction<"top_k"> {
 // ---- contractions
 class Kiln_Contraction<string mnemonic> : Kiln_Inferred<mnemonic, [Pure]> { let family = "contraction"; }
 def Kiln_DotGeneralOp : Kiln_Contraction<"dot_general"> {
-  let summary = "Tensor contraction; the result has the batch dimensions, then lhs's free ones, then rhs's. 16-bit and 8-bit floats accumulate in f32; element_type asks for another result dtype";
+  let summary = "Tensor contraction; the result has the batch dimensions, then M, then N. 16-bit and 8-bit floats accumulate in f32; element_type sets another result dtype";
   let formula = "r[b, m, n] = sum over k of x[b, m, k] * y[b, n, k]";
   let reference = "StableHLO dot_general";
   let arguments = (ins Tensor:$lhs, Tensor:$rhs, DenseI64ArrayAttr:$lhs_batch, DenseI64ArrayAttr:$rhs_batch,
@@ -72,7 +72,7 @@ def Kiln_ConvolutionOp : Kiln_Contraction<"convolution"> {
   let assemblyFormat = "(`transposed` $transposed^)? $input `,` $weight `strides` `=` $strides `pad` `=` $pad_low `x` $pad_high `dilation` `=` $dilation attr-dict `:` type($input) `,` type($weight)";
 }
 def Kiln_ReduceWindowOp : Kiln_Contraction<"reduce_window"> {
-  let summary = "Reduction over sliding windows, one window size per dimension; padding holds the kind's identity (the least or greatest finite number where the dtype has no infinity); a window fits into the padded input";
+  let summary = "Reduction over sliding windows, one window size per dimension; padding holds the kind's identity (the least or greatest finite number where the dtype has no infinity); windows must fit into the padded input";
   let formula = "r[i] = kind over k of x[i * strides + k * dilation - pad_low]";
   let reference = "StableHLO reduce_window";
   let arguments = (ins Kiln_CumulativeKind:$kind, Tensor:$input, DenseI64ArrayAttr:$window, DenseI64ArrayAttr:$strides,
@@ -81,13 +81,13 @@ def Kiln_ReduceWindowOp : Kiln_Contraction<"reduce_window"> {
   let assemblyFormat = "$kind $input `window` `=` $window `strides` `=` $strides `pad` `=` $pad_low `x` $pad_high `dilation` `=` $dilation attr-dict `:` type($input)";
 }
 
-// ---- random numbers by counter: equal for any fusion, order and thread count
+// ---- counter-based random numbers: independent of fusion, order and thread count
 class Kiln_Random<string mnemonic> : Kiln_Inferred<mnemonic, [Pure]> {
   let family = "random";
   let reference = "Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3 (SC 2011): philox4x32-10";
 }
 def Kiln_RandomBitsOp : Kiln_Random<"random_bits"> {
-  let summary = "Uniform bits as i32 or i64. key is tensor<2xi64> = (seed, offset): philox4x32-10 with the key words of seed and the counter (block, offset), each as low word then high word; an element of 32 bits takes word i mod 4 of block i / 4, one of 64 bits words 2(i mod 2) (low) and 2(i mod 2) + 1 (high) of block i / 2, where i is its row-major position";
+  let summary = "Uniform bits as i32 or i64. key is tensor<2xi64> = (seed, offset): philox4x32-10 with the key words of seed and the counter (block, offset), each as low word then high word; an element of 32 bits takes word i mod 4 of block i / 4, one of 64 bits words 2(i mod 2) (low) and 2(i mod 2) + 1 (high) of block i / 2, where i is its row-major index";
   let formula = "r[i] = philox(seed, (i / 4, offset))[i mod 4]";
   let arguments = (ins Kiln_Key:$key, Variadic<Index>:$dynamic_sizes, DenseI64ArrayAttr:$sizes, TypeAttr:$dtype);
   let results = (outs Tensor:$result);
@@ -102,7 +102,7 @@ def Kiln_RandomUniformOp : Kiln_Random<"random_uniform"> {
   let assemblyFormat = "$key `sizes` `=` custom<DynamicIndexList>($dynamic_sizes, $sizes) attr-dict `:` $dtype";
 }
 def Kiln_RandomNormalOp : Kiln_Random<"random_normal"> {
-  let summary = "Normal by Box-Muller: element i takes 64-bit draw i of kiln.random_bits, u1 from its low word and u2 from its high word";
+  let summary = "Normal by Box-Muller: element i takes 64-bit output i of kiln.random_bits, u1 from its low word and u2 from its high word";
   let formula = "r = mean + std * sqrt(-2 ln((u1 + 1) * 2^-32)) * cos(2 pi u2 * 2^-32)";
   let arguments = (ins Kiln_Key:$key, Variadic<Index>:$dynamic_sizes, DenseI64ArrayAttr:$sizes, TypeAttr:$dtype,
                        DefaultValuedAttr<F64Attr, "0.0">:$mean, DefaultValuedAttr<F64Attr, "1.0">:$std);

@@ -1,4 +1,4 @@
-// Prims that make tensors from sizes, and prims that move elements without computing.
+// Creation and data-movement prims.
 #ifndef KILN_SHAPE_TD
 #define KILN_SHAPE_TD
 include "Base.td"
@@ -10,14 +10,14 @@ class Kiln_Move<string mnemonic, list<Trait> traits = []> : Kiln_Inferred<mnemon
 // ---- creation
 def Kiln_ConstantOp : Kiln_Op<"constant", [Pure, ConstantLike, AllTypesMatch<["value", "result"]>], foldHook> {
   let family = "create";
-  let summary = "Literal elements, at most 4 KiB; more belongs in a kiln.global";
+  let summary = "A literal of at most 4 KiB; larger ones belong in a kiln.global";
   let arguments = (ins ElementsAttr:$value);
   let results = (outs AnyStaticShapeTensor:$result);
   let hasFolder = 1;
   let assemblyFormat = "attr-dict $value";
 }
 def Kiln_SplatOp : Kiln_Create<"splat"> {
-  let summary = "One scalar everywhere";
+  let summary = "A tensor filled with a scalar";
   let formula = "r[...] = value";
   let arguments = (ins TypedAttrInterface:$value, Variadic<Index>:$dynamic_sizes, DenseI64ArrayAttr:$sizes);
   let results = (outs Tensor:$result);
@@ -33,7 +33,7 @@ def Kiln_IotaOp : Kiln_Create<"iota"> {
 
 // ---- movement
 def Kiln_BroadcastInDimOp : Kiln_Move<"broadcast_in_dim"> {
-  let summary = "Repeats along new dimensions and along dimensions of size 1; dimension i of the input becomes dims[i] of the result, dims ascending";
+  let summary = "Broadcasts along new dimensions and unit dimensions; dimension i of the input becomes dims[i] of the result, dims ascending";
   let formula = "r[i...] = x[i[dims[k]] or 0 where x has size 1]";
   let reference = "StableHLO broadcast_in_dim, with ascending dims";
   let arguments = (ins Tensor:$input, DenseI64ArrayAttr:$dims, Variadic<Index>:$dynamic_sizes, DenseI64ArrayAttr:$sizes);
@@ -41,7 +41,7 @@ def Kiln_BroadcastInDimOp : Kiln_Move<"broadcast_in_dim"> {
   let assemblyFormat = "$input `dims` `=` $dims `sizes` `=` custom<DynamicIndexList>($dynamic_sizes, $sizes) attr-dict `:` type($input)";
 }
 def Kiln_ReshapeOp : Kiln_Move<"reshape"> {
-  let summary = "The same elements in row-major order under other sizes; the products agree. Also the way to give a value a more static type";
+  let summary = "Reinterprets the row-major elements with other sizes of equal product. Also casts to a more static type";
   let arguments = (ins Tensor:$input, Variadic<Index>:$dynamic_sizes, DenseI64ArrayAttr:$sizes);
   let results = (outs Tensor:$result);
   let assemblyFormat = "$input `sizes` `=` custom<DynamicIndexList>($dynamic_sizes, $sizes) attr-dict `:` type($input)";
@@ -54,7 +54,7 @@ def Kiln_TransposeOp : Kiln_Move<"transpose"> {
   let assemblyFormat = "$input `permutation` `=` $permutation attr-dict `:` type($input)";
 }
 def Kiln_SliceOp : Kiln_Move<"slice", [AttrSizedOperandSegments]> {
-  let summary = "A strided box, strides at least 1; every element read lies inside of the input";
+  let summary = "A strided slice, strides at least 1; every element read is in bounds";
   let formula = "r[i...] = x[offsets + i * strides]";
   let arguments = (ins Tensor:$input, Variadic<Index>:$dynamic_offsets, DenseI64ArrayAttr:$offsets,
                        Variadic<Index>:$dynamic_sizes, DenseI64ArrayAttr:$sizes, DenseI64ArrayAttr:$strides);
@@ -62,7 +62,7 @@ def Kiln_SliceOp : Kiln_Move<"slice", [AttrSizedOperandSegments]> {
   let assemblyFormat = "$input `offsets` `=` custom<DynamicIndexList>($dynamic_offsets, $offsets) `sizes` `=` custom<DynamicIndexList>($dynamic_sizes, $sizes) `strides` `=` $strides attr-dict `:` type($input)";
 }
 def Kiln_PadOp : Kiln_Move<"pad", [AttrSizedOperandSegments]> {
-  let summary = "Adds elements of a 0-d value before and after each dimension; a negative count removes";
+  let summary = "Pads each dimension before and after with a 0-d value; negative counts crop";
   let formula = "r[i] = x[i - low] inside, value outside; size(r) = low + size(x) + high";
   let arguments = (ins Tensor:$input, Tensor:$value, Variadic<Index>:$dynamic_low, DenseI64ArrayAttr:$low,
                        Variadic<Index>:$dynamic_high, DenseI64ArrayAttr:$high);
@@ -70,20 +70,20 @@ def Kiln_PadOp : Kiln_Move<"pad", [AttrSizedOperandSegments]> {
   let assemblyFormat = "$input `,` $value `low` `=` custom<DynamicIndexList>($dynamic_low, $low) `high` `=` custom<DynamicIndexList>($dynamic_high, $high) attr-dict `:` type($input) `,` type($value)";
 }
 def Kiln_ConcatOp : Kiln_Move<"concat"> {
-  let summary = "Joins tensors along one axis";
+  let summary = "Concatenates tensors along one axis";
   let arguments = (ins Variadic<Tensor>:$inputs, I64Attr:$axis);
   let results = (outs Tensor:$result);
   let assemblyFormat = "$inputs `axis` `=` $axis attr-dict `:` type($inputs)";
 }
-// Not pure: two that read alike are two tensors, since each is written on by its own reader.
-def Kiln_PlaceOp : Kiln_Inferred<"place", [MemoryEffects<[MemAlloc<FactResource>]>, AttrSizedOperandSegments]> {
+// Not pure: CSE must not merge two, since each owns a buffer that its user overwrites.
+def Kiln_InsertSliceOp : Kiln_Inferred<"insert_slice", [MemoryEffects<[MemAlloc<FactResource>]>, AttrSizedOperandSegments]> {
   let family = "movement";
-  let summary = "Puts a piece into a larger tensor: one that an earlier kiln.place made and that nothing else reads, so that its memory is written on, or a new one, whose other elements are anything (0 in the interpreter). Pieces of one tensor do not overlap";
-  let formula = "r[offsets + i...] = piece[i...], whole[...] elsewhere; sizes are those of r";
-  let arguments = (ins Tensor:$piece, Optional<Tensor>:$whole, Variadic<Index>:$dynamic_offsets, DenseI64ArrayAttr:$offsets,
+  let summary = "Inserts a slice into a larger tensor in place (destination passing): `dest` is the result of an earlier kiln.insert_slice without other uses, or absent for a new tensor, whose other elements are undefined (0 in the interpreter). Slices of one tensor do not overlap";
+  let formula = "r[offsets + i...] = source[i...], dest[...] elsewhere; sizes are those of r";
+  let arguments = (ins Tensor:$source, Optional<Tensor>:$dest, Variadic<Index>:$dynamic_offsets, DenseI64ArrayAttr:$offsets,
                        Variadic<Index>:$dynamic_sizes, DenseI64ArrayAttr:$sizes);
   let results = (outs Tensor:$result);
-  let assemblyFormat = "$piece (`into` $whole^)? `offsets` `=` custom<DynamicIndexList>($dynamic_offsets, $offsets) `sizes` `=` custom<DynamicIndexList>($dynamic_sizes, $sizes) attr-dict `:` type($piece) (`into` type($whole)^)?";
+  let assemblyFormat = "$source (`into` $dest^)? `offsets` `=` custom<DynamicIndexList>($dynamic_offsets, $offsets) `sizes` `=` custom<DynamicIndexList>($dynamic_sizes, $sizes) attr-dict `:` type($source) (`into` type($dest)^)?";
 }
 def Kiln_ReverseOp : Kiln_Move<"reverse"> {
   let summary = "Reverses the order along dims";
@@ -96,7 +96,7 @@ def Kiln_ReverseOp : Kiln_Move<"reverse"> {
 // ---- indexed movement
 class Kiln_Indexed<string mnemonic, list<Trait> traits = []> : Kiln_Inferred<mnemonic, !listconcat([Pure], traits)> { let family = "indexed"; }
 def Kiln_GatherOp : Kiln_Indexed<"gather"> {
-  let summary = "Reads at integer positions: index tensors, all of one shape, give the coordinates along dims; the index's dimensions come first in the result, then the other dimensions of the input. An index outside of [0, size) is an error";
+  let summary = "Gathers by index tensors of one shape, one per dim of dims; the result has the index dimensions first, then the other dimensions of the input. An index out of [0, size) is an error";
   let formula = "r[i..., j...] = x[indices_k[i...] at dims[k], j... elsewhere]";
   let reference = "NumPy advanced indexing, index dimensions first";
   let arguments = (ins Tensor:$input, Variadic<Tensor>:$indices, DenseI64ArrayAttr:$dims);
@@ -108,14 +108,14 @@ def Kiln_ScatterKind : I64EnumAttr<"ScatterKind", "", [I64EnumAttrCase<"assign",
   let cppNamespace = "::kiln";
 }
 def Kiln_ScatterOp : Kiln_Indexed<"scatter"> {
-  let summary = "A copy of the input in which updates are combined at integer positions (see kiln.gather); for `assign` the last update in row-major order wins";
+  let summary = "A copy of the input with updates combined at integer indices (see kiln.gather); for `assign` the last update in row-major order wins";
   let formula = "r = x; for i, j: r[indices_k[i...] at dims[k], j...] kind= updates[i..., j...]";
   let arguments = (ins Kiln_ScatterKind:$kind, Tensor:$input, Tensor:$updates, Variadic<Tensor>:$indices, DenseI64ArrayAttr:$dims);
   let results = (outs Tensor:$result);
   let assemblyFormat = "$kind $input `[` $indices `]` `,` $updates `dims` `=` $dims attr-dict `:` type($input) `[` type($indices) `]` `,` type($updates)";
 }
 def Kiln_DynamicSliceOp : Kiln_Indexed<"dynamic_slice", [AttrSizedOperandSegments]> {
-  let summary = "A box at a position that is data: one 0-d integer start per dimension, clamped so that the box fits";
+  let summary = "A slice at run-time offsets: one 0-d integer start per dimension, clamped so that the slice is in bounds";
   let formula = "r[i] = x[clamp(start, 0, size(x) - size(r)) + i]";
   let reference = "StableHLO dynamic_slice";
   let arguments = (ins Tensor:$input, Variadic<Tensor>:$starts, Variadic<Index>:$dynamic_sizes, DenseI64ArrayAttr:$sizes);
@@ -123,7 +123,7 @@ def Kiln_DynamicSliceOp : Kiln_Indexed<"dynamic_slice", [AttrSizedOperandSegment
   let assemblyFormat = "$input `[` ($starts^ `:` type($starts))? `]` `sizes` `=` custom<DynamicIndexList>($dynamic_sizes, $sizes) attr-dict `:` type($input)";
 }
 def Kiln_DynamicUpdateSliceOp : Kiln_Indexed<"dynamic_update_slice"> {
-  let summary = "A copy of the input with a box replaced, at clamped starts as in kiln.dynamic_slice";
+  let summary = "A copy of the input with a slice replaced, at clamped starts as in kiln.dynamic_slice";
   let reference = "StableHLO dynamic_update_slice";
   let arguments = (ins Tensor:$input, Tensor:$update, Variadic<Tensor>:$starts);
   let results = (outs Tensor:$result);

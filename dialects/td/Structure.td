@@ -1,11 +1,11 @@
-// Symbols, facts about sizes, and weights.
+// Symbols, shape constraints, weights, launches and memory.
 #ifndef KILN_STRUCTURE_TD
 #define KILN_STRUCTURE_TD
 include "Base.td"
 
 def Kiln_SymOp : Kiln_Op<"sym", [Pure]> {
-  let summary = "A symbolic size, bound when the program is called; equal names are one size";
-  // SymbolNameAttr is a StrAttr that prints as @s0: no symbol use, so symbol passes never see or rename it.
+  let summary = "A symbolic size, bound at the call; equal names are one size";
+  // SymbolNameAttr is a StrAttr that prints as @s0: not a symbol use, so symbol passes ignore it.
   let arguments = (ins SymbolNameAttr:$name, DefaultValuedAttr<I64Attr, "0">:$min, OptionalAttr<I64Attr>:$max,
                        DefaultValuedAttr<I64Attr, "1">:$divisor);
   let results = (outs Index:$result);
@@ -31,25 +31,26 @@ def Kiln_DimOp : Kiln_Op<"dim", [Pure], foldHook> {
   let assemblyFormat = "$input `,` $axis attr-dict `:` type($input)";
 }
 def FactResource : Resource<"::kiln::FactResource">;
-// An allocation of a resource of its own: kept by DCE, and reads around it still merge.
+// Modelled as an allocation of its own resource: DCE keeps it, and CSE works across it.
 def Kiln_BindShapeOp : Kiln_Op<"bind_shape", [MemoryEffects<[MemAlloc<FactResource>]>]> {
-  let summary = "States the sizes of a value; a fact, not a computation";
+  let summary = "Asserts the sizes of a value; computes nothing";
   let arguments = (ins Tensor:$value, Variadic<Index>:$dynamic_sizes, DenseI64ArrayAttr:$sizes);
   let assemblyFormat = "$value `,` custom<DynamicIndexList>($dynamic_sizes, $sizes) attr-dict `:` type($value)";
 }
 def Kiln_RequireOp : Kiln_Op<"require", [MemoryEffects<[MemAlloc<FactResource>]>]> {
-  let summary = "A condition on sizes that every call has to meet; what comes after may count on it";
+  let summary = "A guard on sizes, checked at every call; later ops may assume it";
   let formula = "lhs kind rhs, on 64-bit integers";
   let arguments = (ins Kiln_CompareKind:$kind, Index:$lhs, Index:$rhs, StrAttr:$message);
   let assemblyFormat = "$kind $lhs `,` $rhs $message attr-dict";
 }
 def Kiln_GlobalOp : Kiln_Op<"global", [Symbol]> {
-  let summary = "A weight, buffer or large constant: by name of its source, or by value up to 4 KiB";
+  let summary = "A weight, buffer or large constant: by the name of its source, or a literal of up to 4 KiB";
   let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$sym_visibility, UnitAttr:$is_mutable,
                        TypeAttrOf<Tensor>:$type, OptionalAttr<StrAttr>:$source, OptionalAttr<ElementsAttr>:$value);
   let assemblyFormat = "($sym_visibility^)? (`mutable` $is_mutable^)? $sym_name `:` $type (`from` $source^)? (`=` $value^)? attr-dict";
 }
-// Frozen: no effects. Mutable: a read. The op says which itself (the verifier compares), since effects are asked far too often to look symbols up.
+// Frozen: no effects; mutable: a read. The op repeats the flag (verified), since effects are
+// queried too often for a symbol lookup.
 def Kiln_GetGlobalOp : Kiln_Op<"get_global", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "The value of a global";
@@ -59,25 +60,25 @@ def Kiln_GetGlobalOp : Kiln_Op<"get_global", [DeclareOpInterfaceMethods<MemoryEf
 }
 
 def Kiln_LaunchOp : Kiln_Op<"launch", [Pure, AttrSizedOperandSegments, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
-  let summary = "Runs a kernel: a module of that name with one function of that name, which takes the inputs, then the sizes, and gives the results. outs are the memory that the results are written to, and flops is the work per element of the first result, with 128 for open sizes";
+  let summary = "Launches a kernel: a module of that name with one function of that name, which takes the inputs, then the sizes, and returns the results. outs are the destination buffers of the results; flops is the work per element of the first result, with dynamic sizes taken as 128";
   let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<Tensor>:$inputs, Variadic<Index>:$sizes, Variadic<Tensor>:$outs,
                        OptionalAttr<I64Attr>:$flops_per_element);
   let results = (outs Variadic<Tensor>:$results);
   let assemblyFormat = "$kernel `ins` `(` ($inputs^ `:` type($inputs))? `)` (`sizes` `(` $sizes^ `)`)? `outs` `(` $outs `:` type($outs) `)` (`flops` $flops_per_element^)? attr-dict `->` type($results)";
 }
 def Kiln_ArenaOp : Kiln_Op<"arena", [Pure]> {
-  let summary = "Memory for a result in the program's arena: byte offset, and the launches that it is needed from and to";
+  let summary = "A buffer in the program's arena: byte offset, and its live range in launches";
   let arguments = (ins Index:$offset, I64Attr:$first, I64Attr:$last);
   let results = (outs Tensor:$result);
   let assemblyFormat = "$offset `live` $first `to` $last attr-dict `:` type($result)";
 }
 def Kiln_ArenaSizeOp : Kiln_Op<"arena_size", [MemoryEffects<[MemAlloc<FactResource>]>]> {
-  let summary = "The bytes of the program's arena";
+  let summary = "The size of the program's arena in bytes";
   let arguments = (ins Index:$bytes);
   let assemblyFormat = "$bytes attr-dict";
 }
 def Kiln_OutputOp : Kiln_Op<"output", [Pure]> {
-  let summary = "The caller's memory for the function's result of that number";
+  let summary = "The caller's buffer for the function result of that index";
   let arguments = (ins I64Attr:$index);
   let results = (outs Tensor:$result);
   let assemblyFormat = "$index attr-dict `:` type($result)";

@@ -1,78 +1,78 @@
-//! Memory of the card: memory of the host, of which it is known what is allocated.
+//! Emulated device memory: host memory with a table of allocations, for bounds checks.
 use std::{
     alloc::{Layout, alloc, dealloc},
     collections::BTreeMap,
     sync::{PoisonError, RwLock},
 };
 
-/// Allocations begin at multiples of so many bytes, as the driver's do.
+/// Alignment of allocations in bytes, as the driver's.
 const ALIGN: usize = 256;
-/// What fresh memory holds: NaN in every float type, so that what is read before it is written
-/// shows.
+/// Fill byte of new memory: NaN in every float type, so that reads of uninitialised memory show.
 const FRESH: u8 = 0xff;
 
-/// Whose memory it is.
+/// The kind of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// The card's.
+pub enum MemoryKind {
+    /// Device memory.
     Device,
-    /// The host's, which the card can read and write.
+    /// Pinned host memory, which kernels can access.
     Host,
 }
 
 #[derive(Clone, Copy)]
-struct Piece {
+struct Allocation {
     len: usize,
-    room: Layout,
-    kind: Kind,
+    layout: Layout,
+    kind: MemoryKind,
 }
 
-/// All that is allocated, by address.
+/// All allocations, by address.
 #[derive(Default)]
 pub struct Allocations {
-    pieces: RwLock<BTreeMap<u64, Piece>>,
+    by_address: RwLock<BTreeMap<u64, Allocation>>,
 }
 
-/// The card's memory.
-pub static MEMORY: Allocations = Allocations { pieces: RwLock::new(BTreeMap::new()) };
+/// The allocations of the process.
+pub static MEMORY: Allocations = Allocations { by_address: RwLock::new(BTreeMap::new()) };
 
 impl Allocations {
-    /// Memory of `len` bytes, at least one. None: the host has no more.
-    pub fn allocate(&self, len: usize, kind: Kind) -> Option<u64> {
-        let room =
+    /// Allocates `len` bytes, at least one. None: out of host memory.
+    pub fn allocate(&self, len: usize, kind: MemoryKind) -> Option<u64> {
+        let layout =
             Layout::from_size_align(len.max(1).checked_next_multiple_of(ALIGN)?, ALIGN).ok()?;
         // SAFETY: the size is not 0.
-        let at = unsafe { alloc(room) };
+        let at = unsafe { alloc(layout) };
         if at.is_null() {
             return None;
         }
         // SAFETY: just allocated with this size.
-        unsafe { at.write_bytes(FRESH, room.size()) };
-        self.pieces
+        unsafe { at.write_bytes(FRESH, layout.size()) };
+        self.by_address
             .write()
             .unwrap_or_else(PoisonError::into_inner)
-            .insert(at as u64, Piece { len: len.max(1), room, kind });
+            .insert(at as u64, Allocation { len: len.max(1), layout, kind });
         Some(at as u64)
     }
-    /// Gives back what begins at an address. False: nothing does.
+    /// Frees the allocation that starts at an address. False: there is none.
     pub fn free(&self, at: u64) -> bool {
-        let Some(piece) = self.pieces.write().unwrap_or_else(PoisonError::into_inner).remove(&at)
+        let Some(allocation) =
+            self.by_address.write().unwrap_or_else(PoisonError::into_inner).remove(&at)
         else {
             return false;
         };
         // SAFETY: allocated above with this layout, and no longer in the list.
-        unsafe { dealloc(at as *mut u8, piece.room) };
+        unsafe { dealloc(at as *mut u8, allocation.layout) };
         true
     }
-    /// The allocation that an address lies in: its first address, its bytes, and whose it is.
-    pub fn around(&self, at: u64) -> Option<(u64, usize, Kind)> {
-        let pieces = self.pieces.read().unwrap_or_else(PoisonError::into_inner);
-        let (first, piece) = pieces.range(..=at).next_back()?;
-        (at - first < piece.len as u64).then_some((*first, piece.len, piece.kind))
+    /// The allocation that contains an address: start, size in bytes, kind.
+    pub fn find(&self, at: u64) -> Option<(u64, usize, MemoryKind)> {
+        let by_address = self.by_address.read().unwrap_or_else(PoisonError::into_inner);
+        let (first, allocation) = by_address.range(..=at).next_back()?;
+        (at - first < allocation.len as u64).then_some((*first, allocation.len, allocation.kind))
     }
-    /// Bytes of the card's memory that are allocated.
+    /// Allocated device memory in bytes.
     pub fn used(&self) -> usize {
-        let pieces = self.pieces.read().unwrap_or_else(PoisonError::into_inner);
-        pieces.values().filter(|p| p.kind == Kind::Device).map(|p| p.room.size()).sum()
+        let by_address = self.by_address.read().unwrap_or_else(PoisonError::into_inner);
+        by_address.values().filter(|p| p.kind == MemoryKind::Device).map(|p| p.layout.size()).sum()
     }
 }

@@ -1,38 +1,36 @@
-//! Tensors as the copy engine has them described: the 128 bytes that `cuTensorMapEncodeTiled` and
-//! `cuTensorMapEncodeIm2col` write, in a form of this crate's own.
+//! Tensor maps (TMA descriptors): the 128 bytes that `cuTensorMapEncodeTiled` and
+//! `cuTensorMapEncodeIm2col` write, in the emulator's own encoding.
 
-/// The first byte of each, so that other bytes are not taken for one.
+/// The first byte, which identifies a tensor map.
 const MARK: u8 = 0xd5;
 
-/// What lies where.
+/// A decoded tensor map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TensorMap {
-    /// Of its first element.
+    /// Global address.
     pub address: u64,
     /// Dimensions, 1 to 5.
     pub rank: usize,
-    /// Bytes of an element.
+    /// Element size in bytes.
     pub width: usize,
-    /// Whether f32 is rounded to tf32 as it is copied.
+    /// Whether f32 is converted to tf32 on load.
     pub tf32: bool,
-    /// Whether boxes are of 128 bytes a row with 16 bytes each in an order that changes from row to
-    /// row (the only order there is beside the plain one).
+    /// Whether the box has the 128-byte swizzle; otherwise it is not swizzled.
     pub swizzle: bool,
-    /// Sizes, the innermost first.
+    /// Dimensions, innermost first.
     pub sizes: [u32; 5],
-    /// Bytes from neighbour to neighbour in all dimensions but the innermost.
+    /// Strides in bytes of all dimensions but the innermost.
     pub strides: [u64; 4],
-    /// Elements of a box; of images, channels and pixels.
+    /// Box dimensions; for im2col, channels and pixels per column.
     pub extent: [u16; 5],
-    /// Elements from one that is copied to the next.
+    /// Element strides.
     pub steps: [u8; 5],
-    /// Of images: the corners of what a window's first element goes over, from the image's first
-    /// and last pixel, width first.
+    /// im2col only: the lower and upper corner of the pixel box, width first.
     pub corners: Option<[[i16; 3]; 2]>,
 }
 
 impl TensorMap {
-    /// As bytes.
+    /// Encodes the tensor map.
     pub fn to_bytes(self) -> [u8; 128] {
         let mut out = vec![
             MARK,
@@ -52,7 +50,7 @@ impl TensorMap {
         bytes[..out.len()].copy_from_slice(&out);
         bytes
     }
-    /// From bytes; None if these are none.
+    /// Decodes a tensor map; None for other bytes.
     pub fn of_bytes(bytes: &[u8; 128]) -> Option<TensorMap> {
         fn next<const N: usize>(rest: &mut &[u8]) -> [u8; N] {
             let (head, tail) = rest.split_first_chunk().expect("128 bytes hold all fields");
@@ -92,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_come_back() {
+    fn bytes_round_trip() {
         let map = TensorMap {
             address: 0x7f00_1234_5600,
             rank: 4,

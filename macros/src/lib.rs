@@ -9,11 +9,11 @@ use syn::{
     parse::Parse, parse::ParseStream, parse_macro_input,
 };
 
-/// Makes a function compiled, as `kiln::compile` makes a closure: it gives a `Result` of what it
-/// gave, and has one set of programs for all of its callers.
+/// Compiles a function, as `kiln::compile` does a closure: it returns a `Result` of its return
+/// type, and all callers share its programs.
 ///
 /// Arguments: `mode`, `backend`, `device`, `name` with a string; `dynamic`, `fullgraph`, `freeze`,
-/// `disable` alone or with a truth value; `options("name" = "value", …)`.
+/// `disable` alone or with a boolean; `options("name" = "value", …)`.
 #[proc_macro_attribute]
 pub fn compile(arguments: TokenStream, function: TokenStream) -> TokenStream {
     let arguments = parse_macro_input!(arguments as Settings);

@@ -1,14 +1,13 @@
-//! `kiln-argument-order`: an argument whose memory is a permutation of row-major order is taken as
-//! it lies, and transposed.
+//! `kiln-argument-order`: gives an argument whose memory is permuted the type of its memory order,
+//! and transposes it in the body.
 //!
-//! Why: an input with channels last, or a transposed matrix, needs no copy in front of a call then:
-//! the transpose meets those of `kiln-layout`, or becomes part of the kernel that reads it.
-//! `#kiln.layout` says how an argument lies: exports record it, and callers may ask for it.
-//! Upstream knows layouts of memrefs only.
+//! Why: a channels-last or column-major input then needs no copy before the call. The transpose
+//! cancels with those of `kiln-layout` or folds into the kernel that reads it. Exports record
+//! `#kiln.layout`, and callers may request one. Upstream has layouts for memrefs only.
 //!
-//! Callers still pass the tensor; `kiln.order` says in which order its dimensions lie, the
-//! outermost first. An argument with gaps, or one that is expanded, stays as it is, and a call
-//! copies it.
+//! Callers still pass the logical tensor. `kiln.order` lists its dimensions from the outermost to
+//! the innermost stride. Arguments with gaps or broadcast (stride 0) dimensions keep their type,
+//! and the call copies them.
 //!
 //! Numerics: exact.
 //!
@@ -30,7 +29,7 @@ crate::pass_options! {
 
 impl Pass for ArgumentOrder {
     const FLAG: &'static str = "kiln-argument-order";
-    const SUMMARY: &'static str = "Takes arguments in the order in which their memory lies";
+    const SUMMARY: &'static str = "Takes permuted arguments in memory order and transposes them";
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
 
@@ -62,7 +61,7 @@ fn function(func: Op) -> Result<(), String> {
         let Some(order) = order(&sizes, &strides) else { continue };
         attrs[i] = Attr::dictionary(c, &[("kiln.order", Attr::i64s(c, &order))]);
         let dims: Vec<_> = order.iter().map(|d| t.dims[*d as usize].clone()).collect();
-        take(block, *arg, &order, Type::tensor(c, t.dtype, &dims))?;
+        transpose_argument(block, *arg, &order, Type::tensor(c, t.dtype, &dims))?;
     }
     let types = |values: Vec<Value>| values.into_iter().map(Value::ty).collect::<Vec<_>>();
     let results = block.terminator().ok_or("has no return")?.operands();
@@ -71,8 +70,8 @@ fn function(func: Op) -> Result<(), String> {
     Ok(())
 }
 
-/// Gives an argument its new type, and what read it a transpose.
-fn take(block: Block, arg: Value, order: &[i64], ty: Type) -> Result<(), String> {
+/// Changes the argument's type and inserts the transpose before its uses.
+fn transpose_argument(block: Block, arg: Value, order: &[i64], ty: Type) -> Result<(), String> {
     let first =
         block.ops().first().copied().and_then(Builder::before).ok_or("has an empty body")?;
     arg.set_ty(ty);
@@ -80,15 +79,15 @@ fn take(block: Block, arg: Value, order: &[i64], ty: Type) -> Result<(), String>
         .map(|d| order.iter().position(|o| *o == d).unwrap_or(0) as i64)
         .collect();
     let whole = first.add(&Transpose { input: arg, permutation })?;
-    let own = whole.def().ok_or("has no transpose")?;
+    let transpose_op = whole.def().ok_or("has no transpose")?;
     let bound: Vec<Op> = arg
         .uses()
         .into_iter()
         .map(|(user, _)| user)
         .filter(|o| o.kind() == Some(OpKind::BindShape))
         .collect();
-    arg.replace_uses_except(whole, &[own]);
-    // What was known about the argument's sizes is known about it in its new order.
+    arg.replace_uses_except(whole, &[transpose_op]);
+    // Shape bindings of the argument hold for its transposed type too.
     for fact in bound {
         let sizes = BindShape::of(fact).ok_or("is malformed")?.sizes;
         let b = Builder::before(fact).ok_or("is in no block")?;
@@ -96,21 +95,21 @@ fn take(block: Block, arg: Value, order: &[i64], ty: Type) -> Result<(), String>
             .iter()
             .map(|d| sizes.get(*d as usize).copied())
             .collect::<Option<_>>()
-            .ok_or("has a fact of too few sizes")?;
+            .ok_or("binds a shape of lower rank than the value")?;
         b.create_with(&BindShape { value: arg, sizes }, &[], &mut [])?;
     }
     Ok(())
 }
 
-/// The dimensions from the outermost to the innermost in memory, if they lie densely and not in
-/// row-major order. A stride of a size of 1 says nothing.
+/// Dimensions from the outermost to the innermost stride, if the memory is dense and not row-major.
+/// Strides of unit dimensions are ignored.
 fn order(sizes: &[Option<i64>], strides: &[i64]) -> Option<Vec<i64>> {
     let (ones, mut rest): (Vec<usize>, Vec<usize>) =
         (0..sizes.len()).partition(|d| sizes[*d] == Some(1));
     rest.sort_by_key(|d| std::cmp::Reverse(strides[*d]));
     let mut expected = Some(1);
     for d in rest.iter().rev() {
-        // A size that is not known may only be the outermost.
+        // Only the outermost dimension may be dynamic.
         if strides[*d] != expected? {
             return None;
         }
@@ -125,12 +124,12 @@ mod tests {
     use super::order;
 
     #[test]
-    fn dense_permutations_have_an_order() {
+    fn dense_permutations_have_a_memory_order() {
         let known = |n: &[i64]| n.iter().map(|n| Some(*n)).collect::<Vec<_>>();
         assert_eq!(order(&known(&[2, 3, 4, 5]), &[60, 1, 15, 3]), Some(vec![0, 2, 3, 1]));
         assert_eq!(order(&[None, Some(3), Some(4)], &[12, 1, 3]), Some(vec![0, 2, 1]));
         assert_eq!(order(&known(&[4, 1, 3]), &[1, 99, 4]), Some(vec![1, 2, 0]));
-        // Row-major, with gaps, expanded, not known inside.
+        // Row-major, with gaps, broadcast, and dynamic in an inner dimension.
         assert_eq!(order(&known(&[4, 1, 3]), &[3, 7, 1]), None);
         assert_eq!(order(&known(&[4, 3]), &[1, 5]), None);
         assert_eq!(order(&known(&[4, 3]), &[0, 1]), None);

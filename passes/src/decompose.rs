@@ -1,11 +1,10 @@
-//! `kiln-decompose`: writes composite ops as prims.
+//! `kiln-decompose`: expands composite ops into prims.
 //!
-//! Why: everything below the `graph` level then needs to know 85 ops, not 110. Composites that one
-//! kernel computes better than its parts (softmax, normalisations, attention, …) stay whole if
-//! `keep` names them.
+//! Why: passes below level `graph` handle 85 ops instead of 110. `keep` names the composites that
+//! stay because one kernel beats their expansion (softmax, normalisations, attention, …).
 //!
-//! Numerics: reassociates. The composite rounds once where the prims round at every step; sums and
-//! statistics of 16-bit floats are kept in f32 on both sides.
+//! Numerics: reassociates. A composite rounds once, its prims round after each op; accumulators and
+//! statistics of 16-bit floats are f32 in both.
 //!
 //! ```text
 //! before:  %0 = kiln.silu %x : tensor<4xf32>
@@ -32,23 +31,23 @@ use kiln_dialects::{
 use std::collections::HashSet;
 use tools::Math;
 
-/// On the products of a composite that was not kept whole: why.
+/// Unit of explanation on the matmuls of a decomposed attention: why no fused kernel computes it.
 pub const NOT_FUSED: &str = "kiln.not_fused";
 
 crate::pass_options! {
     /// The pass.
     pub struct Decompose {
-        /// Mnemonics of composites that stay whole, such as attention,softmax; `strategies` means
-        /// all that may, `none` none, `kernels` those of a form that one kernel computes
+        /// Mnemonics of composites to keep, such as attention,softmax; `strategies`: all that have
+        /// a kernel strategy; `kernels`: those whose form such a strategy supports; `none`: none
         pub keep: Vec<String> = vec!["attention".into()],
-        /// The GPU whose kernels `kernels` means, such as sm_90a; none: a processor
+        /// The GPU that `kernels` asks for support, such as sm_90a; none: the host CPU
         pub chip: String = "none".into(),
     }
 }
 
 impl Pass for Decompose {
     const FLAG: &'static str = "kiln-decompose";
-    const SUMMARY: &'static str = "Writes composite ops as prims";
+    const SUMMARY: &'static str = "Expands composite ops into prims";
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const LOWERS_TO: Option<Level> = Some(Level::Prims);
     const REQUIRED: bool = true;
@@ -56,11 +55,11 @@ impl Pass for Decompose {
 
     fn run(&self, root: Op) -> Result<(), Failure> {
         let keep = self.kept()?;
-        // Inner ops first, so that regions hold prims only when their op's turn comes.
+        // Innermost ops first, so that a region holds only prims when its op is expanded.
         for op in walk(root).into_iter().rev() {
             let Some(kind) = op.kind().filter(|k| k.is_composite()) else { continue };
             let why = if self.keep == ["kernels"] && kind == OpKind::Attention {
-                attention::not_whole(op, &self.chip)
+                attention::unsupported(op, &self.chip)
             } else {
                 None
             };
@@ -75,16 +74,16 @@ impl Pass for Decompose {
             let builder = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
             let values = expand(kind, op, &builder).map_err(|e| Failure::at(op, e))?;
             if values.len() != op.result_count() {
-                return Err(Failure::at(op, format!("was decomposed to {} values", values.len())));
+                return Err(Failure::at(op, format!("decomposes to {} values", values.len())));
             }
             for (old, new) in op.results().into_iter().zip(values) {
-                // The composite's type may state sizes that its prims do not, or fewer.
+                // The composite's type may have more or fewer static dimensions than its expansion.
                 let new =
                     Math { b: &builder }.retype(new, old.ty()).map_err(|e| Failure::at(op, e))?;
                 old.replace_uses(new);
             }
             if let Some(why) = why {
-                let why = Attr::string(op.ctx(), &format!("{} not whole: {why}", kind.mnemonic()));
+                let why = Attr::string(op.ctx(), &format!("{} not fused: {why}", kind.mnemonic()));
                 let all = op.block().map(|b| b.ops()).unwrap_or_default();
                 let new = all
                     .into_iter()
@@ -124,7 +123,8 @@ impl Decompose {
     }
 }
 
-/// The column "decomposition" of the op table: prims in front of `op` with the same results.
+/// Builds the expansion before `op`, with the same results (column "decomposition" of the op
+/// table).
 fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Vec<Value>, String> {
     use OpKind::*;
     let one = match kind {
@@ -144,10 +144,12 @@ fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Vec<Value>, String> {
         | Floor | RoundEven | Trunc | Not | IsFinite | IsNan | Add | Sub | Mul | Div | Rem
         | FloorDiv | Pow | Max | Min | Atan2 | And | Or | Xor | Shl | Shr | Compare | Select
         | Clamp | Convert | Bitcast | Constant | Splat | Iota | BroadcastInDim | Reshape
-        | Transpose | Slice | Pad | Concat | Place | Reverse | Gather | Scatter | DynamicSlice
-        | DynamicUpdateSlice | Reduce | ArgMax | ArgMin | Cumulative | Sort | TopK | DotGeneral
-        | Convolution | ReduceWindow | RandomBits | RandomUniform | RandomNormal | If | While
-        | Scan | Yield | CustomCall | PtxCall => Err("is a prim and has no decomposition".into()),
+        | Transpose | Slice | Pad | Concat | InsertSlice | Reverse | Gather | Scatter
+        | DynamicSlice | DynamicUpdateSlice | Reduce | ArgMax | ArgMin | Cumulative | Sort
+        | TopK | DotGeneral | Convolution | ReduceWindow | RandomBits | RandomUniform
+        | RandomNormal | If | While | Scan | Yield | CustomCall | PtxCall => {
+            Err("is a prim and has no decomposition".into())
+        }
     };
     one.map(|v| vec![v])
 }

@@ -1,11 +1,11 @@
-//! `kiln-expand-random`: random numbers become integer arithmetic on positions, which fuses as any
-//! elementwise op does.
+//! `kiln-expand-random`: expands random ops into integer arithmetic on the element index, which
+//! fuses as any elementwise op.
 //!
-//! Why: a GPU has no library of functions. Every element computes the block of philox4x32-10 that
-//! its number is in, so that the numbers are those of the host and of the interpreter, bit for bit;
-//! of normal ones as far as logarithm and cosine of f64 are.
+//! Why: GPU kernels cannot call the runtime. Each element computes its own block of the
+//! counter-based generator Philox4x32-10, so bits and uniform numbers equal those of the host and
+//! the interpreter. Normal numbers differ by the rounding of f64 log and cos.
 //!
-//! Numerics: reassociates, of normal numbers; others have the same bits.
+//! Numerics: reassociates (normal numbers); bits and uniform numbers are exact.
 //!
 //! ```text
 //! before:  %0 = kiln.random_bits %key sizes = [6] : i32
@@ -29,30 +29,30 @@ crate::pass_options! {
 
 impl Pass for ExpandRandom {
     const FLAG: &'static str = "kiln-expand-random";
-    const SUMMARY: &'static str = "Writes random numbers as integer arithmetic on positions";
+    const SUMMARY: &'static str = "Expands random ops into Philox integer arithmetic";
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Reassociates;
 
     fn run(&self, root: Op) -> Result<(), Failure> {
         replace_ops(root, |m, op| {
-            let made = if let Some(o) = RandomBits::of(op) {
-                flat(m, &o.sizes, || Draws::new(m.b, o.key, &o.sizes)?.bits(op.result(0)))
+            let expanded = if let Some(o) = RandomBits::of(op) {
+                flat(m, &o.sizes, || Philox::new(m.b, o.key, &o.sizes)?.bits(op.result(0)))
             } else if let Some(o) = RandomUniform::of(op) {
                 flat(m, &o.sizes, || {
-                    Draws::new(m.b, o.key, &o.sizes)?.uniform(op.result(0), o.low, o.high)
+                    Philox::new(m.b, o.key, &o.sizes)?.uniform(op.result(0), o.low, o.high)
                 })
             } else {
                 let o = RandomNormal::of(op)?;
                 flat(m, &o.sizes, || {
-                    Draws::new(m.b, o.key, &o.sizes)?.normal(op.result(0), o.mean, o.std)
+                    Philox::new(m.b, o.key, &o.sizes)?.normal(op.result(0), o.mean, o.std)
                 })
             };
-            Some(made)
+            Some(expanded)
         })
     }
 }
 
-/// All elements in a row, in the shape of the result.
+/// The 1-D tensor of all elements, reshaped to the sizes.
 fn flat(
     m: &Math,
     sizes: &[Size],
@@ -61,19 +61,19 @@ fn flat(
     Ok(vec![m.reshape(draw()?, sizes)?])
 }
 
-/// The draws of a key at the positions 0, 1, …; words of 32 bits are i64 from 0 to 2^32 - 1.
-struct Draws<'a> {
+/// Philox output of a key at the element indices 0, 1, …; 32-bit words are held as i64 in 0..2^32.
+struct Philox<'a> {
     m: Math<'a>,
     position: Value,
     seed: [Value; 2],
     offset: [Value; 2],
 }
 
-impl<'a> Draws<'a> {
-    fn new(b: &'a Builder, key: Value, sizes: &[Size]) -> Result<Draws<'a>, String> {
+impl<'a> Philox<'a> {
+    fn new(b: &'a Builder, key: Value, sizes: &[Size]) -> Result<Philox<'a>, String> {
         let m = Math { b };
         let position = m.iota(&[m.product(sizes)?], 0)?;
-        let part = |i: i64| -> Result<Value, String> {
+        let key_element = |i: i64| -> Result<Value, String> {
             let one = b.add(&Slice {
                 input: key,
                 offsets: Size::all(&[i]),
@@ -82,11 +82,11 @@ impl<'a> Draws<'a> {
             })?;
             m.broadcast_to(m.reshape(one, &[])?, &[], position)
         };
-        let (seed, offset) = (part(0)?, part(1)?);
-        let mut draws = Draws { m, position, seed: [seed, seed], offset: [offset, offset] };
-        draws.seed = draws.words(seed)?;
-        draws.offset = draws.words(offset)?;
-        Ok(draws)
+        let (seed, offset) = (key_element(0)?, key_element(1)?);
+        let mut philox = Philox { m, position, seed: [seed, seed], offset: [offset, offset] };
+        philox.seed = philox.split_words(seed)?;
+        philox.offset = philox.split_words(offset)?;
+        Ok(philox)
     }
     fn number(&self, n: i64) -> Result<Value, String> {
         self.m.number_like(Size::Static(n), self.position)
@@ -94,16 +94,16 @@ impl<'a> Draws<'a> {
     fn with(&self, kind: BinaryKind, x: Value, n: i64) -> Result<Value, String> {
         self.m.binary(kind, x, self.number(n)?)
     }
-    /// The low and the high word.
-    fn words(&self, x: Value) -> Result<[Value; 2], String> {
+    /// Splits an i64 into its low and high 32-bit words.
+    fn split_words(&self, x: Value) -> Result<[Value; 2], String> {
         Ok([
             self.with(BinaryKind::And, x, 0xffff_ffff)?,
             self.with(BinaryKind::And, self.with(BinaryKind::Shr, x, 32)?, 0xffff_ffff)?,
         ])
     }
-    /// The output of philox4x32-10 for these blocks.
+    /// Philox4x32-10 at these counters: four words each.
     fn block(&self, block: Value) -> Result<[Value; 4], String> {
-        let ([mut c0, mut c1], [mut c2, mut c3]) = (self.words(block)?, self.offset);
+        let ([mut c0, mut c1], [mut c2, mut c3]) = (self.split_words(block)?, self.offset);
         let xor = |x: Value, y: Value, z: Value| {
             self.m.binary(BinaryKind::Xor, self.m.binary(BinaryKind::Xor, x, y)?, z)
         };
@@ -117,13 +117,13 @@ impl<'a> Draws<'a> {
                 ),
             };
             let (k0, k1) = (key(self.seed[0], 0x9e37_79b9)?, key(self.seed[1], 0xbb67_ae85)?);
-            let [low0, high0] = self.words(self.with(BinaryKind::Mul, c0, 0xd251_1f53)?)?;
-            let [low1, high1] = self.words(self.with(BinaryKind::Mul, c2, 0xcd9e_8d57)?)?;
+            let [low0, high0] = self.split_words(self.with(BinaryKind::Mul, c0, 0xd251_1f53)?)?;
+            let [low1, high1] = self.split_words(self.with(BinaryKind::Mul, c2, 0xcd9e_8d57)?)?;
             [c0, c1, c2, c3] = [xor(high1, c1, k0)?, low1, xor(high0, c3, k1)?, low0];
         }
         Ok([c0, c1, c2, c3])
     }
-    /// Whether a bit of the position is set.
+    /// Whether a bit of the element index is set.
     fn bit(&self, bit: i64) -> Result<Value, String> {
         self.m.compare(
             CompareKind::Ne,
@@ -131,13 +131,13 @@ impl<'a> Draws<'a> {
             self.number(0)?,
         )
     }
-    /// The 32-bit draw of each position.
+    /// The 32-bit word of each element.
     fn word(&self) -> Result<Value, String> {
         let [a, b, c, d] = self.block(self.with(BinaryKind::Shr, self.position, 2)?)?;
         let (odd, second) = (self.bit(1)?, self.bit(2)?);
         self.m.select(second, self.m.select(odd, d, c)?, self.m.select(odd, b, a)?)
     }
-    /// The low and the high word of the 64-bit draw of each position.
+    /// The low and high words of each element's 64-bit output.
     fn pair(&self) -> Result<[Value; 2], String> {
         let [a, b, c, d] = self.block(self.with(BinaryKind::Shr, self.position, 1)?)?;
         let odd = self.bit(1)?;
@@ -149,12 +149,12 @@ impl<'a> Draws<'a> {
             let [low, high] = self.pair()?;
             return self.m.binary(BinaryKind::Or, low, self.with(BinaryKind::Shl, high, 32)?);
         }
-        // From 0 to 2^32 - 1 to the same bits from -2^31 to 2^31 - 1.
+        // Sign-extend: 0..2^32 to the same bits in -2^31..2^31.
         let word = self.with(BinaryKind::Xor, self.word()?, 1 << 31)?;
         self.m.convert(self.with(BinaryKind::Sub, word, 1 << 31)?, DType::I32)
     }
 
-    /// A float that has all bits of the integer, times 2^-bits.
+    /// An integer of `count` bits, scaled by 2^-count to [0, 1).
     fn unit(&self, bits: Value, count: i32, wide: DType) -> Result<Value, String> {
         let x = self.m.convert(bits, wide)?;
         self.m.mul(x, self.m.full_like(x, (-f64::from(count)).exp2())?)
@@ -167,7 +167,7 @@ impl<'a> Draws<'a> {
             DType::F16 => 11,
             _ => 8,
         };
-        // f64, in which the interpreter computes, unless there is nothing to be rounded.
+        // Scaling to [low, high) rounds, so it is done in f64 as in the interpreter.
         let wide =
             if (low, high) == (0.0, 1.0) && dtype != DType::F64 { DType::F32 } else { DType::F64 };
         let bits = if dtype == DType::F64 {
@@ -188,7 +188,7 @@ impl<'a> Draws<'a> {
         }
         self.m.convert(x, dtype)
     }
-    /// Box and Muller's formula in f64.
+    /// Box-Muller transform in f64.
     fn normal(&self, result: Value, mean: f64, std: f64) -> Result<Value, String> {
         let m = &self.m;
         let [first, second] = self.pair()?;

@@ -1,11 +1,10 @@
-//! `kiln-expand-scans`: cumulative sums, products and extremes are computed by loops, in blocks
-//! where there are few rows.
+//! `kiln-expand-scans`: marks cumulative ops for loop code generation, and makes scans of few long
+//! rows blocked scans.
 //!
-//! Why: a GPU has no library of functions. A kernel goes through an axis once, with what comes
-//! before in registers; such an op stays as it is and is marked, so that fusion takes it for loops.
-//! Where a few rows are long, a group of threads for each of them would leave most of the card
-//! idle: there a row is cut into blocks, each of which is a row of its own, and what all blocks
-//! before give is combined with it. Blocks are so few that this is a reduction of all before each.
+//! Why: GPU kernels cannot call the runtime. A scan kernel reads the axis once and holds the
+//! running value in registers; the op stays and is marked, so that fusion outlines it as a loop.
+//! With a few long rows, one CTA per row would leave most SMs idle: the row is cut into blocks that
+//! are scanned as rows, and each block adds the reduction of all blocks before it (there are few).
 //!
 //! Numerics: reassociates.
 //!
@@ -14,7 +13,7 @@
 //! after:   %0 = kiln.cumulative sum %x axis = 1 {kiln.loops} : tensor<8x4096xf32>
 //! ```
 use crate::{
-    decompose::tools::{Math, replace_ops, wide},
+    decompose::tools::{Math, accumulator_type, replace_ops},
     pass::{Failure, Numerics, Pass},
 };
 use kiln_dialects::{
@@ -24,59 +23,57 @@ use kiln_dialects::{
     value::DType,
 };
 
-/// The unit attribute of a `kiln.cumulative` that loops of a kernel compute, and no function of the
-/// runtime.
+/// Unit attribute of a `kiln.cumulative` that a kernel's loops compute, not a runtime function.
 pub const LOOPS: &str = "kiln.loops";
 
 crate::pass_options! {
     /// The pass.
     pub struct ExpandScans {
-        /// The longest axis that is no more than one block
-        pub whole: i64 = 16384,
-        /// Groups of threads that fill the card, which go through rows, or through columns of
-        /// several rows
-        pub groups: i64 = 256,
-        /// Neighbouring columns that one group goes through, where others lie between the elements
-        /// of an axis
-        pub beside: i64 = 16,
+        /// The longest axis that is scanned as one block
+        pub max_block: i64 = 16384,
+        /// CTAs that fill the GPU; one CTA scans a row, or several columns
+        pub ctas: i64 = 256,
+        /// Adjacent columns per CTA, when the scanned axis is not the innermost
+        pub columns_per_cta: i64 = 16,
     }
 }
 
-/// Elements that a block has a multiple of, if that can be.
+/// Block sizes are multiples of this where possible, so that loads stay vectorised.
 const ALIGNED: i64 = 16;
 
 impl Pass for ExpandScans {
     const FLAG: &'static str = "kiln-expand-scans";
     const SUMMARY: &'static str =
-        "Leaves cumulative sums, products and extremes to loops, in blocks where few rows are long";
+        "Marks cumulative ops for loops, and makes scans of few long rows blocked scans";
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Reassociates;
 
     fn run(&self, root: Op) -> Result<(), Failure> {
-        if self.whole < 2 || self.groups < 4 || self.beside < 1 {
-            return Err("whole is at least 2, groups at least 4 and beside at least 1".into());
+        if self.max_block < 2 || self.ctas < 4 || self.columns_per_cta < 1 {
+            return Err(
+                "max-block is at least 2, ctas at least 4, columns-per-cta at least 1".into()
+            );
         }
-        let made = |m: &Math, scan: Cumulative| {
+        let expanded = |m: &Math, scan: Cumulative| {
             let dtype = tensor_type(scan.input.ty())?.dtype;
-            let x = m.convert(scan.input, summed(dtype))?;
+            let x = m.convert(scan.input, reduction_type(dtype))?;
             let all =
-                Scan { m, kind: scan.kind, axis: scan.axis as usize, how: self }.running(x)?;
+                Scan { m, kind: scan.kind, axis: scan.axis as usize, options: self }.scan(x)?;
             Ok(vec![m.convert(all, dtype)?])
         };
         replace_ops(root, |m, op| {
-            Cumulative::of(op).filter(|_| op.attr(LOOPS).is_none()).map(|scan| made(m, scan))
+            Cumulative::of(op).filter(|_| op.attr(LOOPS).is_none()).map(|scan| expanded(m, scan))
         })
     }
 }
 
-/// What a dtype is reduced in: f32 for floats of 16 bits and less, whole numbers for truth values,
-/// whose sum is their disjunction.
-pub(crate) fn summed(dtype: DType) -> DType {
-    if dtype == DType::I1 { DType::I64 } else { wide(dtype) }
+/// The accumulator type: f32 for floats of at most 16 bits; i64 for i1, where a sum means "any".
+pub(crate) fn reduction_type(dtype: DType) -> DType {
+    if dtype == DType::I1 { DType::I64 } else { accumulator_type(dtype) }
 }
 
-/// What changes nothing of a reduction.
-pub(crate) fn neutral(c: Ctx, kind: ReduceKind, dtype: DType) -> Attr {
+/// The identity element of a reduction.
+pub(crate) fn identity(c: Ctx, kind: ReduceKind, dtype: DType) -> Attr {
     match (kind, dtype.is_float()) {
         (ReduceKind::Prod, _) => Attr::scalar_int(c, dtype, 1),
         (ReduceKind::Max, true) => Attr::scalar(c, dtype, f64::NEG_INFINITY),
@@ -91,11 +88,11 @@ struct Scan<'a> {
     m: &'a Math<'a>,
     kind: CumulativeKind,
     axis: usize,
-    how: &'a ExpandScans,
+    options: &'a ExpandScans,
 }
 
 impl Scan<'_> {
-    /// What reduces and what combines two results.
+    /// The reduction, and the op that combines two partial results.
     fn kinds(&self) -> (ReduceKind, BinaryKind) {
         match self.kind {
             CumulativeKind::Sum => (ReduceKind::Sum, BinaryKind::Add),
@@ -108,19 +105,20 @@ impl Scan<'_> {
         self.m.reduce(self.kinds().0, x, &[axis as i64])
     }
 
-    /// How many blocks a row is cut into, and the elements of each; none where it is whole.
+    /// The number of blocks of a row and their size; none if the row is scanned as one block.
     fn blocks(&self, sizes: &[Size]) -> Option<(i64, i64)> {
         let known: Vec<i64> = sizes.iter().map(|s| s.known()).collect::<Option<_>>()?;
         let product = |all: &[i64]| all.iter().try_fold(1i64, |n, k| n.checked_mul(*k));
         let (n, outer, inner) =
             (known[self.axis], product(&known[..self.axis])?, product(&known[self.axis + 1..])?);
-        let groups = outer.checked_mul((inner + self.how.beside - 1) / self.how.beside)?;
-        if n <= self.how.whole || groups == 0 || groups > self.how.groups / 4 {
+        let ctas = outer.checked_mul(
+            (inner + self.options.columns_per_cta - 1) / self.options.columns_per_cta,
+        )?;
+        if n <= self.options.max_block || ctas == 0 || ctas > self.options.ctas / 4 {
             return None;
         }
-        let wanted = (self.how.groups / groups).min(n / 2);
-        // Blocks of one size where there are such, best of all where each begins at a multiple of
-        // what one access takes.
+        let wanted = (self.options.ctas / ctas).min(n / 2);
+        // Prefer equal blocks that start at a vector-aligned offset.
         let even = (wanted / 2 + 1..=wanted).filter(|parts| n % parts == 0);
         let best = even.max_by_key(|parts| {
             ((n / parts).trailing_zeros().min(ALIGNED.trailing_zeros()), *parts)
@@ -134,41 +132,42 @@ impl Scan<'_> {
         Some(((n + size - 1) / size, size))
     }
 
-    /// The scan of an axis.
-    fn running(&self, x: Value) -> Result<Value, String> {
+    /// Scans the axis, in blocks if `blocks` says so.
+    fn scan(&self, x: Value) -> Result<Value, String> {
         let (m, axis) = (self.m, self.axis);
-        let own = m.sizes_of(x)?;
-        let n = own.get(axis).and_then(|n| n.known());
-        let Some(((parts, size), n)) = self.blocks(&own).zip(n) else {
-            return self.looped(x, axis);
+        let sizes_x = m.sizes_of(x)?;
+        let n = sizes_x.get(axis).and_then(|n| n.known());
+        let Some(((parts, size), n)) = self.blocks(&sizes_x).zip(n) else {
+            return self.marked(x, axis);
         };
         let with = |sizes: &[i64]| {
             [
-                &own[..axis],
+                &sizes_x[..axis],
                 &sizes.iter().map(|n| Size::Static(*n)).collect::<Vec<_>>(),
-                &own[axis + 1..],
+                &sizes_x[axis + 1..],
             ]
             .concat()
         };
-        let zeros = vec![Size::Static(0); own.len()];
+        let zeros = vec![Size::Static(0); sizes_x.len()];
         let mut padded = x;
         if parts * size > n {
             let mut high = zeros.clone();
             high[axis] = Size::Static(parts * size - n);
             let value = m.b.add(&Splat {
-                value: neutral(m.b.ctx, self.kinds().0, tensor_type(x.ty())?.dtype),
+                value: identity(m.b.ctx, self.kinds().0, tensor_type(x.ty())?.dtype),
                 sizes: vec![],
             })?;
             padded = m.b.add(&Pad { input: x, value, low: zeros.clone(), high })?;
         }
         let blocks = m.reshape(padded, &with(&[parts, size]))?;
-        let inner = self.looped(blocks, axis + 1)?;
-        let before = self.before(self.reduce(blocks, axis + 1)?)?;
-        let dims: Vec<i64> = (0..own.len()).map(|d| (d + usize::from(d > axis)) as i64).collect();
+        let inner = self.marked(blocks, axis + 1)?;
+        let exclusive = self.exclusive(self.reduce(blocks, axis + 1)?)?;
+        let dims: Vec<i64> =
+            (0..sizes_x.len()).map(|d| (d + usize::from(d > axis)) as i64).collect();
         let both = m.binary(
             self.kinds().1,
             inner,
-            m.retype_like(m.broadcast(before, &dims, &with(&[parts, size]))?, inner)?,
+            m.retype_like(m.broadcast(exclusive, &dims, &with(&[parts, size]))?, inner)?,
         )?;
         let long = m.reshape(both, &with(&[parts * size]))?;
         if parts * size == n {
@@ -177,31 +176,32 @@ impl Scan<'_> {
         m.b.add(&Slice {
             input: long,
             offsets: zeros,
-            sizes: own.clone(),
-            strides: vec![1; own.len()],
+            sizes: sizes_x.clone(),
+            strides: vec![1; sizes_x.len()],
         })
     }
 
-    /// The op itself, for loops.
-    fn looped(&self, input: Value, axis: usize) -> Result<Value, String> {
+    /// The op itself, marked for loops.
+    fn marked(&self, input: Value, axis: usize) -> Result<Value, String> {
         let all = self.m.b.add(&Cumulative { kind: self.kind, input, axis: axis as i64 })?;
         all.def().ok_or("made no op")?.set_attr(LOOPS, Attr::unit(self.m.b.ctx));
         Ok(all)
     }
 
-    /// For each of a few elements all that come before it.
-    fn before(&self, x: Value) -> Result<Value, String> {
+    /// The exclusive scan of a few block totals, as a masked reduction.
+    fn exclusive(&self, x: Value) -> Result<Value, String> {
         let (m, axis) = (self.m, self.axis);
-        let own = m.sizes_of(x)?;
-        // In front of the axis a dimension of copies, which is what stays.
-        let mut sizes = own.clone();
-        sizes.insert(axis, own[axis]);
-        let dims: Vec<i64> = (0..own.len()).map(|d| (d + usize::from(d >= axis)) as i64).collect();
+        let sizes_x = m.sizes_of(x)?;
+        // A leading copy of the axis; it is the one that remains.
+        let mut sizes = sizes_x.clone();
+        sizes.insert(axis, sizes_x[axis]);
+        let dims: Vec<i64> =
+            (0..sizes_x.len()).map(|d| (d + usize::from(d >= axis)) as i64).collect();
         let all = m.broadcast(x, &dims, &sizes)?;
         let counts =
             m.compare(CompareKind::Lt, m.iota(&sizes, axis + 1)?, m.iota(&sizes, axis)?)?;
         let nothing = m.b.add(&Splat {
-            value: neutral(m.b.ctx, self.kinds().0, tensor_type(x.ty())?.dtype),
+            value: identity(m.b.ctx, self.kinds().0, tensor_type(x.ty())?.dtype),
             sizes,
         })?;
         self.reduce(m.select(counts, all, nothing)?, axis + 1)

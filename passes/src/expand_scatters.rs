@@ -1,11 +1,10 @@
-//! `kiln-expand-scatters`: an element of a scatter's result becomes what all updates that are for
-//! it make of it.
+//! `kiln-expand-scatters`: expands a scatter into a masked reduction over the updates for each
+//! element.
 //!
-//! Why: a GPU has no library of functions, and what threads add to one place at once comes in any
-//! order. Here the order is fixed, so that results are the same in every call. An update that
-//! assigns is found first, the last of its place, and then read. Each place looks at all indices:
-//! the work is the number of updates times the places of the indexed dimensions, for sums times the
-//! other sizes as well.
+//! Why: GPU kernels cannot call the runtime, and atomic adds come in any order; here the order is
+//! fixed, so results are deterministic. An assigning scatter finds the last update of each element
+//! by a maximum, then gathers it. Each element compares all indices: the work is the number of
+//! updates times the size of the indexed dimensions, and for sums times the other dimensions too.
 //!
 //! Numerics: reassociates.
 //!
@@ -15,7 +14,7 @@
 //! ```
 use crate::{
     decompose::tools::{Math, replace_ops},
-    expand_scans::{neutral, summed},
+    expand_scans::{identity, reduction_type},
     pass::{Failure, Numerics, Pass},
 };
 use kiln_dialects::{
@@ -32,7 +31,7 @@ crate::pass_options! {
 
 impl Pass for ExpandScatters {
     const FLAG: &'static str = "kiln-expand-scatters";
-    const SUMMARY: &'static str = "Writes scatters as reductions over the updates of each place";
+    const SUMMARY: &'static str = "Expands scatters into masked reductions over their updates";
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Reassociates;
 
@@ -41,19 +40,19 @@ impl Pass for ExpandScatters {
     }
 }
 
-/// A scatter whose indices are in one row.
-struct Rows<'a> {
+/// A scatter with flattened indices.
+struct FlatScatter<'a> {
     m: &'a Math<'a>,
     input: Value,
-    /// How many updates there are for each element that is not indexed.
+    /// The number of updates.
     count: Size,
-    /// Dimensions that are indexed, ascending.
+    /// The indexed dimensions, ascending.
     dims: Vec<i64>,
-    /// Indices of each of them as i64.
+    /// An i64 index vector for each of them.
     indices: Vec<Value>,
-    /// `[count, other sizes…]`.
+    /// `[count, unindexed sizes…]`.
     updates: Value,
-    /// Dimensions of the input that no index is for.
+    /// The dimensions without an index.
     rest: Vec<i64>,
 }
 
@@ -76,7 +75,7 @@ fn expanded(m: &Math, o: &Scatter) -> Result<Value, String> {
         (0..o.input.ty().dims().len() as i64).filter(|d| !dims.contains(d)).collect();
     let mut rows = vec![count];
     rows.extend(m.sizes_of(o.updates)?.into_iter().skip(sizes.len()));
-    let rows = Rows {
+    let rows = FlatScatter {
         m,
         input: o.input,
         count,
@@ -95,16 +94,19 @@ fn expanded(m: &Math, o: &Scatter) -> Result<Value, String> {
     rows.combined(kind)
 }
 
-impl Rows<'_> {
-    /// Whether each index is for each place, where sizes begin with that of the updates; `dims`:
-    /// which of the others an index is for.
+impl FlatScatter<'_> {
+    /// The mask "update i writes element e", of shape `sizes` with the updates first; `dims` are
+    /// the dimensions of the indexed ones after that.
     fn matches(&self, sizes: &[Size], dims: &[i64]) -> Result<Value, String> {
         let mut all = None;
         for (index, d) in self.indices.iter().zip(dims) {
-            let given = self.m.broadcast(*index, &[0], sizes)?;
-            let here =
-                self.m.compare(CompareKind::Eq, given, self.m.iota(sizes, *d as usize + 1)?)?;
-            all = Some(all.map_or(Ok(here), |a| self.m.binary(BinaryKind::And, a, here))?);
+            let broadcasted = self.m.broadcast(*index, &[0], sizes)?;
+            let matching = self.m.compare(
+                CompareKind::Eq,
+                broadcasted,
+                self.m.iota(sizes, *d as usize + 1)?,
+            )?;
+            all = Some(all.map_or(Ok(matching), |a| self.m.binary(BinaryKind::And, a, matching))?);
         }
         all.ok_or("has no indices".into())
     }
@@ -114,12 +116,15 @@ impl Rows<'_> {
         let dtype = tensor_type(self.input.ty())?.dtype;
         let mut sizes = m.sizes_of(self.input)?;
         sizes.insert(0, self.count);
-        let x = m.convert(self.input, summed(dtype))?;
+        let x = m.convert(self.input, reduction_type(dtype))?;
         let dims: Vec<i64> = std::iter::once(0).chain(self.rest.iter().map(|d| d + 1)).collect();
-        let given = m.broadcast(m.convert(self.updates, summed(dtype))?, &dims, &sizes)?;
-        let nothing =
-            m.b.add(&Splat { value: neutral(m.b.ctx, kind, summed(dtype)), sizes: sizes.clone() })?;
-        let masked = m.select(self.matches(&sizes, &self.dims)?, given, nothing)?;
+        let broadcasted =
+            m.broadcast(m.convert(self.updates, reduction_type(dtype))?, &dims, &sizes)?;
+        let nothing = m.b.add(&Splat {
+            value: identity(m.b.ctx, kind, reduction_type(dtype)),
+            sizes: sizes.clone(),
+        })?;
+        let masked = m.select(self.matches(&sizes, &self.dims)?, broadcasted, nothing)?;
         let all = m.reduce(kind, masked, &[0])?;
         let combine = match kind {
             ReduceKind::Prod => BinaryKind::Mul,
@@ -130,7 +135,7 @@ impl Rows<'_> {
         m.convert(m.binary(combine, x, m.retype_like(all, x)?)?, dtype)
     }
 
-    /// The last update of each place.
+    /// The last update of each element.
     fn assigned(&self) -> Result<Value, String> {
         let m = self.m;
         let all = m.sizes_of(self.input)?;
@@ -146,7 +151,7 @@ impl Rows<'_> {
         let zero = m.full_like(last, 0.0)?;
         let mut updates = self.updates;
         if self.count.known().is_none() {
-            // There is always one to read.
+            // Pad, so that the gather has an element to read when there are no updates.
             let fill = m.b.splat(tensor_type(updates.ty())?.dtype, &[], 0.0)?;
             let none = vec![Size::Static(0); updates.ty().dims().len()];
             let high = [&[Size::Static(1)], &none[1..]].concat();
@@ -157,7 +162,7 @@ impl Rows<'_> {
             indices: vec![m.binary(BinaryKind::Max, last, zero)?],
             dims: vec![0],
         })?;
-        // The indexed dimensions come first there.
+        // Gather puts the indexed dimensions first; transpose back.
         let from = [&self.dims[..], &self.rest[..]].concat();
         let order: Vec<i64> = (0..all.len() as i64)
             .filter_map(|d| from.iter().position(|x| *x == d))

@@ -1,10 +1,9 @@
-//! `kiln-expand-sorts`: each element of a sort counts those that come before it, and each place of
-//! the result looks for the element that is there.
+//! `kiln-expand-sorts`: expands a sort into a rank sort: each element counts its predecessors, and
+//! each output position selects the element of that rank.
 //!
-//! Why: a GPU has no library of functions. No thread waits for another, and any size, also an open
-//! one, is sorted by two reductions; their work grows with the square of the axis. The k greatest
-//! of a long axis are among the k greatest of each of its blocks, so that their work grows with the
-//! axis alone.
+//! Why: GPU kernels cannot call the runtime. A rank sort is two reductions without synchronisation
+//! between threads and handles dynamic sizes; its work is O(n²) in the axis length. The top k of a
+//! long axis are among the top k of its blocks, which makes top-k linear in the axis.
 //!
 //! Numerics: exact.
 //!
@@ -15,7 +14,7 @@
 //! ```
 use crate::{
     decompose::tools::{Math, replace_ops},
-    expand_scans::{neutral, summed},
+    expand_scans::{identity, reduction_type},
     pass::{Failure, Numerics, Pass},
 };
 use kiln_dialects::{
@@ -33,54 +32,56 @@ crate::pass_options! {
 impl Pass for ExpandSorts {
     const FLAG: &'static str = "kiln-expand-sorts";
     const SUMMARY: &'static str =
-        "Writes sorts and the k greatest as counts of what comes before each element";
+        "Expands sorts and top-k into rank sorts (O(n²) in the axis length)";
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
 
     fn run(&self, root: Op) -> Result<(), Failure> {
         replace_ops(root, |m, op| {
-            let made = if let Some(o) = Sort::of(op) {
+            let expanded = if let Some(o) = Sort::of(op) {
                 m.size_of(o.input, o.axis as usize)
                     .and_then(|n| sorted(m, o.input, o.axis as usize, o.descending, n))
             } else {
                 let o = TopK::of(op)?;
-                best(m, o.input, o.axis as usize, !o.smallest, o.k)
+                top_k(m, o.input, o.axis as usize, !o.smallest, o.k)
             };
-            Some(made.map(|all| all.to_vec()))
+            Some(expanded.map(|all| all.to_vec()))
         })
     }
 }
 
-/// The longest axis whose k greatest are found at once.
-const WHOLE: i64 = 1024;
-/// Least elements of a block of a longer one, and how many times k they are at least.
+/// The longest axis whose top k are found without blocks.
+const MAX_UNBLOCKED: i64 = 1024;
+/// Least block size of a longer axis, absolute and as a multiple of k.
 const BLOCK: (i64, i64) = (256, 4);
 
-/// The first `k` values of a stable sort, and where they were.
-fn best(m: &Math, x: Value, axis: usize, descending: bool, k: i64) -> Result<[Value; 2], String> {
-    let own = m.sizes_of(x)?;
+/// The first `k` values of a stable sort and their indices.
+fn top_k(m: &Math, x: Value, axis: usize, descending: bool, k: i64) -> Result<[Value; 2], String> {
+    let sizes_x = m.sizes_of(x)?;
     let size = BLOCK.0.max(BLOCK.1 * k);
-    let Some(n) = own.get(axis).and_then(|n| n.known()).filter(|n| *n > WHOLE.max(size) && k > 0)
+    let Some(n) =
+        sizes_x.get(axis).and_then(|n| n.known()).filter(|n| *n > MAX_UNBLOCKED.max(size) && k > 0)
     else {
         return sorted(m, x, axis, descending, Size::Static(k));
     };
     let dtype = tensor_type(x.ty())?.dtype;
-    let x = m.convert(x, summed(dtype))?;
+    let x = m.convert(x, reduction_type(dtype))?;
     let parts = (n + size - 1) / size;
-    // What comes behind everything else, and, at the end, behind what is equal to it.
-    let last = match (descending, summed(dtype).is_float()) {
-        (true, _) => neutral(m.b.ctx, ReduceKind::Max, summed(dtype)),
-        (false, true) => Attr::scalar(m.b.ctx, summed(dtype), f64::NAN),
-        (false, false) => neutral(m.b.ctx, ReduceKind::Min, summed(dtype)),
+    // The padding sorts last: it compares greater than or equal to every element and comes after
+    // them.
+    let last = match (descending, reduction_type(dtype).is_float()) {
+        (true, _) => identity(m.b.ctx, ReduceKind::Max, reduction_type(dtype)),
+        (false, true) => Attr::scalar(m.b.ctx, reduction_type(dtype), f64::NAN),
+        (false, false) => identity(m.b.ctx, ReduceKind::Min, reduction_type(dtype)),
     };
     let value = m.b.add(&Splat { value: last, sizes: vec![] })?;
-    let zeros = vec![Size::Static(0); own.len()];
+    let zeros = vec![Size::Static(0); sizes_x.len()];
     let mut high = zeros.clone();
     high[axis] = Size::Static(parts * size - n);
     let padded =
         if parts * size == n { x } else { m.b.add(&Pad { input: x, value, low: zeros, high })? };
-    let with = |sizes: &[i64]| [&own[..axis], &Size::all(sizes), &own[axis + 1..]].concat();
-    let [values, places] = sorted(
+    let with = |sizes: &[i64]| [&sizes_x[..axis], &Size::all(sizes), &sizes_x[axis + 1..]].concat();
+    let [values, indices_x] = sorted(
         m,
         m.reshape(padded, &with(&[parts, size]))?,
         axis + 1,
@@ -88,29 +89,29 @@ fn best(m: &Math, x: Value, axis: usize, descending: bool, k: i64) -> Result<[Va
         Size::Static(k),
     )?;
     let block = m.iota(&with(&[parts, k]), axis)?;
-    let block = m.retype_like(m.mul(block, m.full_like(block, size as f64)?)?, places)?;
-    let (values, places) = (
+    let block = m.retype_like(m.mul(block, m.full_like(block, size as f64)?)?, indices_x)?;
+    let (values, indices_x) = (
         m.reshape(values, &with(&[parts * k]))?,
-        m.reshape(m.add(block, places)?, &with(&[parts * k]))?,
+        m.reshape(m.add(block, indices_x)?, &with(&[parts * k]))?,
     );
-    let [values, from] = best(m, values, axis, descending, k)?;
+    let [values, from] = top_k(m, values, axis, descending, k)?;
     let mut indices =
-        (0..own.len()).map(|d| m.iota(&with(&[k]), d)).collect::<Result<Vec<_>, _>>()?;
+        (0..sizes_x.len()).map(|d| m.iota(&with(&[k]), d)).collect::<Result<Vec<_>, _>>()?;
     indices[axis] = from;
     let index = |v: Value| m.retype_like(v, from);
     let indices = indices.into_iter().map(index).collect::<Result<Vec<_>, _>>()?;
-    let places =
-        m.b.add(&Gather { input: places, indices, dims: (0..own.len() as i64).collect() })?;
-    Ok([m.convert(values, dtype)?, places])
+    let indices_x =
+        m.b.add(&Gather { input: indices_x, indices, dims: (0..sizes_x.len() as i64).collect() })?;
+    Ok([m.convert(values, dtype)?, indices_x])
 }
 
-/// Whether elements are NaN.
+/// The mask of NaN elements.
 fn nan(m: &Math, x: Value) -> Result<Value, String> {
     let ty = Type::tensor(m.b.ctx, DType::I1, &x.ty().dims());
     Ok(m.b.generic(OpKind::IsNan.name(), &[x], &[ty], &[], &mut [])?.result(0))
 }
 
-/// The first `kept` values of a stable sort, and where they were.
+/// The first `kept` values of a stable sort and their indices.
 fn sorted(
     m: &Math,
     x: Value,
@@ -119,32 +120,32 @@ fn sorted(
     kept: Size,
 ) -> Result<[Value; 2], String> {
     let dtype = tensor_type(x.ty())?.dtype;
-    // Of truth values there is no maximum, and floats of 8 bits have no infinity.
-    let x = m.convert(x, summed(dtype))?;
-    let own = m.sizes_of(x)?;
-    let n = *own.get(axis).ok_or("has no such axis")?;
-    let (here, other) = (axis as i64, axis as i64 + 1);
-    // Behind the axis a dimension of all others.
+    // There is no maximum of i1, and 8-bit floats have no infinity.
+    let x = m.convert(x, reduction_type(dtype))?;
+    let sizes_x = m.sizes_of(x)?;
+    let n = *sizes_x.get(axis).ok_or("has an axis out of range")?;
+    let (this, other) = (axis as i64, axis as i64 + 1);
+    // A second copy of the axis after it: element i against element j.
     let with = |first: Size, second: Size| {
-        let mut sizes = own.clone();
+        let mut sizes = sizes_x.clone();
         sizes[axis] = first;
         sizes.insert(axis + 1, second);
         sizes
     };
     let dims = |at: i64| {
-        (0..own.len() as i64)
-            .map(|d| if d == here { at } else { d + i64::from(d > here) })
+        (0..sizes_x.len() as i64)
+            .map(|d| if d == this { at } else { d + i64::from(d > this) })
             .collect::<Vec<_>>()
     };
     let pairs = with(n, n);
     let (mine, theirs) =
-        (m.broadcast(x, &dims(here), &pairs)?, m.broadcast(x, &dims(other), &pairs)?);
+        (m.broadcast(x, &dims(this), &pairs)?, m.broadcast(x, &dims(other), &pairs)?);
     let less = |a: Value, b: Value| -> Result<Value, String> {
         let less = m.compare(CompareKind::Lt, a, b)?;
-        if !summed(dtype).is_float() {
+        if !reduction_type(dtype).is_float() {
             return Ok(less);
         }
-        // NaN is above everything.
+        // NaN sorts above everything.
         let last = m.binary(BinaryKind::And, nan(m, b)?, m.unary(UnaryKind::Not, nan(m, a)?)?)?;
         m.binary(BinaryKind::Or, less, last)
     };
@@ -162,17 +163,17 @@ fn sorted(
         dims: vec![other],
         maybe_empty: false,
     })?;
-    // Each place looks for its element.
-    let places = with(kept, n);
+    // Each output position selects the element of that rank.
+    let indices_x = with(kept, n);
     let found = m.compare(
         CompareKind::Eq,
-        m.broadcast(rank, &dims(other), &places)?,
-        m.iota(&places, axis)?,
+        m.broadcast(rank, &dims(other), &indices_x)?,
+        m.iota(&indices_x, axis)?,
     )?;
-    let pick = |v: Value, dtype: DType| -> Result<Value, String> {
+    let select_rank = |v: Value, dtype: DType| -> Result<Value, String> {
         let nothing = m.b.add(&Splat {
-            value: neutral(m.b.ctx, ReduceKind::Max, dtype),
-            sizes: places.clone(),
+            value: identity(m.b.ctx, ReduceKind::Max, dtype),
+            sizes: indices_x.clone(),
         })?;
         m.b.add(&Reduce {
             kind: ReduceKind::Max,
@@ -181,6 +182,6 @@ fn sorted(
             maybe_empty: true,
         })
     };
-    let values = pick(m.broadcast(x, &dims(other), &places)?, summed(dtype))?;
-    Ok([m.convert(values, dtype)?, pick(m.iota(&places, axis + 1)?, DType::I64)?])
+    let values = select_rank(m.broadcast(x, &dims(other), &indices_x)?, reduction_type(dtype))?;
+    Ok([m.convert(values, dtype)?, select_rank(m.iota(&indices_x, axis + 1)?, DType::I64)?])
 }

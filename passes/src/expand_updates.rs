@@ -1,7 +1,8 @@
-//! `kiln-expand-updates`: a tensor with a box replaced at a position that is data becomes a choice
-//! between two tensors at each element.
+//! `kiln-expand-updates`: expands an update of a slice at dynamic starts into an elementwise
+//! select.
 //!
-//! Why: a GPU has no library of functions; as a choice it fuses with what makes either tensor.
+//! Why: GPU kernels cannot call the runtime; a select also fuses with the producers of both
+//! tensors.
 //!
 //! Numerics: exact.
 //!
@@ -27,7 +28,7 @@ crate::pass_options! {
 
 impl Pass for ExpandUpdates {
     const FLAG: &'static str = "kiln-expand-updates";
-    const SUMMARY: &'static str = "Writes an update of a box as a choice at each element";
+    const SUMMARY: &'static str = "Expands dynamic slice updates into elementwise selects";
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
 
@@ -37,30 +38,35 @@ impl Pass for ExpandUpdates {
 }
 
 fn expanded(m: &Math, o: &DynamicUpdateSlice) -> Result<Value, String> {
-    let (all, own) = (m.sizes_of(o.input)?, m.sizes_of(o.update)?);
-    if own.iter().any(|n| n.known() == Some(0)) {
+    let (input_sizes, update_sizes) = (m.sizes_of(o.input)?, m.sizes_of(o.update)?);
+    if update_sizes.iter().any(|n| n.known() == Some(0)) {
         return Ok(o.input);
     }
-    // Where both have one size, the box is in the only place that it has.
-    let moving: Vec<usize> = (0..all.len())
-        .filter(|d| all[*d].known().is_none() || all[*d].known() != own[*d].known())
+    // Dimensions that the update covers entirely have only one valid start.
+    let sliced: Vec<usize> = (0..input_sizes.len())
+        .filter(|d| {
+            input_sizes[*d].known().is_none() || input_sizes[*d].known() != update_sizes[*d].known()
+        })
         .collect();
-    if moving.is_empty() {
+    if sliced.is_empty() {
         return Ok(o.update);
     }
-    for d in moving.iter().filter(|d| all[**d].known().is_none() || own[**d].known().is_none()) {
-        let (lhs, rhs) = (m.index(own[*d])?, m.index(all[*d])?);
+    for d in sliced
+        .iter()
+        .filter(|d| input_sizes[**d].known().is_none() || update_sizes[**d].known().is_none())
+    {
+        let (lhs, rhs) = (m.index(update_sizes[*d])?, m.index(input_sizes[*d])?);
         let message =
-            format!("kiln.dynamic_update_slice takes a part of dimension {d} that has to fit");
+            format!("kiln.dynamic_update_slice needs an update that fits in dimension {d}");
         m.b.create_with(&Require { kind: CompareKind::Le, lhs, rhs, message }, &[], &mut [])?;
     }
     let zero = || m.number(Size::Static(0), DType::I64);
-    // Positions in the box along each moving dimension, in the shape of these dimensions, and which
-    // of them are in it.
-    let shape: Vec<Size> = moving.iter().map(|d| all[*d]).collect();
+    // Indices into the update along each sliced dimension, and the mask of those in range.
+    let shape: Vec<Size> = sliced.iter().map(|d| input_sizes[*d]).collect();
     let (mut inside, mut indices) = (None, vec![]);
-    for (k, d) in moving.iter().enumerate() {
-        let (size, length) = (m.number(all[*d], DType::I64)?, m.number(own[*d], DType::I64)?);
+    for (k, d) in sliced.iter().enumerate() {
+        let (size, length) =
+            (m.number(input_sizes[*d], DType::I64)?, m.number(update_sizes[*d], DType::I64)?);
         let start = m.binary(
             BinaryKind::Max,
             m.convert(*o.starts.get(*d).ok_or("has too few starts")?, DType::I64)?,
@@ -68,37 +74,37 @@ fn expanded(m: &Math, o: &DynamicUpdateSlice) -> Result<Value, String> {
         )?;
         let start = m.binary(BinaryKind::Min, start, m.sub(size, length)?)?;
         let at = m.iota(&shape, k)?;
-        let everywhere = |v: Value| m.broadcast(v, &[], &shape);
-        let place = m.sub(at, everywhere(start)?)?;
-        let there = m.compare(CompareKind::Ge, place, everywhere(zero()?)?)?;
-        let there = m.binary(
+        let broadcasted = |v: Value| m.broadcast(v, &[], &shape);
+        let index = m.sub(at, broadcasted(start)?)?;
+        let in_range = m.compare(CompareKind::Ge, index, broadcasted(zero()?)?)?;
+        let in_range = m.binary(
             BinaryKind::And,
-            there,
-            m.compare(CompareKind::Lt, place, everywhere(length)?)?,
+            in_range,
+            m.compare(CompareKind::Lt, index, broadcasted(length)?)?,
         )?;
-        inside = Some(inside.map_or(Ok(there), |i| m.binary(BinaryKind::And, i, there))?);
-        // Elsewhere any element will do.
-        indices.push(m.select(there, place, everywhere(zero()?)?)?);
+        inside = Some(inside.map_or(Ok(in_range), |i| m.binary(BinaryKind::And, i, in_range))?);
+        // Outside the slice any valid index will do.
+        indices.push(m.select(in_range, index, broadcasted(zero()?)?)?);
     }
-    let inside = inside.ok_or("has nothing that moves")?;
+    let inside = inside.ok_or("updates no sliced dimension")?;
     let mut update = o.update;
-    if own.iter().any(|n| n.known().is_none()) {
-        // There is always an element to read.
+    if update_sizes.iter().any(|n| n.known().is_none()) {
+        // Pad, so that the gather has an element to read when the update is empty.
         let fill = m.b.splat(tensor_type(update.ty())?.dtype, &[], 0.0)?;
         let (low, high) = (
-            vec![Size::Static(0); own.len()],
-            own.iter().map(|n| Size::Static(i64::from(n.known().is_none()))).collect(),
+            vec![Size::Static(0); update_sizes.len()],
+            update_sizes.iter().map(|n| Size::Static(i64::from(n.known().is_none()))).collect(),
         );
         update = m.b.add(&Pad { input: update, value: fill, low, high })?;
     }
-    let dims: Vec<i64> = moving.iter().map(|d| *d as i64).collect();
-    let rest: Vec<usize> = (0..all.len()).filter(|d| !moving.contains(d)).collect();
+    let dims: Vec<i64> = sliced.iter().map(|d| *d as i64).collect();
+    let rest: Vec<usize> = (0..input_sizes.len()).filter(|d| !sliced.contains(d)).collect();
     let found = m.b.add(&Gather { input: update, indices, dims: dims.clone() })?;
-    // The moving dimensions come first there.
-    let order: Vec<i64> = (0..all.len())
-        .map(|d| match moving.iter().position(|x| *x == d) {
+    // Gather puts the sliced dimensions first; transpose back.
+    let order: Vec<i64> = (0..input_sizes.len())
+        .map(|d| match sliced.iter().position(|x| *x == d) {
             Some(k) => k as i64,
-            None => (moving.len() + rest.iter().position(|x| *x == d).unwrap_or(0)) as i64,
+            None => (sliced.len() + rest.iter().position(|x| *x == d).unwrap_or(0)) as i64,
         })
         .collect();
     let found = m.retype_like(m.transpose(found, &order)?, o.input)?;

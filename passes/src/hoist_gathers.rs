@@ -1,10 +1,10 @@
-//! `kiln-hoist-gathers`: single elements that are picked from a computed tensor are computed from
-//! picked elements.
+//! `kiln-hoist-gathers`: hoists a gather of single elements above the elementwise ops that compute
+//! its input.
 //!
-//! Why: what a gather reads is in memory, so that a cross entropy would write the logarithms of all
-//! probabilities, of which it reads one per row. Of its operands the same elements are read
-//! instead, and what is the same along a row is not read by position at all. Upstream has no
-//! gathers on tensors.
+//! Why: a gather's input is materialised, so a cross entropy would store the log-probabilities of
+//! all classes to read one per row. Gathering the operands instead computes one element per row,
+//! and operands that are broadcast along the row need no gather. Upstream has no gathers on
+//! tensors.
 //!
 //! Numerics: exact; the same operations on fewer elements.
 //!
@@ -23,43 +23,42 @@ use kiln_dialects::{
 crate::pass_options! {
     /// The pass.
     pub struct HoistGathers {
-        /// Least elements of the tensor for each that is picked
-        pub least: i64 = 8,
-        /// Most elementwise ops that are computed again
-        pub most: usize = 16,
+        /// Least number of input elements per gathered element
+        pub min_ratio: i64 = 8,
+        /// Most elementwise ops that are recomputed
+        pub max_ops: usize = 16,
     }
 }
 
 impl Pass for HoistGathers {
     const FLAG: &'static str = "kiln-hoist-gathers";
-    const SUMMARY: &'static str =
-        "Computes elements that a gather picks from elements that it picks from the operands";
+    const SUMMARY: &'static str = "Hoists gathers above the elementwise ops of their input";
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
 
     fn run(&self, root: Op) -> Result<(), Failure> {
         for op in walk(root) {
-            let Some(gather) = Gather::of(op).filter(|g| self.pays(g)) else { continue };
+            let Some(gather) = Gather::of(op).filter(|g| self.is_profitable(g)) else { continue };
             let fail = |e: String| Failure::at(op, e);
             let b = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
-            let mut left = self.most;
+            let mut left = self.max_ops;
             let indices = (0..gather.dims.len() as i64)
                 .filter_map(|d| gather.dims.iter().position(|x| *x == d))
                 .map(|k| gather.indices[k]);
-            let picked =
-                pick(&b, gather.input, &indices.collect::<Vec<_>>(), &mut left).map_err(fail)?;
+            let picked = gather_elements(&b, gather.input, &indices.collect::<Vec<_>>(), &mut left)
+                .map_err(fail)?;
             if picked.ty() == op.result(0).ty() {
                 op.result(0).replace_uses(picked);
             }
         }
-        // What was replaced has no readers any more; canonicalize drops it.
+        // Replaced ops are dead now; canonicalize erases them.
         Ok(())
     }
 }
 
 impl HoistGathers {
-    /// Whether single elements are picked, few of a computed value.
-    fn pays(&self, g: &Gather) -> bool {
+    /// Whether the gather reads single elements, few of those that its input computes.
+    fn is_profitable(&self, g: &Gather) -> bool {
         let computed = g.input.def().is_some_and(|o| {
             o.kind().is_some_and(OpKind::is_arithmetic) || o.kind() == Some(OpKind::BroadcastInDim)
         });
@@ -67,25 +66,25 @@ impl HoistGathers {
             v.ty().dims().iter().map(Dim::known).try_fold(1i64, |n, d| n.checked_mul(d?))
         };
         let few = match (count(g.input), g.indices.first().copied().and_then(count)) {
-            (Some(all), Some(some)) => some.saturating_mul(self.least) <= all,
-            // One less dimension is as a rule much less.
+            (Some(all), Some(some)) => some.saturating_mul(self.min_ratio) <= all,
+            // Dynamic sizes: a lower rank is taken as much smaller.
             _ => g.indices.first().is_some_and(|i| i.ty().dims().len() < g.input.ty().dims().len()),
         };
         computed && few && g.dims.len() == g.input.ty().dims().len()
     }
 }
 
-/// The elements of a value at these positions, one tensor of them for each dimension.
-pub(crate) fn pick(
+/// The elements of a value at these indices, one index tensor per dimension.
+pub(crate) fn gather_elements(
     b: &Builder,
     v: Value,
     indices: &[Value],
     left: &mut usize,
 ) -> Result<Value, String> {
-    let first = *indices.first().ok_or("picks from a scalar")?;
+    let first = *indices.first().ok_or("gathers from a scalar")?;
     let sizes = b.sizes_of(first)?;
     let leaf = |v: Value| {
-        if in_order(v, indices) {
+        if is_identity(v, indices) {
             Ok(v)
         } else {
             b.add(&Gather {
@@ -115,7 +114,7 @@ pub(crate) fn pick(
             Some(of) if of.is_empty() => {
                 b.add(&BroadcastInDim { input: o.input, dims: vec![], sizes })
             }
-            Some(of) => pick(b, o.input, &of, left),
+            Some(of) => gather_elements(b, o.input, &of, left),
             None => leaf(v),
         };
     }
@@ -126,17 +125,17 @@ pub(crate) fn pick(
     let operands = op
         .operands()
         .into_iter()
-        .map(|o| pick(b, o, indices, left))
+        .map(|o| gather_elements(b, o, indices, left))
         .collect::<Result<Vec<_>, _>>()?;
     let copy =
         b.clone_op(op, &|o| op.operands().iter().position(|x| *x == o).map_or(o, |i| operands[i]))?;
-    let element = v.ty().element().ok_or("is no tensor")?.dtype()?;
+    let element = v.ty().element().ok_or("is not a tensor")?.dtype()?;
     copy.result(0).set_ty(Type::tensor(b.ctx, element, &first.ty().dims()));
     Ok(copy.result(0))
 }
 
-/// Whether each element is picked where it is.
-fn in_order(v: Value, indices: &[Value]) -> bool {
+/// Whether the gather is the identity: index d of each element is its own index along d.
+fn is_identity(v: Value, indices: &[Value]) -> bool {
     let dims = v.ty().dims();
     let counts = |(axis, i): (usize, &Value)| {
         i.ty().dims() == dims && i.def().and_then(Iota::of).is_some_and(|o| o.axis == axis as i64)

@@ -1,13 +1,12 @@
-//! `kiln-hoist-reshapes`: a reshape that splits the first dimension of a matmul's epilogue moves in
-//! front of the matmul.
+//! `kiln-hoist-reshapes`: hoists a reshape that splits the M dimension of a matmul's epilogue above
+//! the matmul.
 //!
-//! Why: exported models flatten `[batch, sequence, width]` to two dimensions for a matmul and split
-//! it again behind the bias. The split stands between the matmul and what could be its epilogue
-//! (activation, residual), and over other sizes nothing fuses. In front of the matmul it meets the
-//! flattening and vanishes. Upstream has reshape propagation for linalg, which comes after fusion
-//! is decided here.
+//! Why: exported models flatten `[batch, sequence, width]` to 2-D for a matmul and split it again
+//! after the bias. The split separates the matmul from the rest of its epilogue (activation,
+//! residual), and ops of other shapes do not fuse. Above the matmul it cancels with the flattening.
+//! Upstream propagates reshapes in linalg, which is after the fusion decisions here.
 //!
-//! Numerics: exact; only the names of positions change.
+//! Numerics: exact; only indexing changes.
 //!
 //! ```text
 //! before:  %0 = kiln.dot_general %flat, %w …  %1 = kiln.add %0, %bias …  %2 = kiln.reshape %1 sizes = [2, 8, 16]
@@ -31,13 +30,13 @@ crate::pass_options! {
 impl Pass for HoistReshapes {
     const FLAG: &'static str = "kiln-hoist-reshapes";
     const SUMMARY: &'static str =
-        "Moves a split of a matmul's first dimension from behind its epilogue in front of it";
+        "Hoists a split of a matmul's M dimension from its epilogue above the matmul";
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
 
     fn run(&self, root: Op) -> Result<(), Failure> {
         for op in walk(root) {
-            let Some(split) = Split::of(op) else { continue };
+            let Some(split) = SplitReshape::of(op) else { continue };
             if !self.reaches_matmul(op.operand(0), self.depth) {
                 continue;
             }
@@ -48,18 +47,17 @@ impl Pass for HoistReshapes {
                 op.result(0).replace_uses(v);
             }
         }
-        // What was replaced has no uses any more; canonicalize drops it.
+        // Replaced ops are dead now; canonicalize erases them.
         Ok(())
     }
 }
 
 impl HoistReshapes {
-    /// Whether a value is a matmul's, or comes from one through elementwise ops that nothing else
-    /// reads.
+    /// Whether a value is a matmul, or an elementwise chain of single-use values that ends at one.
     fn reaches_matmul(&self, v: Value, depth: usize) -> bool {
         let Some(op) = v.def().filter(|_| v.uses().len() == 1 && depth > 0) else { return false };
         if let Some(dot) = DotGeneral::of(op) {
-            // A view of a view costs nothing; a view of something that is moved on the way would be
+            // The operand must be a buffer: a reshape of one is a view, a reshape of a fused value
             // a copy.
             let stored = dot.lhs.def().is_none_or(|o| {
                 !matches!(
@@ -75,9 +73,9 @@ impl HoistReshapes {
     }
 }
 
-/// A view; a flattening that is undone is nothing. With one open size at most, equal types are
-/// equal sizes.
-fn viewed(b: &Builder, v: Value, sizes: Vec<Size>) -> Result<Value, String> {
+/// A reshape, or nothing where it cancels with a flattening. With at most one dynamic dimension,
+/// equal types mean equal sizes.
+fn reshape_or_cancel(b: &Builder, v: Value, sizes: Vec<Size>) -> Result<Value, String> {
     let Some(inner) = v.def().and_then(Reshape::of).map(|o| o.input) else {
         return b.add(&Reshape { input: v, sizes });
     };
@@ -88,15 +86,15 @@ fn viewed(b: &Builder, v: Value, sizes: Vec<Size>) -> Result<Value, String> {
     if same && open <= 1 { Ok(inner) } else { b.add(&Reshape { input: inner, sizes }) }
 }
 
-/// A reshape that takes the first dimension apart and leaves the others as they are.
-struct Split {
+/// A reshape that splits the first dimension and keeps the others.
+struct SplitReshape {
     sizes: Vec<Size>,
-    /// How many sizes stand for the first dimension.
+    /// The number of dimensions that the first is split into.
     front: usize,
 }
 
-impl Split {
-    fn of(op: Op) -> Option<Split> {
+impl SplitReshape {
+    fn of(op: Op) -> Option<SplitReshape> {
         let o = Reshape::of(op)?;
         let (from, to) = (o.input.ty().dims(), op.result(0).ty().dims());
         if to.len() <= from.len() || from.len() < 2 {
@@ -104,10 +102,10 @@ impl Split {
         }
         let front = to.len() - (from.len() - 1);
         let same = from[1..].iter().zip(&to[front..]).all(|(a, b)| a.known().is_some() && a == b);
-        same.then_some(Split { sizes: o.sizes, front })
+        same.then_some(SplitReshape { sizes: o.sizes, front })
     }
 
-    /// The value with its first dimension taken apart.
+    /// The value with its first dimension split.
     fn apply(&self, b: &Builder, v: Value) -> Result<Value, String> {
         let Some(op) = v.def() else { return self.view(b, v) };
         let b = &b.at(op.loc());
@@ -116,11 +114,11 @@ impl Split {
         }) {
             let free = (0..=dot.lhs_contract.len() as i64)
                 .find(|d| !dot.lhs_contract.contains(d))
-                .ok_or("has no free dimension")?;
+                .ok_or("has no M dimension")?;
             let own = b.sizes_of(dot.lhs)?;
-            let (before, behind) = (&own[..free as usize], &own[free as usize + 1..]);
-            let sizes = [before, &self.sizes[..self.front], behind].concat();
-            dot.lhs = viewed(b, dot.lhs, sizes)?;
+            let (before, after) = (&own[..free as usize], &own[free as usize + 1..]);
+            let sizes = [before, &self.sizes[..self.front], after].concat();
+            dot.lhs = reshape_or_cancel(b, dot.lhs, sizes)?;
             dot.lhs_contract
                 .iter_mut()
                 .filter(|d| **d > free)
@@ -130,7 +128,7 @@ impl Split {
         if let Some(splat) = Splat::of(op) {
             return b.add(&Splat { value: splat.value, sizes: self.sizes.clone() });
         }
-        // A value that is the same along the first dimension is so along its parts.
+        // A broadcast along the first dimension is one along its split dimensions.
         if let Some(mut o) = BroadcastInDim::of(op).filter(|o| !o.dims.contains(&0)) {
             o.dims.iter_mut().for_each(|d| *d += self.front as i64 - 1);
             o.sizes = self.sizes.clone();
@@ -144,16 +142,16 @@ impl Split {
         let copy = b.clone_op(op, &|o| {
             op.operands().iter().position(|x| *x == o).map_or(o, |i| operands[i])
         })?;
-        let element = v.ty().element().ok_or("is no tensor")?.dtype()?;
+        let element = v.ty().element().ok_or("is not a tensor")?.dtype()?;
         copy.result(0).set_ty(Type::tensor(b.ctx, element, &operands[0].ty().dims()));
         Ok(copy.result(0))
     }
 
     fn view(&self, b: &Builder, v: Value) -> Result<Value, String> {
-        viewed(b, v, self.sizes_for(v))
+        reshape_or_cancel(b, v, self.sizes_for(v))
     }
 
-    /// The sizes of a view of `v`, whose other dimensions are its own.
+    /// The sizes of `v` with its first dimension split.
     fn sizes_for(&self, v: Value) -> Vec<Size> {
         let rest = v.ty().dims().len() - 1;
         let own = &self.sizes[self.front..];

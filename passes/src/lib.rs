@@ -1,8 +1,8 @@
-//! Passes that change IR within a level, one file each, and the table that names them.
+//! Passes within a level, one file each, and their table.
 //!
-//! The stem of a pass's file is its flag without `kiln-`, its test input `tests/passes/<stem>.mlir`
-//! and its snapshots `snapshots/<stem>/`.
-// So that a pass reads the same inside of this crate and outside.
+//! Naming: the file stem is the flag without `kiln-`; the test input is `tests/passes/<stem>.mlir`,
+//! the snapshots are in `snapshots/<stem>/`.
+// Lets a pass name this crate as passes of other crates do.
 extern crate self as kiln_passes;
 
 pub mod names;

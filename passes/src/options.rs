@@ -1,10 +1,10 @@
-//! Options of passes: the fields of the pass's struct, as text and back.
+//! Pass options: the fields of the pass's struct and their textual form.
 
-/// A type that an option may have. `print` and `parse` are inverse.
+/// A type of a pass option. `print` and `parse` are inverse.
 pub trait OptionValue: Sized {
-    /// From the text behind `=`. The error says what is wanted.
+    /// Parses the text after `=`. The error says what is expected.
     fn parse(text: &str) -> Result<Self, String>;
-    /// The text behind `=`.
+    /// The text after `=`.
     fn print(&self) -> String;
 }
 
@@ -12,7 +12,7 @@ macro_rules! from_str {
     ($($ty:ty: $what:literal),*) => { $(
         impl OptionValue for $ty {
             fn parse(text: &str) -> Result<Self, String> {
-                text.parse().map_err(|_| format!("wants {}, not '{text}'", $what))
+                text.parse().map_err(|_| format!("expects {}, not '{text}'", $what))
             }
             fn print(&self) -> String {
                 self.to_string()
@@ -20,7 +20,7 @@ macro_rules! from_str {
         }
     )* };
 }
-from_str!(bool: "true or false", usize: "a whole number", i64: "an integer", f64: "a number");
+from_str!(bool: "true or false", usize: "a non-negative integer", i64: "an integer", f64: "a number");
 
 impl OptionValue for String {
     fn parse(text: &str) -> Result<Self, String> {
@@ -31,7 +31,7 @@ impl OptionValue for String {
     }
 }
 
-/// A list, separated by commas; the empty text is the empty list.
+/// A comma-separated list; empty text is the empty list.
 impl<T: OptionValue> OptionValue for Vec<T> {
     fn parse(text: &str) -> Result<Self, String> {
         text.split(',').map(str::trim).filter(|s| !s.is_empty()).map(T::parse).collect()
@@ -41,29 +41,29 @@ impl<T: OptionValue> OptionValue for Vec<T> {
     }
 }
 
-/// One option as the tables and `--help` show it.
+/// An option as shown in the tables and by `--help`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OptionRow {
-    /// The name: the field's, with hyphens.
+    /// The field's name with hyphens.
     pub name: String,
     /// The field's doc comment.
     pub help: String,
-    /// The default as text.
+    /// The printed default.
     pub default: String,
 }
 
-/// The textual side of a pass's fields; [`pass_options!`](crate::pass_options) implements it.
+/// The options of a pass as text; implemented by [`pass_options!`](crate::pass_options).
 pub trait Options: Default {
-    /// All options in order.
+    /// All options, in field order.
     fn rows() -> Vec<OptionRow>;
-    /// The values in order.
+    /// The printed values, in field order.
     fn print(&self) -> Vec<String>;
-    /// Sets all values, in order.
+    /// Parses and sets all values, in field order.
     fn set(&mut self, values: &[&str]) -> Result<(), String>;
 }
 
-/// Declares a pass's struct: the fields are its options, their doc comments the help, the
-/// expressions the defaults.
+/// Declares a pass's struct: fields are options, doc comments their help, expressions their
+/// defaults.
 #[macro_export]
 macro_rules! pass_options {
     ($(#[$doc:meta])* pub struct $name:ident { $( $(#[doc = $help:literal])+ pub $field:ident: $ty:ty = $default:expr ),* $(,)? }) => {

@@ -1,4 +1,4 @@
-//! What a pass is, and how it gets into upstream's registry.
+//! The pass trait, the row of the pass table, and registration with MLIR's pass registry.
 use crate::options::{OptionRow, Options};
 use kiln_dialects::{
     ffi::{PassDescription, PassObject, register_pass},
@@ -6,9 +6,9 @@ use kiln_dialects::{
     rules::Level,
 };
 
-/// Why a pass gave up, and where if not at the op that it ran on.
+/// A pass failure, with a location unless it is that of the op the pass runs on.
 pub struct Failure {
-    /// One sentence.
+    /// What is wrong, in one sentence.
     pub message: String,
     /// The op's location.
     pub loc: Option<Loc>,
@@ -17,7 +17,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// At an op.
+    /// A failure located at an op.
     pub fn at(op: Op, message: impl Into<String>) -> Failure {
         Failure { message: message.into(), loc: Some(op.loc()), op: Some(op.name()) }
     }
@@ -33,37 +33,37 @@ impl<S: Into<String>> From<S> for Failure {
 pub trait Pass: Options + Clone + Send + 'static {
     /// The flag, such as `kiln-simplify`.
     const FLAG: &'static str;
-    /// One sentence on what it does.
+    /// One sentence for tables and `--help`.
     const SUMMARY: &'static str;
-    /// The op it runs on; empty for any.
+    /// The op the pass is anchored on; empty for any.
     const ANCHOR: &'static str = "builtin.module";
-    /// The levels on which it may run.
+    /// The levels it accepts.
     const LEVELS: &'static [Level];
-    /// The level that it takes the module to, for a lowering.
+    /// The level that the module is on afterwards, for a lowering pass.
     const LOWERS_TO: Option<Level> = None;
-    /// Whether a pipeline is wrong without it; optional passes can be disabled.
+    /// Whether a pipeline is invalid without it; other passes can be disabled.
     const REQUIRED: bool = false;
-    /// What it may do to results.
+    /// The effect on numerics.
     const NUMERICS: Numerics;
-    /// Dialects beside kiln, func and arith whose ops it makes.
+    /// Dependent dialects other than kiln, func and arith.
     const DIALECTS: &'static [&'static str] = &[];
-    /// Runs on one op. The IR is consistent afterwards, also on failure.
+    /// Runs on one op. The IR must be valid afterwards, also on failure.
     fn run(&self, op: Op) -> Result<(), Failure>;
 }
 
-/// What a rewrite may do to results.
+/// How a pass may change the numeric results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Numerics {
-    /// The same bits.
+    /// Bitwise identical.
     Exact,
-    /// Sums and products in another order or with other intermediate rounding.
+    /// Reassociates sums and products, or rounds intermediate values differently.
     Reassociates,
-    /// Another formula within a stated error.
+    /// Uses another formula with a documented error bound.
     Approximates,
 }
 
 impl Numerics {
-    /// The word in tables.
+    /// The name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Numerics::Exact => "exact",
@@ -77,25 +77,25 @@ impl Numerics {
 pub struct PassRow {
     /// The flag.
     pub flag: &'static str,
-    /// One sentence.
+    /// One sentence for tables and `--help`.
     pub summary: &'static str,
-    /// The op it runs on.
+    /// The op the pass is anchored on.
     pub anchor: &'static str,
-    /// The levels on which it may run.
+    /// The levels it accepts.
     pub levels: &'static [Level],
-    /// The level that it takes the module to.
+    /// The level that the module is on afterwards.
     pub lowers_to: Option<Level>,
-    /// Whether a pipeline is wrong without it.
+    /// Whether a pipeline is invalid without it.
     pub required: bool,
-    /// What it may do to results.
+    /// The effect on numerics.
     pub numerics: Numerics,
-    /// The path of its Rust type, which is that of its file.
+    /// The path of its Rust type, from which its source file follows.
     pub rust_path: fn() -> &'static str,
     /// Its options.
     pub options: fn() -> Vec<OptionRow>,
-    /// Puts it into upstream's registry.
+    /// Registers the pass with MLIR.
     pub register: fn() -> Result<(), String>,
-    /// Reads options from text in order and prints them back.
+    /// Parses option values in order and prints them.
     pub round_trip: fn(&[&str]) -> Result<Vec<String>, String>,
 }
 
@@ -120,21 +120,21 @@ impl PassRow {
             },
         }
     }
-    /// Its source file or, for one with helpers, its folder's `mod.rs`, without the ending: crate
-    /// and modules of its type.
+    /// The source path without extension, derived from the type's path.
     pub fn source(&self) -> String {
         let mut parts: Vec<&str> = (self.rust_path)().split("::").collect();
         parts.pop();
         let folder = parts.first().map_or("", |c| c.trim_start_matches("kiln_"));
         format!("{folder}/src/{}", parts.get(1..).unwrap_or_default().join("/"))
     }
-    /// The file stem of source, test and snapshots: the flag without `kiln-`, with underscores.
+    /// The file stem of source, test and snapshots: the flag without `kiln-`, underscores for
+    /// hyphens.
     pub fn stem(&self) -> String {
         self.flag.trim_start_matches("kiln-").replace('-', "_")
     }
 }
 
-/// Registers a pass with upstream, so that pipelines can name it. Registering it again is no error.
+/// Registers a pass with MLIR, so that pipelines can name it. Registering it twice is allowed.
 pub fn register<P: Pass>() -> Result<(), String> {
     let leak = |s: String| -> &'static str { s.leak() };
     let options = P::rows().into_iter().map(|o| (leak(o.name), leak(o.help), o.default)).collect();
@@ -171,7 +171,7 @@ impl<P: Pass> PassObject for Adapter<P> {
     }
 }
 
-/// A module that states a level takes only passes of that level.
+/// Rejects a module whose level the pass does not accept.
 fn level_check(op: Op, levels: &[Level]) -> Result<(), String> {
     let Some(level) = level_of(op) else { return Ok(()) };
     if levels.contains(&level) {
@@ -185,7 +185,7 @@ fn level_check(op: Op, levels: &[Level]) -> Result<(), String> {
     ))
 }
 
-/// The level that the op's module states.
+/// The `kiln.level` of the enclosing module.
 pub fn level_of(op: Op) -> Option<Level> {
     let mut at = Some(op);
     while let Some(o) = at {
@@ -197,7 +197,7 @@ pub fn level_of(op: Op) -> Option<Level> {
     None
 }
 
-/// Fails at the first op that the level does not allow.
+/// Fails at the first op that is not legal at the level.
 pub fn check_level(root: Op, level: Level) -> Result<(), Failure> {
     match walk(root).into_iter().find(|o| !level.allows(*o)) {
         Some(op) => Err(Failure::at(op, format!("is not an op of level {}", level.name()))),

@@ -1,10 +1,10 @@
-//! `kiln-ptx-calls`: a kernel that is given as PTX is launched where the target runs PTX; elsewhere
-//! the ops that compute the same take its place.
+//! `kiln-ptx-calls`: keeps an external PTX kernel on targets that run PTX, and inlines its
+//! reference region on others.
 //!
-//! Why: which of both a program needs is known once its target is; behind this pass an op with PTX
-//! is one kernel to whoever looks at it, and the ops of its region are ops like others, which fuse.
+//! Why: which of the two applies depends on the target only. After this pass a PTX call is one
+//! opaque kernel, or its region's ops are ordinary ops that fuse.
 //!
-//! Numerics: as exact as the PTX is the same as the region.
+//! Numerics: those of the PTX; the region is expected to compute the same.
 //!
 //! ```text
 //! before:  %0 = kiln.ptx_call "twice"(%x) … entry = "twice" … : … { %1 = kiln.add %x, %x   kiln.yield %1 }
@@ -28,22 +28,23 @@ crate::pass_options! {
 
 impl Pass for PtxCalls {
     const FLAG: &'static str = "kiln-ptx-calls";
-    const SUMMARY: &'static str = "Launches PTX where the target runs it, and puts what computes the same in its place elsewhere";
+    const SUMMARY: &'static str =
+        "Keeps PTX calls on targets that run PTX, and inlines their region on others";
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const REQUIRED: bool = true;
     const NUMERICS: Numerics = Numerics::Exact;
 
     fn run(&self, root: Op) -> Result<(), Failure> {
-        // One at a time: a region may have calls of its own.
+        // Rescan after each: a region may contain further calls.
         let next = || {
             walk(root)
                 .into_iter()
                 .find(|o| PtxCall::of(*o).is_some() && !(self.keep && o.regions().is_empty()))
         };
         while let Some(op) = next() {
-            let made =
-                if self.keep { alone(op) } else { inlined(op) }.map_err(|e| Failure::at(op, e))?;
-            op.results().into_iter().zip(made).for_each(|(old, new)| old.replace_uses(new));
+            let values = if self.keep { without_region(op) } else { inlined(op) }
+                .map_err(|e| Failure::at(op, e))?;
+            op.results().into_iter().zip(values).for_each(|(old, new)| old.replace_uses(new));
             op.erase();
         }
         Ok(())
@@ -51,19 +52,21 @@ impl Pass for PtxCalls {
 }
 
 /// The call without its region.
-fn alone(op: Op) -> Result<Vec<Value>, String> {
+fn without_region(op: Op) -> Result<Vec<Value>, String> {
     let b = Builder::before(op).ok_or("is in no block")?;
     let types: Vec<Type> = op.results().iter().map(|v| v.ty()).collect();
     Ok(b.create_with(&PtxCall::of(op).ok_or("is malformed")?, &types, &mut [])?.results())
 }
 
-/// The ops of the region in front of the call.
+/// Inlines the region before the call.
 fn inlined(op: Op) -> Result<Vec<Value>, String> {
     let Some(region) = op.regions().first().copied() else {
-        return Err("is PTX alone, which the target does not run: it has neither a function of the host nor a body of ops".into());
+        return Err(
+            "has neither a host function nor a region, and the target does not run PTX".into()
+        );
     };
     let block = region.first().ok_or("has an empty region")?;
-    let end = block.terminator().ok_or("has a region without an end")?;
+    let end = block.terminator().ok_or("has a region without a terminator")?;
     let mut map: HashMap<Value, Value> = HashMap::new();
     for inner in block.ops().into_iter().filter(|o| *o != end) {
         let b = Builder::before(op).ok_or("is in no block")?.at(inner.loc());

@@ -1,13 +1,12 @@
-//! `kiln-reciprocals`: a division by a repeated value becomes a multiplication by its reciprocal,
-//! which is computed once.
+//! `kiln-reciprocals`: turns a division by a broadcast value into a multiplication by its
+//! reciprocal.
 //!
-//! Why: a vector division takes about sixteen times as long as a multiplication, and softmax, layer
-//! norm and batch norm divide every element of a row or channel by the same number; of frozen
-//! weights the reciprocal is a weight itself. Upstream's arith has this for constants only.
+//! Why: a vector division costs about 16 multiplications, and softmax, layer norm and batch norm
+//! divide each element of a row or channel by the same number. With frozen weights the reciprocal
+//! itself is frozen. Upstream's arith does this for constants only.
 //!
-//! Numerics: approximates, by at most one more rounding. Only divisors whose reciprocal is a normal
-//! number or infinite are taken: a square root, and a sum of exponentials of differences from their
-//! maximum, which is at least 1.
+//! Numerics: approximates, by at most one extra rounding. Only divisors whose reciprocal is normal
+//! or infinite qualify: a square root, and a softmax denominator, which is at least 1.
 //!
 //! ```text
 //! before:  %0 = kiln.sqrt %v   %1 = kiln.broadcast_in_dim %0 …   %2 = kiln.div %x, %1
@@ -25,7 +24,7 @@ use kiln_dialects::{
 crate::pass_options! {
     /// The pass.
     pub struct Reciprocals {
-        /// Least times that a divisor is repeated, where that is known
+        /// Least broadcast factor of a divisor, where it is static
         pub repeats: i64 = 8,
     }
 }
@@ -33,15 +32,18 @@ crate::pass_options! {
 impl Pass for Reciprocals {
     const FLAG: &'static str = "kiln-reciprocals";
     const SUMMARY: &'static str =
-        "Turns divisions by a repeated square root or softmax sum into multiplications";
+        "Turns divisions by a broadcast square root or softmax denominator into multiplications";
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Approximates;
 
     fn run(&self, root: Op) -> Result<(), Failure> {
         for op in walk(root) {
             let Some(div) = Div::of(op) else { continue };
-            let Some(broadcast) =
-                div.rhs.def().and_then(BroadcastInDim::of).filter(|b| self.pays(b, div.rhs))
+            let Some(broadcast) = div
+                .rhs
+                .def()
+                .and_then(BroadcastInDim::of)
+                .filter(|b| self.is_profitable(b, div.rhs))
             else {
                 continue;
             };
@@ -55,13 +57,13 @@ impl Pass for Reciprocals {
             let product = b.add(&Mul { lhs: div.lhs, rhs }).map_err(fail)?;
             op.result(0).replace_uses(product);
         }
-        // The divisions have no readers any more; canonicalize drops them.
+        // The divisions are dead now; canonicalize erases them.
         Ok(())
     }
 }
 
 impl Reciprocals {
-    fn pays(&self, b: &BroadcastInDim, whole: Value) -> bool {
+    fn is_profitable(&self, b: &BroadcastInDim, whole: Value) -> bool {
         let wide =
             tensor_type(whole.ty()).is_ok_and(|t| matches!(t.dtype, DType::F32 | DType::F64));
         let count = |v: Value| {
@@ -73,15 +75,14 @@ impl Reciprocals {
         };
         let repeated = match (count(whole), count(b.input)) {
             (Some(all), Some(one)) => all >= one.saturating_mul(self.repeats),
-            // A dimension that the divisor does not have is what repeats it.
+            // Dynamic sizes: a lower rank means a broadcast.
             _ => b.dims.len() < whole.ty().dims().len(),
         };
         wide && repeated && b.input.def().is_some_and(has_normal_reciprocal)
     }
 }
 
-/// Whether an op's results have reciprocals that are neither subnormal nor overflow, zeros and
-/// infinities aside.
+/// Whether reciprocals of an op's results are neither subnormal nor overflow, except for 0 and inf.
 fn has_normal_reciprocal(op: Op) -> bool {
     match op.kind() {
         Some(OpKind::Sqrt) => true,
@@ -91,7 +92,7 @@ fn has_normal_reciprocal(op: Op) -> bool {
     }
 }
 
-/// A sum of exponentials of differences from the maximum along the same dimensions.
+/// A sum of exp(x - max x), both along the same dimensions.
 fn softmax_sum(op: Op) -> Option<()> {
     let sum = Reduce::of(op).filter(|r| r.kind == ReduceKind::Sum)?;
     let difference = Sub::of(Exp::of(sum.input.def()?)?.input.def()?)?;

@@ -1,13 +1,11 @@
-//! `kiln-refine-shapes`: propagates sizes, static and symbolic, and writes what became known into
-//! types and size operands.
+//! `kiln-refine-shapes`: propagates static and symbolic dimensions into types and size operands.
 //!
-//! Why: types are what every later pass looks at. A contradiction (a size that is provably two
-//! things) is an error at the op, here and not in a kernel. Upstream has shape refinement for its
-//! own dialects only.
+//! Why: every later pass decides by types. A shape contradiction is reported here, at the op, and
+//! not in a kernel. Upstream refines shapes of its own dialects only.
 //!
-//! Facts come from argument types, `kiln.bind_shape`, every op's shape rule, and elementwise ops,
-//! whose operands have one shape. `kiln.dim` becomes a constant or a symbol. Values of region ops,
-//! calls and custom calls keep their types, by a `kiln.reshape` where they must.
+//! Facts come from argument types, `kiln.bind_shape`, the shape rule of each op, and elementwise
+//! ops, whose operands have equal shapes. `kiln.dim` folds to a constant or a symbol. Values of
+//! region ops, calls and custom calls keep their types, through a `kiln.reshape` where needed.
 //!
 //! Numerics: exact.
 //!
@@ -29,7 +27,7 @@ use std::collections::HashSet;
 crate::pass_options! {
     /// The pass.
     pub struct RefineShapes {
-        /// Most rounds of propagation; facts also flow backwards, so one round may not find all
+        /// Most rounds of propagation; facts also flow backwards, so one round may miss some
         pub rounds: usize = 8,
     }
 }
@@ -37,7 +35,7 @@ crate::pass_options! {
 impl Pass for RefineShapes {
     const FLAG: &'static str = "kiln-refine-shapes";
     const SUMMARY: &'static str =
-        "Propagates sizes, static and symbolic, into types and size operands";
+        "Propagates static and symbolic dimensions into types and size operands";
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
 
@@ -48,7 +46,7 @@ impl Pass for RefineShapes {
             .filter(|o| o.is("func.call"))
             .filter_map(|o| o.attr("callee").and_then(Attr::as_symbol))
             .collect();
-        // Collected first: the rewrite erases ops that a lazy filter would still look at.
+        // Collected first: the rewrite erases ops that a lazy filter would still visit.
         let functions: Vec<Op> = ops.into_iter().filter(|o| o.is("func.func")).collect();
         for func in functions {
             let facts = Facts::of(func, self.rounds)?;

@@ -1,16 +1,15 @@
 //! `kiln-simplify`: algebraic identities, constant folding, and movement ops that cancel or sink.
 //!
-//! Why: captured graphs and expansions are full of them, and fusion decides better on what is left.
-//! Upstream's canonicalize has no rules for kiln's ops, and folding needs the reference semantics,
-//! which are in Rust.
+//! Why: captured graphs and expansions are full of them, and fusion decides better without them.
+//! Upstream's canonicalize has no patterns for kiln's ops, and folding needs the reference
+//! semantics, which are in Rust.
 //!
-//! Numerics: exact. Every rule gives the same bits for every input, NaN, infinities and signed
-//! zeros included: `x + -0.0` is `x`, `x + 0.0` is not. Folding rounds as the op would. NaN
-//! payloads are not kept.
+//! Numerics: exact. Every pattern is bitwise exact for NaN, infinities and signed zeros: `x + -0.0`
+//! is `x`, `x + 0.0` is not. Folding rounds as the op would. NaN payloads are not preserved.
 //!
-//! Laws of a rule: it never makes more ops or moves more bytes; it looks at most at its operands'
-//! definitions; it goes one way only, so that the rules together end; a movement op is sunk only
-//! when nothing else uses it.
+//! Rules for patterns: never more ops, never more bytes moved; match only the op and the
+//! definitions of its operands; rewrite in one direction, so that the set terminates; sink a
+//! movement op only if it has one user.
 //!
 //! ```text
 //! before:  %0 = kiln.transpose %x permutation = [1, 0] …  %1 = kiln.exp %0 …  %2 = kiln.transpose %1 permutation = [1, 0]
@@ -36,7 +35,7 @@ use std::rc::Rc;
 crate::pass_options! {
     /// The pass.
     pub struct Simplify {
-        /// Most elements of a constant made by folding; 0 folds nothing
+        /// Most elements of a folded constant; 0 disables folding
         pub fold_limit: usize = 1024,
         /// Most rounds over the IR
         pub rounds: usize = 16,
@@ -46,14 +45,14 @@ crate::pass_options! {
 impl Pass for Simplify {
     const FLAG: &'static str = "kiln-simplify";
     const SUMMARY: &'static str =
-        "Algebraic identities, constant folding, and movement ops that cancel or sink";
+        "Applies algebraic identities, folds constants, and cancels or sinks movement ops";
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
 
     fn run(&self, root: Op) -> Result<(), Failure> {
         let patterns =
             [heads::PATTERNS, identities::PATTERNS, moves::PATTERNS, sink::PATTERNS].concat();
-        // Folding makes data of a small mask.
+        // Masks first: folding would turn a small mask into data.
         apply_patterns(root, masks::PATTERNS, self.rounds)?;
         for _ in 0..self.rounds {
             let folded = self.fold(root)?;
@@ -67,8 +66,7 @@ impl Pass for Simplify {
 }
 
 impl Simplify {
-    /// Replaces every op whose operands are constants by a constant, in the order of the text, so
-    /// that chains fold in one go.
+    /// Folds ops with constant operands in program order, so that chains fold in one round.
     fn fold(&self, root: Op) -> Result<usize, Failure> {
         let mut count = 0;
         for op in walk(root) {
@@ -87,8 +85,7 @@ impl Simplify {
 
     fn folded(&self, op: Op) -> Option<Attr> {
         let kind = op.kind()?;
-        // Splats and constants are folded already; a random op's value depends on nothing but is
-        // data all the same.
+        // Splats and constants are folded already, and random ops must stay ops.
         let skip = matches!(
             kind,
             OpKind::Splat
@@ -118,13 +115,13 @@ impl Simplify {
             }
             operands.push(Some(Rc::new(constant_value(v)?)));
         }
-        // An op that is an error on these values stays, and is an error when it runs.
+        // An op that fails on these values stays: the error belongs to run time.
         let mut results = interp::evaluate(op, &operands).ok()?;
         Attr::dense(op.ctx(), &results.pop()?).ok()
     }
 }
 
-/// The value of a constant or of a splat with static sizes.
+/// The value of a constant or of a static splat.
 fn constant_value(v: Value) -> Option<Tensor> {
     let op = v.def()?;
     match op.kind()? {

@@ -1,11 +1,10 @@
-//! `kiln-sink-concats`: an elementwise op on a concatenation becomes a concatenation of that op on
-//! each piece.
+//! `kiln-sink-concats`: sinks a concatenation below the elementwise ops that read it.
 //!
-//! Why: a concatenation starts a kernel, and what reads it another one, with a tensor between them
-//! in memory. Behind the elementwise ops it is where their results are stored: rotary embeddings,
-//! `x cos + concat(-x[n/2:], x[:n/2]) sin`, are one kernel instead of two. Only concatenations of
-//! slices of what is in memory anyway, or of elementwise ops on that: what a product or a reduction
-//! computes for this alone would lose its epilogue. Upstream has no such pass.
+//! Why: a concatenation ends fusion: its readers run in another kernel, with the tensor in memory
+//! between them. Below the elementwise ops it becomes their stores, so a rotary embedding, `x cos +
+//! concat(-x[n/2:], x[:n/2]) sin`, is one kernel instead of two. It applies only to concatenations
+//! of slices of materialised tensors or of elementwise ops on them: a matmul or reduction as input
+//! would lose its epilogue. Upstream has no such pass.
 //!
 //! Numerics: exact.
 //!
@@ -23,25 +22,25 @@ use kiln_dialects::{
 crate::pass_options! {
     /// The pass.
     pub struct SinkConcats {
-        /// Most pieces
-        pub pieces: usize = 4,
-        /// Least elements of a piece that lie side by side
-        pub least: i64 = 8,
-        /// Most elementwise and movement ops that are looked at behind each other
+        /// Most inputs of a concatenation
+        pub max_inputs: usize = 4,
+        /// Least contiguous elements per input
+        pub min_contiguous: i64 = 8,
+        /// Most elementwise and movement ops in a chain
         pub depth: usize = 16,
     }
 }
 
-/// Where the pieces of a concatenation are.
+/// The boundaries of a concatenation's inputs along its axis.
 #[derive(Clone, PartialEq)]
-struct Cut {
+struct ConcatSplit {
     axis: usize,
     sizes: Vec<i64>,
 }
 
-impl Cut {
-    /// The pieces of a concatenation, if their sizes are known and nothing but one op reads it.
-    fn of(v: Value) -> Option<(Cut, Concat)> {
+impl ConcatSplit {
+    /// The boundaries, if sizes are static and the concatenation has one user.
+    fn of(v: Value) -> Option<(ConcatSplit, Concat)> {
         let o = v.def().and_then(Concat::of)?;
         let axis = o.axis as usize;
         let sizes = o
@@ -49,43 +48,44 @@ impl Cut {
             .iter()
             .map(|p| p.ty().dims().get(axis)?.known().filter(|n| *n > 0))
             .collect::<Option<_>>()?;
-        (v.uses().len() == 1).then_some((Cut { axis, sizes }, o))
+        (v.uses().len() == 1).then_some((ConcatSplit { axis, sizes }, o))
     }
 }
 
 impl Pass for SinkConcats {
     const FLAG: &'static str = "kiln-sink-concats";
-    const SUMMARY: &'static str = "Moves concatenations behind the elementwise ops that read them";
+    const SUMMARY: &'static str = "Sinks concatenations below the elementwise ops that read them";
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
 
     fn run(&self, root: Op) -> Result<(), Failure> {
-        // In order, so that a concatenation goes on behind the next op.
+        // Program order, so that a concatenation sinks below several ops.
         for op in walk(root) {
             let Some(cut) = self.cut(op) else { continue };
             let b =
                 Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?.at(op.loc());
-            let (mut pieces, mut offset) = (vec![], 0);
+            let (mut max_inputs, mut offset) = (vec![], 0);
             for size in &cut.sizes {
-                pieces.push(
-                    self.again(&b, op, &cut, (offset, *size)).map_err(|e| Failure::at(op, e))?,
+                max_inputs.push(
+                    self.clone_slice(&b, op, &cut, (offset, *size))
+                        .map_err(|e| Failure::at(op, e))?,
                 );
                 offset += size;
             }
             let joined = b
-                .add(&Concat { inputs: pieces, axis: cut.axis as i64 })
+                .add(&Concat { inputs: max_inputs, axis: cut.axis as i64 })
                 .map_err(|e| Failure::at(op, e))?;
             op.result(0).replace_uses(joined);
             let read = op.operands();
             op.erase();
-            read.into_iter().for_each(sweep);
+            read.into_iter().for_each(erase_dead);
         }
         Ok(())
     }
 }
 
-/// Erases what nothing reads any more, so that it is no reader either.
-fn sweep(v: Value) {
+/// Erases dead ops, so that they no longer count as users.
+fn erase_dead(v: Value) {
     let Some(op) = v.def().filter(|o| {
         o.kind().is_some_and(|k| k.is_elementwise() || is_view(k))
             && o.results().iter().all(|r| r.uses().is_empty())
@@ -94,40 +94,40 @@ fn sweep(v: Value) {
     };
     let read = op.operands();
     op.erase();
-    read.into_iter().for_each(sweep);
+    read.into_iter().for_each(erase_dead);
 }
 
-/// Ops that say where elements are.
+/// Ops that only change indexing.
 fn is_view(kind: OpKind) -> bool {
     use OpKind::{BroadcastInDim, Concat, Reshape, Slice, Splat, Transpose};
     matches!(kind, BroadcastInDim | Concat | Reshape | Slice | Splat | Transpose)
 }
 
 impl SinkConcats {
-    /// Where an elementwise op is cut: as the first concatenation that it reads, if all else that
-    /// it reads can be.
-    fn cut(&self, op: Op) -> Option<Cut> {
+    /// The boundaries at which to split an elementwise op: those of its first concatenation, if
+    /// every other operand can be split there.
+    fn cut(&self, op: Op) -> Option<ConcatSplit> {
         op.kind().filter(|k| k.is_arithmetic())?;
-        let (cut, o) = op.operands().into_iter().find_map(Cut::of)?;
-        let pieces = o.inputs.len() <= self.pieces;
+        let (cut, o) = op.operands().into_iter().find_map(ConcatSplit::of)?;
+        let few_inputs = o.inputs.len() <= self.max_inputs;
         let dims = op.result(0).ty().dims();
         let inner = dims
             .get(cut.axis + 1..)?
             .iter()
-            .map(|d| d.known().unwrap_or(self.least))
+            .map(|d| d.known().unwrap_or(self.min_contiguous))
             .fold(1i64, i64::saturating_mul);
-        let wide = cut.sizes.iter().all(|n| n.saturating_mul(inner) >= self.least);
+        let contiguous = cut.sizes.iter().all(|n| n.saturating_mul(inner) >= self.min_contiguous);
         let same = |v: Value| {
-            Cut::of(v).is_some_and(|(c, o)| {
-                c == cut && o.inputs.iter().all(|p| self.is_there(*p, self.depth))
+            ConcatSplit::of(v).is_some_and(|(c, o)| {
+                c == cut && o.inputs.iter().all(|p| self.is_materialised(*p, self.depth))
             })
         };
-        let others = op.operands().into_iter().all(|v| same(v) || self.is_there(v, self.depth));
-        (wide && pieces && others).then_some(cut)
+        let others =
+            op.operands().into_iter().all(|v| same(v) || self.is_materialised(v, self.depth));
+        (contiguous && few_inputs && others).then_some(cut)
     }
-    /// Whether a value is in memory whatever becomes of its reader, or is made of such ones element
-    /// by element.
-    fn is_there(&self, v: Value, depth: usize) -> bool {
+    /// Whether a value is materialised anyway, or is elementwise in such values.
+    fn is_materialised(&self, v: Value, depth: usize) -> bool {
         let Some(op) = v.def() else { return true };
         let Some(kind) = op.kind() else { return true };
         if v.uses().len() > 1
@@ -141,13 +141,21 @@ impl SinkConcats {
                 .operands()
                 .into_iter()
                 .filter(|o| o.ty().is_tensor())
-                .all(|o| self.is_there(o, depth - 1))
+                .all(|o| self.is_materialised(o, depth - 1))
     }
-    /// The op on a part of its operands.
-    fn again(&self, b: &Builder, op: Op, cut: &Cut, at: (i64, i64)) -> Result<Value, String> {
+    /// Clones the op for one slice of its operands.
+    fn clone_slice(
+        &self,
+        b: &Builder,
+        op: Op,
+        cut: &ConcatSplit,
+        at: (i64, i64),
+    ) -> Result<Value, String> {
         let operands = op.operands();
-        let parts =
-            operands.iter().map(|v| self.part(b, *v, cut, at)).collect::<Result<Vec<_>, _>>()?;
+        let parts = operands
+            .iter()
+            .map(|v| self.slice_of(b, *v, cut, at))
+            .collect::<Result<Vec<_>, _>>()?;
         let copy = b
             .at(op.loc())
             .clone_op(op, &|o| operands.iter().position(|x| *x == o).map_or(o, |i| parts[i]))?;
@@ -156,21 +164,21 @@ impl SinkConcats {
         copy.result(0).set_ty(Type::tensor(b.ctx, dtype, &dims));
         Ok(copy.result(0))
     }
-    /// So many elements of a value from an offset on, along the axis.
-    fn part(
+    /// A slice of a value along the axis.
+    fn slice_of(
         &self,
         b: &Builder,
         v: Value,
-        cut: &Cut,
+        cut: &ConcatSplit,
         (offset, size): (i64, i64),
     ) -> Result<Value, String> {
         let axis = cut.axis;
-        if let Some((own, o)) = Cut::of(v).filter(|(own, _)| own == cut) {
-            let piece =
+        if let Some((own, o)) = ConcatSplit::of(v).filter(|(own, _)| own == cut) {
+            let input_number =
                 (0..own.sizes.len()).find(|i| own.sizes[..*i].iter().sum::<i64>() == offset);
-            return piece
+            return input_number
                 .and_then(|i| o.inputs.get(i).copied())
-                .ok_or_else(|| "has no such piece".into());
+                .ok_or_else(|| "has no input at this offset".into());
         }
         let shorter = |sizes: &[Size]| {
             sizes
@@ -185,7 +193,7 @@ impl SinkConcats {
             }
             if let Some(o) = BroadcastInDim::of(op) {
                 let sizes = shorter(&o.sizes);
-                // What repeats along the axis is repeated less often.
+                // A broadcast along the axis shrinks to the slice.
                 let own = o
                     .dims
                     .iter()
@@ -195,7 +203,7 @@ impl SinkConcats {
                 return b.add(&BroadcastInDim { input, sizes, ..o });
             }
             if op.kind().is_some_and(OpKind::is_arithmetic) && v.uses().len() == 1 {
-                return self.again(b, op, cut, (offset, size));
+                return self.clone_slice(b, op, cut, (offset, size));
             }
         }
         slice(b, v, axis, offset, size)

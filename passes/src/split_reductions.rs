@@ -1,14 +1,13 @@
-//! `kiln-split-reductions`: a reduction of much to little becomes two, the first of parts and the
-//! second of what the parts gave.
+//! `kiln-split-reductions`: splits a reduction with few results in two: partial reductions, then a
+//! reduction of the partial results.
 //!
-//! Why: a GPU computes a result in one group of threads, so that a sum of everything would keep one
-//! multiprocessor busy and the others idle. Two launches in a fixed order give the same bits in
-//! every run, which atomic additions do not. What comes before a reduction elementwise is computed
-//! in the first. Where a size has no divisor near the wanted number of parts, what is left over is
-//! reduced by itself and added at the end. Of positions of extremes each part gives one; where the
-//! extreme of the parts' values is, that one counts.
+//! Why: a GPU computes a result in one CTA, so that a full sum would keep one SM busy and the
+//! others idle. Two launches in a fixed order are deterministic, atomic additions are not.
+//! Elementwise producers fuse into the first. If the size has no divisor near the wanted split
+//! factor, the remainder is reduced separately and added at the end. For argmax and argmin each
+//! part yields an index and a value, and the second step selects the part.
 //!
-//! Numerics: reassociates. Sums and products of 16-bit floats stay f32 between both.
+//! Numerics: reassociates. Partial sums and products of 16-bit floats are f32.
 //!
 //! ```text
 //! before:  %0 = kiln.reduce sum %x dims = [0] : tensor<1048576xf32>
@@ -29,28 +28,28 @@ use std::collections::HashMap;
 crate::pass_options! {
     /// The pass.
     pub struct SplitReductions {
-        /// Least elements of a reduction that is split
-        pub least: i64 = 262144,
-        /// Groups of threads that fill the card several times
-        pub groups: i64 = 1024,
-        /// Results whose rows are split even if they are repeated along the rows again are fewer
-        /// than that
-        pub few: i64 = 64,
-        /// The least length of such a row
-        pub long: i64 = 262144,
-        /// Least elements of a part, where they lie side by side
-        pub row: i64 = 8192,
-        /// Least rows of a part, where a reduction goes across rows
-        pub column: i64 = 128,
-        /// Neighbouring results that one group computes, where a reduction goes across rows
-        pub beside: i64 = 256,
+        /// Least input elements of a reduction that is split
+        pub min_elements: i64 = 262144,
+        /// CTAs that fill the GPU several times over
+        pub ctas: i64 = 1024,
+        /// A normalisation (its result is broadcast back along the rows) is split only below this
+        /// number of rows
+        pub norm_rows: i64 = 64,
+        /// Least length of such a row
+        pub norm_length: i64 = 262144,
+        /// Least elements per part, when the reduced dimension is contiguous
+        pub min_contiguous: i64 = 8192,
+        /// Least elements per part, when the reduced dimension is strided
+        pub min_strided: i64 = 128,
+        /// Adjacent results per CTA, when the reduced dimension is strided
+        pub columns_per_cta: i64 = 256,
     }
 }
 
 impl Pass for SplitReductions {
     const FLAG: &'static str = "kiln-split-reductions";
     const SUMMARY: &'static str =
-        "Splits reductions to few results into one of parts and one of their results";
+        "Splits reductions with few results into partial reductions and their reduction";
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Reassociates;
 
@@ -64,7 +63,7 @@ impl Pass for SplitReductions {
             else {
                 continue;
             };
-            let Some(parts) = self.parts(op, input, &dims) else { continue };
+            let Some(parts) = self.choose_split(op, input, &dims) else { continue };
             let fail = |e: String| Failure::at(op, e);
             let b = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
             let result = match (reduce, arg) {
@@ -74,33 +73,33 @@ impl Pass for SplitReductions {
             };
             op.result(0).replace_uses(result.map_err(fail)?);
             op.erase();
-            drop_dead(input);
+            erase_dead(input);
         }
         Ok(())
     }
 }
 
-/// Most elementwise ops between a reduction and where its result is repeated.
-const REACH: usize = 16;
+/// Most elementwise ops between a reduction and the broadcast of its result.
+const MAX_DEPTH: usize = 16;
 
-/// Whether a value is repeated to these sizes, at once or behind elementwise ops.
-fn spreads(v: Value, sizes: &[Dim], reach: usize) -> bool {
+/// Whether elementwise users broadcast a value back to these sizes.
+fn is_broadcast_back(v: Value, sizes: &[Dim], max_depth: usize) -> bool {
     let next = |op: Op| {
-        reach > 0
+        max_depth > 0
             && (op.kind().is_some_and(OpKind::is_arithmetic) || op.kind() == Some(OpKind::Reshape))
-            && spreads(op.result(0), sizes, reach - 1)
+            && is_broadcast_back(op.result(0), sizes, max_depth - 1)
     };
     v.uses().into_iter().any(|(op, _)| {
         (op.kind() == Some(OpKind::BroadcastInDim) && op.result(0).ty().dims() == sizes) || next(op)
     })
 }
 
-/// Whether elementwise ops compute a value from a reduction of the same rows, as the sum of
-/// exponentials from the maximum.
-fn behind(v: Value, sizes: &[Dim], dims: &[i64]) -> bool {
+/// Whether a value derives from a reduction of the same rows, as a softmax sum does from the
+/// maximum.
+fn derives_from_reduction(v: Value, sizes: &[Dim], dims: &[i64]) -> bool {
     let (mut next, mut seen) = (vec![v], vec![]);
     while let Some(v) = next.pop() {
-        let Some(op) = v.def().filter(|op| seen.len() < REACH && !seen.contains(op)) else {
+        let Some(op) = v.def().filter(|op| seen.len() < MAX_DEPTH && !seen.contains(op)) else {
             continue;
         };
         if Reduce::of(op).is_some_and(|o| o.dims == dims && o.input.ty().dims() == sizes) {
@@ -116,47 +115,48 @@ fn behind(v: Value, sizes: &[Dim], dims: &[i64]) -> bool {
     false
 }
 
-/// How a dimension is split: which, into how many parts of what size, and what is left over.
-struct Parts {
+/// A split of one dimension: the dimension, the split factor, the size of a part, the remainder.
+struct PartialSplit {
     dim: usize,
     count: i64,
     size: i64,
-    rest: i64,
+    remainder: i64,
 }
 
 impl SplitReductions {
-    fn parts(&self, op: Op, input: Value, dims: &[i64]) -> Option<Parts> {
+    fn choose_split(&self, op: Op, input: Value, dims: &[i64]) -> Option<PartialSplit> {
         let sizes: Vec<i64> = input.ty().dims().iter().map(|d| d.known()).collect::<Option<_>>()?;
-        let gone = |d: usize| dims.contains(&(d as i64));
+        let reduced = |d: usize| dims.contains(&(d as i64));
         let product = |of: bool| {
             (0..sizes.len())
-                .filter(|d| gone(*d) == of)
+                .filter(|d| reduced(*d) == of)
                 .try_fold(1i64, |n, d| n.checked_mul(sizes[d]))
         };
-        let (depth, results) = (product(true)?, product(false)?);
+        let (reduction_size, results) = (product(true)?, product(false)?);
         let last = (0..sizes.len()).rev().find(|d| sizes[*d] != 1)?;
-        // The rows of a softmax or a norm are one kernel's, which reads them once; only a few very
-        // long ones are better split.
+        // Softmax and norms are one kernel that reads its rows once; only few, very long rows are
+        // split.
         let whole = input.ty().dims();
-        if gone(last)
-            && (results >= self.few || depth < self.long)
-            && (spreads(op.result(0), &whole, REACH) || behind(input, &whole, dims))
+        if reduced(last)
+            && (results >= self.norm_rows || reduction_size < self.norm_length)
+            && (is_broadcast_back(op.result(0), &whole, MAX_DEPTH)
+                || derives_from_reduction(input, &whole, dims))
         {
             return None;
         }
-        let (groups, least) = if gone(last) {
-            (results, self.row)
+        let (ctas, min_part) = if reduced(last) {
+            (results, self.min_contiguous)
         } else {
-            (results / self.beside.max(1) + 1, self.column)
+            (results / self.columns_per_cta.max(1) + 1, self.min_strided)
         };
-        let wanted = (self.groups / groups.max(1)).min(depth / least.max(1));
-        // The outermost dimension that has so many steps, so that what a part reads lies together;
-        // else the longest.
-        let long = (0..sizes.len()).find(|d| gone(*d) && sizes[*d] >= wanted);
-        let dim =
-            long.or_else(|| (0..sizes.len()).filter(|d| gone(*d)).max_by_key(|d| sizes[*d]))?;
+        let wanted = (self.ctas / ctas.max(1)).min(reduction_size / min_part.max(1));
+        // The outermost dimension that is long enough, so that a part is contiguous; else the
+        // longest.
+        let long_enough = (0..sizes.len()).find(|d| reduced(*d) && sizes[*d] >= wanted);
+        let dim = long_enough
+            .or_else(|| (0..sizes.len()).filter(|d| reduced(*d)).max_by_key(|d| sizes[*d]))?;
         let wanted = wanted.min(sizes[dim]);
-        if wanted < 2 || depth.checked_mul(results)? < self.least {
+        if wanted < 2 || reduction_size.checked_mul(results)? < self.min_elements {
             return None;
         }
         let near = (wanted / 2 + 1..=wanted * 2)
@@ -164,11 +164,11 @@ impl SplitReductions {
             .min_by_key(|n| (n - wanted).abs());
         let count = near.unwrap_or(wanted);
         let size = sizes[dim] / count;
-        Some(Parts { dim, count, size, rest: sizes[dim] - count * size })
+        Some(PartialSplit { dim, count, size, remainder: sizes[dim] - count * size })
     }
 }
 
-fn split(b: Builder, op: Op, o: &Reduce, parts: &Parts) -> Result<Value, String> {
+fn split(b: Builder, op: Op, o: &Reduce, parts: &PartialSplit) -> Result<Value, String> {
     let dtype = element(o.input)?;
     let sums = matches!(o.kind, ReduceKind::Sum | ReduceKind::Prod);
     let wide = if sums && dtype.is_float() && dtype.bits() <= 16 { DType::F32 } else { dtype };
@@ -179,9 +179,9 @@ fn split(b: Builder, op: Op, o: &Reduce, parts: &Parts) -> Result<Value, String>
             b.add(&Convert { input: v, dtype: Type::scalar(b.ctx, wide) })
         }
     };
-    let inner: Vec<Value> = chain(o.input, op);
-    let whole = parts.rest == 0;
-    let main = Moved {
+    let inner: Vec<Value> = fused_producers(o.input, op);
+    let whole = parts.remainder == 0;
+    let main = Rebuild {
         b,
         inner: &inner,
         parts,
@@ -189,24 +189,24 @@ fn split(b: Builder, op: Op, o: &Reduce, parts: &Parts) -> Result<Value, String>
         split: true,
     };
     let main = widened(main.of(o.input, &mut HashMap::new())?)?;
-    // The number of the part stays; behind it stands what it has.
+    // The split dimension becomes [part, element]; the element dimension is reduced.
     let dim = parts.dim as i64;
     let dims = o.dims.iter().map(|d| if *d >= dim { d + 1 } else { *d }).collect();
     let first = b.add(&Reduce { input: main, dims, ..o.clone() })?;
-    let place = (0..dim).filter(|d| !o.dims.contains(d)).count() as i64;
-    let mut result = b.add(&Reduce { input: first, dims: vec![place], ..o.clone() })?;
+    let part_dim = (0..dim).filter(|d| !o.dims.contains(d)).count() as i64;
+    let mut result = b.add(&Reduce { input: first, dims: vec![part_dim], ..o.clone() })?;
     if !whole {
-        let rest = Moved {
+        let remainder = Rebuild {
             b,
             inner: &inner,
             parts,
-            end: Some((parts.count * parts.size, parts.rest)),
+            end: Some((parts.count * parts.size, parts.remainder)),
             split: false,
         };
-        let rest = widened(rest.of(o.input, &mut HashMap::new())?)?;
-        let rest = b.add(&Reduce { input: rest, ..o.clone() })?;
+        let remainder = widened(remainder.of(o.input, &mut HashMap::new())?)?;
+        let remainder = b.add(&Reduce { input: remainder, ..o.clone() })?;
         result = b
-            .generic(o.kind.step().op().name(), &[result, rest], &[result.ty()], &[], &mut [])?
+            .generic(o.kind.step().op().name(), &[result, remainder], &[result.ty()], &[], &mut [])?
             .result(0);
     }
     if wide == dtype {
@@ -217,11 +217,11 @@ fn split(b: Builder, op: Op, o: &Reduce, parts: &Parts) -> Result<Value, String>
 }
 
 fn element(v: Value) -> Result<DType, String> {
-    v.ty().element().ok_or("is no tensor")?.dtype()
+    v.ty().element().ok_or("is not a tensor")?.dtype()
 }
 
-/// The elementwise values that only the reduction needs, each behind those that read it.
-fn chain(input: Value, reduction: Op) -> Vec<Value> {
+/// The elementwise producers with no other user, in reverse topological order.
+fn fused_producers(input: Value, reduction: Op) -> Vec<Value> {
     let mut all: Vec<Value> = vec![];
     let mut next = vec![input];
     while let Some(v) = next.pop() {
@@ -242,28 +242,28 @@ fn chain(input: Value, reduction: Op) -> Vec<Value> {
     all
 }
 
-/// Values of the input's sizes, at another place: a part of one dimension, and that split.
-struct Moved<'a> {
+/// Rebuilds values for a slice of the split dimension, or for its parts.
+struct Rebuild<'a> {
     b: Builder,
-    /// What is computed again rather than moved.
+    /// Producers that are recomputed instead of sliced.
     inner: &'a [Value],
-    parts: &'a Parts,
-    /// Offset and size, if not all of the dimension is meant.
+    parts: &'a PartialSplit,
+    /// Offset and size of the slice; none for the whole dimension.
     end: Option<(i64, i64)>,
     split: bool,
 }
 
-impl Moved<'_> {
+impl Rebuild<'_> {
     fn of(&self, v: Value, done: &mut HashMap<Value, Value>) -> Result<Value, String> {
-        if let Some(made) = done.get(&v) {
-            return Ok(*made);
+        if let Some(rebuilt) = done.get(&v) {
+            return Ok(*rebuilt);
         }
-        let made = self.make(v, done)?;
-        done.insert(v, made);
-        Ok(made)
+        let rebuilt = self.rebuild(v, done)?;
+        done.insert(v, rebuilt);
+        Ok(rebuilt)
     }
 
-    fn make(&self, v: Value, done: &mut HashMap<Value, Value>) -> Result<Value, String> {
+    fn rebuild(&self, v: Value, done: &mut HashMap<Value, Value>) -> Result<Value, String> {
         let (b, mut sizes) = (self.b, self.b.sizes_of(v)?);
         if let Some((_, size)) = self.end {
             sizes[self.parts.dim] = Size::Static(size);
@@ -302,8 +302,8 @@ impl Moved<'_> {
     }
 }
 
-/// Erases a value's op and what only it needed.
-fn drop_dead(v: Value) {
+/// Erases a value's op and its producers if they are dead.
+fn erase_dead(v: Value) {
     let mut next = vec![v];
     while let Some(v) = next.pop() {
         let dead = v.uses().is_empty();
@@ -312,7 +312,7 @@ fn drop_dead(v: Value) {
         }) else {
             continue;
         };
-        // An operand may be there twice, and must not be looked at when it is gone.
+        // An operand may occur twice, and must not be visited after it is erased.
         for o in op.operands() {
             if !next.contains(&o) {
                 next.push(o);

@@ -1,4 +1,4 @@
-//! The rows of this crate's passes. `kiln-lowering` adds its own; registration, `--list-passes`,
+//! The table of this crate's passes. `kiln-lowering` adds its own. Registration, `--list-passes`,
 //! `--help` and docs/passes.md come from both.
 use crate::{
     argument_order::ArgumentOrder, decompose::Decompose, expand_random::ExpandRandom,

@@ -1,7 +1,6 @@
-//! `kiln-verify-level`: checks that every op belongs to the module's level.
+//! `kiln-verify-level`: verifies that every op is legal at the module's level.
 //!
-//! Why: a lowering that leaves an op behind should be found where it happened, not three levels
-//! further down.
+//! Why: an op that a lowering missed is found where it happened, not three levels later.
 //!
 //! Numerics: exact; nothing changes.
 //!
@@ -18,20 +17,20 @@ use kiln_dialects::{
 crate::pass_options! {
     /// The pass.
     pub struct VerifyLevel {
-        /// The level to check against, which the module then states; the one in kiln.level if empty
+        /// The level to verify and to set as kiln.level; empty: the module's kiln.level
         pub level: String = String::new(),
     }
 }
 
 impl Pass for VerifyLevel {
     const FLAG: &'static str = "kiln-verify-level";
-    const SUMMARY: &'static str = "Checks that every op belongs to the module's level";
+    const SUMMARY: &'static str = "Verifies that every op is legal at the module's level";
     const LEVELS: &'static [Level] = LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
 
     fn run(&self, op: Op) -> Result<(), Failure> {
         let level = if self.level.is_empty() {
-            level_of(op).ok_or("the module states no kiln.level, and the option level is empty")?
+            level_of(op).ok_or("has no kiln.level, and the option level is empty")?
         } else {
             let names = LEVELS.iter().map(|l| l.name());
             Level::from_name(&self.level).ok_or_else(|| {

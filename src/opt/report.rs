@@ -38,7 +38,7 @@ pub fn print_options(cli: &Cli) -> PrintOptions {
         debug_info: cli.mlir_print_debuginfo,
         generic: cli.mlir_print_op_generic,
         names_from_locations: true,
-        alone: false,
+        local_scope: false,
     }
 }
 

@@ -1,10 +1,9 @@
-//! Every row of the ATen table, and programs that write through views and change buffers and
-//! inputs.
+//! Every row of the ATen table, and programs that mutate views, buffers and inputs.
 use super::*;
 use kiln::capture::aten;
 use std::{collections::BTreeSet, io::Read};
 
-/// Rows that no export can be made to use, and why.
+/// Rows that no export can produce, with the reason.
 const WITHOUT_ARCHIVE: &[(&str, &str)] = &[
     ("aten.sym_constrain_range.default", "only for sizes that depend on data"),
     ("aten.lift_fresh.default", "torch.export writes lift_fresh_copy"),
@@ -20,8 +19,8 @@ const WITHOUT_ARCHIVE: &[(&str, &str)] = &[
     ("aten.sym_constrain_range_for_size.default", "only for sizes that depend on data"),
 ];
 
-/// The archives of single cases: those in this folder, or in the one that KILN_ATEN_ARCHIVES names
-/// (see gen_aten.py --each).
+/// The archives of single cases: in this folder, or in the one that KILN_ATEN_ARCHIVES names (see
+/// gen_aten.py --each).
 fn archives() -> Vec<PathBuf> {
     let folder =
         std::env::var_os("KILN_ATEN_ARCHIVES").map_or(root().join("capture"), PathBuf::from);
@@ -104,10 +103,10 @@ fn rows_are_unique() {
     }
 }
 
-/// What a call changes comes back beside what it returns, whether the export says so (decomposed)
-/// or only does so (as it comes).
+/// Mutated buffers and inputs are returned as additional results, whether the export is
+/// functionalised (decomposed) or not.
 #[test]
-fn buffers_and_inputs_that_change_are_results() {
+fn mutated_buffers_and_inputs_are_results() {
     let file = root().join("capture/state.safetensors");
     let (inputs, want) = (tensors(&file, "input"), tensors(&file, "output"));
     for name in ["state", "state.core"] {
@@ -126,8 +125,7 @@ fn buffers_and_inputs_that_change_are_results() {
             "{name}: {:?}",
             captured.outputs
         );
-        // Both orders have the user's results in the order of the program; put the changes behind
-        // them.
+        // Both forms return the user's results in program order; move the mutations after them.
         let place = |o: &Output| match o {
             Output::User(_) => 0,
             other => 1 + expected.iter().position(|e| e == other).unwrap_or(9),

@@ -1,4 +1,4 @@
-"""Cases of gen_aten.py that compute or make element by element, in floats of 8 bits as well."""
+"""Elementwise and creation cases of gen_aten.py, fp8 included."""
 import torch
 from aten_support import A, Dim, HALF, b, case, f, i, inf, nan, nc, p, special, u
 
@@ -177,7 +177,7 @@ def binary():
     case("binary", A.mul.Tensor, f(4, 1), f(4, 3), dyn=[{0: n}, {0: n}])
     case("binary", lambda x: x / x.shape[0] + x.shape[0], f(4, 3), dyn=[{0: n}])
     case("binary", lambda x: (A.fill.Tensor(x, torch.tensor(2)), A.zero.default(x)), f(3))
-    # In place, by the functional rows.
+    # In-place, by the functional rows.
     case("binary", lambda x: (x + 0).add_(2, alpha=2).mul_(x).relu_().clamp_(max=3), f(6))
     case("binary", lambda x: (x + 0).div_(2).sub_(1).pow_(2), f(6))
     case("binary", lambda x: (x.half() + 0).add_(x), f(6))
@@ -253,7 +253,7 @@ def create():
 def float8():
     add = lambda fn, *a, **k: case("float8", fn, *a, **k)
     n = Dim("n", min=2, max=64)
-    # Every bit of more is in tests/compiled/gen_fp8.py.
+    # All bit patterns are in tests/compiled/gen_fp8.py.
     some = torch.cat([f(19) * 9, torch.tensor([nan, 0.0, -0.0, 448.0, -0.015625])])
     for d in (torch.float8_e4m3fn, torch.float8_e5m2):
         for source in (torch.float32, torch.float16, torch.bfloat16, torch.float64):

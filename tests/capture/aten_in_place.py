@@ -1,10 +1,10 @@
-"""Cases of gen_aten.py that write to what other views see."""
+"""Cases of gen_aten.py that mutate aliased views."""
 import torch
 from aten_support import b, case, f
 
 
 def in_place():
-    """What reads a base and its other views after a write to one of them."""
+    """Reads of a base and its views after a write to one of them."""
     add = lambda fn, *a, **k: case("in_place", fn, *a, **k)
 
     def relu(x):

@@ -1,4 +1,4 @@
-"""Cases of gen_aten.py that read at other places, reduce, multiply and look at images, also where there are no elements."""
+"""Indexing, reduction, matmul, norm and image cases of gen_aten.py, empty tensors included."""
 import torch
 from aten_support import A, F, Dim, b, case, f, i, inf, nan, nc, p
 
@@ -295,7 +295,7 @@ def image():
 
 
 def empty():
-    """What has no elements along the axis that is combined."""
+    """Reductions over empty axes."""
     add = lambda fn, *a, **k: case("empty", fn, *a, **k)
     attention = F.scaled_dot_product_attention
     for shape, axis in (((3, 0), 1), ((0, 4), 0), ((2, 0, 5), 1), ((0,), 0)):

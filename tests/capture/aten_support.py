@@ -1,4 +1,4 @@
-"""What the cases of gen_aten.py are made of: random inputs, and the families that they are put into."""
+"""Support of gen_aten.py: random inputs and families of cases."""
 import torch
 
 A, F, Dim = torch.ops.aten, torch.nn.functional, torch.export.Dim
@@ -32,7 +32,7 @@ def special():
 
 
 def nc(*shape):
-    """A tensor that is not contiguous."""
+    """A non-contiguous tensor."""
     return f(*reversed(shape)).permute(*reversed(range(len(shape))))
 
 
@@ -40,7 +40,7 @@ families = {}
 
 
 def case(family, fn, *inputs, dyn=None):
-    """`dyn` holds one dict of dynamic dimensions (or None) for each input; the dimensions become the case's own."""
+    """`dyn` has one dict of dynamic dimensions (or None) per input, renamed to be unique to the case."""
     k = len(families.setdefault(family, []))
     own = lambda d: d and {axis: Dim(f"{dim.__name__}{k}", min=dim.min, max=64) for axis, dim in d.items()}
     families[family].append((fn, inputs, [own(d) for d in dyn or [None] * len(inputs)]))

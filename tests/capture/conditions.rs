@@ -1,9 +1,9 @@
-//! Conditions on sizes, whether the export left them as assertions or as guards, are checked before
-//! a call, compiled or interpreted.
+//! Size conditions of an export, assertions or guards, are checked before a call, compiled or
+//! interpreted.
 use super::*;
 use crate::compiled::{call, native};
 
-/// Sizes of both inputs, and the words of the condition that they do not meet.
+/// Sizes of both inputs, and the message of the violated condition.
 const CASES: &[([usize; 3], &str, &str)] = &[
     ([4, 8, 16], "", ""),
     ([38, 3, 5], "", ""),

@@ -1,5 +1,5 @@
-//! Control flow of an exported program, interpreted at `graph` and at `prims`, and compiled, with
-//! two numbers of rows.
+//! Control flow of an exported program at two sizes: interpreted at `graph` and `prims`, and
+//! compiled.
 use super::*;
 
 #[test]

@@ -1,4 +1,4 @@
-//! What cannot be captured is a sentence, and broken files never panic.
+//! Unsupported programs are clear errors, and corrupt files never panic.
 use super::*;
 use kiln::capture::CaptureError;
 use std::io::{Cursor, Read, Write};
@@ -20,10 +20,10 @@ fn failure_of(bytes: &[u8]) -> CaptureError {
     failure(&path)
 }
 
-/// What becomes of an entry's bytes, by its name.
+/// Rewrites an entry's bytes, by its name.
 pub type Rewrite<'a> = &'a dyn Fn(&str, Vec<u8>) -> Option<Vec<u8>>;
 
-/// The archive with each entry as `f` gives it back, or without it.
+/// The archive with each entry rewritten or dropped by `f`.
 pub fn rewritten(archive: &[u8], f: Rewrite<'_>) -> Vec<u8> {
     let mut from = zip::ZipArchive::new(Cursor::new(archive)).expect("a zip");
     let mut to = zip::ZipWriter::new(Cursor::new(vec![]));
@@ -65,7 +65,7 @@ fn unsupported_ops_are_listed_at_once() {
 }
 
 #[test]
-fn training_is_a_sentence() {
+fn training_is_an_error() {
     for (file, target) in [
         ("batch_norm_training", "aten.batch_norm.default"),
         ("dropout_training", "aten.dropout.default"),

@@ -44,7 +44,7 @@ class Training(torch.nn.Module):
 
 
 class State(torch.nn.Module):
-    """Buffers and inputs that a call changes."""
+    """Mutated buffers and inputs."""
 
     def __init__(self):
         super().__init__()
@@ -60,7 +60,7 @@ class State(torch.nn.Module):
 
 
 def strip(ep):
-    """Only the file names of stack traces, and of those only the user's."""
+    """Keeps only file names in stack traces, and only user frames."""
     for node in ep.graph.nodes:
         trace = node.meta.get("stack_trace") or ""
         last = re.findall(r'File "[^"]*?((?:gen_aten|aten_\w+)\.py)", line (\d+)', trace)
@@ -70,7 +70,7 @@ def strip(ep):
 
 
 def save(ep, path):
-    """As torch.export.save, with the JSON deflated and without the samples."""
+    """As torch.export.save, with deflated JSON and without example inputs."""
     buffer = io.BytesIO()
     torch.export.save(strip(ep), buffer)
     with zipfile.ZipFile(buffer) as src, zipfile.ZipFile(path, "w") as dst:
@@ -95,7 +95,7 @@ def write(path, module, args, dyn, outputs=None):
 if __name__ == "__main__":
     elements, shapes = aten_elements, aten_shapes
     first = (elements.unary, elements.binary, elements.create, shapes.view, shapes.index, shapes.reduce, shapes.contract, shapes.norm, shapes.image)
-    # In this order: all draw from one generator.
+    # In this order: all share one random generator.
     for make in (*first, aten_in_place.in_place, elements.float8, shapes.empty):
         make()
     each = Path(sys.argv[2]) if sys.argv[1:2] == ["--each"] else None

@@ -1,4 +1,4 @@
-"""Two exports of one model with conditions on sizes: as assertions in the graph, and as guards beside it. PyTorch 2.11."""
+"""Two exports of a model with conditions on sizes: as assertions in the graph, and as guards. PyTorch 2.11."""
 import pathlib
 import torch
 

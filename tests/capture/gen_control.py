@@ -19,7 +19,7 @@ class Control(torch.nn.Module):
         self.linear = torch.nn.Linear(4, 4)
 
     def forward(self, x):
-        # Weights and values from outside are read in branches and loops, which nest.
+        # Nested branches and loops that read weights and outer values.
         scale = x.abs().mean()
         y = torch.cond(x.sum() > 0, lambda x: self.linear(x).relu() * scale, lambda x: (x - 1).clone(), (x,))
 

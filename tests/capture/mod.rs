@@ -1,5 +1,5 @@
-//! Capture of exported PyTorch programs: every row of the ATen table and whole models against
-//! PyTorch's numbers, writes through views, broken files.
+//! Capture of exported PyTorch programs against PyTorch's results: every row of the ATen table,
+//! whole models, mutation through views, corrupt files.
 mod aten;
 mod conditions;
 mod control;
@@ -85,7 +85,7 @@ pub fn differences(captured: &Captured, inputs: &[Tensor], want: &[Tensor]) -> V
     wrong
 }
 
-/// Takes the module from `graph` to `prims`.
+/// Lowers the module from `graph` to `prims`.
 pub fn lower(captured: &Captured) {
     let pipeline = pipeline_text(Level::Graph, Level::Prims, None).expect("a pipeline");
     run_pipeline(&captured.module, &pipeline, &Default::default(), &|_, _, _| ())

@@ -1,5 +1,4 @@
-//! Real models, at `graph` and at `prims`, with the sizes that they were exported with and with
-//! others.
+//! Whole models at `graph` and `prims`, with their export sizes and with others.
 use super::*;
 
 fn check(archive: &str, numbers: &str, at_prims: bool) {

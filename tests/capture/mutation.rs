@@ -1,8 +1,7 @@
-//! Damaged archives through the library: an error or a program, never a panic, an abort, or memory
-//! without bound.
+//! Fuzzing of archives through the library: a mutant is an error or a program, never a panic, an
+//! abort, or unbounded memory.
 //!
-//! The mutants run in a child process of this binary, so that an abort is a failure that names its
-//! mutant, and the memory is theirs alone.
+//! Mutants run in a child process, so that an abort names its mutant and memory is measured apart.
 use super::*;
 use errors::rewritten;
 use serde_json::{Value, json};
@@ -13,14 +12,13 @@ use std::{
     time::Duration,
 };
 
-/// Mutants of every test run, and how many of them are compiled if they load.
+/// Mutants per test run, and how many that load are also compiled.
 const MUTANTS: u64 = 3000;
 const COMPILED_OF: u64 = 8;
-/// Memory that mutants may take, beyond what the process has before the first.
+/// Memory growth that mutants may cause, over that before the first.
 const MEMORY_KB: u64 = 512 << 10;
 
-/// Archives that are small, or have symbolic sizes and weights. More often than others: those that
-/// compile fast.
+/// Small archives, or with symbolic sizes and weights; fast ones are listed more often.
 const ARCHIVES: &[&str] = &[
     "capture/aten_binary.pt2",
     "capture/aten_contract.pt2",
@@ -38,14 +36,14 @@ const ARCHIVES: &[&str] = &[
     "models/elementwise.pt2",
     "capture/state.pt2",
 ];
-/// Those of which mutants are compiled.
+/// Archives whose mutants are compiled.
 const SMALL: &[&str] =
     &["capture/state.pt2", "capture/state.core.pt2", "models/mlp.pt2", "models/elementwise.pt2"];
 
-/// A small generator; the same numbers in every run.
-struct Dice(u64);
+/// A random number generator with a fixed seed.
+struct Random(u64);
 
-impl Dice {
+impl Random {
     fn below(&mut self, n: usize) -> usize {
         self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         ((self.0 >> 33) as usize) % n.max(1)
@@ -55,9 +53,9 @@ impl Dice {
     }
 }
 
-/// The archive of a mutant's number, and which one it was made of.
+/// The mutant of this number, and its source archive.
 fn mutant(number: u64) -> (&'static str, Vec<u8>) {
-    let mut dice = Dice(number.wrapping_mul(0x9e3779b97f4a7c15) ^ 0x5eed);
+    let mut dice = Random(number.wrapping_mul(0x9e3779b97f4a7c15) ^ 0x5eed);
     dice.below(2);
     let file = *dice.pick(ARCHIVES);
     let good = std::fs::read(root().join(file)).expect("an archive");
@@ -71,13 +69,13 @@ fn mutant(number: u64) -> (&'static str, Vec<u8>) {
     (file, bytes)
 }
 
-/// Bytes of the zip: cut, flipped, taken out, put in, and numbers of the directory at its end made
-/// large.
-fn container(mut bytes: Vec<u8>, dice: &mut Dice) -> Vec<u8> {
+/// Mutates bytes of the zip: truncate, flip, delete, insert, enlarge numbers in the central
+/// directory.
+fn container(mut bytes: Vec<u8>, dice: &mut Random) -> Vec<u8> {
     for _ in 0..1 + dice.below(3) {
         let n = bytes.len();
         let at = dice.below(n);
-        // The directory is at the end.
+        // The central directory is at the end.
         let late = n.saturating_sub(1 + dice.below(n.min(2000)));
         match dice.below(7) {
             0 => bytes.truncate(at),
@@ -94,8 +92,8 @@ fn container(mut bytes: Vec<u8>, dice: &mut Dice) -> Vec<u8> {
     bytes
 }
 
-/// Entries taken out, emptied, given twice, compressed, or under other names.
-fn entries(good: &[u8], dice: &mut Dice) -> Vec<u8> {
+/// Mutates entries: delete, empty, duplicate, compress, rename.
+fn entries(good: &[u8], dice: &mut Random) -> Vec<u8> {
     let mut from = zip::ZipArchive::new(Cursor::new(good)).expect("a zip");
     let mut to = zip::ZipWriter::new(Cursor::new(vec![]));
     let (hit, kind) = (dice.below(from.len()), dice.below(7));
@@ -128,7 +126,7 @@ fn entries(good: &[u8], dice: &mut Dice) -> Vec<u8> {
             }
         }
         for name in std::iter::once(name).chain(again) {
-            // A name that the writer refuses is left out.
+            // A name that the writer rejects is dropped.
             let options = zip::write::SimpleFileOptions::default().compression_method(method);
             if to.start_file(name, options).is_ok() {
                 to.write_all(&bytes).expect("an entry");
@@ -138,8 +136,8 @@ fn entries(good: &[u8], dice: &mut Dice) -> Vec<u8> {
     to.finish().expect("a zip").into_inner()
 }
 
-/// Weights that are short, long or absent.
-fn weights(good: &[u8], dice: &mut Dice) -> Vec<u8> {
+/// Weights: truncated, extended or missing.
+fn weights(good: &[u8], dice: &mut Random) -> Vec<u8> {
     let (kind, salt) = (dice.below(4), dice.below(1 << 20));
     rewritten(good, &|name, mut bytes| {
         let weight = (name.contains("data/weights/") || name.contains("data/constants/"))
@@ -156,13 +154,13 @@ fn weights(good: &[u8], dice: &mut Dice) -> Vec<u8> {
     })
 }
 
-/// What the archive says of its weights, changed.
-fn config(good: &[u8], dice: &mut Dice) -> Vec<u8> {
+/// Mutates the weights' metadata.
+fn config(good: &[u8], dice: &mut Random) -> Vec<u8> {
     edited(good, "_config.json", dice, &mut |json, dice| change(json, dice))
 }
 
-/// The graph, changed: mostly arguments and sizes, since most of the text says nothing.
-fn graph(good: &[u8], dice: &mut Dice) -> Vec<u8> {
+/// Mutates the graph, mostly arguments and sizes, since most other text is ignored.
+fn graph(good: &[u8], dice: &mut Random) -> Vec<u8> {
     edited(good, "models/model.json", dice, &mut |json, dice| {
         for _ in 0..1 + dice.below(3) {
             let nodes = "/graph_module/graph/nodes";
@@ -176,7 +174,7 @@ fn graph(good: &[u8], dice: &mut Dice) -> Vec<u8> {
                 5 => format!("{nodes}/{one}"),
                 _ => format!("{nodes}/{one}/inputs"),
             };
-            // An earlier change may have taken the place away.
+            // An earlier change may have deleted the node.
             let place = if json.pointer(&place).is_some() { place } else { String::new() };
             let place = json.pointer_mut(&place).expect("a place");
             change(place, dice);
@@ -184,10 +182,10 @@ fn graph(good: &[u8], dice: &mut Dice) -> Vec<u8> {
     })
 }
 
-type Edit<'a> = &'a mut dyn FnMut(&mut Value, &mut Dice);
+type Edit<'a> = &'a mut dyn FnMut(&mut Value, &mut Random);
 
-/// The entries with this end as JSON, edited. A number that JSON does not have is written as text.
-fn edited(good: &[u8], end: &str, dice: &mut Dice, edit: Edit) -> Vec<u8> {
+/// Edits the entries with this suffix as JSON. Numbers outside JSON are written as text.
+fn edited(good: &[u8], end: &str, dice: &mut Random, edit: Edit) -> Vec<u8> {
     let dice = std::cell::RefCell::new((dice, edit));
     rewritten(good, &|name, bytes| {
         if !name.ends_with(end) {
@@ -206,8 +204,8 @@ fn edited(good: &[u8], end: &str, dice: &mut Dice, edit: Edit) -> Vec<u8> {
     })
 }
 
-/// Walks to some place below and puts something else there.
-fn change(json: &mut Value, dice: &mut Dice) {
+/// Walks to a random node and replaces it.
+fn change(json: &mut Value, dice: &mut Random) {
     let donor = string_of(json, dice);
     let mut at = json;
     loop {
@@ -218,7 +216,7 @@ fn change(json: &mut Value, dice: &mut Dice) {
             _ => break,
         };
         let i = dice.below(n);
-        // Keys and elements go, come twice, or change their names.
+        // Keys and elements are deleted, duplicated or renamed.
         match (&mut *at, dice.below(40)) {
             (Value::Array(a), 0) => return drop(a.remove(i)),
             (Value::Array(a), 1) => return a.push(a[i].clone()),
@@ -292,8 +290,8 @@ fn change(json: &mut Value, dice: &mut Dice) {
     };
 }
 
-/// Some string of the text: a name that exists, but belongs elsewhere.
-fn string_of(json: &Value, dice: &mut Dice) -> String {
+/// A random string of the text: an existing name in a wrong position.
+fn string_of(json: &Value, dice: &mut Random) -> String {
     let mut all = vec![];
     let mut todo = vec![json];
     while let Some(v) = todo.pop() {
@@ -307,8 +305,8 @@ fn string_of(json: &Value, dice: &mut Dice) -> String {
     if all.is_empty() { String::new() } else { dice.pick(&all).to_string() }
 }
 
-/// Loads a mutant and reads its weights; compiles some. What the library said.
-fn survives(path: &Path, number: u64) -> String {
+/// Loads a mutant and its weights, compiles some, and returns the library's message.
+fn load_mutant(path: &Path, number: u64) -> String {
     let (file, bytes) = mutant(number);
     std::fs::write(path, bytes).expect("written");
     let model = match kiln::load(path) {
@@ -326,14 +324,14 @@ fn survives(path: &Path, number: u64) -> String {
     outcome.map_or_else(|e: kiln::Error| e.to_string(), |()| String::new())
 }
 
-/// A figure of this process, in kB.
+/// A memory figure of this process in kB.
 fn memory(key: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("a status");
     let line = status.lines().find_map(|l| l.strip_prefix(key)).expect("the figure");
     line.trim_matches([':', ' ', '\t', 'k', 'B']).parse().expect("a number")
 }
 
-/// What the child runs: `KILN_MUTANTS=FIRST..END`. Its standard output says which one is at work.
+/// The child: `KILN_MUTANTS=FIRST..END`. Its standard output names the current mutant.
 #[test]
 #[ignore = "the child of the others"]
 fn mutants_in_this_process() {
@@ -342,12 +340,12 @@ fn mutants_in_this_process() {
     let range: Range<u64> = first.parse().expect("a number")..end.parse().expect("a number");
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("x.pt2");
-    survives(&path, range.start);
+    load_mutant(&path, range.start);
     let before = memory("VmHWM");
     let (mut loaded, mut slow) = (0, (Duration::ZERO, 0));
     for number in range.clone() {
         let start = std::time::Instant::now();
-        let said = survives(&path, number);
+        let said = load_mutant(&path, number);
         slow = slow.max((start.elapsed(), number));
         assert!(!said.contains("panic"), "mutant {number}: {said}");
         assert!(said.len() < 100_000, "mutant {number}: {} bytes of text", said.len());
@@ -357,7 +355,7 @@ fn mutants_in_this_process() {
         std::fs::write(std::env::var("KILN_MUTANT_AT").expect("a file"), number.to_string())
             .expect("written");
     }
-    // Some damage does not matter; if none were loaded, or all, this would test nothing.
+    // Some mutations are harmless; if none or all load, the test is void.
     let n = range.end - range.start;
     println!(
         "{n} mutants, {loaded} fit; the slowest, {}, took {:?}; {} kB",
@@ -401,7 +399,7 @@ fn damaged_archives_are_errors() {
     in_a_child(0..MUTANTS, Duration::from_secs(300));
 }
 
-/// `KILN_MUTANTS_LONG=FIRST..END`, by default 100,000 others.
+/// `KILN_MUTANTS_LONG=FIRST..END`, default 100,000 further mutants.
 #[test]
 #[ignore = "half an hour"]
 fn many_damaged_archives_are_errors() {

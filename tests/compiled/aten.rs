@@ -1,10 +1,10 @@
-//! Every row of the ATen table, compiled, against PyTorch's numbers.
+//! Every row of the ATen table, compiled, against PyTorch's results.
 use super::*;
 use crate::capture::{import, root, tensors};
 use kiln::{dialects::ir::Context, tolerance};
 
-/// Results of the archives that have no compiled form yet, and what the compiler says to that. The
-/// list can only become shorter: a result that compiles is a failure until its line is gone.
+/// Results that do not compile yet, with the compiler's message. The list may only shrink: a result
+/// that compiles fails the test until its line is removed.
 const NOT_COMPILED: &[(&str, usize, &str)] = &[];
 
 pub const ARCHIVES: [&str; 12] = [
@@ -22,8 +22,7 @@ pub const ARCHIVES: [&str; 12] = [
     "aten_view",
 ];
 
-/// Compiles the results of an archive that are named, and compares them; `Err` if they do not
-/// compile.
+/// Compiles the named results of an archive and compares them; `Err` if they do not compile.
 fn differences(archive: &str, kept: &[usize]) -> Result<Vec<String>, String> {
     let c = Context::new();
     let captured = import(&c, &root().join(format!("capture/{archive}.pt2")));
@@ -53,7 +52,7 @@ fn differences(archive: &str, kept: &[usize]) -> Result<Vec<String>, String> {
     Ok(wrong)
 }
 
-/// How many results an archive has.
+/// The number of results of an archive.
 pub fn results(archive: &str) -> usize {
     tensors(&root().join(format!("capture/{archive}.safetensors")), "output").len()
 }
@@ -80,10 +79,10 @@ fn every_row_as_pytorch() {
     assert!(wrong.is_empty(), "{} differences\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Each result by itself, to find the one that fails; KILN_ARCHIVE names one archive.
+/// Each result on its own, to locate a failure; KILN_ARCHIVE selects an archive.
 #[test]
 #[ignore = "slow, and says no more than the other"]
-fn each_row_alone() {
+fn each_result_separately() {
     let only = std::env::var("KILN_ARCHIVE").ok();
     for archive in ARCHIVES.into_iter().filter(|a| only.as_deref().is_none_or(|o| o == *a)) {
         for i in 0..results(archive) {

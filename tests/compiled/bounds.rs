@@ -1,9 +1,9 @@
-//! Reads that need elements which an operand of open size may not have: an error of the call.
+//! Accesses out of the bounds of a dynamic dimension are errors of the call.
 use super::*;
 use kiln::dialects::{ir::Context, value::DType};
 
 #[test]
-fn what_reads_beside_its_operand_is_an_error_of_the_call() {
+fn out_of_bounds_reads_are_errors_of_the_call() {
     let text = |op: &str| {
         format!(
             "func.func @f(%x: tensor<?x300xf32>, %i: tensor<2xi64>, %at: tensor<i64>) -> tensor<2x300xf32> {{\n\
@@ -48,7 +48,7 @@ fn what_reads_beside_its_operand_is_an_error_of_the_call() {
 }
 
 #[test]
-fn sizes_that_an_op_takes_as_equal_are_compared_before_a_call() {
+fn assumed_equal_sizes_are_guarded() {
     let text = "func.func @f(%x: tensor<?x300xf32>, %y: tensor<?x300xf32>) -> tensor<?x300xf32> {\n\
         %m = kiln.sym @m\n%n = kiln.sym @n\nkiln.bind_shape %x, [%m, 300] : tensor<?x300xf32>\nkiln.bind_shape %y, [%n, 300] : tensor<?x300xf32>\n\
         %0 = kiln.add %x, %y : tensor<?x300xf32>\nreturn %0 : tensor<?x300xf32>\n}";

@@ -1,4 +1,4 @@
-// One axis has {n} elements, or an unknown number of them. EMPTY says what each result is where there are none.
+// One axis has {n} elements, or a dynamic number. EMPTY is the result of each when there are none.
 
 // CASE: rows of an unknown length
 // EMPTY: NONE NONE ZEROS

@@ -1,5 +1,4 @@
-//! An axis that turns out to have no elements: what PyTorch gives, interpreted as written and
-//! decomposed, and compiled.
+//! Empty axes give PyTorch's results: interpreted as written, interpreted decomposed, and compiled.
 use super::*;
 use crate::support::{cases, functions, inputs_of_sizes, run};
 use kiln::{
@@ -9,12 +8,11 @@ use kiln::{
 };
 use std::collections::HashMap;
 
-/// Symbolic or not, each returns what it says for no elements: nothing at all (`NONE`), or zeros
-/// (`ZEROS`), as `torch.softmax`, `torch.log_softmax` and
-/// `torch.nn.functional.scaled_dot_product_attention` do; `INFINITE` is -inf, as of
-/// `torch.logsumexp`.
+/// The results for no elements, static or symbolic: empty (`NONE`); zeros (`ZEROS`), as
+/// `torch.softmax`, `torch.log_softmax` and `torch.nn.functional.scaled_dot_product_attention`;
+/// -inf (`INFINITE`), as `torch.logsumexp`.
 #[test]
-fn an_empty_axis_is_as_in_pytorch() {
+fn empty_axes_as_pytorch() {
     let mut wrong = vec![];
     for case in cases(include_str!("empty.mlir")) {
         for n in [0, 1, 17] {
@@ -28,7 +26,7 @@ fn an_empty_axis_is_as_in_pytorch() {
 
 fn check(text: &str, n: i64) -> Vec<String> {
     let c = Context::new();
-    // A known size is that size.
+    // The static variant.
     let text = text.replace("{n}", &n.to_string());
     let (module, _) = Module::parse(c.ctx(), text.as_bytes(), "tests/compiled/empty.mlir")
         .unwrap_or_else(|e| panic!("{e}\n{text}"));

@@ -1,5 +1,4 @@
-//! Conversions to and from floats of 8 bits, bit by bit as PyTorch's (`gen_fp8.py`), interpreted
-//! and compiled.
+//! fp8 conversions, bitwise as PyTorch's (`gen_fp8.py`), interpreted and compiled.
 use super::*;
 use crate::support::{functions, run};
 use kiln::{
@@ -75,7 +74,7 @@ fn part_at(t: &Tensor, i: usize) -> f64 {
 }
 
 #[test]
-fn rounded_as_pytorch_does() {
+fn rounds_as_pytorch() {
     let all = numbers();
     for (wide, format) in WIDE.into_iter().flat_map(|w| FORMATS.map(|f| (w, f))) {
         let (x, want) = (&all[wide.name()], &all[&format!("{wide}_{format}")]);
@@ -92,7 +91,7 @@ fn rounded_as_pytorch_does() {
 }
 
 #[test]
-fn every_byte_is_pytorchs_number() {
+fn every_byte_decodes_as_pytorch() {
     let all = numbers();
     let bytes = Tensor::ints(DType::UI8, vec![256], (0..256).collect()).expect("a tensor");
     for (wide, format) in WIDE.into_iter().flat_map(|w| FORMATS.map(|f| (w, f))) {
@@ -110,9 +109,9 @@ fn every_byte_is_pytorchs_number() {
     }
 }
 
-/// There and back by way of a maximum, so that no pass sees two conversions in a row.
+/// A round trip through a maximum, so that no pass sees two adjacent conversions.
 #[test]
-fn every_byte_comes_back() {
+fn every_byte_round_trips() {
     let bytes = Tensor::ints(DType::UI8, vec![256], (0..256).collect()).expect("a tensor");
     for (format, nans, least) in
         [(DType::F8E4M3FN, 0x7f..0x80, "-448.0"), (DType::F8E5M2, 0x7d..0x80, "0xFC")]
@@ -122,7 +121,7 @@ fn every_byte_comes_back() {
             "  %0 = kiln.bitcast %x : tensor<256xui8> to {format}\n  %z = kiln.splat [256], {least} : {format}\n  \
              %1 = kiln.max %0, %z : {t}\n  %y = kiln.bitcast %1 : {t} to ui8\n"
         );
-        // One NaN is as good as another.
+        // All NaNs are equal.
         let numbers = |t: &Tensor| {
             let all = t
                 .as_i()

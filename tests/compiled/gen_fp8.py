@@ -1,4 +1,4 @@
-"""Makes fp8.safetensors: conversions to and from floats of 8 bits as PyTorch computes them. Needs torch and safetensors.
+"""Writes fp8.safetensors: PyTorch's conversions to and from fp8. Needs torch and safetensors.
 
 f32, f16 and bf16 hold what is converted; <source>_<format> the bytes that `.to(format)` gives; <format>_<target> what the 256 bytes are in a target.
 """
@@ -24,7 +24,7 @@ positive = torch.cat([*near, any_exponent, torch.rand(301, generator=generator) 
 x = torch.cat([positive, -positive])
 tensors = {}
 for source, dtype in SOURCES.items():
-    # Every ninth number that 16 bits can write.
+    # Every ninth 16-bit number.
     own = x if source == "f32" else torch.arange(-(2**15), 2**15, 9).to(torch.int16).view(dtype)
     tensors[source] = own
     for name, format in FORMATS.items():

@@ -1,9 +1,8 @@
-//! Compiled programs against the interpreter: cases in text, and random graphs.
+//! Compiled programs against the interpreter: written cases and random graphs.
 //!
-//! The rule: a compiled result is at most twice as far from the exact one as the one with a
-//! rounding at each op is, and the dtype's tolerance, since the compiler reassociates and keeps
-//! more bits. A sum rounds once in the interpreter, so that one that nearly cancels has less of a
-//! bound than the order of its summands would give it.
+//! Tolerance: the error of a compiled result is at most twice that of op-by-op rounding, plus the
+//! dtype's tolerance, since the compiler reassociates and keeps more bits. The interpreter rounds a
+//! sum once, so a sum that nearly cancels has a tighter bound than its summation order would give.
 use super::*;
 use crate::{
     random_graph::{Material, Recipe, one_graph},
@@ -24,10 +23,9 @@ use std::{
     time::Instant,
 };
 
-/// Graphs checked by every test run: some three minutes on two cores.
+/// Graphs per test run: three minutes on two cores.
 const GRAPHS: u64 = 2000;
-/// Of these, every so many-th runs MLIR's verifier after every pass, which costs as much as the
-/// passes.
+/// Every n-th graph verifies the IR after each pass, which doubles the cost of the passes.
 const VERIFIED: u64 = 10;
 
 const STEPS: &str = "unary unary unary binary binary compare select clamp convert bitcast splat iota constant broadcast reshape \
@@ -40,8 +38,7 @@ pub static COMPILED: Material = Material {
     continuous: true,
 };
 
-/// Compares a function with the interpreter, compiled for this machine and called with one and with
-/// two threads.
+/// Compares a function with the interpreter, compiled for this machine, with one and two threads.
 fn check(module: &Module, inputs: &[Tensor], options: &CompileOptions) -> Result<(), String> {
     against(module, inputs, |name| {
         let program = native_with(
@@ -56,8 +53,8 @@ fn check(module: &Module, inputs: &[Tensor], options: &CompileOptions) -> Result
     })
 }
 
-/// Compares a function with the interpreter. `compile` gives what calls it once or several times,
-/// with the results of each call.
+/// Compares a function with the interpreter. `compile` returns a caller that runs it once or
+/// several times and returns the results of each call.
 pub fn against<C: Fn(&[Tensor]) -> Result<Vec<Vec<Tensor>>, String>>(
     module: &Module,
     inputs: &[Tensor],
@@ -66,7 +63,7 @@ pub fn against<C: Fn(&[Tensor]) -> Result<Vec<Vec<Tensor>>, String>>(
     against_with(module, inputs, tolerance::of, compile)
 }
 
-/// The same with the tolerance of each dtype.
+/// As [`against`], with a tolerance per dtype.
 pub fn against_with<C: Fn(&[Tensor]) -> Result<Vec<Vec<Tensor>>, String>>(
     module: &Module,
     inputs: &[Tensor],
@@ -75,9 +72,8 @@ pub fn against_with<C: Fn(&[Tensor]) -> Result<Vec<Vec<Tensor>>, String>>(
 ) -> Result<(), String> {
     let func = functions(module)[0];
     let exact = run(module, func, Mode::Exact, inputs).map_err(|e| e.to_string());
-    // What has no value for no elements, such as a maximum or an element of none, is an error of
-    // the interpreter. Compiled it is an error of the call or any number, as docs/limits.md says,
-    // so that it is called as well.
+    // An undefined value, such as a maximum over no elements, is an interpreter error. Compiled
+    // code returns an error or any value (docs/limits.md), so it is called too.
     let none = |e: &str| {
         ["no elements", "out of range", "outside", "does not fit", "has size 0"]
             .iter()
@@ -97,13 +93,11 @@ pub fn against_with<C: Fn(&[Tensor]) -> Result<Vec<Vec<Tensor>>, String>>(
     let rounded = run(module, func, Mode::Rounded, inputs).map_err(|e| e.to_string())?;
     for (turn, have) in call(inputs)?.iter().enumerate() {
         for (i, ((have, exact), rounded)) in have.iter().zip(&exact).zip(&rounded).enumerate() {
-            // Law 5: as a whole, and for the element that is furthest off in terms of the greatest
-            // one.
+            // Law 5: by the norm, and by the largest error relative to the largest element.
             for error in [relative_error, greatest_error] {
                 let allowed = 2.0 * error(rounded, exact) + tolerance(exact.dtype());
                 let off = error(have, exact);
-                // Where rounding alone overflows or changes an integer there is nothing to hold the
-                // compiler to.
+                // Where rounding alone overflows or changes an integer, there is no bound to check.
                 if allowed.is_finite() && off > allowed {
                     let all = format!(
                         "have {:?}\nexact {:?}\nrounded {:?}",
@@ -154,7 +148,7 @@ fn cases_as_interpreted() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
-/// Random arguments of a graph; its symbols have small values and those at edges of vectors.
+/// Random arguments of a graph; symbols are small or at vector-width boundaries.
 pub fn graph_inputs(func: Op, recipe: &Recipe) -> Vec<Tensor> {
     let sizes = [1, 15, 16, 17, 5, 4, 0, 2];
     let size = |i: usize| sizes[(recipe.sizes as usize + i) % sizes.len()];
@@ -165,7 +159,7 @@ pub fn graph_inputs(func: Op, recipe: &Recipe) -> Vec<Tensor> {
     )
 }
 
-/// What `KILN_GRAPHS=FIRST..END` says, or what is usual.
+/// `KILN_GRAPHS=FIRST..END`, or the default range.
 pub fn graph_range(usual: &str) -> Range<u64> {
     let text = std::env::var("KILN_GRAPHS").unwrap_or(usual.into());
     let number = |t: &str| {
@@ -176,7 +170,7 @@ pub fn graph_range(usual: &str) -> Range<u64> {
     number(first)..number(end)
 }
 
-/// Checks graphs on two threads; says on the error stream how far it is, if asked.
+/// Checks graphs on two threads; reports progress on stderr if asked.
 fn random_graphs(range: Range<u64>, threads: usize, progress: bool) {
     let folder = tempfile::tempdir().expect("a folder");
     // Graphs share many kernels.
@@ -234,8 +228,8 @@ fn random_graphs_as_interpreted() {
     random_graphs(0..GRAPHS, 2, false);
 }
 
-/// `KILN_GRAPHS=FIRST..END`, by default 50,000, on `KILN_GRAPH_THREADS` threads, by default one a
-/// processor. Needs nothing but this binary; `--nocapture` shows how far it is.
+/// `KILN_GRAPHS=FIRST..END`, default 50,000, on `KILN_GRAPH_THREADS` threads, default one per CPU.
+/// Needs only this binary; `--nocapture` shows progress.
 #[test]
 #[ignore = "takes hours"]
 fn many_random_graphs_as_interpreted() {

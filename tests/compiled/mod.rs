@@ -1,5 +1,5 @@
-//! Programs down to machine code, called in this process: PyTorch's numbers and the interpreter
-//! against what was compiled.
+//! Programs compiled to machine code and called in this process, against PyTorch's results and the
+//! interpreter.
 mod aten;
 mod bounds;
 mod empty;
@@ -19,8 +19,8 @@ use kiln::{
     runtime::{Package, Pool, View, ViewMut, host::Host},
 };
 
-/// Compiles a function of a module, which is used up. `weight` gives the globals that have no value
-/// in the IR.
+/// Compiles a function of a module, consuming it. `weight` supplies globals without a value in the
+/// IR.
 pub fn native(
     module: &Module,
     function: &str,
@@ -29,7 +29,7 @@ pub fn native(
     native_for(module, function, weight, Target::host()?)
 }
 
-/// As [`native`], for a processor that this one can stand for.
+/// As [`native`], for a CPU that this one is compatible with.
 pub fn native_for(
     module: &Module,
     function: &str,
@@ -51,7 +51,7 @@ pub fn native_for(
     native_with(module, function, weight, &options)
 }
 
-/// The same with other options.
+/// As [`native`], with options.
 pub fn native_with(
     module: &Module,
     function: &str,
@@ -78,7 +78,7 @@ pub fn native_with(
     Host::open(&package, &mut |g| package.weight(g), 2).map_err(|e| e.to_string())
 }
 
-/// One call. Results start as bytes that show what is not written.
+/// One call. Result buffers are pre-filled, so that unwritten bytes show.
 pub fn call(program: &Host, inputs: &[Tensor], threads: usize) -> Result<Vec<Tensor>, String> {
     Pool::configure(threads);
     let bytes: Vec<Vec<u8>> = inputs.iter().map(|t| t.dtype().encode(t)).collect();
@@ -108,7 +108,7 @@ pub fn call(program: &Host, inputs: &[Tensor], threads: usize) -> Result<Vec<Ten
     results.iter().zip(&shapes).zip(&dtypes).map(|((b, s), d)| d.decode(s, b)).collect()
 }
 
-/// Makes a function return some of its results only.
+/// Makes a function return only some of its results.
 pub fn keep_results(func: Op, kept: &[usize]) {
     let block = func.regions()[0].first().expect("a body");
     let end = block.terminator().expect("a return");

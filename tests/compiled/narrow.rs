@@ -1,12 +1,12 @@
-//! Elements that are narrower than what they are computed from, at ends of rows of which one
-//! element is left, against the interpreter.
+//! Narrow elements computed from wider ones, with row tails of one element, against the
+//! interpreter.
 use super::*;
 use crate::support::{functions, inputs, run};
 use kiln::dialects::{interp::Mode, ir::Context};
 
-/// What lies behind the last element of a row, here a border, stays as it is.
+/// Bytes after a row's last element, here a border, are not overwritten.
 #[test]
-fn one_element_at_the_end_of_a_row() {
+fn row_tails_of_one_element() {
     let text = |from: &str, to: &str, n: usize| {
         let (x, y) = (format!("tensor<2x{n}x{from}>"), format!("tensor<2x{n}x{to}>"));
         format!(

@@ -42,7 +42,7 @@ func.func @f(%a: tensor<17xi32>, %b: tensor<17xi8>, %u: tensor<5xui8>, %l: tenso
 
 // -----
 
-// CASE: padding by dynamic amounts
+// CASE: dynamic padding
 func.func @f(%y: tensor<2x?xf32>, %z: tensor<?xf32>) -> tensor<2x?xf32> {
   %n = kiln.sym @n
   %m = kiln.sym @m
@@ -64,7 +64,7 @@ func.func @f(%x: tensor<17xf64>) -> (tensor<17xf16>, tensor<17xbf16>) {
 
 // -----
 
-// CASE: library ops on dynamic sizes, with results that nobody reads
+// CASE: library ops on dynamic sizes, with unused results
 func.func @f(%x: tensor<?x17xbf16>, %i: tensor<3xi64>, %key: tensor<2xi64>) -> (tensor<?x17xi64>, tensor<?x2xbf16>, tensor<?x17xbf16>, tensor<?x17xbf16>, tensor<?x17xf16>) {
   %n = kiln.sym @n
   kiln.bind_shape %x, [%n, 17] : tensor<?x17xbf16>
@@ -79,7 +79,7 @@ func.func @f(%x: tensor<?x17xbf16>, %i: tensor<3xi64>, %key: tensor<2xi64>) -> (
 
 // -----
 
-// CASE: written into the middle of what is padded, next to its own result
+// CASE: written into a padded tensor, and as a result of its own
 func.func @f(%x: tensor<2x5x14x15xf32>, %w: tensor<16x5x3x3xf32>, %v: tensor<16x16x3x3xf32>, %b: tensor<16xf32>) -> tensor<2x16x12x13xf32> {
   %bias = kiln.broadcast_in_dim %b dims = [1] sizes = [2, 16, 12, 13] : tensor<16xf32>
   %zero = kiln.splat [2, 16, 12, 13], 0.0 : f32
@@ -93,7 +93,7 @@ func.func @f(%x: tensor<2x5x14x15xf32>, %w: tensor<16x5x3x3xf32>, %v: tensor<16x
 
 // -----
 
-// CASE: the same, a depthwise one behind long rows, of any number
+// CASE: the same, depthwise with long rows, dynamic batch
 func.func @f(%x: tensor<?x8x5x33xf32>, %w: tensor<16x8x1x1xf32>, %v: tensor<16x1x3x3xf32>) -> tensor<?x16x5x33xf32> {
   %n = kiln.sym @n
   kiln.bind_shape %x, [%n, 8, 5, 33] : tensor<?x8x5x33xf32>
@@ -105,7 +105,7 @@ func.func @f(%x: tensor<?x8x5x33xf32>, %w: tensor<16x8x1x1xf32>, %v: tensor<16x1
 
 // -----
 
-// CASE: pieces of a concatenation that are computed where they go
+// CASE: slices of a concatenation inserted in place
 func.func @f(%x: tensor<2x8x6x7xf32>, %y: tensor<2x3x6x7xf32>, %w: tensor<16x8x1x1xf32>, %v: tensor<8x8x3x3xf32>) -> tensor<2x30x6x7xf32> {
   %0 = kiln.exp %y : tensor<2x3x6x7xf32>
   %1 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<2x8x6x7xf32>, tensor<16x8x1x1xf32>
@@ -130,7 +130,7 @@ func.func @f(%x: tensor<?x4xbf16>) -> (tensor<?x2x4xbf16>, tensor<?x2x4xbf16>) {
 
 // -----
 
-// CASE: pieces of an inception block, of any batch, one of them read by others too
+// CASE: slices of an inception block, dynamic batch, one with other users
 func.func @f(%x: tensor<?x16x9x9xf32>, %w: tensor<8x16x1x1xf32>, %v: tensor<12x8x3x3xf32>, %u: tensor<5x16x1x1xf32>) -> (tensor<?x41x9x9xf32>, tensor<?x8x9x9xf32>) {
   %n = kiln.sym @n
   kiln.bind_shape %x, [%n, 16, 9, 9] : tensor<?x16x9x9xf32>
@@ -148,7 +148,7 @@ func.func @f(%x: tensor<?x16x9x9xf32>, %w: tensor<8x16x1x1xf32>, %v: tensor<12x8
 
 // -----
 
-// CASE: a dense block, where each layer reads all before it, in f16
+// CASE: a dense block in f16
 func.func @f(%x: tensor<2x8x6x7xf16>, %w: tensor<4x8x3x3xf16>, %v: tensor<4x12x3x3xf16>, %u: tensor<4x16x3x3xf16>) -> tensor<2x20x6x7xf16> {
   %0 = kiln.convolution %x, %w strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<2x8x6x7xf16>, tensor<4x8x3x3xf16>
   %1 = kiln.concat %x, %0 axis = 1 : tensor<2x8x6x7xf16>, tensor<2x4x6x7xf16>
@@ -161,7 +161,7 @@ func.func @f(%x: tensor<2x8x6x7xf16>, %w: tensor<4x8x3x3xf16>, %v: tensor<4x12x3
 
 // -----
 
-// CASE: a chain of windows whose results are all joined, of any batch: each is padded for the next and put in place
+// CASE: a chain of pools that are all concatenated, dynamic batch
 func.func @f(%x: tensor<?x5x9x8xf32>, %w: tensor<8x5x3x3xf32>, %v: tensor<8x8x3x3xf32>, %u: tensor<4x8x3x3xf32>) -> (tensor<?x20x9x8xf32>, tensor<?x8x9x8xf32>) {
   %n = kiln.sym @n
   kiln.bind_shape %x, [%n, 5, 9, 8] : tensor<?x5x9x8xf32>
@@ -175,7 +175,7 @@ func.func @f(%x: tensor<?x5x9x8xf32>, %w: tensor<8x5x3x3xf32>, %v: tensor<8x8x3x
 
 // -----
 
-// CASE: reductions and products of a part of an open dimension
+// CASE: reductions and matmuls of a slice of a dynamic dimension
 func.func @f(%x: tensor<?x4xf32>, %w: tensor<4x?xf32>) -> (tensor<4xf32>, tensor<?x4xf32>, tensor<4x4xf32>) {
   %n = kiln.sym @n
   kiln.bind_shape %x, [%n, 4] : tensor<?x4xf32>
@@ -192,7 +192,7 @@ func.func @f(%x: tensor<?x4xf32>, %w: tensor<4x?xf32>) -> (tensor<4xf32>, tensor
 
 // -----
 
-// CASE: joined products: with their own epilogues, of an odd width, along either axis
+// CASE: concatenated matmuls with epilogues, odd width, either axis
 func.func @f(%x: tensor<37x40xf32>, %w: tensor<40x19xf32>, %v: tensor<40x29xf32>, %y: tensor<37x3xf32>) -> (tensor<37x51xf32>, tensor<74x19xf32>) {
   %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<37x40xf32>, tensor<40x19xf32>
   %1 = kiln.dot_general %x, %v batch = [] x [] contract = [1] x [0] : tensor<37x40xf32>, tensor<40x29xf32>
@@ -208,7 +208,7 @@ func.func @f(%x: tensor<37x40xf32>, %w: tensor<40x19xf32>, %v: tensor<40x29xf32>
 
 // -----
 
-// CASE: joined products of 16-bit floats and of open sizes
+// CASE: concatenated matmuls of 16-bit floats and dynamic sizes
 func.func @f(%x: tensor<?x64xbf16>, %w: tensor<64x48xbf16>, %v: tensor<64x?xbf16>) -> tensor<?x?xbf16> {
   %n = kiln.sym @n
   %m = kiln.sym @m
@@ -222,7 +222,7 @@ func.func @f(%x: tensor<?x64xbf16>, %w: tensor<64x48xbf16>, %v: tensor<64x?xbf16
 
 // -----
 
-// CASE: a product of few rows and a large one, joined: a vector times a matrix, and blocks of a deep one
+// CASE: concatenated skinny and blocked matmuls
 func.func @f(%x: tensor<1x2304xf32>, %w: tensor<2304x40xf32>, %y: tensor<70x2304xf32>) -> tensor<71x40xf32> {
   %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<1x2304xf32>, tensor<2304x40xf32>
   %1 = kiln.dot_general %y, %w batch = [] x [] contract = [1] x [0] : tensor<70x2304xf32>, tensor<2304x40xf32>
@@ -232,7 +232,7 @@ func.func @f(%x: tensor<1x2304xf32>, %w: tensor<2304x40xf32>, %y: tensor<70x2304
 
 // -----
 
-// CASE: batched products that are joined along their batch and in the middle
+// CASE: batched matmuls concatenated along the batch and the middle axis
 func.func @f(%x: tensor<3x5x8xf32>, %w: tensor<3x8x7xf32>) -> (tensor<6x5x7xf32>, tensor<3x10x7xf32>) {
   %0 = kiln.dot_general %x, %w batch = [0] x [0] contract = [2] x [1] : tensor<3x5x8xf32>, tensor<3x8x7xf32>
   %1 = kiln.neg %x : tensor<3x5x8xf32>
@@ -248,7 +248,7 @@ func.func @f(%x: tensor<3x5x8xf32>, %w: tensor<3x8x7xf32>) -> (tensor<6x5x7xf32>
 
 // -----
 
-// CASE: pools of pools, joined with the convolution that they look at
+// CASE: pools of pools, concatenated with their input convolution
 func.func @f(%x: tensor<2x4x8x9xf32>, %w: tensor<5x4x1x1xf32>) -> tensor<2x15x8x9xf32> {
   %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<2x4x8x9xf32>, tensor<5x4x1x1xf32>
   %1 = kiln.reduce_window max %0 window = [1, 1, 3, 3] strides = [1, 1, 1, 1] pad = [0, 0, 1, 1] x [0, 0, 1, 1] dilation = [1, 1, 1, 1] : tensor<2x5x8x9xf32>
@@ -259,7 +259,7 @@ func.func @f(%x: tensor<2x4x8x9xf32>, %w: tensor<5x4x1x1xf32>) -> tensor<2x15x8x
 
 // -----
 
-// CASE: joined pools of a batch of any size, and of small types
+// CASE: concatenated pools, dynamic batch, narrow types
 func.func @f(%x: tensor<?x3x9x17xf16>, %y: tensor<?x2x4x8xf16>) -> tensor<?x8x4x8xf16> {
   %n = kiln.sym @n
   kiln.bind_shape %x, [%n, 3, 9, 17] : tensor<?x3x9x17xf16>
@@ -272,7 +272,7 @@ func.func @f(%x: tensor<?x3x9x17xf16>, %y: tensor<?x2x4x8xf16>) -> tensor<?x8x4x
 
 // -----
 
-// CASE: joined rows: softmax and a norm beside an argument, of odd widths and of open height
+// CASE: concatenated rows: softmax and a norm with an argument, odd widths and dynamic height
 func.func @f(%x: tensor<?x33xf32>, %y: tensor<?x5xf32>) -> (tensor<?x71xf32>, tensor<?x33xf32>) {
   %n = kiln.sym @n
   kiln.bind_shape %x, [%n, 33] : tensor<?x33xf32>
@@ -287,7 +287,7 @@ func.func @f(%x: tensor<?x33xf32>, %y: tensor<?x5xf32>) -> (tensor<?x71xf32>, te
 
 // -----
 
-// CASE: joined sums, of rows and of columns
+// CASE: concatenated row and column sums
 func.func @f(%x: tensor<64x40xf32>, %y: tensor<3x40xf32>, %z: tensor<64x1xf32>) -> (tensor<5x40xf32>, tensor<64x3xf32>) {
   %0 = kiln.reduce sum %x dims = [0] : tensor<64x40xf32>
   %1 = kiln.reshape %0 sizes = [1, 40] : tensor<40xf32>
@@ -305,7 +305,7 @@ func.func @f(%x: tensor<64x40xf32>, %y: tensor<3x40xf32>, %z: tensor<64x1xf32>) 
 
 // -----
 
-// CASE: the heads of an attention one by one, joined
+// CASE: attention heads computed separately and concatenated
 func.func @f(%q: tensor<1x1x9x16xf32>, %k: tensor<1x1x12x16xf32>, %v: tensor<1x1x12x16xf32>) -> tensor<1x1x9x32xf32> {
   %0 = kiln.attention %q, %k, %v : tensor<1x1x9x16xf32>, tensor<1x1x12x16xf32>, tensor<1x1x12x16xf32>
   %1 = kiln.attention %q, %v, %k : tensor<1x1x9x16xf32>, tensor<1x1x12x16xf32>, tensor<1x1x12x16xf32>
@@ -315,7 +315,7 @@ func.func @f(%q: tensor<1x1x9x16xf32>, %k: tensor<1x1x12x16xf32>, %v: tensor<1x1
 
 // -----
 
-// CASE: halves of a product and of a convolution, padded and joined
+// CASE: halves of a matmul and of a convolution, padded and concatenated
 func.func @f(%x: tensor<?x4xf32>, %y: tensor<?x1x9xf32>, %w: tensor<2x1x2xf32>) -> (tensor<?x?xf32>, tensor<?x4x8xf32>) {
   %n = kiln.sym @n
   kiln.bind_shape %x, [%n, 4] : tensor<?x4xf32>
@@ -351,7 +351,7 @@ func.func @f(%x: tensor<?xbf16>, %y: tensor<?xbf16>) -> (tensor<?xi16>, tensor<?
 
 // -----
 
-// CASE: a remainder of one f16, which is rounded from f64 by a function
+// CASE: a remainder of one f16, rounded from f64 by a function
 func.func @f(%x: tensor<f16>, %y: tensor<f16>, %z: tensor<f64>) -> (tensor<f16>, tensor<f16>, tensor<bf16>) {
   %0 = kiln.rem %x, %y : tensor<f16>
   %1 = kiln.convert %z : tensor<f64> to f16
@@ -361,7 +361,7 @@ func.func @f(%x: tensor<f16>, %y: tensor<f16>, %z: tensor<f64>) -> (tensor<f16>,
 
 // -----
 
-// CASE: rows that are longer than what a group of threads keeps
+// CASE: rows longer than a CTA's registers
 func.func @f(%x: tensor<2x33000xf32>, %y: tensor<2x33001xbf16>, %w: tensor<33001xbf16>) -> (tensor<2x33000xf32>, tensor<2x33000xf32>, tensor<2x33001xbf16>) {
   %0 = kiln.softmax %x axis = 1 : tensor<2x33000xf32>
   %1 = kiln.log_softmax %x axis = 1 : tensor<2x33000xf32>
@@ -371,7 +371,7 @@ func.func @f(%x: tensor<2x33000xf32>, %y: tensor<2x33001xbf16>, %w: tensor<33001
 
 // -----
 
-// CASE: positions in parts, of a long axis and of one with a rest
+// CASE: split argmax of a long axis, and with a remainder
 func.func @f(%x: tensor<2x150000xf32>, %y: tensor<270001xbf16>, %z: tensor<140000x2xi32>) -> (tensor<2xi64>, tensor<i64>, tensor<2xi64>, tensor<2xf32>) {
   %t = kiln.round_even %x : tensor<2x150000xf32>
   %0 = kiln.arg_max %t axis = 1 : tensor<2x150000xf32>
@@ -383,7 +383,7 @@ func.func @f(%x: tensor<2x150000xf32>, %y: tensor<270001xbf16>, %z: tensor<14000
 
 // -----
 
-// CASE: positions among NaN, infinities and equals
+// CASE: argmax with NaN, infinities and ties
 func.func @f(%x: tensor<6x77xf32>, %y: tensor<40x9xi32>) -> (tensor<6xi64>, tensor<6xi64>, tensor<77xi64>, tensor<9xi64>, tensor<6xi1>, tensor<6xi1>) {
   %0 = kiln.round_even %x : tensor<6x77xf32>
   %1 = kiln.log %0 : tensor<6x77xf32>

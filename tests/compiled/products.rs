@@ -1,5 +1,4 @@
-//! Matrix products in blocks, in every way that this processor can multiply, against the
-//! interpreter.
+//! Blocked matmuls with every multiply instruction of this CPU, against the interpreter.
 use super::*;
 use crate::support::{functions, inputs, relative_error, run};
 use kiln::{
@@ -9,8 +8,8 @@ use kiln::{
 };
 use std::fmt::Write;
 
-/// A product with an epilogue that rounds once. A size of 0 is open, and 7 when it is run.
-fn product(t: &str, [m, k, n]: [usize; 3], transposed: bool) -> String {
+/// A matmul with an epilogue that rounds once. A size of 0 is dynamic, and 7 at run time.
+fn matmul(t: &str, [m, k, n]: [usize; 3], transposed: bool) -> String {
     let size = |s: usize| if s == 0 { "?".to_string() } else { s.to_string() };
     let (m, k, n) = (size(m), size(k), size(n));
     let (right, contract) =
@@ -38,8 +37,8 @@ fn product(t: &str, [m, k, n]: [usize; 3], transposed: bool) -> String {
     text
 }
 
-/// A schedule with blocks so small that every loop runs more than once, on the only kernel of a
-/// module on level scheduled.
+/// Sets a schedule with blocks so small that every loop iterates, on a module's only kernel at
+/// level scheduled.
 fn small_blocks(module: &Module, strategy: &str, bits: i64, pack: i64) {
     let kernel = kiln::lowering::analysis::kernels_of(module.op())[0];
     let m = if strategy == "amx_gemm" { 16 } else { 6 };
@@ -111,14 +110,14 @@ const SIZES: &[[usize; 3]] = &[
     [33, 70, 0],
     [17, 1024, 20],
 ];
-/// Few rows; f32 has another strategy for them.
-const FEW: &[[usize; 3]] = &[[1, 64, 48], [8, 35, 17], [15, 32, 16]];
+/// Few rows (skinny); f32 has another strategy for them.
+const SKINNY: &[[usize; 3]] = &[[1, 64, 48], [8, 35, 17], [15, 32, 16]];
 
 fn all(strategy: &str, t: &str, target: &Target, few: &[[usize; 3]]) {
     let mut wrong = vec![];
     for sizes in SIZES.iter().chain(few) {
         for transposed in [false, true] {
-            let text = product(t, *sizes, transposed);
+            let text = matmul(t, *sizes, transposed);
             let packs: &[i64] = if transposed || t == "bf16" { &[1] } else { &[0, 1] };
             wrong.extend(
                 check(&text, target, strategy, packs)
@@ -143,10 +142,10 @@ fn blocked_with_narrow_vectors_as_interpreted() {
 }
 
 #[test]
-fn bf16_is_widened_where_nothing_multiplies_it() {
+fn bf16_is_widened_without_bf16_instructions() {
     let c = Context::new();
     let (module, _) =
-        Module::parse(c.ctx(), product("bf16", [17, 31, 33], false).as_bytes(), "product.mlir")
+        Module::parse(c.ctx(), matmul("bf16", [17, 31, 33], false).as_bytes(), "product.mlir")
             .expect("IR");
     let given = inputs(functions(&module)[0], 1);
     let want = run(&module, functions(&module)[0], Mode::Exact, &given).expect("runs");
@@ -160,28 +159,28 @@ fn bf16_is_widened_where_nothing_multiplies_it() {
 }
 
 #[test]
-fn pairs_of_bf16_as_interpreted() {
+fn bf16_dot_as_interpreted() {
     let mut target = Processor::host().expect("this machine");
     target.features.push_str(",-amx-bf16");
     if target.bf16() == "dot" {
-        all("dot_gemm", "bf16", &Target::Host(target), FEW);
+        all("dot_gemm", "bf16", &Target::Host(target), SKINNY);
     }
 }
 
 #[test]
-fn tiles_of_bf16_as_interpreted() {
+fn amx_as_interpreted() {
     let target = Processor::host().expect("this machine");
     if target.bf16() == "amx" {
-        all("amx_gemm", "bf16", &Target::Host(target), FEW);
+        all("amx_gemm", "bf16", &Target::Host(target), SKINNY);
     }
 }
 
-/// What no machine of the test may have is at least compiled.
+/// Instructions that no test machine may have are at least compiled.
 #[test]
-fn tiles_of_bf16_are_multiplied_by_amx() {
+fn bf16_tiles_use_amx() {
     let c = Context::new();
     let (module, _) =
-        Module::parse(c.ctx(), product("bf16", [40, 101, 65], false).as_bytes(), "product.mlir")
+        Module::parse(c.ctx(), matmul("bf16", [40, 101, 65], false).as_bytes(), "product.mlir")
             .expect("IR");
     let target = Target::parse("x86_64:sapphirerapids").expect("a processor");
     let options = CompileOptions {

@@ -1,5 +1,4 @@
-//! What is read along one dimension and written along another, in squares of vectors, against the
-//! interpreter.
+//! Transposes in blocks of vector registers, against the interpreter.
 use super::*;
 use crate::support::{functions, inputs, relative_error, run};
 use kiln::{
@@ -7,8 +6,8 @@ use kiln::{
     tolerance,
 };
 
-/// A transpose beside another operand, and one within a border.
-fn turned(rows: usize, columns: usize) -> String {
+/// A transpose with another operand, and one into a padded tensor.
+fn transposes(rows: usize, columns: usize) -> String {
     let (x, y) = (format!("tensor<{rows}x{columns}xf32>"), format!("tensor<{columns}x{rows}xf32>"));
     let bordered = format!("tensor<{}x{}xf32>", columns + 3, rows + 1);
     format!(
@@ -19,7 +18,7 @@ fn turned(rows: usize, columns: usize) -> String {
 
 fn check(rows: usize, columns: usize, target: &Target) -> Result<(), String> {
     let c = Context::new();
-    let (module, _) = Module::parse(c.ctx(), turned(rows, columns).as_bytes(), "turned.mlir")
+    let (module, _) = Module::parse(c.ctx(), transposes(rows, columns).as_bytes(), "turned.mlir")
         .map_err(|e| e.to_string())?;
     let given = inputs(functions(&module)[0], 1);
     let want =
@@ -38,7 +37,7 @@ fn check(rows: usize, columns: usize, target: &Target) -> Result<(), String> {
 }
 
 #[test]
-fn squares_as_interpreted() {
+fn transposes_as_interpreted() {
     let mut targets = vec![Target::host().expect("this machine")];
     if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
         targets.push(Target::parse("x86_64:haswell").expect("a processor"));

@@ -1,4 +1,4 @@
-//! Compiling on a thread of its own while calls run op by op.
+//! Background compilation, while calls run eagerly.
 use super::*;
 use kiln::{
     Backend, Options, Runnable,
@@ -15,16 +15,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The interpreter, behind a gate that a test opens.
+/// The interpreter, blocked by a gate that a test opens.
 #[derive(Default)]
 struct Gated {
     name: String,
     open: (Mutex<bool>, Condvar),
-    /// How many compilations stand in front of the gate, or are through it.
+    /// Compilations that wait at the gate or have passed it.
     begun: AtomicUsize,
-    /// Whether the option `stop` was heard.
+    /// Whether cancellation was observed.
     stopped: AtomicBool,
-    /// Whether compiling fails: always, or where a size is a symbol.
+    /// Whether compilation fails: always, or for symbolic sizes.
     fails: (bool, bool),
 }
 
@@ -60,11 +60,11 @@ fn gated(name: &str, fails: (bool, bool)) -> Arc<Gated> {
 }
 
 impl Gated {
-    fn let_go(&self) {
+    fn open_gate(&self) {
         *self.open.0.lock().expect("a lock") = true;
         self.open.1.notify_all();
     }
-    /// Waits for so many compilations to begin.
+    /// Waits for this many compilations to start.
     fn wait_for(&self, n: usize) {
         let start = Instant::now();
         while self.begun.load(Ordering::SeqCst) < n {
@@ -74,13 +74,13 @@ impl Gated {
     }
 }
 
-/// Ops that run at once do so by the interpreter.
+/// Eager ops run on the interpreter.
 fn interpreted<R>(body: impl FnOnce() -> R) -> R {
     kiln::tensor::with_backend("interpreter", body).expect("a backend")
 }
 
 #[test]
-fn calls_run_op_by_op_until_the_program_is_there() {
+fn calls_run_eagerly_until_the_program_is_ready() {
     crate::watchdog::arm();
     let gate = gated("gated-1", (false, false));
     let f = kiln::compile(|x: Tensor| (&x * 2 + 1).relu())
@@ -88,7 +88,7 @@ fn calls_run_op_by_op_until_the_program_is_there() {
         .options([("asynchronous", "true")])
         .name("f");
     interpreted(|| {
-        // Nobody waits: the gate is closed.
+        // Nobody blocks: the gate is closed.
         for _ in 0..3 {
             assert_eq!(numbers(&f.call(counting(&[2])).expect("a result")), [1.0, 3.0]);
         }
@@ -99,10 +99,10 @@ fn calls_run_op_by_op_until_the_program_is_there() {
             f.explain()
         );
         gate.wait_for(1);
-        gate.let_go();
+        gate.open_gate();
         f.wait().expect("a program");
         assert_eq!(numbers(&f.call(counting(&[2])).expect("a result")), [1.0, 3.0]);
-        // Others wait for nothing either, and each type has one compilation.
+        // Other threads do not block either, and each type has one compilation.
         (0..2).for_each(|_| drop(f.call(counting(&[2, 3])).expect("a result")));
         f.wait().expect("a program");
         assert_eq!(numbers(&f.call(counting(&[1, 2])).expect("a result")), [1.0, 3.0]);
@@ -118,9 +118,9 @@ fn calls_run_op_by_op_until_the_program_is_there() {
 }
 
 #[test]
-fn an_error_of_compiling_is_kept_and_told() {
+fn compile_errors_are_cached_and_reported() {
     crate::watchdog::arm();
-    gated("gated-2", (true, false)).let_go();
+    gated("gated-2", (true, false)).open_gate();
     let f = kiln::compile(|x: Tensor| &x + 1)
         .backend("gated-2")
         .options([("asynchronous", "true")])
@@ -144,13 +144,13 @@ fn an_error_of_compiling_is_kept_and_told() {
         "{}",
         f.explain()
     );
-    // What cannot be traced is an error of the call, as ever.
+    // Trace errors are errors of the call, as ever.
     let wrong = kiln::compile(|x: Tensor| x + counting(&[3]))
         .backend("gated-2")
         .options([("asynchronous", "true")]);
     assert!(wrong.call(counting(&[2])).is_err());
-    // With numbers in the place of symbols there is a program.
-    gated("gated-3", (false, true)).let_go();
+    // With static sizes there is a program.
+    gated("gated-3", (false, true)).open_gate();
     let g = kiln::compile(|x: Tensor| &x + 1)
         .dynamic(true)
         .backend("gated-3")
@@ -171,7 +171,7 @@ fn an_error_of_compiling_is_kept_and_told() {
 }
 
 #[test]
-fn it_ends_by_stop_by_its_budget_and_with_the_function() {
+fn it_ends_by_cancellation_timeout_and_drop() {
     crate::watchdog::arm();
     let gate = gated("gated-4", (false, false));
     let make = || {
@@ -187,7 +187,7 @@ fn it_ends_by_stop_by_its_budget_and_with_the_function() {
         gate.wait_for(1);
         f.stop().cancel();
         assert!(cancelled(f.wait()));
-        // No more are begun.
+        // No further ones start.
         assert_eq!(numbers(&f.call(counting(&[3])).expect("a result")), [1.0, 2.0, 3.0]);
         assert_eq!((f.programs(), gate.begun.load(Ordering::SeqCst)), (1, 1));
         let said = f.remarks();
@@ -197,7 +197,7 @@ fn it_ends_by_stop_by_its_budget_and_with_the_function() {
                 && said[0].message.contains("cancelled"),
             "{said:?}"
         );
-        // A function that is dropped, or reset, takes its work along, and no other function's.
+        // Dropping or resetting a function cancels its compilations only.
         let (g, other) = (make(), make());
         gate.stopped.store(false, Ordering::SeqCst);
         g.call(counting(&[2])).expect("a result");
@@ -209,7 +209,7 @@ fn it_ends_by_stop_by_its_budget_and_with_the_function() {
             assert!(start.elapsed() < Duration::from_secs(60), "it is compiled for nobody");
             std::thread::sleep(Duration::from_millis(1));
         }
-        gate.let_go();
+        gate.open_gate();
         other.wait().expect("a program");
         assert!(other.remarks().is_empty(), "{:?}", other.remarks());
         other.reset();
@@ -227,9 +227,9 @@ fn it_ends_by_stop_by_its_budget_and_with_the_function() {
 }
 
 #[test]
-fn many_threads_call_while_it_is_compiled() {
+fn many_threads_call_during_compilation() {
     crate::watchdog::arm();
-    // Of kiln's own code, sizes that change, and a function that reads values.
+    // Eager ops, sizes that change, and a function that reads values.
     let f = kiln::compile(|x: Tensor| (&x * 3).sum(0, false))
         .options([("asynchronous", "true"), ("threads", "1")]);
     let g = kiln::compile(|x: Tensor| {

@@ -1,5 +1,5 @@
-//! The conformance suite, which right backends pass and wrong ones do not; the backend of one-op
-//! kernels.
+//! The backend conformance suite, which correct backends pass and faulty ones fail; the
+//! one-op-per-kernel backend.
 use super::*;
 use kiln::{
     backend::{self, Backend, GraphModule, Runnable},
@@ -9,7 +9,7 @@ use kiln::{
 };
 use std::sync::Arc;
 
-/// The names of the functions that it has wrong, with reasons.
+/// The functions that the backend computes wrongly, with reasons.
 fn wrong(name: &str) -> Vec<(&'static str, String)> {
     let all = backend::conformance(name).expect("a backend");
     assert!(all.len() > 25, "{}", all.len());
@@ -27,13 +27,13 @@ fn backends_conform() {
     assert!(backend::conformance_on("kiln", "nowhere").is_err());
 }
 
-/// What a backend of a test does wrong.
+/// The fault of a test backend.
 enum Fault {
-    /// It gives its inputs back.
+    /// Returns its inputs.
     Copies,
-    /// Results of this dtype are off by this part of themselves.
+    /// Results of this dtype have this relative error.
     Off(DType, f64),
-    /// It cannot compile.
+    /// Fails to compile.
     Refuses,
 }
 
@@ -93,8 +93,8 @@ impl Runnable for Program {
     }
 }
 
-/// The suite names what a backend has wrong: all of it, or what has the one dtype that is off by a
-/// little more than its tolerance.
+/// The suite names what a faulty backend has wrong: everything, or the one dtype whose error
+/// slightly exceeds its tolerance.
 #[test]
 fn wrong_backends_do_not_conform() {
     crate::watchdog::arm();
@@ -104,7 +104,7 @@ fn wrong_backends_do_not_conform() {
     };
     let total = backend::conformance("eager").expect("a backend").len();
     let copies = names("copies", Fault::Copies);
-    // It has no program for what gives its argument back, and adds nothing to no elements.
+    // It has no program for a function that returns its argument, and adds nothing to no elements.
     assert!(
         copies.len() == total - 2 && copies.iter().all(|(n, _)| !["identity", "empty"].contains(n)),
         "{copies:?}"
@@ -148,8 +148,7 @@ fn wrong_backends_do_not_conform() {
     );
 }
 
-/// Each op of a function is a kernel, whatever its neighbours are, and what is said about CUDA
-/// graphs is so.
+/// Each op is a kernel, whatever its neighbours, and the statement about CUDA graphs holds.
 #[test]
 fn one_op_kernels_are_not_fused() {
     crate::watchdog::arm();
@@ -169,7 +168,7 @@ fn one_op_kernels_are_not_fused() {
     assert_eq!(ops, [["mul"], ["exp"], ["add"], ["reduce"]], "{explained}");
     let said = "no CUDA graph, or not all of the call: the program is for the host, which has none";
     assert!(explained.to_string().contains(said), "{explained}");
-    // Other sizes are other calls of the same program.
+    // Other sizes are further calls of the same program.
     assert_eq!(numbers(&alone.call(counting(&[5, 4])).expect("a result")).len(), 5);
     assert_eq!(alone.programs(), 1);
 }

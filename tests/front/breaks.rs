@@ -1,27 +1,28 @@
-//! Functions that read values: the graph ends there, what lies between has programs, and every way
-//! through the function is right.
+//! Graph breaks: the segments between reads of values have programs, and every path through the
+//! function is correct.
 use super::*;
 use kiln::{compile::Topic, tensor::TraceError};
 
-/// Two ways, by the sum; both go on with what was made before the read.
-fn by_sum(x: Tensor) -> Result<Tensor, TraceError> {
+/// Two paths, by the sum; both use a value computed before the read.
+fn branch_on_sum(x: Tensor) -> Result<Tensor, TraceError> {
     let y = &x * 2 + 1;
     let sum = y.sum(.., false);
     Ok(if sum.item::<f64>()? > 0.0 { (y - 1).relu() } else { y.abs() * &sum })
 }
 
 #[test]
-fn alternating_ways_do_not_recompile() {
+fn alternating_paths_do_not_recompile() {
     crate::watchdog::arm();
-    let f = kiln::compile(by_sum).name("by_sum");
+    let f = kiln::compile(branch_on_sum).name("by_sum");
     let (up, down) = (counting(&[3]), counting(&[3]) - 5);
     for i in 0..6 {
         let x = if i % 2 == 0 { &up } else { &down };
-        let (have, want) = (f.call(x).expect("a result"), by_sum(x.clone()).expect("a result"));
+        let (have, want) =
+            (f.call(x).expect("a result"), branch_on_sum(x.clone()).expect("a result"));
         assert_eq!(numbers(&have), numbers(&want), "call {i}");
     }
     let explained = f.explain();
-    // What comes before the read, and two ways behind it.
+    // The segment before the read, and two after it.
     assert_eq!(
         explained.graphs.iter().map(|g| g.calls).collect::<Vec<_>>(),
         [6, 3, 3],
@@ -68,12 +69,12 @@ fn a_loop_until_a_value_is_small_is_two_programs() {
             (f64::from(first) / f64::powi(2.0, steps), i64::from(steps))
         );
     }
-    // The first test; and a step with the test behind it.
+    // The first test; and a step with its test.
     assert_eq!(f.explain().graphs.len(), 2, "{}", f.explain());
 }
 
 #[test]
-fn what_nobody_holds_is_not_kept_and_what_is_held_is_not_computed_again() {
+fn dead_values_are_dropped_and_live_values_are_not_recomputed() {
     crate::watchdog::arm();
     let f = kiln::compile(|x: Tensor| -> Result<(Tensor, f64, Tensor), TraceError> {
         let kept = x.exp();
@@ -93,9 +94,9 @@ fn what_nobody_holds_is_not_kept_and_what_is_held_is_not_computed_again() {
 }
 
 #[test]
-fn fullgraph_makes_a_break_an_error_with_the_line_and_the_way_out() {
+fn fullgraph_makes_a_break_an_error_with_line_and_remedy() {
     crate::watchdog::arm();
-    let f = kiln::compile(by_sum).fullgraph(true);
+    let f = kiln::compile(branch_on_sum).fullgraph(true);
     let text = message(f.call(counting(&[3])));
     assert!(
         text.contains("breaks.rs:")
@@ -105,7 +106,7 @@ fn fullgraph_makes_a_break_an_error_with_the_line_and_the_way_out() {
         "{text}"
     );
     assert_eq!(f.programs(), 0);
-    // A function that swallows the error is not taken for one without a break.
+    // A function that swallows the error is still one with a graph break.
     let swallows =
         kiln::compile(|x: Tensor| if x.item::<f64>().is_ok_and(|v| v > 0.0) { &x + 1 } else { x });
     let one = Tensor::of(&[1], &[1.0f32]).expect("a tensor");
@@ -113,7 +114,7 @@ fn fullgraph_makes_a_break_an_error_with_the_line_and_the_way_out() {
 }
 
 #[test]
-fn errors_behind_a_break_have_their_place_and_limits_hold() {
+fn errors_after_a_break_have_locations_and_limits_hold() {
     crate::watchdog::arm();
     let f = kiln::compile(|x: Tensor| -> Result<Tensor, TraceError> {
         x.array()?;
@@ -135,7 +136,7 @@ fn errors_behind_a_break_have_their_place_and_limits_hold() {
 }
 
 #[test]
-fn weights_behind_a_break_are_those_of_now() {
+fn weights_after_a_break_are_current() {
     use kiln::nn::{Linear, Module, Scope};
     crate::watchdog::arm();
     let layer = Linear::without_bias(&Scope::root(), 2, 1);
@@ -160,12 +161,12 @@ fn weights_behind_a_break_are_those_of_now() {
 }
 
 #[test]
-fn what_differs_from_the_call_before_is_another_way() {
+fn different_segments_are_different_paths() {
     use std::cell::Cell;
     crate::watchdog::arm();
     let (x, y) = (counting(&[3]) + 1, counting(&[3]) * 5 - 2);
-    // The ops of a call follow numbers that are no arguments: an attribute, the order of operands,
-    // the op, how many there are, in the middle of a run.
+    // Segments depend on numbers that are not arguments: an attribute, operand order, the op, their
+    // count, mid-run.
     let way = std::rc::Rc::new(Cell::new(0));
     let ways = |n: i64, x: &Tensor, y: &Tensor| {
         let z = x * 2 - y;
@@ -200,12 +201,12 @@ fn what_differs_from_the_call_before_is_another_way() {
 }
 
 #[test]
-fn one_op_behind_one_op_and_behind_two_is_not_the_same_way() {
+fn an_op_after_one_op_and_after_two_are_different_paths() {
     use std::cell::Cell;
     crate::watchdog::arm();
     let x = counting(&[3]) + 1;
     let way = std::rc::Rc::new(Cell::new(0));
-    // `exp` of the same operand follows one op in way 1 and two in way 2.
+    // `exp` of the same operand follows one op on path 1 and two on path 2.
     let ways = |n: i64, x: &Tensor| {
         let y = x + 1;
         match n {
@@ -237,7 +238,7 @@ fn one_op_behind_one_op_and_behind_two_is_not_the_same_way() {
 }
 
 #[test]
-fn inputs_that_are_one_tensor_in_one_call_and_two_in_another() {
+fn aliased_inputs_in_one_call_and_distinct_in_another() {
     crate::watchdog::arm();
     let f = kiln::compile(|x: Tensor, y: Tensor| -> Result<(Tensor, f64), TraceError> {
         let z = &x * 2 - &y * &y;
@@ -250,7 +251,7 @@ fn inputs_that_are_one_tensor_in_one_call_and_two_in_another() {
         let (z, sum) = f.call((x, y)).expect("a result");
         assert_eq!((numbers(&z), sum), (numbers(&(&want + x)), numbers(&want).iter().sum()));
     }
-    // What was noted of one tensor is no way for two.
+    // A path recorded for one tensor is invalid for two.
     let g = kiln::compile(|x: Tensor, y: Tensor| -> Result<f64, TraceError> {
         (x * 2 - y).sum(.., false).item()
     });
@@ -260,7 +261,7 @@ fn inputs_that_are_one_tensor_in_one_call_and_two_in_another() {
 }
 
 #[test]
-fn what_is_held_of_the_same_ops_is_a_program_of_its_own() {
+fn programs_differ_by_the_values_that_stay_alive() {
     use std::cell::Cell;
     crate::watchdog::arm();
     let keep = std::rc::Rc::new(Cell::new(false));
@@ -283,7 +284,7 @@ fn what_is_held_of_the_same_ops_is_a_program_of_its_own() {
     assert_eq!(f.explain().graphs.iter().map(|g| g.calls).collect::<Vec<_>>(), [2, 2]);
 }
 
-/// A backend whose programs fail when a number says so.
+/// A backend whose programs fail on request.
 struct Failing(std::sync::Arc<std::sync::atomic::AtomicBool>);
 struct FailingProgram(
     std::sync::Arc<std::sync::atomic::AtomicBool>,
@@ -317,7 +318,7 @@ impl kiln::backend::Backend for Failing {
 }
 
 #[test]
-fn a_tensor_whose_program_did_not_run_is_no_other_one() {
+fn a_tensor_of_a_failed_program_stays_undefined() {
     use std::sync::{
         Arc,
         atomic::{AtomicBool, Ordering},

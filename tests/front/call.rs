@@ -1,4 +1,4 @@
-//! Functions of all kinds, called: structures, weights, errors, graph breaks, threads.
+//! Calls of compiled functions: pytrees, weights, errors, graph breaks, threads.
 use super::*;
 use kiln::{
     compile::Topic,
@@ -9,7 +9,7 @@ use kiln::{
 };
 
 #[test]
-fn a_closure_gives_what_it_gives_without_compiling() {
+fn a_compiled_closure_equals_the_closure() {
     crate::watchdog::arm();
     let f = |x: Tensor, y: Tensor| (&x * 2 + y).softmax(-1);
     let (x, y) = (counting(&[3, 4]), Tensor::scalar(0.5f32).expect("a tensor"));
@@ -30,11 +30,11 @@ fn doubled(x: Tensor) -> Tensor {
 }
 
 #[test]
-fn structures_go_in_and_come_out() {
+fn pytrees_of_arguments_and_results() {
     crate::watchdog::arm();
     let x = counting(&[2]);
     assert_eq!(numbers(&kiln::compile(doubled).call(&x).expect("a result")), [0.0, 2.0]);
-    // A list, an option, an array, numbers; the result has an argument as it is, a constant, one
+    // A list, an option, an array, numbers; the result has an unmodified argument, a constant, a
     // tensor twice, and numbers.
     let f = kiln::compile(
         |all: Vec<Tensor>, bias: Option<Tensor>, pair: [Tensor; 2], n: i64, flag: bool| {
@@ -76,7 +76,7 @@ fn structures_go_in_and_come_out() {
 }
 
 #[test]
-fn weights_that_are_set_count_from_the_next_call_on() {
+fn assigned_weights_apply_from_the_next_call() {
     crate::watchdog::arm();
     let model = Sequential::new(&Scope::root()).layer(|s| Linear::new(s, 2, 2)).apply(|x| x.relu());
     let set = |w: [f64; 4]| {
@@ -93,7 +93,7 @@ fn weights_that_are_set_count_from_the_next_call_on() {
         assert_eq!(numbers(&f.call(&x).expect("a result")), [2.0, 4.0]);
         set([5.0, 6.0, 7.0, 8.0]);
         assert_eq!(numbers(&f.call(&x).expect("a result")), [6.0, 8.0], "freeze {freeze}");
-        // A program that a weight is part of is made again, and the old one goes.
+        // A program that captures a weight is recompiled, and the old one is dropped.
         assert_eq!(f.programs(), 1);
         let again = f
             .remarks()
@@ -125,7 +125,7 @@ fn a_module_compiles_itself_and_equal_names_are_two_weights() {
 }
 
 #[test]
-fn errors_have_the_users_line_compiled_or_not() {
+fn errors_have_the_users_line() {
     crate::watchdog::arm();
     let mut line = 0;
     let x = counting(&[2, 3]);
@@ -189,7 +189,7 @@ fn many_threads_compile_and_call() {
 }
 
 #[test]
-fn sixty_four_threads_call_while_eight_compile_and_nothing_is_kept() {
+fn sixty_four_threads_call_while_eight_compile_without_leaks() {
     crate::watchdog::arm();
     let served = kiln::compile(|x: Tensor| x.softmax(-1).sum(.., false)).name("served");
     let x = counting(&[4, 8]);
@@ -198,7 +198,7 @@ fn sixty_four_threads_call_while_eight_compile_and_nothing_is_kept() {
         std::thread::scope(|scope| {
             for t in 0..8i64 {
                 scope.spawn(move || {
-                    // A function of its own, and a number that no other thread has.
+                    // A function of its own, and a constant that no other thread has.
                     let f = kiln::compile(move |x: Tensor| x * t + 1).backend("interpreter");
                     let y = f.call(counting(&[3])).expect("a result");
                     assert_eq!(numbers(&y), [1.0, 1.0 + t as f64, 1.0 + 2.0 * t as f64]);
@@ -219,7 +219,7 @@ fn sixty_four_threads_call_while_eight_compile_and_nothing_is_kept() {
     let held = std::sync::Arc::strong_count(&elements);
     let before = served.guards();
     round(1500);
-    // Every call ran the one program, and keeps neither its argument nor anything to say.
+    // Every call ran the one program, and holds neither its argument nor a message.
     assert_eq!((served.programs(), served.guards()), (1, before));
     assert_eq!(std::sync::Arc::strong_count(&elements), held);
     let explained = served.explain();
@@ -230,7 +230,7 @@ fn sixty_four_threads_call_while_eight_compile_and_nothing_is_kept() {
 }
 
 #[test]
-fn each_dtype_has_a_program_of_its_own() {
+fn each_dtype_has_its_own_program() {
     crate::watchdog::arm();
     let f = kiln::compile(|x: Tensor| x.clone() * 2 + x);
     let floats = Tensor::of(&[2], &[1.5f32, -2.0]).expect("a tensor");

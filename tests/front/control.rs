@@ -1,5 +1,5 @@
-//! Control flow in graphs: the same functions op by op, interpreted, and compiled for sizes and for
-//! symbols.
+//! Control flow in graphs: the same functions eagerly, interpreted, and compiled with static and
+//! symbolic sizes.
 use super::*;
 use kiln::{
     cond,
@@ -11,12 +11,12 @@ use kiln::{
 
 type Results = Result<Vec<Tensor>, TraceError>;
 type Body = fn(Vec<Tensor>) -> Results;
-/// A name, a function, and the arguments that it is called with.
+/// A name, a function, and its arguments.
 pub type Case = (&'static str, Body, Vec<Vec<Tensor>>);
-/// How a function is run: in words, by which backend, and whether with symbols.
+/// How to run a function: a description, the backend, whether with symbolic sizes.
 type How = (&'static str, &'static str, Option<bool>);
 
-/// The functions that a card runs as well.
+/// The functions that also run on a GPU.
 pub const CASES: [fn() -> Case; 11] = [
     branches,
     swap,
@@ -31,7 +31,7 @@ pub const CASES: [fn() -> Case; 11] = [
     super::ptx::case,
 ];
 
-/// What differs where a function's programs run there: from what it gives op by op, on the host.
+/// The differences between a function's programs and its eager results on the host.
 pub fn differences(
     (name, f, calls): &Case,
     (how, backend, dynamic): How,
@@ -47,7 +47,7 @@ pub fn differences(
     let mut wrong = vec![];
     for (i, x) in calls.iter().enumerate() {
         let want = f(x.clone()).unwrap_or_else(|e| panic!("{name}, op by op: {e}"));
-        // Twice, since the second call finds buffers that have been used.
+        // Twice, since the second call reuses buffers.
         for _ in 0..2 {
             let at = format!("{name}, {how}, call {i}");
             let have = match g.call(x.clone()) {
@@ -72,7 +72,7 @@ pub fn differences(
     wrong
 }
 
-/// Runs a function in every way and compares with what it gives op by op.
+/// Runs a function in every way and compares it with eager execution.
 pub fn agree(case: Case) {
     crate::watchdog::arm();
     for how in [
@@ -140,12 +140,12 @@ fn swap() -> Case {
 }
 
 #[test]
-fn a_branch_gives_what_it_is_given() {
+fn a_branch_returns_its_argument() {
     agree(swap());
 }
 
 fn fibonacci() -> Case {
-    // Fibonacci: values swap places, so that no buffer may be written while it is still read.
+    // Fibonacci: loop-carried values swap, so a buffer that is still read must not be overwritten.
     let f: Body = |x| {
         let (a, b, n) = while_loop(
             |(_, b, _): (Tensor, Tensor, Tensor)| b.amax(.., false).lt(1000),
@@ -233,8 +233,8 @@ fn mapped() -> Case {
     )
 }
 
-/// Rows of 3, of 1 and of 4 elements, of several dtypes, within rows: most of them begin where a
-/// card cannot read several elements at once.
+/// Rows of 3, 1 and 4 elements of several dtypes, nested: most are unaligned for vector loads on a
+/// GPU.
 fn small_rows() -> Case {
     let f: Body = |x| {
         let (last, rows) = scan(
@@ -259,7 +259,7 @@ fn a_function_for_each_slice() {
 }
 
 #[test]
-fn no_slices_leave_what_is_carried() {
+fn a_scan_of_nothing_returns_the_initial_values() {
     crate::watchdog::arm();
     let f =
         kiln::compile(|c: Tensor, x: Tensor| scan(|c: Tensor, r: Tensor| (&c + &r, r * 2), c, x));
@@ -285,12 +285,12 @@ fn sizes() -> Case {
 }
 
 #[test]
-fn sizes_that_no_operand_has() {
+fn sizes_that_no_operand_binds() {
     agree(sizes());
 }
 
 #[test]
-fn kernels_of_equal_bodies_are_one() {
+fn equal_bodies_share_kernels() {
     crate::watchdog::arm();
     let f = kiln::compile(|x: Tensor| -> Result<Tensor, TraceError> {
         let step = |x: Tensor| map(|r: Tensor| (r * 3 + 1).tanh(), x);
@@ -334,7 +334,7 @@ fn a_break_in_a_loop_runs_it_step_by_step() {
 }
 
 #[test]
-fn what_does_not_fit_is_said_with_its_line() {
+fn mismatches_are_errors_with_lines() {
     crate::watchdog::arm();
     let line = |text: &str| {
         format!(
@@ -379,7 +379,7 @@ fn what_does_not_fit_is_said_with_its_line() {
 }
 
 #[test]
-fn values_of_a_region_end_with_it() {
+fn region_values_do_not_escape() {
     crate::watchdog::arm();
     let e = message(
         kiln::compile(|x: Tensor| -> Result<Tensor, TraceError> {
@@ -397,7 +397,7 @@ fn values_of_a_region_end_with_it() {
     assert!(e.contains("the traced graph is wrong") && e.contains("dominate"), "{e}");
 }
 
-/// Adds one, and counts how often it runs.
+/// Adds one, and counts its runs.
 fn counted(
     name: &str,
     effect: bool,
@@ -464,7 +464,7 @@ fn custom_ops_run_in_every_way() {
 }
 
 #[test]
-fn custom_ops_that_fail_say_so() {
+fn failing_custom_ops_report_errors() {
     crate::watchdog::arm();
     let (op, _) = counted("test::fails", false);
     let thirteen = floats(&[13.0]);
@@ -486,7 +486,7 @@ fn custom_ops_that_fail_say_so() {
     assert!(e.contains("has neither a function of the host nor a body"), "{e}");
 }
 
-/// A loop over a weight-free body, as a module.
+/// A loop over a body without weights, as a module.
 pub fn looping() -> kiln::tensor::Traced {
     kiln::trace(|g| {
         let x = g.input("x", F32, (g.dim("rows", 1..=64), 3));
@@ -509,7 +509,7 @@ fn a_package_holds_all_programs() {
         .expect("a package")
         .compile(&Options { threads: 1, ..Default::default() })
         .expect("links");
-    // Columns first: what a loop starts with is copied where it does not lie in rows.
+    // Column-major first: the initial loop value is copied if it is not row-major.
     let x = [1.0f32, 5.0, 2.0, 6.0, 3.0, 7.0];
     // SAFETY: 2 x 3 elements.
     let columns = unsafe { View::strided("f32", &[2, 3], &[1, 2], x.as_ptr().cast()) };

@@ -1,4 +1,4 @@
-//! `kiln::disable`: functions that no graph takes in.
+//! `kiln::disable`: functions that are excluded from graphs.
 use super::*;
 use kiln::{compile::Topic, tensor::TraceError};
 use std::sync::{
@@ -6,9 +6,9 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-/// The place of the line of this file that has a mark.
+/// The location of the marked line of this file.
 fn line(mark: &str) -> String {
-    // Not the line that asks.
+    // Not the asking line itself.
     let found =
         include_str!("disable.rs").lines().position(|l| l.contains(mark) && l.contains("// "));
     format!("disable.rs:{}:", found.expect("a line") + 1)
@@ -19,7 +19,7 @@ fn a_region_runs_op_by_op_between_two_programs() {
     crate::watchdog::arm();
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = runs.clone();
-    // What it does is no graph's: it reads, and it is run by each call.
+    // The region is in no graph: it reads values, and every call runs it.
     let region = kiln::disable(move |x: Tensor, y: Tensor| -> Result<(Tensor, i64), TraceError> {
         counted.fetch_add(1, Ordering::Relaxed);
         Ok(if x.sum(.., false).item::<f64>()? > 0.0 { (x - y, 1) } else { (x * y, 2) })
@@ -36,7 +36,7 @@ fn a_region_runs_op_by_op_between_two_programs() {
         let z = x.iter().zip(&y).map(|(x, y)| if way == 1 { x - y } else { x * y });
         (z.zip(&y).map(|(z, y)| (z * 3.0 - y).exp()).sum::<f64>(), way)
     };
-    // Later calls, both ways, and other sizes.
+    // Later calls, on both paths, and other sizes.
     let calls: [&[f64]; 6] = [
         &[0.5, 0.25],
         &[-0.5, 0.25],
@@ -54,9 +54,9 @@ fn a_region_runs_op_by_op_between_two_programs() {
             "call {i}: {have} {way} {want:?}"
         );
     }
-    // Of a trace the region's function is not called.
+    // During a trace the region's function is not called.
     assert_eq!(runs.load(Ordering::Relaxed), 6);
-    // In front of it and behind it, at three sizes.
+    // Before it and after it, at three sizes.
     let explained = f.explain();
     assert_eq!(
         explained.graphs.iter().map(|g| g.calls).collect::<Vec<_>>(),
@@ -80,13 +80,13 @@ fn a_region_runs_op_by_op_between_two_programs() {
 }
 
 #[test]
-fn it_sees_values_though_nobody_else_holds_them_and_its_results_are_inputs() {
+fn it_reads_values_and_its_results_are_inputs() {
     crate::watchdog::arm();
     let region = kiln::disable(|all: Vec<Tensor>, a: f64| -> Vec<Tensor> {
         all.into_iter().map(|t| t * a).collect()
     });
     let f = kiln::compile(move |x: Tensor| -> Result<Tensor, TraceError> {
-        // One that is an argument, one that is noted, one that is held by nothing else.
+        // One is an argument, one is recorded, one has no other owner.
         let y = &x + 1;
         let all = region.call((vec![x.clone(), y.clone(), &y * 2], 10.0))?;
         let again = region.call((vec![&all[0] + &all[1], all[2].clone()], 0.5))?;
@@ -105,7 +105,7 @@ fn it_sees_values_though_nobody_else_holds_them_and_its_results_are_inputs() {
 }
 
 #[test]
-fn nested_functions_break_where_they_are_called() {
+fn nested_functions_break_at_their_call() {
     crate::watchdog::arm();
     let region = kiln::disable(|x: Tensor| x.exp());
     let inner = kiln::compile(move |x: Tensor| -> Result<Tensor, TraceError> {
@@ -129,12 +129,12 @@ fn nested_functions_break_where_they_are_called() {
             assert!((have - want(x)).abs() < 1e-4, "{have} {x}");
         }
     }
-    // The inner function was a part of the outer one.
+    // The inner function was part of the outer one.
     assert_eq!((outer.explain().breaks.len(), inner.programs()), (1, 0));
-    // By itself it has programs of its own, also with elements within the outer one.
+    // On its own it has its own programs, with elements of the outer one too.
     inner.call(counting(&[2])).expect("a result");
     assert_eq!((inner.programs(), inner.explain().breaks.len()), (1, 1));
-    // Within a region a compiled function is not compiled.
+    // In a disabled region a compiled function runs eagerly.
     let calls = inner.clone();
     let around =
         kiln::disable(move |x: Tensor| calls.call(x).map_err(|e| TraceError::User(e.into())));
@@ -160,7 +160,7 @@ fn control_flow_around_a_region_runs_in_segments() {
 }
 
 #[test]
-fn fullgraph_names_the_line_and_the_way_out() {
+fn fullgraph_reports_line_and_remedy() {
     crate::watchdog::arm();
     let region = kiln::disable(|x: Tensor| x * 2);
     let f = kiln::compile(move |x: Tensor| -> Result<Tensor, TraceError> {
@@ -178,14 +178,14 @@ fn fullgraph_names_the_line_and_the_way_out() {
         assert!(text.contains(part), "no {part} in {text}");
     }
     assert_eq!(f.programs(), 0);
-    // A trace that is no compiled function's has no way to go on.
+    // A plain trace, outside of a compiled function, cannot resume.
     let alone = kiln::disable(|x: Tensor| x * 2);
     let traced = kiln::trace(|g| alone.call(g.input("x", kiln::dialects::value::DType::F32, (2,))));
     assert!(traced.is_err_and(|e| e.to_string().contains("kiln::disable")));
 }
 
 #[test]
-fn elsewhere_it_just_runs_and_its_errors_have_places() {
+fn elsewhere_it_just_runs_and_its_errors_have_locations() {
     crate::watchdog::arm();
     let region = kiln::disable(|x: Tensor, y: Tensor| x.matmul(y)); // the op
     let (x, y) = (counting(&[1, 2]), counting(&[2, 1]));
@@ -193,7 +193,7 @@ fn elsewhere_it_just_runs_and_its_errors_have_places() {
     let text = |r: Result<Tensor, TraceError>| r.expect_err("an error").to_string();
     let found = text(region.call((&x, &x)));
     assert!(found.contains(&line("the op")) && found.contains("matmul"), "{found}");
-    // One that an argument brings along comes first.
+    // A location that an argument carries takes precedence.
     let found = text(region.call((&(&x + &counting(&[3])), &y)));
     assert!(found.contains("add") && !found.contains("matmul"), "{found}");
     let f = kiln::compile(move |x: Tensor| -> Result<Tensor, TraceError> { region.call((&x, &x)) });

@@ -1,5 +1,5 @@
-//! The examples of rustdoc, which is not run by itself since each would be a binary with MLIR in
-//! it: the pages show exactly these functions' bodies.
+//! The rustdoc examples. Each doctest would be a binary that links MLIR, so the pages show the
+//! bodies of these functions, which run here.
 
 #[rustfmt::skip]
 fn compile() -> Result<(), kiln::Error> {

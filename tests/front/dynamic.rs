@@ -1,4 +1,4 @@
-//! Sizes that change, and what a function decides by them.
+//! Sizes that change, and decisions on sizes.
 use super::*;
 use kiln::compile::Topic;
 
@@ -46,7 +46,7 @@ fn dynamic_true_and_false() {
             [2.0 * total]
         );
     }
-    // Rows and columns were equal by chance, which is a guard that the second call does not meet.
+    // Rows and columns were equal by chance: a guard that the second call fails.
     assert_eq!(dynamic.programs(), 2, "{}", text(&dynamic.guards()));
     assert!(
         dynamic.guards()[1].to_string().contains("arg1.size(0) == s0"),
@@ -60,7 +60,7 @@ fn dynamic_true_and_false() {
 }
 
 #[test]
-fn marks_say_what_changes() {
+fn marked_dimensions_are_dynamic() {
     crate::watchdog::arm();
     let f = kiln::compile(|x: Tensor| x.sum(1, false)).backend("interpreter");
     let x = counting(&[4, 6]);
@@ -83,7 +83,7 @@ fn marks_say_what_changes() {
 #[test]
 fn comparisons_of_sizes_are_guards() {
     crate::watchdog::arm();
-    // Not symbolic in the result: which branch was taken would be lost without a guard.
+    // Not visible in the result: without a guard the branch taken would be lost.
     let f = kiln::compile(|x: Tensor| {
         let n = x.size(0);
         if n == 5 {
@@ -106,9 +106,9 @@ fn comparisons_of_sizes_are_guards() {
 }
 
 #[test]
-fn a_symbol_that_the_function_contradicts_stays_a_number() {
+fn a_contradicted_symbol_stays_static() {
     crate::watchdog::arm();
-    // The weight has 6 rows; and a split wants to know how many parts there are.
+    // The weight has 6 rows; and a split needs the number of parts.
     let weight = counting(&[6]);
     let f = kiln::compile(move |x: Tensor| &x + &weight).dynamic(true).backend("interpreter");
     f.call(counting(&[4, 6])).expect("a result");
@@ -129,9 +129,9 @@ fn a_symbol_that_the_function_contradicts_stays_a_number() {
 }
 
 #[test]
-fn a_size_can_be_taken_as_a_number() {
+fn a_size_can_be_specialised() {
     crate::watchdog::arm();
-    // By a guard; and by what a symbol does not have, which is noticed.
+    // By a guard; and by a method that symbols lack, which is detected.
     let f = kiln::compile(|x: Tensor| {
         (0..x.size(0).specialised().expect("a number")).fold(x, |x, _| x + 1)
     })
@@ -154,7 +154,7 @@ fn a_size_can_be_taken_as_a_number() {
 }
 
 #[test]
-fn behind_the_limit_calls_run_op_by_op_with_one_warning() {
+fn past_the_limit_calls_run_eagerly_with_one_warning() {
     crate::watchdog::arm();
     let f = kiln::compile(|x: Tensor, n: i64| x * n)
         .backend("interpreter")
@@ -176,8 +176,8 @@ fn behind_the_limit_calls_run_op_by_op_with_one_warning() {
     assert_eq!((f.programs(), f.remarks().len()), (0, 0));
 }
 
-/// Calls a function of a GPU's device, which the interpreter computes on the host, with rows of
-/// these lengths; how many programs there are behind each.
+/// Calls a function on a GPU device, interpreted on the host, with rows of these lengths; returns
+/// the number of programs after each.
 fn programs_of(
     f: &kiln::Compiled<impl kiln::compile::Function<(Tensor,), Out = Tensor>, (Tensor,)>,
     lengths: &[usize],
@@ -195,7 +195,7 @@ fn programs_of(
 }
 
 #[test]
-fn for_a_gpu_rows_of_multiples_of_16_have_a_program_and_others_one_more() {
+fn on_a_gpu_rows_divisible_by_16_have_their_own_program() {
     crate::watchdog::arm();
     let on_gpu = || kiln::compile(|x: Tensor| x + 1).backend("interpreter").device("cuda:0");
     let f = on_gpu();
@@ -216,7 +216,7 @@ fn for_a_gpu_rows_of_multiples_of_16_have_a_program_and_others_one_more() {
         "{}",
         text(&guards)
     );
-    // What both are right for is the first one's.
+    // Sizes that both programs accept run the first one.
     let calls: Vec<u64> = f.explain().graphs.iter().map(|g| g.calls).collect();
     assert_eq!(calls, [1, 4, 4]);
     let remarks = f.remarks();
@@ -227,11 +227,11 @@ fn for_a_gpu_rows_of_multiples_of_16_have_a_program_and_others_one_more() {
             && last.message.contains(all),
         "{last}"
     );
-    // 1 has a program of its own anyway, and says nothing about others.
+    // 1 is always specialised and tells nothing about other sizes.
     let one = on_gpu();
     assert_eq!(programs_of(&one, &[1, 32, 64, 1, 50]), [1, 2, 2, 2, 3]);
     assert_eq!(one.guards()[1].symbols[0].divisor, 16);
-    // A length that is no multiple in front of the symbol; and the host, for which it does not pay.
+    // An indivisible length before the symbol; and the host, where divisibility is not profitable.
     let odd = on_gpu();
     assert_eq!(programs_of(&odd, &[33, 48, 64]), [1, 2, 2]);
     let host = kiln::compile(|x: Tensor| x + 1).backend("interpreter");
@@ -240,13 +240,13 @@ fn for_a_gpu_rows_of_multiples_of_16_have_a_program_and_others_one_more() {
 }
 
 #[test]
-fn divisors_are_stated_where_they_pay_and_there_is_room() {
+fn divisors_are_used_where_profitable_and_within_the_limit() {
     crate::watchdog::arm();
     let on_gpu = || kiln::compile(|x: Tensor| x + 1).backend("interpreter").device("cuda:0");
     let divisors =
         |g: &kiln::runtime::Guards| g.symbols.iter().map(|s| s.divisor).collect::<Vec<_>>();
-    // The first size is no distance of rows, nor is one in front of rows that are multiples; of
-    // both at once, one call makes both general.
+    // The first size is not a row stride, nor is one before divisible rows; one call makes both
+    // general.
     let f = on_gpu();
     for shape in [
         [16usize, 32, 10],
@@ -266,8 +266,7 @@ fn divisors_are_stated_where_they_pay_and_there_is_room() {
         "{}",
         text(&f.guards())
     );
-    // One of two that is none, and the other one is stated no more either: one program more for
-    // both.
+    // One of two sizes loses divisibility, and the other one too: one more program for both.
     let both = on_gpu();
     for shape in [[5usize, 32, 48], [5, 64, 80], [5, 50, 96], [5, 64, 50], [5, 96, 112]] {
         both.call(counting(&shape)).expect("a result");
@@ -283,10 +282,10 @@ fn divisors_are_stated_where_they_pay_and_there_is_room() {
         .iter()
         .for_each(|shape| drop(rows.call(counting(shape)).expect("a result")));
     assert_eq!(divisors(&rows.guards()[1]), [1], "{}", text(&rows.guards()));
-    // With room for two, the second is for all sizes.
+    // With a limit of two programs, the second is for all sizes.
     let two = on_gpu().options([("cache_size_limit", "2")]);
     assert_eq!(programs_of(&two, &[32, 48, 50]), [1, 2, 2]);
-    // Whoever says which sizes there are has one program for these.
+    // Declared sizes have one program.
     let marked = on_gpu();
     let x = counting(&[3, 32]);
     kiln::mark_dynamic(&x, 1, 2..=64).expect("a mark");

@@ -58,7 +58,7 @@ fn dynamic_makes_two_programs_or_one() {
 }
 
 #[test]
-fn a_graph_break_is_right_and_said() {
+fn a_graph_break_is_correct_and_reported() {
     crate::watchdog::arm();
     let text = graph_break::run().expect("a text");
     assert!(text.starts_with("[2, 4] [-2, -3]\n[2, 4] [-2, -3]\n"), "{text}");
@@ -75,7 +75,7 @@ fn a_graph_break_is_right_and_said() {
 }
 
 #[test]
-fn a_backend_of_ones_own() {
+fn custom_backend_example() {
     crate::watchdog::arm();
     let text = custom_backend::run().expect("a text");
     assert!(text.starts_with("[0, 0.5, 2]\n") && text.contains("a relu only, not"), "{text}");
@@ -94,10 +94,10 @@ fn an_attribute_compiles_a_function() {
 }
 
 #[test]
-fn an_op_of_ones_own() {
+fn custom_op_example() {
     crate::watchdog::arm();
     let text = custom_op::run().expect("a text");
-    // Counts 2, 3, 2 and 0, less 2.
+    // Counts 2, 3, 2 and 0, minus 2.
     assert!(
         text.starts_with("[0, 0.731")
             && text.contains("\nkernels: rem select; convert sub neg exp"),
@@ -106,7 +106,7 @@ fn an_op_of_ones_own() {
 }
 
 #[test]
-fn a_pass_of_ones_own() {
+fn custom_pass_example() {
     crate::watchdog::arm();
     let text = custom_pass::run().expect("a text");
     let lines: Vec<&str> = text.lines().collect();

@@ -1,4 +1,4 @@
-//! `KILN_LOG`: something arrives on every channel, in a process of its own.
+//! `KILN_LOG`: every channel logs something, in a child process.
 use super::*;
 use kiln::{
     dialects::ir::{Context, Module},
@@ -13,7 +13,7 @@ const SOURCE: &str = "module attributes {kiln.level = \"graph\"} {
 }
 ";
 
-/// Is told the channels and the cache by the environment.
+/// Takes the channels and the cache from the environment.
 #[test]
 #[ignore = "a part of the next"]
 fn child() {
@@ -35,7 +35,7 @@ fn child() {
         .options([("max_autotune", "true"), ("autotune_budget", "60")])
         .name("measured");
     f.call(counting(&[4])).expect("a result");
-    // An argument that lies in another order than was said.
+    // An argument in another memory order than declared.
     let context = Context::new();
     let (module, _) = Module::parse(context.ctx(), SOURCE.as_bytes(), "m.mlir").expect("IR");
     let options = kiln::Options { orders: [(0, vec![1, 0])].into(), ..Default::default() };
@@ -46,7 +46,7 @@ fn child() {
 }
 
 #[test]
-fn something_arrives_on_every_channel() {
+fn every_channel_logs() {
     crate::watchdog::arm();
     let dir = tempfile::tempdir().unwrap();
     let said = |channels: &str| {
@@ -76,7 +76,7 @@ fn something_arrives_on_every_channel() {
     );
     assert!(of(&all, "dynamic", "chain: dimension 0 of arg0 is the symbol "), "{all}");
     assert!(all.contains("llvm.func") && of(&all, "perf_hints", "copied"), "{all}");
-    // From the cache the same is told of a program, but for the code's text.
+    // A program from the cache logs the same, except for its code.
     let again = said("cache,fusion,schedule,output_code");
     assert!(of(&again, "cache", "hit") && !of(&again, "cache", "miss"), "{again}");
     for (channel, part) in [
@@ -92,9 +92,9 @@ fn something_arrives_on_every_channel() {
     assert!(!again.contains(" kiln::guards: "), "{again}");
 }
 
-/// Kernels of control flow are told as others are, and `+cache` tells of each kernel.
+/// Kernels of control flow are logged as others are, and `+cache` logs each kernel.
 #[test]
-fn kernels_of_control_flow_are_told() {
+fn kernels_of_control_flow_are_logged() {
     crate::watchdog::arm();
     let dir = tempfile::tempdir().unwrap();
     let model = dir.path().join("loop.mlir");

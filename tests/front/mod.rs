@@ -1,4 +1,4 @@
-//! The front door: `compile()`, guards, dynamic sizes, ops that run at once, backends, options.
+//! The front end: `compile()`, guards, dynamic sizes, eager ops, backends, options.
 mod asynchronous;
 mod backends;
 mod breaks;
@@ -19,7 +19,7 @@ mod threads;
 
 use kiln::{Error, Tensor};
 
-/// The numbers of a tensor, of any float dtype.
+/// The elements of a float tensor.
 fn numbers(t: &Tensor) -> Vec<f64> {
     let value = t.value().unwrap_or_else(|e| panic!("{e}"));
     value.as_f().map_or_else(

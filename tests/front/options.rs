@@ -1,4 +1,4 @@
-//! Options, modes, backends, ops that run at once.
+//! Options, modes, backends, eager ops.
 use super::*;
 use kiln::{
     backend::{self, Backend, GraphModule, Runnable},
@@ -42,7 +42,7 @@ fn unknown_names_are_errors_with_the_nearest_one() {
 }
 
 #[test]
-fn an_option_that_does_nothing_says_so() {
+fn an_option_without_effect_warns() {
     let f = kiln::compile(relu).options([
         ("max_autotune", "false"),
         ("epilogue_fusion", "true"),
@@ -61,7 +61,7 @@ fn an_option_that_does_nothing_says_so() {
 }
 
 #[test]
-fn every_option_is_listed_and_every_mode_is_made_of_options() {
+fn every_option_is_listed_and_modes_consist_of_options() {
     let all = kiln::list_options();
     for name in [
         "epilogue_fusion",
@@ -85,7 +85,7 @@ fn every_option_is_listed_and_every_mode_is_made_of_options() {
     );
 }
 
-/// Counts graphs, and gives its inputs back.
+/// Counts graphs, and returns its inputs.
 struct Echo(AtomicUsize);
 struct Echoed;
 impl Backend for Echo {
@@ -117,7 +117,7 @@ impl Runnable for Echoed {
 }
 
 #[test]
-fn backends_are_chosen_by_name_and_may_be_ones_own() {
+fn backends_are_selected_by_name_or_custom() {
     crate::watchdog::arm();
     let names = || kiln::list_backends().into_iter().map(|b| b.name).collect::<Vec<_>>();
     assert_eq!(names()[..4], ["kiln", "eager", "interpreter", "cudagraphs"]);
@@ -140,7 +140,7 @@ fn backends_are_chosen_by_name_and_may_be_ones_own() {
 }
 
 #[test]
-fn ops_run_at_once_outside_of_a_trace() {
+fn ops_run_eagerly_outside_of_a_trace() {
     crate::watchdog::arm();
     let x = counting(&[2, 3]);
     for name in ["interpreter", "kiln"] {
@@ -160,11 +160,11 @@ fn ops_run_at_once_outside_of_a_trace() {
             (15.0, "[[0, 1, 2],\n[3, 4, 5]]", "f32[3, 2]".replace("3, 2", "2, 3").as_str())
         );
     }
-    assert!(y_is_refused(&x).contains("is f32, not f64"));
+    assert!(rejected_arguments(&x).contains("is f32, not f64"));
     assert!(x.item::<f64>().is_err() && Tensor::of(&[3], &[1.0f32]).is_err());
 }
 
-fn y_is_refused(x: &Tensor) -> String {
+fn rejected_arguments(x: &Tensor) -> String {
     x.to_vec::<f64>().expect_err("another dtype").to_string()
 }
 
@@ -195,11 +195,11 @@ fn arrays_come_from_bytes_numbers_values_and_weights() {
     assert!(Graph::current().is_eager());
     kiln::trace(|g| {
         assert!(!Graph::current().is_eager() && !g.is_eager());
-        // One with elements is a constant of a trace.
+        // An array with elements is a constant of a trace.
         Ok(g.input("x", DType::F32, (2,)) + &a)
     })
     .expect("a program");
-    // A handle of a trace that is over is an error, not a crash.
+    // A handle of a finished trace is an error, not a crash.
     let mut late = None;
     kiln::trace(|g| {
         let x = g.input("x", DType::F32, (2,));
@@ -215,15 +215,15 @@ fn arrays_come_from_bytes_numbers_values_and_weights() {
     );
 }
 
-/// The lines of `explain` about memory, passes and copies say what the program has.
+/// `explain` reports the program's memory, passes and copies.
 #[test]
-fn explain_tells_memory_passes_and_copies() {
+fn explain_reports_memory_passes_and_copies() {
     use kiln::{
         compile::GraphInfo,
         dialects::ir::{Context, Module},
     };
     crate::watchdog::arm();
-    // Two products that cannot be one kernel: 8 x 16 floats lie between them.
+    // Two matmuls that do not fuse: 8 x 16 floats of intermediate memory.
     let layer = kiln::nn::Linear::without_bias(&kiln::nn::Scope::root(), 16, 16);
     use kiln::nn::Module as _;
     let f = kiln::compile(move |x: Tensor| layer.forward(&layer.forward(&x).softmax(1)))
@@ -235,7 +235,7 @@ fn explain_tells_memory_passes_and_copies() {
     assert!(graph.kernels.len() > 1 && graph.kernels.len() == graph.kinds.len(), "{text}");
     let arena: usize = graph.arena.parse().expect("a number, since sizes are");
     assert!(arena >= 8 * 16 * 4, "{text}");
-    // The weight, and how it is packed.
+    // The weight, and its packing.
     assert!(graph.weights.0 == 16 * 16 * 4 && graph.weights.1 >= 16 * 16 * 4, "{text}");
     let line = format!(
         "memory between kernels: {arena} bytes; weights: {} bytes, and {} made of them once",
@@ -253,7 +253,7 @@ fn explain_tells_memory_passes_and_copies() {
     assert!(graph.passes.iter().any(|p| p.runs > 1), "{text}");
     assert!(graph.copies.is_empty() && !text.contains("copy: "), "{text}");
 
-    // An argument that is said to lie by columns is copied where it does not.
+    // An argument declared column-major is copied if it is not.
     let source = "module attributes {kiln.level = \"graph\"} {
   func.func @main(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>) -> tensor<4x8xf32> {
     %0 = kiln.exp %x : tensor<4x8xf32>
@@ -279,10 +279,9 @@ fn explain_tells_memory_passes_and_copies() {
     );
 }
 
-/// On the host `reduce-overhead` keeps the memory of results, and takes it again once nobody holds
-/// them; what somebody holds stays as it is.
+/// On the host `reduce-overhead` caches result memory and reuses it once no handle is left.
 #[test]
-fn reduce_overhead_takes_memory_again_that_nobody_holds() {
+fn reduce_overhead_reuses_released_memory() {
     crate::watchdog::arm();
     let f = kiln::compile(|x: Tensor| x * 2 + 1).mode("reduce-overhead");
     let at = |t: &Tensor| t.array().expect("elements").bytes().as_ptr();
@@ -290,7 +289,7 @@ fn reduce_overhead_takes_memory_again_that_nobody_holds() {
     let first = call(0);
     let place = at(&first);
     drop(first);
-    // Takes the memory if it was freed.
+    // Would reuse the memory if it were free.
     let others: Vec<Tensor> = (0..50).map(|_| counting(&[1000])).collect();
     let second = call(1);
     assert_eq!(at(&second), place);
@@ -299,16 +298,16 @@ fn reduce_overhead_takes_memory_again_that_nobody_holds() {
     for (t, k) in [(&second, 1.0), (&third, 2.0)] {
         assert_eq!(numbers(t)[..3], [2.0 * k + 1.0, 2.0 * k + 3.0, 2.0 * k + 5.0]);
     }
-    // A part of it that outlives the handle holds it, too.
+    // A view that outlives the handle keeps it alive.
     let held = second.array().expect("elements");
     drop((second, third));
     let more: Vec<Tensor> = (3..6).map(&call).collect();
     assert!(more.iter().all(|t| at(t) != place) && held.to_vec::<f32>().expect("floats")[0] == 3.0);
 }
 
-/// A program's guards and what hinders a CUDA graph are read off it, without a call.
+/// A program reports its guards and what prevents a CUDA graph, without a call.
 #[test]
-fn a_program_says_what_it_takes_and_what_hinders_a_graph() {
+fn a_program_reports_guards_and_what_prevents_a_graph() {
     use kiln::{
         compile::GraphInfo,
         runtime::{
@@ -363,7 +362,7 @@ fn a_program_says_what_it_takes_and_what_hinders_a_graph() {
     );
 }
 
-/// As a program on a GPU does whose calls have been copied.
+/// Like a GPU program whose calls were copied.
 struct Copying;
 impl Backend for Copying {
     fn name(&self) -> &str {
@@ -388,9 +387,9 @@ impl Runnable for Copying {
     }
 }
 
-/// What a backend's calls have shown is in `explain`: copies, and what hinders a CUDA graph.
+/// `explain` reports what a backend's calls have shown: copies, and what prevents a CUDA graph.
 #[test]
-fn explain_tells_copies_and_what_hinders_a_graph() {
+fn explain_reports_copies_and_what_prevents_a_graph() {
     backend::register(Arc::new(Copying)).expect("a new name");
     let f = kiln::compile(relu).backend("copying");
     f.call(counting(&[3])).expect("a result");

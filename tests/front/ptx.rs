@@ -1,5 +1,5 @@
-//! Custom ops with PTX, as far as no card is needed: what computes the same on the host, what is
-//! wrong with text and launches. `tests/gpu/ptx.rs` runs them.
+//! Custom ops with PTX, without a GPU: host fallbacks, errors in PTX and launches.
+//! `tests/gpu/ptx.rs` runs the PTX.
 use super::{control::Case, *};
 use kiln::{
     Exit, Model, Options, Ptx, custom_op,
@@ -14,7 +14,7 @@ use std::{
     },
 };
 
-/// `z = 2.5 x + y`, a thread an element, with a tail.
+/// `z = 2.5 x + y`, one thread per element, with a tail.
 pub const AXPY: &str = "
 .version 7.0
 .target sm_80
@@ -52,8 +52,7 @@ end:
 }
 ";
 
-/// Sums of rows, and of their squares: a block a row, whose threads meet in shared memory that the
-/// launch asks for.
+/// Sums of rows and of their squares: one CTA per row, with dynamic shared memory.
 const ROWS: &str = "
 .version 7.0
 .target sm_80
@@ -119,7 +118,7 @@ end:
 }
 ";
 
-/// How often the host has computed [`axpy`].
+/// The number of host computations of [`axpy`].
 pub static BY_HOST: AtomicUsize = AtomicUsize::new(0);
 
 fn count(all: &[TensorType]) -> Dim {
@@ -142,7 +141,7 @@ fn by_host(x: &[kiln::runtime::View], z: &mut [kiln::runtime::ViewMut]) -> Resul
     Ok(())
 }
 
-/// PTX beside a function of the host.
+/// PTX with a host function.
 pub fn axpy() -> &'static CustomOp {
     static OP: OnceLock<CustomOp> = OnceLock::new();
     OP.get_or_init(|| {
@@ -151,7 +150,7 @@ pub fn axpy() -> &'static CustomOp {
     })
 }
 
-/// PTX beside a body of ops.
+/// PTX with a body of ops.
 fn rows() -> &'static CustomOp {
     static OP: OnceLock<CustomOp> = OnceLock::new();
     OP.get_or_init(|| {
@@ -169,8 +168,8 @@ fn rows() -> &'static CustomOp {
     })
 }
 
-/// Between other ops, of inputs that other kernels compute, of an argument and of a transposed one,
-/// in a loop, one result of two unread, and one input twice.
+/// Between other ops, with computed, plain and transposed arguments, in a loop, with an unused
+/// result, with one input twice.
 pub fn case() -> Case {
     let f: fn(Vec<Tensor>) -> Result<Vec<Tensor>, TraceError> = |x| {
         let (x, y) = (&x[0], &x[1]);
@@ -192,11 +191,11 @@ pub fn case() -> Case {
 }
 
 #[test]
-fn the_host_computes_the_same_in_every_way() {
+fn the_host_fallback_agrees() {
     let before = BY_HOST.load(Ordering::Relaxed);
     control::agree(case());
     assert!(BY_HOST.load(Ordering::Relaxed) > before);
-    // A body fuses with what stands around it.
+    // A body fuses with the surrounding ops.
     let f = kiln::compile(|x: Tensor| rows().one(&[x * 2]) + 1).backend("kiln").fullgraph(true);
     f.call(counting(&[3, 4])).expect("a result");
     assert_eq!(f.explain().graphs[0].kernels.len(), 1, "{}", f.explain());
@@ -208,7 +207,7 @@ fn register(name: &str, ptx: Ptx) -> String {
 }
 
 #[test]
-fn wrong_ptx_is_said_when_the_op_is_made() {
+fn invalid_ptx_is_an_error_at_registration() {
     crate::watchdog::arm();
     for (ptx, part) in [
         (
@@ -245,7 +244,7 @@ fn wrong_ptx_is_said_when_the_op_is_made() {
 }
 
 #[test]
-fn wrong_launches_are_said_with_their_line() {
+fn invalid_launches_are_errors_with_lines() {
     crate::watchdog::arm();
     assert_eq!(register("test::all_sizes", Ptx::new(AXPY, "axpy")), "registered");
     let wrong = |name: &'static str, ptx: Ptx| {
@@ -260,8 +259,8 @@ fn wrong_launches_are_said_with_their_line() {
     assert!(e.contains("test::no_size") && e.contains("size"), "{e}");
 }
 
-/// A module of one op, which has PTX for a chip and nothing else.
-pub fn alone(name: &str, chip: &str) -> kiln::tensor::Traced {
+/// A module of one op with PTX for a chip, without a fallback.
+pub fn ptx_only(name: &str, chip: &str) -> kiln::tensor::Traced {
     let ptx = Ptx::new(AXPY.replace("sm_80", chip), "axpy").sizes(|_, z| vec![count(z)]);
     let op = custom_op(name).shape(alike).ptx(ptx).register().expect("registered");
     let traced = kiln::trace(|g| {
@@ -272,9 +271,9 @@ pub fn alone(name: &str, chip: &str) -> kiln::tensor::Traced {
 }
 
 #[test]
-fn what_nothing_computes_for_a_target_is_refused() {
+fn ops_without_an_implementation_are_errors() {
     crate::watchdog::arm();
-    let traced = alone("test::alone", "sm_90a");
+    let traced = ptx_only("test::alone", "sm_90a");
     let model = Model::of_module(traced.module(), Path::new(""));
     let refused = |target: &str, part: &str| {
         let e = model

@@ -1,4 +1,4 @@
-//! Numbers among the arguments.
+//! Scalar arguments.
 use super::*;
 use kiln::{
     Backend, Options, Runnable, Scalar, backend,
@@ -17,7 +17,7 @@ fn text(f: &[kiln::runtime::Guards]) -> String {
 }
 
 #[test]
-fn the_second_value_of_a_number_makes_it_an_input() {
+fn the_second_value_of_a_scalar_makes_it_an_input() {
     crate::watchdog::arm();
     let f = kiln::compile(|x: Tensor, a: Scalar| (&x * &a + 1).relu()).name("f");
     for (i, (a, programs)) in
@@ -41,7 +41,7 @@ fn the_second_value_of_a_number_makes_it_an_input() {
             .contains("arg1 == 2.0: it was 2.0, now it is 0.5; from now on it is an input"),
         "{said:?}"
     );
-    // An integer is no float: another kind of number has a program of its own.
+    // An integer is not a float: each kind of scalar has its own program.
     assert_eq!(numbers(&f.call((&counting(&[4]), 3i64)).expect("a result")), [1.0, 4.0, 7.0, 10.0]);
     assert!(f.remarks().iter().any(|r| r.message.contains("float")), "{:?}", f.remarks());
 }
@@ -66,10 +66,10 @@ fn dynamic_says_when_numbers_are_inputs() {
     assert!(open.guards()[0].to_string().contains("arg1: any integer"));
 }
 
-/// Every op that takes numbers, with each kind of number, against the same function without
-/// compiling and with plain numbers.
+/// Every op with scalar arguments, with each kind of scalar, against the uncompiled function with
+/// plain numbers.
 #[test]
-fn a_number_is_an_operand_as_a_plain_one_is() {
+fn a_scalar_argument_acts_as_a_constant() {
     crate::watchdog::arm();
     type Op = fn(&Tensor, &Scalar) -> Tensor;
     let ops: &[(&str, Op)] = &[
@@ -104,7 +104,7 @@ fn a_number_is_an_operand_as_a_plain_one_is() {
                 .options([("break_each_op", "true")]);
             for a in [Scalar::from(2i64), Scalar::from(5i64), Scalar::from(2.5), Scalar::from(0.75)]
             {
-                // As a part of a program.
+                // As part of a program.
                 let y = a.clone();
                 let plain = kiln::compile(move |x: Tensor| op(&x, &y))
                     .backend("interpreter")
@@ -130,7 +130,7 @@ fn a_number_is_an_operand_as_a_plain_one_is() {
                     assert!(near, "{name} of {dtype} and {a:?}: {have}, {what} {other}");
                 }
             }
-            // Integers and floats; a power of integers has to know its exponent.
+            // Integers and floats; the power of an integer needs a constant exponent.
             let want = if *name == "pow" && !dtype.is_float() { 3 } else { 2 };
             assert_eq!(
                 compiled.programs(),
@@ -161,7 +161,7 @@ fn an_integer_is_a_size() {
         guards.contains("arg1: any integer") && guards.contains("s0 = arg1 in 2..="),
         "{guards}"
     );
-    // Compared with sizes of tensors, it decides as these do.
+    // In comparisons with sizes it decides like one.
     let g = kiln::compile(|x: Tensor, n: Scalar| if n.size() > x.size(0) { x * 2 } else { x })
         .dynamic(true)
         .backend("interpreter");
@@ -175,8 +175,8 @@ fn an_integer_is_a_size() {
         );
     }
     assert_eq!(g.programs(), 2, "{}", text(&g.guards()));
-    // One that has to be a number is one, and so is one that a size is computed from outside of
-    // sizes.
+    // It is specialised where a constant is needed, and where a size is computed from it outside of
+    // size arithmetic.
     let weight = counting(&[6]);
     let h = kiln::compile(move |x: Tensor, n: Scalar| {
         (Graph::current().full((n.size(),), 1.0, F32) + &weight).sum(.., false) + x * n
@@ -210,7 +210,7 @@ fn an_integer_is_a_size() {
 }
 
 #[test]
-fn a_number_that_is_read_is_a_part_of_the_program() {
+fn a_scalar_that_is_read_is_specialised() {
     crate::watchdog::arm();
     let f = kiln::compile(|x: Tensor, a: Scalar| if a.value() > 3.0 { x * &a } else { x + &a })
         .dynamic(true)
@@ -228,7 +228,7 @@ fn a_number_that_is_read_is_a_part_of_the_program() {
         "{said:?}"
     );
     assert!(said[1].contains("it was 2.0, now it is 4.0; each value has a program of its own, since the function reads it"), "{said:?}");
-    // What was computed from it, too; and another number stays an input.
+    // Values computed from it, too; other scalars stay inputs.
     let g = kiln::compile(
         |x: Tensor, a: Scalar, b: Scalar| if (&a * 2).integer() == Some(8) { x * b } else { x + b },
     );
@@ -246,7 +246,7 @@ fn a_number_that_is_read_is_a_part_of_the_program() {
 }
 
 #[test]
-fn numbers_come_out_go_through_control_flow_and_into_segments() {
+fn scalars_as_results_in_control_flow_and_segments() {
     crate::watchdog::arm();
     let f = kiln::compile(|x: Tensor, a: Scalar, n: Scalar, flag: Scalar| {
         let x = if flag.value() != 0.0 { x * 2 } else { x };
@@ -272,7 +272,7 @@ fn numbers_come_out_go_through_control_flow_and_into_segments() {
         assert_eq!(quotient.value(), a / n as f64);
     }
     assert_eq!(f.programs(), 2, "{}", text(&f.guards()));
-    // A function that reads a tensor: one program a segment, whatever the numbers are.
+    // A function that reads a tensor: one program per segment, whatever the scalars.
     let g = kiln::compile(|x: Tensor, a: Scalar| {
         let y = &x * &a + 1;
         Ok::<_, TraceError>(if y.sum(.., false).item::<f64>()? > 5.0 { y - &a } else { y })
@@ -290,7 +290,7 @@ fn numbers_come_out_go_through_control_flow_and_into_segments() {
 }
 
 #[test]
-fn plain_numbers_have_programs_and_the_limit_says_what_to_do() {
+fn constants_are_specialised_and_the_limit_names_the_remedy() {
     crate::watchdog::arm();
     let f = kiln::compile(|x: Tensor, a: f64| x * a)
         .backend("interpreter")
@@ -310,7 +310,7 @@ fn plain_numbers_have_programs_and_the_limit_says_what_to_do() {
     );
 }
 
-/// The interpreter, which counts what it compiles.
+/// The interpreter, counting compilations.
 #[derive(Default)]
 struct Counting(AtomicUsize);
 
@@ -328,7 +328,7 @@ impl Backend for Counting {
 }
 
 #[test]
-fn an_op_that_runs_at_once_with_many_numbers_has_few_programs() {
+fn an_eager_op_with_many_scalars_has_few_programs() {
     crate::watchdog::arm();
     let counted = Arc::new(Counting::default());
     backend::register(counted.clone()).expect("a new name");
@@ -340,10 +340,10 @@ fn an_op_that_runs_at_once_with_many_numbers_has_few_programs() {
     let x = counting(&[2, 3, 1]);
     let multiply =
         || (0..20).for_each(|a| assert_eq!(numbers(&(&x * f64::from(a)))[5], 5.0 * f64::from(a)));
-    // Four with the number in them, and one for all others.
+    // Four specialised, and one general program.
     assert_eq!(programs(&multiply), 5);
     assert_eq!(programs(&multiply), 0);
-    // An op that has to know its numbers, also those that may change.
+    // An op that needs constants, even of scalars marked dynamic.
     let range =
         |a: &Scalar| Graph::current().arange(0.0, 10.0, a).dims().expect("sizes")[0].known();
     let steps = [(0.5, 20), (1.0, 10), (2.0, 5), (4.0, 3), (5.0, 2), (10.0, 1), (0.25, 40)];
@@ -359,7 +359,7 @@ fn an_op_that_runs_at_once_with_many_numbers_has_few_programs() {
         })
     };
     assert_eq!(programs(&count), 8);
-    // One that is asked for by a function behind its limit.
+    // One requested by a function that is past its limit.
     let f = kiln::compile(|x: Tensor, a: f64| x + a)
         .backend("counting")
         .options([("cache_size_limit", "2")]);
@@ -374,7 +374,7 @@ fn an_op_that_runs_at_once_with_many_numbers_has_few_programs() {
     assert_eq!(programs(&calls), 2 + 5);
 }
 
-/// A function of numbers with control flow, against the same without compiling.
+/// A function of scalars with control flow, against the uncompiled one.
 fn flows(name: &str, f: fn(Tensor, Scalar, Scalar) -> Result<Vec<Tensor>, TraceError>) {
     crate::watchdog::arm();
     for (backend, dynamic) in
@@ -397,7 +397,7 @@ fn flows(name: &str, f: fn(Tensor, Scalar, Scalar) -> Result<Vec<Tensor>, TraceE
                 );
             }
         }
-        // One for the first values, then one with each number that has changed as an input.
+        // One for the first values, then one per scalar that becomes an input.
         let most = [4, 3, 1][dynamic.map_or(1, |d| 2 * usize::from(d))];
         assert!(g.programs() <= most, "{name}, {backend} {dynamic:?}: {} programs", g.programs());
     }
@@ -449,7 +449,7 @@ fn branches_take_and_give_numbers() {
 }
 
 #[test]
-fn to_read_a_carried_number_ends_the_graph() {
+fn reading_a_carried_scalar_breaks_the_graph() {
     crate::watchdog::arm();
     let f = |x: Tensor| -> Result<Tensor, TraceError> {
         let (x, n) = kiln::while_loop(
@@ -471,7 +471,7 @@ fn to_read_a_carried_number_ends_the_graph() {
     assert!(!g.explain().breaks.is_empty(), "{}", g.explain());
     let e = message(kiln::compile(f).fullgraph(true).call(counting(&[3])));
     assert!(e.contains("scalars.rs:"), "{e}");
-    // A kind of number stays what it is, and a stack of numbers is none.
+    // The kind of a scalar is fixed, and a stack of scalars is not a scalar.
     let e = message(
         kiln::compile(|x: Tensor| {
             let one = |(x, n): (Tensor, Scalar)| (x + &n, n / 2);

@@ -1,4 +1,4 @@
-//! Compilations that end before they are done.
+//! Cancelled compilations.
 use super::*;
 use kiln::{
     Options,
@@ -14,7 +14,7 @@ fn archive() -> kiln::Model {
 }
 
 #[test]
-fn a_model_is_not_compiled_beyond_its_time() {
+fn a_model_compilation_times_out() {
     let options = Options {
         cache: CachePolicy::Off,
         time_budget: Some(Duration::from_nanos(1)),
@@ -30,13 +30,12 @@ fn a_model_is_not_compiled_beyond_its_time() {
     );
 }
 
-/// Cancelled while passes or kernels are under way: the compilation ends, and the next one is
-/// whole.
+/// Cancellation during passes or kernels ends the compilation, and the next one is complete.
 #[test]
-fn another_thread_cancels() {
+fn cancellation_from_another_thread() {
     let options = Options { cache: CachePolicy::Off, workers: 1, ..Options::default() };
     let stop = Stop::new();
-    // Told of the first kernel, it cancels; the others are not compiled.
+    // At the first kernel it cancels; the others are not compiled.
     let progress = |_, all: usize| {
         assert!(all > 2);
         stop.cancel();
@@ -51,7 +50,7 @@ fn another_thread_cancels() {
 }
 
 #[test]
-fn a_function_without_time_runs_op_by_op() {
+fn a_function_past_its_timeout_runs_eagerly() {
     let f = kiln::compile(|x: Tensor| (&x * 2).relu())
         .options([("time_budget", "0.000000001"), ("cache_dir", "off")])
         .name("slow");
@@ -66,7 +65,7 @@ fn a_function_without_time_runs_op_by_op() {
     f.stop().cancel();
     assert_eq!(f.call(&x).unwrap().to_vec::<f32>().unwrap(), [2.0, 0.0]);
     assert_eq!(f.programs(), 0);
-    // One that reads values, too; and no other function ends with it.
+    // A function with graph breaks, too; other functions are unaffected.
     let reads = kiln::compile(|x: Tensor| -> Result<Tensor, TraceError> {
         Ok(if x.abs().sum(.., false).item::<f64>()? > 0.0 { (&x + 1).relu() } else { x })
     });

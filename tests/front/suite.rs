@@ -1,6 +1,6 @@
-//! About 150 small functions, each run op by op, compiled for its sizes, compiled with symbols at
-//! two sizes, with a value read in between, kept out of a graph that goes on behind it, and with a
-//! break behind each op; all have to agree with the interpreter.
+//! About 150 small functions against the interpreter: eager, compiled with static sizes, with
+//! symbols at two sizes, with a value read midway, with a disabled region, and with a graph break
+//! after each op.
 use super::*;
 use crate::support::Random;
 use kiln::{
@@ -11,7 +11,7 @@ use kiln::{
     tolerance,
 };
 
-/// A dtype, and sizes of which -1 is the one that changes.
+/// A dtype and sizes; -1 is the dynamic one.
 type Spec = (DType, &'static [i64]);
 type Body = fn(&[Tensor]) -> Tensor;
 pub type Case = (&'static str, &'static [Spec], Body);
@@ -27,7 +27,7 @@ fn g() -> Graph {
     Graph::current()
 }
 
-/// Reads nothing of what it is given, so that its logarithm is one.
+/// Makes any argument positive, so that its logarithm exists.
 fn positive(x: &Tensor) -> Tensor {
     x.abs() + 0.5
 }
@@ -268,7 +268,7 @@ const PRODUCTS: &[Case] = &[
     }),
 ];
 
-/// Arguments at one size of what changes.
+/// Arguments at one value of the dynamic size.
 fn arguments(specs: &[Spec], n: usize) -> Vec<Tensor> {
     let mut random = Random(n as u64 + 1);
     let shape =
@@ -296,7 +296,7 @@ fn check(case: &Case) -> Vec<String> {
     check_on(case, "cpu")
 }
 
-/// What is wrong with a function whose programs run there; ops that run at once do so on the host.
+/// Errors of a function whose programs run on this device; eager ops run on the host.
 pub fn check_on((name, specs, f): &Case, device: &str) -> Vec<String> {
     crate::watchdog::arm();
     let f = *f;

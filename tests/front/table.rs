@@ -1,5 +1,5 @@
-//! The table of options: each row sets its own field and no other, by name and by variable, for
-//! functions and for files.
+//! The option table: each row sets its own field only, by name and by variable, for functions and
+//! files.
 use super::*;
 use kiln::{Options, compile::Settings};
 use std::process::Command;
@@ -18,14 +18,14 @@ fn all(s: &Settings) -> Vec<(&'static str, String)> {
     own.into_iter().chain(of_files(&s.machine)).collect()
 }
 
-/// What a row sets.
+/// The expectation of a row.
 struct Case {
     name: &'static str,
-    /// A value that is not the default.
+    /// A value other than the default.
     value: &'static str,
-    /// What is another with it than without, and what it is.
+    /// The setting that differs with it, and its value.
     sets: &'static [(&'static str, &'static str)],
-    /// A value that it does not take; none if it takes all.
+    /// A value that it rejects; none if it accepts all.
     wrong: Option<&'static str>,
 }
 
@@ -38,7 +38,7 @@ const fn case(
     Case { name, value, sets, wrong }
 }
 
-/// The verifier's default is that of the build.
+/// The verifier's default depends on the build profile.
 const OTHER: &str = if cfg!(debug_assertions) { "false" } else { "true" };
 const NO_BOOL: Option<&str> = Some("yes");
 const CASES: &[Case] = &[
@@ -98,7 +98,7 @@ const CASES: &[Case] = &[
 ];
 
 #[test]
-fn each_option_sets_its_field_and_no_other() {
+fn each_option_sets_only_its_field() {
     let mut known: Vec<&str> = kiln::list_options().iter().map(|o| o.name).collect();
     let mut tried: Vec<&str> = CASES.iter().map(|c| c.name).collect();
     known.sort_unstable();
@@ -123,7 +123,7 @@ fn each_option_sets_its_field_and_no_other() {
             case.name
         );
         let info = kiln::list_options().into_iter().find(|o| o.name == case.name).expect("a row");
-        // What counts for files is told to the compiler; the rest is a function's.
+        // Options of files go to the compiler, the rest to the function.
         assert!(
             !info.files
                 || case.sets.iter().any(|(f, _)| f.starts_with("machine."))
@@ -136,7 +136,7 @@ fn each_option_sets_its_field_and_no_other() {
             assert!(said.starts_with(&format!("option {} is '{wrong}'", case.name)), "{said}");
         }
     }
-    // A mode takes the place of the one before.
+    // A mode replaces the one before.
     let mut settings = plain.clone();
     for mode in ["max-autotune", "max-autotune-no-cudagraphs", "default"] {
         settings.set_mode(mode).expect("a mode");
@@ -144,7 +144,7 @@ fn each_option_sets_its_field_and_no_other() {
     assert_eq!(all(&settings), all(&plain));
 }
 
-/// Prints what the environment says.
+/// Prints the settings of the environment.
 #[test]
 #[ignore = "a part of the next"]
 fn child() {
@@ -197,7 +197,7 @@ fn each_option_has_a_variable() {
                 && text.contains(&format!("{} is '{wrong}'", info.variable)),
             "{text}"
         );
-        // What it takes, or what there is no such thing of.
+        // Rejected values and unknown options.
         let why = match case.name {
             "mode" | "target" | "backend" => "there is no ",
             _ => info.kind,
@@ -216,7 +216,7 @@ fn each_option_has_a_variable() {
     );
 }
 
-/// Options that have methods of their own do by name what these do.
+/// Options with methods of their own act by name as those do.
 #[test]
 fn options_by_name_are_the_methods() {
     crate::watchdog::arm();

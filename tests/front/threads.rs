@@ -9,13 +9,13 @@ const COMPILE: usize = 8;
 const CALL: usize = 64;
 const CALLS: usize = 100_000;
 
-/// Bytes of memory that the process has.
+/// Resident memory of the process in bytes.
 fn resident() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").expect("statm");
     text.split_whitespace().nth(1).and_then(|n| n.parse::<usize>().ok()).expect("pages") * 4096
 }
 
-/// In a process of its own, since it looks at all of its memory.
+/// Runs in a child process, since it measures all memory.
 #[test]
 #[ignore = "run by the test below"]
 fn child() {

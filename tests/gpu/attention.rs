@@ -1,4 +1,4 @@
-//! Attentions that are one kernel, and those that are not.
+//! Attention on GPUs: which forms have a fused kernel.
 use super::*;
 
 type Attention = (
@@ -11,8 +11,8 @@ type Attention = (
     Option<&'static str>,
 );
 
-/// Attentions: sizes of queries, of keys and of values, what else the function takes, ops before,
-/// options and regions, and why one is not whole on sm_90a.
+/// Sizes of queries, keys and values, further arguments, ops before, options and regions, and why
+/// sm_90a has no fused kernel.
 const ATTENTIONS: &[Attention] = &[
     ("2x3x256x64xbf16", "2x3x384x64xbf16", "2x3x384x64xbf16", "", "", "", None),
     ("1x8x200x64xf16", "1x2x300x64xf16", "1x2x300x64xf16", "", "", "causal", None),
@@ -67,7 +67,7 @@ const ATTENTIONS: &[Attention] = &[
         "causal mask WINDOW",
         None,
     ),
-    // Queries and keys that count.
+    // Sequence lengths of queries and keys.
     (
         "3x4x300x64xbf16",
         "3x2x400x64xbf16",
@@ -102,7 +102,7 @@ const ATTENTIONS: &[Attention] = &[
         "",
         "",
         "",
-        Some("its elements are neither bf16 nor f16"),
+        Some("its element type is neither bf16 nor f16"),
     ),
     (
         "1x2x40x20xbf16",
@@ -111,11 +111,11 @@ const ATTENTIONS: &[Attention] = &[
         "",
         "",
         "",
-        Some("no multiple of 8 up to 256"),
+        Some("not multiples of 8 up to 256"),
     ),
 ];
 
-/// The module of one of them.
+/// The module of a case.
 fn attention((q, k, v, more, before, options, _): Attention) -> String {
     let out: Vec<&str> = q.split('x').take(3).chain(v.split('x').skip(3)).collect();
     let place = "%b_: tensor<i64>, %h: tensor<i64>, %i: tensor<i64>, %j: tensor<i64>";
@@ -132,7 +132,7 @@ fn attention((q, k, v, more, before, options, _): Attention) -> String {
         "{{ ^bb0({place}):\n %w = kiln.splat [], 100 : i64\n %0 = kiln.sub %i, %j : tensor<i64>\n\
          %1 = kiln.compare lt %0, %w : tensor<i64>\n kiln.yield %1 : tensor<i1> }}"
     );
-    // Regions stand behind the types.
+    // Regions come after the types.
     let (options, region) =
         match options.split_once(" score ").or_else(|| options.split_once(" mask ")) {
             Some((options, "SOFTCAP")) => (options, format!("score {softcap}")),
@@ -148,7 +148,7 @@ fn attention((q, k, v, more, before, options, _): Attention) -> String {
 }
 
 #[test]
-fn attention_is_for_the_tensor_cores_where_these_can_read_it() {
+fn attention_uses_tensor_cores_where_possible() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
     for case in ATTENTIONS {
@@ -159,7 +159,7 @@ fn attention_is_for_the_tensor_cores_where_these_can_read_it() {
             let kernels = &package.program.kernels;
             let why = case.6;
             let said = kernels.iter().flat_map(|k| &k.not_fused).any(|r| {
-                why.is_some_and(|w| r.starts_with("attention not whole") && r.contains(w))
+                why.is_some_and(|w| r.starts_with("attention not fused") && r.contains(w))
             });
             assert_eq!(said, why.is_some(), "{case:?} for {chip}: {kernels:?}");
             let found =
@@ -185,7 +185,7 @@ fn attention_is_for_the_tensor_cores_where_these_can_read_it() {
     }
 }
 
-/// Attentions of few queries as in [`ATTENTIONS`], and how many blocks of a cluster share the keys.
+/// Decoding cases as in [`ATTENTIONS`], with the number of CTAs that split the keys.
 const DECODES: &[(Attention, usize)] = &[
     (("1x32x1x128xbf16", "1x8x4096x128xbf16", "1x8x4096x128xbf16", "", "", "", None), 8),
     (("8x32x1x128xbf16", "8x8x4096x128xbf16", "8x8x4096x128xbf16", "", "", "", None), 4),
@@ -244,7 +244,7 @@ const DECODES: &[(Attention, usize)] = &[
 ];
 
 #[test]
-fn few_queries_share_their_keys_out() {
+fn few_queries_split_their_keys() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
     for (case, parts) in DECODES {
@@ -274,7 +274,7 @@ fn few_queries_share_their_keys_out() {
 }
 
 #[test]
-fn attention_gives_its_log_sum_exp() {
+fn attention_returns_its_log_sum_exp() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
     for (queries, keys) in [(130, 200), (1, 3000)] {

@@ -1,4 +1,4 @@
-//! Control flow as programs for GPUs.
+//! Control flow in GPU programs.
 use super::*;
 use crate::front::control::looping;
 use kiln::{
@@ -7,8 +7,8 @@ use kiln::{
     runtime::control::{Body, Step},
 };
 
-/// What a package has for each launch of each program, and where its steps stand.
-fn whole(package: &Package, chip: &str) {
+/// The package's description of each launch, and the locations of its steps.
+fn package_launches(package: &Package, chip: &str) {
     let p = &package.program;
     let control = p.control.as_deref().expect("control flow");
     assert!(p.kernels.is_empty() && !control.parts.is_empty());
@@ -31,7 +31,7 @@ fn whole(package: &Package, chip: &str) {
     assert_eq!(Package::load(&path).unwrap(), *package);
 }
 
-/// The op and the source of all steps but calls.
+/// The op and source location of all steps except calls.
 fn steps(body: &Body, all: &mut Vec<(&'static str, String)>) {
     for step in &body.steps {
         match step {
@@ -57,17 +57,20 @@ fn steps(body: &Body, all: &mut Vec<(&'static str, String)>) {
 fn exported_control_flow_becomes_ptx() {
     for chip in ["sm_90a", "sm_80"] {
         crate::watchdog::arm();
-        whole(&build(&crate::capture::root().join("capture/control.pt2"), chip).unwrap(), chip);
+        package_launches(
+            &build(&crate::capture::root().join("capture/control.pt2"), chip).unwrap(),
+            chip,
+        );
     }
 }
 
 #[test]
-fn loops_are_plain_data_with_their_place() {
+fn loops_are_plain_data_with_locations() {
     crate::watchdog::arm();
     let traced = looping();
     let model = Model::of_module(traced.module(), Path::new(""));
     let (package, _) = model.build(&options("sm_90a"), &|_, _| ()).unwrap();
-    whole(&package, "sm_90a");
+    package_launches(&package, "sm_90a");
     let mut all = vec![];
     steps(&package.program.control.as_deref().unwrap().body, &mut all);
     assert!(
@@ -99,7 +102,7 @@ func.func @f(%c: tensor<i1>, %x: tensor<6x5xf32>) -> (tensor<6x5xf32>, tensor<5x
 "#;
 
 #[test]
-fn functions_of_the_host_stand_between_programs() {
+fn host_functions_run_between_programs() {
     crate::watchdog::arm();
     let c = Context::new();
     let (module, _) =
@@ -107,7 +110,7 @@ fn functions_of_the_host_stand_between_programs() {
     let options = Options { function: "f".into(), ..options("sm_80") };
     let (package, _) =
         Model::of_module(&module, Path::new("")).build(&options, &|_, _| ()).unwrap();
-    whole(&package, "sm_80");
+    package_launches(&package, "sm_80");
     let mut all = vec![];
     steps(&package.program.control.as_deref().unwrap().body, &mut all);
     let found: Vec<&str> = all.iter().map(|(what, _)| *what).collect();

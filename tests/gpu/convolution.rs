@@ -1,9 +1,8 @@
-//! Convolutions of bf16: who reads the pixels, and what is padded.
+//! bf16 convolutions: TMA im2col loads, and padding.
 use super::*;
 
-/// A convolution of bf16 with channels last at its ends: images, weight, result, attributes;
-/// whether the tensor cores' copies read its pixels, and whether kernels pad, of sm_90a and of
-/// older chips.
+/// A channels-last bf16 convolution: images, weight, result, attributes; whether TMA loads its
+/// pixels; whether sm_90a and older chips need padding kernels.
 type Case = (&'static str, &'static str, &'static str, &'static str, bool, [bool; 2]);
 const CONVOLUTIONS: &[Case] = &[
     (
@@ -30,7 +29,7 @@ const CONVOLUTIONS: &[Case] = &[
         true,
         [false, false],
     ),
-    // A plain product.
+    // A plain matmul.
     (
         "2x14x14x64",
         "256x64x1x1",
@@ -39,7 +38,7 @@ const CONVOLUTIONS: &[Case] = &[
         false,
         [false, false],
     ),
-    // 6 bytes of channels become 16, or those of blocks of pixels; patches are a plain product.
+    // Channels of 6 bytes are padded to 16, or become blocks of pixels; patches are a plain matmul.
     (
         "2x32x32x3",
         "64x3x3x3",
@@ -64,7 +63,7 @@ const CONVOLUTIONS: &[Case] = &[
         false,
         [false, false],
     ),
-    // Each channel by itself, and groups of several.
+    // Depthwise, and grouped.
     (
         "2x14x15x24",
         "24x1x3x3",
@@ -92,7 +91,7 @@ const CONVOLUTIONS: &[Case] = &[
 ];
 
 #[test]
-fn convolutions_read_pixels_through_the_copy_engine() {
+fn convolutions_load_pixels_by_tma() {
     let folder = tempfile::tempdir().unwrap();
     for (images, weight, result, how, window, pads) in CONVOLUTIONS {
         crate::watchdog::arm();

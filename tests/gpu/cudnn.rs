@@ -1,5 +1,4 @@
-//! Convolutions that cuDNN is called for: what the program tells the library is computed here by
-//! plain loops, beside the interpreter.
+//! cuDNN convolutions: the call's description, evaluated by plain loops, against the interpreter.
 use super::{gemm::table, *};
 use crate::{
     compiled::graphs::against,
@@ -18,30 +17,30 @@ use kiln::{
     },
 };
 
-/// What the library is to do with a case.
+/// The expected support for a case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Has {
-    /// It is told, and has engines for it on every chip.
-    Surely,
-    /// It is told, and may have no engine.
-    Told,
-    /// The description has no form for it.
-    Nothing,
+pub enum Support {
+    /// Described, and supported by engines on every chip.
+    Always,
+    /// Described, but an engine may be missing.
+    Described,
+    /// Not expressible.
+    Unsupported,
 }
 
-/// A convolution of images with channels last. Sizes are of images, height, width, channels; of the
-/// weight filters, height, width, channels of a group.
+/// A channels-last convolution. Sizes: images, height, width, channels; filters, height, width,
+/// channels per group.
 pub struct Case {
     pub name: &'static str,
     image: [usize; 4],
     weight: [usize; 4],
     how: &'static str,
     dtype: &'static str,
-    /// What follows: `bias`, `residual`, `shared` (a residual that is the same for all images),
-    /// `relu`, `gelu`, `tanh`.
+    /// The epilogue: `bias`, `residual`, `shared` (a residual broadcast over images), `relu`,
+    /// `gelu`, `tanh`.
     then: &'static [&'static str],
     schedule: &'static str,
-    pub has: Has,
+    pub support: Support,
 }
 
 const PLAIN: &str = "strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1]";
@@ -57,13 +56,13 @@ const fn case(
     dtype: &'static str,
     then: &'static [&'static str],
     schedule: &'static str,
-    has: Has,
+    support: Support,
 ) -> Case {
-    Case { name, image, weight, how, dtype, then, schedule, has }
+    Case { name, image, weight, how, dtype, then, schedule, support }
 }
 
 pub const CONVOLUTIONS: &[Case] = &[
-    case("plain", [[2, 9, 7, 16], [24, 3, 3, 16]], SAME, "bf16", &[], WGMMA, Has::Surely),
+    case("plain", [[2, 9, 7, 16], [24, 3, 3, 16]], SAME, "bf16", &[], WGMMA, Support::Always),
     case(
         "bias and relu",
         [[2, 9, 7, 16], [24, 3, 3, 16]],
@@ -71,7 +70,7 @@ pub const CONVOLUTIONS: &[Case] = &[
         "bf16",
         &["bias", "relu"],
         WGMMA,
-        Has::Surely,
+        Support::Always,
     ),
     case(
         "bias and relu in f16",
@@ -80,7 +79,7 @@ pub const CONVOLUTIONS: &[Case] = &[
         "f16",
         &["bias", "relu"],
         WGMMA,
-        Has::Surely,
+        Support::Always,
     ),
     case(
         "residual",
@@ -89,7 +88,7 @@ pub const CONVOLUTIONS: &[Case] = &[
         "bf16",
         &["bias", "residual", "relu"],
         WGMMA,
-        Has::Told,
+        Support::Described,
     ),
     case(
         "bias and gelu",
@@ -98,7 +97,7 @@ pub const CONVOLUTIONS: &[Case] = &[
         "bf16",
         &["bias", "gelu"],
         WGMMA,
-        Has::Told,
+        Support::Described,
     ),
     case(
         "stride, dilation and a window that is no square",
@@ -107,9 +106,9 @@ pub const CONVOLUTIONS: &[Case] = &[
         "bf16",
         &["bias"],
         WGMMA,
-        Has::Told,
+        Support::Described,
     ),
-    // The last row is under no window, so that the zeros behind do not count.
+    // No window covers the last row, so the trailing zeros do not matter.
     case(
         "other zeros behind than in front",
         [[1, 10, 9, 16], [16, 3, 3, 16]],
@@ -117,7 +116,7 @@ pub const CONVOLUTIONS: &[Case] = &[
         "bf16",
         &[],
         WGMMA,
-        Has::Told,
+        Support::Described,
     ),
     case(
         "one pixel",
@@ -126,9 +125,9 @@ pub const CONVOLUTIONS: &[Case] = &[
         "bf16",
         &["bias", "relu"],
         WGMMA,
-        Has::Surely,
+        Support::Always,
     ),
-    case("f32", [[2, 9, 7, 12], [20, 3, 3, 12]], PLAIN, "f32", &[], CONTRACT, Has::Told),
+    case("f32", [[2, 9, 7, 12], [20, 3, 3, 12]], PLAIN, "f32", &[], CONTRACT, Support::Described),
     case(
         "bias and relu in f32",
         [[2, 9, 7, 12], [20, 3, 3, 12]],
@@ -136,7 +135,7 @@ pub const CONVOLUTIONS: &[Case] = &[
         "f32",
         &["bias", "relu"],
         CONTRACT,
-        Has::Told,
+        Support::Described,
     ),
     case(
         "groups",
@@ -145,7 +144,7 @@ pub const CONVOLUTIONS: &[Case] = &[
         "bf16",
         &[],
         CONTRACT,
-        Has::Told,
+        Support::Described,
     ),
     case(
         "each channel by itself",
@@ -154,10 +153,9 @@ pub const CONVOLUTIONS: &[Case] = &[
         "bf16",
         &["bias", "relu"],
         DEPTHWISE,
-        Has::Told,
+        Support::Described,
     ),
-    // What it does not have: another function, something behind the function, a residual without
-    // images of its own.
+    // Not supported: another activation, an op after it, a broadcast residual.
     case(
         "tanh",
         [[2, 9, 7, 16], [24, 3, 3, 16]],
@@ -165,7 +163,7 @@ pub const CONVOLUTIONS: &[Case] = &[
         "bf16",
         &["bias", "tanh"],
         WGMMA,
-        Has::Nothing,
+        Support::Unsupported,
     ),
     case(
         "relu before the residual",
@@ -174,7 +172,7 @@ pub const CONVOLUTIONS: &[Case] = &[
         "bf16",
         &["bias", "relu", "residual"],
         WGMMA,
-        Has::Nothing,
+        Support::Unsupported,
     ),
     case(
         "a residual for all images",
@@ -183,11 +181,11 @@ pub const CONVOLUTIONS: &[Case] = &[
         "bf16",
         &["bias", "shared"],
         WGMMA,
-        Has::Nothing,
+        Support::Unsupported,
     ),
 ];
 
-/// Numbers behind a word of an attribute.
+/// The integers after a key of an attribute.
 fn numbers(how: &str, word: &str) -> Vec<usize> {
     let list = how.split(word).nth(1).unwrap_or_default().split('[').skip(1).take(2);
     list.flat_map(|l| {
@@ -196,7 +194,7 @@ fn numbers(how: &str, word: &str) -> Vec<usize> {
     .collect()
 }
 
-/// The sizes of the result, channels last.
+/// The result sizes, channels last.
 fn result(c: &Case) -> [usize; 4] {
     let (strides, pads, dilation) =
         (numbers(c.how, "strides"), numbers(c.how, "pad"), numbers(c.how, "dilation"));
@@ -219,7 +217,7 @@ pub fn text(c: &Case) -> String {
     };
     let first = |[n, h, w, ch]: [usize; 4]| [n, ch, h, w];
     let out = result(c);
-    // Groups of several channels leave their result with channels first.
+    // Grouped convolutions return channels first.
     if c.how.contains("groups") && c.weight[3] > 1 {
         let (image, weight, to) = (ty(&c.image), ty(&c.weight), ty(&first(out)));
         return format!(
@@ -276,8 +274,8 @@ pub fn schedule(c: &Case) -> &'static str {
     c.schedule
 }
 
-/// The program with the library's call, or why there is none.
-fn told(c: &Case) -> Result<Package, Error> {
+/// The program with the library call, or why there is none.
+fn library_program(c: &Case) -> Result<Package, Error> {
     let folder = tempfile::tempdir().unwrap();
     let (path, file) = (folder.path().join("m.mlir"), folder.path().join("table"));
     std::fs::write(&path, text(c)).unwrap();
@@ -289,8 +287,8 @@ fn told(c: &Case) -> Result<Package, Error> {
         .map(|(package, _)| package)
 }
 
-/// What the library computes of a program's arguments, by loops over what it is told.
-fn computed(c: &Convolution, args: &[Arg], inputs: &[Tensor], shape: Vec<usize>) -> Tensor {
+/// Evaluates the described call on a program's arguments by loops.
+fn evaluate_call(c: &Convolution, args: &[Arg], inputs: &[Tensor], shape: Vec<usize>) -> Tensor {
     let elements = |v: &Volume| match args[v.arg] {
         Arg::Input(i) => inputs[i].as_f().unwrap(),
         other => panic!("{other:?} is no argument"),
@@ -359,13 +357,13 @@ fn computed(c: &Convolution, args: &[Arg], inputs: &[Tensor], shape: Vec<usize>)
 }
 
 #[test]
-fn cudnn_is_told_what_the_kernel_computes() {
+fn cudnn_call_equals_the_kernel() {
     for c in CONVOLUTIONS {
         crate::watchdog::arm();
         let name = c.name;
-        let package = match told(c) {
-            Ok(package) if c.has != Has::Nothing => package,
-            Err(e) if c.has == Has::Nothing => {
+        let package = match library_program(c) {
+            Ok(package) if c.support != Support::Unsupported => package,
+            Err(e) if c.support == Support::Unsupported => {
                 assert!(e.to_string().contains("no convolution that it has"), "{name}: {e}");
                 continue;
             }
@@ -376,11 +374,11 @@ fn cudnn_is_told_what_the_kernel_computes() {
             panic!("{name}: {} kernels", package.program.kernels.len())
         };
         let launch = kernel.launch.as_ref().unwrap();
-        let Some(LibraryCall::Convolution(told)) = &launch.library else {
+        let Some(LibraryCall::Convolution(call)) = &launch.library else {
             panic!("{name}: {:?}", launch.library)
         };
-        assert!(!told.tf32, "{told:?}");
-        // The kernel is there for whoever has no such library.
+        assert!(!call.tf32, "{call:?}");
+        // The generated kernel stays as a fallback.
         assert!(package.objects.contains_key(&kernel.symbol), "{name}");
         let shape = package.program.outputs[0].dims.iter().map(|d| match d {
             Dim::Known(n) => *n as usize,
@@ -390,8 +388,9 @@ fn cudnn_is_told_what_the_kernel_computes() {
         let context = Context::new();
         let (module, _) = Module::parse(context.ctx(), text(c).as_bytes(), name)
             .unwrap_or_else(|e| panic!("{name}: {e}"));
-        let call =
-            |inputs: &[Tensor]| Ok(vec![vec![computed(told, &launch.args, inputs, shape.clone())]]);
+        let call = |inputs: &[Tensor]| {
+            Ok(vec![vec![evaluate_call(call, &launch.args, inputs, shape.clone())]])
+        };
         against(&module, &inputs(functions(&module)[0], 7), |_| Ok(call))
             .unwrap_or_else(|e| panic!("{name}: {e}"));
         // A package keeps it.

@@ -1,5 +1,5 @@
-//! Open sizes that are known to be multiples of something: what kernels make of them, on which
-//! chip, and on a card that results are right and other sizes refused.
+//! Dynamic sizes with known divisors: code per chip, and on a GPU correct results and rejected
+//! sizes.
 use super::*;
 use crate::{
     compiled::graphs::against_with,
@@ -18,8 +18,8 @@ use kiln::{
 };
 use std::collections::HashMap;
 
-/// A name, arguments, ops up to `%r`, its type, and what the code for sm_90a and for older chips
-/// has only where `%n`, and `%k`, are multiples of 16. `%b` is any size.
+/// A name, arguments, ops up to `%r`, its type, and the instructions that sm_90a and older chips
+/// use only if 16 divides `%n` and `%k`. `%b` is any size.
 const OPEN: &[(&str, &str, &str, &str, [&str; 2])] = &[
     (
         "elementwise",
@@ -89,7 +89,7 @@ const OPEN: &[(&str, &str, &str, &str, [&str; 2])] = &[
     ),
 ];
 
-/// The module of one of these, whose `%n` and `%k` are multiples of `divisor`.
+/// The module of a case, where `divisor` divides `%n` and `%k`.
 fn text(args: &str, body: &str, result: &str, divisor: i64) -> String {
     let (mut head, mut facts) = (vec![], vec![]);
     for s in ["b", "n", "k"].iter().filter(|s| args.contains(&format!("%{s}"))) {
@@ -114,7 +114,7 @@ fn text(args: &str, body: &str, result: &str, divisor: i64) -> String {
 }
 
 #[test]
-fn multiples_are_read_16_bytes_at_a_time_and_multiplied_by_tensor_cores() {
+fn divisible_sizes_use_16_byte_loads_and_tensor_cores() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
     for (name, args, body, result, [hopper, older]) in OPEN {
@@ -148,8 +148,8 @@ fn multiples_are_read_16_bytes_at_a_time_and_multiplied_by_tensor_cores() {
     }
 }
 
-/// Whether there is a card.
-fn card() -> bool {
+/// Whether there is a GPU.
+fn has_gpu() -> bool {
     let found = Device::cuda(0);
     if let Err(e) = &found {
         eprintln!("skipped: {e}");
@@ -158,8 +158,8 @@ fn card() -> bool {
 }
 
 #[test]
-fn multiples_are_right_on_a_card_and_others_refused() {
-    if !card() {
+fn divisible_sizes_are_correct_on_a_gpu_and_others_rejected() {
+    if !has_gpu() {
         return;
     }
     for (name, args, body, result, _) in OPEN {
@@ -199,8 +199,8 @@ fn multiples_are_right_on_a_card_and_others_refused() {
 }
 
 #[test]
-fn a_compiled_function_has_a_program_for_multiples_and_one_for_all_on_a_card() {
-    if !card() {
+fn a_compiled_function_has_a_divisible_and_a_general_program_on_a_gpu() {
+    if !has_gpu() {
         return;
     }
     let of = |shape: &[usize]| {

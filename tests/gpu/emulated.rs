@@ -1,10 +1,9 @@
-//! What goes wrong on a card, and what is seen there, on the emulator: memory that is not there, a
-//! trace of a run.
+//! Failures and observations on the emulator: out of memory, a trace of a run.
 use super::*;
 use crate::support::emulated;
 use kiln::{Tensor, runtime::Place};
 
-/// `kiln` with an emulated card of so much memory.
+/// `kiln` with an emulated device of this much memory.
 fn kiln(args: &[&str], memory: &str) -> std::process::Output {
     crate::watchdog::arm();
     let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
@@ -15,7 +14,7 @@ fn kiln(args: &[&str], memory: &str) -> std::process::Output {
 const ALL: &str = "1000000000";
 
 #[test]
-fn want_of_memory_is_exit_5_and_says_what_was_planned() {
+fn out_of_memory_is_exit_5_with_the_planned_size() {
     let model = models().join("mlp.pt2");
     let run = |memory| {
         kiln(
@@ -34,7 +33,7 @@ fn want_of_memory_is_exit_5_and_says_what_was_planned() {
     assert_eq!(run(ALL).status.code(), Some(0));
 }
 
-/// A process that finds the emulator, with memory for the second program only.
+/// A child on the emulator, with memory for the second program only.
 #[test]
 #[ignore = "a part of the next"]
 fn child() {
@@ -48,7 +47,7 @@ fn child() {
     let f = kiln::compile(|x: Tensor| x * 2 + 1).device("cuda:0");
     let x = Tensor::of(&[3], &[1.0f32, 2.0, 3.0]).expect("a tensor");
     assert_eq!(f.call(&x).expect("a result").to_vec::<f32>().expect("f32"), [3.0, 5.0, 7.0]);
-    // A call that wants too much, and then one that does not.
+    // A call that exceeds the memory, then one that does not.
     let large = Tensor::of(&[20_000], &[0.5f32; 20_000]).expect("a tensor");
     let failed = f.call(&large).expect_err("no memory");
     assert_eq!(failed.exit(), Exit::Device, "{failed}");
@@ -56,12 +55,12 @@ fn child() {
 }
 
 #[test]
-fn process_and_card_go_on_where_memory_was_wanting() {
+fn process_and_device_survive_out_of_memory() {
     crate::watchdog::arm();
     run_emulated("gpu::emulated::child", &[("KILN_EMULATOR_MEMORY", "60000")]);
 }
 
-/// The same in three orders of what threads and copies do.
+/// Runs the test with three scheduling orders of threads and copies.
 pub fn run_in_several_orders(test: &str) {
     crate::watchdog::arm();
     for seed in ["1", "2", "3"] {
@@ -69,8 +68,7 @@ pub fn run_in_several_orders(test: &str) {
     }
 }
 
-/// Runs an ignored test of this binary in a process whose driver is the emulator, with these
-/// variables.
+/// Runs an ignored test of this binary in a child process on the emulator, with these variables.
 pub fn run_emulated(test: &str, variables: &[(&str, &str)]) {
     let mut command = Command::new(std::env::current_exe().expect("this binary"));
     command
@@ -83,7 +81,7 @@ pub fn run_emulated(test: &str, variables: &[(&str, &str)]) {
 }
 
 #[test]
-fn a_trace_has_kernels_beside_the_ops_that_they_compute() {
+fn a_trace_has_kernels_with_their_ops() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("t.json");
     let (model, file) = (models().join("mlp.pt2"), trace.to_str().expect("a path"));

@@ -1,5 +1,4 @@
-//! Products that a library is called for: what the program tells the library is computed here by
-//! plain loops, beside the interpreter.
+//! cuBLASLt matmuls: the call's description, evaluated by plain loops, against the interpreter.
 use super::*;
 use crate::{
     compiled::graphs::against,
@@ -20,13 +19,11 @@ use kiln::{
     },
 };
 
-/// A name, the arguments' and the result's types, the body that makes `%r`, and whether cuBLASLt
-/// has it.
-type Product = (&'static str, &'static str, &'static str, &'static str, bool);
+/// A name, argument and result types, the body that defines `%r`, and whether cuBLASLt supports it.
+type GemmCase = (&'static str, &'static str, &'static str, &'static str, bool);
 
-/// Products and what follows on them. Rows are multiples of 16 bytes, which is what the description
-/// wants of all.
-pub const PRODUCTS: &[Product] = &[
+/// Matmuls with epilogues. Rows are multiples of 16 bytes, as the library description requires.
+pub const GEMMS: &[GemmCase] = &[
     (
         "nt",
         "%x: tensor<48x64xbf16>, %w: tensor<40x64xbf16>",
@@ -104,8 +101,7 @@ pub const PRODUCTS: &[Product] = &[
         "%0 = kiln.linear %x, %w : tensor<48x64xf32>, tensor<40x64xf32>\n%r = kiln.gelu tanh %0 : tensor<48x40xf32>",
         true,
     ),
-    // What it does not have: another function, a bias for each row, a second result's worth of
-    // work.
+    // Not supported: another activation, a bias per row, a second result.
     (
         "gelu",
         "%x: tensor<48x64xbf16>, %w: tensor<40x64xbf16>",
@@ -122,15 +118,15 @@ pub const PRODUCTS: &[Product] = &[
     ),
 ];
 
-/// The module of a product.
-pub fn text((_, args, result, body, _): &Product) -> String {
+/// The module of a case.
+pub fn text((_, args, result, body, _): &GemmCase) -> String {
     format!(
         "func.func @main({args}) -> tensor<{result}> {{\n{body}\nreturn %r : tensor<{result}>\n}}"
     )
 }
 
-/// A table in which the only kernel of a model asks for the library, with a schedule for `chip`
-/// beside it.
+/// A schedule table in which a model's only kernel uses the library, with another schedule for
+/// `chip`.
 pub fn table(model: &Model, options: &Options, chip: &str, schedule: &str) -> Schedules {
     let target = Target::parse(&format!("cuda:{chip}")).unwrap();
     let kernels = Kernels::of(model, options, &target, &Schedules::default()).unwrap();
@@ -141,7 +137,7 @@ pub fn table(model: &Model, options: &Options, chip: &str, schedule: &str) -> Sc
     table
 }
 
-/// A schedule that names the library, of the strategy that has any element.
+/// A schedule that names the library, of the strategy that supports any dtype.
 pub fn schedule(result: &str) -> &'static str {
     if result.ends_with("f32") {
         "#kiln.schedule<\"naive_contraction\", {block_k = 16 : i64, block_m = 64 : i64, block_n = 64 : i64, library = \"cublaslt\", thread_m = 4 : i64, thread_n = 4 : i64}>"
@@ -150,8 +146,8 @@ pub fn schedule(result: &str) -> &'static str {
     }
 }
 
-/// The program with the library's call, or why there is none.
-fn told(p: &Product) -> Result<Package, Error> {
+/// The program with the library call, or why there is none.
+fn library_program(p: &GemmCase) -> Result<Package, Error> {
     let folder = tempfile::tempdir().unwrap();
     let (path, file) = (folder.path().join("m.mlir"), folder.path().join("table"));
     std::fs::write(&path, text(p)).unwrap();
@@ -163,8 +159,8 @@ fn told(p: &Product) -> Result<Package, Error> {
         .map(|(package, _)| package)
 }
 
-/// What the library computes of a program's arguments, by loops over what it is told.
-fn computed(g: &Gemm, args: &[Arg], inputs: &[Tensor]) -> Tensor {
+/// Evaluates the described call on a program's arguments by loops.
+fn evaluate_call(g: &Gemm, args: &[Arg], inputs: &[Tensor]) -> Tensor {
     let elements = |arg: usize| match args[arg] {
         Arg::Input(i) => inputs[i].as_f().unwrap(),
         other => panic!("{other:?} is no argument"),
@@ -208,11 +204,11 @@ fn computed(g: &Gemm, args: &[Arg], inputs: &[Tensor]) -> Tensor {
 }
 
 #[test]
-fn a_library_is_told_what_the_kernel_computes() {
-    for p in PRODUCTS {
+fn cublaslt_call_equals_the_kernel() {
+    for p in GEMMS {
         crate::watchdog::arm();
         let (name, has) = (p.0, p.4);
-        let package = match told(p) {
+        let package = match library_program(p) {
             Ok(package) if has => package,
             Err(e) if !has => {
                 assert!(e.to_string().contains("no product that it has"), "{name}: {e}");
@@ -229,12 +225,12 @@ fn a_library_is_told_what_the_kernel_computes() {
             panic!("{name}: {:?}", launch.library)
         };
         assert!(!gemm.tf32, "{gemm:?}");
-        // The kernel is there for whoever has no such library.
+        // The generated kernel stays as a fallback.
         assert!(package.objects.contains_key(&kernel.symbol), "{name}");
         let context = Context::new();
         let (module, _) = Module::parse(context.ctx(), text(p).as_bytes(), name)
             .unwrap_or_else(|e| panic!("{name}: {e}"));
-        let call = |inputs: &[Tensor]| Ok(vec![vec![computed(gemm, &launch.args, inputs)]]);
+        let call = |inputs: &[Tensor]| Ok(vec![vec![evaluate_call(gemm, &launch.args, inputs)]]);
         against(&module, &inputs(functions(&module)[0], 7), |_| Ok(call))
             .unwrap_or_else(|e| panic!("{name}: {e}"));
         // A package keeps it.

@@ -1,8 +1,8 @@
-//! How wide index arithmetic is: 32 bits for what is divided where sizes say that it fits.
+//! Width of index arithmetic: 32-bit divisions where sizes fit.
 use super::*;
 
-/// Arguments, a body that makes `%r`, the result's type, and how elements are found: by
-/// multiplications of 32 or 64 bits in place of divisions, or by a division.
+/// Arguments, a body that defines `%r`, the result type, and the index arithmetic: 32- or 64-bit
+/// multiplications instead of divisions, or a division.
 const KERNELS: &[(&str, &str, &str, &str)] = &[
     (
         "%x: tensor<60x100x300xf32>",
@@ -34,7 +34,7 @@ const KERNELS: &[(&str, &str, &str, &str)] = &[
 ];
 
 #[test]
-fn what_is_divided_has_32_bits_where_it_fits() {
+fn divisions_are_32_bit_where_sizes_fit() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
     for (arguments, body, result, wanted) in KERNELS {

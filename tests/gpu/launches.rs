@@ -1,4 +1,4 @@
-//! What a program says of its launches.
+//! The launches of a program.
 use super::*;
 use kiln::runtime::program::{Arg, Dim};
 
@@ -23,7 +23,7 @@ fn launches_are_plain_data_over_sizes() {
 }
 
 #[test]
-fn launches_say_where_their_ops_stand() {
+fn launches_have_source_locations() {
     let package = build(&models().join("bert_tiny.pt2"), "sm_90a").unwrap();
     for k in &package.program.kernels {
         assert!(

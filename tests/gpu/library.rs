@@ -1,7 +1,7 @@
-//! What the host has a library of functions for: on a GPU these are kernels as all others.
+//! Ops that the host computes by library functions are ordinary kernels on a GPU.
 use super::*;
 
-/// A body that makes `%r` of `%x` and other arguments, and the type of the result.
+/// A body that defines `%r` from `%x` and other arguments, and its type.
 const OPS: &[(&str, &str, &str)] = &[
     ("%x: tensor<64x200xf32>", "%r, %i = kiln.sort %x axis = 1 : tensor<64x200xf32>", "64x200xf32"),
     ("%x: tensor<8x50257xbf16>", "%r, %i = kiln.top_k %x axis = 1 k = 40 : tensor<8x50257xbf16>", "8x40xbf16"),
@@ -43,7 +43,7 @@ const OPS: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn what_the_host_has_a_library_for_assembles() {
+fn host_library_ops_assemble() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
     for (arguments, body, result) in OPS {

@@ -1,8 +1,8 @@
-//! `fast_math`: which instructions functions of f32 become, and how the option is said.
+//! `fast_math`: the instructions of f32 functions, and the option's syntax.
 use super::*;
 use kiln::lowering::{Chip, Relaxed, Target};
 
-/// The hardware's instructions that only `fast_math` allows for f32.
+/// Instructions that only `fast_math` allows for f32.
 const FAST: [&str; 7] = [
     "cos.approx.ftz.f32",
     "div.full.f32",
@@ -14,7 +14,7 @@ const FAST: [&str; 7] = [
 ];
 
 #[test]
-fn functions_are_instructions_where_that_is_allowed() {
+fn fast_math_uses_instructions() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("functions.mlir");
     let lines: String = ["cos", "log", "rsqrt", "sin", "sqrt", "tanh"]
@@ -50,7 +50,7 @@ fn functions_are_instructions_where_that_is_allowed() {
 }
 
 #[test]
-fn features_are_said_with_the_chip() {
+fn features_are_part_of_the_chip_name() {
     let all = Relaxed { tf32: true, fast_math: true };
     for (text, relaxed, printed) in [
         ("cuda:sm_90a", Relaxed::default(), "cuda:sm_90a"),

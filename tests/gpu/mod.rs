@@ -1,6 +1,6 @@
-//! Programs for NVIDIA GPUs, as far as a machine without one can tell: PTX of every model and of
-//! every small kernel, assembled where `ptxas` is, and what is said where a driver or a form is
-//! missing. Results are compared on a GPU by `benches/gpu/check.sh`.
+//! NVIDIA GPU programs, tested without a GPU: PTX of every model and small kernel, assembled where
+//! `ptxas` is found, and errors for a missing driver or unsupported ops. `benches/gpu/check.sh`
+//! compares results on a GPU.
 mod attention;
 mod card;
 mod control;
@@ -35,7 +35,7 @@ use std::{
     process::Command,
 };
 
-/// All chips that there is code for.
+/// All chips with code generation.
 const CHIPS: [&str; 4] = ["sm_90a", "sm_80", "sm_86", "sm_89"];
 
 fn options(chip: &str) -> Options {
@@ -50,7 +50,7 @@ fn build(path: &Path, chip: &str) -> Result<Package, Error> {
     load(path)?.build(&options(chip), &|_, _| ()).map(|(package, _)| package)
 }
 
-/// A function's PTX for a chip, kernel by kernel, which assembles.
+/// A function's PTX for a chip, kernel by kernel, checked by the assembler.
 fn assembled_ptx(text: &str, chip: &str) -> Vec<String> {
     crate::watchdog::arm();
     let folder = tempfile::tempdir().unwrap();
@@ -63,7 +63,7 @@ fn assembled_ptx(text: &str, chip: &str) -> Vec<String> {
     package.program.kernels.iter().map(|k| of(&k.symbol)).collect()
 }
 
-/// Whether a program gives what the interpreter does.
+/// Whether a program's results equal the interpreter's.
 fn as_interpreted(module: &Module, inputs: &[Tensor], exe: &Executable) -> Result<(), String> {
     let call = |inputs: &[Tensor]| {
         let have = exe.call_values(&inputs.iter().collect::<Vec<_>>());
@@ -85,8 +85,7 @@ fn ptxas() -> Option<PathBuf> {
     found
 }
 
-/// Assembles all of a package; what is wrong, or spills, or makes products wait for each other
-/// (warnings C75xx).
+/// Assembles a package; returns errors, register spills, and warnings C75xx (serialised wgmma).
 fn assembled(package: &Package, chip: &str) -> Vec<String> {
     let Some(ptxas) = ptxas() else { return vec![] };
     let folder = tempfile::tempdir().unwrap();
@@ -107,8 +106,7 @@ fn assembled(package: &Package, chip: &str) -> Vec<String> {
             .next()
             .and_then(|s| s.rsplit(' ').next())
             .and_then(|n| n.parse::<usize>().ok());
-        // Where stages follow on 128 sums in registers, two registers more may lie in memory, in
-        // front of the loop and behind it.
+        // An epilogue on 128 accumulators may spill two registers, before and after the loop.
         let most = if String::from_utf8_lossy(ptx).contains("wgmma.mma_async") { 8 } else { 0 };
         if !out.status.success() || spilled.is_none_or(|n| n > most) || said.contains("C75") {
             let of = package
@@ -163,7 +161,7 @@ fn code_for_older_chips_assembles() {
     }
 }
 
-/// The module with its kernels scheduled, products for the tensor cores if there are any.
+/// The scheduled kernels of the module; tensor-core matmuls if there are any.
 fn scheduled(path: &Path, chip: &str) -> PathBuf {
     let out = path.with_extension("scheduled.mlir");
     let run = |args: &[&str], from: &Path| {

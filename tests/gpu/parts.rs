@@ -1,9 +1,9 @@
-//! Products whose depth the blocks of a cluster share: every kind of operand, result and rest of a
-//! tile; the same cases run on a card (`card/parts.rs`).
+//! Split-K matmuls by clusters: operand and result types, tile remainders. `card/parts.rs` runs the
+//! same cases on a GPU.
 use super::{gemm::table, *};
 
-/// What it is called, the arguments, the result, the ops that make `%r`, and the schedule's tile:
-/// rows, columns, parts, stages.
+/// Name, arguments, result, the ops that define `%r`, and the schedule's tile: M, N, split-K
+/// factor, stages.
 pub type Case = (&'static str, &'static str, &'static str, &'static str, [usize; 4]);
 
 pub const CASES: &[Case] = &[
@@ -14,7 +14,7 @@ pub const CASES: &[Case] = &[
         "%r = kiln.linear %x, %w : tensor<128x256xbf16>, tensor<128x256xbf16>",
         [128, 128, 2, 6],
     ),
-    // Four steps and a rest of one of 8 columns, of rows and of columns.
+    // Four K steps and a remainder of 8 in K, M and N.
     (
         "rests",
         "%x: tensor<129x200xbf16>, %w: tensor<136x200xbf16>",
@@ -29,7 +29,7 @@ pub const CASES: &[Case] = &[
         "%r = kiln.linear %x, %w : tensor<64x512xf16>, tensor<64x512xf16>",
         [64, 64, 4, 5],
     ),
-    // 17 steps: seven blocks have two, one has three.
+    // 17 steps: seven CTAs have two, one has three.
     (
         "eight parts",
         "%x: tensor<200x1032xbf16>, %w: tensor<72x1032xbf16>",
@@ -58,7 +58,7 @@ pub const CASES: &[Case] = &[
         "%r = kiln.dot_general %x, %w batch = [] x [] contract = [0] x [1] : tensor<320x136xbf16>, tensor<72x320xbf16>",
         [64, 128, 2, 8],
     ),
-    // Columns in whole slabs of 64, which one copy brings.
+    // N in whole 64-column TMA boxes.
     (
         "slabs",
         "%x: tensor<256x128xbf16>, %w: tensor<256x192xbf16>",
@@ -114,7 +114,7 @@ pub fn text((_, args, result, body, _): &Case) -> String {
     )
 }
 
-/// A table with a case's schedule for its kernel.
+/// A schedule table for a case's kernel.
 pub fn schedules(case: &Case, path: &Path, options: &Options) -> String {
     table(&load(path).unwrap(), options, "sm_90a", &schedule(case.4, 0)).to_string()
 }
@@ -126,7 +126,7 @@ fn schedule([m, n, parts, stages]: [usize; 4], resident: usize) -> String {
 }
 
 #[test]
-fn blocks_of_a_cluster_share_a_depth() {
+fn clusters_split_k() {
     let folder = tempfile::tempdir().unwrap();
     let (path, file) = (folder.path().join("m.mlir"), folder.path().join("table"));
     for case in CASES {
@@ -156,7 +156,7 @@ fn blocks_of_a_cluster_share_a_depth() {
 }
 
 #[test]
-fn blocks_share_few_tiles_of_a_long_depth_by_themselves() {
+fn split_k_is_chosen_for_few_tiles_with_large_k() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
     for (m, n, k, shares) in [
@@ -183,7 +183,7 @@ fn blocks_share_few_tiles_of_a_long_depth_by_themselves() {
 }
 
 #[test]
-fn parts_that_are_not_possible_are_refused() {
+fn impossible_split_factors_are_rejected() {
     crate::watchdog::arm();
     let folder = tempfile::tempdir().unwrap();
     let (path, file) = (folder.path().join("m.mlir"), folder.path().join("table"));

@@ -1,23 +1,23 @@
-//! Products: which strategy multiplies them, on which chip.
+//! Matmuls: the strategy per chip.
 use super::*;
 use kiln::passes::Pass;
 
-/// A product, its arguments, and whether the tensor cores of sm_90a compute it.
-const PRODUCTS: &[(&str, &str, &str, bool)] = &[
+/// A matmul, its arguments, and whether the tensor cores of sm_90a compute it.
+const MATMULS: &[(&str, &str, &str, bool)] = &[
     (
         "kiln.linear %x, %w : tensor<2048x4096xbf16>, tensor<4096x4096xbf16>",
         "2048x4096xbf16 4096x4096xbf16",
         "2048x4096xbf16",
         true,
     ),
-    // Tiles of 256 rows, whose four steps would be written out.
+    // Tiles of 256 rows, whose four steps would be unrolled.
     (
         "kiln.linear %x, %w : tensor<100352x256xbf16>, tensor<128x256xbf16>",
         "100352x256xbf16 128x256xbf16",
         "100352x128xbf16",
         true,
     ),
-    // 50 tiles of rows: six bands of 8, and one of 2.
+    // 50 row tiles: six bands of 8 (rasterisation), and one of 2.
     (
         "kiln.linear %x, %w : tensor<6304x768xbf16>, tensor<768x768xbf16>",
         "6304x768xbf16 768x768xbf16",
@@ -68,7 +68,7 @@ const PRODUCTS: &[(&str, &str, &str, bool)] = &[
     ),
 ];
 
-/// A product of `%x` and `%w`, of types with a space between, and its gelu.
+/// A matmul of `%x` and `%w`, of types with a space between, and its gelu.
 fn with_gelu(product: &str, args: &str, result: &str) -> String {
     let (x, w) = args.split_once(' ').unwrap();
     format!(
@@ -78,17 +78,16 @@ fn with_gelu(product: &str, args: &str, result: &str) -> String {
 }
 
 #[test]
-fn products_are_for_the_tensor_cores_where_these_can_read_them() {
+fn matmuls_use_tensor_cores_where_possible() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
-    for (product, args, result, wgmma) in PRODUCTS {
+    for (product, args, result, wgmma) in MATMULS {
         crate::watchdog::arm();
         std::fs::write(&path, with_gelu(product, args, result)).unwrap();
         for chip in CHIPS {
             let package =
                 build(&scheduled(&path, chip), chip).unwrap_or_else(|e| panic!("{product}: {e}"));
-            // Older chips multiply what their threads copy, where those can copy 16 bytes at a
-            // time.
+            // Older chips use `cp.async`, where 16-byte copies are possible.
             let by_warps = package.objects.values().any(|p| {
                 let ptx = std::str::from_utf8(p).expect("PTX is text");
                 ptx.contains("mma.sync")
@@ -112,8 +111,7 @@ fn products_are_for_the_tensor_cores_where_these_can_read_them() {
                         && ptx.contains("setmaxnreg") == (l.threads == 384),
                     "{product}"
                 );
-                // The copy engine writes results whose rows begin at multiples of 16 bytes, warps
-                // others.
+                // TMA stores results whose rows are 16-byte aligned; warps store others.
                 let columns: usize =
                     result.rsplit('x').nth(1).and_then(|n| n.parse().ok()).expect("a static shape");
                 assert_eq!(
@@ -122,8 +120,7 @@ fn products_are_for_the_tensor_cores_where_these_can_read_them() {
                     "{product}"
                 );
                 assert!(ptx.contains("stmatrix"), "{product}");
-                // Such a quotient is a call for the driver's linker, and lets the products wait for
-                // each other.
+                // Such a quotient would be a call that the driver links, and would serialise wgmma.
                 assert!(
                     !["div.u16", "rem.u16", "div.u64", "rem.u64"].iter().any(|d| ptx.contains(d)),
                     "{product}"
@@ -142,11 +139,11 @@ fn products_are_for_the_tensor_cores_where_these_can_read_them() {
 }
 
 #[test]
-fn tiled_kernels_can_be_resumed_with_their_shared_memory() {
+fn tiled_kernels_resume_with_their_shared_memory() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
     let tiled = folder.path().join("tiled.mlir");
-    for (product, args, result, _) in PRODUCTS.iter().take(2) {
+    for (product, args, result, _) in MATMULS.iter().take(2) {
         crate::watchdog::arm();
         std::fs::write(&path, with_gelu(product, args, result)).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_kiln-opt"));
@@ -158,7 +155,7 @@ fn tiled_kernels_can_be_resumed_with_their_shared_memory() {
             .expect("it runs");
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         assert!(std::fs::read_to_string(&tiled).unwrap().contains("llvm.mlir.global"), "{product}");
-        // The same code but for the kernel's name, which is of the level that it comes on.
+        // Identical code except for the kernel's name, which includes the level it resumes from.
         let ptx = |path: &Path| {
             let package = build(path, "sm_90a").unwrap_or_else(|e| panic!("{product}: {e}"));
             let [(name, ptx)] = package.objects.iter().collect::<Vec<_>>()[..] else {
@@ -170,8 +167,8 @@ fn tiled_kernels_can_be_resumed_with_their_shared_memory() {
     }
 }
 
-/// Products of few rows: the left operand, the right one, the result.
-const FEW: &[(&str, &str, &str)] = &[
+/// Skinny GEMMs: left operand, right operand, result.
+const SKINNY: &[(&str, &str, &str)] = &[
     ("1x2048xbf16", "8192x2048xbf16", "1x8192xbf16"),
     ("16x4096xbf16", "4096x4096xbf16", "16x4096xbf16"),
     ("32x2048xbf16", "512x2048xbf16", "32x512xbf16"),
@@ -180,10 +177,10 @@ const FEW: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn products_of_few_rows_are_read_by_registers() {
+fn skinny_gemms() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
-    for (x, w, r) in FEW {
+    for (x, w, r) in SKINNY {
         crate::watchdog::arm();
         let text = format!(
             "func.func @main(%x: tensor<{x}>, %w: tensor<{w}>) -> tensor<{r}> {{\n%0 = kiln.linear %x, %w : tensor<{x}>, tensor<{w}>\n\
@@ -213,7 +210,7 @@ fn products_of_few_rows_are_read_by_registers() {
 }
 
 #[test]
-fn depths_that_cannot_be_read_are_padded() {
+fn unaligned_k_is_padded() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
     let (x, w, r) = ("1000x1001xbf16", "512x1001xbf16", "1000x512xbf16");
@@ -233,7 +230,7 @@ fn depths_that_cannot_be_read_are_padded() {
                 .unwrap_or_else(|e| panic!("{e}"));
             let tensor_cores =
                 package.objects.values().any(|p| String::from_utf8_lossy(p).contains("mma"));
-            // A kernel writes one operand with its zeros.
+            // A separate kernel pads one operand with zeros.
             let copies =
                 package.program.kernels.iter().filter(|k| k.name.starts_with("pad")).count();
             assert_eq!((tensor_cores, copies > 0), (pads, pads), "{chip}");
@@ -243,20 +240,20 @@ fn depths_that_cannot_be_read_are_padded() {
     }
 }
 
-/// Gated layers: rows, columns, depth, and whether one kernel computes both products.
+/// Gated layers: M, N, K, and whether one kernel computes both matmuls.
 const GATED: &[(&str, &str, &str, bool)] = &[
     ("4096", "14336", "4096", true),
     ("129", "136", "136", true),
     ("2x300", "1024", "512", true),
-    // These are read by registers.
+    // These use the skinny GEMM.
     ("1", "8192", "2048", true),
     ("16", "1024", "512", true),
-    // No multiple of 16 bytes.
+    // Not a multiple of 16 bytes.
     ("200", "129", "65", false),
 ];
 
 #[test]
-fn gated_products_are_one_kernel() {
+fn gated_matmuls_are_one_kernel() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
     for (m, n, k, one) in GATED {
@@ -274,7 +271,7 @@ fn gated_products_are_one_kernel() {
                 package.program.kernels.iter().filter_map(|k| k.launch.as_ref()).collect();
             let together = *one && chip == "sm_90a";
             assert_eq!(launches.len(), if together { 1 } else { 2 }, "{m} x {n} x {k} for {chip}");
-            // The left operand, both right ones, the result; or none, where registers read them.
+            // The left operand and both right ones; or none with the skinny GEMM.
             assert!(
                 !together || [0, 4].contains(&launches[0].maps.len()),
                 "{m} x {n} x {k}: {:?}",
@@ -291,7 +288,7 @@ fn gated_products_are_one_kernel() {
 }
 
 #[test]
-fn long_sums_of_few_tiles_are_split() {
+fn large_k_with_few_tiles_is_split() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
     let text = "func.func @main(%x: tensor<512x16384xbf16>, %w: tensor<16384x512xbf16>) -> tensor<512x512xbf16> {
@@ -312,7 +309,7 @@ fn long_sums_of_few_tiles_are_split() {
     }
 }
 
-/// A product of f32, its arguments, and whether the tensor cores may have it where tf32 is allowed.
+/// An f32 matmul, its arguments, and whether tensor cores compute it if tf32 is allowed.
 const ROUNDED: &[(&str, &str, &str, bool)] = &[
     (
         "kiln.linear %x, %w : tensor<512x1024xf32>, tensor<768x1024xf32>",
@@ -326,7 +323,7 @@ const ROUNDED: &[(&str, &str, &str, bool)] = &[
         "129x132xf32",
         true,
     ),
-    // Rows of 264 bytes, which the copy engine does not take.
+    // Rows of 264 bytes, which TMA does not support.
     (
         "kiln.linear %x, %w : tensor<128x66xf32>, tensor<128x66xf32>",
         "128x66xf32 128x66xf32",
@@ -336,7 +333,7 @@ const ROUNDED: &[(&str, &str, &str, bool)] = &[
 ];
 
 #[test]
-fn products_of_f32_are_rounded_where_that_is_allowed() {
+fn f32_matmuls_use_tf32_where_allowed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
     for (product, args, result, fits) in ROUNDED {
@@ -375,21 +372,21 @@ fn products_of_f32_are_rounded_where_that_is_allowed() {
     );
 }
 
-/// Products of computed left operands: rows, columns, depth, the operand's element, and whether one
+/// Matmuls with a prologue on the left operand: M, N, K, the operand's dtype, and whether one
 /// kernel computes both.
 const COMPUTED: &[(&str, i64, i64, &str, bool)] = &[
     ("4096", 256, 512, "bf16", true),
     ("8192", 128, 1024, "f32", true),
     ("2x300", 136, 136, "bf16", true),
     ("16384", 64, 2048, "f16", true),
-    // For each of 32 tiles of columns it would be computed again.
+    // Each of 32 column tiles would recompute it.
     ("4096", 8192, 4096, "bf16", false),
-    // No multiple of 16 bytes.
+    // Not a multiple of 16 bytes.
     ("200", 129, 65, "bf16", false),
 ];
 
 #[test]
-fn what_precedes_a_product_is_computed_with_it() {
+fn matmul_prologues_fuse() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
     for (m, n, k, element, one) in COMPUTED {
@@ -425,7 +422,7 @@ fn what_precedes_a_product_is_computed_with_it() {
             let (package, _) = load(&path)
                 .and_then(|m| m.build(&options, &|_, _| ()))
                 .unwrap_or_else(|e| panic!("{e}"));
-            // Older chips copy elements of 16 bits only.
+            // Older chips copy 16-bit elements only.
             let together = *one && fuses && (chip == "sm_90a" || *element != "f32");
             let what = format!("{m} x {n} x {k} of {element} for {chip}");
             assert_eq!(package.program.kernels.len(), if together { 1 } else { 2 }, "{what}");

@@ -1,9 +1,8 @@
-//! Kernels that are given as PTX (`tests/front/ptx.rs`): as launches of a program, in packages, and
-//! run by the emulator.
+//! External PTX kernels (`tests/front/ptx.rs`): as launches, in packages, and on the emulator.
 use super::*;
 use crate::front::{
     control::differences,
-    ptx::{AXPY, BY_HOST, alone, case},
+    ptx::{AXPY, BY_HOST, case, ptx_only},
 };
 use kiln::{
     Model, Ptx, Tensor, custom_op,
@@ -21,9 +20,9 @@ use kiln::{
 use std::sync::atomic::Ordering;
 
 #[test]
-fn the_plan_says_what_the_op_says() {
+fn the_plan_matches_the_op() {
     crate::watchdog::arm();
-    let traced = alone("test::planned", "sm_80");
+    let traced = ptx_only("test::planned", "sm_80");
     let model = Model::of_module(traced.module(), Path::new(""));
     let (package, _) = model.build(&options("sm_86"), &|_, _| ()).unwrap();
     let p = &package.program;
@@ -51,9 +50,9 @@ fn the_plan_says_what_the_op_says() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// IR that somebody wrote: a driver would read parameters that nobody has passed.
+/// Hand-written IR: a driver would read parameters that nobody passed.
 #[test]
-fn parameters_are_counted_once_more() {
+fn parameters_are_revalidated() {
     crate::watchdog::arm();
     let call = |sizes: &str| {
         let types = "(tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>";
@@ -83,18 +82,18 @@ fn parameters_are_counted_once_more() {
 }
 
 #[test]
-fn given_kernels_run_between_others() {
+fn ptx_kernels_run_between_others() {
     crate::watchdog::arm();
-    emulated::run_emulated("gpu::ptx::on_a_card", &[]);
+    emulated::run_emulated("gpu::ptx::on_a_gpu", &[]);
     emulated::run_emulated("gpu::ptx::faults_name_the_op", &[]);
 }
 
 #[test]
 #[ignore = "a process of given_kernels_run_between_others"]
-fn on_a_card() {
+fn on_a_gpu() {
     for (mode, _) in Mode::ALL {
         for open in [false, true] {
-            // Op by op, on the host, first.
+            // First eagerly, on the host.
             let before = BY_HOST.load(Ordering::Relaxed);
             let (name, f, calls) = case();
             let by_host = calls
@@ -111,7 +110,7 @@ fn on_a_card() {
                 "the card's calls are the card's"
             );
         }
-        // One program: all of it is one graph, the kernel that is given a node like others.
+        // One program is one graph; the PTX kernel is a node like others.
         let f = kiln::compile(|x: Tensor| crate::front::ptx::axpy().one(&[&x + 1, x.exp()]) * 2)
             .device("cuda:0")
             .mode(mode)
@@ -132,7 +131,7 @@ fn on_a_card() {
             "{explained}"
         );
     }
-    // The one of the example.
+    // That of the example.
     let swish = Ptx::new(include_str!("../../examples/swish.ptx"), "swish");
     let swish = custom_op("test::swish").shape(|x| Ok(x.to_vec())).ptx(swish).register().unwrap();
     let f = kiln::compile(move |x: Tensor| swish.one(&[x * 2])).device("cuda:0").fullgraph(true);
@@ -158,10 +157,10 @@ fn on_a_card() {
             .all(|(a, b)| (a - b).abs() <= 1e-5 * a.abs().max(0.01)),
         "{y:?}"
     );
-    // A package, in a process that knows no such op.
+    // A package, in a process without the op.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("given.kpkg");
-    let traced = alone("test::packed", "sm_80");
+    let traced = ptx_only("test::packed", "sm_80");
     let model = Model::of_module(traced.module(), Path::new(""));
     let (package, _) = model.build(&options("sm_90a"), &|_, _| ()).unwrap();
     package.save(&path).unwrap();

@@ -1,4 +1,4 @@
-//! What is refused, in words.
+//! Unsupported requests and their messages.
 use super::*;
 
 fn kiln(args: &[&str]) -> (Option<i32>, String) {
@@ -15,7 +15,7 @@ fn kiln(args: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn without_a_driver_the_error_says_so() {
+fn missing_driver_is_reported() {
     if kiln::runtime::cuda::Device::cuda(0).is_ok() {
         eprintln!("skipped: there is a GPU");
         return;

@@ -1,7 +1,7 @@
-//! Rows, reductions, and what a GPU has no instructions for.
+//! Row kernels, reductions, and ops without GPU instructions.
 use super::*;
 
-/// A kernel on `%x` of this type that gives `%r` of that one, and its strategies in order.
+/// A kernel from `%x` of this type to `%r` of that one, and its strategies in order.
 const ROWS: &[(&str, &str, &str, &[&str])] = &[
     (
         "%r = kiln.softmax %x axis = 1 : tensor<512x1024xf32>",
@@ -87,7 +87,7 @@ const ROWS: &[(&str, &str, &str, &[&str])] = &[
         "512xi1",
         &["row_reduction"],
     ),
-    // In one pass over memory: no stage waits for another that has read the row.
+    // One pass over memory: no stage waits for another one that has read the row.
     (
         "%r = kiln.var %x dims = [1] {correction = 0.0 : f64} : tensor<512x65536xf32>",
         "512x65536xf32",
@@ -97,7 +97,7 @@ const ROWS: &[(&str, &str, &str, &[&str])] = &[
     (CROSS_ENTROPY, "8192x128256xbf16", "8192xf32", &["row_reduction"]),
 ];
 
-/// The log-sum-exp of rows of logits, in f32.
+/// The log-sum-exp of logits, in f32.
 const CROSS_ENTROPY: &str = "%0 = kiln.convert %x : tensor<8192x128256xbf16> to f32
 %m = kiln.reduce max %0 dims = [1] : tensor<8192x128256xf32>
 %b = kiln.broadcast_in_dim %m dims = [0] sizes = [8192, 128256] : tensor<8192xf32>
@@ -108,7 +108,7 @@ const CROSS_ENTROPY: &str = "%0 = kiln.convert %x : tensor<8192x128256xbf16> to 
 %r = kiln.add %l, %m : tensor<8192xf32>";
 
 #[test]
-fn rows_and_reductions_have_the_strategies_that_they_should() {
+fn rows_and_reductions_have_the_expected_strategies() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.mlir");
     for (op, x, r, strategies) in ROWS {
@@ -122,7 +122,7 @@ fn rows_and_reductions_have_the_strategies_that_they_should() {
             let package = build(&path, chip).unwrap_or_else(|e| panic!("{op}: {e}"));
             let wrong = assembled(&package, chip);
             assert!(wrong.is_empty(), "{op} for {chip}:\n{}", wrong.join("\n"));
-            // Whole accesses where rows begin at a multiple of 16 bytes.
+            // 16-byte loads where rows are aligned.
             let wide = package
                 .objects
                 .values()
@@ -135,7 +135,7 @@ fn rows_and_reductions_have_the_strategies_that_they_should() {
     }
 }
 
-/// What a GPU has no instructions for.
+/// Dtypes and ops without GPU instructions.
 #[test]
 fn floats_of_8_bits_and_remainders_assemble() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Scans: how wide memory is accessed, what is in one kernel, what few long rows become, and parts
-//! of any size in any order.
+//! Scans: vector width, fusion, blocked scans of few long rows, and loop blocks of any size and
+//! order.
 use super::*;
 use crate::support::{functions, inputs_of_sizes};
 use kiln::{dialects::ir::Context, runtime::Place};
@@ -11,7 +11,7 @@ fn function(arguments: &str, ops: &str, result: &str) -> String {
     )
 }
 
-/// Arguments, ops up to `%r`, and its type: scans of whole accesses, with what is around them.
+/// Arguments, ops up to `%r`, and its type: vectorised scans with prologues and epilogues.
 const WIDE: &[(&str, &str, &str)] = &[
     (
         "%x: tensor<32768x4096xf32>",
@@ -60,13 +60,13 @@ const WIDE: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn a_scan_is_one_kernel_that_reads_and_writes_once() {
+fn a_scan_reads_and_writes_once() {
     for (arguments, ops, result) in WIDE {
         let text = function(arguments, ops, result);
         for chip in CHIPS {
             let all = assembled_ptx(&text, chip);
             let [kernel] = &all[..] else { panic!("{} kernels of {text}", all.len()) };
-            // All accesses take 16 bytes, or 8 of what is converted.
+            // All accesses are 16 bytes, or 8 of what is converted.
             let accesses = |what: &str| {
                 kernel.lines().filter(|l| l.contains(what)).map(str::to_string).collect::<Vec<_>>()
             };
@@ -80,10 +80,10 @@ fn a_scan_is_one_kernel_that_reads_and_writes_once() {
     }
 }
 
-/// An epilogue that reads a row's scan as a whole is no part of its kernel, so that nothing looks
-/// at an axis for each of its elements.
+/// An epilogue that reduces the scanned row is not fused: it would loop over the axis for each
+/// element.
 #[test]
-fn no_fusion_makes_a_scan_a_loop_in_a_loop() {
+fn fusion_never_makes_a_scan_quadratic() {
     for (arguments, ops, result) in [
         (
             "%x: tensor<64x3000xf32>",
@@ -105,7 +105,7 @@ fn no_fusion_makes_a_scan_a_loop_in_a_loop() {
              %r = kiln.cumulative sum %2 axis = 1 : tensor<16x3000xf32>",
             "16x3000xf32",
         ),
-        // Few rows: what all blocks give is a scan as well.
+        // Few rows: the scan of block totals is a scan kernel as well.
         (
             "%x: tensor<2x1000000xf32>",
             "%r = kiln.cumulative sum %x axis = 1 : tensor<2x1000000xf32>",
@@ -129,8 +129,8 @@ fn no_fusion_makes_a_scan_a_loop_in_a_loop() {
     }
 }
 
-/// What is walked in parts: sizes of the axis's type, and other schedules than the one that is
-/// chosen: across, ahead, beside, pieces, vector.
+/// Scans in several blocks: sizes, and other schedules than the default: threads per row, prefetch,
+/// rows per CTA, elements per thread, vector width.
 const PARTS: &[(&str, &[[usize; 5]])] = &[
     (
         "func.func @main(%x: tensor<?x1000xf32>, %y: tensor<1000xf32>) -> tensor<?x1000xf32> {
@@ -163,7 +163,7 @@ const PARTS: &[(&str, &[[usize; 5]])] = &[
     ),
 ];
 
-/// Few rows that are long: in blocks, the last of which may be shorter.
+/// Few long rows: blocked, with a shorter last block.
 const LONG: &[&str] = &[
     "func.func @main(%x: tensor<2x40000xf32>) -> tensor<2x40000xf32> {
   %0 = kiln.cumulative sum %x axis = 1 : tensor<2x40000xf32>
@@ -179,14 +179,13 @@ const LONG: &[&str] = &[
 }",
 ];
 
-/// What stands between two pieces of a text, with the first of them.
+/// The text between two markers, including the first.
 fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
     let start = text.find(from).unwrap_or_else(|| panic!("no {from} in {text}"));
     &text[start..start + text[start..].find(to).unwrap_or_else(|| panic!("no {to} behind {from}"))]
 }
 
-/// On the emulator: with fewer blocks than there are rows, so that each goes on with further rows,
-/// of no rows too.
+/// On the emulator: fewer CTAs than rows, so that each loops over rows; no rows too.
 #[test]
 #[ignore = "a part of the next"]
 fn child() {
@@ -236,6 +235,6 @@ fn child() {
 }
 
 #[test]
-fn blocks_go_on_with_further_rows_in_parts_of_any_size() {
+fn ctas_loop_over_rows_with_blocks_of_any_size() {
     emulated::run_in_several_orders("gpu::scans::child");
 }

@@ -1,10 +1,9 @@
-//! Transposes: how wide memory is accessed on both sides, what is in one kernel, and what is read
-//! as it lies.
+//! Transposes: vector width of loads and stores, fusion, and direct reads.
 use super::*;
 use crate::support::{functions, inputs};
 use kiln::{dialects::ir::Context, runtime::Place};
 
-/// Accesses of memory outside of the block: all, and those of 16 bytes.
+/// Global memory accesses: all, and 16-byte ones.
 fn accesses(ptx: &str, what: &str) -> (usize, usize) {
     let all = ptx.lines().filter(|l| l.contains(what));
     let wide = |l: &&str| {
@@ -16,7 +15,7 @@ fn accesses(ptx: &str, what: &str) -> (usize, usize) {
 }
 
 /// Arguments, ops up to `%r`, and its type.
-const TURNED: &[(&str, &str, &str)] = &[
+const TRANSPOSES: &[(&str, &str, &str)] = &[
     (
         "%x: tensor<4096x8192xbf16>",
         "%r = kiln.transpose %x permutation = [1, 0] : tensor<4096x8192xbf16>",
@@ -37,7 +36,7 @@ const TURNED: &[(&str, &str, &str)] = &[
         "%r = kiln.transpose %x permutation = [1, 0] : tensor<4096x8192xi8>",
         "8192x4096xi8",
     ),
-    // Images, to channels last and back; 100 is no multiple of a tile.
+    // Images, to channels-last and back; 100 is not a multiple of a tile.
     (
         "%x: tensor<4x256x56x56xbf16>",
         "%r = kiln.transpose %x permutation = [0, 2, 3, 1] : tensor<4x256x56x56xbf16>",
@@ -48,7 +47,7 @@ const TURNED: &[(&str, &str, &str)] = &[
         "%r = kiln.transpose %x permutation = [0, 3, 1, 2] : tensor<4x8x20x104xbf16>",
         "4x104x8x20xbf16",
     ),
-    // What stands in front and behind is in the same kernel.
+    // Prologue and epilogue fuse.
     (
         "%x: tensor<4096x8192xbf16>, %b: tensor<8192xbf16>, %y: tensor<8192x4096xbf16>",
         "%0 = kiln.gelu %x : tensor<4096x8192xbf16>\n%1 = kiln.broadcast_in_dim %b dims = [1] sizes = [4096, 8192] : tensor<8192xbf16>\n\
@@ -59,21 +58,21 @@ const TURNED: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn what_is_turned_is_read_and_written_by_16_bytes() {
-    for (arguments, ops, result) in TURNED {
+fn transposes_use_16_byte_accesses() {
+    for (arguments, ops, result) in TRANSPOSES {
         let text = format!(
             "func.func @main({arguments}) -> tensor<{result}> {{\n{ops}\nreturn %r : tensor<{result}>\n}}"
         );
         for chip in CHIPS {
             let all = assembled_ptx(&text, chip);
             let [kernel] = &all[..] else { panic!("{} kernels of {text}", all.len()) };
-            // In front of what is read of a tile, and behind it: blocks go on with further tiles.
+            // Loads of a tile and stores of it: CTAs loop over tiles.
             assert!(
                 kernel.matches("bar.sync").count() == 2 && kernel.contains("ld.shared.v"),
                 "{text}\n{kernel}"
             );
             let (loads, wide) = accesses(kernel, "ld.global");
-            // A bias is the same for all results that an access takes.
+            // A bias is uniform across a vector.
             let narrow =
                 if arguments.contains("%b") { accesses(kernel, "ld.global.nc.b16").0 } else { 0 };
             assert!(wide > 0 && loads == wide + narrow, "{text}: {wide} of {loads}\n{kernel}");
@@ -83,10 +82,9 @@ fn what_is_turned_is_read_and_written_by_16_bytes() {
     }
 }
 
-/// What need not go through shared memory: what stays in rows, and rows so short that a warp reads
-/// all of them.
+/// No shared memory needed: rows stay rows, or are so short that a warp reads all.
 #[test]
-fn what_lies_side_by_side_on_both_sides_is_read_as_it_lies() {
+fn contiguous_rows_bypass_shared_memory() {
     for (x, permutation, result) in [
         ("4x128x16x64xbf16", "0, 2, 1, 3", "4x16x128x64xbf16"),
         ("8x3x224x224xf32", "0, 2, 3, 1", "8x224x224x3xf32"),
@@ -103,7 +101,7 @@ fn what_lies_side_by_side_on_both_sides_is_read_as_it_lies() {
     }
 }
 
-/// 35 tiles, turned for a stage that reads another tensor as well.
+/// 35 tiles, transposed for a stage that reads another tensor too.
 const TILES: &str =
     "func.func @main(%x: tensor<200x136xf32>, %y: tensor<136x200xf32>) -> tensor<136x200xf32> {
 %0 = kiln.abs %x : tensor<200x136xf32>
@@ -112,7 +110,7 @@ const TILES: &str =
 return %r : tensor<136x200xf32>
 }";
 
-/// On the emulator: the same with fewer blocks than there are tiles, by schedules of several tiles.
+/// On the emulator: fewer CTAs than tiles, with schedules of several tiles each.
 #[test]
 #[ignore = "a part of the next"]
 fn child() {
@@ -146,6 +144,6 @@ fn child() {
 }
 
 #[test]
-fn blocks_go_on_with_further_tiles_of_any_size() {
+fn ctas_loop_over_tiles_of_any_size() {
     emulated::run_in_several_orders("gpu::transposes::child");
 }

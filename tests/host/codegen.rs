@@ -1,4 +1,4 @@
-//! Code that is generated computes what its kernels say.
+//! Generated code computes what its kernels say.
 use super::*;
 use kiln_lowering::cpu::llvm::{CodeGenError, KERNEL_PASSES};
 use kiln_runtime::Pool;
@@ -13,7 +13,7 @@ fn host() -> Target {
     Target::host().expect("this machine")
 }
 
-/// Every processor that code is made for here and that this machine can run.
+/// Every CPU target that this machine can run.
 fn targets() -> Vec<Target> {
     let avx2 =
         std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma");
@@ -132,7 +132,7 @@ fn many_ops_compile_and_link() {
     }
 }
 
-/// Prints what the stages of a small kernel cost.
+/// Prints the compile time of each stage for a small kernel.
 #[test]
 #[ignore = "measures"]
 fn time_of_a_kernel() {
@@ -201,7 +201,7 @@ fn a_program_on_one_and_two_threads() {
 }
 
 #[test]
-fn what_cannot_be_linked_is_an_error() {
+fn link_errors() {
     let main = program(include_str!("program.mlir"));
     let error = try_link(&[&main]).expect_err("scale_rows is missing").to_string();
     assert!(error.contains("scale_rows"), "{error}");
@@ -215,7 +215,7 @@ fn what_cannot_be_linked_is_an_error() {
 }
 
 #[test]
-fn what_cannot_be_generated_is_an_error() {
+fn codegen_errors() {
     let c = Context::new();
     let g = CodeGen::new(&host()).expect("a code generator");
     let m = parse(&c, "func.func @f(%x: index) -> index {\n  return %x : index\n}");

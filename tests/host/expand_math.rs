@@ -37,7 +37,7 @@ pub(crate) fn exact(name: &str, x: f64) -> f64 {
     }
 }
 
-/// A kernel that applies ops of two names, one on vectors and the rest scalar.
+/// A kernel with ops of two names, one on vectors and one on scalars.
 fn text(names: &[&str], operands: usize, element: &str) -> String {
     let params: String = (0..=operands)
         .map(|i| {
@@ -59,7 +59,7 @@ fn text(names: &[&str], operands: usize, element: &str) -> String {
             vector(ty)
         )
     };
-    // As many as AVX-512's registers hold.
+    // As many as AVX-512 has registers.
     let lanes = if element == "f64" { 8 } else { 16 };
     let function = |name: &&str| {
         let wide = body(name, &format!("vector<{lanes}x{element}>"), "vector.load", "vector.store");
@@ -100,14 +100,14 @@ fn expanded_with(text: &str, options: &str, target: &Target) -> Vec<u8> {
         .unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// Nothing but the block functions: a call of the C library does not link.
+/// Links only the pool's functions: a call of the C library fails to link.
 fn linked(object: &[u8]) -> Code {
     let symbols: Vec<_> =
         library_symbols().into_iter().filter(|(n, _)| n.starts_with("mem")).collect();
     Code::link([("math", object)], &symbols).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// All exponents of both signs with some mantissas each, and what is special.
+/// All exponents of both signs with some mantissas each, and special values.
 pub(crate) fn inputs(mantissas: u32) -> Vec<f32> {
     let mut seed = 1u64;
     let mut random = || {
@@ -129,7 +129,7 @@ pub(crate) fn inputs(mantissas: u32) -> Vec<f32> {
             )
         })
         .collect();
-    // Where most values are in practice, and the zeros of logarithms.
+    // Common values, and the zeros of logarithms.
     all.extend((0..mantissas * 256).map(|_| random() as f32 / 2f32.powi(31) * 40.0 - 20.0));
     all.extend((0..mantissas * 64).flat_map(|_| {
         [
@@ -158,15 +158,14 @@ pub(crate) fn inputs(mantissas: u32) -> Vec<f32> {
     all
 }
 
-/// The error in units of the last place; `None` if only one is NaN or infinite, or a zero has the
-/// wrong sign.
+/// The error in ulp; `None` if only one is NaN or infinite, or the sign of a zero differs.
 fn ulps(got: f32, exact: f64) -> Option<f64> {
     let nearest = exact as f32;
     if nearest.is_nan() || got.is_nan() {
         return (nearest.is_nan() && got.is_nan()).then_some(0.0);
     }
     if nearest.is_infinite() || got.is_infinite() {
-        // On the edge of overflow one of both may be the greatest number.
+        // Near overflow one of both may be the greatest number.
         let edge = |v: f32| if v.is_infinite() { f32::MAX.copysign(v) } else { v };
         return (edge(got) == edge(nearest) || (got - nearest).abs() < 1e32).then_some(0.0);
     }
@@ -203,7 +202,7 @@ fn check(mantissas: u32, bound: impl Fn(&str, f64, &str)) {
         bound(name, error, &at);
     }
     let jit = linked(&expanded(&text(&["powf", "atan2"], 2, "f32")));
-    // Every value with many others: the second operand walks on by another step.
+    // Every value with many others, at a varying stride.
     let mut z: Vec<f32> = (0..x.len()).map(|i| x[(i * 7919 + 13) % x.len()]).collect();
     let special = [
         0.0,
@@ -230,7 +229,7 @@ fn check(mantissas: u32, bound: impl Fn(&str, f64, &str)) {
             z.push(b);
         }
     }
-    // Powers whose result is a number.
+    // Powers with a finite result.
     for i in 0..mantissas as usize * 256 {
         let base = x[i * 31 % x.len()].abs();
         let exponent = (x[i * 17 % x.len()] as f64).clamp(-126.0, 126.0) / (base as f64).log2();
@@ -271,7 +270,7 @@ fn accuracy() {
     check(32, within);
 }
 
-/// Whatever the quotient, to the last bit.
+/// Bitwise exact for any quotient.
 #[test]
 fn remainders_are_exact() {
     let jit = ["f32", "f64"].map(|element| linked(&expanded(&text(&["remf"], 2, element))));
@@ -292,7 +291,7 @@ fn remainders_are_exact() {
             "{x:e} % {y:e} is {r:e} and not {want:e}"
         );
     }
-    // The same exponents and mantissas, spread over those of f64.
+    // The same exponents and mantissas, spread over the f64 range.
     let wide: Vec<f64> = narrow
         .iter()
         .enumerate()
@@ -335,7 +334,7 @@ fn remainders_are_exact() {
     }
 }
 
-/// One instruction that multiplies by a power of two gives the bits that two products give.
+/// One scalef instruction gives the bits of two multiplications.
 #[test]
 fn scaled_in_one_step_or_two() {
     if !std::arch::is_x86_feature_detected!("avx512f") {
@@ -366,7 +365,7 @@ fn scaled_in_one_step_or_two() {
     }
 }
 
-/// Vectors of two dimensions, and a processor without AVX-512.
+/// 2-D vectors, and a CPU without AVX-512.
 #[test]
 fn other_shapes_and_processors() {
     if !std::arch::is_x86_feature_detected!("avx2") {
@@ -405,7 +404,7 @@ fn other_shapes_and_processors() {
     }
 }
 
-/// Some millions of points a function; prints what the table in the source says.
+/// Millions of points per function; prints the table in the source.
 #[test]
 #[ignore = "twenty seconds"]
 fn accuracy_of_millions() {
@@ -415,7 +414,7 @@ fn accuracy_of_millions() {
     });
 }
 
-/// Prints what one element of a vector costs; 4096 of them stay in the cache.
+/// Prints the cost per vector element; 4096 of them stay in the cache.
 #[test]
 #[ignore = "measures"]
 fn time_of_an_element() {

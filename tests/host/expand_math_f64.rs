@@ -1,5 +1,5 @@
-//! The same in f64: numbers computed in some hundred bits more, and a sweep beside the C library,
-//! which is good to two units itself.
+//! As `expand_math`, in f64: against values computed with 100 more bits, and a sweep against the C
+//! library, which is accurate to two ulp.
 use super::*;
 
 type Unary64 = unsafe extern "C" fn(*const f64, *mut f64, i64, i64, i64);
@@ -63,7 +63,7 @@ fn unit(y: f64) -> f64 {
     f64::from_bits(if exponent > 52 { (exponent - 52) << 52 } else { 1 << (exponent - 1) })
 }
 
-/// The greatest error per function over a file of `gen_f64_math.py`.
+/// The largest error per function over a file of `gen_f64_math.py`.
 fn against_numbers(text: &str) -> Vec<(String, f64, String)> {
     let kernels = Kernels::new();
     let mut worst = vec![];
@@ -107,8 +107,7 @@ fn f64_as_computed_in_more_bits() {
     }
 }
 
-/// Prints the errors over the file that KILN_NUMBERS names, written by `gen_f64_math.py numbers
-/// FILE N`.
+/// Prints the errors over the file of KILN_NUMBERS, written by `gen_f64_math.py numbers FILE N`.
 #[test]
 #[ignore = "wants a file of numbers"]
 fn f64_as_in_a_file() {
@@ -119,7 +118,7 @@ fn f64_as_in_a_file() {
     }
 }
 
-/// All exponents of both signs with some mantissas each, what is usual, and what is special.
+/// All exponents of both signs with some mantissas each, common and special values.
 fn inputs(mantissas: u64) -> Vec<f64> {
     let mut seed = 1u64;
     let mut random = || {
@@ -168,14 +167,14 @@ fn inputs(mantissas: u64) -> Vec<f64> {
     all
 }
 
-/// Errors in units beside the C library's; infinite where one is NaN or infinite alone, or a zero
-/// has the other sign.
+/// The error in ulp against the C library; infinite if only one is NaN or infinite, or the sign of
+/// a zero differs.
 fn beside(got: f64, want: f64) -> f64 {
     if got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan()) {
         return 0.0;
     }
     if got.is_infinite() || want.is_infinite() || (got == 0.0 && want == 0.0) {
-        // On the edge of overflow one of both may be the greatest number.
+        // Near overflow one of both may be the greatest number.
         let edge = |v: f64| v.abs() >= f64::MAX;
         return if got != want && edge(got) && edge(want) && (got > 0.0) == (want > 0.0) {
             1.0
@@ -208,7 +207,7 @@ fn f64_beside_the_c_library() {
     for name in NAMES {
         check(name, &x, &x, &|x, _| exact(name, x));
     }
-    // Every value with another, special ones with each other, and powers that are numbers.
+    // Every value with another, special ones with each other, and powers with a finite result.
     let special = [
         0.0,
         -0.0,

@@ -24,7 +24,7 @@ def remez(f, weight, lo, hi, degree):
         solution = mp.lu_solve(mp.matrix(rows), mp.matrix([f(x) for x in points]))
         c = [solution[k] for k in range(degree + 1)]
         errors = [w * (mp.polyval(c[::-1], x) - y) for x, (y, w) in zip(grid, values)]
-        # The greatest of every run of one sign; of too many, those around the greatest.
+        # The extremum of every run of one sign; if too many, those around the largest.
         runs = []
         for x, e in zip(grid, errors):
             if runs and (runs[-1][1] > 0) == (e > 0):
@@ -43,7 +43,7 @@ def remez(f, weight, lo, hi, degree):
 
 root = lambda f: lambda z: f(mp.sqrt(z))
 ln_ratio = lambda s: mp.log((1 + s) / (1 - s))
-# Name: function, weight of an error in it relative to the result, interval, bits.
+# Name: function, weight of the relative error, interval, bits.
 FITS = {
     "EXP": (lambda r: mp.expm1(r) / r**2 - 1 / r, lambda r: mpf(1) / 2, -0.3467, 0.3467, 57),
     "TANH": (root(lambda x: (mp.tanh(x) - x) / x**3), lambda z: z, 0, 0.3907, 57),
@@ -109,7 +109,8 @@ def line(name, *args):
 def numbers(path=pathlib.Path(__file__).parent / "f64_math.txt", times=1):
     times = int(times)
     dice = random.Random(5)
-    # x next to multiples of pi/2: the reduction's hardest cases, found by continued fractions for every exponent.
+    # x close to multiples of pi/2: worst cases of the range reduction, found by continued
+    # fractions.
     hard = []
     mp.prec = 2400
     for e in range(1, 971, 9):

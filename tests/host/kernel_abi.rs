@@ -1,4 +1,4 @@
-//! `kiln-kernel-abi`: signatures, and what it refuses.
+//! `kiln-kernel-abi`: signatures and errors.
 use super::*;
 
 fn run(text: &str) -> Result<String, String> {

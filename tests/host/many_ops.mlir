@@ -1,5 +1,5 @@
 #rest = affine_map<(d0)[s0] -> (32, -d0 + s0)>
-// What kernels are made of; compiled, not run.
+// Ops that kernels contain; compiled, not run.
 func.func @many_ops(%x: memref<?x128xf32> {kiln.sizes = array<i64: -1, 128>, kiln.noalias},
   %y: memref<?x128xf32> {kiln.sizes = array<i64: -1, 128>},
   %b: memref<?x128xi1> {kiln.sizes = array<i64: -1, 128>},

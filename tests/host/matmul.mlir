@@ -1,4 +1,4 @@
-// c[i, :] = a[i, :] * b for 4 x 16 tiles; the rows of tiles are dealt out to threads.
+// c[i, :] = a[i, :] * b in 4 x 16 tiles; rows of tiles are distributed over threads.
 func.func @matmul(%a: memref<?x24xf32> {kiln.sizes = array<i64: -1, 24>, kiln.noalias},
                   %b: memref<24x32xf32> {kiln.sizes = array<i64: 24, 32>, kiln.noalias},
                   %c: memref<?x32xf32> {kiln.sizes = array<i64: -1, 32>, kiln.noalias}, %m: index, %tid: index, %nth: index) {

@@ -1,5 +1,4 @@
-//! Host code generation: kernels as text, through the conversions, LLVM and the linker, to calls
-//! with numbers.
+//! Host code generation: kernels in text through conversion, LLVM and the linker to calls.
 mod codegen;
 pub(crate) mod expand_math;
 mod kernel_abi;
@@ -22,7 +21,7 @@ pub fn parse(c: &Context, text: &str) -> Module {
     Module::parse(c.ctx(), text.as_bytes(), "test.mlir").unwrap_or_else(|e| panic!("{e}")).0
 }
 
-/// A kernel on memrefs to an object.
+/// Compiles a kernel on memrefs to an object.
 pub fn kernel(text: &str, target: &Target) -> Vec<u8> {
     let c = Context::new();
     let m = parse(&c, text);
@@ -34,7 +33,7 @@ pub fn kernel(text: &str, target: &Target) -> Vec<u8> {
         .unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// A function of the llvm and omp dialects to an object.
+/// Compiles a function of the llvm and omp dialects to an object.
 pub fn program(text: &str) -> Vec<u8> {
     let c = Context::new();
     let m = parse(&c, text);
@@ -44,7 +43,7 @@ pub fn program(text: &str) -> Vec<u8> {
         .unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// Objects, the pool's entry points and the library's functions, linked.
+/// Links objects with the pool's entry points and the library's functions.
 pub fn link(objects: &[&[u8]]) -> Code {
     try_link(objects).unwrap_or_else(|e| panic!("{e}"))
 }

@@ -1,4 +1,4 @@
-// args: x, y, m, n. One region, one kernel, and a second one behind a barrier that reads what other threads wrote.
+// args: x, y, m, n. One parallel region with one kernel, and a second one after a barrier.
 module attributes {omp.version = #omp.version<version = 51>} {
   llvm.func @scale_rows(!llvm.ptr, !llvm.ptr, i64, i64, i64, i64)
   llvm.func @omp_get_thread_num() -> i32
@@ -18,7 +18,7 @@ module attributes {omp.version = #omp.version<version = 51>} {
       %size = llvm.sext %size32 : i32 to i64
       llvm.call @scale_rows(%x, %y, %m, %n, %id, %size) : (!llvm.ptr, !llvm.ptr, i64, i64, i64, i64) -> ()
       omp.barrier
-      // As one long row of m * n elements, the work is the first thread's.
+      // A single row of m * n elements: all work goes to the first thread.
       %mn = llvm.mul %m, %n : i64
       %one = llvm.mlir.constant(1 : i64) : i64
       llvm.call @scale_rows(%y, %x, %one, %mn, %id, %size) : (!llvm.ptr, !llvm.ptr, i64, i64, i64, i64) -> ()

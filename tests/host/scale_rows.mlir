@@ -1,4 +1,4 @@
-// y[i, :] = x[i, :] * sum(x[i, :]) for the rows of this thread, with masks at the end of a row.
+// y[i, :] = x[i, :] * sum(x[i, :]) for this thread's rows, with a masked tail.
 #rest = affine_map<(d0)[s0] -> (16, -d0 + s0)>
 func.func @scale_rows(%x: memref<?x?xf32> {kiln.sizes = array<i64: -1, -2>, kiln.noalias},
                       %y: memref<?x?xf32> {kiln.sizes = array<i64: -1, -2>, kiln.noalias},

@@ -1,4 +1,5 @@
-// One row of every small type: bf16 and f16 doubled by way of f32, i8 widened and halved, a scalar of rank 0, a subview, a comparison.
+// Every narrow type: bf16 and f16 doubled in f32, i8 widened and halved, a rank-0 scalar, a
+// subview, a comparison.
 func.func @small_types(%h: memref<?x16xbf16> {kiln.sizes = array<i64: -1, 16>}, %g: memref<2x16xf16>, %q: memref<16xi8>, %l: memref<?xi64> {kiln.sizes = array<i64: -1>},
                        %s: memref<f32>, %y: memref<?x16xf32> {kiln.sizes = array<i64: -1, 16>}, %n: index, %gain: f32, %tid: index, %nth: index) {
   %c0 = arith.constant 0 : index

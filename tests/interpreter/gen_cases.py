@@ -13,7 +13,7 @@ cases = []
 
 
 def rand(*shape):
-    # Few digits, so that the file is short and exact.
+    # Few digits, for a short and exact file.
     return (torch.randn(*shape, dtype=torch.float64) * 64).round() / 64
 
 

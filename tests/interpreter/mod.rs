@@ -1,4 +1,4 @@
-//! Programs through MLIR text: control flow and attention against PyTorch (cases.json, by
+//! Interpreted MLIR programs: control flow and attention against PyTorch (cases.json, by
 //! gen_cases.py), symbols, globals, calls, errors.
 use crate::{reference::tensor, support::*, tolerance};
 use kiln::dialects::{
@@ -87,11 +87,11 @@ fn inputs_bind_symbols() {
       %0 = kiln.iota [%s] axis = 0 : i64
       return %0 : tensor<?xi64>
     }";
-    refused(unbound, &[], "is bound by no input: @s");
+    refused(unbound, &[], "has unbound symbol @s");
 }
 
 #[test]
-fn facts_and_types_are_checked() {
+fn bound_shapes_and_types_are_checked() {
     let fact = "module {
       func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> {
         %0 = kiln.concat %x, %x axis = 0 : tensor<?xf32>, tensor<?xf32>
@@ -123,7 +123,7 @@ fn facts_and_types_are_checked() {
 }
 
 #[test]
-fn errors_name_the_place_in_the_source() {
+fn errors_have_source_locations() {
     let text = "module {
       func.func @f(%x: tensor<i32>) -> tensor<i32> {
         %0 = kiln.sub %x, %x : tensor<i32>
@@ -156,7 +156,7 @@ fn errors_name_the_place_in_the_source() {
 }
 
 #[test]
-fn globals_and_calls_come_from_outside() {
+fn external_globals_and_calls() {
     let text = "module {
       kiln.global @w : tensor<2xf32> from \"layer/w\"
       kiln.global @one : tensor<2xf32> = dense<1.0> : tensor<2xf32>
@@ -201,7 +201,7 @@ fn globals_and_calls_come_from_outside() {
 }
 
 #[test]
-fn results_are_rounded_in_one_mode_only() {
+fn only_rounded_mode_rounds() {
     let text = "func.func @f(%x: tensor<f16>) -> tensor<f16> {
       %0 = kiln.add %x, %x : tensor<f16>
       %1 = kiln.exp %0 : tensor<f16>

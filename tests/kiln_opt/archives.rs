@@ -1,4 +1,4 @@
-//! `.pt2` archives as input, weights from them, and the log.
+//! `.pt2` archives as input, their weights, and the log.
 use super::*;
 use crate::watchdog;
 
@@ -10,7 +10,7 @@ fn model(name: &str) -> String {
 fn an_archive_is_printed_lowered_run_and_checked() {
     let (archive, tensors) = (model("mlp.pt2"), model("mlp.safetensors"));
     let graph = ok(&[&archive]);
-    // Names and places come from Python.
+    // Names and locations come from Python.
     assert!(
         graph.contains("%layer_norm = kiln.layer_norm %gelu")
             && graph.contains("kiln.sym @s77 {max = 512"),
@@ -36,13 +36,13 @@ fn a_level_of_an_archive_can_be_written_out_edited_and_resumed() {
     assert!(
         ok(&[&file, "--to=prims", "--execute", "--inputs", &tensors, "--check"]).contains("ok")
     );
-    // An edit that changes the result is seen.
+    // A mutation of the result is detected.
     std::fs::write(&file, graph.replace("kiln.gelu", "kiln.silu")).unwrap();
     fails(1, "", &[&file, "--execute", "--inputs", &tensors, "--check"]);
 }
 
 #[test]
-fn what_is_no_archive_is_an_error() {
+fn invalid_archives_are_errors() {
     let folder = temporary();
     let file = path(&folder, "broken.pt2");
     let whole = std::fs::read(model("mlp.pt2")).unwrap();

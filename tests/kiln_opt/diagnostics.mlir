@@ -1,4 +1,4 @@
-// The parser, the verifier and type inference, each on its line of the whole file.
+// Errors of the parser, the verifier and type inference, with line numbers of the whole file.
 func.func @undefined() -> tensor<4xf32> {
   return %x : tensor<4xf32> // expected-error {{use of undeclared SSA value name}}
 }

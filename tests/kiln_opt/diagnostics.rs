@@ -6,7 +6,7 @@ fn check(text: &str, more: &[&str]) -> Finished {
 }
 
 #[test]
-fn what_is_expected_passes_silently() {
+fn expected_diagnostics_pass_silently() {
     let done = run(&[&input("diagnostics.mlir"), "--split-input-file", "--verify-diagnostics"]);
     assert_eq!((done.code(), done.text(), done.stderr.as_str()), (0, "", ""));
     let done =

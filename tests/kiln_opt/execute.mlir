@@ -1,4 +1,4 @@
-// y = x wᵀ + b of any number of rows, and a count.
+// y = x wᵀ + b with a dynamic number of rows, and a count.
 kiln.global @w : tensor<2x3xf32> from "weights.safetensors"
 kiln.global @b : tensor<2xf32> from "weights.safetensors#bias"
 func.func @main(%x: tensor<?x3xf32>, %n: tensor<i64>) -> (tensor<?x2xf32>, tensor<i64>) {

@@ -15,7 +15,8 @@ fn f32s(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|v| v.to_le_bytes()).collect()
 }
 
-/// A folder with the program, its weights and two rows of inputs; `expected` are the four results.
+/// A folder with the program, its weights and two rows of inputs; `expected` holds the four
+/// results.
 fn linear(expected: &[f32]) -> (tempfile::TempDir, String, String) {
     let folder = temporary();
     let (program, inputs) = (path(&folder, "execute.mlir"), path(&folder, "inputs.safetensors"));
@@ -69,7 +70,7 @@ fn results_are_printed_written_and_checked() {
     );
 }
 
-/// The level below computes the same.
+/// The next level computes the same.
 #[test]
 fn levels_agree() {
     let folder = temporary();
@@ -93,7 +94,7 @@ fn levels_agree() {
 }
 
 #[test]
-fn a_mismatch_is_a_no() {
+fn a_mismatch_fails() {
     let (_folder, program, inputs) = linear(&[1.5, 4.0, 4.5, 10.01]);
     let done = run(&[&program, "--execute", "--inputs", &inputs, "--check"]);
     assert_eq!(done.code(), 1);
@@ -130,7 +131,7 @@ fn weights_from_elsewhere_and_inputs_by_name() {
     );
 }
 
-/// Every dtype goes through bit for bit.
+/// Every dtype round-trips bitwise.
 #[test]
 fn dtypes_keep_their_bits() {
     use Dtype::*;

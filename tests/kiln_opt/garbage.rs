@@ -1,4 +1,4 @@
-//! Input that is no MLIR, or not the kind that MLIR survives: an error and exit 2, never a crash.
+//! Invalid MLIR, and input that crashes MLIR: an error and exit 2, never a crash.
 use super::*;
 use std::{io::Read, process::Stdio, time::Instant};
 
@@ -28,7 +28,7 @@ fn nested_regions() {
 }
 
 #[test]
-fn bytecode_that_is_cut_or_changed() {
+fn corrupt_bytecode() {
     let code = bytecode();
     assert_eq!(pipe(&[], &code).code(), 0);
     for n in (0..code.len()).step_by(37).skip(1) {
@@ -43,7 +43,7 @@ fn bytecode_that_is_cut_or_changed() {
 }
 
 #[test]
-fn text_of_no_dialect_and_no_language() {
+fn invalid_text() {
     refused("unregistered op", "\"no.such\"() : () -> ()", "unregistered dialect");
     refused(
         "unregistered op in a module",
@@ -64,7 +64,7 @@ fn text_of_no_dialect_and_no_language() {
 }
 
 #[test]
-fn no_input_at_all() {
+fn missing_input() {
     let folder = temporary();
     fails(2, "Is a directory", &[folder.path().to_str().unwrap()]);
     fails(2, "No such file", &[&path(&folder, "nothing.mlir")]);
@@ -79,8 +79,7 @@ fn no_input_at_all() {
     assert_eq!(run(&["/dev/null"]).text(), "module {\n}\n");
 }
 
-/// No pass of upstream crashes reliably, so the working process is hit from outside while it is in
-/// one.
+/// No upstream pass crashes reliably, so a signal hits the worker process during one.
 #[test]
 fn a_crash_in_a_pass_leaves_a_reproducer() {
     let folder = temporary();
@@ -106,16 +105,14 @@ fn a_crash_in_a_pass_leaves_a_reproducer() {
         .spawn()
         .unwrap();
     let mut stderr = child.stderr.take().unwrap();
-    // A pipe holds less than the second dump, so the process waits inside of it until this side
-    // reads on.
+    // A pipe holds less than the second dump, so the process blocks in it until this side reads on.
     let mut said = vec![0; 1000];
     stderr.read_exact(&mut said).unwrap();
     let workers =
         std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id())).unwrap();
     let worker: libc::pid_t = workers.trim().parse().expect("one child");
     assert_eq!(unsafe { libc::kill(worker, libc::SIGILL) }, 0);
-    // Until one of its threads has taken the signal the others go on: it has to be gone before this
-    // side reads on.
+    // Other threads continue until one takes the signal: wait for the exit before reading on.
     let start = Instant::now();
     while std::fs::read_to_string(format!("/proc/{worker}/stat")).is_ok_and(|s| !s.contains(") Z "))
     {
@@ -141,7 +138,7 @@ fn a_crash_in_a_pass_leaves_a_reproducer() {
 }
 
 #[test]
-fn want_of_memory_is_exit_5() {
+fn out_of_memory_is_exit_5() {
     let program = "func.func @main() -> tensor<1073741824xf32> {\n  %0 = kiln.splat [1073741824], 1.0 : f32\n  return %0 : tensor<1073741824xf32>\n}\n";
     let script = "ulimit -v 4000000; exec \"$0\" --execute --reproducer=/dev/null";
     let mut command = Command::new("sh");
@@ -159,7 +156,7 @@ fn want_of_memory_is_exit_5() {
     );
 }
 
-/// Brackets do not nest here, but MLIR's parser recurses all the same.
+/// No nested brackets, but MLIR's parser recurses all the same.
 #[test]
 fn a_crash_of_mlir_is_an_error_of_its_own() {
     let text = format!(

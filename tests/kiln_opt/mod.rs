@@ -1,4 +1,4 @@
-//! `kiln-opt` from outside: the built binary on files, its output, its errors and its exit codes.
+//! `kiln-opt` as a process: files, output, errors, exit codes.
 mod archives;
 mod diagnostics;
 mod execution;
@@ -10,10 +10,10 @@ mod pipelines;
 use crate::watchdog::{self, Finished};
 use std::{path::PathBuf, process::Command, time::Duration};
 
-/// Far beyond what any of these runs needs.
+/// Far beyond any run's time.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A file beside this one.
+/// A file in this folder.
 fn input(name: &str) -> String {
     format!("{}/tests/kiln_opt/{name}", env!("CARGO_MANIFEST_DIR"))
 }

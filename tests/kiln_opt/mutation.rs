@@ -1,9 +1,8 @@
-//! Mutants of every input under tests/, from a fixed seed: each is refused or accepted, and none
-//! ends `kiln-opt` by a signal.
+//! Fuzzing: mutants of every input under tests/, from a fixed seed, are accepted or rejected, and
+//! none kills `kiln-opt` by a signal.
 //!
-//! A child process (this test binary again) reads, verifies and prints one mutant after the other.
-//! If it dies, a file says at which; that mutant goes through `kiln-opt` itself, and the next child
-//! goes on behind it.
+//! A child process (this test binary) parses, verifies and prints mutants in order. If it dies, a
+//! file names the mutant, which `kiln-opt` itself then runs, and the next child continues after it.
 use super::*;
 use crate::watchdog;
 use kiln::dialects::ir::{BYTECODE_MAGIC, Context, Module, PrintOptions};
@@ -15,15 +14,14 @@ use std::{
 };
 
 const SEED: u64 = 0x6b69_6c6e;
-/// Mutants of text, of bytecode as it lies in files, and of bytecode whose checksum was made right
-/// again.
+/// Mutants of text, of bytecode files, and of bytecode with a recomputed checksum.
 const TEXTS: u64 = 40_000;
 const FILES: u64 = 4_000;
 const CODES: u64 = 3_000;
 const ALL: u64 = TEXTS + FILES + CODES;
-/// Every so many mutants one goes through kiln-opt too.
+/// Every n-th mutant also runs through kiln-opt.
 const SAMPLE: u64 = 400;
-/// No mutant needs a hundredth of this; of those with a right checksum some hang.
+/// No mutant needs a hundredth of this; some with a valid checksum hang.
 const PATIENCE: [Duration; 3] =
     [Duration::from_secs(10), Duration::from_secs(10), Duration::from_secs(1)];
 const PROGRESS: &str = "KILN_TEST_MUTANTS";
@@ -41,7 +39,7 @@ fn below(n: usize, state: &mut u64) -> usize {
     (next(state) % n.max(1) as u64) as usize
 }
 
-/// Parts of all files under tests/, and their bytecode behind its checksum.
+/// Parts of all files under tests/, and their bytecode without checksum.
 fn corpus() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     let (mut files, mut folders) =
         (vec![], vec![PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests"))]);
@@ -68,7 +66,7 @@ fn corpus() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     (parts, codes)
 }
 
-/// Words that get parsers into trouble.
+/// Tokens that are hard on parsers.
 const WORDS: &[&str] = &[
     "tensor<",
     "{",
@@ -134,7 +132,7 @@ fn mutate(base: &[u8], text: bool, state: &mut u64) -> Vec<u8> {
     out
 }
 
-/// Puts one token of the text where another stands.
+/// Moves one token of the text to another's position.
 fn swap_tokens(out: &mut Vec<u8>, state: &mut u64) {
     let word = |b: u8| b.is_ascii_alphanumeric() || b"_.%@#!".contains(&b);
     let tokens: Vec<&[u8]> = out.chunk_by(|a, b| word(*a) && word(*b)).collect();
@@ -143,7 +141,7 @@ fn swap_tokens(out: &mut Vec<u8>, state: &mut u64) {
     *out = (0..tokens.len()).map(with).collect::<Vec<_>>().concat();
 }
 
-/// 0, 1 or 2: text, bytecode as it lies in files, bytecode whose checksum was made right again.
+/// 0, 1 or 2: text, bytecode file, bytecode with a recomputed checksum.
 fn kind(n: u64) -> usize {
     usize::from(n >= TEXTS) + usize::from(n >= TEXTS + FILES)
 }
@@ -161,7 +159,7 @@ fn mutant(n: u64, (texts, codes): &(Vec<Vec<u8>>, Vec<Vec<u8>>)) -> Vec<u8> {
     [BYTECODE_MAGIC, Sha256::digest(&payload).as_slice(), &payload].concat()
 }
 
-/// Not a test unless the environment says so: the child.
+/// The child process, by environment variable.
 #[test]
 fn worker() {
     let Ok(progress) = std::env::var(PROGRESS) else { return };
@@ -174,7 +172,7 @@ fn worker() {
     let mut context = Context::new();
     for n in first..ALL {
         file.write_all_at(&[n.to_le_bytes(), accepted.to_le_bytes()].concat(), 0).unwrap();
-        // What types and attributes a context has seen it keeps.
+        // A context keeps all types and attributes it has seen.
         if n % 256 == 0 {
             context = Context::new();
         }
@@ -186,7 +184,7 @@ fn worker() {
     file.write_all_at(&[ALL.to_le_bytes(), accepted.to_le_bytes()].concat(), 0).unwrap();
 }
 
-/// Runs kiln-opt on a mutant, which it must survive; whether MLIR did is the answer.
+/// Runs kiln-opt on a mutant, which it must survive; returns whether MLIR did.
 fn survives(bytes: &[u8], what: &str) -> bool {
     let done = pipe(&[], bytes);
     assert!([0, 2].contains(&done.code()), "{what}: exit {}\n{}", done.code(), done.stderr);
@@ -209,14 +207,14 @@ fn mutants_never_crash_kiln_opt() {
         command
             .args(["kiln_opt::mutation::worker", "--exact", "--test-threads=1"])
             .env(PROGRESS, &progress);
-        // The stack that kiln-opt gives to its work.
+        // kiln-opt's stack size.
         command
             .env("RUST_MIN_STACK", (256 << 20).to_string())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         let (started, mut last) = (Instant::now(), (read()[0], Duration::ZERO));
-        // The limit moves on with every mutant.
+        // The limit restarts with every mutant.
         let status = watchdog::wait(&mut child, || {
             let n = read()[0];
             if n != last.0 {
@@ -244,7 +242,7 @@ fn mutants_never_crash_kiln_opt() {
                 };
                 lines.push(format!("mutant {n}: {status}, {again}"));
             }
-            // Only whoever makes a right checksum gets MLIR's bytecode reader into a loop.
+            // Only a valid checksum gets MLIR's bytecode reader into a loop.
             None if kind == 2 => hung += 1,
             None => panic!(
                 "mutant {n} takes more than {:?}:\n{}",

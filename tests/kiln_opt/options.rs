@@ -1,4 +1,4 @@
-//! Options that choose what is read, printed and listed.
+//! Options of input, output and listings.
 use super::*;
 
 #[test]
@@ -47,7 +47,7 @@ fn completions_know_options_and_passes() {
 }
 
 #[test]
-fn mistakes_are_answered_with_the_nearest_name() {
+fn typos_get_a_suggestion() {
     let file = input("simple.mlir");
     let cases: [(&str, &[&str]); 12] = [
         ("did you mean '--kiln-simplify'? (--help", &["--kiln-simplfy"]),
@@ -58,7 +58,7 @@ fn mistakes_are_answered_with_the_nearest_name() {
             &["--pass-pipeline=builtin.module(kiln-simplfy)"],
         ),
         ("did you mean 'fold-limit'?", &["--kiln-simplify=fold-limt=3"]),
-        ("fold-limit wants a whole number, not 'x'", &["--kiln-simplify=fold-limit=x"]),
+        ("fold-limit expects a non-negative integer, not 'x'", &["--kiln-simplify=fold-limit=x"]),
         (
             "did you mean 'prims'? (levels: graph, prims, kernels, linalg, scheduled, tiled, program, target, llvm; --list-levels)",
             &["--to=prms"],
@@ -95,10 +95,10 @@ fn input_and_output_are_files_or_pipes() {
     let out = path(&folder, "out.mlir");
     assert_eq!(ok(&[&file, "-o", &out]), "");
     assert_eq!(std::fs::read_to_string(&out).unwrap(), text);
-    // What is written can be read back, without isolation too.
+    // Output can be parsed again, without isolation too.
     assert_eq!(ok(&[&out, "--no-isolate"]), text);
     fails(2, "No such file", &[&file, "-o", &path(&folder, "no/such/folder")]);
-    // The output of a failing run is not kept.
+    // The output of a failing run is discarded.
     let bad = path(&folder, "bad.mlir");
     fails(
         4,
@@ -115,7 +115,7 @@ fn bytecode_comes_back_as_text() {
     ok(&[&file, "--emit-bytecode", "-o", &code]);
     assert!(std::fs::read(&code).unwrap().starts_with(b"KILNBC1\n"));
     assert_eq!(ok(&[&code]), ok(&[&file]));
-    // To a pipe it goes without -o.
+    // To a pipe without -o.
     assert!(
         pipe(&["--emit-bytecode"], std::fs::read(&file).unwrap()).stdout.starts_with(b"KILNBC1\n")
     );
@@ -129,7 +129,7 @@ fn forms_of_printing() {
     assert!(ok(&[&file, "--mlir-print-op-generic"]).contains("\"kiln.silu\"(%"));
     let text = ok(&[&file, "--mlir-print-debuginfo"]);
     assert!(text.contains("simple.mlir\":4:10)"), "{text}");
-    // A file without a module op around it names itself in locations too.
+    // A file without a module op names itself in locations too.
     assert!(ok(&[&input("affine.mlir"), "--mlir-print-debuginfo"]).contains("affine.mlir\":2:8)"));
     assert_eq!(pipe(&[], "").text(), "module {\n}\n");
     assert_eq!(pipe(&["--allow-unregistered-dialect"], "\"no.such\"() : () -> ()").code(), 0);

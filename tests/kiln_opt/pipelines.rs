@@ -1,7 +1,7 @@
-//! What runs: flags, textual pipelines, levels, reproducers; and what is seen of it.
+//! Pipelines by flags, text and levels; reproducers; instrumentation.
 use super::*;
 
-/// The pipeline that flags make.
+/// The pipeline that flags build.
 fn pipeline(args: &[&str]) -> String {
     let done = run(&[&[input("affine.mlir").as_str(), "--dump-pass-pipeline"], args].concat());
     assert_eq!(done.code(), 0, "{}", done.stderr);
@@ -51,8 +51,7 @@ fn a_textual_pipeline_is_the_same_as_flags() {
     );
 }
 
-/// Every flag of the list is accepted and ends in one of the stated ways, whatever the pass says to
-/// this input.
+/// Every listed flag is accepted and ends with a documented exit code, whatever the pass does.
 #[test]
 fn every_pass_has_a_flag() {
     let upstream = kiln::dialects::ops::UPSTREAM_PASSES
@@ -118,7 +117,7 @@ fn passes_can_be_bisected_and_disabled() {
     );
     assert_eq!(count(&["--disable-pass=cse,canonicalize,kiln-decompose"]).0, 2);
     assert!(count(&["--disable-pass=kiln-decompose"]).2.contains("kiln-decompose is required"));
-    // A pass that is nested on functions counts once per function.
+    // A pass nested on functions counts once per function.
     let nested =
         run(&[&file, "--pass-pipeline=builtin.module(func.func(cse))", "--bisect-limit=1"]);
     assert!(
@@ -183,7 +182,7 @@ fn dumps_are_numbered_in_a_new_folder() {
         names.sort();
         assert_eq!(names, ["00-input.mlir", "01-cse.mlir", "02-canonicalize.mlir"]);
     }
-    // A dump can be read again.
+    // A dump can be parsed again.
     ok(&[&path(&folder, "dumps/run-0/01-cse.mlir"), "--canonicalize"]);
     fails(2, "", &[&input("simple.mlir"), "--cse", "--dump-dir=/dev/null/x"]);
 }

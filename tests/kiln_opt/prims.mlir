@@ -1,4 +1,4 @@
-// Says that it is on level prims, and is not.
+// Claims level prims, but has a composite.
 module attributes {kiln.level = "prims"} {
   func.func @main(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
     %0 = kiln.silu %x : tensor<2x3xf32>

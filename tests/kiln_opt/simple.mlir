@@ -1,4 +1,4 @@
-// Work for every cleaner: a dead op and two equal ones.
+// Input for canonicalize and cse: a dead op and two equal ops.
 module {
   func.func @main(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
     %0 = kiln.silu %x : tensor<2x3xf32>

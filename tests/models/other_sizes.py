@@ -1,4 +1,4 @@
-"""Makes NAME.other.safetensors: inputs of other sizes than NAME.pt2 was exported with, and what PyTorch gives for them.
+"""Writes NAME.other.safetensors: inputs of other sizes than NAME.pt2 was exported with, and PyTorch's results.
 
     python other_sizes.py
 """

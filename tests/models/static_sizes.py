@@ -1,4 +1,5 @@
-"""Exports the models of dynamic sizes again with the sizes of their inputs as numbers: NAME.static.pt2, with the weights of NAME.pt2. Needs torch and safetensors.
+"""Re-exports the models with dynamic sizes with static ones: NAME.static.pt2, with the weights of
+NAME.pt2. Needs torch and safetensors.
 
     python static_sizes.py
 """

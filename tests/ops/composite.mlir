@@ -175,7 +175,7 @@ func.func @f(%x: tensor<4x6xf32>, %y: tensor<f32>) {
 // -----
 
 func.func @f(%x: tensor<4x6xf32>) {
-  // expected-error @+1 {{has sizes 6 and 4 of what is contracted}}
+  // expected-error @+1 {{has sizes 6 and 4 of the contracted dimensions}}
   %0 = kiln.matmul %x, %x : tensor<4x6xf32>, tensor<4x6xf32>
   return
 }
@@ -199,7 +199,7 @@ func.func @f(%w: tensor<4xf32>, %i: tensor<2xi64>) {
 // -----
 
 func.func @f(%w: tensor<4x6xf32>, %i: tensor<2xf32>) {
-  // expected-error @+1 {{needs integer positions, has f32}}
+  // expected-error @+1 {{needs integer indices, has f32}}
   %0 = kiln.embedding %w, %i : tensor<4x6xf32>, tensor<2xf32>
   return
 }
@@ -263,7 +263,7 @@ func.func @f(%x: tensor<4x6xf32>, %m: tensor<4xf32>) {
 // -----
 
 func.func @f(%x: tensor<4x6xf32>) {
-  // expected-error @+1 {{has axis 2 outside of rank 2}}
+  // expected-error @+1 {{has axis 2 out of range for rank 2}}
   %0 = kiln.softmax %x axis = 2 : tensor<4x6xf32>
   return
 }
@@ -311,7 +311,7 @@ func.func @f(%x: tensor<4xi64>) {
 // -----
 
 func.func @f(%x: tensor<4x6xf32>) {
-  // expected-error @+1 {{names dimension 0 twice in 'dims'}}
+  // expected-error @+1 {{repeats dimension 0 in 'dims'}}
   %0 = kiln.var %x dims = [0, 0] : tensor<4x6xf32>
   return
 }

@@ -78,7 +78,7 @@ func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> {
 // -----
 
 func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @+1 {{launches 'two', of which its PTX has nothing}}
+  // expected-error @+1 {{has entry 'two', which its PTX does not define}}
   %0 = kiln.ptx_call "a"(%x) blocks = [1] sizes = [] entry = "two" threads = 1 shared = 0 ptx = ".entry one" : (tensor<4xf32>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
@@ -86,7 +86,7 @@ func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
 // -----
 
 func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @+1 {{has 2 numbers of blocks, which is one}}
+  // expected-error @+1 {{has 2 block counts, not one}}
   %0 = kiln.ptx_call "a"(%x) blocks = [1, 2] sizes = [] entry = "one" threads = 1 shared = 0 ptx = ".entry one" : (tensor<4xf32>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
@@ -94,7 +94,7 @@ func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
 // -----
 
 func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @+1 {{has blocks of 1025 threads; 1 to 1024 are possible}}
+  // expected-error @+1 {{has 1025 threads per block, not 1 to 1024}}
   %0 = kiln.ptx_call "a"(%x) blocks = [1] sizes = [] entry = "one" threads = 1025 shared = 0 ptx = ".entry one" : (tensor<4xf32>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
@@ -198,7 +198,7 @@ func.func @f(%c: tensor<i1>, %p: tensor<4xi1>, %x: tensor<4xf32>, %y: tensor<5xf
 // -----
 
 func.func @f(%c: tensor<i1>, %p: tensor<4xi1>, %x: tensor<4xf32>, %y: tensor<5xf32>) {
-  // expected-error @+1 {{scans over nothing}}
+  // expected-error @+1 {{has no inputs to scan}}
   "kiln.scan"(%x) ({ ^bb0(%a: tensor<4xf32>): kiln.yield %a : tensor<4xf32> }) {operandSegmentSizes = array<i32: 1, 0>} : (tensor<4xf32>) -> tensor<4xf32>
   return
 }
@@ -206,7 +206,7 @@ func.func @f(%c: tensor<i1>, %p: tensor<4xi1>, %x: tensor<4xf32>, %y: tensor<5xf
 // -----
 
 func.func @f(%c: tensor<i1>, %p: tensor<4xi1>, %x: tensor<4xf32>, %y: tensor<5xf32>) {
-  // expected-error @+1 {{scans over a 0-d tensor}}
+  // expected-error @+1 {{scans a 0-d tensor}}
   %0 = kiln.scan inits() over(%c : tensor<i1>) -> tensor<4xi1> { ^bb0(%a: tensor<i1>): kiln.yield %a : tensor<i1> }
   return
 }

@@ -307,7 +307,7 @@ func.func @f(%x: tensor<4xf32>) {
 // -----
 
 func.func @f(%x: tensor<4xf32>, %c: tensor<4xi8>) {
-  // expected-error @+1 {{chooses by i8, not i1}}
+  // expected-error @+1 {{needs an i1 condition, has i8}}
   %0 = kiln.select %c, %x, %x : tensor<4xi8>, tensor<4xf32>
   return
 }

@@ -1,9 +1,9 @@
-//! The verifier, the printed forms and the shape rules of every op: `*.mlir` beside this file,
-//! cases separated by `// -----`.
+//! Verifier, printed form and shape rule of every op: `*.mlir` in this folder, cases separated by
+//! `// -----`.
 //!
-//! A case with `// expected-error` is refused with just these messages. Every other case is
-//! accepted, prints to what parses to the same text, and its functions are run: results have the
-//! sizes that types and shape rules say. `// NO-RUN: why` leaves the running out.
+//! A case with `// expected-error` must fail with exactly these messages. Every other case
+//! verifies, round-trips, and runs: results have the inferred sizes. `// NO-RUN: why` skips the
+//! run.
 use crate::support::*;
 use kiln::dialects::{
     interp::Mode,
@@ -32,7 +32,7 @@ fn files() -> Vec<(String, String)> {
         .collect()
 }
 
-/// Runs `check` on every accepted case.
+/// Runs `check` on every valid case.
 fn each_accepted(check: &mut dyn FnMut(&Case, &Module) -> Result<(), String>) {
     let mut failures = vec![];
     for (file, text) in files() {
@@ -49,7 +49,7 @@ fn each_accepted(check: &mut dyn FnMut(&Case, &Module) -> Result<(), String>) {
 }
 
 #[test]
-fn the_verifier_refuses_what_is_wrong() {
+fn the_verifier_rejects_invalid_ops() {
     let mut failures = vec![];
     for (file, text) in files() {
         for case in cases(&text).into_iter().filter(|c| c.text.contains("// expected-error")) {
@@ -69,7 +69,7 @@ fn the_verifier_refuses_what_is_wrong() {
 }
 
 #[test]
-fn every_op_is_accepted_somewhere_and_survives_printing() {
+fn every_op_has_a_valid_case_that_round_trips() {
     let mut seen = BTreeSet::new();
     each_accepted(&mut |_, module| {
         seen.extend(walk(module.op()).into_iter().filter_map(Op::kind));
@@ -80,7 +80,7 @@ fn every_op_is_accepted_somewhere_and_survives_printing() {
     assert!(missing.is_empty(), "no accepted case of {missing:?}");
 }
 
-/// Whether text, generic text and bytecode all read back to the same module.
+/// Whether text, generic text and bytecode round-trip.
 pub fn round_trips(module: &Module) -> Result<(), String> {
     let pretty = module.print(PrintOptions::default());
     let generic = module.print(PrintOptions { generic: true, ..Default::default() });
@@ -100,7 +100,7 @@ pub fn round_trips(module: &Module) -> Result<(), String> {
     Ok(())
 }
 
-/// Sizes of values as expressions over symbols.
+/// Symbolic sizes of values.
 #[derive(Default)]
 pub struct Symbolic {
     tensors: HashMap<Value, TensorType>,
@@ -120,7 +120,7 @@ impl Sizes for Symbolic {
 }
 
 impl Symbolic {
-    /// What the rules say about every op of a function's body.
+    /// The shape rule of every op of a function's body.
     pub fn of(block: Block) -> Result<Symbolic, String> {
         let mut env = Symbolic::default();
         for op in block.ops() {
@@ -161,7 +161,7 @@ impl Symbolic {
 }
 
 #[test]
-fn rules_give_the_sizes_that_results_have() {
+fn inferred_sizes_match_results() {
     let mut known = 0;
     each_accepted(&mut |case, module| {
         for func in functions(module) {
@@ -193,9 +193,9 @@ fn rules_give_the_sizes_that_results_have() {
     assert!(known > 50, "only {known} symbolic sizes were compared");
 }
 
-/// What upstream's traits say first when an op comes from text.
+/// The messages of upstream's traits for ops from text.
 #[test]
-fn the_builder_refuses_operands_that_do_not_match() {
+fn the_builder_rejects_mismatched_operands() {
     use kiln::dialects::value::DType;
     let context = Context::new();
     let c = context.ctx();
@@ -223,7 +223,7 @@ fn the_builder_refuses_operands_that_do_not_match() {
         b.add(&select),
         "'kiln.select' op has sizes 4 and 5 in dimension 0 of its operands; broadcast first",
     );
-    refused(b.add(&Concat { inputs: vec![], axis: 0 }), "'kiln.concat' op joins nothing");
+    refused(b.add(&Concat { inputs: vec![], axis: 0 }), "'kiln.concat' op has no inputs");
     let key = x(DType::I64, &[3]);
     refused(
         b.add(&Dropout { input: four, key, p: 0.5 }),

@@ -112,7 +112,7 @@ func.func @f(%k: tensor<2xi64>, %x: tensor<?xf32>) -> (tensor<?x3xi32>, tensor<3
 // -----
 
 func.func @f(%x: tensor<4x3xf32>) {
-  // expected-error @+1 {{takes the any of f32}}
+  // expected-error @+1 {{has reduction any, which is not defined on f32}}
   %0 = kiln.reduce any %x dims = [0] : tensor<4x3xf32>
   return
 }
@@ -120,7 +120,7 @@ func.func @f(%x: tensor<4x3xf32>) {
 // -----
 
 func.func @f(%x: tensor<4xi1>) {
-  // expected-error @+1 {{takes the sum of i1}}
+  // expected-error @+1 {{has reduction sum, which is not defined on i1}}
   %0 = kiln.reduce sum %x dims = [0] : tensor<4xi1>
   return
 }
@@ -128,7 +128,7 @@ func.func @f(%x: tensor<4xi1>) {
 // -----
 
 func.func @f(%x: tensor<0xf32>) {
-  // expected-error @+1 {{takes the max of no elements}}
+  // expected-error @+1 {{has reduction max over no elements, which needs maybe_empty}}
   %0 = kiln.reduce max %x dims = [0] : tensor<0xf32>
   return
 }
@@ -136,7 +136,7 @@ func.func @f(%x: tensor<0xf32>) {
 // -----
 
 func.func @f(%x: tensor<4x3xf32>) {
-  // expected-error @+1 {{names dimension 0 twice in 'dims'}}
+  // expected-error @+1 {{repeats dimension 0 in 'dims'}}
   %0 = kiln.reduce sum %x dims = [0, 0] : tensor<4x3xf32>
   return
 }
@@ -144,7 +144,7 @@ func.func @f(%x: tensor<4x3xf32>) {
 // -----
 
 func.func @f(%x: tensor<2x0xf32>) {
-  // expected-error @+1 {{looks for a position among no elements}}
+  // expected-error @+1 {{has an axis without elements}}
   %0 = kiln.arg_max %x axis = 1 : tensor<2x0xf32>
   return
 }
@@ -152,7 +152,7 @@ func.func @f(%x: tensor<2x0xf32>) {
 // -----
 
 func.func @f(%x: tensor<4x3xf32>) {
-  // expected-error @+1 {{has axis 2 outside of rank 2}}
+  // expected-error @+1 {{has axis 2 out of range for rank 2}}
   %0 = kiln.arg_min %x axis = 2 : tensor<4x3xf32>
   return
 }
@@ -168,7 +168,7 @@ func.func @f(%x: tensor<4xi1>) {
 // -----
 
 func.func @f(%x: tensor<4x3xf32>) {
-  // expected-error @+1 {{takes 4 of 3 elements}}
+  // expected-error @+1 {{has k = 4 for an axis of size 3}}
   %0, %1 = kiln.top_k %x axis = 1 k = 4 : tensor<4x3xf32>
   return
 }
@@ -176,7 +176,7 @@ func.func @f(%x: tensor<4x3xf32>) {
 // -----
 
 func.func @f(%x: tensor<4x3xf32>) {
-  // expected-error @+1 {{takes -1 of 3 elements}}
+  // expected-error @+1 {{has k = -1 for an axis of size 3}}
   %0, %1 = kiln.top_k %x axis = 1 k = -1 : tensor<4x3xf32>
   return
 }
@@ -200,7 +200,7 @@ func.func @f(%x: tensor<3xi1>) {
 // -----
 
 func.func @f(%x: tensor<4x3xf32>) {
-  // expected-error @+1 {{has sizes 4 and 3 in dimension 0 of what is contracted}}
+  // expected-error @+1 {{has sizes 4 and 3 in dimension 0 of the contracted dimensions}}
   %0 = kiln.dot_general %x, %x batch = [] x [] contract = [0] x [1] : tensor<4x3xf32>, tensor<4x3xf32>
   return
 }
@@ -216,7 +216,7 @@ func.func @f(%x: tensor<4x3xf32>) {
 // -----
 
 func.func @f(%x: tensor<4x3xf32>) {
-  // expected-error @+1 {{names dimension 0 twice in 'lhs_batch and lhs_contract'}}
+  // expected-error @+1 {{repeats dimension 0 in 'lhs_batch and lhs_contract'}}
   %0 = kiln.dot_general %x, %x batch = [0] x [0] contract = [0] x [1] : tensor<4x3xf32>, tensor<4x3xf32>
   return
 }
@@ -384,7 +384,7 @@ func.func @f(%x: tensor<4xi1>) {
 // -----
 
 func.func @f(%k: tensor<2xi64>) {
-  // expected-error @+1 {{draws bits as i16, not i32 or i64}}
+  // expected-error @+1 {{has dtype i16, not i32 or i64}}
   %0 = kiln.random_bits %k sizes = [3] : i16
   return
 }
@@ -392,7 +392,7 @@ func.func @f(%k: tensor<2xi64>) {
 // -----
 
 func.func @f(%k: tensor<2xi64>) {
-  // expected-error @+1 {{draws i32, not f64, f32, f16 or bf16}}
+  // expected-error @+1 {{has dtype i32, not f64, f32, f16 or bf16}}
   %0 = kiln.random_uniform %k sizes = [3] : i32
   return
 }
@@ -400,7 +400,7 @@ func.func @f(%k: tensor<2xi64>) {
 // -----
 
 func.func @f(%k: tensor<2xi64>) {
-  // expected-error @+1 {{draws from the empty range [1, 1)}}
+  // expected-error @+1 {{has the empty range [1, 1)}}
   %0 = kiln.random_uniform %k sizes = [3] {low = 1.0 : f64} : f32
   return
 }

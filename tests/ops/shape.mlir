@@ -59,14 +59,14 @@ func.func @f(%x: tensor<?x?x3xf32>, %v: tensor<f32>) -> (tensor<?x2x1xf32>, tens
 
 // -----
 
-// CASE: place
+// CASE: insert_slice
 func.func @f(%x: tensor<?x2x3xf32>, %y: tensor<?x1x3xf32>) -> tensor<?x4x3xf32> {
   %s = kiln.sym @s0
   kiln.bind_shape %x, [%s, 2, 3] : tensor<?x2x3xf32>
   kiln.bind_shape %y, [%s, 1, 3] : tensor<?x1x3xf32>
   %one = arith.constant 1 : index
-  %0 = kiln.place %x offsets = [0, %one, 0] sizes = [%s, 4, 3] : tensor<?x2x3xf32>
-  %1 = kiln.place %y into %0 offsets = [0, 3, 0] sizes = [%s, 4, 3] : tensor<?x1x3xf32> into tensor<?x4x3xf32>
+  %0 = kiln.insert_slice %x offsets = [0, %one, 0] sizes = [%s, 4, 3] : tensor<?x2x3xf32>
+  %1 = kiln.insert_slice %y into %0 offsets = [0, 3, 0] sizes = [%s, 4, 3] : tensor<?x1x3xf32> into tensor<?x4x3xf32>
   return %1 : tensor<?x4x3xf32>
 }
 
@@ -125,7 +125,7 @@ func.func @f(%x: tensor<f32>) {
 // -----
 
 func.func @f(%x: tensor<4x3xf32>) {
-  // expected-error @+1 {{has axis 1 outside of rank 1}}
+  // expected-error @+1 {{has axis 1 out of range for rank 1}}
   %0 = kiln.iota [4] axis = 1 : i64
   return
 }
@@ -133,7 +133,7 @@ func.func @f(%x: tensor<4x3xf32>) {
 // -----
 
 func.func @f(%x: tensor<4x3xf32>) {
-  // expected-error @+1 {{counts in i1}}
+  // expected-error @+1 {{is not defined on i1}}
   %0 = kiln.iota [4] axis = 0 : i1
   return
 }
@@ -149,7 +149,7 @@ func.func @f(%x: tensor<4x3xf32>) {
 // -----
 
 func.func @f(%x: tensor<4x3xf32>) {
-  // expected-error @+1 {{names dimension 0 twice in 'dims'}}
+  // expected-error @+1 {{repeats dimension 0 in 'dims'}}
   %0 = kiln.broadcast_in_dim %x dims = [0, 0] sizes = [4, 3] : tensor<4x3xf32>
   return
 }
@@ -181,7 +181,7 @@ func.func @f(%x: tensor<4x3xf32>) {
 // -----
 
 func.func @f(%x: tensor<4x3xf32>) {
-  // expected-error @+1 {{has axis 2 outside of rank 2}}
+  // expected-error @+1 {{has axis 2 out of range for rank 2}}
   %0 = kiln.broadcast_in_dim %x dims = [0, 2] sizes = [4, 3] : tensor<4x3xf32>
   return
 }
@@ -213,7 +213,7 @@ func.func @f(%x: tensor<4x3xf32>) {
 // -----
 
 func.func @f(%x: tensor<4x3xf32>) {
-  // expected-error @+1 {{names dimension 1 twice in 'permutation'}}
+  // expected-error @+1 {{repeats dimension 1 in 'permutation'}}
   %0 = kiln.transpose %x permutation = [1, 1] : tensor<4x3xf32>
   return
 }
@@ -269,7 +269,7 @@ func.func @f(%x: tensor<4x3xf32>, %v: tensor<f64>) {
 // -----
 
 func.func @f(%x: tensor<4x3xf32>, %v: tensor<f32>) {
-  // expected-error @+1 {{removes more than dimension 0 of size 4 has}}
+  // expected-error @+1 {{crops more than dimension 0 of size 4}}
   %0 = kiln.pad %x, %v low = [-3, 0] high = [-2, 0] : tensor<4x3xf32>, tensor<f32>
   return
 }
@@ -277,7 +277,7 @@ func.func @f(%x: tensor<4x3xf32>, %v: tensor<f32>) {
 // -----
 
 func.func @f(%x: tensor<4x3xf32>) {
-  // expected-error @+2 {{joins nothing}}
+  // expected-error @+2 {{has no inputs}}
   // expected-error @+1 {{failed to infer returned types}}
   %0 = "kiln.concat"() {axis = 0 : i64} : () -> tensor<4xf32>
   return
@@ -286,7 +286,7 @@ func.func @f(%x: tensor<4x3xf32>) {
 // -----
 
 func.func @f(%x: tensor<4x3xf32>, %y: tensor<4x3xf64>) {
-  // expected-error @+1 {{joins f32 and f64}}
+  // expected-error @+1 {{has inputs of f32 and f64}}
   %0 = kiln.concat %x, %y axis = 0 : tensor<4x3xf32>, tensor<4x3xf64>
   return
 }
@@ -294,7 +294,7 @@ func.func @f(%x: tensor<4x3xf32>, %y: tensor<4x3xf64>) {
 // -----
 
 func.func @f(%x: tensor<4x3xf32>, %y: tensor<4xf32>) {
-  // expected-error @+1 {{joins rank 2 and rank 1}}
+  // expected-error @+1 {{has inputs of rank 2 and rank 1}}
   %0 = kiln.concat %x, %y axis = 0 : tensor<4x3xf32>, tensor<4xf32>
   return
 }
@@ -310,7 +310,7 @@ func.func @f(%x: tensor<4x3xf32>, %y: tensor<4x2xf32>) {
 // -----
 
 func.func @f(%x: tensor<4x3xf32>) {
-  // expected-error @+1 {{has axis -1 outside of rank 2}}
+  // expected-error @+1 {{has axis -1 out of range for rank 2}}
   %0 = kiln.reverse %x dims = [-1] : tensor<4x3xf32>
   return
 }
@@ -318,7 +318,7 @@ func.func @f(%x: tensor<4x3xf32>) {
 // -----
 
 func.func @f(%x: tensor<4x3xf32>, %i: tensor<2xf32>) {
-  // expected-error @+1 {{needs integer positions, has f32}}
+  // expected-error @+1 {{needs integer indices, has f32}}
   %0 = kiln.gather %x[%i] dims = [0] : tensor<4x3xf32>[tensor<2xf32>]
   return
 }
@@ -366,7 +366,7 @@ func.func @f(%x: tensor<4x3xf32>, %i: tensor<i64>) {
 // -----
 
 func.func @f(%x: tensor<4x3xf32>, %i: tensor<f32>) {
-  // expected-error @+1 {{needs integer positions, has f32}}
+  // expected-error @+1 {{needs integer indices, has f32}}
   %0 = kiln.dynamic_slice %x[%i, %i : tensor<f32>, tensor<f32>] sizes = [1, 1] : tensor<4x3xf32>
   return
 }
@@ -390,7 +390,7 @@ func.func @f(%x: tensor<4x3xf32>, %i: tensor<i64>) {
 // -----
 
 func.func @f(%x: tensor<4x3xf32>, %i: tensor<i64>) {
-  // expected-error @+1 {{takes 5 elements of dimension 0 of size 4}}
+  // expected-error @+1 {{slices 5 elements of dimension 0 of size 4}}
   %0 = kiln.dynamic_slice %x[%i, %i : tensor<i64>, tensor<i64>] sizes = [5, 1] : tensor<4x3xf32>
   return
 }
@@ -431,8 +431,8 @@ func.func @f(%x: tensor<4x3xf32>) {
 // -----
 
 func.func @f(%x: tensor<2xf32>, %y: tensor<4xf32>) {
-  // expected-error @+1 {{writes on an argument}}
-  %0 = kiln.place %x into %y offsets = [0] sizes = [4] : tensor<2xf32> into tensor<4xf32>
+  // expected-error @+1 {{overwrites an argument}}
+  %0 = kiln.insert_slice %x into %y offsets = [0] sizes = [4] : tensor<2xf32> into tensor<4xf32>
   return
 }
 
@@ -440,33 +440,33 @@ func.func @f(%x: tensor<2xf32>, %y: tensor<4xf32>) {
 
 func.func @f(%x: tensor<2xf32>, %y: tensor<4xf32>) {
   %0 = kiln.neg %y : tensor<4xf32>
-  // expected-error @+1 {{writes on what no kiln.place has made}}
-  %1 = kiln.place %x into %0 offsets = [0] sizes = [4] : tensor<2xf32> into tensor<4xf32>
+  // expected-error @+1 {{overwrites a value that no kiln.insert_slice defines}}
+  %1 = kiln.insert_slice %x into %0 offsets = [0] sizes = [4] : tensor<2xf32> into tensor<4xf32>
   return
 }
 
 // -----
 
 func.func @f(%x: tensor<2xf32>) -> tensor<4xf32> {
-  %0 = kiln.place %x offsets = [0] sizes = [4] : tensor<2xf32>
-  // expected-error @+1 {{writes on a tensor that is read elsewhere}}
-  %1 = kiln.place %x into %0 offsets = [2] sizes = [4] : tensor<2xf32> into tensor<4xf32>
+  %0 = kiln.insert_slice %x offsets = [0] sizes = [4] : tensor<2xf32>
+  // expected-error @+1 {{overwrites a tensor that has other uses}}
+  %1 = kiln.insert_slice %x into %0 offsets = [2] sizes = [4] : tensor<2xf32> into tensor<4xf32>
   return %0 : tensor<4xf32>
 }
 
 // -----
 
 func.func @f(%x: tensor<2xf32>) -> tensor<4xf32> {
-  %0 = kiln.place %x offsets = [0] sizes = [4] : tensor<2xf32>
-  // expected-error @+1 {{puts its piece over an earlier one}}
-  %1 = kiln.place %x into %0 offsets = [1] sizes = [4] : tensor<2xf32> into tensor<4xf32>
+  %0 = kiln.insert_slice %x offsets = [0] sizes = [4] : tensor<2xf32>
+  // expected-error @+1 {{overlaps an earlier slice}}
+  %1 = kiln.insert_slice %x into %0 offsets = [1] sizes = [4] : tensor<2xf32> into tensor<4xf32>
   return %1 : tensor<4xf32>
 }
 
 // -----
 
 func.func @f(%x: tensor<2xf32>) {
-  // expected-error @+1 {{puts 2 elements at 3 of dimension 0 of size 4}}
-  %0 = kiln.place %x offsets = [3] sizes = [4] : tensor<2xf32>
+  // expected-error @+1 {{inserts 2 elements at 3 of dimension 0 of size 4}}
+  %0 = kiln.insert_slice %x offsets = [3] sizes = [4] : tensor<2xf32>
   return
 }

@@ -1,4 +1,4 @@
-// Symbols, facts about sizes, globals, attributes on other ops.
+// Symbols, shape bindings, globals, attributes on other ops.
 
 // CASE: symbols and sizes
 func.func @f(%x: tensor<?x?xf32>) -> (tensor<?xi64>, tensor<?xi64>, tensor<?xi64>, tensor<?xi64>, tensor<?xi64>, tensor<?xi64>, tensor<?xi64>, tensor<?xi64>) {
@@ -49,7 +49,7 @@ module attributes {kiln.level = "graph", kiln.target = "host", kiln.options = {f
 // -----
 
 func.func @f(%a: index) {
-  // expected-error @+1 {{says nothing to who does not meet it}}
+  // expected-error @+1 {{needs a message}}
   kiln.require eq %a, %a ""
   return
 }
@@ -81,7 +81,7 @@ func.func @f() {
 // -----
 
 func.func @f(%x: tensor<4xf32>) {
-  // expected-error @+1 {{has axis 1 outside of rank 1}}
+  // expected-error @+1 {{has axis 1 out of range for rank 1}}
   %d = kiln.dim %x, 1 : tensor<4xf32>
   return
 }
@@ -113,7 +113,7 @@ func.func @f(%x: tensor<?xf32>) {
 // -----
 
 func.func @f() {
-  // expected-error @+1 {{names @nothing, which is no kiln.global}}
+  // expected-error @+1 {{refers to @nothing, which is not a kiln.global}}
   %0 = kiln.get_global @nothing : tensor<4xf32>
   return
 }
@@ -138,7 +138,7 @@ func.func @f() {
 
 func.func @f() {
   %s = kiln.sym @a {min = 2 : i64}
-  // expected-error @+1 {{gives @a another range than at}}
+  // expected-error @+1 {{declares @a with another range than at}}
   %t = kiln.sym @a {min = 3 : i64}
   return
 }
@@ -221,7 +221,7 @@ func.func @f(%x: tensor<4xf32> {kiln.colour = 1}) {
 
 // -----
 
-// expected-error @+1 {{has array<i64: 0, 0> as kiln.order, which is no order of 2 dimensions}}
+// expected-error @+1 {{has array<i64: 0, 0> as kiln.order, which is not a permutation of 2 dimensions}}
 func.func @f(%x: tensor<4x3xf32> {kiln.order = array<i64: 0, 0>}) {
   return
 }
@@ -296,7 +296,7 @@ module {
 // CASE: a_launch_of_nothing
 module {
   func.func @f(%o: tensor<4xf32>) -> tensor<4xf32> {
-    // expected-error @below {{'kiln.launch' op names @k, which is no module of a kernel}}
+    // expected-error @below {{'kiln.launch' op refers to @k, which is not a kernel module}}
     %1 = kiln.launch @k ins() outs(%o : tensor<4xf32>) -> tensor<4xf32>
     return %1 : tensor<4xf32>
   }

@@ -8,8 +8,8 @@ func.func @f(%x: tensor<2x3x4x5xf32> {kiln.layout = #kiln.layout<[60, 1, 15, 3],
 }
 
 // -----
-// The symbol is read from the argument in its new order.
-// CASE: open_batch
+// The symbol is bound by the argument's transposed type.
+// CASE: dynamic_batch
 // CHECK: kiln.order
 func.func @f(%x: tensor<?x3x4xf32> {kiln.layout = #kiln.layout<[12, 1, 3], offset = 0, alignment = 0>}, %y: tensor<?xf32>) -> tensor<?x3x4xf32> {
   %s0 = kiln.sym @s0 {min = 1 : i64, max = 64 : i64}
@@ -19,7 +19,7 @@ func.func @f(%x: tensor<?x3x4xf32> {kiln.layout = #kiln.layout<[12, 1, 3], offse
 }
 
 // -----
-// Rows with gaps, and a row that is repeated, are copied by a call.
+// Padded rows and broadcast rows are copied by the call.
 // CASE: not_dense
 // CHECK-NOT: kiln.order
 func.func @f(%x: tensor<4x3xf32> {kiln.layout = #kiln.layout<[1, 5], offset = 0, alignment = 0>}, %y: tensor<4x3xf32> {kiln.layout = #kiln.layout<[0, 1], offset = 0, alignment = 0>}) -> tensor<4x3xf32> {

@@ -12,7 +12,7 @@ func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
 // CASE: linear in bf16
 // CHECK: : tensor<2x3xbf16>, tensor<4x3xbf16> to f32
 // CHECK-NOT: kiln.linear
-// The sum is rounded once, behind the bias.
+// The f32 accumulator is rounded once, after the bias.
 func.func @f(%x: tensor<2x3xbf16>, %w: tensor<4x3xbf16>, %b: tensor<4xbf16>) -> tensor<2x4xbf16> {
   %0 = kiln.linear %x, %w bias %b : tensor<4xbf16> : tensor<2x3xbf16>, tensor<4x3xbf16>
   return %0 : tensor<2x4xbf16>
@@ -28,10 +28,10 @@ func.func @f(%x: tensor<3x1x2x5xf32>, %y: tensor<4x5x2xf32>) -> tensor<3x4x2x2xf
 }
 
 // -----
-// CASE: layer norm of unknown size
+// CASE: layer norm of dynamic size
 // CHECK: kiln.iota
 // CHECK-NOT: kiln.layer_norm
-// The size becomes a number as the last element of an iota.
+// The size becomes data as the last element of an iota.
 func.func @f(%x: tensor<2x?xf32>, %w: tensor<?xf32>) -> tensor<2x?xf32> {
   %0 = kiln.layer_norm %x weight %w : tensor<?xf32> {rank = 1 : i64, epsilon = 1.0e-05 : f64} : tensor<2x?xf32>
   return %0 : tensor<2x?xf32>
@@ -47,8 +47,8 @@ func.func @f(%x: tensor<2x5xf16>) -> tensor<2x5xf16> {
 }
 
 // -----
-// Of nothing the greatest is -inf.
-// CASE: softmax of an unknown length
+// The maximum over no elements is -inf.
+// CASE: softmax of dynamic length
 // CHECK: maybe_empty
 func.func @f(%x: tensor<2x?xf32>) -> tensor<2x?xf32> {
   %n = kiln.sym @n
@@ -83,7 +83,7 @@ func.func @f(%x: tensor<4xf32>, %k: tensor<2xi64>) -> tensor<4xf32> {
 }
 
 // -----
-// CASE: max pool that rounds up
+// CASE: max pool with ceil_mode
 // CHECK: pad = [0, 0, 0] x [0, 0, 1]
 func.func @f(%x: tensor<1x2x7xi8>) -> tensor<1x2x4xi8> {
   %0 = kiln.max_pool %x window = [2] strides = [2] padding = [0] dilation = [1] ceil_mode : tensor<1x2x7xi8>
@@ -91,7 +91,7 @@ func.func @f(%x: tensor<1x2x7xi8>) -> tensor<1x2x4xi8> {
 }
 
 // -----
-// CASE: average pool without its padding
+// CASE: average pool without count_include_pad
 // CHECK: kiln.reduce_window sum
 // CHECK-NOT: kiln.avg_pool
 func.func @f(%x: tensor<1x2x8xf32>) -> tensor<1x2x8xf32> {
@@ -108,10 +108,10 @@ func.func @f(%x: tensor<1x2x3xf32>) -> tensor<1x2x6xf32> {
 }
 
 // -----
-// CASE: attention stays
+// CASE: attention is kept
 // CHECK: kiln.attention
 // CHECK-NOT: kiln.sigmoid
-// Composites inside of its regions do not.
+// Composites in its regions are decomposed.
 func.func @f(%q: tensor<1x2x4x8xf32>, %k: tensor<1x2x4x8xf32>, %v: tensor<1x2x4x8xf32>) -> tensor<1x2x4x8xf32> {
   %0 = kiln.attention %q, %k, %v : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32> score {
   ^bb0(%s: tensor<f32>, %b: tensor<i64>, %h: tensor<i64>, %i: tensor<i64>, %j: tensor<i64>):
@@ -135,7 +135,7 @@ func.func @f(%x: tensor<3x4xf32>) -> tensor<3x4xf32> {
 }
 
 // -----
-// CASE: grouped heads and a table
+// CASE: grouped heads and an embedding
 // RUN: kiln-decompose{keep=}
 // CHECK: tensor<1x2x2x3x8xf32>
 // CHECK-NOT: kiln.attention
@@ -150,10 +150,10 @@ func.func @f(%q: tensor<1x4x3x8xf32>, %k: tensor<1x2x3x8xf32>, %v: tensor<1x2x3x
 }
 
 // -----
-// CASE: a region that cannot be done at once
+// CASE: a region that cannot be vectorised
 // RUN: kiln-decompose{keep=}
 func.func @f(%q: tensor<1x4x3x8xf32>, %k: tensor<1x2x3x8xf32>, %v: tensor<1x2x3x8xf32>, %table: tensor<4xf32>) -> tensor<1x4x3x8xf32> {
-  // expected-error @+1 {{'kiln.attention' op has a region with kiln.dynamic_slice, which cannot be done for all elements at once}}
+  // expected-error @+1 {{'kiln.attention' op has a region with kiln.dynamic_slice, which cannot be vectorised over elements}}
   %0 = kiln.attention %q, %k, %v causal : tensor<1x4x3x8xf32>, tensor<1x2x3x8xf32>, tensor<1x2x3x8xf32> score {
   ^bb0(%s: tensor<f32>, %b: tensor<i64>, %h: tensor<i64>, %i: tensor<i64>, %j: tensor<i64>):
     %1 = kiln.dynamic_slice %table[%h : tensor<i64>] sizes = [1] : tensor<4xf32>

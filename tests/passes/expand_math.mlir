@@ -10,7 +10,7 @@ func.func @f(%x: vector<16xf32>) -> vector<16xf32> {
 }
 
 // -----
-// A bf16 is widened, computed in f32 and rounded back.
+// bf16 is widened, computed in f32 and rounded.
 // CASE: tanh_of_a_bf16
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: arith.extf
@@ -21,7 +21,7 @@ func.func @f(%x: bf16) -> bf16 {
 }
 
 // -----
-// f64 has its own polynomials.
+// f64 has its own polynomial.
 // CASE: log_of_f64
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: vector<8xi64>
@@ -32,7 +32,7 @@ func.func @f(%x: vector<8xf64>) -> vector<8xf64> {
 }
 
 // -----
-// What has an instruction stays.
+// Functions with an instruction are not expanded.
 // CASE: square_roots_stay
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: math.sqrt
@@ -42,8 +42,8 @@ func.func @f(%x: vector<16xf32>) -> vector<16xf32> {
 }
 
 // -----
-// With AVX-512 one instruction multiplies a register's floats by powers of two.
-// CASE: scaled_by_one_instruction
+// AVX-512 scales a register of floats by powers of two in one instruction.
+// CASE: scalef
 // NO-RUN: the interpreter runs kiln ops
 // RUN: kiln-expand-math{scalef=true},canonicalize,cse
 // CHECK: llvm.x86.avx512.mask.scalef.ps.512
@@ -54,7 +54,7 @@ func.func @f(%x: vector<16xf32>, %y: vector<8xf32>) -> (vector<16xf32>, vector<8
 }
 
 // -----
-// From e^ln(erfc) - 1, which loses no digit near 0.
+// Computed from e^ln(erfc) - 1, which is accurate near 0.
 // CASE: erf
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: math.copysign
@@ -76,7 +76,7 @@ func.func @f(%x: f32, %y: f32) -> f32 {
 
 // -----
 // f8E5M2 is the upper half of an f16.
-// CASE: floats_of_8_bits_widened
+// CASE: fp8_to_f32
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: arith.shli
 // CHECK-NOT: arith.extf %x
@@ -87,7 +87,7 @@ func.func @f(%x: vector<16xf8E4M3FN>, %y: f8E5M2) -> (vector<16xf32>, f32) {
 }
 
 // -----
-// CASE: floats_of_8_bits_rounded
+// CASE: f32_to_fp8
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: arith.minui
 // CHECK-NOT: arith.truncf
@@ -98,7 +98,7 @@ func.func @f(%x: vector<16xf32>, %y: f32) -> (vector<16xf8E4M3FN>, f8E5M2) {
 }
 
 // -----
-// CASE: a_float_of_8_bits_from_f64
+// CASE: f64_to_fp8
 func.func @f(%x: f64) -> f8E5M2 {
   // expected-error @+1 {{converts a float of 8 bits from another type than f32}}
   %0 = arith.truncf %x : f64 to f8E5M2

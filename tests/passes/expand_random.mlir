@@ -1,6 +1,6 @@
 // RUN: kiln-expand-random
 
-// CASE: bits_of_32_and_of_64
+// CASE: bits_i32_and_i64
 // CHECK: kiln.xor
 // CHECK-NOT: kiln.random
 func.func @f(%k: tensor<2xi64>) -> (tensor<3x2xi32>, tensor<5xi64>) {
@@ -10,7 +10,7 @@ func.func @f(%k: tensor<2xi64>) -> (tensor<3x2xi32>, tensor<5xi64>) {
 }
 
 // -----
-// CASE: uniform_of_an_open_size
+// CASE: uniform_of_dynamic_size
 // CHECK: kiln.sym_expr mul
 // CHECK-NOT: f64
 func.func @f(%k: tensor<2xi64>, %x: tensor<?x2xbf16>) -> tensor<?x2xbf16> {
@@ -22,7 +22,7 @@ func.func @f(%k: tensor<2xi64>, %x: tensor<?x2xbf16>) -> tensor<?x2xbf16> {
 }
 
 // -----
-// CASE: between_other_numbers_and_normal
+// CASE: scaled_uniform_and_normal
 // CHECK: kiln.cos
 func.func @f(%k: tensor<2xi64>) -> (tensor<7xf32>, tensor<7xf64>, tensor<7xf32>) {
   %0 = kiln.random_uniform %k sizes = [7] {low = -1.5 : f64, high = 4.0 : f64} : f32

@@ -1,6 +1,6 @@
 // RUN: kiln-expand-scans
 
-// CASE: a_sum_over_an_open_size
+// CASE: sum_of_dynamic_size
 // CHECK: kiln.cumulative sum
 // CHECK: kiln.loops
 func.func @f(%x: tensor<3x?xf32>) -> tensor<3x?xf32> {
@@ -9,7 +9,7 @@ func.func @f(%x: tensor<3x?xf32>) -> tensor<3x?xf32> {
 }
 
 // -----
-// CASE: integers_along_the_first_axis
+// CASE: integers_along_the_outer_axis
 // CHECK: kiln.cumulative max
 // CHECK-NOT: kiln.reduce
 func.func @f(%x: tensor<5x2xi64>) -> (tensor<5x2xi64>, tensor<5x2xi64>) {
@@ -19,8 +19,8 @@ func.func @f(%x: tensor<5x2xi64>) -> (tensor<5x2xi64>, tensor<5x2xi64>) {
 }
 
 // -----
-// CASE: a_long_axis_in_blocks
-// RUN: kiln-expand-scans{whole=256 groups=16}
+// CASE: blocked_scan
+// RUN: kiln-expand-scans{max-block=256 ctas=16}
 // CHECK: 10x50xf32
 // CHECK-NOT: 500x500
 func.func @f(%x: tensor<500xf32>) -> tensor<500xf32> {
@@ -29,8 +29,8 @@ func.func @f(%x: tensor<500xf32>) -> tensor<500xf32> {
 }
 
 // -----
-// CASE: a_prime_number_of_elements
-// RUN: kiln-expand-scans{whole=64 groups=16}
+// CASE: blocked_scan_of_prime_length
+// RUN: kiln-expand-scans{max-block=64 ctas=16}
 // CHECK: kiln.pad
 // CHECK: kiln.slice
 func.func @f(%x: tensor<2x131x2xbf16>) -> tensor<2x131x2xbf16> {
@@ -39,8 +39,8 @@ func.func @f(%x: tensor<2x131x2xbf16>) -> tensor<2x131x2xbf16> {
 }
 
 // -----
-// CASE: so_many_rows_that_each_is_whole
-// RUN: kiln-expand-scans{whole=64 groups=16}
+// CASE: many_rows_are_not_blocked
+// RUN: kiln-expand-scans{max-block=64 ctas=16}
 // CHECK-NOT: kiln.reshape
 func.func @f(%x: tensor<5x131xf32>, %y: tensor<131x80xf32>) -> (tensor<5x131xf32>, tensor<131x80xf32>) {
   %0 = kiln.cumulative min %x axis = 1 : tensor<5x131xf32>
@@ -49,7 +49,7 @@ func.func @f(%x: tensor<5x131xf32>, %y: tensor<131x80xf32>) -> (tensor<5x131xf32
 }
 
 // -----
-// CASE: the_greatest_of_nothing
+// CASE: maximum_of_an_empty_axis
 func.func @f(%x: tensor<3x0xf16>) -> tensor<3x0xf16> {
   %0 = kiln.cumulative max %x axis = 1 : tensor<3x0xf16>
   return %0 : tensor<3x0xf16>

@@ -1,6 +1,6 @@
 // RUN: kiln-expand-scatters
 
-// CASE: sums_of_rows
+// CASE: add_rows
 // CHECK: kiln.reduce sum
 // CHECK-NOT: kiln.scatter
 func.func @f(%x: tensor<4x3xbf16>, %i: tensor<5xi64>, %u: tensor<5x3xbf16>) -> tensor<4x3xbf16> {
@@ -9,7 +9,7 @@ func.func @f(%x: tensor<4x3xbf16>, %i: tensor<5xi64>, %u: tensor<5x3xbf16>) -> t
 }
 
 // -----
-// CASE: the_last_of_each_place_in_any_order_of_dimensions
+// CASE: assign_with_permuted_dims
 // CHECK: kiln.reduce max
 // CHECK: kiln.gather
 func.func @f(%x: tensor<3x2x4xf32>, %i: tensor<2x2xi32>, %j: tensor<2x2xi32>, %u: tensor<2x2x2xf32>) -> tensor<3x2x4xf32> {
@@ -18,7 +18,7 @@ func.func @f(%x: tensor<3x2x4xf32>, %i: tensor<2x2xi32>, %j: tensor<2x2xi32>, %u
 }
 
 // -----
-// CASE: open_sizes_and_extremes
+// CASE: max_of_dynamic_sizes
 // CHECK: maybe_empty
 func.func @f(%x: tensor<?xf32>, %i: tensor<?xi64>, %u: tensor<?xf32>) -> (tensor<?xf32>, tensor<?xf32>) {
   %n = kiln.sym @n {min = 3 : i64}
@@ -32,7 +32,7 @@ func.func @f(%x: tensor<?xf32>, %i: tensor<?xi64>, %u: tensor<?xf32>) -> (tensor
 }
 
 // -----
-// CASE: whole_numbers_times_others
+// CASE: mul_of_integers
 func.func @f(%x: tensor<4xi32>, %i: tensor<3xi64>, %u: tensor<3xi32>) -> (tensor<4xi32>, tensor<4xi32>) {
   %0 = kiln.scatter mul %x[%i], %u dims = [0] : tensor<4xi32>[tensor<3xi64>], tensor<3xi32>
   %1 = kiln.scatter max %x[%i], %u dims = [0] : tensor<4xi32>[tensor<3xi64>], tensor<3xi32>

@@ -1,6 +1,6 @@
 // RUN: kiln-expand-sorts
 
-// CASE: values_and_positions
+// CASE: values_and_indices
 // CHECK: kiln.is_nan
 // CHECK-NOT: kiln.sort
 func.func @f(%x: tensor<3x5xf32>) -> (tensor<3x5xf32>, tensor<3x5xi64>) {
@@ -9,7 +9,7 @@ func.func @f(%x: tensor<3x5xf32>) -> (tensor<3x5xf32>, tensor<3x5xi64>) {
 }
 
 // -----
-// CASE: integers_that_are_equal_keep_their_order
+// CASE: stable_for_equal_integers
 // CHECK-NOT: kiln.is_nan
 func.func @f(%x: tensor<6x2xi8>) -> (tensor<6x2xi8>, tensor<6x2xi64>) {
   %v, %i = kiln.sort %x axis = 0 descending : tensor<6x2xi8>
@@ -17,7 +17,7 @@ func.func @f(%x: tensor<6x2xi8>) -> (tensor<6x2xi8>, tensor<6x2xi64>) {
 }
 
 // -----
-// CASE: nan_is_above_everything
+// CASE: nan_sorts_last
 func.func @f(%x: tensor<4xf16>) -> (tensor<4xf16>, tensor<4xi64>, tensor<2xf16>, tensor<2xi64>) {
   %n = kiln.constant dense<[1.0, 0x7E00, -2.0, 0x7C00]> : tensor<4xf16>
   %0 = kiln.mul %n, %n : tensor<4xf16>
@@ -27,7 +27,7 @@ func.func @f(%x: tensor<4xf16>) -> (tensor<4xf16>, tensor<4xi64>, tensor<2xf16>,
 }
 
 // -----
-// CASE: the_greatest_of_an_open_axis
+// CASE: top_k_of_a_dynamic_axis
 // CHECK-NOT: kiln.top_k
 func.func @f(%x: tensor<?x4xf32>) -> (tensor<?x3xf32>, tensor<?x3xi64>, tensor<?x4xf32>) {
   %v, %i = kiln.top_k %x axis = 1 k = 3 : tensor<?x4xf32>
@@ -36,7 +36,7 @@ func.func @f(%x: tensor<?x4xf32>) -> (tensor<?x3xf32>, tensor<?x3xi64>, tensor<?
 }
 
 // -----
-// CASE: the_greatest_of_blocks
+// CASE: blocked_top_k
 // CHECK: 6x256xf32
 // CHECK-NOT: 1500x1500
 func.func @f(%x: tensor<2x1500xbf16>) -> (tensor<2x3xbf16>, tensor<2x3xi64>) {
@@ -45,7 +45,7 @@ func.func @f(%x: tensor<2x1500xbf16>) -> (tensor<2x3xbf16>, tensor<2x3xi64>) {
 }
 
 // -----
-// CASE: the_least_integers_of_blocks
+// CASE: blocked_top_k_smallest_integers
 func.func @f(%x: tensor<1100x2xi32>) -> (tensor<2x2xi32>, tensor<2x2xi64>) {
   %v, %i = kiln.top_k %x axis = 0 k = 2 smallest : tensor<1100x2xi32>
   return %v, %i : tensor<2x2xi32>, tensor<2x2xi64>

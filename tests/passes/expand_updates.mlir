@@ -1,6 +1,6 @@
 // RUN: kiln-expand-updates
 
-// CASE: one_row_of_a_cache
+// CASE: kv_cache_row
 // CHECK: kiln.select
 // CHECK-NOT: kiln.dynamic_update_slice
 func.func @f(%x: tensor<2x5x3xf32>, %u: tensor<2x1x3xf32>, %s: tensor<i64>) -> tensor<2x5x3xf32> {
@@ -10,7 +10,7 @@ func.func @f(%x: tensor<2x5x3xf32>, %u: tensor<2x1x3xf32>, %s: tensor<i64>) -> t
 }
 
 // -----
-// CASE: a_box_of_open_size
+// CASE: dynamic_slice_size
 // CHECK: kiln.pad
 func.func @f(%x: tensor<4x?xi32>, %u: tensor<2x?xi32>, %s: tensor<i32>, %t: tensor<i32>) -> tensor<4x?xi32> {
   %n = kiln.sym @n
@@ -21,7 +21,7 @@ func.func @f(%x: tensor<4x?xi32>, %u: tensor<2x?xi32>, %s: tensor<i32>, %t: tens
 }
 
 // -----
-// CASE: all_and_nothing
+// CASE: full_and_empty_update
 // CHECK: return %arg1, %arg0
 func.func @f(%x: tensor<4xf32>, %u: tensor<4xf32>, %e: tensor<0xf32>, %s: tensor<i64>) -> (tensor<4xf32>, tensor<4xf32>) {
   %0 = kiln.dynamic_update_slice %x[%s : tensor<i64>], %u : tensor<4xf32>, tensor<4xf32>

@@ -17,7 +17,7 @@ func.func @f(%x: tensor<1x2x5x5xf32>, %w: tensor<3x2x3x3xf32>) -> tensor<1x3x3x3
 }
 
 // -----
-// The identity of a maximum, not 0.
+// The identity of a maximum is -inf, not 0.
 // CASE: window
 // CHECK: 0xFF800000
 func.func @f(%x: tensor<1x4x4xf32>) -> tensor<1x3x3xf32> {
@@ -35,7 +35,8 @@ func.func @f(%x: tensor<1x2x3x3xf32>, %w: tensor<2x3x3x3xf32>) -> tensor<1x3x6x6
 }
 
 // -----
-// The copy engine reads zeros beside an image of whole units of channels: not yet decided which dimension is last.
+// TMA zero-fills out-of-bounds pixels if channels fill whole 16-byte units; the layout is not yet
+// decided.
 // CASE: kept_before_the_layout
 // RUN: kiln-expose-padding{chip=sm_90a}
 // CHECK-NOT: kiln.pad
@@ -45,7 +46,7 @@ func.func @f(%x: tensor<1x8x5x5xbf16>, %w: tensor<3x8x3x3xbf16>) -> tensor<1x3x5
 }
 
 // -----
-// CASE: of_few_channels_not_kept
+// CASE: few_channels_not_kept
 // RUN: kiln-expose-padding{chip=sm_90a}
 // CHECK: kiln.pad
 func.func @f(%x: tensor<1x3x5x5xbf16>, %w: tensor<4x3x3x3xbf16>) -> tensor<1x4x5x5xbf16> {
@@ -54,7 +55,7 @@ func.func @f(%x: tensor<1x3x5x5xbf16>, %w: tensor<4x3x3x3xbf16>) -> tensor<1x4x5
 }
 
 // -----
-// CASE: kept_on_an_older_chip
+// CASE: kept_before_hopper
 // RUN: kiln-expose-padding{chip=sm_80}
 // CHECK: pad = [1, 1] x [1, 1]
 // CHECK-NOT: kiln.pad
@@ -64,7 +65,7 @@ func.func @f(%x: tensor<1x8x5x5xbf16>, %w: tensor<3x8x3x3xbf16>) -> tensor<1x3x5
 }
 
 // -----
-// Behind the layout only what has channels last keeps its padding; its image lies in memory so.
+// After kiln-layout only channels-last convolutions keep their padding, as TMA needs them.
 // CASE: kept_with_channels_last
 // RUN: kiln-expose-padding{chip=sm_90a}
 // CHECK: kiln.stored
@@ -80,8 +81,8 @@ func.func @f(%x: tensor<1x8x5x5xbf16>, %w: tensor<3x8x3x3xbf16>) -> (tensor<1x5x
 }
 
 // -----
-// Threads that have a channel's window look whether a pixel is there; on any GPU.
-// CASE: of_each_channel_by_itself_kept
+// Depthwise kernels check bounds per pixel, on every GPU.
+// CASE: depthwise_kept
 // RUN: kiln-expose-padding{chip=sm_80},kiln-layout{flops=0},kiln-expose-padding{chip=sm_80}
 // CHECK-NOT: kiln.pad
 module {
@@ -94,8 +95,8 @@ module {
 }
 
 // -----
-// Groups of several channels are not.
-// CASE: of_groups_not_kept
+// Grouped kernels do not.
+// CASE: grouped_not_kept
 // RUN: kiln-expose-padding{chip=sm_90a}
 // CHECK: kiln.pad
 func.func @f(%x: tensor<1x16x5x5xbf16>, %w: tensor<16x8x3x3xbf16>) -> tensor<1x16x5x5xbf16> {

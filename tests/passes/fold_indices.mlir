@@ -1,7 +1,7 @@
 // RUN: kiln-fold-indices,kiln-simplify,canonicalize
 
-// What transformers does to find packed sequences: positions that do not go up by one start another.
-// CASE: positions_of_one_sequence
+// How transformers detects packed sequences: a position id that does not increase starts a new one.
+// CASE: position_ids_of_one_sequence
 // CHECK-NOT: kiln.cumulative
 // CHECK-NOT: kiln.gather
 // CHECK: kiln.compare le
@@ -28,8 +28,8 @@ func.func @f() -> tensor<2x2048x2048xi1> {
 }
 
 // -----
-// One position starts again: the sums differ.
-// CASE: positions_of_two_sequences
+// One position restarts, so the running sums differ.
+// CASE: position_ids_of_two_sequences
 // CHECK: kiln.cumulative
 func.func @f() -> tensor<8xi64> {
   %a = kiln.iota [2048] axis = 0 : i64
@@ -42,7 +42,7 @@ func.func @f() -> tensor<8xi64> {
 }
 
 // -----
-// Of indices that may be negative, none is.
+// The wrap-around of negative indices folds away.
 // CASE: no_negative_index
 // CHECK-NOT: kiln.select
 func.func @f(%x: tensor<4096x8xf32>) -> tensor<4096x8xf32> {
@@ -57,8 +57,8 @@ func.func @f(%x: tensor<4096x8xf32>) -> tensor<4096x8xf32> {
 }
 
 // -----
-// Positions looked up in a table of positions.
-// CASE: a_table_of_positions
+// A gather of position ids from an iota table.
+// CASE: iota_table_lookup
 // CHECK-NOT: kiln.gather
 // CHECK: kiln.iota [2, 1, 1024] axis = 2
 func.func @f() -> tensor<2x1x1024xi64> {
@@ -70,8 +70,8 @@ func.func @f() -> tensor<2x1x1024xi64> {
 }
 
 // -----
-// Elements that differ only in their sign of zero, and what depends on an input, stay.
-// CASE: not_the_same_bits
+// Values that differ only in the sign of zero, or depend on an input, do not fold.
+// CASE: bitwise_different
 // CHECK: kiln.mul %arg0
 // CHECK: kiln.sub
 func.func @f(%x: tensor<2048xf32>) -> (tensor<2048xf32>, tensor<2048xf32>) {
@@ -85,7 +85,7 @@ func.func @f(%x: tensor<2048xf32>) -> (tensor<2048xf32>, tensor<2048xf32>) {
 }
 
 // -----
-// An index beyond the end is an error when it runs, and must stay one.
+// An index out of range is a run-time error and must stay one.
 // CASE: out_of_range
 // NO-RUN: it is an error
 // CHECK: kiln.gather
@@ -97,8 +97,8 @@ func.func @f() -> tensor<2xi64> {
 }
 
 // -----
-// A truth value that is its index: nothing counts in i1.
-// CASE: truth_values
+// An i1 that equals its index is not an iota.
+// CASE: i1_is_not_an_iota
 // CHECK-NOT: kiln.iota [2, 3] axis = 0 : i1
 func.func @f() -> tensor<2x3xi1> {
   %i = kiln.iota [2, 3] axis = 0 : i32

@@ -1,6 +1,6 @@
 // RUN: kiln-fold-scales,cse
 
-// A batch norm: its statistics and its affine part become one weight and one bias.
+// Batch norm: statistics and affine parameters fold into the weight and bias.
 // CASE: batch_norm
 // CHECK: kiln.convolution
 // CHECK-NOT: kiln.sub %
@@ -26,7 +26,7 @@ module {
 }
 
 // -----
-// A linear layer whose weight is read transposed, divided by a number; the order of steps counts.
+// A linear layer with a transposed weight, divided by a constant; the order of operations matters.
 // CASE: linear
 // CHECK: kiln.dot_general
 // CHECK-NOT: kiln.div %0
@@ -46,8 +46,9 @@ module {
 }
 
 // -----
-// The vector goes along another dimension, or something else reads what is between, or the weight is narrow, or a divisor may be anything.
-// CASE: stays
+// Not folded: a vector along another dimension, another user of the intermediate, a narrow weight,
+// a divisor that may be 0.
+// CASE: not_folded
 // CHECK-NOT: kiln.mul %w
 module {
   kiln.global "private" @w : tensor<3x3xf32> from "w#w"
@@ -76,7 +77,7 @@ module {
 }
 
 // -----
-// A weight of 16 bits stays; the norm becomes one multiplication and one addition of frozen vectors.
+// A 16-bit weight stays; the norm becomes one multiply and one add of frozen vectors.
 // CASE: batch_norm_of_bf16
 // RUN: kiln-fold-scales,cse,kiln-freeze
 // CHECK: @frozen_0
@@ -105,7 +106,7 @@ module {
 }
 
 // -----
-// One multiplication and one addition are as few as it gets.
+// Already one multiply and one add.
 // CASE: a_scale_and_a_bias_of_bf16
 // CHECK: kiln.mul %
 // CHECK-NOT: kiln.neg

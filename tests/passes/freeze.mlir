@@ -1,6 +1,6 @@
 // RUN: kiln-freeze
 
-// A norm's scale is made of its variance once; the broadcast that only says where it is read stays.
+// A norm's scale is computed from its variance once; the broadcast stays, since it only indexes.
 // CASE: statistics
 // CHECK: from "prepare#0"
 // CHECK: kiln.get_global @frozen_0 : tensor<4xf32>
@@ -19,7 +19,7 @@ module {
 }
 
 // -----
-// What its owner may change is read in each call, and so is what is made of it.
+// Mutable globals are read at every call, and values derived from them stay.
 // CASE: mutable_globals_stay
 // CHECK-NOT: @prepare
 // CHECK: kiln.exp
@@ -34,8 +34,8 @@ module {
 }
 
 // -----
-// Much larger than the weight: reading it would cost more than to add again. What is behind the broadcast stays as well.
-// CASE: what_grows_stays
+// The result is much larger than the weight: loading it would cost more than recomputing it.
+// CASE: growing_results_are_not_frozen
 // RUN: kiln-freeze{table=64}
 // CHECK-NOT: @prepare
 module {
@@ -51,8 +51,8 @@ module {
 }
 
 // -----
-// A table of angles is larger than what it is made of, but sines are dear.
-// CASE: tables
+// A table of angles is larger than its inputs, but sines are expensive.
+// CASE: sine_tables
 // CHECK: @frozen_0 : tensor<6x4xf32>
 // CHECK: @frozen_1 : tensor<6x4xf32>
 module {
@@ -71,7 +71,7 @@ module {
 }
 
 // -----
-// The weight itself is still read by others; a symbol of that name is there already.
+// The weight has other users, and the symbol name is taken.
 // CASE: shared_and_named
 // CHECK: func.func @prepare_1
 // CHECK: kiln.gather %

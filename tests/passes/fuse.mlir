@@ -13,7 +13,7 @@ func.func @f(%x: tensor<4x8xf32>, %w: tensor<8x6xf32>, %b: tensor<6xf32>) -> ten
 }
 
 // -----
-// Reductions along the last dimension, with what comes before, between and behind, are one kernel.
+// Reductions along the last dimension fuse with their producers, consumers and each other.
 // CASE: softmax_of_any_number_of_rows
 // CHECK: kind = "rows"
 func.func @f(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
@@ -30,7 +30,8 @@ func.func @f(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
 }
 
 // -----
-// The second product needs whole rows of the first, so there are two kernels; both have the same text, so there is one module.
+// The second matmul needs whole rows of the first: two kernels, which are identical and share a
+// module.
 // CASE: identical_kernels_are_one
 // CHECK: kiln.launch @dot_general ins(%arg0, %arg1
 // CHECK-NOT: @dot_general_1
@@ -41,7 +42,7 @@ func.func @f(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>) -> tensor<4x4xf32> {
 }
 
 // -----
-// A reader elsewhere makes a value inside of a kernel a result of it.
+// A value with a user outside of the kernel becomes a result.
 // CASE: several_results
 // CHECK: :2 = kiln.launch @exp_add
 func.func @f(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
@@ -51,8 +52,9 @@ func.func @f(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
 }
 
 // -----
-// What one kernel transposes another thread may have written, so the second op is a kernel of its own, and says why.
-// CASE: another_place
+// A transposed read needs other threads' elements, so the second op is a kernel of its own, with a
+// remark.
+// CASE: transposed_read
 // CHECK: not_fused = ["add not with exp: it reads exp at another place"]
 func.func @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %0 = kiln.exp %x : tensor<4x4xf32>
@@ -62,8 +64,9 @@ func.func @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
 }
 
 // -----
-// exp feeds the product and the sum; joining the sum to exp would make that kernel wait for the product, which waits for exp.
-// CASE: no_kernel_waits_for_itself
+// exp feeds the matmul and the sum; fusing exp with the sum would create a cycle through the
+// matmul.
+// CASE: no_cycle_between_kernels
 // CHECK: kiln.launch @dot_general_add
 func.func @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %0 = kiln.exp %x : tensor<4x4xf32>
@@ -73,8 +76,8 @@ func.func @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
 }
 
 // -----
-// Masks and positions are computed again by every reader: what they read is much smaller than they are.
-// CASE: cheap_and_spread
+// Masks and iotas are rematerialised in every user: their inputs are much smaller than they are.
+// CASE: rematerialised_masks
 // CHECK-NOT: @compare
 func.func @f(%x: tensor<64x64xf32>) -> (tensor<64x64xf32>, tensor<64xf32>) {
   %i = kiln.iota [64] axis = 0 : i64
@@ -88,7 +91,8 @@ func.func @f(%x: tensor<64x64xf32>) -> (tensor<64x64xf32>, tensor<64xf32>) {
 }
 
 // -----
-// A reshape that joins dimensions is another view of memory; what is returned twice, or is an argument, is copied.
+// A reshape that merges dimensions is a view; values returned twice and returned arguments are
+// copied.
 // CASE: views_and_copies
 // CHECK: kiln.reshape
 // CHECK: @copy
@@ -112,8 +116,8 @@ func.func @f(%c: tensor<i1>, %x: tensor<2xf32>) -> tensor<2xf32> {
 }
 
 // -----
-// The transposition of its result is where attention writes it.
-// CASE: attention_with_moves
+// Attention writes its result transposed.
+// CASE: attention_with_transposes
 // CHECK: kind = "attention", ops = ["attention"]
 func.func @f(%q: tensor<1x4x2x8xf32>, %k: tensor<1x2x4x8xf32>, %v: tensor<1x2x4x8xf32>, %m: tensor<1x1x4x4xf32>) -> tensor<1x4x16xf32> {
   %0 = kiln.transpose %q permutation = [0, 2, 1, 3] : tensor<1x4x2x8xf32>
@@ -124,18 +128,18 @@ func.func @f(%q: tensor<1x4x2x8xf32>, %k: tensor<1x2x4x8xf32>, %v: tensor<1x2x4x
 }
 
 // -----
-// What no kernel computes whole says why, on the kernel of its first product.
+// A decomposed attention says why it is not fused, on the kernel of its first matmul.
 // CASE: attention_that_was_decomposed
 // NO-RUN: the decomposition reassociates, and fusion is held to the same bits
 // RUN: kiln-decompose{keep=kernels},kiln-refine-shapes,canonicalize,cse,kiln-fuse
-// CHECK: attention not whole: it drops weights or gives the log-sum-exp
+// CHECK: attention not fused: it has dropout or returns the log-sum-exp
 func.func @f(%q: tensor<1x2x4x8xf32>, %k: tensor<1x2x4x8xf32>, %v: tensor<1x2x4x8xf32>) -> (tensor<1x2x4x8xf32>, tensor<1x2x4xf32>) {
   %0, %1 = kiln.attention %q, %k, %v with_lse : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>
   return %0, %1 : tensor<1x2x4x8xf32>, tensor<1x2x4xf32>
 }
 
 // -----
-// The kernel takes n and n + 1, and says that its first value has n columns, since nothing else inside of it does.
+// The kernel takes n and n + 1, and a guard that its first input has n columns.
 // CASE: window_of_a_symbolic_size
 // CHECK: ops = ["convolution", "reshape"]
 // CHECK: kiln.bind_shape %0, [2, 2, %arg2]
@@ -151,8 +155,8 @@ func.func @f(%x: tensor<2x1x?xf32>, %w: tensor<2x1x2xf32>, %y: tensor<?xf32>) ->
 }
 
 // -----
-// A movement with kiln.stored is a kernel of its own: what reads it wants it in memory.
-// CASE: a_stored_movement
+// A transpose with kiln.stored is a kernel of its own: its user wants it materialised.
+// CASE: stored_transpose
 // CHECK: kiln.launch @transpose
 func.func @f(%x: tensor<2x8x5x5xf32>, %w: tensor<4x8x3x3xf32>) -> tensor<2x3x3x4xf32> {
   %t = kiln.transpose %x permutation = [0, 2, 3, 1] {kiln.stored} : tensor<2x8x5x5xf32>
@@ -163,8 +167,9 @@ func.func @f(%x: tensor<2x8x5x5xf32>, %w: tensor<4x8x3x3xf32>) -> tensor<2x3x3x4
 }
 
 // -----
-// The convolution writes into the middle of the padded tensor, and its result as well, since somebody else reads it.
-// CASE: padded_by_what_computes_it
+// The convolution writes the interior of the padded tensor, and its result too, which has another
+// user.
+// CASE: padded_in_place
 // CHECK: ops = ["convolution", "max", "pad"]
 func.func @f(%x: tensor<1x2x6x6xf32>, %w: tensor<4x2x3x3xf32>) -> (tensor<1x6x6x4xf32>, tensor<1x4x4x4xf32>) {
   %zero = kiln.splat [], 0.0 : f32
@@ -177,7 +182,8 @@ func.func @f(%x: tensor<1x2x6x6xf32>, %w: tensor<4x2x3x3xf32>) -> (tensor<1x6x6x
 }
 
 // -----
-// Also where the rows are short and, with gaps between them, are not one long row: measured, that costs less than a padding by itself.
+// Short rows of a padded tensor are not contiguous; measured, that is still cheaper than a separate
+// pad.
 // CASE: short_rows_are_padded_in_place
 // CHECK: ops = ["convolution", "pad"]
 // CHECK-NOT: kiln.launch @pad
@@ -190,8 +196,8 @@ func.func @f(%x: tensor<1x2x4x4xf32>, %w: tensor<4x2x1x1xf32>) -> tensor<1x6x6x4
 }
 
 // -----
-// The pieces of a concatenation are computed where they go, and a convolution's kernel writes the others beside its own.
-// CASE: pieces_where_they_go
+// Kernels write their slices of the concatenation, and the convolution's kernel copies the others.
+// CASE: inserted_slices
 // CHECK: ops = ["exp", "convolution", "concat"]
 // CHECK-NOT: ops = ["exp"]
 func.func @f(%x: tensor<1x2x4x4xf32>, %y: tensor<1x4x4x2xf32>, %w: tensor<4x2x1x1xf32>) -> tensor<1x4x4x6xf32> {
@@ -203,8 +209,8 @@ func.func @f(%x: tensor<1x2x4x4xf32>, %y: tensor<1x4x4x2xf32>, %w: tensor<4x2x1x
 }
 
 // -----
-// What somebody else reads is stored, and what is computed twice over is not computed in either place.
-// CASE: pieces_that_others_read
+// A value with other users is materialised; a value computed twice is not inserted in place.
+// CASE: slices_with_other_users
 // CHECK: kiln.launch @exp
 // CHECK: kiln.launch @concat
 func.func @f(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<12xf32>, tensor<4xf32>) {
@@ -215,8 +221,8 @@ func.func @f(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<12xf32>, tensor<4x
 }
 
 // -----
-// n + 2 is written twice, and is one argument of the kernel, which could not know that both are the same.
-// CASE: one_argument_for_each_size
+// n + 2 occurs twice and is one kernel argument, which proves both equal.
+// CASE: equal_sizes_share_an_argument
 // CHECK: func.func @dot_general_broadcast_in_dim(%arg0: tensor<2x?xf32>, %arg1: index)
 func.func @f(%x: tensor<2x?xf32>, %y: tensor<?xf32>) -> tensor<?x1x?xf32> {
   %n = kiln.sym @n
@@ -231,8 +237,8 @@ func.func @f(%x: tensor<2x?xf32>, %y: tensor<?xf32>) -> tensor<?x1x?xf32> {
 }
 
 // -----
-// What a sum of columns sums is computed where it is summed, unless others read it too.
-// CASE: columns_of_a_product
+// A column reduction computes its input, unless that has other users.
+// CASE: column_reduction_of_a_matmul
 // CHECK: ops = ["mul", "reduce"]
 // CHECK: ops = ["exp"]
 func.func @f(%x: tensor<64x48xf32>, %y: tensor<64x48xf32>) -> (tensor<48xf32>, tensor<64x48xf32>, tensor<48xf32>) {
@@ -244,8 +250,8 @@ func.func @f(%x: tensor<64x48xf32>, %y: tensor<64x48xf32>) -> (tensor<48xf32>, t
 }
 
 // -----
-// The weights of a norm are widened by who reads them, not by a kernel of their own.
-// CASE: a_weight_that_is_widened
+// A norm's users widen its weight; no separate kernel does.
+// CASE: widened_weight
 // CHECK-NOT: kiln.launch @convert ins
 func.func @f(%x: tensor<64x48xf32>, %w: tensor<48xbf16>) -> tensor<64x48xf32> {
   %0 = kiln.convert %w : tensor<48xbf16> to f32
@@ -273,8 +279,8 @@ func.func @f(%x: tensor<64xf32>, %y: tensor<64xf32>) -> tensor<64xf32> {
 }
 
 // -----
-// A residual that a norm reads in 32 bits is stored in 16 only: it is widened again by whoever reads it.
-// CASE: a_widened_residual
+// A residual that a norm reads in f32 is stored in 16 bits: each user widens it.
+// CASE: widened_residual
 // CHECK-NOT: -> tensor<8x64xbf16>, tensor<8x64xf32>
 module attributes {kiln.level = "prims"} {
   func.func @main(%x: tensor<8x64xbf16>, %w: tensor<64x64xbf16>, %r: tensor<8x64xbf16>) -> (tensor<8x64xbf16>, tensor<8x64xbf16>) {
@@ -290,8 +296,8 @@ module attributes {kiln.level = "prims"} {
 }
 
 // -----
-// One kernel reads the left operand once for both products.
-// CASE: gated_products
+// One kernel loads the left operand once for both matmuls.
+// CASE: gated_matmuls
 // RUN: kiln-fuse{pairs=true}
 // CHECK: kiln.launch @dot_general_tanh_dot_general_mul
 // CHECK-NOT: kiln.launch @dot_general ins
@@ -304,7 +310,7 @@ func.func @f(%x: tensor<72x64xbf16>, %v: tensor<64x64xbf16>, %w: tensor<64x64xbf
 }
 
 // -----
-// CASE: gated_products_for_other_chips
+// CASE: gated_matmuls_before_hopper
 // CHECK: kiln.launch @dot_general_tanh
 // CHECK: kiln.launch @dot_general_mul
 func.func @f(%x: tensor<72x64xbf16>, %v: tensor<64x64xbf16>, %w: tensor<64x64xbf16>) -> tensor<72x64xbf16> {
@@ -316,8 +322,8 @@ func.func @f(%x: tensor<72x64xbf16>, %v: tensor<64x64xbf16>, %w: tensor<64x64xbf
 }
 
 // -----
-// What is in front of a transpose is computed where it is read, if the chip's kernels turn tiles.
-// CASE: in_front_of_a_transpose
+// Producers of a transpose fuse with it, if the chip's transpose kernel has tiles in shared memory.
+// CASE: transpose_prologue
 // RUN: kiln-fuse{turns=true}
 // CHECK: kiln.launch @tanh_add_mul
 // CHECK-NOT: kiln.launch @tanh_add ins
@@ -331,7 +337,7 @@ func.func @f(%x: tensor<8x64xf32>, %b: tensor<64xf32>, %y: tensor<64x8xf32>) -> 
 }
 
 // -----
-// CASE: in_front_of_a_transpose_for_others
+// CASE: transpose_prologue_without_tiles
 // CHECK: kiln.launch @tanh ins
 // CHECK: mul not with tanh: it runs over other sizes
 func.func @f(%x: tensor<8x64xf32>, %y: tensor<64x8xf32>) -> tensor<64x8xf32> {
@@ -342,8 +348,8 @@ func.func @f(%x: tensor<8x64xf32>, %y: tensor<64x8xf32>) -> tensor<64x8xf32> {
 }
 
 // -----
-// A product's epilogue stays with it, and a value that others read as well is stored.
-// CASE: stored_in_front_of_a_transpose
+// A matmul keeps its epilogue, and values with other users are materialised.
+// CASE: stored_before_a_transpose
 // RUN: kiln-fuse{turns=true}
 // CHECK: kiln.launch @dot_general_tanh
 // CHECK: kiln.launch @exp
@@ -360,7 +366,7 @@ func.func @f(%x: tensor<8x64xf32>, %w: tensor<64x8xf32>) -> (tensor<8x8xf32>, te
 }
 
 // -----
-// CASE: products_with_other_left_operands
+// CASE: matmuls_with_different_left_operands
 // RUN: kiln-fuse{pairs=true}
 // CHECK: kiln.launch @dot_general_tanh
 // CHECK: kiln.launch @dot_general_mul
@@ -373,8 +379,8 @@ func.func @f(%x: tensor<72x64xbf16>, %y: tensor<72x64xbf16>, %v: tensor<64x64xbf
 }
 
 // -----
-// Registers read few rows, and both weights.
-// CASE: gated_products_of_few_rows
+// The skinny GEMM keeps the few rows in registers and reads both weights.
+// CASE: gated_skinny_gemm
 // RUN: kiln-fuse{pairs=true}
 // CHECK: kiln.launch @dot_general_tanh_dot_general_mul
 func.func @f(%x: tensor<4x64xbf16>, %v: tensor<64x64xbf16>, %w: tensor<64x64xbf16>) -> tensor<4x64xbf16> {
@@ -386,8 +392,8 @@ func.func @f(%x: tensor<4x64xbf16>, %v: tensor<64x64xbf16>, %w: tensor<64x64xbf1
 }
 
 // -----
-// They do not read weights whose depth is not side by side.
-// CASE: gated_products_of_few_rows_with_depth_in_front
+// It does not support weights that are MN-major.
+// CASE: gated_skinny_gemm_mn_major
 // RUN: kiln-fuse{pairs=true}
 // CHECK: kiln.launch @dot_general_tanh
 // CHECK: kiln.launch @dot_general_mul
@@ -400,8 +406,8 @@ func.func @f(%x: tensor<4x64xbf16>, %v: tensor<64x64xbf16>, %w: tensor<64x64xbf1
 }
 
 // -----
-// The square would be stored beside what it is a square of; the norm that sums it computes it again.
-// CASE: a_square_in_front_of_a_norm
+// The square would be stored next to its input; the norm that reduces it recomputes it.
+// CASE: square_before_a_norm
 // CHECK: kiln.launch @mul_reduce
 // CHECK-NOT: @dot_general_add_mul
 func.func @f(%x: tensor<8x64xf32>, %w: tensor<64x64xf32>, %r: tensor<8x64xf32>) -> (tensor<8x64xf32>, tensor<8xf32>) {
@@ -413,8 +419,8 @@ func.func @f(%x: tensor<8x64xf32>, %w: tensor<64x64xf32>, %r: tensor<8x64xf32>) 
 }
 
 // -----
-// Half of the bytes of what it is made of: the product stores it.
-// CASE: a_narrow_value_in_front_of_a_sum
+// Half the bytes of its input: the matmul stores it.
+// CASE: narrow_value_before_a_reduction
 // CHECK: kiln.launch @dot_general_convert
 func.func @f(%x: tensor<8x64xf32>, %w: tensor<64x64xf32>) -> tensor<8xbf16> {
   %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<8x64xf32>, tensor<64x64xf32>
@@ -424,8 +430,9 @@ func.func @f(%x: tensor<8x64xf32>, %w: tensor<64x64xf32>) -> tensor<8xbf16> {
 }
 
 // -----
-// Each convolution's kernel writes into its piece, one after the other on the same tensor; the last one copies what no kernel computes.
-// CASE: each_kernel_writes_its_piece
+// Each convolution's kernel inserts its slice in place; the last one copies what no kernel
+// computes.
+// CASE: each_kernel_inserts_its_slice
 // RUN: kiln-split-concats,kiln-fuse
 // CHECK: outs(%2#1 : tensor<1x9x4x4xf32>)
 // CHECK: pieces = [array<i64: 1, 1, 4, 4, 4>]
@@ -441,12 +448,12 @@ func.func @f(%x: tensor<1x2x4x4xf32>, %y: tensor<1x2x4x4xf32>, %w: tensor<4x2x1x
 }
 
 // -----
-// A pool and a product write their pieces as a convolution does; what is an argument one of them copies.
-// CASE: pieces_of_a_pool_and_a_product
+// Pool and matmul kernels insert slices as convolutions do; one of them copies the argument.
+// CASE: slices_of_a_pool_and_a_matmul
 // RUN: kiln-split-concats,kiln-fuse
-// CHECK: ops = ["reduce_window", "place"]
-// CHECK: ops = ["dot_general", "tanh", "place", "place"]
-// CHECK-NOT: ops = ["place"]
+// CHECK: ops = ["reduce_window", "insert_slice"]
+// CHECK: ops = ["dot_general", "tanh", "insert_slice", "insert_slice"]
+// CHECK-NOT: ops = ["insert_slice"]
 func.func @f(%x: tensor<8x6xf32>, %w: tensor<6x5xf32>) -> tensor<8x17xf32> {
   %0 = kiln.reduce_window max %x window = [1, 3] strides = [1, 1] pad = [0, 1] x [0, 1] dilation = [1, 1] : tensor<8x6xf32>
   %1 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<8x6xf32>, tensor<6x5xf32>
@@ -456,11 +463,11 @@ func.func @f(%x: tensor<8x6xf32>, %w: tensor<6x5xf32>) -> tensor<8x17xf32> {
 }
 
 // -----
-// Rows are put in place as well, but their kernels have no loops for what is beside them: a kernel of its own copies the argument alone.
-// CASE: pieces_of_rows
+// Row kernels insert slices too but have no copy loops: a separate kernel copies the argument.
+// CASE: slices_of_row_kernels
 // RUN: kiln-split-concats,kiln-fuse
-// CHECK: ops = ["reduce", "sub", "place"]
-// CHECK: not_fused = ["place not with reduce: it has no loops for elements beside its rows"], ops = ["place"]
+// CHECK: ops = ["reduce", "sub", "insert_slice"]
+// CHECK: not_fused = ["insert_slice not with reduce: it has no loops for elements beside its rows"], ops = ["insert_slice"]
 func.func @f(%x: tensor<8x6xf32>, %y: tensor<8x2xf32>) -> tensor<8x8xf32> {
   %0 = kiln.reduce max %x dims = [1] : tensor<8x6xf32>
   %1 = kiln.broadcast_in_dim %0 dims = [0] sizes = [8, 6] : tensor<8xf32>
@@ -470,11 +477,12 @@ func.func @f(%x: tensor<8x6xf32>, %y: tensor<8x2xf32>) -> tensor<8x8xf32> {
 }
 
 // -----
-// A row is appended to many: the product's kernel, which has threads for one row, leaves the copy to a kernel of its own.
-// CASE: much_to_copy
+// One row is appended to many: the matmul's kernel has too few threads, so a separate kernel
+// copies.
+// CASE: large_copy
 // RUN: kiln-split-concats,kiln-fuse
-// CHECK: ops = ["dot_general", "place"]
-// CHECK: not_fused = ["place not with dot_general: it would copy much more than it computes"], ops = ["place"]
+// CHECK: ops = ["dot_general", "insert_slice"]
+// CHECK: not_fused = ["insert_slice not with dot_general: it would copy much more than it computes"], ops = ["insert_slice"]
 func.func @f(%x: tensor<1x6xf32>, %w: tensor<6x5xf32>, %y: tensor<64x5xf32>) -> tensor<65x5xf32> {
   %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<1x6xf32>, tensor<6x5xf32>
   %1 = kiln.concat %y, %0 axis = 0 : tensor<64x5xf32>, tensor<1x5xf32>
@@ -482,8 +490,8 @@ func.func @f(%x: tensor<1x6xf32>, %w: tensor<6x5xf32>, %y: tensor<64x5xf32>) -> 
 }
 
 // -----
-// Sums of columns are pieces of one row each.
-// CASE: pieces_of_sums
+// Column sums insert slices of one row each.
+// CASE: slices_of_column_sums
 // RUN: kiln-split-concats,kiln-fuse
 // CHECK-NOT: ops = ["concat"]
 func.func @f(%x: tensor<8x6xf32>, %y: tensor<7x6xf32>) -> tensor<2x6xf32> {
@@ -496,8 +504,8 @@ func.func @f(%x: tensor<8x6xf32>, %y: tensor<7x6xf32>) -> tensor<2x6xf32> {
 }
 
 // -----
-// What is returned twice is the caller's memory twice: the second is a copy, not the tensor that was written on.
-// CASE: a_concatenation_that_is_returned_twice
+// A value returned twice needs two output buffers: the second is a copy.
+// CASE: concatenation_returned_twice
 // RUN: kiln-split-concats,kiln-fuse
 // CHECK: kiln.launch @copy
 func.func @f(%x: tensor<1x2x4x4xf32>, %w: tensor<2x2x1x1xf32>) -> (tensor<1x4x4x4xf32>, tensor<1x4x4x4xf32>) {
@@ -508,11 +516,12 @@ func.func @f(%x: tensor<1x2x4x4xf32>, %w: tensor<2x2x1x1xf32>) -> (tensor<1x4x4x
 }
 
 // -----
-// One result is a piece of a concatenation and the middle of what the next convolution reads: its kernel writes both, and the border last.
-// CASE: a_piece_that_is_padded_too
+// One result is a slice of a concatenation and the interior of the next convolution's padded input:
+// its kernel writes both, the border last.
+// CASE: padded_slice
 // RUN: kiln-split-concats,kiln-fuse
-// CHECK: ops = ["convolution", "pad", "place"]
-// CHECK-NOT: kiln.launch @place
+// CHECK: ops = ["convolution", "pad", "insert_slice"]
+// CHECK-NOT: kiln.launch @insert_slice
 // CHECK-NOT: kiln.launch @pad
 func.func @f(%x: tensor<1x2x5x5xf32>, %w: tensor<4x2x2x2xf32>, %v: tensor<3x4x3x3xf32>) -> tensor<1x7x4x4xf32> {
   %zero = kiln.splat [], 0.0 : f32
@@ -524,8 +533,8 @@ func.func @f(%x: tensor<1x2x5x5xf32>, %w: tensor<4x2x2x2xf32>, %v: tensor<3x4x3x
 }
 
 // -----
-// A module whose ops are not to be fused: neither an epilogue, nor what a product could compute in front of it.
-// CASE: each_op_alone
+// kiln.each_op disables fusion: no epilogues and no prologues.
+// CASE: each_op
 // CHECK: kiln.launch @exp
 // CHECK: kiln.launch @dot_general ins
 // CHECK: kiln.launch @add
@@ -541,8 +550,8 @@ module attributes {kiln.level = "prims", kiln.each_op} {
 }
 
 // -----
-// What is given as PTX is a kernel by itself, whose operands and results are in memory, those that nobody reads too.
-// CASE: given_ptx
+// A PTX call is a kernel of its own; its operands and results are materialised, unused ones too.
+// CASE: ptx_call
 // NO-RUN: nothing computes PTX here
 // CHECK: kiln.launch @mine__halves
 // CHECK: ops = ["mine::halves"]
@@ -560,8 +569,8 @@ func.func @f(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
 }
 
 // -----
-// A kernel says of the sizes that it takes what divides them, of computed ones as well; of what nothing divides it says nothing.
-// CASE: multiples
+// A kernel records the divisors of its sizes, of computed ones too.
+// CASE: divisors
 // CHECK: %arg2: index, %arg3: index {kiln.divisor = 8 : i64, kiln.least = 16 : i64}, %arg4: index {kiln.divisor = 24 : i64, kiln.least = 48 : i64}
 func.func @f(%x: tensor<?x?xf32>, %y: tensor<?xf32>) -> tensor<?x?xf32> {
   %b = kiln.sym @b {min = 1 : i64}
@@ -577,8 +586,9 @@ func.func @f(%x: tensor<?x?xf32>, %y: tensor<?xf32>) -> tensor<?x?xf32> {
 }
 
 // -----
-// What is marked has no memory: the product takes what it is computed of, and so does the sum of rows, which is a kernel of its own.
-// CASE: prologue_of_a_product
+// Ops marked as prologue are not materialised: the matmul computes them, and so does the row
+// reduction, a kernel of its own.
+// CASE: matmul_prologue
 // CHECK: kiln.launch @convert_mul_convert_dot_general ins(%arg0, %1, %arg1
 // CHECK: kiln.launch @mul_reduce ins(%arg0
 // CHECK-NOT: tensor<20x8xf32> to tensor
@@ -594,7 +604,7 @@ func.func @f(%x: tensor<20x8xbf16>, %w: tensor<6x8xbf16>) -> tensor<20x6xbf16> {
 }
 
 // -----
-// CASE: no_prologue_for_a_reason
+// CASE: prologue_refused
 // CHECK: not_fused = ["dot_general not with neg: a contraction or a whole-tensor op starts a kernel", "it does not compute its left operand: for a reason"]
 func.func @f(%x: tensor<20x8xbf16>, %w: tensor<6x8xbf16>) -> tensor<20x6xbf16> {
   %0 = kiln.neg %x : tensor<20x8xbf16>
@@ -603,8 +613,8 @@ func.func @f(%x: tensor<20x8xbf16>, %w: tensor<6x8xbf16>) -> tensor<20x6xbf16> {
 }
 
 // -----
-// What stands in front of a scan and behind it is one kernel with it, as long as it goes through the same elements.
-// CASE: scan_with_what_is_around_it
+// Elementwise producers and consumers fuse with a scan over the same elements.
+// CASE: scan_with_prologue_and_epilogue
 // CHECK: kiln.launch @exp_cumulative_sub_mul
 // CHECK: kind = "scan"
 func.func @f(%x: tensor<3x40xf32>, %y: tensor<3x40xf32>) -> (tensor<3x40xf32>, tensor<3x40xf32>) {
@@ -616,7 +626,8 @@ func.func @f(%x: tensor<3x40xf32>, %y: tensor<3x40xf32>) -> (tensor<3x40xf32>, t
 }
 
 // -----
-// A softmax has its rows by itself, a sum of what is scanned would look at whole rows, and so would a second scan.
+// A softmax, a reduction of the scan and a second scan are kernels of their own: they need whole
+// rows.
 // CASE: scans_and_reductions
 // CHECK: a scan goes through its rows by itself
 // CHECK: a row of the scan is not in one place
@@ -632,8 +643,8 @@ func.func @f(%x: tensor<3x40xf32>) -> (tensor<3xf32>, tensor<3x40xf32>) {
 }
 
 // -----
-// What reads a scan elsewhere, or has further loops, is another kernel.
-// CASE: a_scan_that_is_repeated
+// Users with another access pattern or further loops are other kernels.
+// CASE: scan_with_other_loops
 // CHECK: kiln.launch @cumulative
 func.func @f(%x: tensor<40xf32>, %y: tensor<40x40xf32>, %z: tensor<40xf32>) -> (tensor<40x40xf32>, tensor<40xf32>) {
   %0 = kiln.cumulative sum %x axis = 0 {kiln.loops} : tensor<40xf32>

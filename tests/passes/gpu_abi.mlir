@@ -24,7 +24,7 @@ module attributes {kiln.level = "target", kiln.kernel = {}} {
 }
 
 // -----
-// What is wider than a register goes in halves, what is narrower is widened.
+// Values wider than a register are shuffled in halves, narrower ones are widened.
 // CASE: shuffles_of_other_widths
 // NO-RUN: a function for a GPU
 // CHECK: arith.shrui
@@ -40,7 +40,7 @@ module attributes {kiln.level = "target", kiln.kernel = {}} {
 }
 
 // -----
-// An op that may be an approximation is one instruction a lane; others stay.
+// An op with the approximate flag is one instruction per lane; others stay.
 // CASE: approximations
 // NO-RUN: a function for a GPU
 // CHECK: ex2.approx.ftz.f32
@@ -61,8 +61,8 @@ module attributes {kiln.level = "target", kiln.kernel = {}} {
 }
 
 // -----
-// A thread of four with what those before it have.
-// CASE: what_comes_before
+// A segmented scan over four lanes.
+// CASE: segmented_scan
 // NO-RUN: a function for a GPU
 // CHECK: nvvm.shfl.sync  up
 // CHECK: nvvm.shfl.sync  idx
@@ -82,7 +82,7 @@ module attributes {kiln.level = "target", kiln.kernel = {}} {
 }
 
 // -----
-// CASE: a_shuffle_that_nothing_makes
+// CASE: unknown_shuffle_mode
 module attributes {kiln.level = "target", kiln.kernel = {}} {
   func.func @k(%v: f32) -> f32 {
     %one = arith.constant 1 : i32

@@ -10,7 +10,7 @@ func.func @f(%x: vector<4xf32>) -> vector<4xf32> {
 }
 
 // -----
-// No power that is an approximation, whose error the sum and the quotient would add to.
+// No approximate power: the sum and the quotient would amplify its error.
 // CASE: a_sigmoid
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: math.exp %
@@ -25,7 +25,7 @@ func.func @f(%x: f32) -> f32 {
 }
 
 // -----
-// Processors and GPUs share the exact one.
+// The CPU and the GPU share the exact expansion.
 // CASE: a_remainder_of_f32
 // RUN: kiln-gpu-math,kiln-expand-math{keep=math.exp2}
 // NO-RUN: the interpreter runs kiln ops
@@ -37,7 +37,7 @@ func.func @f(%x: f32, %y: f32) -> f32 {
 }
 
 // -----
-// There is no instruction for f64.
+// f64 has no such instruction.
 // CASE: an_exponential_of_f64
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: math.exp
@@ -68,8 +68,8 @@ func.func @f(%x: memref<4xbf16>, %y: memref<4xbf16>) {
 }
 
 // -----
-// A quotient of whole numbers that is a whole number must be exactly that.
-// CASE: a_quotient_that_is_rounded_down
+// An integer quotient of exact multiples must be exact.
+// CASE: exact_integer_quotient
 // NO-RUN: the interpreter runs kiln ops
 // CHECK-NOT: fastmath
 func.func @f(%x: memref<4xbf16>, %y: memref<4xbf16>) {
@@ -108,7 +108,7 @@ func.func @f(%x: vector<2xf32>) -> vector<2xf32> {
 }
 
 // -----
-// A result of 16 bits: one polynomial and 2^x; near 0 a series, unless 1 is added.
+// 16-bit results: one polynomial and 2^x; near 0 a series, unless 1 is added.
 // CASE: erf_for_16_bits
 // NO-RUN: the interpreter runs kiln ops
 // CHECK-NOT: math.erf

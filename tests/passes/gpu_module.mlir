@@ -21,7 +21,7 @@ module attributes {kiln.level = "target"} {
 }
 
 // -----
-// LLVM would end the process at what it has no instruction for.
+// LLVM would abort on an op without an instruction.
 // CASE: a_function_without_an_instruction
 // NO-RUN: a function for a GPU
 module attributes {kiln.level = "target"} {

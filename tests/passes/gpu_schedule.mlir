@@ -68,7 +68,7 @@ func.func @k0(%x: tensor<?x64xf32> {kiln.sizes = array<i64: -1, 64>}, %s0: index
 }
 
 // -----
-// CASE: softmax_of_rows_for_a_block
+// CASE: softmax_row_per_cta
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"register_rows", {row_threads = 256 : i64, rows_per_cta = 1 : i64, unroll = 8 : i64, vector = 4 : i64}>
 #id = affine_map<(d0, d1) -> (d0, d1)>
@@ -152,7 +152,7 @@ func.func @k0(%x: tensor<?x1001xf32> {kiln.sizes = array<i64: -1, 1001>}, %s0: i
 }
 
 // -----
-// CASE: softmax_of_rows_that_no_block_can_hold
+// CASE: softmax_of_rows_too_long_for_registers
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"rows", {row_threads = 512 : i64
 #id = affine_map<(d0, d1) -> (d0, d1)>
@@ -271,7 +271,7 @@ func.func @k0(%a: tensor<8x64xf32> {kiln.sizes = array<i64: 8, 64>}, %b: tensor<
 }
 
 // -----
-// CASE: a_sum_of_few_rows
+// CASE: reduction_of_few_rows
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"row_reduction", {row_threads = 64 : i64, rows_per_cta = 2 : i64, unroll = 4 : i64, vector = 4 : i64}>
 #id = affine_map<(d0, d1) -> (d0, d1)>
@@ -293,7 +293,7 @@ func.func @k0(%x: tensor<?x1024xf32> {kiln.sizes = array<i64: -1, 1024>}, %s0: i
 }
 
 // -----
-// CASE: turned
+// CASE: transpose
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"transpose", {threads = 256 : i64, tile_columns = 64 : i64, tile_rows = 64 : i64, vector = 8 : i64}>
 #id = affine_map<(d0, d1) -> (d0, d1)>
@@ -312,7 +312,7 @@ func.func @k0(%x: tensor<512x256xbf16> {kiln.sizes = array<i64: 512, 256>}) -> t
 }
 
 // -----
-// CASE: turned_of_any_length
+// CASE: transpose_of_dynamic_size
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"transpose", {threads = 256 : i64, tile_columns = 32 : i64, tile_rows = 32 : i64, vector = 1 : i64}>
 // CHECK: ceildiv 32) * (
@@ -332,8 +332,8 @@ func.func @k0(%x: tensor<?x?xf32> {kiln.sizes = array<i64: -1, -2>}, %s0: index,
 }
 
 // -----
-// Neighbours of a row of three are read by the same warp.
-// CASE: turned_of_few_columns
+// Elements of a row of three are read by one warp.
+// CASE: transpose_of_few_columns
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"elementwise"
 #id = affine_map<(d0, d1) -> (d0, d1)>
@@ -352,7 +352,7 @@ func.func @k0(%x: tensor<3x4096xf32> {kiln.sizes = array<i64: 3, 4096>}) -> tens
 }
 
 // -----
-// CASE: a_bad_tile_to_turn
+// CASE: bad_transpose_tile
 // expected-error @+5 {{has a schedule whose down is 256, not a power of two from 16 to 128}}
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #turned = affine_map<(d0, d1) -> (d1, d0)>
@@ -377,7 +377,7 @@ module attributes {kiln.level = "linalg"} {
 }
 
 // -----
-// CASE: product_of_bf16
+// CASE: gemm_bf16
 // RUN: kiln-gpu-schedule{tensor-cores=true}
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 128 : i64, block_n = 256 : i64, ctas_per_sm = 1 : i64, split_k = 1 : i64, stages = 4 : i64}>
@@ -411,7 +411,7 @@ func.func @k0(%a: tensor<?x512xbf16> {kiln.sizes = array<i64: -1, 512>}, %b: ten
 }
 
 // -----
-// CASE: product_whose_rows_the_copy_engine_cannot_read
+// CASE: gemm_with_rows_unaligned_for_tma
 // RUN: kiln-gpu-schedule{tensor-cores=true}
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"naive_contraction"
@@ -445,8 +445,8 @@ func.func @k0(%a: tensor<128x36xbf16> {kiln.sizes = array<i64: 128, 36>}, %b: te
 }
 
 // -----
-// Two blocks share each of 64 tiles, which are not enough for the card.
-// CASE: product_of_few_tiles
+// Split-K by a cluster of two CTAs: 64 tiles do not fill the GPU.
+// CASE: gemm_split_k
 // RUN: kiln-gpu-schedule{tensor-cores=true}
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 64 : i64, block_n = 64 : i64, ctas_per_sm = 0 : i64, split_k = 2 : i64, stages = 12 : i64}>
@@ -479,7 +479,7 @@ func.func @k0(%a: tensor<4096x4096xbf16> {kiln.sizes = array<i64: 4096, 4096>}, 
 }
 
 // -----
-// CASE: product_of_bf16_on_an_older_chip
+// CASE: gemm_bf16_before_hopper
 // NO-RUN: the interpreter runs kiln ops
 // RUN: kiln-gpu-schedule{chip=sm_80}
 // CHECK: #kiln.schedule<"mma_gemm", {block_m = 64 : i64, block_n = 64 : i64, stages = 4 : i64}>
@@ -512,7 +512,7 @@ func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: te
 }
 
 // -----
-// CASE: a_tile_that_is_not_possible
+// CASE: impossible_tile
 // expected-error @+3 {{n a multiple of 64 up to 256}}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -561,7 +561,8 @@ module @k attributes {kiln.kernel = {kind = "attention"}} {
 }
 
 // -----
-// Four query heads read one key head: they are rows of one tile, and the blocks of a cluster share its keys.
+// Grouped-query attention: the four query heads of a key head form one tile, and the CTAs of a
+// cluster split its keys.
 // CASE: split_attention
 // RUN: kiln-to-linalg,kiln-gpu-schedule
 // NO-RUN: the interpreter runs kiln ops
@@ -579,8 +580,8 @@ module @k attributes {kiln.kernel = {kind = "attention"}} {
 }
 
 // -----
-// Chips before Hopper have no clusters, and this for any number of queries.
-// CASE: attention_of_an_older_chip
+// Chips before Hopper have no clusters; any number of queries.
+// CASE: attention_before_hopper
 // RUN: kiln-to-linalg,kiln-gpu-schedule{chip=sm_80}
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"split_attention", {block_kv = 32 : i64, block_q = 16 : i64, split_kv = 1 : i64, warps = 8 : i64}>
@@ -595,7 +596,7 @@ module @k attributes {kiln.kernel = {kind = "attention"}} {
 }
 
 // -----
-// CASE: attention_in_too_much_memory
+// CASE: attention_exceeds_shared_memory
 #map = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1 * 2 + d2, d3, d5)>
 #map1 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d4, d5)>
 #map2 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d2, d3, d4)>
@@ -765,7 +766,8 @@ module attributes {kiln.level = "linalg"} {
 }
 
 // -----
-// Nine places of the window, two steps of channels each; the last place begins one row and one column behind the image.
+// Nine filter taps, two K steps of channels each; the last tap starts one row and one column into
+// the image.
 // CASE: padded_convolution
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"wgmma_gemm"
@@ -805,8 +807,8 @@ func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>},
 }
 
 // -----
-// Threads that read it themselves compare each index with the image's ends.
-// CASE: padded_convolution_on_an_older_chip
+// Kernels without TMA compare each index with the image bounds.
+// CASE: padded_convolution_before_hopper
 // NO-RUN: the interpreter runs kiln ops
 // RUN: kiln-gpu-schedule{chip=sm_80},kiln-gpu-tile
 // CHECK-NOT: tensor.pad
@@ -846,8 +848,8 @@ func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>},
 }
 
 // -----
-// Nine pixels of each channel; a thread takes 8 channels of neighbours in width, and reads zeros beside the image.
-// CASE: padded_convolution_of_warps
+// Nine filter taps; a thread computes 8 channels of adjacent pixels, with zeros out of bounds.
+// CASE: padded_convolution_mma
 // NO-RUN: the interpreter runs kiln ops
 // RUN: kiln-gpu-schedule{chip=sm_80}
 // CHECK: #kiln.schedule<"mma_gemm"
@@ -886,7 +888,7 @@ func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>},
 }
 
 // -----
-// Nine pixels of each channel; a thread takes 8 channels of neighbours in width, and reads zeros beside the image.
+// Nine filter taps; a thread computes 8 channels of adjacent pixels, with zeros out of bounds.
 // CASE: depthwise_convolution
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"depthwise", {pixels = 1 : i64, threads = 128 : i64, vector = 8 : i64}>
@@ -929,7 +931,7 @@ func.func @k0(%x: tensor<?x9x13x24xbf16> {kiln.sizes = array<i64: -1, 9, 13, 24>
 }
 
 // -----
-// CASE: a_product_of_few_rows
+// CASE: skinny_gemm
 // CHECK: #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, unroll = 4 : i64, warps = 16 : i64}>
 // NO-RUN: the interpreter runs kiln ops
 module attributes {kiln.level = "linalg"} {
@@ -960,7 +962,7 @@ func.func @k0(%a: tensor<1x2048xbf16> {kiln.sizes = array<i64: 1, 2048>}, %b: te
 }
 
 // -----
-// CASE: a_product_of_several_rows
+// CASE: skinny_gemm_of_several_rows
 // CHECK: #kiln.schedule<"skinny_gemm", {block_m = 32 : i64, unroll = 2 : i64, warps = 16 : i64}>
 // NO-RUN: the interpreter runs kiln ops
 module attributes {kiln.level = "linalg"} {
@@ -991,7 +993,7 @@ func.func @k0(%a: tensor<16x4096xbf16> {kiln.sizes = array<i64: 16, 4096>}, %b: 
 }
 
 // -----
-// CASE: a_product_of_few_rows_whose_matrix_has_columns_side_by_side
+// CASE: skinny_gemm_mn_major
 // CHECK-NOT: "few"
 // NO-RUN: the interpreter runs kiln ops
 module attributes {kiln.level = "linalg"} {
@@ -1022,7 +1024,7 @@ func.func @k0(%a: tensor<16x4096xbf16> {kiln.sizes = array<i64: 16, 4096>}, %b: 
 }
 
 // -----
-// CASE: a_bad_schedule_of_few_rows
+// CASE: bad_skinny_gemm_schedule
 // expected-error @+3 {{whose rows is 8, not a power of two from 16 to 64}}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -1052,7 +1054,7 @@ func.func @k0(%a: tensor<16x64xbf16> {kiln.sizes = array<i64: 16, 64>}, %b: tens
 }
 
 // -----
-// CASE: a_bad_tile_of_warps
+// CASE: bad_warp_tile
 // expected-error @+3 {{2 to 8 stages in 99 KiB are possible}}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -1082,7 +1084,7 @@ func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: te
 }
 
 // -----
-// CASE: two_products_with_one_left_operand
+// CASE: gated_gemm
 // RUN: kiln-to-linalg,kiln-gpu-schedule
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 128 : i64, block_n = 256 : i64, ctas_per_sm = 1 : i64, split_k = 1 : i64, stages = 4 : i64}>
@@ -1100,7 +1102,7 @@ module @k attributes {kiln.kernel = {kind = "contract"}} {
 }
 
 // -----
-// CASE: two_products_of_few_rows
+// CASE: gated_skinny_gemm
 // RUN: kiln-to-linalg,kiln-gpu-schedule
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, unroll = 2 : i64, warps = 4 : i64}>
@@ -1117,7 +1119,7 @@ module @k attributes {kiln.kernel = {kind = "contract"}} {
 }
 
 // -----
-// A window along one dimension of four: the others are one loop, and none of them is a height or a width by itself.
+// A 1-d window in a 4-d tensor: the other dimensions are one loop.
 // CASE: a_pool_along_one_dimension
 // NO-RUN: the interpreter runs kiln ops
 // CHECK-NOT: depthwise
@@ -1140,7 +1142,7 @@ func.func @k(%x: tensor<2x3x8x16xf32> {kiln.sizes = array<i64: 2, 3, 8, 16>}) ->
 }
 
 // -----
-// CASE: a_product_that_a_library_has
+// CASE: gemm_with_cublaslt
 // RUN: kiln-gpu-schedule{tensor-cores=true}
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: batch = 1 : i64, bias = array<i64: 2, 0>
@@ -1177,7 +1179,7 @@ func.func @k0(%a: tensor<96x64xbf16> {kiln.sizes = array<i64: 96, 64>}, %b: tens
 }
 
 // -----
-// CASE: a_product_that_no_library_has
+// CASE: gemm_unsupported_by_cublaslt
 // RUN: kiln-gpu-schedule{tensor-cores=true}
 // expected-error @+3 {{is for library 'cublaslt', but is no product that it has}}
 module attributes {kiln.level = "linalg"} {
@@ -1211,7 +1213,7 @@ func.func @k0(%a: tensor<96x64xbf16> {kiln.sizes = array<i64: 96, 64>}, %b: tens
 }
 
 // -----
-// CASE: a_library_that_there_is_not
+// CASE: unknown_library
 // RUN: kiln-gpu-schedule{tensor-cores=true}
 // expected-error @+3 {{is for library 'mkl', which is none of cublaslt cudnn}}
 module attributes {kiln.level = "linalg"} {
@@ -1245,7 +1247,7 @@ func.func @k0(%a: tensor<96x64xbf16> {kiln.sizes = array<i64: 96, 64>}, %b: tens
 }
 
 // -----
-// CASE: a_convolution_that_a_library_has
+// CASE: convolution_with_cudnn
 // RUN: kiln-gpu-schedule{tensor-cores=true}
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: bias = {element = bf16, place = array<i64: 2, 0, 1, 40, 1, 1, 40, 1, 40, 40>}
@@ -1291,8 +1293,8 @@ func.func @k0(%x: tensor<2x9x7x16xbf16> {kiln.sizes = array<i64: 2, 9, 7, 16>}, 
 }
 
 // -----
-// Open rows begin at multiples of 16 bytes.
-// CASE: rows_of_a_multiple
+// Dynamic rows are 16-byte aligned.
+// CASE: divisible_rows
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"elementwise", {threads = 256 : i64, vector = 8 : i64}>
 module attributes {kiln.level = "linalg"} {
@@ -1311,8 +1313,8 @@ func.func @k0(%x: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -2>}, %y: tensor
 }
 
 // -----
-// Open columns and an open depth that is not 0 are multiples of 16 bytes.
-// CASE: product_of_multiples
+// Dynamic columns, and a dynamic K that is not 0, are multiples of 16 bytes.
+// CASE: gemm_of_divisible_sizes
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"wgmma_gemm"
 // CHECK: kiln.tensor_maps
@@ -1345,7 +1347,7 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
 
 // -----
 // RUN: kiln-gpu-schedule{chip=sm_80}
-// CASE: product_of_multiples_on_an_older_chip
+// CASE: gemm_of_divisible_sizes_before_hopper
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"mma_gemm"
 module attributes {kiln.level = "linalg"} {
@@ -1376,8 +1378,8 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
 }
 
 // -----
-// Of 8 bytes.
-// CASE: product_of_small_multiples
+// Multiples of 8 bytes.
+// CASE: gemm_of_sizes_divisible_by_8_bytes
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"naive_contraction"
 module attributes {kiln.level = "linalg"} {
@@ -1408,8 +1410,8 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
 }
 
 // -----
-// The depth may be 0.
-// CASE: product_of_an_empty_depth
+// K may be 0.
+// CASE: gemm_with_k_maybe_0
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"naive_contraction"
 module attributes {kiln.level = "linalg"} {
@@ -1440,8 +1442,8 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
 }
 
 // -----
-// Rows of f32 are two rows of a tile, copied as they are; what is multiplied is computed of them by the warps that multiply.
-// CASE: product_with_a_prologue
+// f32 rows are copied unconverted; the warps that multiply compute the prologue.
+// CASE: gemm_with_a_prologue
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64
 // CHECK: {argument = 0 : i64, box = array<i64: 32, 
@@ -1470,8 +1472,8 @@ func.func @k0(%a: tensor<4096x512xf32> {kiln.sizes = array<i64: 4096, 512>}, %s:
 }
 
 // -----
-// The threads of that chip copy elements of 16 bits.
-// CASE: product_with_a_prologue_of_f32_on_an_older_chip
+// Without TMA, threads copy 16-bit elements only.
+// CASE: gemm_with_an_f32_prologue_before_hopper
 // RUN: kiln-gpu-schedule{chip=sm_80}
 // NO-RUN: the interpreter runs kiln ops
 // CHECK-NOT: kiln.schedule<"mma"
@@ -1499,7 +1501,7 @@ func.func @k0(%a: tensor<4096x512xf32> {kiln.sizes = array<i64: 4096, 512>}, %s:
 }
 
 // -----
-// CASE: a_tile_whose_prologue_has_no_registers
+// CASE: prologue_without_registers
 // expected-error @+3 {{registers hold the computed left operand of at most 128 rows}}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -1525,7 +1527,7 @@ func.func @k0(%a: tensor<4096x512xf32> {kiln.sizes = array<i64: 4096, 512>}, %s:
 }
 
 // -----
-// CASE: a_ring_that_no_block_has_room_for
+// CASE: too_many_pipeline_stages
 // expected-error @+3 {{bytes of shared memory; 232448 are possible}}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -1551,7 +1553,7 @@ func.func @k0(%a: tensor<4096x512xf32> {kiln.sizes = array<i64: 4096, 512>}, %s:
 }
 
 // -----
-// A warp walks a row: of the rows there are enough for the card.
+// One warp per row: enough rows to fill the GPU.
 // CASE: scan_of_rows
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"scan", {items = 4 : i64, prefetch = 1 : i64, row_threads = 64 : i64, rows_per_cta = 2 : i64, vector = 4 : i64}>
@@ -1589,8 +1591,8 @@ func.func @k0(%x: tensor<?x4096xf32> {kiln.sizes = array<i64: -1, 4096>}, %s0: i
 }
 
 // -----
-// Few columns: threads share each of them. An element is without itself.
-// CASE: scan_down_columns
+// Few columns: several threads share a column. An exclusive scan.
+// CASE: scan_along_columns
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"scan", {items = 8 : i64, prefetch = 1 : i64, row_threads = 16 : i64, rows_per_cta = 4 : i64, vector = 8 : i64}>
 module attributes {kiln.level = "linalg"} {
@@ -1626,8 +1628,8 @@ func.func @k0(%x: tensor<32768x4096xbf16> {kiln.sizes = array<i64: 32768, 4096>}
 }
 
 // -----
-// A sum of the scanned row in the same kernel: each element looks at its whole row, and that is said.
-// CASE: a_scan_that_shares_its_kernel
+// A reduction of the scanned row in the same kernel: quadratic, with a remark.
+// CASE: scan_with_a_reduction
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: kiln.no_scan
 // CHECK-NOT: #kiln.schedule<"scan"
@@ -1661,7 +1663,7 @@ func.func @k0(%x: tensor<8x4096xf32> {kiln.sizes = array<i64: 8, 4096>}) -> (ten
 }
 
 // -----
-// CASE: threads_of_a_scan_that_are_no_block
+// CASE: bad_scan_threads
 // expected-error @+3 {{has a schedule of 24 threads across and 4 beside}}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -1672,7 +1674,7 @@ func.func @k0(%x: tensor<8x4096xf32> {kiln.sizes = array<i64: 8, 4096>}) -> tens
 }
 
 // -----
-// CASE: a_schedule_of_what_is_no_scan
+// CASE: scan_schedule_without_a_scan
 // expected-error @+3 {{has a schedule for scans, but is none}}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {

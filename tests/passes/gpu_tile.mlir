@@ -70,7 +70,7 @@ func.func @k0(%x: tensor<?x64xf32> {kiln.sizes = array<i64: -1, 64>}, %s0: index
 }
 
 // -----
-// CASE: softmax_of_rows_that_two_warps_share
+// CASE: softmax_with_two_warps_per_row
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: gpu.barrier
 // CHECK: gpu.shuffle
@@ -115,7 +115,7 @@ func.func @k0(%x: tensor<?x100xf32> {kiln.sizes = array<i64: -1, 100>}, %s0: ind
 }
 
 // -----
-// CASE: registers_for_less_than_a_row
+// CASE: too_few_registers_for_a_row
 // expected-error @+6 {{group * pieces * vector is less than the 100 elements of its rows}}
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
@@ -156,7 +156,7 @@ func.func @k0(%x: tensor<?x100xf32> {kiln.sizes = array<i64: -1, 100>}, %s0: ind
 }
 
 // -----
-// CASE: a_vector_that_rows_do_not_allow
+// CASE: vector_width_does_not_divide_rows
 // expected-error @+6 {{its rows can be read 1 at a time}}
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
@@ -276,8 +276,8 @@ func.func @k0(%a: tensor<8x64xf32> {kiln.sizes = array<i64: 8, 64>}, %b: tensor<
 }
 
 // -----
-// The next tiles are copied while products are added up; four columns of a thread are read at once.
-// CASE: product_of_f32
+// Loads of the next tiles overlap with the FMAs; a thread loads four columns at once.
+// CASE: gemm_f32
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: nvvm.cp.async.shared.global
 // CHECK: llvm.load
@@ -309,7 +309,7 @@ func.func @k0(%a: tensor<8x64xf32> {kiln.sizes = array<i64: 8, 64>}, %b: tensor<
 }
 
 // -----
-// CASE: transposed
+// CASE: transpose
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: vector.load
 // CHECK: arith.xori
@@ -331,7 +331,7 @@ func.func @k0(%x: tensor<64x96xbf16> {kiln.sizes = array<i64: 64, 96>}) -> tenso
 }
 
 // -----
-// CASE: transposed_of_any_length
+// CASE: transpose_of_dynamic_size
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: gpu.barrier
 // CHECK-NOT: vector.store
@@ -351,7 +351,7 @@ func.func @k0(%x: tensor<?x?xf32> {kiln.sizes = array<i64: -1, -2>}, %s0: index,
 }
 
 // -----
-// CASE: nothing_to_turn
+// CASE: transpose_schedule_without_a_transpose
 // NO-RUN: the interpreter runs kiln ops
 // expected-error @+5 {{has a schedule for transposes, but reads nothing along another dimension than it writes}}
 #id = affine_map<(d0, d1) -> (d0, d1)>
@@ -370,7 +370,7 @@ func.func @k0(%x: tensor<64x96xbf16> {kiln.sizes = array<i64: 64, 96>}) -> tenso
 }
 
 // -----
-// CASE: a_sum_of_few_rows
+// CASE: reduction_of_few_rows
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: gpu.shuffle
 // CHECK: gpu.barrier
@@ -393,7 +393,7 @@ func.func @k0(%x: tensor<?x1024xf32> {kiln.sizes = array<i64: -1, 1024>}, %s0: i
 }
 
 // -----
-// CASE: product_on_tensor_cores
+// CASE: gemm_wgmma
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: nvvm.cp.async.bulk.tensor
 // CHECK: nvvm.wgmma.mma_async
@@ -429,8 +429,8 @@ func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: 
 }
 
 // -----
-// Each of two blocks sums half of the depth, and finishes 32 rows.
-// CASE: product_whose_depth_two_blocks_share
+// Split-K: each of two CTAs accumulates half of K and finishes 32 rows.
+// CASE: gemm_split_k_by_a_cluster
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: nvvm.wgmma.mma_async
 // CHECK: nvvm.cluster.arrive.relaxed
@@ -465,7 +465,7 @@ func.func @k0(%a: tensor<64x256xbf16> {kiln.sizes = array<i64: 64, 256>}, %b: te
 }
 
 // -----
-// Small tiles, so that the text is short: 128 queries, 16 keys, 8 elements.
+// Small tiles keep the snapshot short: 128 queries, 16 keys, 8 features.
 // CASE: attention
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: nvvm.cp.async.bulk.tensor
@@ -557,7 +557,8 @@ module attributes {kiln.level = "linalg"} {
 }
 
 // -----
-// Keys of two heads' queries, shared out to the warps of two blocks: 16 at a time.
+// Split attention: keys of two query heads are distributed over the warps of two CTAs, 16 at a
+// time.
 // CASE: split_attention
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: nvvm.mma.sync
@@ -649,7 +650,7 @@ module attributes {kiln.level = "linalg"} {
 }
 
 // -----
-// CASE: convolution_on_tensor_cores
+// CASE: convolution_wgmma
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: im2col
 // CHECK: nvvm.stmatrix
@@ -690,7 +691,7 @@ func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>},
 }
 
 // -----
-// Nine pixels of each channel; a thread takes 8 channels of neighbours in width, and reads zeros beside the image.
+// Nine filter taps; a thread computes 8 channels of adjacent pixels, with zeros out of bounds.
 // CASE: depthwise_convolution
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: vector<8xbf16>
@@ -735,8 +736,8 @@ func.func @k0(%x: tensor<?x9x13x24xbf16> {kiln.sizes = array<i64: -1, 9, 13, 24>
 }
 
 // -----
-// The few rows are 3, the matrix has 20; the depth is no multiple of a step.
-// CASE: product_of_few_rows
+// M = 3, N = 20; K is not a multiple of the step.
+// CASE: skinny_gemm
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: vector.load
 // CHECK: nvvm.mma.sync
@@ -770,7 +771,7 @@ func.func @k0(%a: tensor<3x72xbf16> {kiln.sizes = array<i64: 3, 72>}, %b: tensor
 }
 
 // -----
-// CASE: product_of_warps
+// CASE: gemm_mma
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: nvvm.cp.async.shared.global
 // CHECK: nvvm.cp.async.wait.group
@@ -805,7 +806,7 @@ func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: 
 }
 
 // -----
-// CASE: no_product_of_few_rows
+// CASE: skinny_schedule_without_a_skinny_gemm
 // expected-error @+3 {{has a schedule for products of few rows, but is none}}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -835,7 +836,7 @@ func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: 
 }
 
 // -----
-// CASE: gated_products
+// CASE: gated_gemm
 // RUN: kiln-to-linalg,kiln-gpu-schedule,kiln-gpu-tile,canonicalize,cse
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: nvvm.wgmma.mma_async
@@ -853,7 +854,7 @@ module @k attributes {kiln.kernel = {kind = "contract"}} {
 }
 
 // -----
-// CASE: product_whose_rows_begin_anywhere
+// CASE: gemm_with_unaligned_rows
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: nvvm.stmatrix
 // CHECK: llvm.load
@@ -887,8 +888,8 @@ func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: 
 }
 
 // -----
-// A thread takes 8 elements, and none is left over.
-// CASE: rows_of_a_multiple
+// A thread takes 8 elements, without a remainder.
+// CASE: divisible_rows
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: vector<8xbf16>
 // CHECK-NOT: memref.load
@@ -909,7 +910,7 @@ func.func @k0(%x: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -2>}, %y: tensor
 }
 
 // -----
-// CASE: product_of_an_open_depth
+// CASE: gemm_with_dynamic_k
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: nvvm.wgmma.mma_async
 // CHECK-NOT: tensor<
@@ -941,7 +942,7 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
 }
 
 // -----
-// CASE: product_of_an_open_depth_by_warps
+// CASE: gemm_mma_with_dynamic_k
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: nvvm.mma.sync
 // CHECK-NOT: tensor<
@@ -973,7 +974,8 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
 }
 
 // -----
-// Two warps share a row: shuffles within each, shared memory between them, and what came before from part to part.
+// Two warps share a row: shuffles within a warp, shared memory between warps, a loop-carried
+// prefix.
 // CASE: scan_of_rows
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: gpu.shuffle  up
@@ -1004,7 +1006,7 @@ func.func @k0(%x: tensor<8x1000xf32> {kiln.sizes = array<i64: 8, 1000>}) -> tens
 }
 
 // -----
-// Threads of a warp have parts of a short row each; what stands behind takes the element again that stands in front.
+// Several short rows per warp; the epilogue reloads the element that the prologue read.
 // CASE: scan_of_short_rows
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: gpu.shuffle  up
@@ -1041,8 +1043,8 @@ func.func @k0(%x: tensor<?x16xf32> {kiln.sizes = array<i64: -1, 16>}, %s0: index
 }
 
 // -----
-// Two threads share a column of open length, the next part's reads under way; an element is without itself.
-// CASE: scan_down_columns
+// Two threads share a dynamic column, with prefetch of the next block; an exclusive scan.
+// CASE: scan_along_columns
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: gpu.barrier
 // CHECK: arith.maxsi
@@ -1069,7 +1071,7 @@ func.func @k0(%x: tensor<?x64xi32> {kiln.sizes = array<i64: -1, 64>}, %s0: index
 }
 
 // -----
-// CASE: more_pieces_than_a_warp_can_tell
+// CASE: too_many_elements_per_thread
 // expected-error @+3 {{8 pieces of 8 warps are more than 32}}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {

@@ -1,6 +1,6 @@
 // RUN: kiln-hoist-gathers,canonicalize
 
-// CASE: one_of_each_row
+// CASE: one_element_per_row
 // CHECK: kiln.gather %arg0
 // CHECK-NOT: tensor<3x64xf32> to
 // CHECK: kiln.sub
@@ -26,7 +26,7 @@ func.func @f(%x: tensor<40x8xf32>) -> tensor<4x8xf32> {
 }
 
 // -----
-// CASE: many_of_a_row_stay
+// CASE: many_elements_per_row_stay
 // CHECK: kiln.gather %0
 func.func @f(%x: tensor<8xf32>) -> tensor<8xf32> {
   %0 = kiln.exp %x : tensor<8xf32>

@@ -1,6 +1,6 @@
 // RUN: kiln-hoist-reshapes,canonicalize
 
-// The flattening and the split meet in front of the matmul; bias, activation and residual are over three dimensions.
+// The flattening and the split cancel above the matmul; bias, activation and residual are 3-d.
 // CASE: flattened_linear_with_epilogue
 // CHECK: kiln.dot_general %arg0
 // CHECK-NOT: kiln.reshape
@@ -30,8 +30,8 @@ func.func @f(%x: tensor<2x?x4xf32>, %w: tensor<16x4xf32>) -> tensor<2x?x16xf32> 
 }
 
 // -----
-// Another reader of the flat result would need both.
-// CASE: two_readers
+// With another user of the flat result both would be needed.
+// CASE: two_users
 // CHECK: kiln.dot_general %0
 func.func @f(%x: tensor<2x8x4xf32>, %w: tensor<4x16xf32>) -> (tensor<2x8x16xf32>, tensor<16x16xf32>) {
   %flat = kiln.reshape %x sizes = [16, 4] : tensor<2x8x4xf32>

@@ -1,6 +1,7 @@
 // RUN: kiln-host-abi{serial-below=1}
 
-// The second launch reads what the first wrote, so a barrier stands between them; the third reads an argument only.
+// The second launch reads the first's result: a barrier between them; the third reads an argument
+// only.
 // CASE: barriers
 // NO-RUN: the program is calls by now
 // CHECK: omp.barrier
@@ -23,8 +24,8 @@ module attributes {kiln.level = "program"} {
 }
 
 // -----
-// Two launches put pieces into one tensor and need not wait for each other; who reads it waits for both, though it takes the second's result.
-// CASE: pieces_of_one_tensor
+// Two launches insert slices into one tensor without a barrier; its user waits for both.
+// CASE: slices_of_one_tensor
 // NO-RUN: the program is calls by now
 // CHECK: omp.barrier
 module attributes {kiln.level = "program"} {
@@ -45,7 +46,8 @@ module attributes {kiln.level = "program"} {
 }
 
 // -----
-// Sizes come from the argument array, weights have slots behind the results, and views are the memory they look at.
+// Sizes come from the argument array, weights have slots after the results, views alias their
+// source.
 // CASE: sizes_weights_and_views
 // NO-RUN: the program is calls by now
 // CHECK: llvm.load

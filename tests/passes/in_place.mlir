@@ -1,6 +1,6 @@
 // RUN: kiln-in-place
 
-// Both inputs are read where the result is written.
+// Both inputs are read at the index that is written.
 // CASE: elementwise
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: in_place = array<i64: 0, 0, 0, 1>
@@ -21,9 +21,9 @@ func.func @k0(%x: tensor<?x128xf32> {kiln.sizes = array<i64: -1, 128>}, %y: tens
 }
 
 // -----
-// The first result may not be written over %x, which the second needs; the second may, since it comes last. %y is of another width, %z is
-// repeated in each row.
-// CASE: read_behind_the_write
+// The first result must not overwrite %x, which the second reads; the second may. %y has another
+// element width, %z is broadcast per row.
+// CASE: read_after_the_write
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: in_place = array<i64: 1, 0>
 #id = affine_map<(d0, d1) -> (d0, d1)>
@@ -53,7 +53,7 @@ func.func @k0(%x: tensor<4x4xf32> {kiln.sizes = array<i64: 4, 4>}, %y: tensor<4x
 }
 
 // -----
-// A residual that a matmul's epilogue adds, but not what the matmul itself reads.
+// The epilogue's residual may be overwritten, the matmul's operands not.
 // CASE: residual
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: in_place = array<i64: 0, 2>

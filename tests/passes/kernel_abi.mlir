@@ -1,6 +1,6 @@
 // RUN: kiln-kernel-abi,canonicalize,cse
 
-// Sizes of a memref are numbers or index parameters; the descriptor is rebuilt inside.
+// Memref sizes are constants or index parameters; the body rebuilds the descriptor.
 // CASE: dynamic
 // NO-RUN: a function on pointers
 // CHECK: !llvm.ptr {llvm.noalias}

@@ -1,6 +1,6 @@
 // RUN: kiln-layout{flops=0}
 
-// One transpose in front, one behind; the residual is added with channels last.
+// One transpose before, one after; the residual is added channels-last.
 // CASE: residual_block
 // CHECK: kiln.memory_format = "channels last"
 // CHECK: kiln.pad %
@@ -26,7 +26,7 @@ module {
 }
 
 // -----
-// Pools, concatenation along channels, and a mean over height and width, which nothing need be turned for.
+// Pools, channel concatenation, and a mean over height and width need no transposes.
 // CASE: pool_concat_and_mean
 // CHECK: axis = 3
 // CHECK: window = [1, 2, 2, 1]
@@ -44,7 +44,7 @@ module {
 }
 
 // -----
-// A gate of one value per channel, as in squeeze and excitation, around a depthwise convolution.
+// A gate per channel, as in squeeze-and-excitation, around a depthwise convolution.
 // CASE: gate
 // CHECK: groups = 4 : i64
 module {
@@ -64,7 +64,7 @@ module {
 }
 
 // -----
-// Patches of an image to a sequence: the order of memory is right already.
+// Image patches to a sequence: the memory order is right already.
 // CASE: patches
 // CHECK: kiln.reshape
 // CHECK: permutation = [0, 2, 1]
@@ -82,7 +82,7 @@ module {
 }
 
 // -----
-// CASE: too_little_work
+// CASE: not_profitable
 // RUN: kiln-layout
 // CHECK: kiln.memory_format = "as given: convolutions with frozen weights have 0 flops
 // CHECK-NOT: kiln.transpose

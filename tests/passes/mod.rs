@@ -1,11 +1,10 @@
-//! Every pass against its test input `tests/passes/<stem>.mlir` and its snapshots
-//! `snapshots/<stem>/`.
+//! Every pass on its test input `tests/passes/<stem>.mlir`, with snapshots `snapshots/<stem>/`.
 //!
-//! The first line is `// RUN: <pipeline>`, to stand inside of `builtin.module(…)`; a case may have
-//! a `// RUN:` of its own. Cases are separated by `// -----`; each has a `// CASE: name`, and may
-//! have `// CHECK: part` and `// CHECK-NOT: part` for the IR afterwards, which accepting a snapshot
-//! cannot rewrite. A case with `// expected-error` must fail so and has no snapshot. The functions
-//! of all others are run before and after; `// NO-RUN: why` leaves that out.
+//! The first line is `// RUN: <pipeline>`, without `builtin.module(…)`; a case may have its own `//
+//! RUN:`. Cases are separated by `// -----`; each has a `// CASE: name`, and may have `// CHECK:
+//! part` and `// CHECK-NOT: part` for the output IR, which blessing a snapshot does not rewrite. A
+//! case with `// expected-error` must fail so and has no snapshot. The functions of all others run
+//! before and after the pass; `// NO-RUN: why` skips that.
 use crate::{support::*, tolerance};
 use insta::Settings;
 use kiln::{
@@ -16,7 +15,7 @@ use kiln::{
 use std::{collections::BTreeSet, path::Path};
 
 #[test]
-fn every_pass_does_what_its_cases_say() {
+fn every_pass_matches_its_snapshots() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut failures = vec![];
     for row in passes() {
@@ -66,7 +65,7 @@ pub fn run_file(stem: &str, text: &str, snapshots: &Path, numerics: Numerics) ->
     failures
 }
 
-/// IR before and after; `None` for a case that fails as expected.
+/// The IR before and after; `None` for a case that fails as expected.
 fn run_case(
     pipeline: &str,
     case: &Case,
@@ -112,8 +111,8 @@ fn run_case(
     Ok(Some(format!("{text}\n// ----- after\n\n{after}")))
 }
 
-/// Whether all functions of both modules give the same on random inputs: the same bits after
-/// rounding every op's result if the passes between them are exact, else nearly the same in f64.
+/// Whether all functions of both modules agree on random inputs: bitwise, with every op rounded, if
+/// the passes are exact; else within a tolerance in f64.
 pub fn same_results(before: &Module, after: &Module, numerics: Numerics) -> Result<(), String> {
     let exact = numerics == Numerics::Exact;
     let mode = if exact { Mode::Rounded } else { Mode::Exact };
@@ -146,7 +145,7 @@ pub fn same_results(before: &Module, after: &Module, numerics: Numerics) -> Resu
     Ok(())
 }
 
-/// The name of a case as that of a file.
+/// The file name of a case's snapshot.
 fn file_stem(name: &str) -> String {
     name.replace(|c: char| !c.is_ascii_alphanumeric(), "_")
 }

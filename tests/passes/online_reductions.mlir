@@ -1,6 +1,6 @@
 // RUN: kiln-online-reductions
 
-// CASE: rows_of_open_size_with_what_comes_before
+// CASE: dynamic_rows_with_prologue
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: kiln.merges
 // CHECK: math.fma

@@ -1,6 +1,6 @@
 // RUN: kiln-outline-control
 
-// What comes before a branch is a function, and so is what each way computes; a way that computes nothing has none.
+// The ops before a branch become a function, and so does each branch that computes something.
 // CASE: a_branch
 // CHECK: func.func @f_0(
 // CHECK: func.func @f_1(
@@ -19,7 +19,7 @@ func.func @f(%c: tensor<i1>, %x: tensor<4xf32>) -> tensor<4xf32> {
 }
 
 // -----
-// Weights are read where they are needed. One that a loop starts with is the result of a function.
+// Functions read weights themselves; a weight as initial loop value is a function's result.
 // CASE: weights_are_not_passed
 // CHECK: call @f_0() : () -> tensor<2xf32>
 // CHECK: func.func @f_2(%arg0: tensor<2xf32>) -> tensor<2xf32>
@@ -42,8 +42,9 @@ module {
 }
 
 // -----
-// Sizes are made again of symbols; a function whose arguments have not the symbol takes one of the program's that has.
-// CASE: sizes_are_made_again
+// Sizes are recomputed from symbols; a function whose arguments do not bind a symbol takes one that
+// does.
+// CASE: sizes_are_recomputed
 // CHECK: func.func @f_1(%arg0: tensor<?xf32>)
 // CHECK: kiln.bind_shape
 func.func @f(%c: tensor<i1>, %x: tensor<?xf32>) -> tensor<?xf32> {
@@ -63,8 +64,8 @@ func.func @f(%c: tensor<i1>, %x: tensor<?xf32>) -> tensor<?xf32> {
 }
 
 // -----
-// Behind the branch a size is asked of a value in front of it, which goes with the value.
-// CASE: a_size_of_an_earlier_value
+// A kiln.dim of a value before the branch takes the value along.
+// CASE: dim_of_an_earlier_value
 // CHECK: func.func @f_0(
 // CHECK-NOT: kiln.dim %
 func.func @f(%c: tensor<i1>, %x: tensor<?x2xf32>) -> (tensor<?x2xf32>, tensor<?xf32>) {
@@ -82,7 +83,7 @@ func.func @f(%c: tensor<i1>, %x: tensor<?x2xf32>) -> (tensor<?x2xf32>, tensor<?x
 }
 
 // -----
-// A custom call stands between programs; what it is given and what is made of its result are theirs.
+// A custom call is a step between programs, which compute its operands and use its result.
 // CASE: a_custom_call
 // NO-RUN: it is not registered
 // CHECK: call @f_0
@@ -96,7 +97,7 @@ func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
 }
 
 // -----
-// CASE: nothing_to_do
+// CASE: no_control_flow
 // CHECK-NOT: call @
 func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
   %0 = kiln.neg %x : tensor<4xf32>

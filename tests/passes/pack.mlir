@@ -13,8 +13,8 @@ module {
 }
 
 // -----
-// The last block is filled up; the reader's slice leaves that out.
-// CASE: columns_left_over
+// The last block is padded; the user's slice drops the padding.
+// CASE: partial_last_block
 // CHECK: kiln.pad
 // CHECK: kiln.slice
 module {
@@ -27,7 +27,8 @@ module {
 }
 
 // -----
-// Tied weights: the table of embeddings is read as it is, the head by blocks; and the head twice from one copy.
+// Tied weights: the embedding reads the table unpacked, the head packed blocks, shared by both
+// heads.
 // CASE: transposed_and_tied
 // CHECK: kiln.gather %
 // CHECK: @frozen_0 : tensor<2x3x4xf32>
@@ -65,7 +66,7 @@ module {
 }
 
 // -----
-// Windows before channels, blocks of output channels last; each channel of the depthwise one lies beside the next.
+// [window, input channel, block of output channels]; depthwise weights have adjacent channels.
 // CASE: convolutions_with_channels_last
 // RUN: kiln-layout{flops=0},kiln-pack{block=4 depth=2},cse,kiln-freeze
 // CHECK: @frozen_0 : tensor<2x2x2x3x4xf32>
@@ -83,7 +84,7 @@ module {
 }
 
 // -----
-// Units that multiply pairs of bf16 read two rows side by side.
+// Instructions that multiply pairs of bf16 read two interleaved rows.
 // CASE: rows_in_pairs
 // RUN: kiln-pack{block=4 depth=2 pairs=true},cse,kiln-freeze
 // CHECK: kiln.pack = "in blocks of 4 columns, rows in pairs"
@@ -112,7 +113,7 @@ module {
 }
 
 // -----
-// What a GPU sums lies side by side; a matrix stays as it is.
+// GPU reductions want a contiguous K; a matrix is not packed.
 // CASE: for_a_gpu
 // RUN: kiln-layout{flops=0},kiln-pack{channels-last=true},cse,kiln-freeze
 // CHECK: kiln.pack = "with input channels last"
@@ -130,8 +131,8 @@ module {
 }
 
 // -----
-// Windows of single channels: neighbouring threads take neighbouring channels.
-// CASE: for_a_gpu_each_channel_by_itself
+// Depthwise windows: adjacent threads take adjacent channels.
+// CASE: for_a_gpu_depthwise
 // RUN: kiln-layout{flops=0},kiln-pack{channels-last=true},cse,kiln-freeze
 // CHECK: kiln.pack = "with channels last"
 // CHECK: @frozen_0 : tensor<3x3x1x4xbf16>

@@ -1,6 +1,6 @@
 // RUN: kiln-pad-products{chip=sm_90a launch=0 rate=1}
 
-// Both operands are written with seven zeros behind each row.
+// Both operands are padded with seven zeros per row (K).
 // CASE: rows_of_1001
 // CHECK: high = [0, 7] : tensor<70x1001xbf16>, tensor<bf16>
 // CHECK: high = [0, 7] : tensor<90x1001xbf16>, tensor<bf16>
@@ -11,8 +11,9 @@ func.func @f(%x: tensor<70x1001xbf16>, %w: tensor<90x1001xbf16>) -> tensor<70x90
 }
 
 // -----
-// Rows of the second operand lie along the other dimension, and are readable: they get rows of zeros. The number of rows of the first depends on the call.
-// CASE: a_depth_in_front_of_open_rows
+// The second operand is MN-major and aligned: it is padded with rows of zeros. The first has a
+// dynamic M.
+// CASE: mn_major_with_dynamic_m
 // CHECK: low = [0, 0, 0] high = [0, 0, 3] : tensor<3x?x13xf16>
 // CHECK: low = [0, 0, 0] high = [0, 3, 0] : tensor<3x13x40xf16>
 // CHECK: batch = [0] x [0] contract = [2] x [1]
@@ -27,8 +28,8 @@ module {
 }
 
 // -----
-// Rows of open length are readable where 16 divides it, and are not where nothing is known.
-// CASE: a_depth_in_front_of_multiples_of_16
+// Rows of dynamic length are aligned if 16 divides it, and unaligned if nothing is known.
+// CASE: mn_major_with_divisible_m
 // RUN: kiln-pad-products{chip=sm_90a launch=0 rate=1}
 // CHECK: low = [0, 0] high = [0, 3] : tensor<?x13xf16>
 // CHECK: low = [0, 0] high = [3, 0] : tensor<13x?xf16>
@@ -49,8 +50,8 @@ module {
 }
 
 // -----
-// Two more launches take longer than all of the product.
-// CASE: too_small_to_pay
+// Two more launches would cost more than the matmul.
+// CASE: too_small_to_be_profitable
 // RUN: kiln-pad-products{chip=sm_90a}
 // CHECK-NOT: kiln.pad
 func.func @f(%x: tensor<70x33xbf16>, %w: tensor<90x33xbf16>) -> tensor<70x90xbf16> {
@@ -59,8 +60,8 @@ func.func @f(%x: tensor<70x33xbf16>, %w: tensor<90x33xbf16>) -> tensor<70x90xbf1
 }
 
 // -----
-// Its columns lie side by side, and 13 of them are no multiple either: a longer depth would not help.
-// CASE: columns_that_cannot_be_read
+// N is contiguous and 13 is not aligned either: a padded K would not help.
+// CASE: unaligned_columns
 // CHECK-NOT: kiln.pad
 func.func @f(%x: tensor<70x33xbf16>, %w: tensor<33x13xbf16>) -> tensor<70x13xbf16> {
   %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<70x33xbf16>, tensor<33x13xbf16>

@@ -1,6 +1,6 @@
 // RUN: kiln-plan
 
-// %0 is over when %2 is written, so they share memory; the last result is the caller's.
+// %0 is dead when %2 is written, so they share memory; the last result is the caller's buffer.
 // CASE: static
 // NO-RUN: kernels are loops by now
 // CHECK: kiln.output 0
@@ -21,7 +21,7 @@ module attributes {kiln.level = "tiled"} {
 }
 
 // -----
-// Equal symbolic sizes share; offsets are expressions of the symbol.
+// Equal symbolic sizes share memory; offsets are symbolic.
 // CASE: symbolic
 // NO-RUN: kernels are loops by now
 // CHECK: kiln.arena_size
@@ -43,7 +43,7 @@ module attributes {kiln.level = "tiled"} {
 }
 
 // -----
-// %1 lies where %0 lies, which nothing reads afterwards; %2 does not lie where %1 lies, which is read once more.
+// %1 overwrites %0, which is dead; %2 does not overwrite %1, which is still live.
 // CASE: in_place
 // NO-RUN: kernels are loops by now
 // CHECK: live 0 to 0
@@ -63,8 +63,9 @@ module attributes {kiln.level = "tiled"} {
 }
 
 // -----
-// %1 is written on %0, so that both are one value, needed from the first launch to the last. %2 is as large and lies elsewhere.
-// CASE: pieces_of_one_tensor
+// %1 is inserted into %0, so both are one buffer, live from the first launch to the last; %2 gets
+// another.
+// CASE: slices_of_one_tensor
 // NO-RUN: kernels are loops by now
 // CHECK: live 0 to 3
 // CHECK: live 1 to 3
@@ -86,7 +87,7 @@ module attributes {kiln.level = "tiled"} {
 }
 
 // -----
-// CASE: a_tensor_that_others_read
+// CASE: destination_with_other_users
 module attributes {kiln.level = "tiled"} {
   func.func @main(%x: tensor<8xf32>) -> (tensor<16xf32>, tensor<16xf32>) {
     %e0 = tensor.empty() : tensor<16xf32>
@@ -99,7 +100,7 @@ module attributes {kiln.level = "tiled"} {
 }
 
 // -----
-// CASE: a_kernel_that_writes_all
+// CASE: kernel_overwrites_the_destination
 module attributes {kiln.level = "tiled"} {
   func.func @main(%x: tensor<16xf32>) -> tensor<16xf32> {
     %e0 = tensor.empty() : tensor<16xf32>

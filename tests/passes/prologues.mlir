@@ -1,6 +1,6 @@
 // RUN: kiln-prologues{chip=sm_90a}
 
-// The last step of a norm: statistics of rows, a weight and a bias of columns.
+// The last step of a norm: row statistics, a weight and a bias per column.
 // CASE: rows_and_columns
 // CHECK: {kiln.prologue}
 // CHECK-NOT: "it does not
@@ -19,7 +19,7 @@ func.func @f(%x: tensor<70x64xf32>, %m: tensor<70xf32>, %r: tensor<70xf32>, %c: 
 }
 
 // -----
-// Statistics that are reduced of the same tensor: what widens it is computed again by the reduction.
+// Row statistics of the same tensor: the reduction recomputes the widening.
 // CASE: statistics_of_the_same_rows
 // RUN: kiln-prologues{chip=sm_90a bandwidth=1}
 // CHECK: {kiln.prologue}
@@ -35,8 +35,8 @@ func.func @f(%x: tensor<2000x64xbf16>, %w: tensor<64x48xbf16>) -> tensor<2000x48
 }
 
 // -----
-// The batch, and a number of rows that depends on the call.
-// CASE: open_rows_of_a_batch
+// A batch, and a dynamic M.
+// CASE: batch_with_dynamic_m
 // CHECK: {kiln.prologue}
 module {
   func.func @f(%x: tensor<3x?x64xf16>, %c: tensor<3x64xf16>, %w: tensor<3x64x40xf16>) -> tensor<3x?x40xf16> {
@@ -50,8 +50,8 @@ module {
 }
 
 // -----
-// For 16 tiles of columns an exponential is dearer than what writes it once.
-// CASE: too_many_columns
+// For 16 column tiles, recomputing the exponential costs more than a kernel that stores it.
+// CASE: too_many_column_tiles
 // NO-RUN: large
 // CHECK: "it does not compute its left operand: to compute it again for each tile of columns takes longer than to store it"
 // CHECK-NOT: {kiln.prologue}
@@ -71,8 +71,8 @@ func.func @f(%x: tensor<70x64xbf16>, %y: tensor<70x64xbf16>, %w: tensor<16x64xbf
 }
 
 // -----
-// Exponentials that are summed as well would have to be stored, wider than what they become.
-// CASE: what_another_kernel_has_in_registers
+// Exponentials that are also summed would have to be stored, in a wider type.
+// CASE: value_in_registers_of_another_kernel
 // CHECK: "it does not compute its left operand: what it is computed of would have to be stored instead"
 func.func @f(%x: tensor<70x64xf32>, %w: tensor<64x16xbf16>) -> tensor<70x16xbf16> {
   %0 = kiln.exp %x : tensor<70x64xf32>
@@ -85,7 +85,7 @@ func.func @f(%x: tensor<70x64xf32>, %w: tensor<64x16xbf16>) -> tensor<70x16xbf16
 }
 
 // -----
-// CASE: a_depth_that_no_copy_reads
+// CASE: unaligned_k
 // CHECK: "it does not compute its left operand: the copy engine cannot read what it is computed of"
 func.func @f(%x: tensor<70x65xbf16>, %w: tensor<65x16xbf16>) -> tensor<70x16xbf16> {
   %0 = kiln.neg %x : tensor<70x65xbf16>
@@ -94,8 +94,8 @@ func.func @f(%x: tensor<70x65xbf16>, %w: tensor<65x16xbf16>) -> tensor<70x16xbf1
 }
 
 // -----
-// Another product reads it: it is in memory anyway.
-// CASE: two_readers
+// Another matmul reads it, so it is materialised anyway.
+// CASE: two_users
 // CHECK-NOT: kiln.prologue
 func.func @f(%x: tensor<70x64xbf16>, %v: tensor<64x16xbf16>, %w: tensor<64x16xbf16>) -> (tensor<70x16xbf16>, tensor<70x16xbf16>) {
   %0 = kiln.neg %x : tensor<70x64xbf16>
@@ -105,7 +105,7 @@ func.func @f(%x: tensor<70x64xbf16>, %v: tensor<64x16xbf16>, %w: tensor<64x16xbf
 }
 
 // -----
-// CASE: older_chips
+// CASE: before_hopper
 // RUN: kiln-prologues{chip=sm_80}
 // CHECK: kiln.neg %arg0 {kiln.prologue}
 func.func @f(%x: tensor<70x64xbf16>, %w: tensor<64x16xbf16>) -> tensor<70x16xbf16> {
@@ -115,8 +115,8 @@ func.func @f(%x: tensor<70x64xbf16>, %w: tensor<64x16xbf16>) -> tensor<70x16xbf1
 }
 
 // -----
-// Their threads copy elements of 16 bits.
-// CASE: older_chips_and_f32
+// Without TMA, threads copy 16-bit elements only.
+// CASE: before_hopper_f32
 // RUN: kiln-prologues{chip=sm_86}
 // CHECK: "it does not compute its left operand: the chip's kernel copies elements of 16 bits only"
 func.func @f(%x: tensor<70x64xf32>, %w: tensor<64x16xf16>) -> tensor<70x16xf16> {
@@ -126,7 +126,7 @@ func.func @f(%x: tensor<70x64xf32>, %w: tensor<64x16xf16>) -> tensor<70x16xf16> 
 }
 
 // -----
-// CASE: processors
+// CASE: cpu
 // RUN: kiln-prologues
 // CHECK-NOT: kiln.prologue
 func.func @f(%x: tensor<70x64xbf16>, %w: tensor<64x16xbf16>) -> tensor<70x16xbf16> {

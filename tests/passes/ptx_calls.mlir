@@ -1,7 +1,7 @@
 // RUN: kiln-ptx-calls
 
-// A target that runs no PTX has the ops of the region, also of a call inside of it.
-// CASE: ops_in_its_place
+// Targets without PTX inline the region, nested calls too.
+// CASE: inlined_region
 // CHECK-NOT: ptx_call
 func.func @f(%x: tensor<?xf32>) -> (tensor<?xf32>, tensor<?xf32>) {
   %n = kiln.sym @n {min = 1, max = 64}
@@ -20,7 +20,7 @@ func.func @f(%x: tensor<?xf32>) -> (tensor<?xf32>, tensor<?xf32>) {
 }
 
 // -----
-// Inside of a loop as well.
+// In a branch too.
 // CASE: in_a_branch
 // CHECK-NOT: ptx_call
 func.func @f(%c: tensor<i1>, %x: tensor<4xf32>) -> tensor<4xf32> {
@@ -37,8 +37,8 @@ func.func @f(%c: tensor<i1>, %x: tensor<4xf32>) -> tensor<4xf32> {
 }
 
 // -----
-// A target that runs PTX needs no region.
-// CASE: launched
+// Targets with PTX drop the region.
+// CASE: kept
 // RUN: kiln-ptx-calls{keep=true}
 // NO-RUN: nothing computes PTX here
 // CHECK: kiln.ptx_call "mine::twice"
@@ -53,9 +53,9 @@ func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
 }
 
 // -----
-// CASE: ptx_alone
+// CASE: no_region
 func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @+1 {{is PTX alone, which the target does not run}}
+  // expected-error @+1 {{has neither a host function nor a region, and the target does not run PTX}}
   %0 = kiln.ptx_call "mine::twice"(%x) blocks = [1] sizes = [4] entry = "twice" threads = 64 shared = 0 ptx = ".entry twice" : (tensor<4xf32>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }

@@ -26,8 +26,8 @@ func.func @f(%x: tensor<2x3x4x4xf32>, %v: tensor<3xf32>) -> tensor<2x3x4x4xf32> 
 }
 
 // -----
-// Any number may have a reciprocal that overflows where the quotient does not.
-// CASE: not_by_anything
+// The reciprocal of an arbitrary divisor may overflow where the quotient does not.
+// CASE: arbitrary_divisors_stay
 // CHECK-NOT: kiln.mul
 func.func @f(%x: tensor<4x16xf32>, %y: tensor<4xf32>) -> tensor<4x16xf32> {
   %0 = kiln.broadcast_in_dim %y dims = [0] sizes = [4, 16] : tensor<4xf32>

@@ -11,7 +11,7 @@ func.func @f(%x: tensor<?x?xf32>) -> tensor<?x?xf32> {
 }
 
 // -----
-// CASE: size_operands_become_numbers
+// CASE: size_operands_become_static
 // CHECK: kiln.splat [3, 2], 1.000000e+00
 // CHECK-NOT: kiln.dim
 func.func @f(%x: tensor<3x?xf32>) -> tensor<?x2xf32> {
@@ -106,7 +106,7 @@ func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> {
   %c3 = arith.constant 3 : index
   %c4 = arith.constant 4 : index
   kiln.bind_shape %x, [%c3] : tensor<?xf32>
-  // expected-error @+1 {{'kiln.bind_shape' op has sizes 3 and 4 in dimension 0 of the same value}}
+  // expected-error @+1 {{'kiln.bind_shape' op has contradicting sizes 3 and 4 in dimension 0}}
   kiln.bind_shape %x, [%c4] : tensor<?xf32>
   return %x : tensor<?xf32>
 }
@@ -125,8 +125,8 @@ func.func @f(%x: tensor<?xf32>, %y: tensor<?xf32>) -> tensor<?xf32> {
 }
 
 // -----
-// What PTX is launched with becomes numbers; its operands may have any type.
-// CASE: numbers_of_a_launch
+// Launch sizes fold to constants; operand types are free.
+// CASE: launch_sizes_become_static
 // NO-RUN: nothing computes PTX here
 // CHECK: kiln.ptx_call "mine::twice"(%arg0) blocks = [4] sizes = [8, 8]
 // CHECK: kiln.exp %0 : tensor<8xf32>

@@ -1,6 +1,6 @@
 // RUN: kiln-require-bounds
 
-// CASE: what_a_call_has_to_meet
+// CASE: guards
 // CHECK: kiln.require le %0, %1 "kiln.slice takes a part of dimension 0 that has to fit"
 // CHECK-NOT: "kiln.gather
 func.func @f(%x: tensor<?x4xf32>, %y: tensor<?xf32>, %i: tensor<2xi64>) -> (tensor<?x4xf32>, tensor<2x?xf32>) {
@@ -15,8 +15,8 @@ func.func @f(%x: tensor<?x4xf32>, %y: tensor<?xf32>, %i: tensor<2xi64>) -> (tens
 }
 
 // -----
-// Two elements are read, so that there has to be one. As many as there are need none.
-// CASE: elements_of_nothing
+// A gather of two elements needs at least one; a gather of none needs no guard.
+// CASE: gathers_of_empty_tensors
 // NO-RUN: a random index is out of range
 // CHECK: "kiln.gather takes elements of dimension 0, which has to have some"
 // CHECK: "kiln.dynamic_slice takes a part of dimension 0 that has to fit"
@@ -31,7 +31,7 @@ func.func @f(%x: tensor<?xf32>, %i: tensor<2xi64>, %all: tensor<?xi64>, %at: ten
 }
 
 // -----
-// Ranges decide: a window of two finds a place where there are two.
+// Ranges decide: a window of two fits if the size is at least two.
 // CASE: decided_by_ranges
 // CHECK-NOT: kiln.require
 func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> {
@@ -42,9 +42,9 @@ func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> {
 }
 
 // -----
-// What is added, and what a product sums, has one size; of equal symbols nobody needs to ask.
-// CASE: two_symbols_that_are_one_size
-// NO-RUN: each symbol is given a size of its own
+// Operands of an addition and contracted dimensions have equal sizes; equal symbols need no guard.
+// CASE: two_symbols_of_equal_size
+// NO-RUN: each symbol has a distinct size
 // CHECK: "kiln.add takes sizes that have to be equal"
 // CHECK: "kiln.dot_general takes sizes that have to be equal"
 // CHECK-NOT: kiln.mul takes

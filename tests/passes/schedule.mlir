@@ -23,8 +23,8 @@ func.func @k0(%x: tensor<?x128xf32> {kiln.sizes = array<i64: -1, 128>}, %y: tens
 }
 
 // -----
-// Results do not stay in the caches, and an iteration is long.
-// CASE: streams_asked_for_ahead
+// The result exceeds the caches, and an iteration is long enough to prefetch.
+// CASE: prefetched_streams
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: nontemporal = 1 : i64, prefetch = 2048 : i64
 module attributes {kiln.level = "linalg"} {
@@ -177,7 +177,7 @@ module @k attributes {kiln.kernel = {kind = "attention"}} {
 }
 
 // -----
-// CASE: product_in_blocks
+// CASE: blocked_gemm
 // NO-RUN: the interpreter runs kiln ops
 // RUN: kiln-schedule
 // CHECK: #kiln.schedule<"blocked_gemm"

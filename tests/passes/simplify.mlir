@@ -1,6 +1,6 @@
 // RUN: kiln-simplify
 
-// CASE: neutral_elements
+// CASE: identity_elements
 // CHECK: return %arg0, %arg0, %arg0, %arg0, %arg1, %arg1
 func.func @f(%x: tensor<4xf32>, %i: tensor<4xi32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xi32>, tensor<4xi32>) {
   %minus_zero = kiln.splat [4], -0.0 : f32
@@ -18,7 +18,7 @@ func.func @f(%x: tensor<4xf32>, %i: tensor<4xi32>) -> (tensor<4xf32>, tensor<4xf
 }
 
 // -----
-// CASE: not_neutral_for_every_float
+// CASE: not_identities_for_every_float
 // x + 0.0 turns -0.0 into 0.0, x * 0.0 may be NaN, x - x may be NaN.
 // CHECK: kiln.add
 // CHECK: kiln.mul
@@ -44,7 +44,7 @@ func.func @f(%i: tensor<?xi32>) -> (tensor<?xi32>, tensor<?xi32>) {
 }
 
 // -----
-// CASE: undone_and_repeated
+// CASE: involutions_and_idempotents
 // CHECK: return %arg0, %0, %arg1
 func.func @f(%x: tensor<4xf32>, %b: tensor<4xi1>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xi1>) {
   %0 = kiln.neg %x : tensor<4xf32>
@@ -57,7 +57,7 @@ func.func @f(%x: tensor<4xf32>, %b: tensor<4xi1>) -> (tensor<4xf32>, tensor<4xf3
 }
 
 // -----
-// CASE: select_of_what_is_known
+// CASE: select_of_constants
 // CHECK: return %arg1, %0
 // CHECK: kiln.select %arg0, %arg2, %arg1
 func.func @f(%c: tensor<4xi1>, %x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
@@ -69,8 +69,8 @@ func.func @f(%c: tensor<4xi1>, %x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<
 }
 
 // -----
-// CASE: conversions_that_lose_nothing_merge
-// bf16 to f32 and back is nothing; f32 to bf16 rounds and stays; i32 does not fit into f32.
+// CASE: lossless_conversions_merge
+// bf16 to f32 and back cancels; f32 to bf16 rounds and stays; i32 does not fit into f32.
 // CHECK: return %arg0, %1, %3
 func.func @f(%h: tensor<4xbf16>, %x: tensor<4xf32>, %i: tensor<4xi32>) -> (tensor<4xbf16>, tensor<4xf32>, tensor<4xi32>) {
   %0 = kiln.convert %h : tensor<4xbf16> to f32
@@ -106,7 +106,7 @@ func.func @f(%x: tensor<4x8xf32>) -> (tensor<8x4xf32>, tensor<8x4xf32>) {
 
 // -----
 // CASE: broadcasts_sink
-// The exponential is taken of 4 elements and not of 32.
+// The exponential runs on 4 elements instead of 32.
 // CHECK: kiln.exp %arg0 : tensor<4xf32>
 func.func @f(%x: tensor<4xf32>) -> tensor<8x4xf32> {
   %0 = kiln.broadcast_in_dim %x dims = [1] sizes = [8, 4] : tensor<4xf32>
@@ -142,7 +142,7 @@ func.func @f(%x: tensor<2xf32>, %y: tensor<3xf32>, %e: tensor<0xf32>) -> tensor<
 }
 
 // -----
-// CASE: one_element_reduces_to_itself
+// CASE: reductions_of_one_element
 // CHECK: kiln.reshape %arg0 sizes = [4]
 func.func @f(%x: tensor<4x1xf32>) -> tensor<4xf32> {
   %0 = kiln.reduce sum %x dims = [1] : tensor<4x1xf32>
@@ -197,7 +197,7 @@ func.func @f(%q: tensor<1x4x3x8xf32>, %k: tensor<1x2x5x8xf32>, %v: tensor<1x2x1x
 
 // -----
 // Heads in another order: 0 1 0 1 instead of 0 0 1 1.
-// CASE: attention-heads-in-turns
+// CASE: attention-interleaved-heads
 // CHECK: kiln.broadcast_in_dim
 func.func @f(%q: tensor<1x4x3x8xf32>, %k: tensor<1x2x5x8xf32>, %v: tensor<1x2x5x8xf32>) -> tensor<1x4x3x8xf32> {
   %0 = kiln.broadcast_in_dim %k dims = [0, 2, 3, 4] sizes = [1, 2, 2, 5, 8] : tensor<1x2x5x8xf32>
@@ -231,7 +231,7 @@ func.func @f(%q: tensor<1x2x3x8xf32>, %k: tensor<1x2x5x8xf32>) -> (tensor<1x2x3x
 }
 
 // -----
-// Strictly earlier keys, another axis, and a bias that is not 0 are something else.
+// A strict mask, another axis, and a bias other than 0 do not match.
 // CASE: attention-other-bias
 // CHECK-NOT: causal
 func.func @f(%q: tensor<1x2x5x8xf32>) -> (tensor<1x2x5x8xf32>, tensor<1x2x5x8xf32>, tensor<1x2x5x8xf32>) {

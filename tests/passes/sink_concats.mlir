@@ -1,7 +1,7 @@
 // RUN: kiln-sink-concats,canonicalize,cse
 
-// A rotary embedding: both halves of all that is read are multiplied and added up by themselves.
-// CASE: a_rotation_of_halves
+// Rotary embedding: all operands split into halves, which are multiplied and added separately.
+// CASE: rotary_embedding
 // CHECK: kiln.concat
 // CHECK: kiln.add
 func.func @f(%x: tensor<2x?x8x64xbf16>, %cos: tensor<?x64xbf16>, %sin: tensor<?x64xbf16>) -> tensor<2x?x8x64xbf16> {
@@ -22,8 +22,8 @@ func.func @f(%x: tensor<2x?x8x64xbf16>, %cos: tensor<?x64xbf16>, %sin: tensor<?x
 }
 
 // -----
-// Two concatenations of the same pieces, another dtype, and a scalar.
-// CASE: two_of_them
+// Two concatenations with the same boundaries, another dtype, and a scalar.
+// CASE: two_concatenations
 // CHECK: kiln.concat
 // CHECK: : tensor<16xi1>, tensor<32xi1>
 func.func @f(%x: tensor<16xf32>, %y: tensor<32xf32>, %z: tensor<16xf32>, %w: tensor<32xf32>) -> tensor<48xi1> {
@@ -36,8 +36,8 @@ func.func @f(%x: tensor<16xf32>, %y: tensor<32xf32>, %z: tensor<16xf32>, %w: ten
 }
 
 // -----
-// The product would have to be stored before it is added.
-// CASE: an_epilogue_stays_one
+// The matmul would have to be stored before the addition.
+// CASE: epilogue_stays
 // CHECK: kiln.concat %arg2, %arg3 axis = 1
 // CHECK-NOT: kiln.slice
 func.func @f(%x: tensor<16x8xf32>, %w: tensor<8x64xf32>, %a: tensor<16x32xf32>, %b: tensor<16x32xf32>) -> tensor<16x64xf32> {
@@ -48,8 +48,8 @@ func.func @f(%x: tensor<16x8xf32>, %w: tensor<8x64xf32>, %a: tensor<16x32xf32>, 
 }
 
 // -----
-// Who else reads it wants all of it; pieces of three elements are read one by one.
-// CASE: these_stay
+// Another user wants the whole tensor; inputs of three elements are not vectorisable.
+// CASE: not_sunk
 // CHECK: : tensor<64xf32>
 // CHECK-NOT: kiln.slice
 func.func @f(%x: tensor<32xf32>, %y: tensor<32xf32>, %z: tensor<64xf32>, %u: tensor<16x3xf32>, %v: tensor<16x3xf32>) -> (tensor<64xf32>, tensor<64xf32>, tensor<16x6xf32>) {

@@ -1,6 +1,7 @@
 // RUN: kiln-space-to-depth{chip=sm_90a flops=0 growth=100},cse
 
-// Blocks of 2 by 2; one more row of zeros in front of the window, which then begins where a block does, and a fourth channel.
+// Blocks of 2 by 2: one more row of zeros before the window, which then starts on a block, and a
+// fourth channel.
 // CASE: stem
 // CHECK: low = [0, 2, 2, 0, 0, 0] high = [0, 1, 1, 1, 0, 0]
 // CHECK: strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<2x16x9x11xbf16>, tensor<4x16x4x4xbf16>
@@ -16,7 +17,7 @@ module {
 }
 
 // -----
-// A window as large as the stride is one block: no zeros, and what the product reads is written once.
+// The window equals the stride: one block, no zeros, and the matmul's operand is written once.
 // CASE: patches
 // CHECK: kiln.stored
 // CHECK: x48x2x2xbf16>, tensor<5x48x1x1xbf16>
@@ -31,8 +32,8 @@ module {
 }
 
 // -----
-// Sizes that are no multiple of the stride, and padding that is not exposed.
-// CASE: rows_left_over
+// Sizes that are not multiples of the stride, and padding that is not exposed.
+// CASE: partial_blocks
 // CHECK: strides = [1, 1] pad = [0, 0] x [0, 0]
 module {
   kiln.global "private" @w : tensor<2x3x3x3xbf16> from "w#w"
@@ -44,7 +45,7 @@ module {
 }
 
 // -----
-// A block more than windows read would be removed; here there is none.
+// A block that no window reads would be dropped; here there is none.
 // CASE: rows_that_no_window_reads
 // CHECK: tensor<2x72x1x1xbf16>
 module {
@@ -57,7 +58,7 @@ module {
 }
 
 // -----
-// The third block in height is read in part; different strides.
+// The third block in height is read in part; strides differ.
 // CASE: blocks_that_no_window_reads
 // CHECK: strides = [1, 1] pad
 module {
@@ -70,7 +71,7 @@ module {
 }
 
 // -----
-// Only channels are added.
+// Only channels are padded.
 // CASE: without_a_stride
 // CHECK: tensor<4x8x3x3xbf16>
 module {
@@ -97,8 +98,8 @@ module {
 }
 
 // -----
-// The copy engine reads these as they are.
-// CASE: whole_units_of_channels
+// TMA reads these unchanged.
+// CASE: channels_fill_16_bytes
 // CHECK: strides = [2, 2]
 module {
   kiln.global "private" @w : tensor<2x8x2x2xbf16> from "w#w"
@@ -110,7 +111,7 @@ module {
 }
 
 // -----
-// CASE: f32_is_not_multiplied_there
+// CASE: f32_has_no_tensor_cores
 // CHECK: strides = [2, 2]
 module {
   kiln.global "private" @w : tensor<2x3x2x2xf32> from "w#w"
@@ -122,7 +123,7 @@ module {
 }
 
 // -----
-// CASE: a_weight_that_may_change
+// CASE: mutable_weight
 // CHECK: strides = [2, 2]
 module {
   func.func @main(%x: tensor<1x3x6x6xbf16>, %w: tensor<2x3x2x2xbf16>) -> tensor<1x2x3x3xbf16> {
@@ -132,7 +133,7 @@ module {
 }
 
 // -----
-// CASE: a_processor
+// CASE: cpu
 // RUN: kiln-space-to-depth{flops=0 growth=100},cse
 // CHECK: strides = [2, 2]
 module {

@@ -1,10 +1,10 @@
 // RUN: kiln-split-concats
 
-// The convolutions' pieces come first, in the order of the text; the argument is copied behind them.
-// CASE: pieces_of_two_convolutions
-// CHECK: kiln.place %0 offsets = [0, 2, 0, 0] sizes = [1, 7, 4, 4]
+// The convolutions' slices come first, in program order; the argument is copied after them.
+// CASE: slices_of_two_convolutions
+// CHECK: kiln.insert_slice %0 offsets = [0, 2, 0, 0] sizes = [1, 7, 4, 4]
 // CHECK: into %2 offsets = [0, 6, 0, 0]
-// CHECK: kiln.place %arg0 into %3 offsets = [0, 0, 0, 0]
+// CHECK: kiln.insert_slice %arg0 into %3 offsets = [0, 0, 0, 0]
 // CHECK-NOT: kiln.concat
 func.func @f(%x: tensor<1x2x4x4xf32>, %w: tensor<4x2x1x1xf32>, %v: tensor<1x2x3x3xf32>) -> tensor<1x7x4x4xf32> {
   %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x4x4xf32>, tensor<4x2x1x1xf32>
@@ -14,10 +14,10 @@ func.func @f(%x: tensor<1x2x4x4xf32>, %w: tensor<4x2x1x1xf32>, %v: tensor<1x2x3x
 }
 
 // -----
-// One convolution's kernel writes its piece and copies the rest, as it is.
+// A single convolution's kernel inserts its slice and copies the rest.
 // CASE: one_convolution
 // CHECK: kiln.concat
-// CHECK-NOT: kiln.place
+// CHECK-NOT: kiln.insert_slice
 func.func @f(%x: tensor<1x2x4x4xf32>, %w: tensor<4x2x1x1xf32>) -> tensor<1x6x4x4xf32> {
   %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x4x4xf32>, tensor<4x2x1x1xf32>
   %1 = kiln.concat %0, %x axis = 1 : tensor<1x4x4x4xf32>, tensor<1x2x4x4xf32>
@@ -25,9 +25,9 @@ func.func @f(%x: tensor<1x2x4x4xf32>, %w: tensor<4x2x1x1xf32>) -> tensor<1x6x4x4
 }
 
 // -----
-// A kernel writes its piece into one tensor, the first; what is left for the second are copies and one convolution.
+// A kernel inserts its slice into the first tensor; the second has copies and one convolution.
 // CASE: the_first_of_two_concatenations
-// CHECK: kiln.place %1 into
+// CHECK: kiln.insert_slice %1 into
 // CHECK: kiln.concat %0, %1, %5
 func.func @f(%x: tensor<1x2x4x4xf32>, %w: tensor<2x2x1x1xf32>) -> (tensor<1x4x4x4xf32>, tensor<1x6x4x4xf32>) {
   %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x4x4xf32>, tensor<2x2x1x1xf32>
@@ -40,8 +40,8 @@ func.func @f(%x: tensor<1x2x4x4xf32>, %w: tensor<2x2x1x1xf32>) -> (tensor<1x4x4x
 }
 
 // -----
-// Sizes that change: of the batch, and along the axis, where pieces start at a sum of sizes.
-// CASE: sizes_that_change
+// Dynamic batch, and dynamic sizes along the axis, where slices start at a sum of sizes.
+// CASE: dynamic_sizes
 // CHECK: kiln.sym_expr add %0, %0
 // CHECK: offsets = [0, 0, %0] sizes = [2, 3, %4]
 func.func @f(%x: tensor<2x1x?xf32>, %w: tensor<3x1x1xf32>) -> tensor<2x3x?xf32> {
@@ -55,11 +55,11 @@ func.func @f(%x: tensor<2x1x?xf32>, %w: tensor<3x1x1xf32>) -> tensor<2x3x?xf32> 
 }
 
 // -----
-// Products, pools and rows as well; rows even if they are the only ones, since their kernel copies nothing.
-// CASE: pieces_of_a_product_and_rows
-// CHECK: kiln.place %0 offsets = [0, 0]
-// CHECK: kiln.place %3 into %4 offsets = [0, 5]
-// CHECK: kiln.place %arg0 into %9 offsets = [0, 0]
+// Matmuls, pools and rows too; a single row kernel as well, since it copies nothing.
+// CASE: slices_of_a_matmul_and_rows
+// CHECK: kiln.insert_slice %0 offsets = [0, 0]
+// CHECK: kiln.insert_slice %3 into %4 offsets = [0, 5]
+// CHECK: kiln.insert_slice %arg0 into %9 offsets = [0, 0]
 // CHECK-NOT: kiln.concat
 func.func @f(%x: tensor<8x6xf32>, %w: tensor<6x5xf32>) -> (tensor<8x11xf32>, tensor<8x12xf32>) {
   %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<8x6xf32>, tensor<6x5xf32>
@@ -75,9 +75,9 @@ func.func @f(%x: tensor<8x6xf32>, %w: tensor<6x5xf32>) -> (tensor<8x11xf32>, ten
 }
 
 // -----
-// What is joined may be joined already, with a size that nothing says after that one is a chain.
+// An input that is a concatenation itself, with a size that the chain does not state.
 // CASE: a_concatenation_of_a_concatenation
-// CHECK: kiln.place %1 offsets
+// CHECK: kiln.insert_slice %1 offsets
 // CHECK-NOT: kiln.concat
 func.func @f(%x: tensor<?x4xf32>, %w: tensor<4x1xf32>) -> tensor<?x9xf32> {
   %n = kiln.sym @n

@@ -1,6 +1,6 @@
 // RUN: kiln-split-products
 
-// CASE: a_long_sum_of_few_tiles
+// CASE: large_k_with_few_tiles
 // CHECK: kiln.reshape %arg0 sizes = [128, 
 // CHECK: batch = [1] x [1] contract = [2] x [2]
 // CHECK: to f32
@@ -13,7 +13,7 @@ func.func @f(%x: tensor<128x8192xbf16>, %w: tensor<128x8192xbf16>) -> tensor<128
 }
 
 // -----
-// CASE: a_batch_and_a_depth_in_front
+// CASE: batch_and_mn_major
 // RUN: kiln-split-products{launch=0 bandwidth=1000000}
 // CHECK: batch = [0, 2] x [0, 1] contract = [3] x [2]
 func.func @f(%x: tensor<2x72x512xbf16>, %w: tensor<2x512x72xbf16>) -> tensor<2x72x72xf32> {
@@ -22,7 +22,7 @@ func.func @f(%x: tensor<2x72x512xbf16>, %w: tensor<2x512x72xbf16>) -> tensor<2x7
 }
 
 // -----
-// CASE: tiles_for_the_whole_card
+// CASE: enough_tiles_for_the_gpu
 // CHECK-NOT: kiln.reduce
 // NO-RUN: a product of this size takes the interpreter too long
 func.func @f(%x: tensor<4096x1024xbf16>, %w: tensor<4096x1024xbf16>) -> tensor<4096x4096xbf16> {
@@ -31,7 +31,7 @@ func.func @f(%x: tensor<4096x1024xbf16>, %w: tensor<4096x1024xbf16>) -> tensor<4
 }
 
 // -----
-// CASE: few_rows_are_read_by_registers
+// CASE: skinny_gemm_is_not_split
 // CHECK-NOT: kiln.reduce
 // NO-RUN: a product of this size takes the interpreter too long
 func.func @f(%x: tensor<16x4096xbf16>, %w: tensor<4096x4096xbf16>) -> tensor<16x4096xbf16> {
@@ -40,7 +40,7 @@ func.func @f(%x: tensor<16x4096xbf16>, %w: tensor<4096x4096xbf16>) -> tensor<16x
 }
 
 // -----
-// CASE: f32_is_no_product_of_tensor_cores
+// CASE: f32_has_no_tensor_cores
 // CHECK-NOT: kiln.reduce
 func.func @f(%x: tensor<64x512xf32>, %w: tensor<64x512xf32>) -> tensor<64x64xf32> {
   %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [1] : tensor<64x512xf32>, tensor<64x512xf32>
@@ -48,7 +48,7 @@ func.func @f(%x: tensor<64x512xf32>, %w: tensor<64x512xf32>) -> tensor<64x64xf32
 }
 
 // -----
-// CASE: an_older_chip
+// CASE: before_hopper
 // RUN: kiln-split-products{chip=sm_80}
 // CHECK-NOT: kiln.reduce
 // NO-RUN: a product of this size takes the interpreter too long
@@ -58,7 +58,7 @@ func.func @f(%x: tensor<128x8192xbf16>, %w: tensor<128x8192xbf16>) -> tensor<128
 }
 
 // -----
-// CASE: as_many_parts_as_were_measured
+// CASE: measured_split_factor
 // CHECK: kiln.reshape %arg0 sizes = [64, 2, 64]
 // CHECK-NOT: kiln.reshape %arg2
 module attributes {kiln.parts = {

@@ -1,6 +1,6 @@
-// RUN: kiln-split-reductions{least=16384}
+// RUN: kiln-split-reductions{min-elements=16384}
 
-// CASE: a_sum_of_everything_with_what_comes_before
+// CASE: full_sum_with_prologue
 // CHECK: kiln.reshape %arg0 sizes = [4, 8192]
 // CHECK: kiln.reduce sum
 // CHECK-NOT: tensor<32768xf32>
@@ -14,7 +14,7 @@ func.func @f(%x: tensor<32768xbf16>) -> tensor<f32> {
 }
 
 // -----
-// CASE: sums_of_bf16_stay_wide
+// CASE: bf16_partial_sums_are_f32
 // CHECK: kiln.convert
 // CHECK: tensor<2xf32>
 func.func @f(%x: tensor<16384xbf16>) -> tensor<bf16> {
@@ -23,7 +23,7 @@ func.func @f(%x: tensor<16384xbf16>) -> tensor<bf16> {
 }
 
 // -----
-// CASE: a_prime_leaves_a_rest
+// CASE: prime_size_has_a_remainder
 // CHECK: kiln.slice
 // CHECK: kiln.max
 func.func @f(%x: tensor<16411xf32>) -> tensor<f32> {
@@ -42,7 +42,7 @@ func.func @f(%x: tensor<512x64xf32>) -> tensor<64xf32> {
 }
 
 // -----
-// CASE: a_value_that_others_read_is_not_computed_again
+// CASE: shared_producers_are_not_recomputed
 // CHECK: kiln.reshape %0 sizes = [2, 8192]
 func.func @f(%x: tensor<16384xf32>) -> (tensor<16384xf32>, tensor<f32>) {
   %0 = kiln.exp %x : tensor<16384xf32>
@@ -71,7 +71,7 @@ func.func @f(%x: tensor<?x16384xf32>, %y: tensor<600x16384xf32>, %z: tensor<4096
 }
 
 // -----
-// CASE: rows_of_a_softmax_stay_together
+// CASE: softmax_rows_stay
 // CHECK-NOT: kiln.reshape
 func.func @f(%x: tensor<4x16384xf32>) -> tensor<4x16384xf32> {
   %0 = kiln.reduce max %x dims = [1] : tensor<4x16384xf32>
@@ -82,7 +82,7 @@ func.func @f(%x: tensor<4x16384xf32>) -> tensor<4x16384xf32> {
 }
 
 // -----
-// CASE: sums_of_what_is_left_of_a_row_stay_with_its_mean
+// CASE: variance_stays_with_its_mean
 // CHECK-NOT: kiln.reshape
 func.func @f(%x: tensor<4x16384xf32>) -> tensor<4xf32> {
   %0 = kiln.reduce sum %x dims = [1] : tensor<4x16384xf32>
@@ -96,7 +96,7 @@ func.func @f(%x: tensor<4x16384xf32>) -> tensor<4xf32> {
 }
 
 // -----
-// CASE: positions_of_a_long_axis
+// CASE: argmax_of_a_long_axis
 // CHECK: sizes = [4, 8192]
 // CHECK: kiln.arg_max %0 axis = 1
 func.func @f(%x: tensor<32768xbf16>) -> tensor<i64> {
@@ -105,8 +105,8 @@ func.func @f(%x: tensor<32768xbf16>) -> tensor<i64> {
 }
 
 // -----
-// RUN: kiln-split-reductions{least=64 groups=4 row=8 column=8 beside=2}
-// CASE: positions_with_a_rest_of_what_is_computed
+// RUN: kiln-split-reductions{min-elements=64 ctas=4 min-contiguous=8 min-strided=8 columns-per-cta=2}
+// CASE: argmax_with_prologue_and_remainder
 // CHECK: kiln.select
 func.func @f(%x: tensor<2x67xf32>) -> tensor<2xi64> {
   %0 = kiln.round_even %x : tensor<2x67xf32>

@@ -24,8 +24,8 @@ func.func @k0(%x: tensor<?x128xf32> {kiln.sizes = array<i64: -1, 128>}, %y: tens
 }
 
 // -----
-// Results do not stay in the caches, and an iteration is long.
-// CASE: streams_asked_for_ahead
+// The result exceeds the caches, and an iteration is long enough to prefetch.
+// CASE: prefetched_streams
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: memref.prefetch
 module attributes {kiln.level = "linalg"} {
@@ -218,8 +218,8 @@ func.func @k0(%x: tensor<40x48xf32> {kiln.sizes = array<i64: 40, 48>}) -> tensor
 }
 
 // -----
-// Squares of vectors are turned around in registers; the last one does rows again.
-// CASE: transposed
+// Square blocks are transposed in vector registers; the last one repeats rows.
+// CASE: transpose
 // NO-RUN: the interpreter runs kiln ops
 // RUN: kiln-schedule{vector-bits=128},kiln-tile,cse,canonicalize
 // CHECK: vector.shuffle
@@ -240,8 +240,8 @@ func.func @k0(%x: tensor<8x6xf32> {kiln.sizes = array<i64: 8, 6>}) -> tensor<6x8
 }
 
 // -----
-// Rows of squares that are whole lines go past the caches, where a call's result begins at a line, and what is read next is asked for.
-// CASE: transposed_past_the_caches
+// Rows of blocks that fill whole cache lines use non-temporal stores, with prefetch.
+// CASE: transpose_with_non_temporal_stores
 // NO-RUN: the interpreter runs kiln ops
 // RUN: kiln-tile,cse,canonicalize
 // CHECK: nontemporal = true
@@ -265,7 +265,7 @@ func.func @k0(%x: tensor<16x16xf32> {kiln.sizes = array<i64: 16, 16>}) -> tensor
 
 // -----
 // Fewer rows than lanes are gathered.
-// CASE: transposed_few_rows
+// CASE: transpose_of_few_rows
 // NO-RUN: the interpreter runs kiln ops
 // RUN: kiln-schedule{vector-bits=128},kiln-tile,cse,canonicalize
 // CHECK: vector.gather
@@ -286,8 +286,8 @@ func.func @k0(%x: tensor<8x3xf32> {kiln.sizes = array<i64: 8, 3>}) -> tensor<3x8
 }
 
 // -----
-// The middle of a padded tensor is written in squares, its border by loops.
-// CASE: transposed_within_a_border
+// The interior of a padded tensor is written in square blocks, its border by loops.
+// CASE: transpose_into_a_padded_tensor
 // NO-RUN: the interpreter runs kiln ops
 // RUN: kiln-schedule{vector-bits=128},kiln-tile,cse,canonicalize
 // CHECK: kiln.schedule<"transpose"
@@ -317,8 +317,9 @@ func.func @k0(%x: tensor<8x4xf32> {kiln.sizes = array<i64: 8, 4>}) -> tensor<5x8
 }
 
 // -----
-// A contraction's epilogue writes into the middle of a padded tensor; its border is a nest of its own.
-// CASE: contraction_within_a_border
+// A contraction's epilogue writes the interior of a padded tensor; its border is a separate loop
+// nest.
+// CASE: contraction_into_a_padded_tensor
 // NO-RUN: the interpreter runs kiln ops
 // RUN: kiln-schedule{vector-bits=128},kiln-tile,cse,canonicalize
 // CHECK: kiln.schedule<"contract"

@@ -1,6 +1,6 @@
 // RUN: kiln-to-linalg
 
-// Movement becomes indexing maps, arithmetic one body.
+// Transposes become indexing maps, elementwise ops one body.
 // CASE: movement_and_arithmetic
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: math.exp
@@ -18,7 +18,7 @@ module @k attributes {kiln.kernel = {kind = "pointwise"}} {
 }
 
 // -----
-// exp is read by the sum and by the quotient, so it is a stage of its own; the difference is cheap and computed by each.
+// exp has two users, so it is a stage of its own; the cheap difference is recomputed by each.
 // CASE: softmax_row
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: arith.maximumf
@@ -58,7 +58,7 @@ module @k attributes {kiln.kernel = {kind = "pointwise"}} {
 }
 
 // -----
-// A position that is data is kept inside of the tensor.
+// Gather indices are clamped to the bounds.
 // CASE: embedding
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: tensor.extract
@@ -86,8 +86,8 @@ module @k attributes {kiln.kernel = {kind = "contract"}} {
 }
 
 // -----
-// The pieces of a join and the border of a pad are boxes of the result.
-// CASE: boxes
+// The inputs of a concatenation and the border of a pad are slices of the result.
+// CASE: slices
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: tensor.insert_slice
 module attributes {kiln.level = "kernels"} {
@@ -107,7 +107,7 @@ module @p attributes {kiln.kernel = {kind = "single"}} {
 }
 
 // -----
-// Query heads that share a key head are a loop of their own; the result is written where its transposition belongs.
+// Grouped-query heads are a loop of their own; the result is written transposed.
 // CASE: attention
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: attrs =  {kiln.causal}
@@ -127,7 +127,7 @@ module @k attributes {kiln.kernel = {kind = "attention"}} {
 }
 
 // -----
-// Queries and keys that do not count are hidden by their positions.
+// Padded queries and keys are masked by index.
 // CASE: attention_with_lengths
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: arith.cmpi slt
@@ -142,8 +142,8 @@ module @k attributes {kiln.kernel = {kind = "attention"}} {
 }
 
 // -----
-// A dimension that is read in part beside one whose size is an argument.
-// CASE: part_of_a_symbolic_size
+// A partially read dimension next to one whose size is an argument.
+// CASE: slice_of_a_symbolic_size
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: tensor.extract_slice %arg0[0, 0] [1, %arg1] [1, 1]
 // CHECK-NOT: tensor.dim
@@ -158,7 +158,7 @@ module @k attributes {kiln.kernel = {kind = "pointwise"}} {
 }
 
 // -----
-// Nothing is computed of nothing, and a sum over nothing is where it starts.
+// Empty tensors compute nothing, and a sum over no elements is its initial value.
 // CASE: no_elements
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: linalg.fill
@@ -175,7 +175,7 @@ module @k attributes {kiln.kernel = {kind = "pointwise"}} {
 }
 
 // -----
-// Padding that is left is for the copy engine: other readers of the image see it as it is.
+// Remaining padding is for TMA; other users of the image see it unpadded.
 // CASE: padded_convolution
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: tensor.pad %arg0 low[0, 1, 1, 0] high[0, 1, 1, 0]
@@ -194,7 +194,7 @@ module @k attributes {kiln.kernel = {kind = "contract"}} {
 }
 
 // -----
-// Squares, cubes and fourth powers are products; of other powers nothing is known.
+// Squares, cubes and fourth powers become multiplications; other powers do not.
 // CASE: powers
 // NO-RUN: the interpreter runs kiln ops
 // CHECK-NOT: math.powf
@@ -216,7 +216,7 @@ module @k attributes {kiln.kernel = {kind = "pointwise"}} {
 }
 
 // -----
-// CASE: a_power_that_is_no_product
+// CASE: arbitrary_power
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: math.powf
 module attributes {kiln.level = "kernels"} {
@@ -230,8 +230,8 @@ module @k attributes {kiln.kernel = {kind = "pointwise"}} {
 }
 
 // -----
-// PTX is a declaration; its module says what is launched, with blocks and sizes over those of the launch.
-// CASE: given_ptx
+// External PTX is a declaration; its module records the launch as expressions of its operands.
+// CASE: ptx_call
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: kind = "ptx"
 // CHECK: #map = affine_map<()[s0, s1] -> (s1)>
@@ -250,8 +250,8 @@ module @k attributes {kiln.kernel = {kind = "single", ops = ["mine::halves"]}} {
 }
 
 // -----
-// What is known of a size goes along.
-// CASE: multiples
+// Divisors of sizes are propagated.
+// CASE: divisors
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: %arg1: index {kiln.divisor = 16 : i64, kiln.least = 16 : i64}
 module attributes {kiln.level = "kernels"} {
@@ -265,8 +265,8 @@ module @k attributes {kiln.kernel = {kind = "pointwise"}} {
 }
 
 // -----
-// What is computed of a product's operand is rounded as if it were stored, though other ops of 16 bits are not.
-// CASE: prologue_of_a_product
+// A matmul prologue rounds its result as if it were stored, unlike other 16-bit ops.
+// CASE: matmul_prologue
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: : f32 to bf16
 module attributes {kiln.level = "kernels"} {
@@ -282,7 +282,7 @@ module @k attributes {kiln.kernel = {kind = "contract"}} {
 }
 
 // -----
-// Each element is a reduction of its whole axis, in which what comes behind it counts as nothing.
+// Each element is a masked reduction over the whole axis.
 // CASE: scan
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: arith.cmpi ule

@@ -21,6 +21,6 @@ module attributes {kiln.level = "prims"} {
 
 // -----
 // CASE: no_level
-// expected-error @+1 {{kiln-verify-level: the module states no kiln.level, and the option level is empty}}
+// expected-error @+1 {{kiln-verify-level: has no kiln.level, and the option level is empty}}
 module {
 }

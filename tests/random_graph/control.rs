@@ -1,9 +1,9 @@
-//! Steps of control flow: branches, loops of a few rounds, and what is done with each slice, of
-//! steps of their own, in which there is control flow once more.
+//! Random control flow: branches, short loops and scans over slices, with random steps inside,
+//! nested.
 use super::values::{Graph, dtype};
 use kiln::dialects::{ir::*, ops::*, value::DType};
 
-/// How deep control flow goes.
+/// Nesting limit of control flow.
 const DEEPEST: usize = 2;
 
 type Made = Result<Vec<Value>, String>;
@@ -12,7 +12,7 @@ fn yields(b: Builder, values: Vec<Value>) -> Result<(), String> {
     b.create_with(&Yield { values }, &[], &mut []).map(|_| ())
 }
 
-/// States sizes that no type says.
+/// Binds dynamic sizes.
 fn bind(b: Builder, value: Value, sizes: &[Size]) -> Result<(), String> {
     if sizes.iter().all(|s| s.known().is_some()) {
         return Ok(());
@@ -28,7 +28,7 @@ fn bound(b: Builder, op: Op, sizes: &[&[Size]]) -> Made {
 }
 
 impl Graph {
-    /// One op with regions; nothing where no value fits.
+    /// One op with regions; nothing if no value fits.
     pub fn control(&mut self) -> Made {
         match self.random.below(4) {
             0 => self.branch(),
@@ -37,7 +37,7 @@ impl Graph {
         }
     }
 
-    /// The graph of a region, with what is made of these numbers.
+    /// The graph of a region, from these numbers.
     fn within(&self, b: Builder, args: &[Value], seed: u64) -> Graph {
         Graph {
             b,
@@ -50,7 +50,7 @@ impl Graph {
         }
     }
 
-    /// An `i1` without dimensions: of a value that is exact, or a constant.
+    /// A 0-d `i1`, of an exact value or a constant.
     fn condition(&mut self) -> Result<Value, String> {
         let before = std::mem::replace(&mut self.exact, self.material.continuous);
         let found = self.value(|d, _| d.is_empty());
@@ -63,7 +63,7 @@ impl Graph {
         self.b.add(&Compare { kind: CompareKind::Ge, lhs, rhs })
     }
 
-    /// What some steps make of a value, in its type and sizes.
+    /// Random steps on a value that keep its type and sizes.
     fn grown(&mut self, x: Value) -> Result<Value, String> {
         let all = self.material.steps.split_whitespace();
         let kinds: Vec<&str> = all.filter(|s| *s != "control" || self.depth < DEEPEST).collect();
@@ -100,7 +100,7 @@ impl Graph {
                 b.add(&Compare { kind: CompareKind::Ne, lhs: x, rhs })
             }
             t if t.is_float() => {
-                // What is bounded stays so however often it is repeated.
+                // Bounded values stay bounded under repetition.
                 let lhs = to(x, wide)?;
                 let sum = b.add(&Add { lhs, rhs: everywhere(to(sum, wide)?)? })?;
                 to(b.add(&Tanh { input: sum })?, t)
@@ -129,8 +129,7 @@ impl Graph {
         bound(graph.b, made, &[&sizes, &sizes])
     }
 
-    /// At most 4 rounds, counted in a carried number; the limit is a value of the region or one
-    /// from outside.
+    /// At most 4 iterations by a loop-carried counter; the limit is a value from inside or outside.
     fn repeated(&mut self) -> Made {
         let (x, y) = (self.any(), self.any());
         let counter = self.pick(&[DType::I32, DType::I64, DType::I16]);
@@ -150,7 +149,7 @@ impl Graph {
             let mut g = graph.within(b, &args[1..], seed);
             let next = b.add(&Add { lhs: args[0], rhs: b.splat(counter, &[], 1.0)? })?;
             let grown = g.grown(args[1])?;
-            // What is carried may change places.
+            // Loop-carried values may swap.
             let same = x.ty() == y.ty() && sizes[0].iter().all(|s| s.known().is_some());
             let kept = if same { args[1] } else { args[2] };
             yields(b, vec![next, grown, kept])
@@ -163,7 +162,7 @@ impl Graph {
         bound(graph.b, made, &[&[], &sizes[0], &sizes[1]])
     }
 
-    /// `carries`: from slice to slice; else each is for itself.
+    /// `carries`: a scan; otherwise a map over slices.
     fn sliced(&mut self, carries: bool) -> Made {
         let Some(x) = self.value(|d, _| !d.is_empty()) else { return Ok(vec![]) };
         let inputs = if self.random.below(2) == 0 { vec![x] } else { vec![x, self.like(x)?] };
@@ -183,7 +182,7 @@ impl Graph {
                 from = args[1];
             }
             made.push(g.grown(from)?);
-            // The same once more, or what comes in.
+            // The same step again, or the slice itself.
             made.push(if g.random.below(2) == 0 { made[0] } else { args[args.len() - 1] });
             yields(b, made)
         };

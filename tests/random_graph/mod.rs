@@ -1,4 +1,4 @@
-//! Random graphs over all prims and dtypes, with static and symbolic sizes: what every pass and
+//! Random graphs over all prims and dtypes, with static and symbolic sizes, which every pass and
 //! every form of the IR must preserve.
 mod control;
 mod preserves;
@@ -14,12 +14,11 @@ use proptest::{
 use steps::STEPS;
 use values::Graph;
 
-/// The numbers that a graph is made of: proptest makes them smaller and fewer until a failure is
-/// minimal.
+/// The random numbers of a graph; proptest shrinks them to a minimal failure.
 #[derive(Clone, Debug)]
 pub struct Recipe {
     pub symbolic: bool,
-    /// Picks the sizes.
+    /// Selects the sizes.
     pub sizes: u16,
     steps: Vec<(u16, u64)>,
 }
@@ -31,16 +30,15 @@ fn recipes() -> impl Strategy<Value = Recipe> {
         .prop_map(|(symbolic, sizes, steps)| Recipe { symbolic, sizes, steps })
 }
 
-/// What graphs are made of.
+/// The distribution of graphs.
 pub struct Material {
     /// Kinds of steps.
     pub steps: &'static str,
     /// Dtypes of values.
     pub dtypes: &'static [DType],
-    /// Sizes of arguments: a recipe takes three in a row.
+    /// Argument sizes: a recipe takes three in a row.
     pub sizes: &'static [i64],
-    /// Leaves out what makes a small difference a large one: comparing, rounding and ordering only
-    /// what is exact.
+    /// Compares, rounds and sorts exact values only, since small errors there become large ones.
     pub continuous: bool,
 }
 
@@ -104,7 +102,7 @@ pub fn build(c: Ctx, recipe: &Recipe, material: &'static Material) -> Result<Mod
     if ok { Ok(module) } else { Err(format!("does not verify: {diagnostics:?}\n{}", module.op())) }
 }
 
-/// Checks `count` random graphs; a failing one is made as small as it can be.
+/// Checks `count` random graphs and shrinks a failing one.
 pub fn each_graph(count: u64, check: impl Fn(&Module) -> Result<(), String>) {
     crate::watchdog::arm();
     for number in 0..count {
@@ -112,8 +110,8 @@ pub fn each_graph(count: u64, check: impl Fn(&Module) -> Result<(), String>) {
     }
 }
 
-/// Checks the graph of that number, which is the same in every run. Err: of the smallest graph that
-/// fails among as many as `attempts`, with its IR.
+/// Checks the graph of that number, the same in every run. Err: the smallest failing graph within
+/// `attempts`, with its IR.
 pub fn one_graph(
     material: &'static Material,
     number: u64,

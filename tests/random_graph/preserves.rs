@@ -19,7 +19,7 @@ fn random_graphs_survive_printing() {
         seen.borrow_mut().extend(walk(m.op()).into_iter().filter_map(Op::kind));
         round_trips(m)
     });
-    // The steps cover what they name.
+    // The steps cover all kinds.
     let prims = |k: &&OpKind| {
         matches!(
             k.family(),
@@ -53,7 +53,7 @@ fn random_graphs_run() {
     });
 }
 
-/// A pipeline gives the same results on random graphs.
+/// A pipeline preserves the results of random graphs.
 fn preserves(pipeline: &str, numerics: Numerics) {
     each_graph(100, |m| {
         let after = m.duplicate();
@@ -92,12 +92,12 @@ fn refine_shapes_preserves() {
 fn the_pipeline_preserves() {
     let text = kiln::lowering::pipeline_text(Level::Graph, Level::Prims, None).unwrap();
     let inner = text.trim_start_matches("builtin.module(").trim_end_matches(')').to_string();
-    // There are only prims in these graphs, so that nothing is decomposed and every step is exact.
+    // These graphs are prims only, so nothing is decomposed and every step is exact.
     preserves(&inner, Numerics::Exact);
 }
 
 #[test]
-fn what_takes_the_place_of_a_library_preserves() {
-    let passes = "kiln-expand-random,kiln-expand-scans{whole=64},kiln-expand-sorts,kiln-expand-scatters,kiln-expand-updates";
+fn expansions_of_library_ops_preserve() {
+    let passes = "kiln-expand-random,kiln-expand-scans{max-block=64},kiln-expand-sorts,kiln-expand-scatters,kiln-expand-updates";
     preserves(&format!("{passes},kiln-refine-shapes,canonicalize,cse"), Numerics::Reassociates);
 }

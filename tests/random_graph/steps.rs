@@ -1,8 +1,8 @@
-//! The steps of a graph: each makes one or more ops.
+//! The steps of a graph: each builds one or more ops.
 use super::values::{Graph, SMOOTH, dtype};
 use kiln::dialects::{ir::*, ops::*, value::DType};
 
-/// Kinds of steps; each makes one or more ops.
+/// Kinds of steps.
 pub const STEPS: &str = "unary unary unary unary binary binary compare select clamp convert bitcast splat iota constant broadcast reshape \
     transpose slice pad concat reverse gather scatter dynamic_slice dynamic_update_slice reduce arg cumulative sort dot window random \
     convolution pieces joined place control control";
@@ -10,14 +10,14 @@ pub const STEPS: &str = "unary unary unary unary binary binary compare select cl
 type Made = Result<Vec<Value>, String>;
 
 impl Graph {
-    /// One step, with exact values where it would make a small difference a large one.
+    /// One step, on exact values where small errors would become large ones.
     pub fn any_step(&mut self, kind: &str) -> Made {
         let jumps = ["compare", "select", "convert", "bitcast", "arg", "sort"];
         self.exact = self.material.continuous && jumps.contains(&kind);
         self.step(kind)
     }
 
-    /// One step; nothing where no value fits.
+    /// One step; nothing if no value fits.
     pub fn step(&mut self, kind: &str) -> Made {
         let b = self.b;
         let none = Ok(vec![]);
@@ -171,13 +171,13 @@ impl Graph {
                 let (mut offsets, mut sizes) = (vec![Size::Static(0); own.len()], own.clone());
                 let n = own[0].known().unwrap_or_default();
                 (offsets[0], sizes[0]) = (Size::Static(n), Size::Static(2 * n));
-                let first = b.add(&Place {
-                    piece: x,
-                    whole: None,
+                let first = b.add(&InsertSlice {
+                    source: x,
+                    dest: None,
                     offsets: vec![Size::Static(0); own.len()],
                     sizes: sizes.clone(),
                 })?;
-                one(b.add(&Place { piece: y, whole: Some(first), offsets, sizes }))
+                one(b.add(&InsertSlice { source: y, dest: Some(first), offsets, sizes }))
             }
             "reverse" => {
                 let input = self.any();
@@ -304,7 +304,7 @@ impl Graph {
                 }) else {
                     return none;
                 };
-                // One channel, and a weight of one tap less than a window of two.
+                // One channel, and a weight with one tap less than a window of two.
                 let sizes = b.sizes_of(x)?;
                 let input =
                     b.add(&Reshape { input: x, sizes: vec![sizes[0], Size::Static(1), sizes[1]] })?;
@@ -331,7 +331,7 @@ impl Graph {
                     return none;
                 };
                 // Two convolutions, the second of the first's result or of the input, and the input
-                // itself, joined along the channels.
+                // itself, concatenated along channels.
                 let sizes = b.sizes_of(x)?;
                 let input =
                     b.add(&Reshape { input: x, sizes: vec![sizes[0], Size::Static(1), sizes[1]] })?;
@@ -395,7 +395,7 @@ impl Graph {
         }
     }
 
-    /// One half of an open size, rounded up: where it starts, and how long it is.
+    /// One half of a dynamic size, rounded up: offset and length.
     fn half(&mut self, n: Value) -> Result<(Size, Size), String> {
         let b = self.b;
         let made = |kind: SymKind, lhs: Value, rhs: i64| {
@@ -411,7 +411,7 @@ impl Graph {
         Ok((if self.random.below(2) == 0 { Size::Static(0) } else { Size::Dynamic(before) }, size))
     }
 
-    /// What products, pools, reductions and norms make of the rows of a matrix, joined along them.
+    /// Matmuls, pools, reductions and norms of a matrix's rows, concatenated.
     fn joined(&mut self, x: Value) -> Result<Value, String> {
         let (b, sizes) = (self.b, self.b.sizes_of(x)?);
         let (height, width) = (sizes[0], sizes[1]);
@@ -469,8 +469,7 @@ impl Graph {
         b.add(&Concat { inputs, axis: 1 })
     }
 
-    /// The result of an op that was made without asking the rule; nothing if the rule has no such
-    /// op.
+    /// The result of an op built without its shape rule; nothing if the rule rejects it.
     fn checked(&self, op: Op, to_i1: bool) -> Made {
         let view = View::of(op).ok_or("has no view")?;
         match kiln::dialects::rules::infer_types(&view) {

@@ -1,17 +1,17 @@
-//! The values of a graph that is being made, and which of them a step may take.
+//! The values of a graph under construction, and which a step may use.
 use super::Material;
 use crate::{ops::Symbolic, support::Random};
 use kiln::dialects::{ir::*, ops::*, rules::Sizes, sym::Dim as Extent, value::DType};
 
-/// A function `@f` that computes every value of the recipe and returns those that nothing uses.
+/// A function `@f` that computes every value of the recipe and returns the unused ones.
 pub struct Graph {
     pub b: Builder,
     pub values: Vec<Value>,
     pub random: Random,
     pub material: &'static Material,
-    /// Whether a step takes exact values only.
+    /// Whether a step uses exact values only.
     pub exact: bool,
-    /// In how many ops with regions it is.
+    /// Nesting depth of regions.
     pub depth: usize,
     /// Arguments of these regions.
     pub regional: Vec<Value>,
@@ -21,7 +21,7 @@ impl Graph {
     pub fn pick<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.random.below(all.len())]
     }
-    /// A value that `fits`, else one made of a number.
+    /// A value that `fits`, else a splat.
     pub fn value(&mut self, fits: impl Fn(&[Extent], DType) -> bool) -> Option<Value> {
         let ok =
             |v: &&Value| fits(&v.ty().dims(), dtype(**v)) && (!self.exact || self.is_exact(**v));
@@ -36,7 +36,7 @@ impl Graph {
         let axis = self.random.below(v.ty().dims().len());
         Some((v, axis as i64))
     }
-    /// A value of the same type and sizes as `x`: one that there is, or a number everywhere.
+    /// A value with the type and sizes of `x`: an existing one, or a splat.
     pub fn like(&mut self, x: Value) -> Result<Value, String> {
         let block = self.values.iter().find_map(|v| v.block_arg()).ok_or("has no arguments")?.0;
         let sizes = Symbolic::of(block)?;
@@ -64,7 +64,7 @@ impl Graph {
         (1..n).for_each(|i| p.swap(i, self.random.below(i + 1)));
         p
     }
-    /// Whether a value is the same in every precision, as far as its ops show.
+    /// Whether a value is equal in every precision, as far as its ops show.
     fn is_exact(&self, v: Value) -> bool {
         let Some(op) = v.def() else { return !dtype(v).is_float() || !self.regional.contains(&v) };
         use OpKind::*;
@@ -100,7 +100,7 @@ pub fn dtype(v: Value) -> DType {
     kiln::dialects::rules::tensor_type(v.ty()).unwrap().dtype
 }
 
-/// Functions under which errors do not grow by much.
+/// Functions with a small condition number.
 pub const SMOOTH: &[UnaryKind] = &[
     UnaryKind::Neg,
     UnaryKind::Abs,

@@ -1,4 +1,4 @@
-//! Cases that NumPy and PyTorch have no counterpart for, with results derived by hand, and errors.
+//! Cases without a counterpart in NumPy or PyTorch, with results by hand, and errors.
 
 use kiln_dialects::ops::*;
 use kiln_dialects::reference as kernel;
@@ -12,7 +12,7 @@ fn i(dtype: DType, shape: &[usize], v: &[i64]) -> Tensor {
     Tensor::ints(dtype, shape.to_vec(), v.to_vec()).unwrap()
 }
 
-/// Asserts an error whose text contains every given part.
+/// Asserts an error whose text contains every part.
 fn fails<T: std::fmt::Debug>(result: Result<T, String>, parts: &[&str]) {
     let text = result.unwrap_err();
     assert!(parts.iter().all(|part| text.contains(part)), "{text:?} lacks one of {parts:?}");
@@ -81,7 +81,7 @@ fn float_formats_round_to_the_nearest_even() {
                     (even, -even),
                     "{dtype} {bits:#x}"
                 );
-                // Neighbours of a tie in f64, which conversions through f32 would get wrong.
+                // Neighbours of a tie in f64, which conversions through f32 would round wrongly.
                 assert_eq!(dtype.round(middle.next_up()), next);
                 assert_eq!(dtype.round(middle.next_down()), x);
             }
@@ -207,7 +207,7 @@ fn windows_in_padding_alone_give_the_identity() {
     };
     let r = kernel::max_pool(&i(DType::I8, &[1, 1, 1], &[5]), &p).unwrap();
     assert_eq!(r.as_i().unwrap(), [-128, 5, -128]);
-    // Transposition, size 1, kernel 2: the input is spread, and output_padding adds zeros.
+    // Transposed, unit dimensions, kernel 2: the input is dilated, and output_padding adds zeros.
     let p = kernel::ConvParams {
         strides: vec![3],
         pad_low: vec![0],
@@ -244,8 +244,8 @@ fn attention_gives_regions_their_positions() {
     let v = f(&[1, 1, 3, 1], &[1.0, 10.0, 100.0]);
     let p = kernel::AttentionParams { with_lse: true, ..Default::default() };
     let mut seen = vec![];
-    // Query 0 of head 0 sees key 2, query 1 sees nothing, head 1 sees everything with a score that
-    // leaves key q alone.
+    // Query 0 of head 0 attends to key 2, query 1 to nothing, head 1 to everything, with a score
+    // that removes key q.
     let mut mask = |[_, h, q, k]: [i64; 4]| Ok(h == 1 || (q == 0 && k == 2));
     let mut score = |s: f64, [b, h, q, k]: [i64; 4]| {
         seen.push([b, h, q, k]);
@@ -281,7 +281,7 @@ fn attention_checks_and_its_dtypes() {
     assert_eq!((r.dtype(), lse.unwrap().dtype()), (DType::F16, DType::F32));
     let plain = kernel::AttentionParams::default();
     assert_eq!(kernel::attention(&q, &k, &k, &plain, None, None).unwrap().1, None);
-    // A bias of -inf everywhere hides every key.
+    // A bias of -inf everywhere masks every key.
     let bias = f(&[1], &[f64::NEG_INFINITY]);
     let hidden = kernel::AttentionParams { bias: Some(&bias), ..p };
     let (r, lse) = kernel::attention(&q, &k, &k, &hidden, None, None).unwrap();

@@ -1,4 +1,4 @@
-//! The kernels against NumPy and PyTorch: `gen_reference.py` wrote the cases of `cases.json`.
+//! The reference semantics against NumPy and PyTorch: `cases.json`, by `gen_reference.py`.
 
 mod by_hand;
 
@@ -8,11 +8,10 @@ use kiln_dialects::value::{DType, Data, Tensor};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Relative error of one float. Sums whose terms cancel (`scale` 1) may have it as an absolute
-/// error, too.
+/// Relative tolerance of floats; absolute where terms cancel (`scale` 1).
 const TOLERANCE: f64 = 1e-12;
 
-/// Every kernel; each needs at least one case.
+/// Every reference function; each needs at least one case.
 const KERNELS: &str = "adaptive_avg_pool arg_max arg_min attention avg_pool batch_norm binary bitcast broadcast_in_dim clamp compare \
     concat convert convert_rounded convolution cross_entropy cumulative dot_general dropout dynamic_slice \
     dynamic_update_slice embedding gather gelu group_norm hardsigmoid hardswish interpolate iota layer_norm linear \
@@ -45,7 +44,7 @@ pub fn tensor(v: &Value) -> Tensor {
     }
 }
 
-/// The member of a generated enum whose name, in any case, is `name`.
+/// The member of a generated enum with this name, ignoring case.
 fn kind<K: Copy + std::fmt::Debug>(all: &[K], name: &str) -> K {
     let found = all.iter().find(|kind| format!("{kind:?}").eq_ignore_ascii_case(name));
     *found.unwrap_or_else(|| panic!("no kind {name}"))
@@ -270,7 +269,7 @@ impl Case {
         }
     }
 
-    /// Regions are known by name; the generator has the same functions.
+    /// Regions are identified by name; the generator has the same functions.
     fn attention(&self, x: &[&Tensor]) -> Result<Vec<Tensor>, String> {
         let tensors =
             ["bias", "query_lengths", "key_lengths", "dropout_key"].map(|name| self.tensor(name));
@@ -305,7 +304,7 @@ impl Case {
     }
 }
 
-/// Where and how a result differs from what is expected.
+/// Where and how a result differs from the expected one.
 fn difference(result: &Tensor, expected: &Tensor, scale: f64, signed_zero: bool) -> Option<String> {
     if (result.dtype(), result.shape()) != (expected.dtype(), expected.shape()) {
         let (r, e) = (result, expected);
@@ -343,8 +342,7 @@ fn kernels_agree_with_numpy_and_pytorch() {
         }
         let inputs = case["in"].as_array().unwrap().iter().map(tensor).collect();
         let expected: Vec<Tensor> = case["out"].as_array().unwrap().iter().map(tensor).collect();
-        // Of a single operation even a zero's sign is defined; elsewhere it depends on the order of
-        // a sum.
+        // For single operations the sign of zero is defined; in sums it depends on their order.
         let signed_zero = matches!(op, "unary" | "binary" | "round");
         let scale = case["scale"].as_f64().unwrap_or(0.0);
         match (Case { args: case["args"].clone(), inputs }).run(op) {

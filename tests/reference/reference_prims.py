@@ -1,4 +1,4 @@
-"""Cases of prims. They are made as this file is read, in the order of the text: all draw from one generator."""
+"""Cases of prims, built on import in file order, since all share one random generator."""
 import itertools, math
 import numpy as np
 import torch
@@ -110,7 +110,7 @@ case("convert_rounded", np.array([65519, 65520, 2049, 2051, -7]), enc(np.array([
 
 
 def rounding_inputs(name):
-    """Numbers near all kinds of boundaries; exact in f32, because PyTorch converts through it."""
+    """Numbers near boundaries, exact in f32, through which PyTorch converts."""
     if name in ("f8E4M3FN", "f8E5M2"):
         grid = torch.arange(128, dtype=torch.uint8).view(TORCH[name]).double().numpy()
     else:

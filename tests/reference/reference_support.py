@@ -1,4 +1,4 @@
-"""What the cases of gen_reference.py are made of: random numbers from one generator, and tensors as the test reads them."""
+"""Support of gen_reference.py: one random generator, and tensors in the test's format."""
 import math, warnings
 import numpy as np
 import torch

@@ -1,5 +1,5 @@
-//! The cache of whole programs: warm starts, damage, bounds, several processes, and the command
-//! that manages it.
+//! The cache of whole programs: warm starts, corruption, size limit, several processes, and its
+//! command.
 use super::{agree, file, models, options, walk};
 use kiln::{Options, load, model::CachePolicy};
 use std::{
@@ -21,9 +21,9 @@ fn text(out: &Output) -> String {
     String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr)
 }
 
-/// A byte flipped anywhere in the program's entry is found, told, and the program is made again.
+/// A flipped byte in the program's entry is detected and logged, and the program recompiled.
 #[test]
-fn a_flipped_byte_is_found_and_told() {
+fn a_flipped_byte_is_detected_and_logged() {
     let dir = tempfile::tempdir().unwrap();
     let options = Options { cache: CachePolicy::Dir(dir.path().into()), ..options(1) };
     let model = || load(models().join("elementwise.pt2")).unwrap();
@@ -49,9 +49,9 @@ fn a_flipped_byte_is_found_and_told() {
     }
 }
 
-/// What was not used for longest goes first, and a program that goes is made again.
+/// Eviction is LRU, and evicted programs are recompiled.
 #[test]
-fn the_cache_stays_below_its_bound() {
+fn the_cache_respects_its_size_limit() {
     let dir = tempfile::tempdir().unwrap();
     let with = |bytes| Options {
         cache: CachePolicy::Dir(dir.path().into()),
@@ -85,7 +85,7 @@ fn the_cache_stays_below_its_bound() {
 
 /// Options that change code change the key.
 #[test]
-fn passes_that_do_not_run_make_other_programs() {
+fn disabled_passes_change_the_key() {
     let dir = tempfile::tempdir().unwrap();
     let all = Options { cache: CachePolicy::Dir(dir.path().into()), ..options(1) };
     let model = || load(models().join("mlp.pt2")).unwrap();
@@ -97,7 +97,7 @@ fn passes_that_do_not_run_make_other_programs() {
 }
 
 #[test]
-fn two_processes_at_once_and_a_third_that_is_warm() {
+fn two_concurrent_processes_and_a_warm_third() {
     let dir = tempfile::tempdir().unwrap();
     let run = || {
         kiln(
@@ -161,9 +161,9 @@ fn the_command_counts_clears_exports_and_imports() {
     );
 }
 
-/// Channels by name; an unknown one is an error with the nearest.
+/// Channels by name; an unknown one is an error with a suggestion.
 #[test]
-fn the_log_tells_by_channel() {
+fn the_log_has_channels() {
     let dir = tempfile::tempdir().unwrap();
     let run = |log: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));

@@ -1,5 +1,5 @@
-//! The C ABI: programs in C against `libkiln_runtime.so`, on packages that are made here, and
-//! against `libkiln.so`, which compiles.
+//! The C ABI: C programs with `libkiln_runtime.so`, on packages built here, and with `libkiln.so`,
+//! which compiles.
 use crate::support::{build, emulated, libraries};
 use kiln::{
     Options,
@@ -23,7 +23,7 @@ static RUNTIME: LazyLock<PathBuf> = LazyLock::new(|| {
     libraries().join("libkiln_runtime.so")
 });
 
-/// `libkiln.so`, with the compiler in it, built once.
+/// `libkiln.so`, which includes the compiler, built once.
 static FULL: LazyLock<PathBuf> = LazyLock::new(|| {
     build("kiln-capi-full");
     libraries().join("libkiln.so")
@@ -75,7 +75,7 @@ fn package(dir: &Path, source: &str, target: &str, name: &str) -> PathBuf {
     to
 }
 
-/// Two packages for any processor with AVX2, and a damaged one.
+/// Two packages for any CPU with AVX2, and a corrupt one.
 fn packages(dir: &Path) -> [PathBuf; 3] {
     let [product, sum] = [(PRODUCT, "product.kpkg"), (SUM, "sum.kpkg")]
         .map(|(source, name)| package(dir, source, "x86_64:haswell", name));
@@ -85,7 +85,7 @@ fn packages(dir: &Path) -> [PathBuf; 3] {
     [product, sum, damaged]
 }
 
-/// A program in C of the project's, linked with a library.
+/// One of the project's C programs, linked with a library.
 fn compiled(source: &str, library: &Path, to: &Path) {
     let folder = library.parent().expect("a folder");
     let out = Command::new("cc")
@@ -112,7 +112,7 @@ fn run(command: &mut Command) -> String {
 }
 
 #[test]
-fn a_program_in_c_calls_packages_and_is_refused_what_is_wrong() {
+fn a_c_program_calls_packages_and_gets_errors() {
     crate::watchdog::arm();
     let dir = tempfile::tempdir().unwrap();
     let packages = packages(dir.path());
@@ -120,8 +120,7 @@ fn a_program_in_c_calls_packages_and_is_refused_what_is_wrong() {
     compiled("tests/c/check.c", &RUNTIME, &program);
     let text = run(Command::new(&program).args(&packages));
     assert!(text.contains("all is well"), "{text}");
-    // The same with every access watched, where the tool is. It knows no AVX-512, which the
-    // packages do not use.
+    // Again under valgrind, where available. It lacks AVX-512, which the packages do not use.
     if Command::new("valgrind").arg("--version").output().is_ok_and(|o| o.status.success()) {
         let watched = run(Command::new("valgrind")
             .args(["--quiet", "--error-exitcode=9"])
@@ -131,9 +130,9 @@ fn a_program_in_c_calls_packages_and_is_refused_what_is_wrong() {
     }
 }
 
-/// On the emulator; where `KILN_CARD_DEVICE` is set, on the machine's own card.
+/// On the emulator; with `KILN_CARD_DEVICE` on the machine's own GPU.
 #[test]
-fn a_program_in_c_calls_on_a_stream_of_a_card() {
+fn a_c_program_calls_on_a_gpu_stream() {
     crate::watchdog::arm();
     let dir = tempfile::tempdir().unwrap();
     let product = package(dir.path(), PRODUCT, "cuda:sm_90a", "product.kpkg");
@@ -167,8 +166,7 @@ fn the_example_in_c_runs() {
     assert_eq!(out.status.code(), Some(1), "{}", String::from_utf8_lossy(&out.stderr));
 }
 
-/// What of C's functions a library offers, by name; the dialect in C++ calls others of
-/// `libkiln.so`.
+/// The C functions that a library exports; `libkiln.so` also calls those of the C++ dialect.
 fn offered(library: &Path) -> Vec<String> {
     let names = run(Command::new("nm").args(["-D", "--defined-only"]).arg(library));
     let mut all: Vec<String> = names
@@ -181,7 +179,7 @@ fn offered(library: &Path) -> Vec<String> {
     all
 }
 
-/// What the header declares, by name.
+/// The functions that the header declares.
 fn declared() -> Vec<String> {
     let header = std::fs::read_to_string(root().join("include/kiln.h")).unwrap();
     let words = header.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
@@ -194,10 +192,9 @@ fn declared() -> Vec<String> {
     all
 }
 
-/// What the libraries offer is what the header declares, and no more; there is nothing of MLIR in
-/// that of packages.
+/// The libraries export what the header declares, and no more; the package runtime has no MLIR.
 #[test]
-fn the_libraries_offer_what_the_header_says() {
+fn the_libraries_export_what_the_header_declares() {
     crate::watchdog::arm();
     let bytes = std::fs::read(&*RUNTIME).unwrap();
     assert!(!bytes.windows(11).any(|w| w == b"mlirContext"), "MLIR is in it");
@@ -209,7 +206,7 @@ fn the_libraries_offer_what_the_header_says() {
 }
 
 #[test]
-fn a_program_in_c_compiles_asks_and_calls() {
+fn a_c_program_compiles_queries_and_calls() {
     crate::watchdog::arm();
     let dir = tempfile::tempdir().unwrap();
     let [program, broken, x, y] = ["compile", "broken.mlir", "x", "y"].map(|n| dir.path().join(n));

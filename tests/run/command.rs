@@ -40,7 +40,7 @@ fn run_reports_one_screen_and_compares() {
         assert!(all.contains(part), "no '{part}' in\n{all}");
     }
     assert!(all.lines().count() < 40, "{all}");
-    // Another model's results are not this one's.
+    // The results of another model differ.
     let out =
         kiln(&["run", "mlp.pt2", "--inputs", "mlp.safetensors", "--expect", "lenet.safetensors"]);
     assert_eq!(out.status.code(), Some(1), "{}", text(&out.stdout));
@@ -142,7 +142,7 @@ fn a_trace_names_kernels_ops_and_source_lines() {
     assert!(all.contains(&"dot_general"), "{all:?}");
 }
 
-/// A loop of five steps: the kernels of its program, with how often each ran.
+/// A loop of five steps: its program's kernels, with run counts.
 #[test]
 fn control_flow_shows_the_kernels_that_it_calls() {
     let dir = tempfile::tempdir().unwrap();
@@ -175,8 +175,8 @@ fn control_flow_shows_the_kernels_that_it_calls() {
         .map(|k| (k["launches"].as_i64().unwrap_or(0), k["bytes"].as_i64().unwrap_or(0)))
         .collect();
     runs.sort_unstable();
-    // The exponential reads and writes 5 rows of 8 once; each step reads a row and what is carried,
-    // and writes that.
+    // The exponential reads and writes 5 rows of 8 once; each step reads a row and the loop-carried
+    // values, and writes those.
     assert_eq!(runs, [(1, 2 * 5 * 8 * 4), (5, 5 * 3 * 8 * 4)], "{json}");
     assert!(
         json["kernels"]
@@ -225,7 +225,7 @@ fn graphs_are_for_gpus() {
 }
 
 #[test]
-fn output_that_nobody_reads_is_no_panic() {
+fn a_closed_pipe_is_no_panic() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_kiln"))
         .arg("options")
         .stdout(Stdio::piped())
@@ -257,8 +257,8 @@ fn exit_codes() {
     assert!(text(&out.stderr).contains("call.mlir:2:"), "{}", text(&out.stderr));
 }
 
-/// IR and pipeline of a pass that fails, on the graph or on a kernel, are where the message says,
-/// and fail again.
+/// A failing pass, on the graph or on a kernel, leaves IR and pipeline where the message says, and
+/// they reproduce.
 #[test]
 fn a_pass_that_fails_leaves_a_reproducer() {
     crate::watchdog::arm();
@@ -332,7 +332,7 @@ fn a_pass_that_fails_leaves_a_reproducer() {
     );
 }
 
-/// `--option` sets what the table has, behind the environment and before flags of their own.
+/// `--option` sets table options, over the environment and under dedicated flags.
 #[test]
 fn options_by_name() {
     let dir = tempfile::tempdir().unwrap();
@@ -378,7 +378,7 @@ fn options_by_name() {
         assert!(code == Some(2) && said.contains(want), "{said}");
     }
     assert_eq!(run(&[], &["--threads", "257"]).0, Some(2));
-    // A mode by its variable measures, unless the flag says otherwise; on the host it is without
+    // A mode by its variable autotunes, unless the flag says otherwise; on the host without CUDA
     // graphs.
     let tiny = dir.path().join("tiny.mlir");
     std::fs::write(
@@ -407,7 +407,7 @@ fn options_by_name() {
             && !measures(&["--mode", "default"])
             && !measures(&["--option", "max_autotune=false"])
     );
-    // Another folder of the cache.
+    // Another cache folder.
     let cache = text(
         &kiln(&[
             "cache",

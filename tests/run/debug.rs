@@ -1,4 +1,4 @@
-//! What people ask of a compilation that is wrong or slow: bisect, reduce, ablate, dumps.
+//! Debugging wrong or slow compilations: bisect, reduce, ablate, dumps.
 use super::{agree, file, models, options};
 use kiln::{
     Error, Options, debug,
@@ -16,7 +16,7 @@ use std::{
     sync::Mutex,
 };
 
-// A pass that is wrong: it swaps the operands of subtractions.
+// A wrong pass: it swaps the operands of subtractions.
 pass_options! {
     /// The pass.
     pub struct SwapSub {}
@@ -37,7 +37,7 @@ impl Pass for SwapSub {
     }
 }
 
-// Another one, on kernels: where linalg subtracts, it adds.
+// A wrong pass on kernels: it turns linalg subtractions into additions.
 pass_options! {
     /// The pass.
     pub struct AddForSub {}
@@ -60,9 +60,9 @@ impl Pass for AddForSub {
     }
 }
 
-/// Whose compilation [`Cancel`] ends.
+/// The token that [`Cancel`] cancels.
 static CANCELLED: Mutex<Option<Stop>> = Mutex::new(None);
-// A pass during which somebody ends the compilation.
+// A pass during which the compilation is cancelled.
 pass_options! {
     /// The pass.
     pub struct Cancel {}
@@ -112,7 +112,7 @@ fn source(dir: &Path) -> PathBuf {
 }
 
 #[test]
-fn bisect_finds_nothing_where_all_is_well() {
+fn bisect_finds_nothing_in_a_correct_pipeline() {
     crate::watchdog::arm();
     let found = debug::bisect(&load(models().join("mlp.pt2")).unwrap(), &options(2), None).unwrap();
     assert_eq!(found, debug::Bisection::default(), "{found}");
@@ -143,10 +143,10 @@ fn bisect_finds_a_wrong_kernel_and_its_op() {
     assert!(found.op.as_ref().is_some_and(|o| o.0.starts_with("kiln.sub")), "{found}");
 }
 
-/// On a level and behind a pass alike: in order, timed, dumped, left out by flag, ended early, a
-/// row of ablate, found by bisect.
+/// On a level and after a pass alike: in order, timed, dumped, disabled by flag, cancelled, a row
+/// of ablate, found by bisect.
 #[test]
-fn passes_of_ones_own_run_as_those_of_the_table_do() {
+fn user_passes_run_like_builtin_ones() {
     crate::watchdog::arm();
     let dir = tempfile::tempdir().unwrap();
     let model = load(source(dir.path())).unwrap();
@@ -195,7 +195,7 @@ fn passes_of_ones_own_run_as_those_of_the_table_do() {
         rows.iter().any(|r| r.without.as_deref() == Some("test-swap-sub") && r.measured.is_ok()),
         "no row"
     );
-    // What comes behind the one that ends it does not run.
+    // Passes after the cancellation do not run.
     let stop = Stop::new();
     *CANCELLED.lock().unwrap() = Some(stop.clone());
     let ended = model
@@ -228,7 +228,7 @@ fn reduce_shrinks_a_graph_that_fails() {
 }
 
 #[test]
-fn reduce_asks_a_command() {
+fn reduce_with_a_command() {
     crate::watchdog::arm();
     let dir = tempfile::tempdir().unwrap();
     let (model, to) = (source(dir.path()), dir.path().join("small.mlir"));
@@ -253,10 +253,9 @@ fn reduce_asks_a_command() {
     );
 }
 
-/// A compilation that fails, in a process of its own: the op that it does not take is left, and
-/// what surrounds it is not.
+/// A failing compilation, in a child process: the unsupported op remains, its surroundings do not.
 #[test]
-fn reduce_finds_what_the_compiler_fails_on() {
+fn reduce_finds_a_compiler_failure() {
     crate::watchdog::arm();
     let source = "module attributes {kiln.level = \"graph\"} {
   func.func @main(%x: tensor<8x32xf32>, %y: tensor<32x16xf32>) -> (tensor<8x16xf32>, tensor<8x16xf32>) {
@@ -290,7 +289,7 @@ fn reduce_finds_what_the_compiler_fails_on() {
             && !["exp", "matmul", "tanh", "add", "8x"].iter().any(|s| small.contains(s)),
         "{small}"
     );
-    // What compiles is no crash, and neither is a refusal.
+    // Success is no crash, and neither is a rejection.
     let (code, said) = reduced(SOURCE);
     assert!(code == Some(1) && said.contains("does not fail as it is"), "{code:?} {said}");
     let unsupported = Command::new(env!("CARGO_BIN_EXE_kiln"))
@@ -312,8 +311,8 @@ fn reduce_finds_what_the_compiler_fails_on() {
         String::from_utf8_lossy(&unsupported.stderr)
     );
     assert!(!to.with_extension("kpkg").exists(), "an attempt is left behind");
-    // The attempts have the options of the command: here a pass that refuses a composite op fails,
-    // and nothing does without it.
+    // Attempts inherit the command's options: a pass that rejects a composite op fails, and nothing
+    // does without it.
     let composite =
         "func.func @main(%x: tensor<8x32xf32>, %w: tensor<16x32xf32>) -> tensor<8x16xf32> {
   %0 = kiln.exp %x : tensor<8x32xf32>
@@ -333,9 +332,9 @@ fn reduce_finds_what_the_compiler_fails_on() {
     );
 }
 
-/// On kernels for a GPU too, behind a pass that each kernel goes through by itself.
+/// On GPU kernels too, after a pass that runs per kernel.
 #[test]
-fn passes_of_ones_own_run_on_kernels_for_a_gpu() {
+fn user_passes_run_on_gpu_kernels() {
     crate::watchdog::arm();
     let dir = tempfile::tempdir().unwrap();
     let subtractions = |options: &Options| {
@@ -390,7 +389,7 @@ fn ablation_has_a_row_for_each_optional_pass() {
     assert!(found.to_string().contains("(nothing)"), "{found}");
 }
 
-/// A dump has every pass, kernels that run alone, times, and a page whose data are whole.
+/// A dump has every pass, standalone kernels, times, and a page with complete data.
 #[test]
 fn a_dump_is_complete() {
     crate::watchdog::arm();
@@ -459,8 +458,8 @@ fn a_dump_is_complete() {
     }
 }
 
-/// Of control flow, a dump and `KILN_LOG`'s page have the kernels of every program that it calls,
-/// with the sizes that these have.
+/// For control flow, a dump and `KILN_LOG`'s page have the kernels of every called program, with
+/// their sizes.
 #[test]
 fn a_dump_has_the_kernels_of_control_flow() {
     crate::watchdog::arm();
@@ -476,7 +475,7 @@ fn a_dump_has_the_kernels_of_control_flow() {
     let timings: serde_json::Value = serde_json::from_slice(&timings).unwrap();
     let kernels = timings["kernels"].as_array().unwrap();
     let bytes: Vec<&str> = kernels.iter().filter_map(|k| k["bytes"].as_str()).collect();
-    // The exponential of 5 rows of 8, and a step: a row, what is carried, and the sum.
+    // The exponential of 5 rows of 8, and a step: a row, the loop-carried values, and the sum.
     assert_eq!(bytes, ["320", "96"], "{timings}");
     assert!(
         kernels.iter().all(|k| k["time_us"].as_f64() > Some(0.0) && k["file"].is_string()),
@@ -485,7 +484,7 @@ fn a_dump_has_the_kernels_of_control_flow() {
     assert_eq!(kiln::dump::svg(exe.program()).matches("<rect").count(), 2);
 }
 
-/// Passes that a pipeline does not name run where they are put.
+/// Passes outside the pipeline run where they are inserted.
 #[test]
 fn an_inserted_pass_runs() {
     registered();

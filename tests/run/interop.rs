@@ -1,4 +1,4 @@
-//! Arguments of other libraries, where they lie.
+//! Zero-copy arguments of other libraries.
 use super::{file, models, options};
 use dlpark::ffi::{DLDataType, DLDataTypeCode, DLDevice, DLDeviceType, DLTensor};
 use kiln::{
@@ -30,7 +30,7 @@ fn arrays_of_any_strides() {
     let (exe, x, want) = compiled();
     let (n, m) = x.dim();
     assert!(exe.copied(&[View::of_array(&x)]).is_empty());
-    // Column-major, each second row of a larger array, and rows in reverse.
+    // Column-major, every second row of a larger array, and reversed rows.
     let columns = x.t().as_standard_layout().into_owned();
     let mut gaps = Array2::from_elem((2 * n, m), f32::NAN);
     gaps.slice_mut(s![..;2, ..]).assign(&x);
@@ -64,8 +64,8 @@ fn slices_of_numbers() {
     assert!(e.to_string().contains("is f16, the program takes f32"), "{e}");
 }
 
-/// x + x, and x of [n, 3] turned around, of arguments and results that begin one element into an
-/// array, whose other elements stay.
+/// x + x, and the transpose of x [n, 3], on arrays offset by one element, whose other elements
+/// stay.
 fn one_element_in<T: Element + PartialEq + std::fmt::Debug>(
     of: impl Fn(usize) -> T,
     twice: impl Fn(T) -> T,
@@ -142,7 +142,7 @@ fn dlpack_tensors() {
     // SAFETY: strides as of a column-major matrix, which `columns` is.
     let view = unsafe { View::of_dlpack(&tensor) }.unwrap();
     assert_eq!(call(&exe, view, x.nrows()), want);
-    // Without strides it is row-major, and it may start behind its pointer.
+    // Without strides it is row-major, with an optional byte offset.
     (tensor.data, tensor.strides) =
         (x.as_ptr().wrapping_sub(3).cast_mut().cast(), std::ptr::null_mut());
     tensor.byte_offset = 12;
@@ -164,7 +164,7 @@ fn dlpack_tensors() {
 }
 
 #[test]
-fn memory_of_a_gpu_is_not_the_hosts() {
+fn gpu_memory_is_rejected_on_the_host() {
     let (exe, x, want) = compiled();
     let (mut shape, to) = ([x.nrows() as i64, x.ncols() as i64], [x.nrows(), 10]);
     let (mut out_shape, mut out_strides) = ([x.nrows() as i64, 10], [1i64, x.nrows() as i64]);

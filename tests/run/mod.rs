@@ -1,5 +1,5 @@
-//! Models from a file to a call on the host: results against PyTorch's, the cache, packages,
-//! refusals, threads, and the command line.
+//! Models from file to call on the host: PyTorch's results, the cache, packages, errors, threads,
+//! the command line.
 mod caches;
 mod capi;
 mod command;
@@ -20,8 +20,7 @@ use kiln::{
 };
 use std::path::{Path, PathBuf};
 
-/// The archives with PyTorch's results that the project holds; the second file has other sizes than
-/// the exported ones.
+/// The project's archives with PyTorch's results; the second file has other sizes than exported.
 pub const MODELS: &[(&str, &[&str])] = &[
     ("mlp", &["mlp", "mlp.other"]),
     ("mlp.core", &["mlp"]),
@@ -55,7 +54,7 @@ fn agree(exe: &Executable, data: &Tensors, what: &str) {
     assert!(wrong.is_empty(), "{what}: {}", wrong.join("\n"));
 }
 
-/// Calls with the inputs of a file; what is not as the outputs there say.
+/// Calls with the inputs of a file; returns differences from its outputs.
 pub fn agreement(exe: &Executable, data: &Tensors) -> Vec<String> {
     let inputs: Vec<&Tensor> =
         tensors::numbered(data, "input_").into_iter().map(|(_, t)| t).collect();
@@ -75,7 +74,7 @@ pub fn agreement(exe: &Executable, data: &Tensors) -> Vec<String> {
 }
 
 #[test]
-fn real_models_give_pytorchs_results() {
+fn models_as_pytorch() {
     for (model, inputs) in MODELS {
         crate::watchdog::arm();
         let exe = load(models().join(format!("{model}.pt2")))
@@ -91,11 +90,11 @@ fn real_models_give_pytorchs_results() {
     }
 }
 
-/// Larger archives than the project holds, as `tests/models/make.py` makes them: NAME.pt2 and
-/// NAME.safetensors in the folder KILN_ARCHIVES.
+/// Larger archives, by `tests/models/make.py`: NAME.pt2 and NAME.safetensors in the folder
+/// KILN_ARCHIVES.
 #[test]
 #[ignore = "needs archives in KILN_ARCHIVES"]
-fn archives_of_a_folder_give_pytorchs_results() {
+fn archives_of_a_folder_as_pytorch() {
     let Some(folder) = std::env::var_os("KILN_ARCHIVES").map(PathBuf::from) else { return };
     let mut names: Vec<PathBuf> =
         std::fs::read_dir(&folder).expect("a folder").map(|e| e.expect("a file").path()).collect();
@@ -132,7 +131,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
 }
 
 #[test]
-fn a_profile_has_the_time_of_every_launch() {
+fn a_profile_times_every_launch() {
     let data = file("gpt2_tiny");
     let inputs: Vec<Data> =
         tensors::numbered(&data, "input_").into_iter().map(|(_, t)| Data::of(t)).collect();
@@ -164,7 +163,7 @@ fn a_program_is_called_from_many_threads() {
 }
 
 #[test]
-fn the_second_process_starts_warm_and_a_damaged_cache_is_rebuilt() {
+fn the_second_process_starts_warm_and_a_corrupt_cache_is_rebuilt() {
     let dir = tempfile::tempdir().unwrap();
     let options = Options { cache: CachePolicy::Dir(dir.path().into()), ..options(2) };
     let model = || load(models().join("mlp.pt2")).unwrap().compile(&options).unwrap();
@@ -175,7 +174,7 @@ fn the_second_process_starts_warm_and_a_damaged_cache_is_rebuilt() {
     agree(&warm, &data, "from the cache");
     let entries: Vec<PathBuf> = walk(dir.path());
     assert!(entries.len() > 3, "{entries:?}");
-    // Every entry is cut in half: nothing is trusted, and the result is right all the same.
+    // Every entry is truncated: nothing is trusted, and the result is still correct.
     for e in &entries {
         let bytes = std::fs::read(e).unwrap();
         std::fs::write(e, &bytes[..bytes.len() / 2]).unwrap();
@@ -217,7 +216,7 @@ fn a_package_runs_where_its_weights_are() {
 }
 
 #[test]
-fn inputs_of_any_strides_are_right() {
+fn inputs_of_any_strides_are_correct() {
     let exe = load(models().join("mlp.pt2")).unwrap().compile(&options(1)).unwrap();
     let data = file("mlp");
     let x = &data["input_0"];
@@ -225,7 +224,7 @@ fn inputs_of_any_strides_are_right() {
     let (n, m) = (x.shape()[0], x.shape()[1]);
     let bytes = x.dtype().encode(x);
     let row = |i: usize, j: usize| &bytes[4 * (i * m + j)..4 * (i * m + j) + 4];
-    // Column-major, and row-major with a gap behind each row.
+    // Column-major, and row-major with padded rows.
     let columns: Vec<u8> =
         (0..m).flat_map(|j| (0..n).flat_map(move |i| row(i, j).to_vec())).collect();
     let gaps: Vec<u8> = (0..n)
@@ -244,9 +243,9 @@ fn inputs_of_any_strides_are_right() {
     }
 }
 
-/// An input that lies as it was asked for is read where it is; any other is copied, and right.
+/// An input in the declared layout is read in place; any other is copied, correctly.
 #[test]
-fn inputs_that_lie_as_asked_are_not_copied() {
+fn inputs_in_the_declared_layout_are_not_copied() {
     let data = file("mobilenetv3_small");
     let x = &data["input_0"];
     let shape = x.shape().to_vec();
@@ -254,7 +253,7 @@ fn inputs_that_lie_as_asked_are_not_copied() {
     let options = Options { orders: [(0, order.to_vec())].into(), ..options(2) };
     let exe = load(models().join("mobilenetv3_small.pt2")).unwrap().compile(&options).unwrap();
     agree(&exe, &data, "rows, copied");
-    // The same elements with channels last.
+    // The same elements channels-last.
     let (c, h, w) = (shape[1], shape[2], shape[3]);
     let bytes = x.dtype().encode(x);
     let mut last = vec![];
@@ -277,7 +276,7 @@ fn inputs_that_lie_as_asked_are_not_copied() {
     exe.call(&[view], &mut [ViewMut::new("f32", &to.shape, &mut to.bytes).unwrap()]).unwrap();
     let c = tolerance::compare(&to.tensor().unwrap(), want).unwrap();
     assert!(c.ok, "{c}");
-    // Orders that fit nothing are named.
+    // Invalid layouts are errors.
     for (i, order, reason) in [
         (3, vec![0], "no argument 3"),
         (0, vec![0, 1, 1, 2], "no order"),
@@ -294,7 +293,7 @@ fn inputs_that_lie_as_asked_are_not_copied() {
     }
 }
 
-/// The passes between two levels on a file's IR, by the tool that people debug with.
+/// The passes between two levels on a file's IR, by kiln-opt.
 #[test]
 fn every_level_down_to_program_runs() {
     for level in ["graph", "prims", "kernels", "linalg", "scheduled", "tiled", "program"] {

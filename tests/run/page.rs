@@ -1,5 +1,4 @@
-//! A dump's page in a browser: what its script makes of the data. Skipped with a word where there
-//! is no chromium.
+//! A dump's page in a browser: what its script renders. Skipped with a message without chromium.
 use super::{models, options};
 use kiln::{Options, load};
 use std::{
@@ -13,7 +12,7 @@ fn browser() -> Option<PathBuf> {
     std::env::split_paths(&path).flat_map(|dir| names.map(|n| dir.join(n))).find(|p| p.is_file())
 }
 
-/// What the page at an address looks like once its script has run, without the script itself.
+/// The page at an address after its script ran, without the script.
 fn dom(browser: &Path, page: &Path, at: &str) -> String {
     let own = tempfile::tempdir().unwrap();
     let profile = format!("--user-data-dir={}", own.path().display());
@@ -86,8 +85,7 @@ fn a_dumps_page_shows_passes_diffs_the_graph_and_times() {
         assert!((written - time).abs() < 0.051, "{k}: {written}");
     }
 
-    // A pass that has changed its IR: what is gone is gone, what is new is new, and nothing else is
-    // marked.
+    // A pass that changed its IR: deleted and added lines are marked, and nothing else.
     let text = |i: &serde_json::Value| {
         texts[i.as_u64().expect("a number") as usize].as_str().expect("text").to_string()
     };

@@ -1,4 +1,4 @@
-//! What a call refuses: one sentence that names the thing, and nothing written.
+//! Invalid calls: one sentence that names the culprit, and nothing is written.
 use super::*;
 use kiln::runtime::CallError;
 
@@ -7,7 +7,7 @@ fn message(r: Result<(), CallError>) -> String {
 }
 
 #[test]
-fn wrong_inputs_and_outputs_are_named() {
+fn invalid_inputs_and_outputs_are_named() {
     let exe = load(models().join("mlp.pt2")).unwrap().compile(&options(1)).unwrap();
     let floats = |n: usize| vec![0u8; n * 4];
     let (x, mut y) = (floats(8 * 64), floats(80));
@@ -58,7 +58,7 @@ fn wrong_inputs_and_outputs_are_named() {
     );
 }
 
-/// A module that kiln-opt has written for a GPU.
+/// A module that kiln-opt wrote for a GPU.
 #[test]
 fn a_module_that_is_for_another_chip_says_so() {
     crate::watchdog::arm();
@@ -84,9 +84,9 @@ fn a_module_that_is_for_another_chip_says_so() {
     compiled(&source.replace("\"kernels\"", "\"graph\"")).unwrap();
 }
 
-/// A program whose sizes are all numbers compares them in another way, and says the same.
+/// A program with static sizes checks them differently, with the same messages.
 #[test]
-fn fixed_sizes_are_refused_alike() {
+fn static_sizes_give_the_same_errors() {
     crate::watchdog::arm();
     let source = "module attributes {kiln.level = \"graph\"} {
   func.func @main(%x: tensor<2x3xf32>, %y: tensor<3xi64>) -> (tensor<2x3xf32>, tensor<3xi64>) {
@@ -146,7 +146,7 @@ fn fixed_sizes_are_refused_alike() {
 }
 
 #[test]
-fn files_that_are_no_models_are_named() {
+fn invalid_model_files_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str, bytes: &[u8]| {
         let path = dir.path().join(name);

@@ -1,5 +1,5 @@
-//! What several test modules share: test files of many cases, expected diagnostics, random inputs,
-//! comparison of results.
+//! Shared test support: multi-case files, expected diagnostics, random inputs, comparison of
+//! results.
 use kiln::dialects::{
     interp::{Interpreter, Mode, RunError},
     ir::*,
@@ -14,14 +14,14 @@ use std::{
     sync::LazyLock,
 };
 
-/// Where the repository lies: where cargo says at run time, else in the working directory, so that
-/// the binary runs on other machines as well.
+/// The repository: cargo's manifest folder at run time, else the working directory, so that the
+/// binary runs on other machines.
 pub fn repository() -> PathBuf {
     std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| std::env::current_dir().expect("a working directory"), PathBuf::from)
 }
 
-/// Where libraries are built, of the dev profile.
+/// The folder of built libraries, dev profile.
 pub fn libraries() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_kiln"))
         .parent()
@@ -40,7 +40,7 @@ pub fn build(package: &str) {
     assert!(done.success(), "{package} is not built");
 }
 
-/// Lets a process find the emulator (`emulator/`) as the driver, in front of all else.
+/// Lets a process load the emulator (`emulator/`) as the driver.
 pub fn emulated(command: &mut Command) -> &mut Command {
     let before = std::env::var_os("LD_LIBRARY_PATH");
     let all =
@@ -48,15 +48,15 @@ pub fn emulated(command: &mut Command) -> &mut Command {
     command.env("LD_LIBRARY_PATH", std::env::join_paths(all).expect("paths without colons"))
 }
 
-/// A folder in which the driver's library is the emulator.
+/// A folder in which libcuda is the emulator.
 fn emulator() -> &'static Path {
     static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
         build("kiln-emulator");
-        // Not beside the libraries, which cargo has on the path of every test.
+        // Not next to the libraries, which cargo puts on the path of every test.
         let folder = libraries().join("emulator-as-driver");
         std::fs::create_dir_all(&folder).expect("a folder");
         for name in ["libcuda.so", "libcuda.so.1"] {
-            // Another process may have made it.
+            // Another process may have created it.
             let _ = std::os::unix::fs::symlink(
                 libraries().join("libkiln_emulator.so"),
                 folder.join(name),
@@ -67,11 +67,11 @@ fn emulator() -> &'static Path {
     &FOLDER
 }
 
-/// One case of a test file: what stands between two `// -----` lines.
+/// A case of a test file, between `// -----` lines.
 pub struct Case {
     /// `// CASE: name`, or `case N`.
     pub name: String,
-    /// The text behind as many empty lines that line numbers are those of the file.
+    /// The text, padded with empty lines to the line numbers of the file.
     pub text: String,
 }
 
@@ -120,7 +120,7 @@ pub fn expected_errors(text: &str) -> Vec<(usize, String)> {
     all
 }
 
-/// Compares errors with those that the case expects; what does not match, one line each.
+/// Compares errors with the expected ones; returns mismatches, one line each.
 pub fn unmatched(text: &str, diagnostics: &[Diagnostic]) -> Vec<String> {
     let mut expected = expected_errors(text);
     let mut wrong = vec![];
@@ -128,7 +128,7 @@ pub fn unmatched(text: &str, diagnostics: &[Diagnostic]) -> Vec<String> {
         let line = d.place.as_ref().map_or(0, |p| p.1 as usize);
         match expected.iter().position(|(l, m)| *l == line && d.message.contains(m.as_str())) {
             Some(i) => drop(expected.remove(i)),
-            // What a pass says on its way out, after the reason.
+            // The generic message of a failing pass, after the reason.
             None if d.message.contains("failed on '") => {}
             None => wrong.push(format!("line {line}: unexpected error: {}", d.message)),
         }
@@ -170,8 +170,7 @@ impl Random {
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
-    /// Floats in [-2, 2) that the dtype has; wide integers are 1 or 2, so that they are positions
-    /// and divisors alike.
+    /// Floats in [-2, 2) of the dtype; wide integers are 1 or 2, valid as indices and divisors.
     pub fn tensor(&mut self, dtype: DType, shape: &[usize]) -> Tensor {
         let n: usize = shape.iter().product();
         let mut int = || match dtype {
@@ -189,15 +188,14 @@ impl Random {
     }
 }
 
-/// The functions with a body at the top of a module.
+/// The top-level functions with a body.
 pub fn functions(module: &Module) -> Vec<Op> {
     let all = module.body().ops().into_iter();
     all.filter(|o| o.is("func.func") && o.regions().first().is_some_and(|r| !r.is_empty()))
         .collect()
 }
 
-/// Values of the symbols that a function's facts name, in their ranges and different where
-/// possible.
+/// Values of a function's symbols, in their ranges and distinct where possible.
 pub fn symbol_values(func: Op) -> HashMap<String, i64> {
     let mut all = HashMap::new();
     for op in walk(func) {
@@ -212,7 +210,7 @@ pub fn symbol_values(func: Op) -> HashMap<String, i64> {
     all
 }
 
-/// The value of an SSA size made of symbols and numbers.
+/// The value of a symbolic SSA size.
 pub fn size_value(v: Value, symbols: &HashMap<String, i64>) -> Option<i64> {
     let op = v.def()?;
     if let Some(s) = Sym::of(op) {
@@ -224,12 +222,12 @@ pub fn size_value(v: Value, symbols: &HashMap<String, i64>) -> Option<i64> {
     op.attr("value")?.as_i64()
 }
 
-/// Random arguments of a function; a dynamic dimension that no fact binds has size 3.
+/// Random arguments of a function; an unbound dynamic dimension has size 3.
 pub fn inputs(func: Op, seed: u64) -> Vec<Tensor> {
     inputs_of_sizes(func, seed, &symbol_values(func))
 }
 
-/// The same with these values of the symbols.
+/// As [`inputs`], with these symbol values.
 pub fn inputs_of_sizes(func: Op, seed: u64, symbols: &HashMap<String, i64>) -> Vec<Tensor> {
     let mut random = Random(seed);
     let block = func.regions()[0].first().unwrap();
@@ -251,7 +249,7 @@ pub fn inputs_of_sizes(func: Op, seed: u64, symbols: &HashMap<String, i64>) -> V
     block.args().into_iter().map(argument).collect()
 }
 
-/// Runs a function; globals that have a source get random values.
+/// Runs a function; globals with a source get random values.
 pub fn run(
     module: &Module,
     func: Op,
@@ -273,7 +271,7 @@ pub fn run(
     interpreter.run(module.op(), &func.symbol().unwrap(), inputs)
 }
 
-/// ‖a − b‖ / ‖b‖ over the finite numbers of b; infinite if shapes, dtypes, integers, NaNs or
+/// ‖a − b‖ / ‖b‖ over the finite elements of b; infinite if shapes, dtypes, integers, NaNs or
 /// infinities differ.
 pub fn relative_error(a: &Tensor, b: &Tensor) -> f64 {
     if a.dtype() != b.dtype() || a.shape() != b.shape() {
@@ -294,7 +292,7 @@ pub fn relative_error(a: &Tensor, b: &Tensor) -> f64 {
     if difference == 0.0 { 0.0 } else { (difference / norm.max(1e-60)).sqrt() }
 }
 
-/// Equal dtype, shape and elements; zeros by their sign, all NaNs alike.
+/// Equal dtype, shape and elements; zeros by sign, all NaNs equal.
 pub fn same_bits(a: &Tensor, b: &Tensor) -> bool {
     let same = |x: &f64, y: &f64| x.to_bits() == y.to_bits() || (x.is_nan() && y.is_nan());
     match (a.data(), b.data()) {
@@ -307,7 +305,7 @@ pub fn same_bits(a: &Tensor, b: &Tensor) -> bool {
     }
 }
 
-/// max |a − b| / max |b| over the finite numbers of b; infinite as [`relative_error`].
+/// max |a − b| / max |b| over the finite elements of b; infinite as in [`relative_error`].
 pub fn greatest_error(a: &Tensor, b: &Tensor) -> f64 {
     let (Ok(x), Ok(y), true) = (a.as_f(), b.as_f(), relative_error(a, b).is_finite()) else {
         return relative_error(a, b);

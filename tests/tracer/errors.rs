@@ -1,4 +1,4 @@
-//! Ops that cannot be are values with the user's place; nothing panics.
+//! Invalid ops are error values with the user's location; nothing panics.
 use super::*;
 use kiln::dialects::value::DType::*;
 
@@ -11,13 +11,13 @@ fn ops(r: Result<Traced, TraceError>) -> Vec<OpError> {
 }
 
 #[test]
-fn an_error_names_the_users_line_and_what_follows_is_silent() {
+fn errors_have_the_users_line_without_follow_ups() {
     let mut line = 0;
     let all = ops(kiln::trace(|g| {
         let x = g.input("x", F32, (g.dim("batch", 1..=8), 64));
         line = line!() + 1;
         let bad = x.matmul(g.zeros((32, 10), F32));
-        // Checks of the methods themselves are silent on it too.
+        // Checks of the methods themselves add no further errors.
         let worse = bad.dropout(2.0)
             + &bad.split(0, 0)[0]
             + bad.layer_norm(&[1, 2, 3], None, None, 1e-5)
@@ -37,7 +37,7 @@ fn an_error_names_the_users_line_and_what_follows_is_silent() {
 }
 
 #[test]
-fn operators_have_places_too_and_all_errors_come_at_once() {
+fn operators_have_locations_and_all_errors_are_reported() {
     let mut lines = vec![];
     let all = ops(kiln::trace(|g| {
         let (x, y) = (g.input("x", F32, (2, 3)), g.input("y", F32, (2, 4)));
@@ -68,7 +68,7 @@ fn an_error_counts_even_if_nothing_uses_it() {
 }
 
 #[test]
-fn what_pytorch_refuses() {
+fn pytorch_errors() {
     type Bad = fn(&Graph, Tensor, Tensor) -> Tensor;
     // x is f32[2, 3], i is i64[2, 3].
     let cases: [(&str, Bad); 29] = [
@@ -96,7 +96,7 @@ fn what_pytorch_refuses() {
         ("step", |g, _, _| g.arange(0.0, 5.0, 0.0)),
         ("outside of rank 2", |_, x, _| x.sum(2, false)),
         ("outside of rank 2", |_, x, _| x.transpose(0, -3)),
-        ("twice", |_, x, _| x.permute([0, 0])),
+        ("repeats", |_, x, _| x.permute([0, 0])),
         ("lower rank", |_, x, _| x.expand((3,))),
         ("2 shifts", |_, x, _| x.roll(&[1, 2], &[0])),
         ("mixes f32 and i64", |_, x, i| x.matmul(i.transpose(0, 1))),
@@ -133,13 +133,13 @@ fn types_of_poisoned_tensors_are_errors() {
 }
 
 #[test]
-fn errors_of_the_closure_come_through() {
+fn errors_of_the_closure_propagate() {
     let r = kiln::trace(|_| Err(TraceError::User("no config".into())));
     assert!(matches!(&r, Err(TraceError::User(e)) if e.to_string() == "no config"));
 }
 
 #[test]
-fn names_and_places_are_in_the_module() {
+fn names_and_locations_are_in_the_module() {
     let mut line = 0;
     let traced = kiln::trace(|g| {
         let x = g.input("pixels", F32, (2, 3));
@@ -194,8 +194,7 @@ fn names_and_places_are_in_the_module() {
     assert_eq!(y.as_f().expect("floats"), [1005.0, 1004.0, 1006.0, 1003.0, 1008.0, 1005.0]);
 }
 
-/// A function of several ops that gives them all the place where it is called, as the layers of
-/// `nn` do.
+/// A function of several ops that all get its caller's location, as the layers of `nn`.
 #[track_caller]
 fn double_softmax(x: Tensor, dim: i64) -> Tensor {
     let _frame = x.graph().frame(std::panic::Location::caller());
@@ -203,7 +202,7 @@ fn double_softmax(x: Tensor, dim: i64) -> Tensor {
 }
 
 #[test]
-fn frames_give_ops_another_place() {
+fn frames_override_locations() {
     let mut lines = vec![];
     let all = ops(kiln::trace(|g| {
         let x = g.input("x", F32, (3,));

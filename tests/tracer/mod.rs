@@ -1,5 +1,5 @@
-//! The Rust tracer: methods against PyTorch's numbers, promotion and broadcasting, errors with
-//! places, symbolic sizes, and `nn`.
+//! The Rust tracer: methods against PyTorch, type promotion and broadcasting, errors with
+//! locations, symbolic sizes, and `nn`.
 mod errors;
 #[allow(dead_code)]
 #[path = "../../examples/trace.rs"]
@@ -29,7 +29,7 @@ fn run(captured: &Captured, inputs: &[value::Tensor]) -> Result<Vec<value::Tenso
     interpreter.run(captured.module.op(), "main", inputs).map_err(|e| e.to_string())
 }
 
-/// Every public method, function and operator of `kiln::tensor` is in a test here.
+/// Every public method, function and operator of `kiln::tensor` occurs in a test here.
 #[test]
 fn every_method_is_tested() {
     let read = |folder: &str| {
@@ -50,7 +50,7 @@ fn every_method_is_tested() {
     assert!(missing.is_empty(), "no test calls {missing:?}");
 }
 
-/// The example of the crate's documentation, which `cargo run --example trace` runs.
+/// The example in the crate's documentation, which `cargo run --example trace` runs.
 #[test]
 fn the_example_runs() {
     let text = example::run().expect("the example");

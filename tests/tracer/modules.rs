@@ -1,4 +1,4 @@
-//! `nn`: PyTorch's weights and results, and files that do not fit.
+//! `nn`: PyTorch's weights and results, and mismatched files.
 use super::*;
 use kiln::dialects::value::DType::*;
 use kiln::nn::{self, Module, Parameter, Scope, WeightsError};
@@ -80,7 +80,7 @@ fn weights_and_results_as_pytorch() {
 }
 
 #[test]
-fn saved_weights_come_back() {
+fn saved_weights_round_trip() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("m.safetensors");
     let (a, b) = (Model::new(), Model::new());
@@ -90,7 +90,7 @@ fn saved_weights_come_back() {
     weight.set(&other).expect("it fits");
     a.save(&path).expect("saved");
     b.load(&path).expect("loaded");
-    // Onto the file that the weights are mapped from.
+    // Over the file from which the weights are memory-mapped.
     b.save(&path).expect("saved again");
     for (x, y) in a.parameters().iter().zip(b.parameters()) {
         assert_eq!(x.name(), y.name());
@@ -108,7 +108,7 @@ fn saved_weights_come_back() {
 }
 
 #[test]
-fn weights_that_were_made_here_are_mutable_and_the_same_in_every_run() {
+fn initialised_weights_are_mutable_and_deterministic() {
     let (a, b) = (Model::new(), Model::new());
     let text = a.trace().expect("a program").module().op().print(PrintOptions::default());
     assert!(
@@ -132,7 +132,7 @@ fn weights_that_were_made_here_are_mutable_and_the_same_in_every_run() {
 }
 
 #[test]
-fn everything_that_does_not_fit_is_said_at_once() {
+fn all_mismatches_are_reported() {
     let s = Scope::root();
     let model = nn::Sequential::new(&s.child("mlp"))
         .layer(|s| nn::Linear::new(s, 8, 13))
@@ -185,8 +185,8 @@ fn files_that_cannot_be_used() {
 }
 
 #[test]
-fn errors_in_layers_have_the_users_place() {
-    let line = line!() + 1;
+fn errors_in_layers_have_the_users_location() {
+    let line = line!() + 2;
     let model =
         nn::Sequential::new(&Scope::root()).layer(|s| nn::Linear::new(s, 5, 2)).apply(|x| x.relu());
     let mut call = 0;

@@ -1,5 +1,5 @@
-//! PyTorch's own numbers for every method: the archives of `tests/capture`, call by call through
-//! the Rust API.
+//! PyTorch's results for every method: the archives of `tests/capture`, call by call through the
+//! Rust API.
 use super::*;
 use kiln::{
     capture::{aten, pt2},
@@ -8,12 +8,12 @@ use kiln::{
 use serde_json::Value as Json;
 use std::{collections::HashMap, io::Read};
 
-/// What a name in an archive stands for.
+/// The value of a name in an archive.
 #[derive(Clone, Debug)]
 enum V {
     Tensor(Tensor),
     Size(Dim),
-    /// Made by an overload that is no method.
+    /// Result of an overload that is not a method.
     Nothing,
 }
 
@@ -29,7 +29,7 @@ fn only(j: &Json) -> (&str, &Json) {
 }
 
 impl Call<'_> {
-    /// Whether every tensor and size that it takes has been made.
+    /// Whether all its tensors and sizes exist.
     fn complete(&self) -> bool {
         let known = |j: &Json| !matches!(self.named(j), V::Nothing);
         let each = |(kind, j): (&str, &Json)| match (kind, j.as_array()) {
@@ -156,7 +156,7 @@ impl Call<'_> {
     }
 }
 
-/// Dimensions that are read from an archive.
+/// Dimensions from an archive.
 pub(super) struct Over(Option<Vec<i64>>);
 impl Axes for Over {
     fn axes(self) -> Option<Vec<i64>> {
@@ -191,7 +191,7 @@ fn model(path: &Path) -> Json {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// The tensors that a program starts with.
+/// The input tensors of a program.
 fn start(g: &Graph, path: &Path, json: &Json) -> HashMap<String, V> {
     let weights = pt2::weights(path).expect("weights");
     let (graph, mut env) = (&json["graph_module"]["graph"], HashMap::new());
@@ -226,7 +226,7 @@ fn start(g: &Graph, path: &Path, json: &Json) -> HashMap<String, V> {
     env
 }
 
-/// The trace of an archive as far as methods go, and which of its results it has.
+/// The trace of an archive as far as methods exist, and which results it has.
 fn replay(c: &Context, path: &Path, used: &mut Vec<String>) -> (Captured, Vec<usize>) {
     let json = model(path);
     let mut kept = vec![];
@@ -282,7 +282,7 @@ fn replay(c: &Context, path: &Path, used: &mut Vec<String>) -> (Captured, Vec<us
     (traced.unwrap_or_else(|e| panic!("{}: {e}", path.display())), kept)
 }
 
-/// How many results are compared at least; those of overloads that are no methods are not.
+/// Least number of compared results; those of overloads without a method are not compared.
 const MANY: usize = 560;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Symbolic sizes: computed with, compared, printed, carried through ops, and run at several
+//! Symbolic sizes: arithmetic, comparison, printing, propagation through ops, and runs at several
 //! values.
 use super::*;
 use kiln::dialects::value::DType::*;
@@ -63,7 +63,7 @@ fn contradictions_are_errors_where_they_are_written() {
     }
 }
 
-/// A size that an op computes with is the same number when the program is called.
+/// A size used by an op is the same number at the call.
 #[test]
 fn one_program_runs_at_every_size() {
     let traced = kiln::trace_all(|g| {
@@ -119,7 +119,7 @@ fn one_program_runs_at_every_size() {
                 f(0)[j],
                 (0..b * t).map(|i| at(i, j)).sum::<f64>() / (b * t) as f64
             )));
-            // The first query sees only itself.
+            // The first query attends only to itself.
             assert!(near(f(1)[0], 1.0) && f(1)[1..t].iter().all(|p| *p == 0.0));
             assert!((0..b * t).all(|i| near(f(3)[i], (0..4).map(|j| at(i, j)).sum())));
             assert!(f(4).iter().zip(&numbers).all(|(z, x)| near(*z, x + 1.0)));

@@ -1,4 +1,4 @@
-//! Which method an ATen overload is.
+//! The method of an ATen overload.
 use super::replay::Call;
 use kiln::{dialects::value::DType, tensor::*};
 
@@ -190,7 +190,7 @@ table! {
     "aten.select.int" => |a| a.t("self").select(a.int("dim", 0), a.dim("index", 0)),
     "aten.split.Tensor" => |a| a.t("self").split(a.int("split_size", 0), a.int("dim", 0)),
     "aten.split_with_sizes.default" => |a| parts(a.t("self").split_with_sizes::<3>(a.pair("split_sizes", 0), a.int("dim", 0))),
-    // PyTorch gives three where the archive asks for four.
+    // PyTorch returns three where the archive asks for four.
     "aten.chunk.default" => |a| parts(a.t("self").chunk::<3>(a.int("dim", 0))),
     "aten.unbind.int" => |a| a.t("self").unbind(a.int("dim", 0)),
     "aten.cat.default" => |a| a.g.cat(&a.all("tensors"), a.int("dim", 0)),

@@ -1,8 +1,8 @@
-//! Promotion and broadcasting, as PyTorch 2.11 says of the same expressions.
+//! Type promotion and broadcasting, as in PyTorch 2.11.
 use super::*;
 use DType::*;
 
-/// dtype and sizes of a result, or what is wrong.
+/// dtype and sizes of a result, or the error.
 fn type_of(make: impl FnOnce(&Graph) -> Tensor) -> String {
     let mut text = String::new();
     match kiln::trace(|g| {
@@ -18,7 +18,7 @@ fn type_of(make: impl FnOnce(&Graph) -> Tensor) -> String {
 
 #[test]
 fn tensors_promote_as_in_pytorch() {
-    // Two dtypes, with dimensions or without: torch.result_type.
+    // Two dtypes, 0-d or not: torch.result_type.
     for (a, ra, b, rb, want) in [
         (F32, 1, F16, 1, F32),
         (F16, 1, BF16, 1, F32),

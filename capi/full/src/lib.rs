@@ -1,18 +1,15 @@
-//! `libkiln.so`: all functions of `include/kiln.h`; beside those of `libkiln_runtime.so` one that
-//! compiles.
+//! `libkiln.so`: all functions of `include/kiln.h`, including the one that compiles.
 use compiler::{Exit, Options, load};
 pub use runtime::capi::*;
 use std::ffi::c_char;
 
-/// Of `libkiln.so` alone. Compiles a model: a .pt2 archive, IR (.mlir), or a package (.kpkg) whose
-/// weights lie beside it. Code is kept in the cache on disk that `KILN_CACHE_DIR` names. `target`
-/// is what to compile for, such as "x86_64:haswell" or "cuda:sm_90a", or null for this machine's
-/// processor. `options` may be null. The program is `*out`, which is null if this fails, and
-/// belongs to the caller.
+/// Only in `libkiln.so`. Compiles a model: a .pt2 archive, IR (.mlir), or a package (.kpkg) with
+/// its weights next to it. Code is cached on disk in `KILN_CACHE_DIR`. `target` is the compilation
+/// target, such as "x86_64:haswell" or "cuda:sm_90a", or null for this machine's CPU. `options` may
+/// be null. `*out` is the program, which the caller owns, or null on failure.
 ///
 /// # Safety
-/// `path` is a string with a zero at its end, `target` and `options` are null or valid, `out` can
-/// be written.
+/// `path` is a NUL-terminated string, `target` and `options` are null or valid, `out` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kiln_program_compile(
     path: *const c_char,

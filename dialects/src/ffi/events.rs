@@ -1,4 +1,4 @@
-//! What happens around every pass of a run, upstream's included.
+//! Pass instrumentation, for kiln's and upstream's passes alike.
 use crate::ir::{Ctx, Op, text};
 use mlir_sys::*;
 use std::{
@@ -6,7 +6,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-/// Whether a pass runs.
+/// Whether a pass runs or is skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It runs.
@@ -15,10 +15,10 @@ pub enum Verdict {
     Skip,
 }
 
-/// One moment of a pass on an op.
+/// A point in the execution of a pass on an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It has returned, before verification.
+    /// It returned; the verifier has not run yet.
     Left,
     /// It succeeded and the IR verified.
     Succeeded,
@@ -26,7 +26,8 @@ pub enum Event {
     Failed,
 }
 
-/// Watches a run. `flag` is never empty: the pass manager's own adaptors are not shown.
+/// Instrumentation callbacks. Adaptors of the pass manager are not reported, so `flag` is never
+/// empty.
 pub trait Events {
     /// Before a pass.
     fn enter(&self, flag: &str, op: Op) -> Verdict;
@@ -34,7 +35,7 @@ pub trait Events {
     fn event(&self, flag: &str, op: Op, event: Event);
 }
 
-/// Nobody watches.
+/// No instrumentation.
 impl Events for () {
     fn enter(&self, _: &str, _: Op) -> Verdict {
         Verdict::Run
@@ -57,8 +58,8 @@ unsafe extern "C" {
 
 struct Watch<'a>(&'a dyn Events);
 
-/// Calls `f` on the watcher behind `data`, unless the pass is an adaptor. A panic of the watcher is
-/// dropped: it must not unwind through C++.
+/// Calls `f` on the instrumentation in `data`, except for adaptors. A panic is swallowed: it must
+/// not unwind through C++.
 fn tell<T>(
     data: *mut c_void,
     flag: MlirStringRef,
@@ -84,8 +85,8 @@ extern "C" fn done(data: *mut c_void, flag: MlirStringRef, op: MlirOperation, ok
     })
 }
 
-/// Runs `f` with `events` attached to the context and the pass manager. A pass manager is watched
-/// at most once.
+/// Runs `f` with `events` attached to the context and the pass manager, which takes one
+/// instrumentation at most.
 pub(crate) fn with_events<T>(
     c: Ctx,
     pm: MlirPassManager,

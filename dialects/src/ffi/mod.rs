@@ -1,4 +1,4 @@
-//! The Rust side of `cpp/`: what C++ calls, never unwinding, and what it offers.
+//! The Rust side of `cpp/`: callbacks from C++, which never unwind, and bindings to it.
 mod events;
 mod pass;
 
@@ -58,7 +58,7 @@ pub fn panic_text(p: Box<dyn Any + Send>) -> String {
     text.unwrap_or_else(|| "no message".into())
 }
 
-/// Runs `f`; a panic becomes an error diagnostic at `loc`, and `default`.
+/// Runs `f`; a panic becomes an error diagnostic at `loc` and the result `default`.
 pub(crate) fn guard<T>(loc: Loc, what: &str, default: T, f: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|p| {
         loc.emit_error(&format!("{what} panicked: {}", panic_text(p)));

@@ -1,4 +1,4 @@
-//! Rust passes in upstream's registry.
+//! Rust passes in MLIR's pass registry.
 use super::{guard, panic_text};
 use crate::ir::{Context, Ctx, Op, list, sref, text};
 use mlir_sys::*;
@@ -10,23 +10,23 @@ use std::{
     sync::Mutex,
 };
 
-/// A pass as upstream's pass manager needs it: one instance per use, cloned per thread.
+/// A pass for MLIR's pass manager: one instance per use, cloned per thread.
 pub trait PassObject: Clone + Default + Send + 'static {
-    /// Takes the textual options, in the order of [`PassDescription::options`].
+    /// Parses the options, in the order of [`PassDescription::options`].
     fn configure(&mut self, values: &[&str]) -> Result<(), String>;
     /// Runs on one op. An error without text has been reported already.
     fn run(&mut self, op: Op) -> Result<(), String>;
 }
 
-/// What upstream knows of a pass.
+/// What MLIR's registry stores of a pass.
 pub struct PassDescription {
     /// The flag.
     pub flag: &'static str,
     /// One sentence.
     pub summary: &'static str,
-    /// The op it runs on; empty for any.
+    /// The op the pass is anchored on; empty for any.
     pub anchor: &'static str,
-    /// Dialects whose ops it makes.
+    /// Dependent dialects.
     pub dialects: &'static [&'static str],
     /// Name, help, default of each option.
     pub options: Vec<(&'static str, &'static str, String)>,
@@ -62,13 +62,13 @@ unsafe extern "C" {
     fn kilnPipelineIsRegistered(argument: MlirStringRef) -> bool;
 }
 
-/// Whether upstream's registry has a pass (or pass pipeline) of that flag.
+/// Whether MLIR's registry has a pass or pass pipeline of that flag.
 pub fn is_registered(flag: &str) -> bool {
     Context::register_upstream();
     unsafe { kilnPassIsRegistered(sref(flag)) || kilnPipelineIsRegistered(sref(flag)) }
 }
 
-/// The op that a registered pass must be nested on in a pipeline of modules; none if it runs on
+/// The op that a registered pass must be nested on in a module pipeline; none if it runs on
 /// modules.
 pub fn nest_of(c: Ctx, flag: &str) -> Option<String> {
     let name = unsafe { text(kilnPassNest(c.raw(), sref(flag))) };
@@ -81,8 +81,9 @@ struct Object<P> {
     options: usize,
 }
 
-/// Puts a pass into upstream's registry, which is global and unlocked, so: before any pipeline is
-/// parsed on another thread. The same pass again is no error; another pass of the same flag is.
+/// Registers a pass with MLIR. The registry is global and unlocked, so register before other
+/// threads parse pipelines. Registering a pass twice is allowed; another pass of the same flag is
+/// an error.
 pub fn register_pass<P: PassObject>(d: PassDescription) -> Result<(), String> {
     static OURS: Mutex<BTreeMap<&str, TypeId>> = Mutex::new(BTreeMap::new());
     Context::register_upstream();

@@ -1,4 +1,4 @@
-//! One op on plain values: the column "reference semantics" of the op table.
+//! Reference evaluation of one op: the column "reference semantics" of the op table.
 use crate::{
     ir::*,
     ops::*,
@@ -10,10 +10,10 @@ use std::rc::Rc;
 type Get<'a> = &'a dyn Fn(Value) -> Result<Rc<Tensor>, String>;
 type GetSize<'a> = &'a dyn Fn(&Size) -> Result<i64, String>;
 
-/// Evaluates an op without regions whose sizes are static on given operands; each result is rounded
-/// to its dtype. For constant folding; ops that need more than their operands are an error.
+/// Evaluates an op without regions and with static sizes, for constant folding. Results are rounded
+/// to their dtype. Err: ops whose value depends on more than their operands.
 pub fn evaluate(op: Op, operands: &[Option<Rc<Tensor>>]) -> Result<Vec<Tensor>, String> {
-    let view = View::of(op).ok_or("is no op of the dialect")?;
+    let view = View::of(op).ok_or("is not a kiln op")?;
     let get = |v: Value| {
         let known = view.values.iter().position(|x| *x == v).and_then(|i| operands.get(i)?.clone());
         known.ok_or_else(|| "has an operand that is not constant".to_string())
@@ -22,7 +22,7 @@ pub fn evaluate(op: Op, operands: &[Option<Rc<Tensor>>]) -> Result<Vec<Tensor>, 
     Ok(eval(&view, &get, &size)?.into_iter().map(Tensor::rounded).collect())
 }
 
-/// Floats unrounded.
+/// As [`evaluate`], without rounding floats.
 pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<Tensor>, String> {
     let all = |values: &[Value]| values.iter().map(|v| get(*v)).collect::<Result<Vec<_>, _>>();
     let opt = |v: Option<Value>| v.map(get).transpose();
@@ -32,9 +32,11 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
     }
     let operand = |i: usize| get(*view.values.get(i).ok_or("has too few operands")?);
     let one = match view.kind {
-        unary!() => r::unary(UnaryKind::from_op(view.kind).ok_or("is no unary op")?, &*operand(0)?),
+        unary!() => {
+            r::unary(UnaryKind::from_op(view.kind).ok_or("is not a unary op")?, &*operand(0)?)
+        }
         binary!() => r::binary(
-            BinaryKind::from_op(view.kind).ok_or("is no binary op")?,
+            BinaryKind::from_op(view.kind).ok_or("is not a binary op")?,
             &*operand(0)?,
             &*operand(1)?,
         ),
@@ -80,10 +82,15 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
             let o = Concat::read(view)?;
             r::concat(&refs(&all(&o.inputs)?), o.axis)
         }
-        OpKind::Place => {
-            let o = Place::read(view)?;
-            let whole = o.whole.map(get).transpose()?;
-            r::place(&*get(o.piece)?, whole.as_deref(), &sizes(&o.offsets)?, &sizes(&o.sizes)?)
+        OpKind::InsertSlice => {
+            let o = InsertSlice::read(view)?;
+            let dest = o.dest.map(get).transpose()?;
+            r::insert_slice(
+                &*get(o.source)?,
+                dest.as_deref(),
+                &sizes(&o.offsets)?,
+                &sizes(&o.sizes)?,
+            )
         }
         OpKind::Reverse => r::reverse(&*operand(0)?, &Reverse::read(view)?.dims),
         OpKind::Gather => {
@@ -311,12 +318,12 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
         }
 
         OpKind::Sym | OpKind::SymExpr | OpKind::Dim | OpKind::BindShape | OpKind::Require => {
-            Err("makes a size or states one, not a tensor".into())
+            Err("has no tensor result".into())
         }
         OpKind::Global | OpKind::GetGlobal => Err("needs the module's globals".into()),
         OpKind::Launch => Err("needs the module's kernels".into()),
         OpKind::Arena | OpKind::ArenaSize | OpKind::Output => {
-            Err("plans memory, which the interpreter does not".into())
+            Err("is a memory-planning op, which is not interpreted".into())
         }
         OpKind::If
         | OpKind::While
@@ -324,7 +331,7 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
         | OpKind::Yield
         | OpKind::Attention
         | OpKind::PtxCall => Err("needs its regions".into()),
-        OpKind::CustomCall => Err("calls code that is not kiln's".into()),
+        OpKind::CustomCall => Err("calls external code".into()),
     };
     one.map(|t| vec![t])
 }

@@ -1,5 +1,5 @@
-//! The interpreter: runs `kiln` IR with plain loops. It is the oracle of everything else and shares
-//! nothing with the lowering.
+//! The interpreter of `kiln` IR, in plain loops. It is the test oracle and shares no code with the
+//! lowering.
 mod eval;
 
 use crate::{
@@ -11,12 +11,12 @@ use crate::{
 pub use eval::evaluate;
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
-/// How results are rounded.
+/// The rounding mode of floats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Floats stay f64.
+    /// No rounding: floats stay f64.
     Exact,
-    /// Each op's result is rounded to its dtype, as an eager framework would.
+    /// Each op rounds its result to its dtype, as eager PyTorch does.
     Rounded,
 }
 
@@ -28,30 +28,30 @@ pub struct RunError {
     pub message: String,
     /// Where, innermost first.
     pub locations: Vec<String>,
-    /// Whether it is an op or a call that the interpreter does not know.
+    /// Whether the cause is an op or custom call that the interpreter does not support.
     pub unsupported: bool,
 }
 
 /// A function registered under a `kiln.custom_call`'s name: inputs and `config` to results.
 pub type ExternalFn<'a> = dyn Fn(&[Rc<Tensor>], Option<Attr>) -> Result<Vec<Tensor>, String> + 'a;
-/// Gives the value of a global from its name and source.
+/// Loads a global by name and source.
 pub type GlobalSource<'a> = dyn Fn(&str, &str) -> Result<Tensor, String> + 'a;
 
-/// What a run may use beside the IR.
+/// The configuration of a run.
 pub struct Interpreter<'a> {
     /// Rounding.
     pub mode: Mode,
-    /// Values of globals that have a source.
+    /// Loads globals that have a source.
     pub globals: &'a GlobalSource<'a>,
     /// Custom calls by name.
     pub custom_calls: HashMap<String, Box<ExternalFn<'a>>>,
-    /// Most iterations of one `kiln.while`.
+    /// Iteration limit of a `kiln.while`.
     pub max_iterations: usize,
-    /// Results of functions that give globals their values, as far as they have run.
+    /// Cached results of the functions that compute globals (frozen weights).
     pub prepared: RefCell<HashMap<String, Vec<Rc<Tensor>>>>,
 }
 
-/// An SSA value at run time.
+/// The run-time value of an SSA value.
 #[derive(Clone, Debug)]
 enum Bound {
     Tensor(Rc<Tensor>),
@@ -66,11 +66,11 @@ struct Frame<'a, 'b> {
     depth: usize,
 }
 
-/// Calls of functions may nest this deep.
+/// Limit of the call depth.
 const MAX_CALLS: usize = 64;
 
 impl<'b> Interpreter<'b> {
-    /// An interpreter without custom calls whose globals all have values in the IR.
+    /// An interpreter without custom calls, for modules whose globals have their values in the IR.
     pub fn new(mode: Mode) -> Interpreter<'static> {
         Interpreter {
             mode,
@@ -81,8 +81,8 @@ impl<'b> Interpreter<'b> {
         }
     }
 
-    /// Runs a function of `module` on tensors. Sizes are checked against types and facts, and bind
-    /// symbols.
+    /// Runs a function of `module` on tensors. Inputs are checked against types and bound shapes,
+    /// and bind the symbols.
     pub fn run(
         &self,
         module: Op,
@@ -186,7 +186,7 @@ fn has_function(module: Op, name: &str) -> bool {
         .any(|o| o.is("func.func") && o.symbol().as_deref() == Some(name))
 }
 
-/// Whether a tensor may stand for a value of that type.
+/// Checks that a tensor has the type.
 fn check(ty: Type, t: &Tensor) -> Result<(), String> {
     let want = crate::rules::tensor_type(ty)?;
     let fits = want.dims.len() == t.rank()
@@ -213,7 +213,7 @@ impl Frame<'_, '_> {
         }
     }
 
-    /// `kiln.bind_shape` of an argument gives its symbols values before the first op runs.
+    /// Binds symbols from the `kiln.bind_shape` of arguments before the first op runs.
     fn bind_symbols(&mut self, block: Block) -> Result<(), RunError> {
         for op in block.ops() {
             let Some(o) = BindShape::of(op) else { continue };
@@ -239,7 +239,7 @@ impl Frame<'_, '_> {
         Ok(())
     }
 
-    /// Runs a block to its terminator, whose operands are the result.
+    /// Runs a block and returns its terminator's operands.
     fn block(&mut self, block: Block) -> Result<Vec<Bound>, RunError> {
         for op in block.ops() {
             let end = matches!(op.kind(), Some(OpKind::Yield)) || op.is("func.return");
@@ -257,7 +257,7 @@ impl Frame<'_, '_> {
                 return Err(error(
                     op,
                     format!(
-                        "gave {} results where {} are declared",
+                        "returned {} results where {} are declared",
                         results.len(),
                         op.result_count()
                     ),
@@ -270,10 +270,10 @@ impl Frame<'_, '_> {
                 self.values.insert(v, r);
             }
         }
-        Err(error(block.parent().unwrap_or(self.module), "has a block without an end".into()))
+        Err(error(block.parent().unwrap_or(self.module), "has a block without a terminator".into()))
     }
 
-    /// Result `n` of a function that gives globals their values; it runs once.
+    /// Result `n` of a function that computes globals; it runs once.
     fn prepared(&self, name: &str, n: &str) -> Result<Rc<Tensor>, Option<RunError>> {
         if !self.interp.prepared.borrow().contains_key(name) {
             let results =
@@ -286,7 +286,7 @@ impl Frame<'_, '_> {
         n.parse().ok().and_then(|n: usize| prepared.get(name)?.get(n).cloned()).ok_or(None)
     }
 
-    /// A block with arguments.
+    /// Runs a region's block with these arguments.
     fn region(&mut self, region: Region, args: Vec<Bound>) -> Result<Vec<Bound>, RunError> {
         let block =
             region.first().ok_or_else(|| error(self.module, "has an empty region".into()))?;
@@ -344,7 +344,9 @@ impl Frame<'_, '_> {
             }
             OpKind::PtxCall => match regions.first() {
                 Some(body) => self.region(*body, vec![]),
-                None => Err(unsupported(op, "is PTX, and no region computes the same".into())),
+                None => {
+                    Err(unsupported(op, "is a PTX kernel without a region to interpret".into()))
+                }
             },
             OpKind::GetGlobal => {
                 let o = GetGlobal::of(op).ok_or_else(|| fail("is malformed".into()))?;
@@ -352,9 +354,9 @@ impl Frame<'_, '_> {
                 let found = all.into_iter().find(|g| {
                     g.kind() == Some(OpKind::Global) && g.symbol().as_deref() == Some(&o.global)
                 });
-                let global = found
-                    .and_then(Global::of)
-                    .ok_or_else(|| fail(format!("names @{}, which is no global", o.global)))?;
+                let global = found.and_then(Global::of).ok_or_else(|| {
+                    fail(format!("refers to @{}, which is not a global", o.global))
+                })?;
                 let made = global
                     .source
                     .as_deref()
@@ -362,7 +364,7 @@ impl Frame<'_, '_> {
                     .filter(|(name, _)| has_function(self.module, name));
                 if let Some((name, n)) = made {
                     return self.prepared(name, n).map(|t| vec![Bound::Tensor(t)]).map_err(|e| {
-                        e.unwrap_or_else(|| fail(format!("names no result of @{name}")))
+                        e.unwrap_or_else(|| fail(format!("refers to no result of @{name}")))
                     });
                 }
                 let value = match (global.value, global.source) {
@@ -378,8 +380,9 @@ impl Frame<'_, '_> {
                 let found = all
                     .into_iter()
                     .find(|m| m.is("builtin.module") && m.symbol().as_deref() == Some(&o.kernel));
-                let kernel = found
-                    .ok_or_else(|| fail(format!("names @{}, which is no kernel", o.kernel)))?;
+                let kernel = found.ok_or_else(|| {
+                    fail(format!("refers to @{}, which is not a kernel", o.kernel))
+                })?;
                 let given = o.inputs.iter().chain(&o.sizes).map(|v| self.values.get(v).cloned());
                 let given: Option<Vec<Bound>> = given.collect();
                 let given =
@@ -392,7 +395,7 @@ impl Frame<'_, '_> {
                     .symbols
                     .get(&o.name)
                     .copied()
-                    .ok_or_else(|| fail(format!("is bound by no input: @{}", o.name)))?;
+                    .ok_or_else(|| fail(format!("has unbound symbol @{}", o.name)))?;
                 in_range(&o, value).map_err(fail)?;
                 Ok(vec![Bound::Index(value)])
             }
@@ -409,7 +412,7 @@ impl Frame<'_, '_> {
                 let t = self.tensor(o.input).map_err(fail)?;
                 let size = usize::try_from(o.axis).ok().and_then(|a| t.shape().get(a).copied());
                 Ok(vec![Bound::Index(size.ok_or_else(|| {
-                    fail(format!("has axis {} outside of rank {}", o.axis, t.rank()))
+                    fail(format!("has axis {} out of range for rank {}", o.axis, t.rank()))
                 })? as i64)])
             }
             OpKind::BindShape => {
@@ -473,7 +476,7 @@ impl Frame<'_, '_> {
             let callee = op
                 .attr("callee")
                 .and_then(Attr::as_symbol)
-                .ok_or_else(|| fail("names no function".into()))?;
+                .ok_or_else(|| fail("has no callee".into()))?;
             let inputs =
                 op.operands().iter().map(|v| self.values.get(v).cloned()).collect::<Option<_>>();
             return self.interp.call(
@@ -484,7 +487,7 @@ impl Frame<'_, '_> {
             );
         }
         if op.is("tensor.empty") {
-            // Memory for results; what is in it is never read, so one element stands for it.
+            // Memory for results is never read, so a placeholder is enough.
             return Ok(vec![Bound::Index(0)]);
         }
         Err(unsupported(
@@ -538,8 +541,7 @@ impl Frame<'_, '_> {
         Ok(carried)
     }
 
-    /// Rows as one tensor with a new leading dimension; the type gives dtype and sizes when there
-    /// are none.
+    /// Stacks rows along a new leading dimension; without rows, dtype and sizes come from the type.
     fn stack(&self, ty: Type, rows: Vec<Rc<Tensor>>) -> Result<Tensor, String> {
         let Some(first) = rows.first() else {
             let t = crate::rules::tensor_type(ty)?;

@@ -8,17 +8,17 @@ pub enum Affine {
     Dim(usize),
     /// A symbol.
     Symbol(usize),
-    /// A number.
+    /// A constant.
     Const(i64),
     /// A sum.
     Add(Box<Affine>, Box<Affine>),
     /// A product.
     Mul(Box<Affine>, Box<Affine>),
-    /// A remainder, never negative.
+    /// A remainder (non-negative).
     Mod(Box<Affine>, Box<Affine>),
-    /// A quotient, rounded down.
+    /// Floor division.
     FloorDiv(Box<Affine>, Box<Affine>),
-    /// A quotient, rounded up.
+    /// Ceiling division.
     CeilDiv(Box<Affine>, Box<Affine>),
 }
 
@@ -55,7 +55,7 @@ impl Affine {
 }
 
 impl Attr {
-    /// How many dimensions an affine map has, and its results.
+    /// The number of dimensions and the results of an affine map.
     pub fn as_affine_map(self) -> Option<(usize, Vec<Affine>)> {
         unsafe {
             if !mlirAttributeIsAAffineMap(self.0) {

@@ -29,7 +29,7 @@ impl Attr {
     pub(crate) fn some(raw: MlirAttribute) -> Option<Attr> {
         (!raw.ptr.is_null()).then_some(Attr(raw))
     }
-    /// An attribute from its text.
+    /// Parses an attribute.
     pub fn parse(c: Ctx, s: &str) -> Option<Attr> {
         Attr::some(unsafe { mlirAttributeParseGet(c.raw(), sref(s)) })
     }
@@ -64,7 +64,7 @@ impl Attr {
             }
         })
     }
-    /// An integer scalar of a dtype, without a detour over f64.
+    /// An integer scalar of a dtype, exact beyond 2^53.
     pub fn scalar_int(c: Ctx, dtype: DType, value: i64) -> Attr {
         if dtype.is_float() {
             Attr::scalar(c, dtype, value as f64)
@@ -76,7 +76,7 @@ impl Attr {
     pub fn string(c: Ctx, s: &str) -> Attr {
         Attr(unsafe { mlirStringAttrGet(c.raw(), sref(s)) })
     }
-    /// A reference `@s`.
+    /// A symbol reference `@s`.
     pub fn symbol(c: Ctx, s: &str) -> Attr {
         Attr(unsafe { mlirFlatSymbolRefAttrGet(c.raw(), sref(s)) })
     }
@@ -127,15 +127,15 @@ impl Attr {
                 .then(|| (text(strategy), Attr(parameters)))
         }
     }
-    /// Literal elements of the tensor's own dtype and shape.
+    /// A `dense<…>` literal with the dtype and shape of the tensor.
     pub fn dense(c: Ctx, t: &Tensor) -> Result<Attr, String> {
         let dims: Vec<_> = t.shape().iter().map(|d| crate::sym::Dim::Known(*d as i64)).collect();
         let ty = Type::tensor(c, t.dtype(), &dims).0;
         let bytes = t.dtype().encode(t);
         Attr::some(unsafe {
             if t.dtype() == DType::I1 {
-                // Raw i1 buffers are bit-packed in a way that has changed between releases; bools
-                // have a call of their own.
+                // Raw i1 buffers are bit-packed, differently between MLIR releases; bools have
+                // their own call.
                 let Data::I(values) = t.data() else {
                     return Err("an i1 tensor with float data".into());
                 };
@@ -147,7 +147,7 @@ impl Attr {
         })
         .ok_or_else(|| format!("{} bytes do not make a dense<…> of {}", bytes.len(), Type(ty)))
     }
-    /// The value of literal elements; splats are spread out.
+    /// The value of a `dense<…>` literal; splats are expanded.
     pub fn as_tensor(self) -> Result<Tensor, String> {
         unsafe {
             if !mlirAttributeIsADenseElements(self.0) {
@@ -175,7 +175,7 @@ impl Attr {
             }
         }
     }
-    /// The one element of a `dense<…>` literal that is a splat.
+    /// The scalar of a splat `dense<…>` literal.
     pub fn splat_value(self) -> Option<Attr> {
         unsafe {
             let splat =
@@ -183,7 +183,7 @@ impl Attr {
             if splat { Attr::some(mlirDenseElementsAttrGetSplatValue(self.0)) } else { None }
         }
     }
-    /// How many elements a `dense<…>` literal stores: one for a splat.
+    /// The number of elements that a `dense<…>` literal stores: one for a splat.
     pub fn stored_elements(self) -> Option<usize> {
         unsafe {
             let dense = mlirAttributeIsADenseElements(self.0);
@@ -196,7 +196,7 @@ impl Attr {
             })
         }
     }
-    /// The integer's value, of any integer or index type; unsigned ones as they are.
+    /// The value of an attribute of integer or index type; unsigned values are zero-extended.
     pub fn as_i64(self) -> Option<i64> {
         unsafe {
             if !mlirAttributeIsAInteger(self.0) {
@@ -224,7 +224,7 @@ impl Attr {
     pub fn as_string(self) -> Option<String> {
         unsafe { mlirAttributeIsAString(self.0).then(|| text(mlirStringAttrGetValue(self.0))) }
     }
-    /// The name behind `@`.
+    /// The name of a symbol reference.
     pub fn as_symbol(self) -> Option<String> {
         unsafe {
             mlirAttributeIsAFlatSymbolRef(self.0)

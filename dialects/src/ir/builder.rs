@@ -1,8 +1,8 @@
-//! The only way to make ops: an insertion point and a location, always both.
+//! The op builder: an insertion point with a location.
 use super::*;
 use crate::{rules, sym::Dim, value::DType};
 
-/// An op in the making: what nodes write into.
+/// The state of an op under construction, which nodes write into.
 pub struct State {
     ctx: Ctx,
     values: Vec<Value>,
@@ -60,12 +60,12 @@ impl State {
     }
 }
 
-/// Makes ops at an insertion point, all with one location.
+/// Builds ops at an insertion point, all with one location.
 #[derive(Clone, Copy)]
 pub struct Builder {
     /// The context.
     pub ctx: Ctx,
-    /// The location of every op made.
+    /// The location of every built op.
     pub loc: Loc,
     block: Block,
     before: Option<Op>,
@@ -76,25 +76,25 @@ impl Builder {
     pub fn at_end(ctx: Ctx, block: Block, loc: Loc) -> Builder {
         Builder { ctx, loc, block, before: None }
     }
-    /// Inserts in front of `op`, with `op`'s location; `None` if `op` is in no block.
+    /// Inserts before `op`, with its location; `None` if `op` has no parent block.
     pub fn before(op: Op) -> Option<Builder> {
         Some(Builder { ctx: op.ctx(), loc: op.loc(), block: op.block()?, before: Some(op) })
     }
-    /// Inserts behind `op`, with `op`'s location.
+    /// Inserts after `op`, with its location.
     pub fn after(op: Op) -> Option<Builder> {
         Some(Builder { ctx: op.ctx(), loc: op.loc(), block: op.block()?, before: op.next() })
     }
-    /// The block that ops go to.
+    /// The insertion block.
     pub fn block(&self) -> Block {
         self.block
     }
-    /// The same place with another location.
+    /// The same insertion point with another location.
     pub fn at(self, loc: Loc) -> Builder {
         Builder { loc, ..self }
     }
 
-    /// Any op by name. `regions` get one block each, with these argument types, filled by the
-    /// closure.
+    /// Builds any op by name. Each region gets one block with these argument types, which the
+    /// closure fills.
     pub fn generic(
         &self,
         name: &str,
@@ -106,7 +106,7 @@ impl Builder {
         self.generic_late(name, operands, attrs, regions, &mut || Ok(types.to_vec()))
     }
 
-    /// As [`Builder::generic`], with result types that are asked for when the regions are full.
+    /// As [`Builder::generic`]; the result types are queried after the regions are built.
     pub fn generic_late(
         &self,
         name: &str,
@@ -169,7 +169,7 @@ impl Builder {
         }
     }
 
-    /// An op with one empty region, such as a function that is only declared.
+    /// An op with one empty region, such as a function declaration.
     pub fn generic_with_empty_region(
         &self,
         name: &str,
@@ -177,8 +177,8 @@ impl Builder {
     ) -> Result<Op, String> {
         self.create(name, &[], &[], attrs, empty_regions(1))
     }
-    /// A copy of an op with everything inside of it, with other operands, of the ops inside as
-    /// well; `operand` leaves alone what it does not know.
+    /// Clones an op and its regions. `operand` maps operands, nested ones too, and is the identity
+    /// on values it does not map.
     pub fn clone_op(&self, op: Op, operand: &dyn Fn(Value) -> Value) -> Result<Op, String> {
         let copy = Op::some(unsafe { mlirOperationClone(op.raw()) })
             .ok_or_else(|| format!("MLIR refused to copy a {}", op.name()))?;
@@ -201,7 +201,7 @@ impl Builder {
         }
     }
 
-    /// An op whose result types follow from the node. Errors are the shape rule's.
+    /// Builds an op with inferred result types. Err: the shape rule's.
     pub fn create_node<N: Node>(&self, node: &N) -> Result<Op, String> {
         let mut s = State::new(self.ctx);
         node.write(&mut s);
@@ -217,8 +217,7 @@ impl Builder {
             empty_regions(N::KIND.regions().len()),
         )
     }
-    /// An op with given result types and regions, for ops whose types do not follow from their
-    /// operands.
+    /// Builds an op with explicit result types and regions, for ops without type inference.
     pub fn create_with<N: Node>(
         &self,
         node: &N,
@@ -230,7 +229,7 @@ impl Builder {
         let attrs: Vec<_> = s.attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
         self.generic(N::KIND.name(), &s.values, types, &attrs, regions)
     }
-    /// The only result of [`Builder::create_node`].
+    /// The single result of [`Builder::create_node`].
     pub fn add<N: Node>(&self, node: &N) -> Result<Value, String> {
         self.create_node(node).map(|op| op.result(0))
     }
@@ -246,7 +245,7 @@ impl Builder {
             )?
             .result(0))
     }
-    /// A function with these types; the closure fills its body, which ends in `func.return`.
+    /// A function with this signature; the closure builds its body, which ends in `func.return`.
     pub fn function(
         &self,
         name: &str,
@@ -260,8 +259,8 @@ impl Builder {
         ];
         self.generic("func.func", &[], &[], &attrs, &mut [(inputs, body)])
     }
-    /// A further argument of the block that ops go to. For functions whose signature is found while
-    /// their body is made.
+    /// Adds an argument to the insertion block, for functions whose signature is found while
+    /// building.
     pub fn argument(&self, ty: Type, loc: Loc) -> Value {
         Value::of(unsafe { mlirBlockAddArgument(self.block.raw(), ty.0, loc.0) })
     }
@@ -269,11 +268,11 @@ impl Builder {
     pub fn ret(&self, values: &[Value]) -> Result<Op, String> {
         self.create("func.return", values, &[], &[], vec![])
     }
-    /// The SSA sizes of a value: numbers where its type has them, `kiln.dim` ops where not.
+    /// The sizes of a value: static where its type has them, `kiln.dim` ops elsewhere.
     pub fn sizes_of(&self, v: Value) -> Result<Vec<Size>, String> {
         (0..v.ty().dims().len()).map(|i| self.size_of(v, i)).collect()
     }
-    /// The SSA size of one dimension.
+    /// The size of one dimension.
     pub fn size_of(&self, v: Value, axis: usize) -> Result<Size, String> {
         match v.ty().dims().get(axis) {
             Some(Dim::Known(n)) => Ok(Size::Static(*n)),
@@ -299,7 +298,7 @@ impl Builder {
                 sizes: vec![],
             });
         };
-        // Element n of 0, 1, …, n: no op turns a size into data in another way.
+        // Element n of iota(n + 1): no op converts a size to data directly.
         let more = SymExpr { kind: SymKind::Add, lhs, rhs: self.index(1)? };
         let longer =
             Size::Dynamic(self.create_with(&more, &[Type::index(self.ctx)], &mut [])?.result(0));
@@ -330,9 +329,9 @@ impl Builder {
     }
 }
 
-/// Fills a region's block, given a builder inside and the block's arguments.
+/// Fills a region's block, given a builder inside it and the block's arguments.
 pub type RegionFill<'a> = dyn FnMut(Builder, Vec<Value>) -> Result<(), String> + 'a;
-/// Argument types of a region's block, and what fills it.
+/// The argument types of a region's block, and the closure that fills it.
 pub type RegionBody<'a> = (&'a [Type], &'a mut RegionFill<'a>);
 
 fn empty_regions(n: usize) -> Vec<MlirRegion> {

@@ -1,18 +1,16 @@
-//! The one constructor of contexts: every dialect registered, `kiln` and `func` loaded, MLIR's
-//! threading off.
+//! Context creation: every dialect registered, `kiln` and `func` loaded, MLIR's threading off.
 use super::*;
 use crate::ffi;
 use std::{marker::PhantomData, sync::OnceLock};
 
-/// An MLIR context; one per compile job. It may move to another thread but is not shared between
-/// threads.
+/// An MLIR context, one per compile job. It can move between threads but is not shared.
 #[derive(Debug)]
 pub struct Context {
     raw: MlirContext,
     _one_thread: PhantomData<*mut ()>,
 }
-// SAFETY: threading is off and nothing in a context is tied to the thread that made it;
-// `PhantomData` keeps it from being `Sync`.
+// SAFETY: threading is off and nothing in a context is bound to a thread; `PhantomData` prevents
+// `Sync`.
 unsafe impl Send for Context {}
 
 /// A handle of a [`Context`].
@@ -20,7 +18,7 @@ unsafe impl Send for Context {}
 pub struct Ctx(pub(crate) *mut std::ffi::c_void);
 
 struct Registry(MlirDialectRegistry);
-// SAFETY: filled once under OnceLock; afterwards only copied from, which MLIR does without writing.
+// SAFETY: filled once under OnceLock; afterwards MLIR only reads it.
 unsafe impl Send for Registry {}
 unsafe impl Sync for Registry {}
 
@@ -37,7 +35,7 @@ fn registry() -> MlirDialectRegistry {
 }
 
 impl Context {
-    /// A fresh context.
+    /// A new context.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Context {
         unsafe {
@@ -49,12 +47,11 @@ impl Context {
             Context { raw, _one_thread: PhantomData }
         }
     }
-    /// Makes upstream's passes known to the pipeline parser; needed before kiln's own are
-    /// registered.
+    /// Registers upstream's passes for the pipeline parser; call it before registering kiln's.
     pub fn register_upstream() {
         registry();
     }
-    /// The handle that everything else takes.
+    /// The handle that the other APIs take.
     pub fn ctx(&self) -> Ctx {
         Ctx(self.raw.ptr)
     }
@@ -70,7 +67,7 @@ impl Ctx {
     pub(crate) fn raw(self) -> MlirContext {
         MlirContext { ptr: self.0 }
     }
-    /// Makes every dialect that translates to LLVM IR able to; code generation by a pass needs it.
+    /// Registers the LLVM IR translation of every dialect, which code generation in a pass needs.
     pub fn register_translations(self) {
         unsafe { mlirRegisterAllLLVMTranslations(self.raw()) }
     }

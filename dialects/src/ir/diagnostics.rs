@@ -8,9 +8,9 @@ pub enum Severity {
     Error,
     /// Something looks wrong.
     Warning,
-    /// More about another diagnostic.
+    /// Attached to another diagnostic.
     Note,
-    /// What a pass did or did not do, and why.
+    /// What a pass did or missed, and why (optimisation remark).
     Remark,
 }
 
@@ -72,8 +72,8 @@ fn read(d: MlirDiagnostic) -> Diagnostic {
     }
 }
 
-/// Runs `f` and returns with its result everything that the context reported meanwhile. Calls may
-/// nest; the innermost takes all.
+/// Runs `f` and also returns the diagnostics emitted meanwhile. Calls may nest; the innermost one
+/// captures.
 pub fn collect<T>(c: Ctx, f: impl FnOnce() -> T) -> (T, Vec<Diagnostic>) {
     extern "C" fn take(d: MlirDiagnostic, out: *mut std::ffi::c_void) -> MlirLogicalResult {
         // SAFETY: `out` is the Vec below, alive until the handler is detached.

@@ -1,35 +1,35 @@
 //! Source locations.
 use super::*;
 
-/// A location: file:line:col, a name, a call site, or a fusion of these.
+/// A location: file:line:col, a name, a call site, or fused locations.
 #[derive(Clone, Copy)]
 pub struct Loc(pub(crate) MlirLocation);
 
 impl Loc {
-    /// No location. For tests and for IR made of nothing; ops made from ops take theirs.
+    /// No location. For tests and IR without a source; ops derived from ops take theirs.
     pub fn unknown(c: Ctx) -> Loc {
         Loc(unsafe { mlirLocationUnknownGet(c.raw()) })
     }
-    /// A place in a file; lines and columns count from 1.
+    /// A file location; lines and columns count from 1.
     pub fn file(c: Ctx, file: &str, line: u32, col: u32) -> Loc {
         Loc(unsafe { mlirLocationFileLineColGet(c.raw(), sref(file), line, col) })
     }
-    /// `name` at this location: where SSA names come from.
+    /// A named location; SSA names come from it.
     pub fn named(self, name: &str) -> Loc {
         Loc(unsafe { mlirLocationNameGet(mlirLocationGetContext(self.0), sref(name), self.0) })
     }
-    /// This location, called from another.
+    /// A call-site location.
     pub fn called_from(self, caller: Loc) -> Loc {
         Loc(unsafe { mlirLocationCallSiteGet(self.0, caller.0) })
     }
-    /// All of these at once, each once.
+    /// A fused location without duplicates.
     pub fn fused(c: Ctx, all: &[Loc]) -> Loc {
         let all: Vec<MlirLocation> = all.iter().map(|l| l.0).collect();
         Loc(unsafe {
             mlirLocationFusedGet(c.raw(), all.len() as isize, all.as_ptr(), mlirAttributeGetNull())
         })
     }
-    /// What it fuses, if it is a fusion or the name of one; else itself.
+    /// The locations of a fused (or named fused) location; else itself.
     pub fn parts(self) -> Vec<Loc> {
         unsafe {
             let inner = if mlirLocationIsAName(self.0) {
@@ -45,10 +45,10 @@ impl Loc {
             parts.into_iter().map(Loc).collect()
         }
     }
-    /// The source places, innermost first: `file:line:col` and `"name"`.
+    /// The source locations, innermost first: `file:line:col` and `"name"`.
     pub fn chain(self) -> Vec<String> {
         let mut out = vec![];
-        // Iterative, since a hostile file can nest locations deeply.
+        // Iterative, since untrusted files may nest locations deeply.
         let mut stack = vec![self.0];
         while let Some(l) = stack.pop() {
             unsafe {
@@ -77,7 +77,7 @@ impl Loc {
         }
         out
     }
-    /// The first file, line and column of the chain.
+    /// The innermost file, line and column.
     pub fn place(self) -> Option<(String, u32, u32)> {
         self.chain().iter().find_map(|part| {
             let (rest, col) = part.rsplit_once(':')?;

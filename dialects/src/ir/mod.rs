@@ -1,10 +1,8 @@
-//! MLIR as id-like `Copy` handles. The only place that calls MLIR's C API, beside `ffi`.
+//! Bindings to MLIR as `Copy` handles. Only this module and `ffi` call MLIR's C API.
 //!
-//! A handle is an address, as an index into an arena would be: cheap to copy, to compare and to
-//! keep in a map, and good for as long as what it names is not erased and its [`Context`] lives.
-//! Rust does not check that, so the rule is the design's: read, decide, apply, and keep no handle
-//! across the erasure of what it names. What owns something (`Context`, `Module`, `PassManager`) is
-//! not `Copy` and frees it.
+//! A handle is a pointer: cheap to copy, compare and hash, and valid until the op is erased or its
+//! [`Context`] dropped. Rust does not check that, so passes read, decide, apply, and keep no handle
+//! across an erasure. Owners (`Context`, `Module`, `PassManager`) are not `Copy`.
 mod affine;
 mod attrs;
 mod builder;
@@ -36,7 +34,7 @@ pub use walk::{blocks, op_count, walk};
 use mlir_sys::*;
 use std::ffi::c_void;
 
-/// A string as the C API takes it; not NUL-terminated.
+/// A C API string reference; not NUL-terminated.
 pub(crate) fn sref(s: &str) -> MlirStringRef {
     MlirStringRef { data: s.as_ptr().cast(), length: s.len() }
 }
@@ -55,7 +53,7 @@ pub(crate) unsafe fn bytes<'a>(s: MlirStringRef) -> &'a [u8] {
     unsafe { list(s.length as isize, s.data.cast()) }
 }
 
-/// A C array that may be (null, 0), which `from_raw_parts` alone does not allow.
+/// A slice of a C array that may be (null, 0), which `from_raw_parts` does not allow.
 ///
 /// # Safety
 /// `p` points to `n` values that live for `'a`, or `n` is 0.
@@ -68,7 +66,7 @@ pub(crate) extern "C" fn append(s: MlirStringRef, out: *mut c_void) {
     unsafe { (*out.cast::<Vec<u8>>()).extend_from_slice(bytes(s)) }
 }
 
-/// Collects the bytes that a C printing function sends in pieces.
+/// Collects the chunks that a C printing function emits.
 pub(crate) fn printed_bytes(f: impl FnOnce(MlirStringCallback, *mut c_void)) -> Vec<u8> {
     let mut out = Vec::<u8>::new();
     f(Some(append), (&raw mut out).cast());

@@ -1,15 +1,15 @@
-//! Top-level modules: text and bytecode in, text and bytecode out.
+//! Top-level modules: parsing and printing of text and bytecode.
 use super::*;
 use crate::ffi;
 use sha2::{Digest, Sha256};
 
-/// How deep brackets may nest in text. MLIR's parser recurses, so deeper text could exhaust its
+/// Nesting limit of brackets in text. MLIR's parser recurses, so deeper text could overflow its
 /// stack.
 pub const NESTING_LIMIT: usize = 256;
-/// What kiln writes in front of bytecode: this, the SHA-256 of the bytecode, the bytecode.
+/// kiln's bytecode header: this magic, the SHA-256 of the bytecode, the bytecode.
 pub const BYTECODE_MAGIC: &[u8] = b"KILNBC1\n";
 
-/// Why a module was not read.
+/// Why a module failed to parse.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ParseError {
     /// Brackets nest deeper than [`NESTING_LIMIT`].
@@ -28,29 +28,28 @@ pub enum ParseError {
         /// What is wrong with it.
         reason: String,
     },
-    /// MLIR refused it.
+    /// MLIR rejected it.
     #[error("{}", .0.iter().map(|d| d.to_string()).collect::<Vec<_>>().join("\n"))]
     Diagnostics(Vec<Diagnostic>),
 }
 
-/// How to print.
+/// Printing options.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PrintOptions {
-    /// Locations at the end of lines.
+    /// Print locations at the end of lines.
     pub debug_info: bool,
-    /// The generic form.
+    /// Print the generic form.
     pub generic: bool,
-    /// `%name` from named locations, where they exist.
+    /// Take `%name` from named locations.
     pub names_from_locations: bool,
-    /// The op by itself: without it every print numbers all values of the whole module around the
-    /// op.
-    pub alone: bool,
+    /// Print only the op (local scope); otherwise MLIR numbers all values of the enclosing module.
+    pub local_scope: bool,
 }
 
 /// A `builtin.module` that owns its ops.
 #[derive(Debug)]
 pub struct Module(MlirModule);
-// SAFETY: as Context; a module is used by whoever holds its context.
+// SAFETY: as Context; a module is used only by the owner of its context.
 unsafe impl Send for Module {}
 
 impl Module {
@@ -58,8 +57,8 @@ impl Module {
     pub fn new(loc: Loc) -> Module {
         Module(unsafe { mlirModuleCreateEmpty(loc.0) })
     }
-    /// Reads text, or bytecode with kiln's checksum, and verifies it. Warnings and remarks are
-    /// returned beside the module.
+    /// Parses and verifies text, or bytecode with kiln's checksum. Also returns warnings and
+    /// remarks.
     pub fn parse(
         c: Ctx,
         source: &[u8],
@@ -113,7 +112,7 @@ impl Module {
     pub fn duplicate(&self) -> Module {
         Module(unsafe { mlirModuleFromOperation(mlirOperationClone(self.op().raw())) })
     }
-    /// MLIR bytecode behind kiln's checksum.
+    /// MLIR bytecode with kiln's checksum header.
     pub fn bytecode(&self) -> Vec<u8> {
         let code = printed_bytes(|cb, d| unsafe {
             mlirOperationWriteBytecode(self.op().raw(), cb, d);
@@ -124,7 +123,7 @@ impl Module {
     pub fn print(&self, options: PrintOptions) -> String {
         self.op().print(options)
     }
-    /// The symbol of that name at the top.
+    /// The top-level symbol of that name.
     pub fn find(&self, symbol: &str) -> Option<Op> {
         self.body().ops().into_iter().find(|o| o.symbol().as_deref() == Some(symbol))
     }
@@ -144,7 +143,7 @@ impl Op {
             if options.names_from_locations {
                 mlirOpPrintingFlagsPrintNameLocAsPrefix(flags);
             }
-            if options.alone {
+            if options.local_scope {
                 mlirOpPrintingFlagsUseLocalScope(flags);
             }
             mlirOperationPrintWithFlags(self.raw(), flags, cb, d);
@@ -159,7 +158,7 @@ impl Drop for Module {
     }
 }
 
-/// The line where brackets first nest deeper than the limit, outside of strings and comments.
+/// The line where brackets exceed the nesting limit, ignoring strings and comments.
 fn too_deep(source: &str) -> Option<usize> {
     let bytes = source.as_bytes();
     let (mut depth, mut line, mut i) = ([0usize; 4], 1, 0);
@@ -188,7 +187,7 @@ fn too_deep(source: &str) -> Option<usize> {
                     return Some(line);
                 }
             }
-            // Saturating, since `>=` closes nothing; kinds apart, so that it cannot hide other
+            // Saturating, since `>=` closes nothing; counted per kind, so that it cannot hide other
             // brackets.
             b @ (b')' | b']' | b'}' | b'>') => {
                 depth[bracket(b)] = depth[bracket(b)].saturating_sub(1)

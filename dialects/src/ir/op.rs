@@ -41,11 +41,11 @@ handle!(
     Region, MlirRegion
 );
 
-/// How many places there are for kinds that were looked up.
+/// Entries of the op-kind cache.
 const KINDS_KEPT: usize = 256;
 thread_local! {
-    /// Kinds by where their names lie. Ops are asked for their kind all the time, and a search
-    /// among all names takes eight comparisons.
+    /// Op kinds by the address of their name: kinds are queried constantly, and a search takes
+    /// eight comparisons.
     static KINDS: [Cell<Option<OpKind>>; KINDS_KEPT] = const { [const { Cell::new(None) }; KINDS_KEPT] };
 }
 
@@ -58,7 +58,7 @@ impl Op {
     pub fn name(self) -> String {
         unsafe { text(mlirIdentifierStr(mlirOperationGetName(self.raw()))) }
     }
-    /// Whether it has that full name; cheaper than comparing [`Op::name`].
+    /// Whether the op has this full name; cheaper than comparing [`Op::name`].
     pub fn is(self, name: &str) -> bool {
         unsafe { bytes(mlirIdentifierStr(mlirOperationGetName(self.raw()))) == name.as_bytes() }
     }
@@ -69,7 +69,7 @@ impl Op {
         })
         .ok()?;
         let short = name.strip_prefix("kiln.")?;
-        // Ops of one name have it at one place, which another context may use for another name.
+        // Ops of one name share its address, which another context may reuse for another name.
         KINDS.with(|kinds| {
             let place = &kinds[name.as_ptr().addr() / 16 % KINDS_KEPT];
             if let Some(kind) = place.get().filter(|k| k.mnemonic() == short) {
@@ -79,15 +79,15 @@ impl Op {
             place.get()
         })
     }
-    /// Where it comes from.
+    /// The location.
     pub fn loc(self) -> Loc {
         Loc(unsafe { mlirOperationGetLocation(self.raw()) })
     }
-    /// Gives it another location.
+    /// Sets the location.
     pub fn set_loc(self, loc: Loc) {
         unsafe { mlirOperationSetLocation(self.raw(), loc.0) }
     }
-    /// How many operands.
+    /// The number of operands.
     pub fn operand_count(self) -> usize {
         unsafe { mlirOperationGetNumOperands(self.raw()) as usize }
     }
@@ -104,7 +104,7 @@ impl Op {
     pub fn set_operand(self, i: usize, v: Value) {
         unsafe { mlirOperationSetOperand(self.raw(), i as isize, v.raw()) }
     }
-    /// How many results.
+    /// The number of results.
     pub fn result_count(self) -> usize {
         unsafe { mlirOperationGetNumResults(self.raw()) as usize }
     }
@@ -133,7 +133,7 @@ impl Op {
     pub fn set_attr(self, name: &str, a: Attr) {
         unsafe { mlirOperationSetAttributeByName(self.raw(), sref(name), a.0) }
     }
-    /// Takes an attribute away.
+    /// Removes an attribute.
     pub fn remove_attr(self, name: &str) {
         unsafe { mlirOperationRemoveAttributeByName(self.raw(), sref(name)) };
     }
@@ -151,27 +151,27 @@ impl Op {
     pub fn symbol(self) -> Option<String> {
         self.attr("sym_name")?.as_string()
     }
-    /// The op around it.
+    /// The parent op.
     pub fn parent(self) -> Option<Op> {
         Op::some(unsafe { mlirOperationGetParentOperation(self.raw()) })
     }
-    /// The block it is in.
+    /// The parent block.
     pub fn block(self) -> Option<Block> {
         Block::some(unsafe { mlirOperationGetBlock(self.raw()) })
     }
-    /// The next op of its block.
+    /// The next op in its block.
     pub fn next(self) -> Option<Op> {
         Op::some(unsafe { mlirOperationGetNextInBlock(self.raw()) })
     }
-    /// Removes it from its block and frees it. Its results have no uses left.
+    /// Removes the op from its block and frees it. Its results must have no uses.
     pub fn erase(self) {
         unsafe {
             mlirOperationRemoveFromParent(self.raw());
             mlirOperationDestroy(self.raw())
         }
     }
-    /// Translates a module of the llvm dialect (and omp) to an `LLVMModuleRef`, which the caller
-    /// owns; `None` with diagnostics if that is not possible.
+    /// Translates a module of the llvm (and omp) dialect to an `LLVMModuleRef` that the caller
+    /// owns; `None` with diagnostics on failure.
     ///
     /// # Safety
     /// `llvm_context` is a live `LLVMContextRef` that no other thread uses meanwhile.
@@ -180,15 +180,15 @@ impl Op {
         llvm_context: *mut c_void,
     ) -> Option<std::ptr::NonNull<c_void>> {
         unsafe {
-            // Once per context would do; it costs little beside a translation, and most contexts
-            // never translate.
+            // Once per context would do; it is cheap next to a translation, and most contexts never
+            // translate.
             mlirRegisterAllLLVMTranslations(self.ctx().raw());
             std::ptr::NonNull::new(
                 mlirTranslateModuleToLLVMIR(self.raw(), llvm_context.cast()).cast(),
             )
         }
     }
-    /// MLIR's verifier; its complaints are diagnostics.
+    /// Runs MLIR's verifier, which emits diagnostics.
     pub fn verify(self) -> bool {
         unsafe { mlirOperationVerify(self.raw()) }
     }
@@ -209,11 +209,11 @@ impl std::fmt::Display for Op {
 }
 
 impl Value {
-    /// Its type.
+    /// The type.
     pub fn ty(self) -> Type {
         Type(unsafe { mlirValueGetType(self.raw()) })
     }
-    /// Changes its type in place; users must agree.
+    /// Changes the type in place; users must accept it.
     pub fn set_ty(self, t: Type) {
         unsafe { mlirValueSetType(self.raw(), t.0) }
     }
@@ -221,7 +221,7 @@ impl Value {
     pub fn ctx(self) -> Ctx {
         Ctx(unsafe { mlirValueGetContext(self.raw()) }.ptr)
     }
-    /// The op whose result it is; `None` for block arguments.
+    /// The defining op; `None` for block arguments.
     pub fn def(self) -> Option<Op> {
         unsafe {
             if mlirValueIsAOpResult(self.raw()) {
@@ -231,7 +231,7 @@ impl Value {
             }
         }
     }
-    /// The block whose argument it is, and which; `None` for results.
+    /// The block and index of a block argument; `None` for results.
     pub fn block_arg(self) -> Option<(Block, usize)> {
         unsafe {
             if !mlirValueIsABlockArgument(self.raw()) {
@@ -243,7 +243,7 @@ impl Value {
             ))
         }
     }
-    /// Users and operand numbers.
+    /// Users with operand numbers.
     pub fn uses(self) -> Vec<(Op, usize)> {
         let mut all = vec![];
         unsafe {
@@ -258,11 +258,11 @@ impl Value {
         }
         all
     }
-    /// Makes every user take `other`.
+    /// Replaces all uses.
     pub fn replace_uses(self, other: Value) {
         unsafe { mlirValueReplaceAllUsesOfWith(self.raw(), other.raw()) }
     }
-    /// As [`Value::replace_uses`], but for the users in `except`.
+    /// As [`Value::replace_uses`], except in the users `except`.
     pub fn replace_uses_except(self, other: Value, except: &[Op]) {
         let mut raw: Vec<_> = except.iter().map(|o| o.raw()).collect();
         unsafe {
@@ -274,13 +274,14 @@ impl Value {
             )
         }
     }
-    /// Gives a block argument a location, and with a named one its name; results have their op's.
+    /// Sets the location of a block argument; a named location also names it. Results use their
+    /// op's.
     pub fn set_arg_loc(self, loc: Loc) {
         if self.block_arg().is_some() {
             unsafe { mlirBlockArgumentSetLocation(self.raw(), loc.0) }
         }
     }
-    /// Where it comes from: its op's location, or its block's parent's.
+    /// The location of the defining op, or of a block argument.
     pub fn loc(self) -> Loc {
         Loc(unsafe { mlirValueGetLocation(self.raw()) })
     }
@@ -309,7 +310,7 @@ impl Block {
                 .collect()
         }
     }
-    /// Takes away an argument that nothing reads.
+    /// Erases an argument without uses.
     pub fn erase_arg(self, i: usize) {
         unsafe { mlirBlockEraseArgument(self.raw(), i as u32) }
     }
@@ -317,7 +318,7 @@ impl Block {
     pub fn terminator(self) -> Option<Op> {
         Op::some(unsafe { mlirBlockGetTerminator(self.raw()) })
     }
-    /// The op around it.
+    /// The parent op.
     pub fn parent(self) -> Option<Op> {
         Op::some(unsafe { mlirBlockGetParentOperation(self.raw()) })
     }

@@ -1,4 +1,4 @@
-//! MLIR's pass manager, always made from text.
+//! MLIR's pass manager, built from pipeline text.
 use super::*;
 use crate::ffi::{self, Events};
 
@@ -6,7 +6,7 @@ use crate::ffi::{self, Events};
 pub struct PassManager(MlirPassManager);
 
 impl PassManager {
-    /// Parses `builtin.module(…)`. The error is upstream's text.
+    /// Parses `builtin.module(…)`. Err: upstream's message.
     pub fn parse(c: Ctx, pipeline: &str) -> Result<PassManager, String> {
         Context::register_upstream();
         let pm = PassManager(unsafe {
@@ -31,11 +31,11 @@ impl PassManager {
             mlirPrintPassPipeline(mlirPassManagerGetAsOpPassManager(self.0), cb, d)
         })
     }
-    /// Verifies after each pass or not.
+    /// Enables the verifier after each pass.
     pub fn verify(&self, on: bool) {
         unsafe { mlirPassManagerEnableVerifier(self.0, on) }
     }
-    /// Runs it while `events` watch. Diagnostics go to the context's handlers.
+    /// Runs the pipeline with `events` attached. Diagnostics go to the context's handlers.
     pub fn run(&self, op: Op, events: &dyn Events) -> bool {
         let ctx = op.ctx();
         ffi::with_events(ctx, self.0, events, || unsafe {

@@ -1,24 +1,24 @@
-//! Greedy pattern rewriting with patterns written in Rust.
+//! Greedy pattern rewriting with patterns in Rust.
 use super::*;
 use crate::{ffi, ops::OpKind};
 
-/// A rewrite of ops of one kind.
+/// A rewrite pattern, rooted at ops of one kind.
 #[derive(Clone, Copy)]
 pub struct Pattern {
     /// A name for logs and statistics.
     pub name: &'static str,
-    /// The op it looks at.
+    /// The root op.
     pub root: OpKind,
-    /// Rewrites and returns true, or leaves everything as it is and returns false.
+    /// Rewrites and returns true, or leaves the IR unchanged and returns false.
     pub apply: fn(Op, &Rewriter) -> Result<bool, String>,
 }
 
-/// Changes IR so that the driver knows of it.
+/// The pattern rewriter: changes IR and notifies the driver.
 pub struct Rewriter(MlirRewriterBase);
 
 impl Rewriter {
-    /// A builder in front of `op`, with its location. Ops that it makes are announced by
-    /// [`Rewriter::replace`].
+    /// A builder before `op`, with its location. [`Rewriter::replace`] notifies the driver of its
+    /// ops.
     pub fn before(&self, op: Op) -> Result<Builder, String> {
         Builder::before(op).ok_or_else(|| "is in no block".to_string())
     }
@@ -40,12 +40,12 @@ struct Run {
     error: Option<String>,
 }
 
-/// Applies `patterns` everywhere below `root` until nothing changes, with upstream's greedy driver,
-/// which also folds and drops dead ops. Returns how often a pattern applied. Giving up after
-/// `rounds` rounds over the IR is no error: the IR is right at any time.
+/// Applies `patterns` below `root` to a fixed point with upstream's greedy driver, which also folds
+/// and erases dead ops. Returns the number of applications. Stopping after `rounds` iterations is
+/// no error: the IR is valid throughout.
 pub fn apply_patterns(root: Op, patterns: &[Pattern], rounds: usize) -> Result<usize, String> {
     let mut run = Run { hits: 0, error: None };
-    // Boxed, so that the addresses that the driver holds do not move.
+    // Boxed, so that the pointers that the driver holds stay valid.
     let data: Vec<Box<(Pattern, *mut Run)>> =
         patterns.iter().map(|p| Box::new((*p, &raw mut run))).collect();
     unsafe {

@@ -1,4 +1,4 @@
-//! Types: only tensors, index and functions have a shape that kiln asks for.
+//! Types.
 use super::*;
 use crate::{sym::Dim, value::DType};
 
@@ -23,7 +23,7 @@ impl std::fmt::Debug for Type {
 }
 
 impl Type {
-    /// A type from its text.
+    /// Parses a type.
     pub fn parse(c: Ctx, s: &str) -> Option<Type> {
         let t = unsafe { mlirTypeParseGet(c.raw(), sref(s)) };
         (!t.ptr.is_null()).then_some(Type(t))
@@ -52,7 +52,7 @@ impl Type {
             }
         })
     }
-    /// `tensor<…>`; dimensions that are not known become `?`.
+    /// `tensor<…>`; dynamic dimensions become `?`.
     pub fn tensor(c: Ctx, dtype: DType, dims: &[Dim]) -> Type {
         let sizes: Vec<i64> = dims
             .iter()
@@ -67,7 +67,7 @@ impl Type {
             )
         })
     }
-    /// `memref<…>` in row-major order; dimensions that are not known become `?`.
+    /// A row-major `memref<…>`; dynamic dimensions become `?`.
     pub fn memref(element: Type, dims: &[Dim]) -> Type {
         let sizes: Vec<i64> = dims
             .iter()
@@ -95,7 +95,7 @@ impl Type {
             mlirFunctionTypeGet(c.raw(), i.len() as isize, i.as_ptr(), r.len() as isize, r.as_ptr())
         })
     }
-    /// Inputs and results of a function type.
+    /// The inputs and results of a function type.
     pub fn signature(self) -> Option<(Vec<Type>, Vec<Type>)> {
         unsafe {
             mlirTypeIsAFunction(self.0).then(|| {
@@ -119,11 +119,11 @@ impl Type {
     pub fn is_memref(self) -> bool {
         unsafe { mlirTypeIsAMemRef(self.0) }
     }
-    /// Whether it is a memref whose elements lie densely in row-major order from its address on.
+    /// Whether it is a dense row-major memref.
     pub fn is_contiguous_memref(self) -> bool {
         unsafe { self.is_memref() && mlirAffineMapIsIdentity(mlirMemRefTypeGetAffineMap(self.0)) }
     }
-    /// The dtype of a scalar type, or a sentence on why it has none.
+    /// The dtype of a scalar type. Err: why there is none.
     pub fn dtype(self) -> Result<DType, String> {
         let found = unsafe {
             let t = self.0;
@@ -170,8 +170,7 @@ impl Type {
     pub fn element(self) -> Option<Type> {
         unsafe { mlirTypeIsAShaped(self.0).then(|| Type(mlirShapedTypeGetElementType(self.0))) }
     }
-    /// The static dims of a tensor or memref type: known sizes and unknown ones. Unranked ones have
-    /// none.
+    /// The dimensions of a ranked tensor or memref type; empty for unranked ones.
     pub fn dims(self) -> Vec<Dim> {
         unsafe {
             if !self.is_tensor() && !self.is_memref() {

@@ -1,8 +1,8 @@
-//! What rules see of an op, and ops as plain data ("nodes").
+//! The input of type rules, and ops as plain data ("nodes").
 use super::*;
 use crate::ops::OpKind;
 
-/// An op that exists, or one that is about to: operands, attributes and regions, without results.
+/// An op, built or under construction: operands, attributes and regions, without results.
 pub struct View {
     /// The context.
     pub ctx: Ctx,
@@ -21,23 +21,23 @@ enum Attrs {
     List(Vec<(String, Attr)>),
 }
 
-/// A size in an op's list of sizes: a number, or an SSA `index` value.
+/// An entry of a size list: static, or an SSA `index` value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Size {
-    /// Known when the program is made.
+    /// Known at compile time.
     Static(i64),
-    /// Known when it is called.
+    /// Known at run time.
     Dynamic(Value),
 }
 
 impl Size {
-    /// How `DynamicIndexList` marks an SSA entry.
+    /// The marker of an SSA entry in `DynamicIndexList`.
     pub const DYNAMIC: i64 = i64::MIN;
     /// All static.
     pub fn all(sizes: &[i64]) -> Vec<Size> {
         sizes.iter().map(|s| Size::Static(*s)).collect()
     }
-    /// The number, if it is one.
+    /// The static size, if it is one.
     pub fn known(self) -> Option<i64> {
         match self {
             Size::Static(n) => Some(n),
@@ -46,9 +46,9 @@ impl Size {
     }
 }
 
-/// An op of the dialect as plain data; one type per op, generated from the .td.
+/// A kiln op as plain data; one type per op, generated from the .td.
 pub trait Node: Sized {
-    /// Which op.
+    /// The op.
     const KIND: OpKind;
     /// Reads operands and attributes; the error says which is missing or malformed.
     fn read(v: &View) -> Result<Self, String>;
@@ -155,7 +155,7 @@ impl View {
             })
             .collect())
     }
-    /// Starts reading operands in `groups` groups of which `fixed` are single values.
+    /// Reads operands in `groups` segments, of which `fixed` are single values.
     pub fn operands(
         &self,
         groups: usize,
@@ -192,7 +192,7 @@ impl View {
     }
 }
 
-/// Reads operands group by group.
+/// Reads operands segment by segment.
 pub struct Operands<'a> {
     view: &'a View,
     segments: Option<Vec<i32>>,

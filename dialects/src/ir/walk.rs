@@ -1,7 +1,7 @@
-//! Walks, iterative so that nesting cannot exhaust the stack.
+//! Walks, iterative so that deep nesting cannot overflow the stack.
 use super::*;
 
-/// `root` and all ops below it, each before the ops inside it, in the order of the text.
+/// `root` and all ops below it in pre-order.
 pub fn walk(root: Op) -> Vec<Op> {
     let (mut all, mut stack) = (vec![], vec![root]);
     while let Some(op) = stack.pop() {
@@ -12,14 +12,14 @@ pub fn walk(root: Op) -> Vec<Op> {
     all
 }
 
-/// How many ops [`walk`] gives.
+/// The number of ops that [`walk`] returns.
 pub fn op_count(root: Op) -> usize {
     let inside =
         |b: &Block| std::iter::successors(b.first(), |op| op.next()).map(op_count).sum::<usize>();
     1 + blocks(root).iter().map(inside).sum::<usize>()
 }
 
-/// The blocks directly inside an op, in order.
+/// The blocks of an op's regions, in order.
 pub fn blocks(op: Op) -> Vec<Block> {
     let mut all = vec![];
     for region in op.regions() {

@@ -5,9 +5,9 @@ use crate::reference::random::Draws;
 use crate::reference::shape::{broadcast_strides, dot, has_shape};
 use crate::value::{DType, Tensor, count};
 
-/// A new score from a scaled score and its position (b, h, q, k).
+/// The score function: scaled score and indices (b, h, q, k) to a new score.
 pub type ScoreFn<'a> = &'a mut dyn FnMut(f64, [i64; 4]) -> Result<f64, String>;
-/// Whether a position (b, h, q, k) is seen.
+/// The mask function: whether (b, h, q, k) is attended to.
 pub type MaskFn<'a> = &'a mut dyn FnMut([i64; 4]) -> Result<bool, String>;
 
 /// Options of kiln.attention; the default is plain attention.
@@ -15,9 +15,9 @@ pub type MaskFn<'a> = &'a mut dyn FnMut([i64; 4]) -> Result<bool, String>;
 pub struct AttentionParams<'a> {
     /// Added to the scaled scores; broadcasts to \[B, H, Q, K\].
     pub bias: Option<&'a Tensor>,
-    /// \[B\], integers: later queries give 0.
+    /// \[B\], integers: queries past the length give 0.
     pub query_lengths: Option<&'a Tensor>,
-    /// \[B\], integers: later keys are not seen.
+    /// \[B\], integers: keys past the length are masked.
     pub key_lengths: Option<&'a Tensor>,
     /// tensor<2xi64>.
     pub dropout_key: Option<&'a Tensor>,
@@ -25,18 +25,21 @@ pub struct AttentionParams<'a> {
     pub dropout_p: f64,
     /// 1/sqrt(D) if absent.
     pub scale: Option<f64>,
-    /// Query i sees keys j <= i only.
+    /// Causal mask: query i attends to keys j <= i.
     pub causal: bool,
-    /// Gives the log-sum-exp of the scores, \[B, H, Q\] in f32 (f64 for f64), as well.
+    /// Also returns the log-sum-exp of the scores, \[B, H, Q\] in f32 (f64 for f64).
     pub with_lse: bool,
 }
 
-/// r[b, h, q, :] = softmax over k of (score(scale * q . k + bias), where seen) * v[b, h / (H/G), k,
-/// :], with query \[B, H, Q, D\], key \[B, G, K, D\], value \[B, G, K, E\]; result \[B, H, Q, E\]
-/// of the query's dtype and the log-sum-exp if asked for. Rows beyond a query's length and rows
-/// that see no key (or scores of -inf only) are 0, their log-sum-exp is -inf. Dropout is
-/// kiln.dropout over \[B, H, Q, K\] (Vaswani et al., 2017; Ainslie et al., 2023; FlexAttention).
-/// Err: unfit shapes or dtypes, G does not divide H, dropout without a key, an error of a region.
+/// r[b, h, q, :] = softmax over k of (score(scale * q . k + bias), where not masked) * v[b, h /
+/// (H/G), k, :], with query \[B, H, Q, D\], key \[B, G, K, D\], value \[B, G, K, E\]. The result is
+/// \[B, H, Q, E\] in the query's dtype, with the log-sum-exp on request.
+///
+/// Rows past a query's length and fully masked rows (or scores of -inf only) are 0, their
+/// log-sum-exp is -inf. Dropout is kiln.dropout over \[B, H, Q, K\] (Vaswani et al., 2017; Ainslie
+/// et al., 2023; FlexAttention).
+///
+/// Err: invalid shapes or dtypes, G does not divide H, dropout without a key, an error of a region.
 pub fn attention(
     query: &Tensor,
     key: &Tensor,
@@ -81,7 +84,7 @@ pub fn attention(
             continue;
         }
         let group = (bi * g + hi / per_group) * k;
-        // Keys that are seen, with their scores.
+        // The unmasked keys with their scores.
         let mut seen = vec![];
         for ki in 0..k {
             let at = [bi as i64, hi as i64, qi as i64, ki as i64];
@@ -118,7 +121,7 @@ pub fn attention(
     Ok((result, lse))
 }
 
-/// Lengths of a batch. Err: not \[B\], no integers.
+/// The lengths of a batch. Err: not \[B\], not integers.
 fn lengths(tensor: &Tensor, batch: usize) -> Result<&[i64], String> {
     has_shape("lengths", tensor, &[batch])?;
     if !tensor.dtype().is_int() {

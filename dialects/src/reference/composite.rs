@@ -1,4 +1,4 @@
-//! Products, table look-up, dropout and resizing.
+//! Matmul, linear, embedding, dropout and resizing.
 
 use crate::reference::element::{Element, both_data};
 use crate::reference::random::Draws;
@@ -9,7 +9,7 @@ use crate::reference::shape::{sizes as to_sizes, take};
 use crate::value::{DType, Tensor, count};
 
 /// r\[..., n\] = sum over k of x\[..., k\] * w\[n, k\] + bias\[n\], with x \[..., K\], weight \[N,
-/// K\], bias \[N\] (torch.nn.functional.linear). Err: dtypes differ, shapes that do not fit.
+/// K\], bias \[N\] (torch.nn.functional.linear). Err: dtypes differ, invalid shapes.
 pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor, String> {
     same_dtype(x, weight)?;
     let (&[n, k], Some((&last, rows))) = (weight.shape(), x.shape().split_last()) else {
@@ -54,9 +54,9 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tens
     Tensor::new(x.dtype(), shape, data)
 }
 
-/// r\[..., m, n\] = sum over k of x\[..., m, k\] * y\[..., k, n\]; leading dimensions broadcast; a
-/// 1-d operand is a row on the left, a column on the right, and its dimension vanishes
-/// (torch.matmul). Err: dtypes differ, a 0-d operand, shapes that do not fit.
+/// r\[..., m, n\] = sum over k of x\[..., m, k\] * y\[..., k, n\]. Batch dimensions broadcast; a
+/// 1-d operand is a row on the left, a column on the right, and its dimension is dropped
+/// (torch.matmul). Err: dtypes differ, a 0-d operand, invalid shapes.
 pub fn matmul(x: &Tensor, y: &Tensor) -> Result<Tensor, String> {
     same_dtype(x, y)?;
     let failure = || format!("shapes {:?} and {:?} have no matrix product", x.shape(), y.shape());
@@ -110,8 +110,8 @@ pub fn matmul(x: &Tensor, y: &Tensor) -> Result<Tensor, String> {
 }
 
 /// r[i..., :] = weight[indices\[i...\], :] with weight \[V, D\] and integer indices
-/// (torch.nn.functional.embedding). Err: an index outside of [0, V), another rank of weight,
-/// indices that are no integers.
+/// (torch.nn.functional.embedding). Err: an index out of [0, V), weight not 2-d, indices not
+/// integers.
 pub fn embedding(weight: &Tensor, indices: &Tensor) -> Result<Tensor, String> {
     let &[rows, width] = weight.shape() else {
         return Err(format!("weight {:?} is not [V, D]", weight.shape()));
@@ -131,7 +131,7 @@ pub fn embedding(weight: &Tensor, indices: &Tensor) -> Result<Tensor, String> {
 }
 
 /// r = u >= p ? x / (1 - p) : 0, u the kiln.random_uniform (f32) of the key at the element's
-/// position (Srivastava et al., 2014). Err: no float dtype, the key is no tensor<2xi64>, p outside
+/// row-major index (Srivastava et al., 2014). Err: not a float dtype, key not tensor<2xi64>, p out
 /// of \[0, 1\].
 pub fn dropout(x: &Tensor, key: &Tensor, p: f64) -> Result<Tensor, String> {
     if !(0.0..=1.0).contains(&p) {
@@ -144,7 +144,7 @@ pub fn dropout(x: &Tensor, key: &Tensor, p: f64) -> Result<Tensor, String> {
 
 /// Nearest-neighbour resize of \[N, C, ...\]: r\[n, c, i\] = x[n, c, min(floor(i * size(x) /
 /// size(r)), size(x) - 1)] (torch.nn.functional.interpolate(mode='nearest')). Any dtype. Err: not
-/// one size per spatial dimension, a size that is not positive of a dimension that is.
+/// one size per spatial dimension, a non-positive size for a non-empty dimension.
 pub fn interpolate(x: &Tensor, sizes: &[i64]) -> Result<Tensor, String> {
     let Some((lead, spatial)) = x.shape().split_at_checked(2) else {
         return Err(format!("input {:?} is not [N, C, ...]", x.shape()));

@@ -15,14 +15,14 @@ pub struct DotParams {
     pub lhs_contract: Vec<i64>,
     /// The op's `rhs_contract`.
     pub rhs_contract: Vec<i64>,
-    /// The result's dtype; the operands' if absent.
+    /// The result's dtype; default: the operands'.
     pub element_type: Option<DType>,
 }
 
-/// r\[b, m, n\] = sum over k of x\[b, m, k\] * y\[b, n, k\] (StableHLO dot_general): the result has
-/// the batch dimensions, then x's free ones, then y's. Both operands are floats or both are not;
-/// integers wrap around at the result's dtype. Err: dtypes differ without element_type, sizes
-/// differ pairwise, dims out of range or given twice.
+/// r\[b, m, n\] = sum over k of x\[b, m, k\] * y\[b, n, k\] (StableHLO dot_general). The result has
+/// the batch dimensions, then M, then N. Both operands are floats or neither is; integers wrap
+/// around at the result's dtype. Err: dtypes differ without element_type, sizes differ pairwise,
+/// dims out of range or repeated.
 pub fn dot_general(x: &Tensor, y: &Tensor, p: &DotParams) -> Result<Tensor, String> {
     let dtype = match p.element_type {
         Some(dtype) => dtype,
@@ -71,7 +71,7 @@ pub fn dot_general(x: &Tensor, y: &Tensor, p: &DotParams) -> Result<Tensor, Stri
     Tensor::new(dtype, shape, data)
 }
 
-/// Linear positions in both operands, pairwise for the dimensions that they share.
+/// Linear offsets into both operands, pairwise for their shared dimensions.
 struct Walk {
     batch: Vec<(usize, usize)>,
     lhs_free: Vec<usize>,

@@ -2,9 +2,9 @@
 
 use crate::value::{DType, Data, Tensor};
 
-/// r = dtype(x): float to integer truncates, integer to integer wraps, to `i1` is x != 0. A float
-/// target is not rounded here. An out-of-range or NaN float has no defined integer; here it is the
-/// nearest one, or 0. Never an error.
+/// r = dtype(x): float to integer truncates, integer to integer wraps, to `i1` is x != 0. Float
+/// results are not rounded here. Out-of-range floats give the nearest integer, NaN gives 0. Never
+/// an error.
 pub fn convert(x: &Tensor, dtype: DType) -> Result<Tensor, String> {
     let (low, high) = dtype.int_range();
     let data = match (x.data(), dtype) {
@@ -20,8 +20,8 @@ pub fn convert(x: &Tensor, dtype: DType) -> Result<Tensor, String> {
     Tensor::new(dtype, x.shape().to_vec(), data)
 }
 
-/// An integer as f64, the neighbour with an odd last bit where it is none: the later rounding to a
-/// narrower dtype then gives what a single rounding would.
+/// An integer as f64, rounded to odd: later rounding to a narrower dtype is then correct (no double
+/// rounding).
 fn round_to_odd(v: i64) -> f64 {
     let nearest = v as f64;
     let excess = i128::from(v).abs() - (nearest.abs() as i128);
@@ -35,8 +35,8 @@ fn round_to_odd(v: i64) -> f64 {
     }
 }
 
-/// The same bits read as another dtype of the same width. Floats are rounded to their dtype first.
-/// Err: another width.
+/// Reinterprets the bits as another dtype of the same width; floats are rounded to their dtype
+/// first. Err: widths differ.
 pub fn bitcast(x: &Tensor, dtype: DType) -> Result<Tensor, String> {
     let (from, to) = (x.dtype(), dtype);
     if from.bits() != to.bits() {

@@ -24,11 +24,13 @@ pub struct ConvParams {
 }
 
 /// Cross-correlation of input \[N, C, ...\] with weight [O, C/groups, ...]: r\[n, o, i\] = sum over
-/// c, k of x[n, c, i * strides + k * dilation - pad_low] * w\[o, c, k\]. Transposed, with weight
-/// [C, O/groups, ...]: x\[n, c, i\] * w\[c, o, k\] is added to r[n, o, i * strides + k * dilation -
-/// pad_low]. Sizes: Reduce.td, torch's conv2d and conv_transpose2d. Err: ranks, dtypes, channels
-/// and groups that do not fit, a window larger than the padded input, a negative result size,
-/// output_padding when not transposed.
+/// c, k of x[n, c, i * strides + k * dilation - pad_low] * w\[o, c, k\].
+///
+/// Transposed, with weight [C, O/groups, ...]: x\[n, c, i\] * w\[c, o, k\] is added to r[n, o, i *
+/// strides + k * dilation - pad_low]. Sizes: Reduce.td, torch's conv2d and conv_transpose2d.
+///
+/// Err: inconsistent ranks, dtypes, channels or groups, a window larger than the padded input, a
+/// negative result size, output_padding when not transposed.
 pub fn convolution(x: &Tensor, weight: &Tensor, p: &ConvParams) -> Result<Tensor, String> {
     same_dtype(x, weight)?;
     same_rank("weight dimensions", weight.rank(), x.rank())?;
@@ -91,7 +93,7 @@ fn output_sizes(input: &[usize], kernel: &[usize], p: &ConvParams) -> Result<Vec
         let size = if p.transposed {
             (n - 1) * stride - low - high + reach + extra[k] as i128 + 1
         } else {
-            // Truncation would make a window that is slightly too large fit.
+            // Truncating division would accept a window that is slightly too large.
             let room = n + low + high - reach - 1;
             if room < 0 { -1 } else { room / stride + 1 }
         };
@@ -102,10 +104,10 @@ fn output_sizes(input: &[usize], kernel: &[usize], p: &ConvParams) -> Result<Vec
     (0..rank).map(size).collect()
 }
 
-/// A product's linear positions in the input, the kernel and the result.
+/// Linear offsets of a product in the input, the weight and the result.
 type Tap = (usize, usize, usize);
 
-/// All spatial taps that lie inside of input and result.
+/// All filter taps within input and result.
 fn taps(
     input: &[usize],
     kernel: &[usize],
@@ -113,7 +115,7 @@ fn taps(
     p: &ConvParams,
     rank: usize,
 ) -> Result<Vec<Tap>, String> {
-    // `walked` is stepped through, `target` is addressed.
+    // Iterates over `walked` and computes the index in `target`.
     let (walked, target) = if p.transposed { (input, output) } else { (output, input) };
     let target_strides = strides(target);
     let kernel_strides = strides(kernel);

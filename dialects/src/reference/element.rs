@@ -1,4 +1,4 @@
-//! Arithmetic that kernels share for both kinds of elements.
+//! Arithmetic shared by float and integer elements.
 
 use crate::ops::CumulativeKind;
 use crate::value::DType;
@@ -22,7 +22,7 @@ pub trait Element: Copy + PartialOrd + std::fmt::Debug {
     /// Identity of `minimum`.
     fn highest(dtype: DType) -> Self;
 
-    /// Order of sorts: NaN is above everything and equal to itself, the zeros are equal.
+    /// Sort order: NaN compares equal to itself and above everything, +0 equal to -0.
     fn order(self, other: Self) -> Ordering {
         self.is_nan().cmp(&other.is_nan()).then(self.partial_cmp(&other).unwrap_or(Ordering::Equal))
     }
@@ -37,7 +37,7 @@ pub trait Element: Copy + PartialOrd + std::fmt::Debug {
         }
     }
 
-    /// The value that a reduction starts from.
+    /// The identity of a reduction.
     fn identity(kind: CumulativeKind, dtype: DType) -> Self {
         match kind {
             CumulativeKind::Sum => Self::ZERO,
@@ -106,7 +106,7 @@ impl Element for i64 {
     }
 }
 
-/// Runs one generic body on the elements `$v` of a tensor and gives `Data` of the same kind.
+/// Runs a generic body on the elements `$v` of a tensor and returns `Data` of the same kind.
 macro_rules! each_data {
     ($x:expr, $v:ident => $body:expr) => {
         match $x.data() {
@@ -116,7 +116,7 @@ macro_rules! each_data {
     };
 }
 
-/// Runs one generic body on the elements of two tensors of one kind.
+/// Runs a generic body on the elements of two tensors of one kind.
 macro_rules! both_data {
     ($x:expr, $y:expr, $v:ident, $w:ident => $body:expr) => {
         match ($x.data(), $y.data()) {

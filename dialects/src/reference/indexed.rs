@@ -1,4 +1,4 @@
-//! Reads and writes at positions that are data.
+//! Gather, scatter and dynamic slices.
 
 use crate::ops::{CumulativeKind, ScatterKind};
 use crate::reference::element::{Element, both_data};
@@ -8,18 +8,17 @@ use crate::reference::shape::{
 };
 use crate::value::{DType, Tensor};
 
-/// Linear positions in the input that index tensors address.
+/// Linear offsets that index tensors address.
 struct Positions {
     /// The shape of the index tensors, then the other dimensions of the input.
     shape: Vec<usize>,
-    /// For each index: its position along dims.
+    /// Per index tuple: the offset along `dims`.
     outer: Vec<usize>,
-    /// For each index of the other dimensions: its position.
+    /// Per index of the other dimensions: its offset.
     inner: Vec<usize>,
 }
 
-/// Err: no index tensors, not one for each of dims, shapes differ, not integers, an index outside
-/// of [0, size).
+/// Err: no index tensors, not one per dim, shapes differ, not integers, an index out of [0, size).
 fn positions(x: &Tensor, indices: &[&Tensor], dims: &[i64]) -> Result<Positions, String> {
     let first = indices.first().ok_or("no index tensors")?;
     same_rank("index tensors", indices.len(), dims.len())?;
@@ -45,9 +44,9 @@ fn positions(x: &Tensor, indices: &[&Tensor], dims: &[i64]) -> Result<Positions,
     Ok(Positions { shape, outer, inner: offsets(x.shape(), &rest)? })
 }
 
-/// r\[i..., j...\] = x[indices_k\[i...\] at dims\[k\], j... elsewhere]: NumPy's advanced indexing
-/// with the index dimensions first. Index tensors are integers of one shape. Err: an index outside
-/// of [0, size), unfit index tensors or dims.
+/// r\[i..., j...\] = x[indices_k\[i...\] at dims\[k\], j... elsewhere]: NumPy advanced indexing
+/// with the index dimensions first. Index tensors are integers of one shape. Err: an index out of
+/// [0, size), invalid index tensors or dims.
 pub fn gather(x: &Tensor, indices: &[&Tensor], dims: &[i64]) -> Result<Tensor, String> {
     let at = positions(x, indices, dims)?;
     let mut source = at.outer.iter().flat_map(|&o| at.inner.iter().map(move |&i| o + i));
@@ -56,7 +55,7 @@ pub fn gather(x: &Tensor, indices: &[&Tensor], dims: &[i64]) -> Result<Tensor, S
 
 /// r = x; for i, j in row-major order: r[indices_k\[i...\] at dims\[k\], j...] kind= updates\[i...,
 /// j...\]; the last update wins for `assign`. updates has the shape and dtype of the gather. Err:
-/// as [`gather`], unfit updates.
+/// as [`gather`], invalid updates.
 pub fn scatter(
     kind: ScatterKind,
     x: &Tensor,
@@ -92,7 +91,7 @@ pub fn scatter(
     Tensor::new(x.dtype(), x.shape().to_vec(), data)
 }
 
-/// The linear position of a box of the given sizes, its starts clamped so that it fits.
+/// The linear offset of a slice, its starts clamped so that it fits.
 fn clamped_start(x: &Tensor, starts: &[&Tensor], sizes: &[usize]) -> Result<usize, String> {
     same_rank("starts", starts.len(), x.rank())?;
     same_rank("sizes", sizes.len(), x.rank())?;
@@ -112,8 +111,8 @@ fn clamped_start(x: &Tensor, starts: &[&Tensor], sizes: &[usize]) -> Result<usiz
     Ok(position)
 }
 
-/// r\[i\] = x[clamp(start, 0, size(x) - size(r)) + i], with one 0-d integer start per dimension
-/// (StableHLO dynamic_slice). Err: a size above x's, unfit starts.
+/// r\[i\] = x[clamp(start, 0, size(x) - size(r)) + i], one 0-d integer start per dimension
+/// (StableHLO dynamic_slice). Err: a size above x's, invalid starts.
 pub fn dynamic_slice(x: &Tensor, starts: &[&Tensor], sizes: &[i64]) -> Result<Tensor, String> {
     let sizes = to_sizes(sizes)?;
     let start = clamped_start(x, starts, &sizes)?;
@@ -121,8 +120,8 @@ pub fn dynamic_slice(x: &Tensor, starts: &[&Tensor], sizes: &[i64]) -> Result<Te
     take(x, sizes, None, |index| Ok(Some(start + dot(index, &all))))
 }
 
-/// A copy of x in which a box at clamped starts is replaced by `update` (StableHLO
-/// dynamic_update_slice). Err: dtypes differ, a size of update above x's, unfit starts.
+/// A copy of x with a slice at clamped starts replaced by `update` (StableHLO
+/// dynamic_update_slice). Err: dtypes differ, a size of update above x's, invalid starts.
 pub fn dynamic_update_slice(
     x: &Tensor,
     update: &Tensor,
@@ -133,7 +132,7 @@ pub fn dynamic_update_slice(
     replaced(x, update, start)
 }
 
-/// x with `update` in the box whose first element is at that position.
+/// x with the slice at this linear offset replaced by `update`.
 fn replaced(x: &Tensor, update: &Tensor, start: usize) -> Result<Tensor, String> {
     fn run<E: Element>(
         x: &[E],
@@ -154,28 +153,28 @@ fn replaced(x: &Tensor, update: &Tensor, start: usize) -> Result<Tensor, String>
     Tensor::new(x.dtype(), x.shape().to_vec(), data)
 }
 
-/// `whole`, or zeros of these sizes, with the box at `offsets` replaced by `piece`. Err: dtypes,
-/// ranks or sizes differ, a piece that does not fit.
-pub fn place(
-    piece: &Tensor,
-    whole: Option<&Tensor>,
+/// `dest`, or zeros of these sizes, with the slice at `offsets` replaced by `source`. Err: dtypes,
+/// ranks or sizes differ, a slice out of bounds.
+pub fn insert_slice(
+    source: &Tensor,
+    dest: Option<&Tensor>,
     offsets: &[i64],
     sizes: &[i64],
 ) -> Result<Tensor, String> {
     let shape = to_sizes(sizes)?;
-    let zero = if piece.dtype().is_float() {
-        Tensor::scalar_f(piece.dtype(), 0.0)?
+    let zero = if source.dtype().is_float() {
+        Tensor::scalar_f(source.dtype(), 0.0)?
     } else {
-        Tensor::scalar_i(piece.dtype(), 0)?
+        Tensor::scalar_i(source.dtype(), 0)?
     };
-    let x = whole.map_or_else(|| Tensor::full(&zero, shape.clone()), |w| Ok(w.clone()))?;
-    has_shape("the whole", &x, &shape)?;
-    has_dtype("the piece", piece, x.dtype())?;
+    let x = dest.map_or_else(|| Tensor::full(&zero, shape.clone()), |w| Ok(w.clone()))?;
+    has_shape("the dest", &x, &shape)?;
+    has_dtype("the source", source, x.dtype())?;
     same_rank("offsets", offsets.len(), x.rank())?;
-    same_rank("sizes of the piece", piece.rank(), x.rank())?;
+    same_rank("sizes of the source", source.rank(), x.rank())?;
     let mut start = 0;
     for (k, stride) in x.strides().into_iter().enumerate() {
-        let (size, bound) = (piece.shape()[k], x.shape()[k]);
+        let (size, bound) = (source.shape()[k], x.shape()[k]);
         let offset = usize::try_from(offsets[k])
             .ok()
             .filter(|o| o.checked_add(size).is_some_and(|end| end <= bound));
@@ -184,5 +183,5 @@ pub fn place(
                 format!("offset {} and size {size} leave dimension {k} of size {bound}", offsets[k])
             })?;
     }
-    replaced(&x, piece, start)
+    replaced(&x, source, start)
 }

@@ -18,11 +18,11 @@ pub struct CrossEntropyParams<'a> {
     pub label_smoothing: f64,
 }
 
-/// Cross entropy of logits \[N, C, ...\] against integer class numbers \[N, ...\], with l = w\[t\]
+/// Cross entropy of logits \[N, C, ...\] against integer class indices \[N, ...\], with l = w\[t\]
 /// * (-(1 - s) * log_softmax(x)\[t\]) - s/C * sum over c of w\[c\] * log_softmax(x)\[c\], or 0
 /// where t is ignore_index; mean divides sum l by sum w\[t\] over the others
-/// (torch.nn.functional.cross_entropy). The result is of the logits' dtype, and 0-d unless
-/// reduction is none. Err: a class outside of [0, C) that is not ignored, unfit shapes or dtypes.
+/// (torch.nn.functional.cross_entropy). The result has the logits' dtype, and is 0-d unless
+/// reduction is none. Err: a class out of [0, C) that is not ignored, invalid shapes or dtypes.
 pub fn cross_entropy(
     logits: &Tensor,
     target: &Tensor,
@@ -54,7 +54,7 @@ pub fn cross_entropy(
             .ok_or_else(|| format!("target {class} is out of range for {classes} classes"))?;
         let at = |c: usize| log[(i / inner * classes + c) * inner + i % inner];
         let mut loss = weight[t] * (-(1.0 - smoothing) * at(t));
-        // Without smoothing a class of probability 0 must not turn the loss into 0 * inf.
+        // Without smoothing, a class of probability 0 must not add 0 * inf = NaN.
         if smoothing != 0.0 {
             loss -=
                 smoothing / classes as f64 * (0..classes).map(|c| weight[c] * at(c)).sum::<f64>();

@@ -1,8 +1,8 @@
-//! What every op means: plain loops on plain values, in f64 and i64.
+//! The reference semantics of every op: plain loops on plain values, in f64 and i64.
 //!
-//! Kernels have the ops' names. Floats are not rounded to the result's dtype ([`Tensor::rounded`]
-//! does that), integers wrap around. Sizes, axes and offsets are i64 as in the ops' attributes, and
-//! are checked.
+//! Functions have the ops' names. Floats are not rounded to the result's dtype ([`Tensor::rounded`]
+//! does), integers wrap around. Sizes, axes and offsets are i64 as in the attributes, and are
+//! checked.
 //!
 //! [`Tensor::rounded`]: crate::value::Tensor::rounded
 
@@ -33,7 +33,7 @@ pub use composite::{dropout, embedding, interpolate, linear, matmul};
 pub use contract::{DotParams, dot_general};
 pub use convert::{bitcast, convert};
 pub use convolution::{ConvParams, convolution};
-pub use indexed::{dynamic_slice, dynamic_update_slice, gather, place, scatter};
+pub use indexed::{dynamic_slice, dynamic_update_slice, gather, insert_slice, scatter};
 pub use loss::{CrossEntropyParams, cross_entropy};
 pub use movement::{
     broadcast_in_dim, concat, iota, pad, reshape, reverse, slice, splat, transpose,

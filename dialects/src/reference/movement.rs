@@ -1,4 +1,4 @@
-//! Prims that make tensors from sizes, and prims that move elements without computing.
+//! Creation and data movement.
 
 use crate::reference::shape::{
     axes, axis, dot, for_each_index, has_shape, same_dtype, same_rank, sizes as to_sizes, steps,
@@ -28,9 +28,9 @@ pub fn iota(dtype: DType, sizes: &[i64], along: i64) -> Result<Tensor, String> {
     Tensor::new(dtype, shape, data)
 }
 
-/// Dimension k of x becomes dims\[k\] of the result; other dimensions and those where x has size 1
-/// repeat (StableHLO broadcast_in_dim, dims ascending). Err: dims do not ascend, a size of x is
-/// neither 1 nor the result's.
+/// Dimension k of x becomes dims\[k\] of the result; new and unit dimensions repeat (StableHLO
+/// broadcast_in_dim, dims ascending). Err: dims not ascending, a size of x neither 1 nor the
+/// result's.
 pub fn broadcast_in_dim(x: &Tensor, dims: &[i64], sizes: &[i64]) -> Result<Tensor, String> {
     let shape = to_sizes(sizes)?;
     same_rank("dims", dims.len(), x.rank())?;
@@ -54,7 +54,7 @@ pub fn broadcast_in_dim(x: &Tensor, dims: &[i64], sizes: &[i64]) -> Result<Tenso
     take(x, shape, None, |index| Ok(Some(dot(index, &strides))))
 }
 
-/// The same elements in row-major order. Err: another number of elements.
+/// The same elements in row-major order. Err: the number of elements differs.
 pub fn reshape(x: &Tensor, sizes: &[i64]) -> Result<Tensor, String> {
     x.clone().with_shape(to_sizes(sizes)?)
 }
@@ -69,7 +69,7 @@ pub fn transpose(x: &Tensor, permutation: &[i64]) -> Result<Tensor, String> {
     take(x, shape, None, |index| Ok(Some(dot(index, &strides))))
 }
 
-/// r\[i...\] = x[offsets + i * strides]. Err: a stride below 1, an element outside of x.
+/// r\[i...\] = x[offsets + i * strides]. Err: a stride below 1, an element out of bounds.
 pub fn slice(
     x: &Tensor,
     offsets: &[i64],
@@ -97,8 +97,8 @@ pub fn slice(
     })
 }
 
-/// r\[i\] = x[i - low] inside of x, the 0-d value outside; size(r) = low + size(x) + high, where a
-/// negative count removes. Err: value is not 0-d or of another dtype, a negative size.
+/// r\[i\] = x[i - low] in bounds, the 0-d value elsewhere; size(r) = low + size(x) + high, negative
+/// counts crop. Err: value not 0-d or of another dtype, a negative size.
 pub fn pad(x: &Tensor, value: &Tensor, low: &[i64], high: &[i64]) -> Result<Tensor, String> {
     has_shape("the padding value", value, &[])?;
     same_dtype(x, value)?;
@@ -125,7 +125,7 @@ pub fn pad(x: &Tensor, value: &Tensor, low: &[i64], high: &[i64]) -> Result<Tens
     })
 }
 
-/// Joins tensors along one axis. Err: none given, dtypes or the other sizes differ, axis out of
+/// Concatenates tensors along one axis. Err: no inputs, dtypes or other sizes differ, axis out of
 /// range.
 pub fn concat(inputs: &[&Tensor], along: i64) -> Result<Tensor, String> {
     let first = inputs.first().ok_or("nothing to join")?;
@@ -151,7 +151,7 @@ pub fn concat(inputs: &[&Tensor], along: i64) -> Result<Tensor, String> {
     }
     let outer: usize = shape[..along].iter().product();
     let inner: usize = shape[along + 1..].iter().product();
-    // One run of every input in turn, for each index of the dimensions before the axis.
+    // For each index of the leading dimensions, one contiguous run of every input.
     let runs = (0..outer).flat_map(|o| {
         inputs
             .iter()
@@ -174,7 +174,7 @@ pub fn concat(inputs: &[&Tensor], along: i64) -> Result<Tensor, String> {
     Tensor::new(first.dtype(), shape, data)
 }
 
-/// r\[i\] = x[size - 1 - i] along dims. Err: a dim out of range or given twice.
+/// r\[i\] = x[size - 1 - i] along dims. Err: a dim out of range or repeated.
 pub fn reverse(x: &Tensor, dims: &[i64]) -> Result<Tensor, String> {
     let dims = axes(dims, x.rank())?;
     let all = x.strides();

@@ -1,15 +1,15 @@
-//! Normalisation. All tensors are floats; the result has x's dtype.
+//! Normalisations. All tensors are floats; the result has x's dtype.
 
 use crate::reference::shape::{Lines, has_shape, lines};
 use crate::reference::statistic::{mean_of, variance_of};
 use crate::value::{Tensor, count};
 
-/// Element k of an optional tensor; the neutral number if there is none.
+/// Element k of an optional tensor; the identity if there is none.
 fn element(tensor: Option<&[f64]>, k: usize, neutral: f64) -> f64 {
     tensor.map_or(neutral, |v| v[k])
 }
 
-/// The elements of an optional float tensor. Err: another shape or no float dtype.
+/// The elements of an optional float tensor. Err: another shape, not a float dtype.
 fn optional<'a>(
     what: &str,
     tensor: Option<&'a Tensor>,
@@ -28,14 +28,14 @@ fn last_sizes(x: &Tensor, rank: i64) -> Result<&[usize], String> {
         .ok_or_else(|| format!("{rank} dimensions to normalise of shape {:?}", x.shape()))
 }
 
-/// Runs of `size` elements; none of a tensor without elements.
+/// Contiguous runs of `size` elements; none for an empty tensor.
 fn runs(v: &[f64], size: usize) -> std::slice::ChunksExact<'_, f64> {
     v.chunks_exact(size.max(1))
 }
 
-/// r = (x - mean(x)) / sqrt(var(x) + epsilon) * weight + bias over the last `rank` dimensions, var
-/// with divisor n; weight and bias have these dimensions (Ba et al., 2016). Err: rank not in
-/// 1..=rank of x, unfit shapes, no float dtype.
+/// r = (x - mean(x)) / sqrt(var(x) + epsilon) * weight + bias over the last `rank` dimensions, with
+/// biased variance; weight and bias have these dimensions (Ba et al., 2016). Err: rank not in
+/// 1..=rank of x, invalid shapes, not a float dtype.
 pub fn layer_norm(
     x: &Tensor,
     weight: Option<&Tensor>,
@@ -56,7 +56,7 @@ pub fn layer_norm(
     Tensor::floats(x.dtype(), x.shape().to_vec(), out)
 }
 
-/// The sizes C and the number of elements of one channel of \[N, C, ...\].
+/// C and the number of elements per channel of \[N, C, ...\].
 fn channels(x: &Tensor) -> Result<(usize, usize), String> {
     match x.shape() {
         [_, c, rest @ ..] => Ok((*c, count(rest)?)),
@@ -64,9 +64,8 @@ fn channels(x: &Tensor) -> Result<(usize, usize), String> {
     }
 }
 
-/// Normalises \[N, C, ...\] over each of `groups` equal parts of C with all that follows, as
-/// [`layer_norm`]; weight and bias are \[C\] (Wu and He, 2018). Err: groups do not divide C, unfit
-/// shapes, no float dtype.
+/// Normalises \[N, C, ...\] per group of channels, as [`layer_norm`]; weight and bias are \[C\] (Wu
+/// and He, 2018). Err: groups do not divide C, invalid shapes, not a float dtype.
 pub fn group_norm(
     x: &Tensor,
     weight: Option<&Tensor>,
@@ -106,8 +105,8 @@ pub struct BatchNormParams<'a> {
     pub epsilon: f64,
 }
 
-/// r = (x - mean) / sqrt(variance + epsilon) * weight + bias on \[N, C, ...\] with given statistics
-/// \[C\] (Ioffe and Szegedy, 2015, inference). Err: unfit shapes, no float dtype.
+/// r = (x - mean) / sqrt(variance + epsilon) * weight + bias on \[N, C, ...\] with running
+/// statistics \[C\] (Ioffe and Szegedy, 2015, inference). Err: invalid shapes, not a float dtype.
 pub fn batch_norm(x: &Tensor, p: &BatchNormParams<'_>) -> Result<Tensor, String> {
     let (c, inner) = channels(x)?;
     let (weight, bias) = (optional("weight", p.weight, &[c])?, optional("bias", p.bias, &[c])?);
@@ -143,12 +142,12 @@ pub fn rms_norm(
     Tensor::floats(x.dtype(), x.shape().to_vec(), out)
 }
 
-/// The greatest number, NaN if one is there; -inf of none.
+/// The maximum, NaN if any element is; -inf of no elements.
 pub fn max_of(v: impl Iterator<Item = f64>) -> f64 {
     v.fold(f64::NEG_INFINITY, super::element::Element::maximum)
 }
 
-/// Replaces every line along one axis by `f` of it.
+/// Applies `f` to every line along one axis.
 fn per_line(x: &Tensor, axis: i64, f: impl Fn(&[f64]) -> Vec<f64>) -> Result<Tensor, String> {
     let v = x.as_f()?;
     let Lines { starts, size, step } = lines(x.shape(), axis)?;
@@ -163,7 +162,7 @@ fn per_line(x: &Tensor, axis: i64, f: impl Fn(&[f64]) -> Vec<f64>) -> Result<Ten
 }
 
 /// r = e^(x - max x) / sum of e^(x - max x) along one axis (torch.softmax). Err: axis out of range,
-/// no float dtype.
+/// not a float dtype.
 pub fn softmax(x: &Tensor, axis: i64) -> Result<Tensor, String> {
     per_line(x, axis, |line| {
         let max = max_of(line.iter().copied());
@@ -174,7 +173,7 @@ pub fn softmax(x: &Tensor, axis: i64) -> Result<Tensor, String> {
 }
 
 /// r = x - max x - ln(sum of e^(x - max x)) along one axis (torch.log_softmax). Err: axis out of
-/// range, no float dtype.
+/// range, not a float dtype.
 pub fn log_softmax(x: &Tensor, axis: i64) -> Result<Tensor, String> {
     per_line(x, axis, |line| {
         let max = max_of(line.iter().copied());

@@ -1,4 +1,4 @@
-//! Elementwise prims. Shapes agree, nothing broadcasts.
+//! Elementwise prims, without broadcasting.
 
 use crate::ops::{BinaryKind, CompareKind, UnaryKind};
 use crate::reference::element::{Element, both_data};
@@ -6,9 +6,9 @@ use crate::reference::scalar::{binary_float, binary_int, unary_float, unary_int}
 use crate::reference::shape::{has_dtype, same_dtype, same_shape};
 use crate::value::{DType, Data, Tensor};
 
-/// r = kind(x), of x's dtype; `is_finite` and `is_nan` give `i1`. Floats have every kind but `not`;
-/// integers have neg, abs, sign and not; `i1` has not; all have is_finite and is_nan. Formulas:
-/// Elementwise.td. Err: no such kind on the dtype.
+/// r = kind(x), of x's dtype; `is_finite` and `is_nan` give `i1`. Floats support all kinds but
+/// `not`; integers neg, abs, sign and not; `i1` not; all support is_finite and is_nan. Formulas:
+/// Elementwise.td. Err: the kind is not defined on the dtype.
 pub fn unary(kind: UnaryKind, x: &Tensor) -> Result<Tensor, String> {
     let dtype = x.dtype();
     let missing = || format!("{kind:?} is not defined on {dtype}");
@@ -35,10 +35,9 @@ pub fn unary(kind: UnaryKind, x: &Tensor) -> Result<Tensor, String> {
     Tensor::new(dtype, x.shape().to_vec(), data)
 }
 
-/// r = x kind y, of the operands' dtype. Floats have every kind but the bitwise ones; integers
-/// every kind but atan2; `i1` has and, or, xor, max, min, add (or) and mul (and). Formulas:
-/// Elementwise.td. Err: shapes or dtypes differ, no such kind on the dtype, an integer divided by
-/// 0.
+/// r = x kind y, of the operands' dtype. Floats support all kinds but the bitwise ones; integers
+/// all but atan2; `i1` and, or, xor, max, min, add (or) and mul (and). Formulas: Elementwise.td.
+/// Err: shapes or dtypes differ, the kind is not defined on the dtype, integer division by 0.
 pub fn binary(kind: BinaryKind, x: &Tensor, y: &Tensor) -> Result<Tensor, String> {
     same_shape(x, y)?;
     same_dtype(x, y)?;
@@ -61,8 +60,8 @@ pub fn binary(kind: BinaryKind, x: &Tensor, y: &Tensor) -> Result<Tensor, String
     Tensor::new(dtype, x.shape().to_vec(), data)
 }
 
-/// r = x kind y as `i1`; with NaN only `ne` holds (IEEE 754-2019, 5.11). Err: shapes or dtypes
-/// differ.
+/// r = x kind y as `i1`; comparisons with NaN are false except `ne` (IEEE 754-2019, 5.11). Err:
+/// shapes or dtypes differ.
 pub fn compare(kind: CompareKind, x: &Tensor, y: &Tensor) -> Result<Tensor, String> {
     same_shape(x, y)?;
     same_dtype(x, y)?;
@@ -103,7 +102,7 @@ pub fn select(condition: &Tensor, on_true: &Tensor, on_false: &Tensor) -> Result
     Tensor::new(on_true.dtype(), on_true.shape().to_vec(), data)
 }
 
-/// r = min(max(x, low), high); NaN stays NaN, `high` wins where low > high. Err: shapes or dtypes
+/// r = min(max(x, low), high); propagates NaN, `high` wins where low > high. Err: shapes or dtypes
 /// differ.
 pub fn clamp(x: &Tensor, low: &Tensor, high: &Tensor) -> Result<Tensor, String> {
     binary(BinaryKind::Min, &binary(BinaryKind::Max, x, low)?, high)

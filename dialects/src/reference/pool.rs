@@ -36,7 +36,7 @@ pub struct AvgPoolParams {
     pub divisor_override: Option<i64>,
 }
 
-/// The sizes N * C and the spatial sizes. Err: x is not \[N, C, ...\].
+/// N * C and the spatial sizes. Err: x is not \[N, C, ...\].
 fn split(x: &Tensor) -> Result<(usize, &[usize]), String> {
     let split = x.shape().split_at_checked(2);
     let (lead, spatial) =
@@ -44,16 +44,16 @@ fn split(x: &Tensor) -> Result<(usize, &[usize]), String> {
     Ok((count(lead)?, spatial))
 }
 
-/// Where a window reads in one dimension.
+/// The range of a window in one dimension.
 #[derive(Clone)]
 struct Reach {
-    /// Positions inside of the input.
+    /// Indices within the input.
     inside: Vec<usize>,
-    /// Positions inside of the padded input.
+    /// The number of indices within the padded input.
     padded: usize,
 }
 
-/// All windows of one dimension of size n.
+/// All windows along a dimension of size n.
 fn reaches(
     n: usize,
     [window, stride, padding, dilation]: [i64; 4],
@@ -69,11 +69,11 @@ fn reaches(
     }
     let stride = stride as i128;
     let mut last = room / stride;
-    // One more window for the rest, unless it would start in the right padding.
+    // ceil_mode adds a window for the remainder, unless it would start in the right padding.
     if ceil_mode && room % stride != 0 && (last + 1) * stride < size + pad {
         last += 1;
     }
-    // Bounds the table that follows.
+    // Bounds the size of the table below.
     let windows = usize::try_from(last + 1).unwrap_or(usize::MAX);
     count(&[windows, usize::try_from(window).unwrap_or(usize::MAX)])?;
     let at = |i: i128| (0..window as i128).map(move |k| i * stride + k * dilation as i128 - pad);
@@ -84,8 +84,8 @@ fn reaches(
     Ok((0..=last).map(one).collect())
 }
 
-/// Folds the elements of every window; `finish` gets their sum (of the fold) and, per dimension,
-/// the window's reach.
+/// Reduces the elements of every window; `finish` gets the result and the window's range per
+/// dimension.
 fn pool<E: Element>(
     v: &[E],
     lead: usize,
@@ -133,10 +133,10 @@ fn all_windows(
     Ok((windows, shape))
 }
 
-/// r\[n, c, i\] = max over k of x[n, c, i * strides + k * dilation - padding]; padding never wins,
-/// NaN does; ceil_mode rounds the size up, unless the last window would start in the right padding
-/// (torch.nn.functional.max_pool2d). Any dtype; a window in padding alone gives the least value.
-/// Err: unfit lists, a window larger than the padded input.
+/// r\[n, c, i\] = max over k of x[n, c, i * strides + k * dilation - padding]; padding is -inf, NaN
+/// propagates; ceil_mode rounds the size up, unless the last window would start in the right
+/// padding (torch.nn.functional.max_pool2d). Any dtype; a window within the padding gives the least
+/// value. Err: invalid lists, a window larger than the padded input.
 pub fn max_pool(x: &Tensor, p: &MaxPoolParams) -> Result<Tensor, String> {
     let (windows, shape) =
         all_windows(x, [&p.window, &p.strides, &p.padding, &p.dilation], p.ceil_mode)?;
@@ -147,11 +147,11 @@ pub fn max_pool(x: &Tensor, p: &MaxPoolParams) -> Result<Tensor, String> {
     Tensor::new(x.dtype(), shape, data)
 }
 
-/// r\[n, c, i\] = sum over k of x[n, c, i * strides + k - padding] / divisor: the number of
-/// elements in the window, with those in the padding if count_include_pad (never what ceil_mode
-/// adds beyond it), or divisor_override (torch.nn.functional.avg_pool2d). A window in padding alone
-/// gives 0. Err: no float dtype, unfit lists, a window larger than the padded input,
-/// divisor_override 0.
+/// r\[n, c, i\] = sum over k of x[n, c, i * strides + k - padding] / divisor
+/// (torch.nn.functional.avg_pool2d). The divisor is the number of elements of the window, padding
+/// included if count_include_pad (but never what ceil_mode adds), or divisor_override. A window
+/// within the padding gives 0. Err: not a float dtype, invalid lists, a window larger than the
+/// padded input, divisor_override 0.
 pub fn avg_pool(x: &Tensor, p: &AvgPoolParams) -> Result<Tensor, String> {
     let ones = vec![1; p.window.len()];
     let (windows, shape) = all_windows(x, [&p.window, &p.strides, &p.padding, &ones], p.ceil_mode)?;
@@ -170,9 +170,9 @@ pub fn avg_pool(x: &Tensor, p: &AvgPoolParams) -> Result<Tensor, String> {
     Tensor::floats(x.dtype(), shape, values)
 }
 
-/// r\[n, c, i\] = mean of x[n, c, floor(i * H / h) .. ceil((i + 1) * H / h)], so that the spatial
-/// dimensions become sizes (torch.nn.functional.adaptive_avg_pool2d). Err: no float dtype, not one
-/// size per spatial dimension, a spatial dimension of size 0.
+/// r\[n, c, i\] = mean of x[n, c, floor(i * H / h) .. ceil((i + 1) * H / h)], with the spatial
+/// dimensions resized to `sizes` (torch.nn.functional.adaptive_avg_pool2d). Err: not a float dtype,
+/// not one size per spatial dimension, an empty spatial dimension.
 pub fn adaptive_avg_pool(x: &Tensor, sizes: &[i64]) -> Result<Tensor, String> {
     let (lead, spatial) = split(x)?;
     let sizes = to_sizes(sizes)?;

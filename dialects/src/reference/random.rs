@@ -1,9 +1,10 @@
-//! Random numbers by counter (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011).
+//! Counter-based random numbers (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, SC
+//! 2011).
 
 use crate::reference::shape::{has_dtype, has_shape, sizes as to_sizes};
 use crate::value::{DType, Data, Tensor, count};
 
-/// Philox with four 32-bit words and ten rounds: the output block of a counter under a key.
+/// Philox4x32-10: the output block of a counter under a key.
 pub fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     let multiply = |a: u32, b: u32| {
         let product = u64::from(a) * u64::from(b);
@@ -21,7 +22,7 @@ pub fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     [c0, c1, c2, c3]
 }
 
-/// The draws of one key, tensor<2xi64> = (seed, offset).
+/// The Philox stream of a key, tensor<2xi64> = (seed, offset).
 #[derive(Clone, Copy)]
 pub struct Draws {
     seed: u64,
@@ -29,7 +30,7 @@ pub struct Draws {
 }
 
 impl Draws {
-    /// Err: the key is no tensor<2xi64>.
+    /// Err: the key is not tensor<2xi64>.
     pub fn new(key: &Tensor) -> Result<Draws, String> {
         has_shape("the key", key, &[2])?;
         has_dtype("the key", key, DType::I64)?;
@@ -39,34 +40,33 @@ impl Draws {
         }
     }
 
-    /// The 32-bit words of one block; words of seed, block and offset go in as low word, high word.
+    /// The four words of a block; seed, block and offset are split into low word, high word.
     fn block(self, block: u64) -> [u32; 4] {
         let words = |x: u64| (x as u32, (x >> 32) as u32);
         let ((k0, k1), (c0, c1), (c2, c3)) = (words(self.seed), words(block), words(self.offset));
         philox4x32_10([c0, c1, c2, c3], [k0, k1])
     }
 
-    /// The 32-bit draw of element i: word i mod 4 of block i / 4.
+    /// The 32-bit word of element i: word i mod 4 of block i / 4.
     pub fn word(self, i: usize) -> u32 {
         self.block(i as u64 / 4)[i % 4]
     }
 
-    /// The words, low and high, of the 64-bit draw of element i: 2(i mod 2) and its successor of
-    /// block i / 2.
+    /// The 64-bit output of element i as (low, high): words 2(i mod 2) and 2(i mod 2) + 1 of block
+    /// i / 2.
     pub fn pair(self, i: usize) -> (u32, u32) {
         let [a, b, c, d] = self.block(i as u64 / 2);
         if i.is_multiple_of(2) { (a, b) } else { (c, d) }
     }
 
-    /// The uniform f32 draw of element i in [0, 1), of 24 bits.
+    /// The uniform f32 of element i in [0, 1), with 24 random bits.
     pub fn uniform_f32(self, i: usize) -> f64 {
         f64::from(self.word(i) >> 8) / f64::from(1 << 24)
     }
 }
 
 /// Uniform bits as i32 or i64: r\[i\] = philox(seed, (i / 4, offset))\[i mod 4\], i the row-major
-/// position; see Reduce.td for i64. Err: the key is no tensor<2xi64>, a negative size, another
-/// dtype.
+/// index; see Reduce.td for i64. Err: the key is not tensor<2xi64>, a negative size, another dtype.
 pub fn random_bits(key: &Tensor, sizes: &[i64], dtype: DType) -> Result<Tensor, String> {
     let (draws, shape) = (Draws::new(key)?, to_sizes(sizes)?);
     let n = count(&shape)?;
@@ -113,8 +113,8 @@ pub fn random_uniform(
 }
 
 /// Normal by Box-Muller: r = mean + std * sqrt(-2 ln((u1 + 1) * 2^-32)) * cos(2 pi u2 * 2^-32),
-/// where u1 and u2 are the low and high word of the element's 64-bit draw. Err: as [`random_bits`],
-/// a dtype that is no float.
+/// where u1 and u2 are the low and high word of the element's 64-bit output. Err: as
+/// [`random_bits`], not a float dtype.
 pub fn random_normal(
     key: &Tensor,
     sizes: &[i64],

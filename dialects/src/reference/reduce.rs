@@ -6,10 +6,10 @@ use crate::reference::shape::{Lines, axes, lines, offsets, other_axes};
 use crate::value::{DType, Tensor};
 use std::cmp::Ordering;
 
-/// r\[j...\] = kind over i of x\[i at dims, j elsewhere\], of x's dtype; dims vanish; integers wrap
-/// around. any and all take `i1`, which also has max and sum (or), min and prod (and). With
+/// r\[j...\] = kind over i of x\[i at dims, j elsewhere\], of x's dtype; dims are dropped; integers
+/// wrap around. any and all take `i1`, which also has max and sum (or), min and prod (and). With
 /// `maybe_empty`, max and min of no elements are the dtype's least and greatest value. Err: any or
-/// all of another dtype, max or min of no elements without it, a dim out of range or given twice.
+/// all of another dtype, max or min of no elements without it, a dim out of range or repeated.
 pub fn reduce(
     kind: ReduceKind,
     x: &Tensor,
@@ -52,13 +52,13 @@ pub fn reduce(
     Tensor::new(x.dtype(), shape, data)
 }
 
-/// Position of the greatest element along one axis as i64: the first among equals, the first NaN if
-/// there is one. The axis vanishes. Err: axis out of range or of size 0.
+/// Index of the maximum along one axis as i64: the first of equal ones, or the first NaN. The axis
+/// is dropped. Err: axis out of range or of size 0.
 pub fn arg_max(x: &Tensor, axis: i64) -> Result<Tensor, String> {
     arg(x, axis, Ordering::Greater)
 }
 
-/// Position of the least element along one axis, as [`arg_max`].
+/// Index of the minimum along one axis, as [`arg_max`].
 pub fn arg_min(x: &Tensor, axis: i64) -> Result<Tensor, String> {
     arg(x, axis, Ordering::Less)
 }
@@ -95,8 +95,8 @@ fn arg(x: &Tensor, axis: i64, wanted: Ordering) -> Result<Tensor, String> {
     Tensor::ints(DType::I64, shape, positions)
 }
 
-/// r\[i\] = kind of x[0..=i] along one axis, of x's dtype; integers wrap around, NaN stays for max
-/// and min. Err: axis out of range.
+/// r\[i\] = kind of x[0..=i] along one axis, of x's dtype; integers wrap around, max and min
+/// propagate NaN. Err: axis out of range.
 pub fn cumulative(kind: CumulativeKind, x: &Tensor, axis: i64) -> Result<Tensor, String> {
     let lines = lines(x.shape(), axis)?;
     fn run<E: Element>(v: &[E], lines: &Lines, kind: CumulativeKind, dtype: DType) -> Vec<E> {

@@ -1,10 +1,10 @@
-//! The elementwise functions on one number.
+//! Scalar functions of the elementwise ops.
 
 use crate::ops::{BinaryKind, UnaryKind};
 use crate::reference::element::Element;
 use crate::value::DType;
 
-/// The float function of a unary kind; None where it has none.
+/// The float function of a unary kind, if defined.
 pub fn unary_float(kind: UnaryKind) -> Option<fn(f64) -> f64> {
     Some(match kind {
         UnaryKind::Neg => |x| -x,
@@ -36,7 +36,7 @@ pub fn unary_float(kind: UnaryKind) -> Option<fn(f64) -> f64> {
     })
 }
 
-/// The integer function of a unary kind, before it wraps around; None where it has none.
+/// The integer function of a unary kind before wrap-around, if defined.
 pub fn unary_int(kind: UnaryKind, dtype: DType) -> Option<fn(i64) -> i64> {
     match (kind, dtype) {
         (UnaryKind::Not, DType::I1) => Some(|x| 1 - x),
@@ -49,7 +49,7 @@ pub fn unary_int(kind: UnaryKind, dtype: DType) -> Option<fn(i64) -> i64> {
     }
 }
 
-/// The float function of a binary kind; None where it has none.
+/// The float function of a binary kind, if defined.
 pub fn binary_float(kind: BinaryKind) -> Option<fn(f64, f64) -> f64> {
     Some(match kind {
         BinaryKind::Add => |x, y| x + y,
@@ -68,7 +68,7 @@ pub fn binary_float(kind: BinaryKind) -> Option<fn(f64, f64) -> f64> {
     })
 }
 
-/// Quotient rounded down, as Python's float_floor_div and PyTorch's div_floor_floating.
+/// Floor division, as Python's float_floor_div and PyTorch's div_floor_floating.
 fn floor_div(x: f64, y: f64) -> f64 {
     if y == 0.0 {
         return x / y;
@@ -82,12 +82,12 @@ fn floor_div(x: f64, y: f64) -> f64 {
         return 0f64.copysign(x / y);
     }
     let floor = quotient.floor();
-    // The quotient is a whole number up to rounding, so this repairs one that was rounded below it.
+    // The quotient is integral up to rounding; correct one that was rounded down.
     if quotient - floor > 0.5 { floor + 1.0 } else { floor }
 }
 
-/// The integer function of a binary kind, before it wraps around. Err: no such function on the
-/// dtype, division by 0.
+/// The integer function of a binary kind before wrap-around. Err: not defined on the dtype,
+/// division by 0.
 pub fn binary_int(kind: BinaryKind, dtype: DType, x: i64, y: i64) -> Result<i64, String> {
     use BinaryKind as K;
     let divides = matches!(kind, K::Div | K::Rem | K::FloorDiv);

@@ -1,4 +1,4 @@
-//! Index arithmetic that kernels share.
+//! Index arithmetic shared by the reference functions.
 
 use crate::value::{DType, Data, Tensor, count};
 
@@ -10,7 +10,7 @@ pub fn sizes(sizes: &[i64]) -> Result<Vec<usize>, String> {
         .collect()
 }
 
-/// Steps such as strides and dilations as i64. Err: not `rank` of them, one below 1.
+/// Strides or dilations as i64. Err: not `rank` of them, one below 1.
 pub fn steps(what: &str, steps: &[i64], rank: usize) -> Result<(), String> {
     same_rank(what, steps.len(), rank)?;
     match steps.iter().find(|&&step| step < 1) {
@@ -19,7 +19,7 @@ pub fn steps(what: &str, steps: &[i64], rank: usize) -> Result<(), String> {
     }
 }
 
-/// Err: a list has not one entry for each of `rank` dimensions.
+/// Err: the list does not have one entry per dimension.
 pub fn same_rank(what: &str, given: usize, rank: usize) -> Result<(), String> {
     if given == rank { Ok(()) } else { Err(format!("{given} {what} given for {rank} dimensions")) }
 }
@@ -32,7 +32,7 @@ pub fn axis(axis: i64, rank: usize) -> Result<usize, String> {
         .ok_or_else(|| format!("axis {axis} is out of range for rank {rank}"))
 }
 
-/// Distinct axes as usize. Err: one out of range, one given twice.
+/// Distinct axes as usize. Err: one out of range or repeated.
 pub fn axes(list: &[i64], rank: usize) -> Result<Vec<usize>, String> {
     let axes: Vec<usize> = list.iter().map(|&a| axis(a, rank)).collect::<Result<_, _>>()?;
     match (1..axes.len()).find(|&k| axes[..k].contains(&axes[k])) {
@@ -64,7 +64,7 @@ pub fn same_dtype(x: &Tensor, y: &Tensor) -> Result<(), String> {
     }
 }
 
-/// Err: the tensor has another shape than the one its role asks for.
+/// Err: the tensor does not have this shape.
 pub fn has_shape(what: &str, x: &Tensor, shape: &[usize]) -> Result<(), String> {
     if x.shape() == shape {
         Ok(())
@@ -110,8 +110,8 @@ pub fn for_each_index(
     Ok(())
 }
 
-/// The elements of `x` at the linear positions that `source` gives for every index of `shape`; 0-d
-/// `fill` for None. Err: `source`'s, a position outside of `x`.
+/// The elements of `x` at the linear offsets that `source` gives per index of `shape`; 0-d `fill`
+/// for None. Err: `source`'s, an offset out of bounds.
 pub fn take(
     x: &Tensor,
     shape: Vec<usize>,
@@ -147,8 +147,8 @@ pub fn dot(index: &[usize], strides: &[usize]) -> usize {
     index.iter().zip(strides).map(|(i, s)| i * s).sum()
 }
 
-/// Linear positions of all indices along `axes` (in their order, row-major), with index 0
-/// elsewhere. Err: as [`count`].
+/// Linear offsets of all indices along `axes` (in their order, row-major), index 0 elsewhere. Err:
+/// as [`count`].
 pub fn offsets(shape: &[usize], axes: &[usize]) -> Result<Vec<usize>, String> {
     let all = strides(shape);
     let box_shape: Vec<usize> = axes.iter().map(|&a| shape[a]).collect();
@@ -161,7 +161,7 @@ pub fn offsets(shape: &[usize], axes: &[usize]) -> Result<Vec<usize>, String> {
     Ok(out)
 }
 
-/// The lines of a tensor along one axis: line `k` has the elements `lines\[k\] + i * step` for i
+/// The lines of a tensor along one axis: line `k` has the elements `starts\[k\] + i * step` for i
 /// below `size`.
 pub struct Lines {
     /// The op's `starts`.
@@ -179,8 +179,8 @@ pub fn lines(shape: &[usize], along: i64) -> Result<Lines, String> {
     Ok(Lines { starts, size: shape[along], step: strides(shape)[along] })
 }
 
-/// Strides that read `shape` at an index of `target` under NumPy's broadcasting: trailing
-/// dimensions are aligned and those that repeat have stride 0. Err: it does not broadcast.
+/// Strides that read `shape` at an index of `target` under NumPy broadcasting: trailing dimensions
+/// align, repeated ones have stride 0. Err: it does not broadcast.
 pub fn broadcast_strides(shape: &[usize], target: &[usize]) -> Result<Vec<usize>, String> {
     let failure = || format!("shape {shape:?} does not broadcast to {target:?}");
     let missing = target.len().checked_sub(shape.len()).ok_or_else(failure)?;

@@ -5,13 +5,13 @@ use crate::reference::movement::slice;
 use crate::reference::shape::lines;
 use crate::value::{DType, Tensor};
 
-/// Stable sort along one axis: values and their former positions (i64), both of x's shape. NaN is
-/// above everything, so last, and first if descending; equal elements keep their order either way.
-/// As torch.sort(stable=True). Err: axis out of range.
+/// Stable sort along one axis: values and their original indices (i64), both of x's shape. NaN
+/// sorts above everything (last, or first if descending); equal elements keep their order either
+/// way (torch.sort(stable=True)). Err: axis out of range.
 pub fn sort(x: &Tensor, axis: i64, descending: bool) -> Result<(Tensor, Tensor), String> {
     let lines = lines(x.shape(), axis)?;
     let mut indices = vec![0; x.len()];
-    // Fills `indices` and gives the sorted values.
+    // Fills `indices` and returns the sorted values.
     let mut order_line = |start: usize, compare: &dyn Fn(usize, usize) -> std::cmp::Ordering| {
         let at = |i: usize| start + i * lines.step;
         let mut order: Vec<usize> = (0..lines.size).collect();
@@ -36,8 +36,8 @@ pub fn sort(x: &Tensor, axis: i64, descending: bool) -> Result<(Tensor, Tensor),
     Ok((values, Tensor::ints(DType::I64, x.shape().to_vec(), indices)?))
 }
 
-/// The k greatest (or smallest) elements along one axis in order, with their positions (i64): the
-/// start of [`sort`]. Err: axis out of range, k negative or above the axis' size.
+/// The k greatest (or smallest) elements along one axis in order, with their indices (i64): a
+/// prefix of [`sort`]. Err: axis out of range, k negative or above the axis' size.
 pub fn top_k(x: &Tensor, axis: i64, k: i64, smallest: bool) -> Result<(Tensor, Tensor), String> {
     let (values, indices) = sort(x, axis, !smallest)?;
     let mut sizes: Vec<i64> = x.shape().iter().map(|&size| size as i64).collect();

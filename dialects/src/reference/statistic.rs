@@ -40,8 +40,8 @@ pub fn variance_of(v: &[f64], correction: f64) -> f64 {
     v.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / divisor
 }
 
-/// r = sum x / n along dims, which vanish, or stay with size 1 under keep_dims (torch.mean); NaN of
-/// no elements. Err: no float dtype, a dim out of range or given twice.
+/// r = sum x / n along dims, which are dropped, or kept as unit dimensions under keep_dims
+/// (torch.mean); NaN of no elements. Err: not a float dtype, a dim out of range or repeated.
 pub fn mean(x: &Tensor, dims: &[i64], keep_dims: bool) -> Result<Tensor, String> {
     statistic(x, dims, keep_dims, mean_of)
 }

@@ -20,10 +20,10 @@ pub struct WindowParams {
     pub dilation: Vec<i64>,
 }
 
-/// r\[i\] = kind over k of x[i * strides + k * dilation - pad_low], of x's dtype; padding holds the
+/// r\[i\] = kind over k of x[i * strides + k * dilation - pad_low], of x's dtype; padding is the
 /// kind's identity (StableHLO reduce_window); sizes as in kiln.convolution. Integers wrap around.
-/// Err: lists that do not fit the rank, a window, stride or dilation below 1, a window larger than
-/// the padded input.
+/// Err: lists not of the rank, a window, stride or dilation below 1, a window larger than the
+/// padded input.
 pub fn reduce_window(kind: CumulativeKind, x: &Tensor, p: &WindowParams) -> Result<Tensor, String> {
     steps("windows", &p.window, x.rank())?;
     steps("strides", &p.strides, x.rank())?;

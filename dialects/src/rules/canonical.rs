@@ -1,13 +1,12 @@
-//! The patterns that upstream's `canonicalize` runs on kiln ops: only what keeps IR tidy, since
-//! simplification has a pass of its own.
+//! Canonicalization patterns of kiln ops. Only clean-up; simplification is a pass of its own.
 use crate::{ir::*, ops::*};
 
-/// One table; every context that loads the dialect has these.
+/// Loaded with the dialect in every context.
 pub static CANONICAL: &[Pattern] =
     &[Pattern { name: "drop-unneeded-facts", root: OpKind::BindShape, apply: drop_unneeded_facts }];
 
-/// Facts about a value that only facts use are of no use; arguments keep theirs, since guards come
-/// from them.
+/// Erases shape bindings of values without other uses; arguments keep theirs, which guards come
+/// from.
 fn drop_unneeded_facts(op: Op, r: &Rewriter) -> Result<bool, String> {
     let value = op.operand(0);
     if value.def().is_none()

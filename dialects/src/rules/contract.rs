@@ -1,8 +1,8 @@
-//! Type rules of matrix products, lookups and attention.
-use super::shape::{Sizes, TensorType, axes_of, unify, unify_all, want, without};
+//! Type rules of matmuls, embeddings and attention.
+use super::shape::{Sizes, TensorType, axes_of, ensure, unify, unify_all, without};
 use crate::{ir::*, ops::*, sym::Dim, value::DType};
 
-/// NumPy's broadcasting of two shapes.
+/// NumPy broadcasting of two shapes.
 pub(super) fn broadcast(a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>, String> {
     let rank = a.len().max(b.len());
     let at = |d: &[Dim], i: usize| {
@@ -14,18 +14,17 @@ pub(super) fn broadcast(a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>, String> {
             (x @ Dim::Known(_), y) | (x, y @ Dim::Known(_)) => {
                 unify(&x, &y, || format!("in leading dimension {i} that do not broadcast"))
             }
-            // A size that is no number may be 1, so one that differs from it in writing decides
-            // nothing.
+            // A symbolic size may be 1, so distinct expressions decide nothing.
             (x, y) => Ok(if x == y { x } else { Dim::Unknown }),
         })
         .collect()
 }
 
 fn same_dtype(a: &TensorType, b: &TensorType) -> Result<(), String> {
-    want(a.dtype == b.dtype, || {
+    ensure(a.dtype == b.dtype, || {
         format!("mixes {} and {}; convert first", a.dtype.name(), b.dtype.name())
     })?;
-    want(a.dtype != DType::I1, || "is not defined on i1".into())
+    ensure(a.dtype != DType::I1, || "is not defined on i1".into())
 }
 
 pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
@@ -36,19 +35,21 @@ pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, Strin
         OpKind::Embedding => {
             let o = Embedding::read(view)?;
             let (w, i) = (v.tensor(o.weight)?, v.tensor(o.indices)?);
-            want(w.dims.len() == 2, || format!("needs a table [V, D], has rank {}", w.dims.len()))?;
-            want(i.dtype.is_int(), || format!("needs integer positions, has {}", i.dtype.name()))?;
+            ensure(w.dims.len() == 2, || {
+                format!("needs a table [V, D], has rank {}", w.dims.len())
+            })?;
+            ensure(i.dtype.is_int(), || format!("needs integer indices, has {}", i.dtype.name()))?;
             Ok(vec![TensorType {
                 dtype: w.dtype,
                 dims: [i.dims, vec![w.dims[1].clone()]].concat(),
             }])
         }
         OpKind::Attention => attention(&Attention::read(view)?, v),
-        other => Err(format!("({}) is no contraction", other.name())),
+        other => Err(format!("({}) is not a contraction", other.name())),
     }
 }
 
-/// Sizes of the batch, of what is contracted, and of the rest.
+/// Batch, contracted and free dimensions.
 type Parts = (Vec<Dim>, Vec<Dim>, Vec<Dim>);
 
 fn dot_general(o: &DotGeneral, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
@@ -62,12 +63,12 @@ fn dot_general(o: &DotGeneral, v: &dyn Sizes) -> Result<Vec<TensorType>, String>
     let (xb, xc, xf) = side(&x, &o.lhs_batch, &o.lhs_contract, "lhs_batch and lhs_contract")?;
     let (yb, yc, yf) = side(&y, &o.rhs_batch, &o.rhs_contract, "rhs_batch and rhs_contract")?;
     let batch = unify_all(&xb, &yb, "of the batch")?;
-    unify_all(&xc, &yc, "of what is contracted")?;
+    unify_all(&xc, &yc, "of the contracted dimensions")?;
     let dtype = match o.element_type {
         None => x.dtype,
         Some(t) => {
             let d = t.dtype()?;
-            want(d.is_float() == x.dtype.is_float() && d != DType::I1, || {
+            ensure(d.is_float() == x.dtype.is_float() && d != DType::I1, || {
                 format!("contracts {} to {}", x.dtype.name(), d.name())
             })?;
             d
@@ -79,8 +80,8 @@ fn dot_general(o: &DotGeneral, v: &dyn Sizes) -> Result<Vec<TensorType>, String>
 fn linear(o: &Linear, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
     let (x, w) = (v.tensor(o.input)?, v.tensor(o.weight)?);
     same_dtype(&x, &w)?;
-    want(!x.dims.is_empty(), || "needs an input of rank 1 or more".into())?;
-    want(w.dims.len() == 2, || format!("needs a weight [N, K], has rank {}", w.dims.len()))?;
+    ensure(!x.dims.is_empty(), || "needs an input of rank 1 or more".into())?;
+    ensure(w.dims.len() == 2, || format!("needs a weight [N, K], has rank {}", w.dims.len()))?;
     let last = x.dims.len() - 1;
     unify(&x.dims[last], &w.dims[1], || "of the input's last dimension and the weight's".into())?;
     if let Some(b) = o.bias {
@@ -95,9 +96,9 @@ fn matmul(o: &Matmul, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
     let (x, y) = (v.tensor(o.lhs)?, v.tensor(o.rhs)?);
     same_dtype(&x, &y)?;
     let (m, n) = (x.dims.len(), y.dims.len());
-    want(m > 0 && n > 0, || "needs operands of rank 1 or more".into())?;
+    ensure(m > 0 && n > 0, || "needs operands of rank 1 or more".into())?;
     let contracted = if n == 1 { &y.dims[0] } else { &y.dims[n - 2] };
-    unify(&x.dims[m - 1], contracted, || "of what is contracted".into())?;
+    unify(&x.dims[m - 1], contracted, || "of the contracted dimensions".into())?;
     let mut dims = broadcast(&x.dims[..m.saturating_sub(2)], &y.dims[..n.saturating_sub(2)])?;
     if m > 1 {
         dims.push(x.dims[m - 2].clone());
@@ -111,15 +112,15 @@ fn matmul(o: &Matmul, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
 fn attention(o: &Attention, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
     let (q, k, w) = (v.tensor(o.query)?, v.tensor(o.key)?, v.tensor(o.value)?);
     for t in [&q, &k, &w] {
-        want(t.dims.len() == 4, || format!("needs [B, H, S, D], has rank {}", t.dims.len()))?;
+        ensure(t.dims.len() == 4, || format!("needs [B, H, S, D], has rank {}", t.dims.len()))?;
         same_dtype(&q, t)?;
-        want(t.dtype.is_float(), || format!("is not defined on {}", t.dtype.name()))?;
+        ensure(t.dtype.is_float(), || format!("is not defined on {}", t.dtype.name()))?;
     }
     let batch = unify(&q.dims[0], &k.dims[0], || "of the batch".into())?;
     unify(&batch, &w.dims[0], || "of the batch".into())?;
     let groups = unify(&k.dims[1], &w.dims[1], || "of key and value heads".into())?;
     if let (Some(h), Some(g)) = (q.dims[1].known(), groups.known()) {
-        want(g > 0 && h % g == 0, || format!("has {h} query heads for {g} key heads"))?;
+        ensure(g > 0 && h % g == 0, || format!("has {h} query heads for {g} key heads"))?;
     }
     let keys = unify(&k.dims[2], &w.dims[2], || "of keys and values".into())?;
     unify(&q.dims[3], &k.dims[3], || "of query and key features".into())?;
@@ -127,9 +128,9 @@ fn attention(o: &Attention, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
         let b = v.tensor(b)?;
         same_dtype(&q, &b)?;
         let scores = [batch.clone(), q.dims[1].clone(), q.dims[2].clone(), keys];
-        want(b.dims.len() <= 4, || format!("has a bias of rank {}", b.dims.len()))?;
+        ensure(b.dims.len() <= 4, || format!("has a bias of rank {}", b.dims.len()))?;
         for (d, s) in b.dims.iter().rev().zip(scores.iter().rev()) {
-            want(*d == Dim::Known(1) || !d.differs(s), || {
+            ensure(*d == Dim::Known(1) || !d.differs(s), || {
                 format!("has a bias of size {d} for scores of size {s}")
             })?;
         }
@@ -137,12 +138,12 @@ fn attention(o: &Attention, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
     for (lengths, name) in [(o.query_lengths, "query_lengths"), (o.key_lengths, "key_lengths")] {
         let Some(l) = lengths else { continue };
         let t = v.tensor(l)?;
-        want(t.dtype.is_int(), || format!("needs integers as {name}, has {}", t.dtype.name()))?;
+        ensure(t.dtype.is_int(), || format!("needs integers as {name}, has {}", t.dtype.name()))?;
         unify_all(std::slice::from_ref(&batch), &t.dims, &format!("of the batch and {name}"))?;
     }
     let drops =
         (0.0..1.0).contains(&o.dropout_p) && (o.dropout_p == 0.0 || o.dropout_key.is_some());
-    want(drops, || {
+    ensure(drops, || {
         format!("needs dropout_p in [0, 1) and a key where it is not 0; has {}", o.dropout_p)
     })?;
     let dims = vec![batch, q.dims[1].clone(), q.dims[2].clone(), w.dims[3].clone()];

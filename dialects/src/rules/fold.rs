@@ -1,16 +1,15 @@
-//! What may be folded at once, by upstream's `canonicalize`: constants, sizes. Everything else is
-//! `kiln-simplify`'s.
+//! Folds for upstream's `canonicalize`: constants and sizes. The rest is in `kiln-simplify`.
 use crate::{ir::*, ops::*, sym};
 
-/// The outcome of folding.
+/// The result of a fold.
 pub enum Fold {
-    /// The op's result is this constant.
+    /// Folds to this constant.
     Constant(Attr),
-    /// The op's result is this value.
+    /// Folds to this value.
     Value(Value),
 }
 
-/// `constants[i]` is operand `i`'s value where that is a constant.
+/// `constants[i]` is the value of operand `i` if it is constant.
 pub fn fold(op: Op, constants: &[Option<Attr>]) -> Option<Fold> {
     match op.kind()? {
         OpKind::Constant => op.attr("value").map(Fold::Constant),

@@ -1,9 +1,9 @@
-//! Type rules of convolution, windows and pooling.
-use super::shape::{Sizes, TensorType, unify, want, want_len};
+//! Type rules of convolutions, windows and pooling.
+use super::shape::{Sizes, TensorType, ensure, ensure_len, unify};
 use crate::{ir::*, ops::*, sym::Dim, value::DType};
 
 fn spatial(x: &TensorType) -> Result<usize, String> {
-    want(x.dims.len() >= 3, || {
+    ensure(x.dims.len() >= 3, || {
         format!("needs [N, C, ...] with spatial dimensions, has rank {}", x.dims.len())
     })?;
     Ok(x.dims.len() - 2)
@@ -27,14 +27,14 @@ fn windows(
 ) -> Result<Dim, String> {
     let reach = window.sub(&Dim::Known(1)).mul(&Dim::Known(dilation)).add(&Dim::Known(1));
     let room = size.add(&Dim::Known(low)).add(&Dim::Known(high)).sub(&reach);
-    want(room.known().is_none_or(|n| n >= 0), || {
+    ensure(room.known().is_none_or(|n| n >= 0), || {
         format!("has a window of {reach} over a padded size of {}", room.add(&reach))
     })?;
     Ok(room.floordiv(&Dim::Known(stride)).add(&Dim::Known(1)))
 }
 
-/// As torch's pooling: under `ceil_mode` a last window may hang over the end, but must start inside
-/// the input or its left padding.
+/// Pooling sizes as in torch: under `ceil_mode` the last window may exceed the input, but must
+/// start in it or its left padding.
 fn pooled(
     size: &Dim,
     padding: i64,
@@ -55,14 +55,14 @@ fn pooled(
         stride,
         dilation,
     )?;
-    // As many windows start there as strides fit into it.
+    // The number of windows that start there.
     let starts =
         size.add(&Dim::Known(padding)).add(&Dim::Known(stride - 1)).floordiv(&Dim::Known(stride));
     Ok(Dim::apply(SymKind::Min, &ceil, &starts))
 }
 
 fn numeric(x: &TensorType) -> Result<(), String> {
-    want(x.dtype != DType::I1, || "is not defined on i1".into())
+    ensure(x.dtype != DType::I1, || "is not defined on i1".into())
 }
 
 pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
@@ -80,7 +80,7 @@ pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, Strin
                 (&o.pad_high, "pad_high", 0),
                 (&o.dilation, "dilation", 1),
             ] {
-                want_len(list, n, name)?;
+                ensure_len(list, n, name)?;
                 all(list, least, name)?;
             }
             let size = |i: usize| {
@@ -107,15 +107,15 @@ pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, Strin
         OpKind::AvgPool => {
             let o = AvgPool::read(view)?;
             let x = v.tensor(o.input)?;
-            want(x.dtype.is_float(), || format!("is not defined on {}", x.dtype.name()))?;
-            want(o.divisor_override != Some(0), || "has divisor_override 0".into())?;
+            ensure(x.dtype.is_float(), || format!("is not defined on {}", x.dtype.name()))?;
+            ensure(o.divisor_override != Some(0), || "has divisor_override 0".into())?;
             pool(&x, [&o.window, &o.strides, &o.padding, &vec![1; o.window.len()]], o.ceil_mode)
         }
         OpKind::AdaptiveAvgPool => {
             let o = AdaptiveAvgPool::read(view)?;
             let x = v.tensor(o.input)?;
-            want(x.dtype.is_float(), || format!("is not defined on {}", x.dtype.name()))?;
-            want_len(&o.sizes, spatial(&x)?, "sizes")?;
+            ensure(x.dtype.is_float(), || format!("is not defined on {}", x.dtype.name()))?;
+            ensure_len(&o.sizes, spatial(&x)?, "sizes")?;
             all(&o.sizes, 1, "sizes")?;
             let sizes = o.sizes.iter().map(|n| Dim::Known(*n));
             Ok(vec![TensorType {
@@ -127,7 +127,7 @@ pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, Strin
             let o = Interpolate::read(view)?;
             let x = v.tensor(o.input)?;
             let n = spatial(&x)?;
-            want(o.sizes.len() == n, || {
+            ensure(o.sizes.len() == n, || {
                 format!("has {} entries in 'sizes' where {n} are needed", o.sizes.len())
             })?;
             all(&o.sizes.iter().filter_map(|s| s.known()).collect::<Vec<_>>(), 1, "sizes")?;
@@ -136,7 +136,7 @@ pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, Strin
                 dims: [x.dims[..2].to_vec(), v.sizes(&o.sizes)].concat(),
             }])
         }
-        other => Err(format!("({}) has no window", other.name())),
+        other => Err(format!("({}) is not a windowed op", other.name())),
     }
 }
 
@@ -152,7 +152,7 @@ fn pool(
         (padding, "padding", 0),
         (dilation, "dilation", 1),
     ] {
-        want_len(list, n, name)?;
+        ensure_len(list, n, name)?;
         all(list, least, name)?;
     }
     if let Some(i) = (0..n).find(|i| padding[*i] > window[*i] / 2) {
@@ -171,11 +171,11 @@ fn pool(
 fn convolution(o: &Convolution, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
     let (x, w) = (v.tensor(o.input)?, v.tensor(o.weight)?);
     numeric(&x)?;
-    want(x.dtype == w.dtype, || {
+    ensure(x.dtype == w.dtype, || {
         format!("mixes {} and {}; convert first", x.dtype.name(), w.dtype.name())
     })?;
     let n = spatial(&x)?;
-    want(w.dims.len() == n + 2, || {
+    ensure(w.dims.len() == n + 2, || {
         format!("has an input of rank {} and a weight of rank {}", n + 2, w.dims.len())
     })?;
     let none = vec![0; n];
@@ -187,18 +187,18 @@ fn convolution(o: &Convolution, v: &dyn Sizes) -> Result<Vec<TensorType>, String
         (&o.dilation, "dilation", 1),
         (extra, "output_padding", 0),
     ] {
-        want_len(list, n, name)?;
+        ensure_len(list, n, name)?;
         all(list, least, name)?;
     }
-    want(o.transposed || extra.iter().all(|p| *p == 0), || {
+    ensure(o.transposed || extra.iter().all(|p| *p == 0), || {
         "has output_padding without being transposed".into()
     })?;
     let (channels, groups) = (&x.dims[1], Dim::Known(o.groups));
-    want(o.groups >= 1, || format!("has {} groups", o.groups))?;
+    ensure(o.groups >= 1, || format!("has {} groups", o.groups))?;
     let divides = |d: &Dim| d.known().is_none_or(|c| c % o.groups == 0);
     let out = if o.transposed {
         unify(channels, &w.dims[0], || "of input channels and weight".into())?;
-        want(divides(channels), || {
+        ensure(divides(channels), || {
             format!("divides {channels} channels into {} groups", o.groups)
         })?;
         w.dims[1].mul(&groups)
@@ -206,7 +206,7 @@ fn convolution(o: &Convolution, v: &dyn Sizes) -> Result<Vec<TensorType>, String
         unify(channels, &w.dims[1].mul(&groups), || {
             "of input channels and weight times groups".into()
         })?;
-        want(divides(&w.dims[0]), || {
+        ensure(divides(&w.dims[0]), || {
             format!("divides {} channels into {} groups", w.dims[0], o.groups)
         })?;
         w.dims[0].clone()
@@ -220,7 +220,7 @@ fn convolution(o: &Convolution, v: &dyn Sizes) -> Result<Vec<TensorType>, String
         let steps = d.sub(&Dim::Known(1)).mul(&Dim::Known(o.strides[i]));
         let padding = Dim::Known(o.pad_low[i]).add(&Dim::Known(o.pad_high[i]));
         let size = steps.add(&reach).add(&Dim::Known(extra[i])).add(&Dim::Known(1)).sub(&padding);
-        want(size.known().is_none_or(|n| n >= 1), || {
+        ensure(size.known().is_none_or(|n| n >= 1), || {
             format!("gives {size} elements in spatial dimension {i}")
         })?;
         Ok(size)

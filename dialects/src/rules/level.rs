@@ -1,30 +1,30 @@
-//! The levels: what the IR is on the way from a captured graph to machine code.
+//! The levels of the IR, from a captured graph to machine code.
 use crate::{ir::Op, ops::OpKind};
 
-/// A level of the IR. A module says its own in `kiln.level`; a module inside of it has the same.
+/// A level of the IR, stated by the module's `kiln.level`; nested modules share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// Composite ops and prims, as captured.
     Graph,
-    /// Prims, and composites that have a kernel strategy of their own.
+    /// Prims, and composites that have a kernel strategy.
     Prims,
-    /// A host function of launches; one module of prims per kernel.
+    /// A host function of launches, and one module of prims per kernel.
     Kernels,
-    /// Each kernel as linalg on tensors.
+    /// Each kernel in linalg on tensors.
     Linalg,
-    /// The same with a schedule on each kernel.
+    /// Linalg with a schedule per kernel.
     Scheduled,
-    /// Each kernel as loops and vectors on memory.
+    /// Each kernel as loops and vectors on memrefs.
     Tiled,
-    /// The host function with its memory planned.
+    /// The host function after memory planning.
     Program,
-    /// The host function as calls inside of parallel regions; kernels behind their ABI.
+    /// The host function as calls in parallel regions; kernels with their ABI.
     Target,
     /// The llvm dialect.
     Llvm,
 }
 
-/// All levels in the order in which a graph goes through them.
+/// All levels, in lowering order.
 pub const LEVELS: &[Level] = &[
     Level::Graph,
     Level::Prims,
@@ -36,10 +36,10 @@ pub const LEVELS: &[Level] = &[
     Level::Target,
     Level::Llvm,
 ];
-/// The levels on which the whole program is one graph of `kiln` ops.
+/// The levels on which the program is one graph of `kiln` ops.
 pub const GRAPH_LEVELS: &[Level] = &[Level::Graph, Level::Prims];
 
-/// Dialects of a kernel between `linalg` and the conversion to llvm.
+/// Dialects of a kernel from `linalg` to the conversion to llvm.
 const KERNEL: &[&str] = &["builtin", "func", "arith", "math", "tensor", "linalg", "affine"];
 const CODE: &[&str] = &[
     "builtin",
@@ -73,7 +73,7 @@ impl Level {
             Level::Llvm => "llvm",
         }
     }
-    /// What the IR is there.
+    /// A description of the IR on this level.
     pub const fn summary(self) -> &'static str {
         match self {
             Level::Graph => {
@@ -103,7 +103,7 @@ impl Level {
     pub fn from_name(name: &str) -> Option<Level> {
         LEVELS.iter().copied().find(|l| l.name() == name)
     }
-    /// Whether an op may appear on this level.
+    /// Whether an op is legal on this level.
     pub fn allows(self, op: Op) -> bool {
         let Some(kind) = op.kind() else { return self.allows_foreign(op) };
         match self {
@@ -113,8 +113,7 @@ impl Level {
             Level::Linalg | Level::Scheduled | Level::Tiled | Level::Program => {
                 kind.is_host_structure()
             }
-            // The runtime launches a GPU's kernels from plain data, so that its host function stays
-            // as it was planned.
+            // The runtime interprets the GPU host function, so it stays at the planned level.
             Level::Target | Level::Llvm => kind.is_host_structure() && for_gpu(op),
         }
     }
@@ -130,7 +129,7 @@ impl Level {
                 ["builtin", "func", "arith"].contains(&dialect) || name == "tensor.empty"
             }
             Level::Linalg | Level::Scheduled => KERNEL.contains(&dialect),
-            // What only one chip has is written as it is.
+            // Chip-specific ops are emitted directly.
             Level::Tiled | Level::Program => {
                 CODE.contains(&dialect) || ["tensor", "llvm", "nvvm"].contains(&dialect)
             }
@@ -147,15 +146,15 @@ impl Level {
     }
 }
 
-/// Marks a function that only calls others, chooses between them and repeats them.
+/// Marks a driver function, which only calls, branches and loops over programs.
 pub const CONTROL: &str = "kiln.control";
 
-/// Whether a function has that mark.
+/// Whether a function is a driver.
 pub fn is_driver(func: Op) -> bool {
     func.attr(CONTROL).is_some()
 }
 
-/// Whether the op's module is for a GPU.
+/// Whether the op's module targets a GPU.
 fn for_gpu(op: Op) -> bool {
     let mut at = Some(op);
     while let Some(o) = at {
@@ -168,8 +167,7 @@ fn for_gpu(op: Op) -> bool {
 }
 
 impl OpKind {
-    /// Whether the composite may stay whole below the `graph` level, since one kernel can compute
-    /// it.
+    /// Whether the composite may stay below level `graph`, since a kernel strategy computes it.
     pub fn has_strategy(self) -> bool {
         use OpKind::*;
         matches!(
@@ -177,16 +175,16 @@ impl OpKind {
             Attention | Softmax | LogSoftmax | LayerNorm | GroupNorm | RmsNorm | CrossEntropy
         )
     }
-    /// Whether the op chooses, repeats or calls: what the runtime does between programs.
+    /// Whether the op is control flow between programs, which the runtime executes.
     pub fn is_control(self) -> bool {
         matches!(self, OpKind::If | OpKind::While | OpKind::Scan | OpKind::CustomCall)
     }
-    /// Whether the op runs a kernel or plans memory for one.
+    /// Whether the op launches a kernel or plans its memory.
     pub fn is_launch(self) -> bool {
         matches!(self, OpKind::Launch | OpKind::Arena | OpKind::ArenaSize | OpKind::Output)
     }
     /// Whether the op stays in the host function when kernels are lowered: sizes, weights, views,
-    /// launches, and control flow between programs.
+    /// launches, control flow.
     pub fn is_host_structure(self) -> bool {
         use OpKind::*;
         matches!(

@@ -1,17 +1,16 @@
-//! What makes an op well-formed: one column per question, each an exhaustive match over
-//! [`OpKind`](crate::ops::OpKind).
+//! The rules of well-formed ops, one exhaustive match over [`OpKind`](crate::ops::OpKind) each.
 //!
-//! [`infer`] gives result dtypes and sizes, static and symbolic, by one rule; [`verify()`] adds
-//! what it cannot know; [`fold()`] is what upstream's `canonicalize` may do at once; [`numerics()`]
-//! says what a compiled op may differ in.
+//! [`infer`] computes result dtypes and sizes, static and symbolic; [`verify()`] checks the rest;
+//! [`fold()`] serves upstream's `canonicalize`; [`numerics()`] states the allowed error of a
+//! compiled op.
 mod canonical;
 mod contract;
 mod fold;
 mod image;
+mod insert_slice;
 mod level;
 mod norm;
 mod numerics;
-mod place;
 mod pointwise;
 mod shape;
 mod verify;

@@ -1,12 +1,12 @@
 //! Type rules of normalisations, losses and statistics.
-use super::shape::{Sizes, TensorType, axes_of, axis_of, unify, unify_all, want, without};
+use super::shape::{Sizes, TensorType, axes_of, axis_of, ensure, unify, unify_all, without};
 use crate::{ir::*, ops::*, sym::Dim, value::DType};
 
 fn float(t: &TensorType) -> Result<(), String> {
-    want(t.dtype.is_float(), || format!("is not defined on {}", t.dtype.name()))
+    ensure(t.dtype.is_float(), || format!("is not defined on {}", t.dtype.name()))
 }
 
-/// An affine parameter: the input's dtype, or f32 beside a 16-bit input; exactly these sizes.
+/// An affine parameter of exactly these sizes, in the input's dtype, or f32 for a 16-bit input.
 fn parameter(
     v: &dyn Sizes,
     p: Option<Value>,
@@ -16,7 +16,7 @@ fn parameter(
 ) -> Result<(), String> {
     let Some(p) = p else { return Ok(()) };
     let t = v.tensor(p)?;
-    want(t.dtype == x.dtype || (t.dtype == DType::F32 && x.dtype.bits() == 16), || {
+    ensure(t.dtype == x.dtype || (t.dtype == DType::F32 && x.dtype.bits() == 16), || {
         format!("has a {name} of {} beside an input of {}", t.dtype.name(), x.dtype.name())
     })?;
     unify_all(dims, &t.dims, &format!("of the input and {name}")).map(|_| ())
@@ -33,7 +33,7 @@ fn channels(x: &TensorType) -> Result<Dim, String> {
 }
 
 fn positive(epsilon: f64) -> Result<(), String> {
-    want(epsilon >= 0.0, || format!("has epsilon {epsilon}, which is negative"))
+    ensure(epsilon >= 0.0, || format!("has epsilon {epsilon}, which is negative"))
 }
 
 pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
@@ -62,7 +62,7 @@ pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, Strin
             float(&x)?;
             positive(o.epsilon)?;
             let c = channels(&x)?;
-            want(o.groups > 0 && c.known().is_none_or(|c| c % o.groups == 0), || {
+            ensure(o.groups > 0 && c.known().is_none_or(|c| c % o.groups == 0), || {
                 format!("divides {c} channels into {} groups", o.groups)
             })?;
             parameter(v, o.weight, &x, std::slice::from_ref(&c), "weight")?;
@@ -103,10 +103,10 @@ pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, Strin
             let (x, t) = (v.tensor(o.logits)?, v.tensor(o.target)?);
             float(&x)?;
             let c = channels(&x)?;
-            want(t.dtype == DType::I64, || {
+            ensure(t.dtype == DType::I64, || {
                 format!("needs class numbers in i64, has {}", t.dtype.name())
             })?;
-            want((0.0..=1.0).contains(&o.label_smoothing), || {
+            ensure((0.0..=1.0).contains(&o.label_smoothing), || {
                 format!("has label_smoothing {} outside of [0, 1]", o.label_smoothing)
             })?;
             let rest = without(&x.dims, &[1], false);
@@ -119,9 +119,9 @@ pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, Strin
             let o = Dropout::read(view)?;
             let (x, key) = (v.tensor(o.input)?, v.tensor(o.key)?);
             float(&x)?;
-            want(key.dims.len() == 1, || "needs a key of two numbers".into())?;
+            ensure(key.dims.len() == 1, || "needs a key of two numbers".into())?;
             unify(&key.dims[0], &Dim::Known(2), || "of the key".into())?;
-            want((0.0..=1.0).contains(&o.p), || format!("has p {} outside of [0, 1]", o.p))?;
+            ensure((0.0..=1.0).contains(&o.p), || format!("has p {} outside of [0, 1]", o.p))?;
             Ok(vec![x])
         }
         OpKind::Mean | OpKind::Var | OpKind::Std => {
@@ -144,6 +144,6 @@ pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, Strin
             let axes = axes_of(&dims, x.dims.len(), "dims")?;
             Ok(vec![TensorType { dims: without(&x.dims, &axes, keep), ..x }])
         }
-        other => Err(format!("({}) is no normalisation", other.name())),
+        other => Err(format!("({}) is not a normalisation", other.name())),
     }
 }

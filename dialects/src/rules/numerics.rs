@@ -1,8 +1,7 @@
-//! How far a compiled op may be from its reference, in words; the numbers are the tolerances of the
-//! tests.
+//! The allowed error of a compiled op, in words; the tests have the tolerances.
 use crate::ops::OpKind;
 
-/// The note of the op reference.
+/// The note in the op reference.
 pub fn numerics(kind: OpKind) -> &'static str {
     const EXACT: &str = "exact";
     const ROUNDED: &str = "correctly rounded";
@@ -64,7 +63,7 @@ pub fn numerics(kind: OpKind) -> &'static str {
         OpKind::Slice
         | OpKind::Pad
         | OpKind::Concat
-        | OpKind::Place
+        | OpKind::InsertSlice
         | OpKind::Reverse
         | OpKind::Gather => EXACT,
         OpKind::DynamicSlice
@@ -75,7 +74,7 @@ pub fn numerics(kind: OpKind) -> &'static str {
         | OpKind::TopK => EXACT,
         OpKind::Interpolate | OpKind::MaxPool | OpKind::Embedding | OpKind::Dropout => EXACT,
         OpKind::Scatter => {
-            "exact for assign, max and min; add and mul reassociate where positions repeat"
+            "exact for assign, max and min; add and mul reassociate where indices repeat"
         }
         OpKind::Reduce | OpKind::Cumulative | OpKind::ReduceWindow => {
             "exact for max, min, any, all and for integers; sum and prod reassociate"

@@ -1,8 +1,8 @@
 //! Type rules of the elementwise ops.
-use super::shape::{Sizes, TensorType, unify_all, want};
+use super::shape::{Sizes, TensorType, ensure, unify_all};
 use crate::{ir::*, ops::*, value::DType};
 
-/// What an op takes: dtypes by class.
+/// The dtypes that a unary op supports.
 fn takes_unary(kind: UnaryKind, d: DType) -> bool {
     match kind {
         UnaryKind::Neg | UnaryKind::Abs | UnaryKind::Sign => d != DType::I1,
@@ -51,20 +51,20 @@ fn takes_binary(kind: BinaryKind, d: DType) -> bool {
 }
 
 fn accept(ok: bool, d: DType) -> Result<(), String> {
-    want(ok, || format!("is not defined on {}", d.name()))
+    ensure(ok, || format!("is not defined on {}", d.name()))
 }
 
 /// The elementwise prims.
 pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
     let operand = |i: usize| v.tensor(*view.values.get(i).ok_or("has too few operands")?);
     let same = |n: usize| -> Result<TensorType, String> {
-        want(view.values.len() == n, || {
+        ensure(view.values.len() == n, || {
             format!("has {} operands where {n} are needed", view.values.len())
         })?;
         let mut t = operand(0)?;
         for i in 1..n {
             let other = operand(i)?;
-            want(t.dtype == other.dtype, || {
+            ensure(t.dtype == other.dtype, || {
                 format!("mixes {} and {}; convert first", t.dtype.name(), other.dtype.name())
             })?;
             t.dims = unify_all(&t.dims, &other.dims, "of its operands; broadcast first")?;
@@ -74,7 +74,7 @@ pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, Strin
     let t = match view.kind {
         unary!() => {
             let t = same(1)?;
-            let kind = UnaryKind::from_op(view.kind).ok_or("is no unary op")?;
+            let kind = UnaryKind::from_op(view.kind).ok_or("is not a unary op")?;
             accept(takes_unary(kind, t.dtype), t.dtype)?;
             if matches!(kind, UnaryKind::IsFinite | UnaryKind::IsNan) {
                 TensorType { dtype: DType::I1, ..t }
@@ -84,7 +84,7 @@ pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, Strin
         }
         binary!() => {
             let t = same(2)?;
-            let kind = BinaryKind::from_op(view.kind).ok_or("is no binary op")?;
+            let kind = BinaryKind::from_op(view.kind).ok_or("is not a binary op")?;
             accept(takes_binary(kind, t.dtype), t.dtype)?;
             t
         }
@@ -97,8 +97,10 @@ pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, Strin
         OpKind::Select => {
             let o = Select::read(view)?;
             let (c, x, y) = (v.tensor(o.condition)?, v.tensor(o.on_true)?, v.tensor(o.on_false)?);
-            want(c.dtype == DType::I1, || format!("chooses by {}, not i1", c.dtype.name()))?;
-            want(x.dtype == y.dtype, || {
+            ensure(c.dtype == DType::I1, || {
+                format!("needs an i1 condition, has {}", c.dtype.name())
+            })?;
+            ensure(x.dtype == y.dtype, || {
                 format!("mixes {} and {}; convert first", x.dtype.name(), y.dtype.name())
             })?;
             let dims = unify_all(&x.dims, &y.dims, "of its operands; broadcast first")?;
@@ -115,7 +117,7 @@ pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, Strin
             let o = Bitcast::read(view)?;
             let (t, to) = (v.tensor(o.input)?, o.dtype.dtype()?);
             let ok = t.dtype.bits() == to.bits();
-            want(ok, || {
+            ensure(ok, || {
                 format!(
                     "reads {} bits of {} as {} bits of {}",
                     t.dtype.bits(),
@@ -126,18 +128,18 @@ pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, Strin
             })?;
             TensorType { dtype: to, ..t }
         }
-        other => return Err(format!("({}) is no elementwise op", other.name())),
+        other => return Err(format!("({}) is not an elementwise op", other.name())),
     };
     Ok(vec![t])
 }
 
-/// The activations: floats only, same type out.
+/// Activations: floats only, the result has the input's type.
 pub(super) fn activation(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
     let t = v.tensor(*view.values.first().ok_or("has no operand")?)?;
     accept(t.dtype.is_float(), t.dtype)?;
     if view.kind == OpKind::Softplus {
         let o = Softplus::read(view)?;
-        want(o.beta != 0.0, || "has beta 0".into())?;
+        ensure(o.beta != 0.0, || "has beta 0".into())?;
     }
     Ok(vec![t])
 }

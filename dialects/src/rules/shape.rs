@@ -1,5 +1,5 @@
-//! The shape and dtype rule of every op, written once over [`Dim`]: with the sizes of types it is
-//! type inference, with symbols it is symbolic propagation.
+//! The shape and dtype rule of every op, over [`Dim`]: on the sizes of types it is type inference,
+//! on symbols it is symbolic shape propagation.
 use super::{contract, image, pointwise};
 use crate::{
     ir::{Node, Size, Type, Value, View},
@@ -8,18 +8,18 @@ use crate::{
     value::DType,
 };
 
-/// A tensor's dtype and sizes.
+/// A tensor's dtype and dimensions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TensorType {
     /// Element type.
     pub dtype: DType,
-    /// Sizes, outermost first.
+    /// Dimensions, outermost first.
     pub dims: Vec<Dim>,
 }
 
-/// Where a rule learns sizes from.
+/// The source of operand types and sizes.
 pub trait Sizes {
-    /// dtype and sizes of an operand.
+    /// The type of an operand.
     fn tensor(&self, v: Value) -> Result<TensorType, String>;
     /// An entry of a list of sizes.
     fn size(&self, s: &Size) -> Dim;
@@ -29,7 +29,7 @@ pub trait Sizes {
     }
 }
 
-/// Sizes as the types state them; SSA sizes are unknown.
+/// Sizes as in the types; SSA sizes are unknown.
 struct Static;
 impl Sizes for Static {
     fn tensor(&self, v: Value) -> Result<TensorType, String> {
@@ -40,7 +40,7 @@ impl Sizes for Static {
     }
 }
 
-/// dtype and static sizes of a type, or why it is no tensor of kiln's.
+/// The dtype and dimensions of a type. Err: why it is not a kiln tensor.
 pub fn tensor_type(t: Type) -> Result<TensorType, String> {
     if !t.is_tensor() {
         return Err(format!("needs a ranked tensor, has {t}"));
@@ -53,12 +53,12 @@ pub fn tensor_type(t: Type) -> Result<TensorType, String> {
     Ok(TensorType { dtype: t.element().ok_or("has no element type")?.dtype()?, dims: t.dims() })
 }
 
-/// Result types from operand types. Errors are sentences without the op's name.
+/// Result types from operand types. Errors do not name the op.
 pub fn infer_types(v: &View) -> Result<Vec<Type>, String> {
     Ok(infer(v, &Static)?.into_iter().map(|t| Type::tensor(v.ctx, t.dtype, &t.dims)).collect())
 }
 
-/// The one size that both stand for; an error where they are provably different.
+/// The size that both equal. Err: they provably differ.
 pub fn unify(a: &Dim, b: &Dim, what: impl Fn() -> String) -> Result<Dim, String> {
     match (a, b) {
         _ if a.differs(b) => Err(format!("has sizes {a} and {b} {}", what())),
@@ -68,7 +68,7 @@ pub fn unify(a: &Dim, b: &Dim, what: impl Fn() -> String) -> Result<Dim, String>
     }
 }
 
-/// Unifies dimension by dimension; ranks must agree.
+/// Unifies per dimension; ranks must be equal.
 pub(super) fn unify_all(a: &[Dim], b: &[Dim], what: &str) -> Result<Vec<Dim>, String> {
     if a.len() != b.len() {
         return Err(format!("has ranks {} and {} {what}", a.len(), b.len()));
@@ -80,33 +80,35 @@ pub(super) fn unify_all(a: &[Dim], b: &[Dim], what: &str) -> Result<Vec<Dim>, St
         .collect()
 }
 
-/// A valid axis as an index.
+/// A checked axis.
 pub(super) fn axis_of(axis: i64, rank: usize) -> Result<usize, String> {
     usize::try_from(axis)
         .ok()
         .filter(|a| *a < rank)
-        .ok_or_else(|| format!("has axis {axis} outside of rank {rank}"))
+        .ok_or_else(|| format!("has axis {axis} out of range for rank {rank}"))
 }
 
-/// Valid, distinct axes as indices.
+/// Checked, distinct axes.
 pub(super) fn axes_of(axes: &[i64], rank: usize, name: &str) -> Result<Vec<usize>, String> {
     let mut all = vec![];
     for a in axes {
         let a = axis_of(*a, rank)?;
         if all.contains(&a) {
-            return Err(format!("names dimension {a} twice in '{name}'"));
+            return Err(format!("repeats dimension {a} in '{name}'"));
         }
         all.push(a);
     }
     Ok(all)
 }
 
-pub(super) fn want(ok: bool, message: impl FnOnce() -> String) -> Result<(), String> {
+pub(super) fn ensure(ok: bool, message: impl FnOnce() -> String) -> Result<(), String> {
     if ok { Ok(()) } else { Err(message()) }
 }
 
-pub(super) fn want_len(list: &[i64], n: usize, name: &str) -> Result<(), String> {
-    want(list.len() == n, || format!("has {} entries in '{name}' where {n} are needed", list.len()))
+pub(super) fn ensure_len(list: &[i64], n: usize, name: &str) -> Result<(), String> {
+    ensure(list.len() == n, || {
+        format!("has {} entries in '{name}' where {n} are needed", list.len())
+    })
 }
 
 fn no_negative(sizes: &[Size]) -> Result<(), String> {
@@ -116,7 +118,7 @@ fn no_negative(sizes: &[Size]) -> Result<(), String> {
     }
 }
 
-/// Sizes without the dims in `gone`, or with 1 there under `keep`.
+/// The dimensions without `gone`, or with 1 in their place under `keep`.
 pub(super) fn without(dims: &[Dim], gone: &[usize], keep: bool) -> Vec<Dim> {
     let cell = |(i, d): (usize, &Dim)| match (gone.contains(&i), keep) {
         (false, _) => Some(d.clone()),
@@ -127,10 +129,10 @@ pub(super) fn without(dims: &[Dim], gone: &[usize], keep: bool) -> Vec<Dim> {
 }
 
 fn is_index_dtype(t: &TensorType) -> Result<(), String> {
-    want(t.dtype.is_int(), || format!("needs integer positions, has {}", t.dtype.name()))
+    ensure(t.dtype.is_int(), || format!("needs integer indices, has {}", t.dtype.name()))
 }
 
-/// The shape of the index tensors, and the input's dims that they leave.
+/// The shape of the index tensors, and the dimensions that they do not index.
 fn indexed(
     v: &dyn Sizes,
     input: &TensorType,
@@ -138,7 +140,7 @@ fn indexed(
     dims: &[i64],
 ) -> Result<(Vec<Dim>, Vec<Dim>), String> {
     let axes = axes_of(dims, input.dims.len(), "dims")?;
-    want(indices.len() == axes.len() && !axes.is_empty(), || {
+    ensure(indices.len() == axes.len() && !axes.is_empty(), || {
         format!("has {} index tensors for {} dims", indices.len(), axes.len())
     })?;
     let first = v.tensor(indices[0])?;
@@ -152,15 +154,15 @@ fn indexed(
 }
 
 fn starts(v: &dyn Sizes, starts: &[Value], rank: usize) -> Result<(), String> {
-    want(starts.len() == rank, || format!("has {} starts for rank {rank}", starts.len()))?;
+    ensure(starts.len() == rank, || format!("has {} starts for rank {rank}", starts.len()))?;
     starts.iter().try_for_each(|s| {
         let t = v.tensor(*s)?;
         is_index_dtype(&t)?;
-        want(t.dims.is_empty(), || format!("needs 0-d starts, has rank {}", t.dims.len()))
+        ensure(t.dims.is_empty(), || format!("needs 0-d starts, has rank {}", t.dims.len()))
     })
 }
 
-/// The rule. Ops whose result types do not follow from their operands have none and say so.
+/// The rule. Err: ops whose result types cannot be inferred.
 pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
     let one = |dtype, dims| Ok(vec![TensorType { dtype, dims }]);
     match view.kind {
@@ -188,7 +190,7 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
             no_negative(&o.sizes)?;
             axis_of(o.axis, o.sizes.len())?;
             let dtype = o.dtype.dtype()?;
-            want(dtype != DType::I1, || "counts in i1".into())?;
+            ensure(dtype != DType::I1, || "is not defined on i1".into())?;
             one(dtype, v.sizes(&o.sizes))
         }
         OpKind::BroadcastInDim => {
@@ -196,12 +198,12 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
             let x = v.tensor(o.input)?;
             no_negative(&o.sizes)?;
             let axes = axes_of(&o.dims, o.sizes.len(), "dims")?;
-            want_len(&o.dims, x.dims.len(), "dims")?;
-            want(axes.is_sorted(), || format!("has dims {:?} that do not ascend", o.dims))?;
+            ensure_len(&o.dims, x.dims.len(), "dims")?;
+            ensure(axes.is_sorted(), || format!("has dims {:?} that do not ascend", o.dims))?;
             let sizes = v.sizes(&o.sizes);
             for (i, a) in axes.iter().enumerate() {
                 let fits = x.dims[i] == Dim::Known(1) || !x.dims[i].differs(&sizes[*a]);
-                want(fits, || {
+                ensure(fits, || {
                     format!("broadcasts size {} of dimension {i} to size {}", x.dims[i], sizes[*a])
                 })?;
             }
@@ -214,13 +216,13 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
             let sizes = v.sizes(&o.sizes);
             let count = |dims: &[Dim]| dims.iter().fold(Dim::Known(1), |n, d| n.mul(d));
             let (from, to) = (count(&x.dims), count(&sizes));
-            want(!from.differs(&to), || format!("reshapes {from} elements to {to}"))?;
+            ensure(!from.differs(&to), || format!("reshapes {from} elements to {to}"))?;
             one(x.dtype, sizes)
         }
         OpKind::Transpose => {
             let o = Transpose::read(view)?;
             let x = v.tensor(o.input)?;
-            want_len(&o.permutation, x.dims.len(), "permutation")?;
+            ensure_len(&o.permutation, x.dims.len(), "permutation")?;
             let axes = axes_of(&o.permutation, x.dims.len(), "permutation")?;
             one(x.dtype, axes.iter().map(|a| x.dims[*a].clone()).collect())
         }
@@ -228,7 +230,7 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
             let o = Slice::read(view)?;
             let x = v.tensor(o.input)?;
             let rank = x.dims.len();
-            want(
+            ensure(
                 o.offsets.len() == rank && o.sizes.len() == rank && o.strides.len() == rank,
                 || {
                     format!(
@@ -241,17 +243,17 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
             )?;
             no_negative(&o.sizes)?;
             for i in 0..rank {
-                want(o.strides[i] > 0, || {
+                ensure(o.strides[i] > 0, || {
                     format!("has stride {}, which is not positive", o.strides[i])
                 })?;
                 let (offset, size) = (v.size(&o.offsets[i]), v.size(&o.sizes[i]));
-                want(offset.known().is_none_or(|n| n >= 0), || {
+                ensure(offset.known().is_none_or(|n| n >= 0), || {
                     format!("has offset {offset}, which is negative")
                 })?;
                 let last = offset.add(&size.sub(&Dim::Known(1)).mul(&Dim::Known(o.strides[i])));
                 let inside = size == Dim::Known(0)
                     || x.dims[i].sub(&last).known().is_none_or(|room| room > 0);
-                want(inside, || {
+                ensure(inside, || {
                     format!("reads element {last} of dimension {i} of size {}", x.dims[i])
                 })?;
             }
@@ -261,17 +263,17 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
             let o = Pad::read(view)?;
             let (x, value) = (v.tensor(o.input)?, v.tensor(o.value)?);
             let rank = x.dims.len();
-            want(o.low.len() == rank && o.high.len() == rank, || {
+            ensure(o.low.len() == rank && o.high.len() == rank, || {
                 format!("has {} low and {} high counts for rank {rank}", o.low.len(), o.high.len())
             })?;
-            want(value.dims.is_empty() && value.dtype == x.dtype, || {
+            ensure(value.dims.is_empty() && value.dtype == x.dtype, || {
                 "needs a 0-d padding value of the input's dtype".into()
             })?;
             let mut dims = vec![];
             for i in 0..rank {
                 let size = x.dims[i].add(&v.size(&o.low[i])).add(&v.size(&o.high[i]));
-                want(size.known().is_none_or(|n| n >= 0), || {
-                    format!("removes more than dimension {i} of size {} has", x.dims[i])
+                ensure(size.known().is_none_or(|n| n >= 0), || {
+                    format!("crops more than dimension {i} of size {}", x.dims[i])
                 })?;
                 dims.push(size);
             }
@@ -279,16 +281,16 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
         }
         OpKind::Concat => {
             let o = Concat::read(view)?;
-            let first = v.tensor(*o.inputs.first().ok_or("joins nothing")?)?;
+            let first = v.tensor(*o.inputs.first().ok_or("has no inputs")?)?;
             let axis = axis_of(o.axis, first.dims.len())?;
             let (mut dims, mut total) = (first.dims.clone(), Dim::Known(0));
             for i in &o.inputs {
                 let mut t = v.tensor(*i)?;
-                want(t.dtype == first.dtype, || {
-                    format!("joins {} and {}", first.dtype.name(), t.dtype.name())
+                ensure(t.dtype == first.dtype, || {
+                    format!("has inputs of {} and {}", first.dtype.name(), t.dtype.name())
                 })?;
-                want(t.dims.len() == dims.len(), || {
-                    format!("joins rank {} and rank {}", dims.len(), t.dims.len())
+                ensure(t.dims.len() == dims.len(), || {
+                    format!("has inputs of rank {} and rank {}", dims.len(), t.dims.len())
                 })?;
                 total = total.add(&t.dims[axis]);
                 t.dims[axis] = dims[axis].clone();
@@ -297,7 +299,7 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
             dims[axis] = total;
             one(first.dtype, dims)
         }
-        OpKind::Place => super::place::infer(&Place::read(view)?, v),
+        OpKind::InsertSlice => super::insert_slice::infer(&InsertSlice::read(view)?, v),
         OpKind::Reverse => {
             let o = Reverse::read(view)?;
             let x = v.tensor(o.input)?;
@@ -313,7 +315,7 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
         OpKind::Scatter => {
             let o = Scatter::read(view)?;
             let (x, u) = (v.tensor(o.input)?, v.tensor(o.updates)?);
-            want(x.dtype == u.dtype, || {
+            ensure(x.dtype == u.dtype, || {
                 format!("scatters {} into {}", u.dtype.name(), x.dtype.name())
             })?;
             let (shape, rest) = indexed(v, &x, &o.indices, &o.dims)?;
@@ -324,14 +326,14 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
             let o = DynamicSlice::read(view)?;
             let x = v.tensor(o.input)?;
             starts(v, &o.starts, x.dims.len())?;
-            want(o.sizes.len() == x.dims.len(), || {
+            ensure(o.sizes.len() == x.dims.len(), || {
                 format!("has {} sizes for rank {}", o.sizes.len(), x.dims.len())
             })?;
             no_negative(&o.sizes)?;
             let sizes = v.sizes(&o.sizes);
             for (i, (s, d)) in sizes.iter().zip(&x.dims).enumerate() {
-                want(d.sub(s).known().is_none_or(|room| room >= 0), || {
-                    format!("takes {s} elements of dimension {i} of size {d}")
+                ensure(d.sub(s).known().is_none_or(|room| room >= 0), || {
+                    format!("slices {s} elements of dimension {i} of size {d}")
                 })?;
             }
             one(x.dtype, sizes)
@@ -340,14 +342,14 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
             let o = DynamicUpdateSlice::read(view)?;
             let (x, u) = (v.tensor(o.input)?, v.tensor(o.update)?);
             starts(v, &o.starts, x.dims.len())?;
-            want(x.dtype == u.dtype, || {
+            ensure(x.dtype == u.dtype, || {
                 format!("writes {} into {}", u.dtype.name(), x.dtype.name())
             })?;
-            want(u.dims.len() == x.dims.len(), || {
+            ensure(u.dims.len() == x.dims.len(), || {
                 format!("writes rank {} into rank {}", u.dims.len(), x.dims.len())
             })?;
             for (i, (s, d)) in u.dims.iter().zip(&x.dims).enumerate() {
-                want(d.sub(s).known().is_none_or(|room| room >= 0), || {
+                ensure(d.sub(s).known().is_none_or(|room| room >= 0), || {
                     format!("writes {s} elements into dimension {i} of size {d}")
                 })?;
             }
@@ -359,12 +361,21 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
             let x = v.tensor(o.input)?;
             let axes = axes_of(&o.dims, x.dims.len(), "dims")?;
             let logical = matches!(o.kind, ReduceKind::Any | ReduceKind::All);
-            want(logical == (x.dtype == DType::I1), || {
-                format!("takes the {} of {}", o.kind.keyword(), x.dtype.name())
+            ensure(logical == (x.dtype == DType::I1), || {
+                format!(
+                    "has reduction {}, which is not defined on {}",
+                    o.kind.keyword(),
+                    x.dtype.name()
+                )
             })?;
             let extreme = matches!(o.kind, ReduceKind::Max | ReduceKind::Min) && !o.maybe_empty;
             let empty = extreme && axes.iter().any(|a| x.dims[*a] == Dim::Known(0));
-            want(!empty, || format!("takes the {} of no elements", o.kind.keyword()))?;
+            ensure(!empty, || {
+                format!(
+                    "has reduction {} over no elements, which needs maybe_empty",
+                    o.kind.keyword()
+                )
+            })?;
             one(x.dtype, without(&x.dims, &axes, false))
         }
         OpKind::ArgMax | OpKind::ArgMin => {
@@ -377,16 +388,14 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
             };
             let x = v.tensor(input)?;
             let axis = axis_of(axis, x.dims.len())?;
-            want(x.dims[axis] != Dim::Known(0), || {
-                "looks for a position among no elements".into()
-            })?;
+            ensure(x.dims[axis] != Dim::Known(0), || "has an axis without elements".into())?;
             one(DType::I64, without(&x.dims, &[axis], false))
         }
         OpKind::Cumulative => {
             let o = Cumulative::read(view)?;
             let x = v.tensor(o.input)?;
             axis_of(o.axis, x.dims.len())?;
-            want(x.dtype != DType::I1, || "accumulates i1".into())?;
+            ensure(x.dtype != DType::I1, || "accumulates i1".into())?;
             one(x.dtype, x.dims)
         }
         OpKind::Sort => {
@@ -400,7 +409,7 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
             let mut x = v.tensor(o.input)?;
             let axis = axis_of(o.axis, x.dims.len())?;
             let fits = o.k >= 0 && x.dims[axis].known().is_none_or(|n| o.k <= n);
-            want(fits, || format!("takes {} of {} elements", o.k, x.dims[axis]))?;
+            ensure(fits, || format!("has k = {} for an axis of size {}", o.k, x.dims[axis]))?;
             x.dims[axis] = Dim::Known(o.k);
             Ok(vec![x.clone(), TensorType { dtype: DType::I64, ..x }])
         }
@@ -419,26 +428,24 @@ pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
             let o = RandomBits::read(view)?;
             no_negative(&o.sizes)?;
             let dtype = o.dtype.dtype()?;
-            want(matches!(dtype, DType::I32 | DType::I64), || {
-                format!("draws bits as {}, not i32 or i64", dtype.name())
+            ensure(matches!(dtype, DType::I32 | DType::I64), || {
+                format!("has dtype {}, not i32 or i64", dtype.name())
             })?;
             one(dtype, v.sizes(&o.sizes))
         }
         OpKind::RandomUniform | OpKind::RandomNormal => {
             let (sizes, dtype) = if view.kind == OpKind::RandomUniform {
                 let o = RandomUniform::read(view)?;
-                want(o.low < o.high, || {
-                    format!("draws from the empty range [{}, {})", o.low, o.high)
-                })?;
+                ensure(o.low < o.high, || format!("has the empty range [{}, {})", o.low, o.high))?;
                 (o.sizes, o.dtype.dtype()?)
             } else {
                 let o = RandomNormal::read(view)?;
-                want(o.std >= 0.0, || format!("has a standard deviation of {}", o.std))?;
+                ensure(o.std >= 0.0, || format!("has a standard deviation of {}", o.std))?;
                 (o.sizes, o.dtype.dtype()?)
             };
             no_negative(&sizes)?;
-            want(matches!(dtype, DType::F64 | DType::F32 | DType::F16 | DType::BF16), || {
-                format!("draws {}, not f64, f32, f16 or bf16", dtype.name())
+            ensure(matches!(dtype, DType::F64 | DType::F32 | DType::F16 | DType::BF16), || {
+                format!("has dtype {}, not f64, f32, f16 or bf16", dtype.name())
             })?;
             one(dtype, v.sizes(&sizes))
         }

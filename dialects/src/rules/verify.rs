@@ -1,16 +1,16 @@
-//! What an op must satisfy beyond its type rule. Messages are sentences without the op's name.
-use super::shape::{TensorType, tensor_type, unify_all, want};
+//! What an op must satisfy beyond its type rule. Messages do not name the op.
+use super::shape::{TensorType, ensure, tensor_type, unify_all};
 use super::{LEVELS, Level};
 use crate::{ir::*, ops::*, sym::Dim, value::DType};
 
-/// IR never holds more data than this, in bytes; more belongs in a `kiln.global` with a source.
+/// Byte limit of constants in IR; larger ones belong in a `kiln.global` with a source.
 pub const CONSTANT_LIMIT: usize = 4096;
 
 fn data_limit(a: Attr) -> Result<TensorType, String> {
     let ty = tensor_type(a.type_of())?;
     let stored = a.stored_elements().ok_or("is not a dense<...> literal")?;
     let bytes = stored * ty.dtype.byte_size();
-    want(bytes <= CONSTANT_LIMIT, || {
+    ensure(bytes <= CONSTANT_LIMIT, || {
         format!(
             "holds {bytes} bytes, more than {CONSTANT_LIMIT}; put them into a kiln.global with a source"
         )
@@ -20,12 +20,12 @@ fn data_limit(a: Attr) -> Result<TensorType, String> {
 
 /// The verifier of every op.
 pub fn verify(op: Op) -> Result<(), String> {
-    let view = View::of(op).ok_or("is no op of the dialect")?;
+    let view = View::of(op).ok_or("is not a kiln op")?;
     match view.kind {
         OpKind::Sym => {
             let o = Sym::read(&view)?;
-            want(o.min >= 0, || format!("needs min >= 0, has {}", o.min))?;
-            want(o.divisor >= 1, || format!("needs divisor >= 1, has {}", o.divisor))?;
+            ensure(o.min >= 0, || format!("needs min >= 0, has {}", o.min))?;
+            ensure(o.divisor >= 1, || format!("needs divisor >= 1, has {}", o.divisor))?;
             match o.max {
                 Some(max) if max < o.min => Err(format!("has an empty range [{}, {max}]", o.min)),
                 _ => one_range(op, &o),
@@ -38,40 +38,42 @@ pub fn verify(op: Op) -> Result<(), String> {
         OpKind::BindShape => {
             let o = BindShape::read(&view)?;
             let t = tensor_type(o.value.ty())?;
-            want(o.sizes.len() == t.dims.len(), || {
+            ensure(o.sizes.len() == t.dims.len(), || {
                 format!("binds {} sizes to a value of rank {}", o.sizes.len(), t.dims.len())
             })?;
             for (i, (s, d)) in o.sizes.iter().zip(&t.dims).enumerate() {
                 if let (Some(s), Some(d)) = (s.known(), d.known()) {
-                    want(s == d, || {
+                    ensure(s == d, || {
                         format!("binds {s} to dimension {i}, whose static size is {d}")
                     })?;
                 }
-                want(s.known().is_none_or(|s| s >= 0), || {
+                ensure(s.known().is_none_or(|s| s >= 0), || {
                     format!("binds a negative size to dimension {i}")
                 })?;
             }
             Ok(())
         }
-        OpKind::Require => want(!crate::ops::Require::read(&view)?.message.is_empty(), || {
-            "says nothing to who does not meet it".into()
+        OpKind::Require => ensure(!crate::ops::Require::read(&view)?.message.is_empty(), || {
+            "needs a message".into()
         }),
         OpKind::Global => {
             let o = Global::read(&view)?;
             let t = tensor_type(o.r#type)?;
-            want(t.dims.iter().all(|d| d.known().is_some()), || {
+            ensure(t.dims.iter().all(|d| d.known().is_some()), || {
                 format!("has the dynamic type {}", o.r#type)
             })?;
-            want(o.source.is_some() || o.value.is_some(), || {
+            ensure(o.source.is_some() || o.value.is_some(), || {
                 "has neither a source nor a value".into()
             })?;
-            want(o.source.is_none() || o.value.is_none(), || {
+            ensure(o.source.is_none() || o.value.is_none(), || {
                 "has both a source and a value".into()
             })?;
             match o.value {
                 Some(a) => {
                     data_limit(a)?;
-                    want(a.type_of() == o.r#type, || format!("has a value of type {}", a.type_of()))
+                    ensure(a.type_of() == o.r#type, || {
+                        format!("has a value of type {}", a.type_of())
+                    })
                 }
                 None => Ok(()),
             }
@@ -79,17 +81,17 @@ pub fn verify(op: Op) -> Result<(), String> {
         OpKind::GetGlobal => tensor_type(op.result(0).ty()).map(|_| ()),
         OpKind::Launch => {
             let (outs, results) = (types(&Launch::read(&view)?.outs), types(&op.results()));
-            want(outs == results, || {
+            ensure(outs == results, || {
                 format!("writes to {} but has results {}", list(&outs), list(&results))
             })
         }
         OpKind::Constant => data_limit(Constant::read(&view)?.value).map(|_| ()),
         OpKind::If => {
             let c = tensor_type(op.operand(0).ty())?;
-            want(c.dtype == DType::I1 && c.dims.is_empty(), || "needs a 0-d i1 condition".into())
+            ensure(c.dtype == DType::I1 && c.dims.is_empty(), || "needs a 0-d i1 condition".into())
         }
         OpKind::CustomCall => {
-            want(!CustomCall::read(&view)?.callee.is_empty(), || "has no name".into())?;
+            ensure(!CustomCall::read(&view)?.callee.is_empty(), || "has no name".into())?;
             [op.operands(), op.results()]
                 .concat()
                 .iter()
@@ -97,21 +99,21 @@ pub fn verify(op: Op) -> Result<(), String> {
         }
         OpKind::PtxCall => {
             let o = PtxCall::read(&view)?;
-            want(!o.callee.is_empty(), || "has no name".into())?;
-            want(!o.entry.is_empty() && o.ptx.contains(&o.entry), || {
-                format!("launches '{}', of which its PTX has nothing", o.entry)
+            ensure(!o.callee.is_empty(), || "has no name".into())?;
+            ensure(!o.entry.is_empty() && o.ptx.contains(&o.entry), || {
+                format!("has entry '{}', which its PTX does not define", o.entry)
             })?;
-            want(o.blocks.len() == 1, || {
-                format!("has {} numbers of blocks, which is one", o.blocks.len())
+            ensure(o.blocks.len() == 1, || {
+                format!("has {} block counts, not one", o.blocks.len())
             })?;
-            want((1..=1024).contains(&o.threads), || {
-                format!("has blocks of {} threads; 1 to 1024 are possible", o.threads)
+            ensure((1..=1024).contains(&o.threads), || {
+                format!("has {} threads per block, not 1 to 1024", o.threads)
             })?;
-            want((0..=i64::from(u32::MAX)).contains(&o.shared), || {
+            ensure((0..=i64::from(u32::MAX)).contains(&o.shared), || {
                 format!("asks for {} bytes of shared memory", o.shared)
             })?;
-            want(op.regions().len() <= 1, || "has several regions".into())?;
-            want(!op.results().is_empty(), || "has no result".into())?;
+            ensure(op.regions().len() <= 1, || "has several regions".into())?;
+            ensure(!op.results().is_empty(), || "has no result".into())?;
             [o.inputs, op.results()]
                 .concat()
                 .iter()
@@ -121,7 +123,7 @@ pub fn verify(op: Op) -> Result<(), String> {
         OpKind::ArenaSize | OpKind::SymExpr | OpKind::Yield | OpKind::While | OpKind::Scan => {
             Ok(())
         }
-        // Inference has run by now and has said all there is to say.
+        // Inference has verified them.
         unary!() | binary!() => Ok(()),
         OpKind::Compare | OpKind::Select | OpKind::Clamp | OpKind::Convert | OpKind::Bitcast => {
             Ok(())
@@ -132,7 +134,7 @@ pub fn verify(op: Op) -> Result<(), String> {
         | OpKind::Reshape
         | OpKind::Transpose
         | OpKind::Slice => Ok(()),
-        OpKind::Place => super::place::verify(op),
+        OpKind::InsertSlice => super::insert_slice::verify(op),
         OpKind::Pad | OpKind::Concat | OpKind::Reverse | OpKind::Gather | OpKind::Scatter => Ok(()),
         OpKind::DynamicSlice
         | OpKind::DynamicUpdateSlice
@@ -168,14 +170,16 @@ pub fn verify(op: Op) -> Result<(), String> {
     }
 }
 
-/// Equal names are one symbol, so earlier ops of the block that name it must state the same range.
+/// Equal names are one symbol, so all declarations must have the same range.
 fn one_range(op: Op, o: &Sym) -> Result<(), String> {
     for other in op.block().map(Block::ops).unwrap_or_default() {
         if other == op {
             break;
         }
         if let Some(p) = Sym::of(other).filter(|p| p.name == o.name) {
-            want(p == *o, || format!("gives @{} another range than at {}", o.name, other.loc()))?;
+            ensure(p == *o, || {
+                format!("declares @{} with another range than at {}", o.name, other.loc())
+            })?;
         }
     }
     Ok(())
@@ -189,7 +193,7 @@ fn list(types: &[Type]) -> String {
     format!("({})", types.iter().map(|t| t.to_string()).collect::<Vec<_>>().join(", "))
 }
 
-/// The block of region `i` and the values that it yields.
+/// The block of region `i` and the operands of its yield.
 fn body(op: Op, i: usize) -> Result<(Block, Vec<Value>), String> {
     let name = op.kind().and_then(|k| k.regions().get(i).copied()).unwrap_or("body");
     let block = op
@@ -204,10 +208,10 @@ fn body(op: Op, i: usize) -> Result<(Block, Vec<Value>), String> {
 }
 
 fn same(have: &[Type], need: &[Type], what: &str) -> Result<(), String> {
-    want(have == need, || format!("{what} {} where {} is needed", list(have), list(need)))
+    ensure(have == need, || format!("{what} {} where {} is needed", list(have), list(need)))
 }
 
-/// Rules of ops with regions; runs after the ops inside have been verified.
+/// Verifies ops with regions, after the nested ops.
 pub fn verify_regions(op: Op) -> Result<(), String> {
     let scalar = |d| Type::tensor(op.ctx(), d, &[]);
     match op.kind() {
@@ -255,14 +259,14 @@ pub fn verify_regions(op: Op) -> Result<(), String> {
 }
 
 fn verify_scan(op: Op) -> Result<(), String> {
-    let o = Scan::read(&View::of(op).ok_or("is no op of the dialect")?)?;
+    let o = Scan::read(&View::of(op).ok_or("is not a kiln op")?)?;
     let carried = types(&o.inits);
     let mut length = Dim::Unknown;
     let mut slices = vec![];
-    want(!o.inputs.is_empty(), || "scans over nothing".into())?;
+    ensure(!o.inputs.is_empty(), || "has no inputs to scan".into())?;
     for x in &o.inputs {
         let t = tensor_type(x.ty())?;
-        let (first, rest) = t.dims.split_first().ok_or("scans over a 0-d tensor")?;
+        let (first, rest) = t.dims.split_first().ok_or("scans a 0-d tensor")?;
         length =
             unify_all(&[length], std::slice::from_ref(first), "of the inputs' leading dimension")?
                 .remove(0);
@@ -270,7 +274,7 @@ fn verify_scan(op: Op) -> Result<(), String> {
     }
     let (block, yields) = body(op, 0)?;
     same(&types(&block.args()), &[carried.clone(), slices].concat(), "has body arguments")?;
-    want(yields.len() >= carried.len(), || {
+    ensure(yields.len() >= carried.len(), || {
         format!("yields {} values where {} are carried", yields.len(), carried.len())
     })?;
     let (last, stacked) = yields.split_at(carried.len());
@@ -288,27 +292,27 @@ fn verify_scan(op: Op) -> Result<(), String> {
     same(&results, &need, "has results")
 }
 
-/// `kiln.get_global` and `kiln.launch` against the symbol that they name.
+/// Verifies `kiln.get_global` and `kiln.launch` against the symbol they reference.
 pub fn verify_symbol(op: Op, found: Option<Op>) -> Result<(), String> {
     if let Some(o) = Launch::of(op) {
-        return want(found.is_some_and(|f| f.is("builtin.module")), || {
-            format!("names @{}, which is no module of a kernel", o.kernel)
+        return ensure(found.is_some_and(|f| f.is("builtin.module")), || {
+            format!("refers to @{}, which is not a kernel module", o.kernel)
         });
     }
-    let o = GetGlobal::of(op).ok_or("names no global")?;
+    let o = GetGlobal::of(op).ok_or("has no symbol reference")?;
     let g = found
         .and_then(Global::of)
-        .ok_or_else(|| format!("names @{}, which is no kiln.global", o.global))?;
-    want(o.is_mutable == g.is_mutable, || {
+        .ok_or_else(|| format!("refers to @{}, which is not a kiln.global", o.global))?;
+    ensure(o.is_mutable == g.is_mutable, || {
         format!("and its kiln.global @{} disagree on 'mutable'", o.global)
     })?;
     let have = op.result(0).ty();
-    want(have == g.r#type, || {
+    ensure(have == g.r#type, || {
         format!("has type {have}, but kiln.global @{} has {}", o.global, g.r#type)
     })
 }
 
-/// `kiln.*` attributes on ops of any dialect.
+/// Verifies `kiln.*` attributes on ops of any dialect.
 pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
     match name {
         "kiln.level" => {
@@ -319,17 +323,17 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
                 .ok_or_else(|| format!("has kiln.level {value}, which is none of {}", known()))?;
         }
         "kiln.target" => {
-            want(value.as_string().is_some(), || "needs a string as kiln.target".into())?
+            ensure(value.as_string().is_some(), || "needs a string as kiln.target".into())?
         }
         "kiln.options" => {
-            want(value.entries().is_some(), || "needs a dictionary as kiln.options".into())?
+            ensure(value.entries().is_some(), || "needs a dictionary as kiln.options".into())?
         }
         "kiln.schedule" => {
             let known = value.as_schedule().is_some();
-            want(known, || {
+            ensure(known, || {
                 format!("needs #kiln.schedule<\"strategy\", {{...}}> as kiln.schedule, has {value}")
             })?;
-            return want(op.is("func.func") || op.is("llvm.func"), || {
+            return ensure(op.is("func.func") || op.is("llvm.func"), || {
                 "has kiln.schedule, which belongs on a kernel's function".into()
             });
         }
@@ -339,20 +343,20 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
             } else {
                 value.as_i64().is_some_and(|n| (1..=1024).contains(&n))
             };
-            want(fits, || {
+            ensure(fits, || {
                 format!(
                     "needs a map of symbols to one number as kiln.grid and 1 to 1024 as kiln.threads, has {name} = {value}"
                 )
             })?;
-            return want(op.is("func.func") || op.is("llvm.func"), || {
+            return ensure(op.is("func.func") || op.is("llvm.func"), || {
                 format!("has {name}, which belongs on a kernel's function")
             });
         }
         "kiln.resident" | "kiln.persistent" | "kiln.cluster" => {
-            want(value.as_i64().is_some_and(|n| (1..=32).contains(&n)), || {
+            ensure(value.as_i64().is_some_and(|n| (1..=32).contains(&n)), || {
                 format!("needs 1 to 32 blocks as {name}, has {value}")
             })?;
-            return want(op.is("func.func") || op.is("llvm.func"), || {
+            return ensure(op.is("func.func") || op.is("llvm.func"), || {
                 format!("has {name}, which belongs on a kernel's function")
             });
         }
@@ -367,12 +371,12 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
                     })
                 })
             };
-            want(fits, || {
+            ensure(fits, || {
                 format!(
                     "needs bytes as kiln.shared and [{{argument, box, element, map}}] as kiln.tensor_maps, has {name} = {value}"
                 )
             })?;
-            return want(op.is("func.func") || op.is("llvm.func"), || {
+            return ensure(op.is("func.func") || op.is("llvm.func"), || {
                 format!("has {name}, which belongs on a kernel's function")
             });
         }
@@ -380,12 +384,12 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
             let all = |names: &[&str]| names.iter().all(|n| value.entry(n).is_some());
             let told = all(&["left", "name", "result", "right"])
                 || all(&["image", "name", "result", "weight", "window"]);
-            want(value.as_string().is_some() || told, || {
+            ensure(value.as_string().is_some() || told, || {
                 format!(
                     "needs a library's name, {{left, name, result, right}} or {{image, name, result, weight, window}} as kiln.library, has {value}"
                 )
             })?;
-            return want(op.is("func.func") || op.is("llvm.func"), || {
+            return ensure(op.is("func.func") || op.is("llvm.func"), || {
                 "has kiln.library, which belongs on a kernel's function".into()
             });
         }
@@ -393,84 +397,88 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
             let fits = value
                 .entries()
                 .is_some_and(|all| all.iter().all(|(_, n)| n.as_i64().is_some_and(|n| n > 0)));
-            want(fits, || format!("needs {{product = parts}} as kiln.parts, has {value}"))?;
+            ensure(fits, || format!("needs {{product = parts}} as kiln.parts, has {value}"))?;
         }
-        "kiln.each_op" => want(value.is_unit(), || "has kiln.each_op, which has no value".into())?,
+        "kiln.each_op" => {
+            ensure(value.is_unit(), || "has kiln.each_op, which is a unit attribute".into())?
+        }
         "kiln.stored" => {
-            want(value.is_unit(), || "has kiln.stored, which has no value".into())?;
-            return want(op.result_count() == 1, || {
+            ensure(value.is_unit(), || "has kiln.stored, which is a unit attribute".into())?;
+            return ensure(op.result_count() == 1, || {
                 "has kiln.stored, which belongs on an op with one result".into()
             });
         }
         "kiln.pack" => {
-            want(value.as_string().is_some(), || "needs a string as kiln.pack".into())?;
-            return want(op.operand_count() == 2, || {
+            ensure(value.as_string().is_some(), || "needs a string as kiln.pack".into())?;
+            return ensure(op.operand_count() == 2, || {
                 "has kiln.pack, which belongs on a contraction".into()
             });
         }
         "kiln.memory_format" => {
-            want(value.as_string().is_some(), || "needs a string as kiln.memory_format".into())?;
-            return want(op.is("func.func"), || {
+            ensure(value.as_string().is_some(), || "needs a string as kiln.memory_format".into())?;
+            return ensure(op.is("func.func"), || {
                 "has kiln.memory_format, which belongs on a function".into()
             });
         }
         "kiln.control" => {
-            return want(value.is_unit() && op.is("func.func"), || {
-                "has a kiln.control that is no mark of a function".into()
+            return ensure(value.is_unit() && op.is("func.func"), || {
+                "has kiln.control, which is a unit attribute of functions".into()
             });
         }
         "kiln.in_place" => {
-            want(value.as_i64s().is_some(), || {
+            ensure(value.as_i64s().is_some(), || {
                 format!("needs array<i64: …> as kiln.in_place, has {value}")
             })?;
-            return want(op.is("func.func"), || {
+            return ensure(op.is("func.func"), || {
                 "has kiln.in_place, which belongs on a kernel's function".into()
             });
         }
         "kiln.causal" => {
-            return want(value.is_unit() && op.is("linalg.generic"), || {
-                "has a kiln.causal that says nothing".into()
+            return ensure(value.is_unit() && op.is("linalg.generic"), || {
+                "has kiln.causal, which is a unit attribute of linalg.generic".into()
             });
         }
         "kiln.merges" => {
             let pairs = op.is("linalg.generic") && op.operand_count() == 2 * op.result_count();
-            return want(value.is_unit() && pairs, || {
+            return ensure(value.is_unit() && pairs, || {
                 "has kiln.merges, which belongs on a linalg.generic with as many inputs as results"
                     .into()
             });
         }
         "kiln.not_fused" => {
-            return want(value.as_string().is_some(), || "needs a string as kiln.not_fused".into());
+            return ensure(value.as_string().is_some(), || {
+                "needs a string as kiln.not_fused".into()
+            });
         }
         "kiln.prologue" => {
             let product = value.as_string().is_some() && op.operand_count() == 2;
-            return want(product || value.is_unit() && op.result_count() == 1, || {
-                "has a kiln.prologue that is neither a mark of an op with one result nor a product's reason".into()
+            return ensure(product || value.is_unit() && op.result_count() == 1, || {
+                "has kiln.prologue, which is a unit attribute of ops with one result or a string on a contraction".into()
             });
         }
         "kiln.loops" => {
             let scan = op.kind() == Some(OpKind::Cumulative);
-            return want(value.is_unit() && scan, || {
-                "has kiln.loops, which is a mark of a kiln.cumulative".into()
+            return ensure(value.is_unit() && scan, || {
+                "has kiln.loops, which is a unit attribute of kiln.cumulative".into()
             });
         }
         "kiln.no_scan" => {
-            want(value.as_string().is_some(), || "needs a string as kiln.no_scan".into())?;
-            return want(op.is("func.func") || op.is("llvm.func"), || {
+            ensure(value.as_string().is_some(), || "needs a string as kiln.no_scan".into())?;
+            return ensure(op.is("func.func") || op.is("llvm.func"), || {
                 "has kiln.no_scan, which belongs on a kernel's function".into()
             });
         }
         "kiln.kernel" => {
-            want(value.entries().is_some(), || "needs a dictionary as kiln.kernel".into())?
+            ensure(value.entries().is_some(), || "needs a dictionary as kiln.kernel".into())?
         }
         _ => return Err(format!("has attribute {name}, which the kiln dialect does not know")),
     }
-    want(op.is("builtin.module"), || format!("has {name}, which belongs on a module"))
+    ensure(op.is("builtin.module"), || format!("has {name}, which belongs on a module"))
 }
 
-/// `kiln.layout` on function arguments (with their type) and results (without); `kiln.order` on
-/// arguments of entries; `kiln.sizes`, `kiln.noalias`, `kiln.divisor` and `kiln.least` on arguments
-/// of kernels.
+/// Verifies `kiln.layout` on function arguments (with a type) and results (without), `kiln.order`
+/// on arguments of entries, and `kiln.sizes`, `kiln.noalias`, `kiln.divisor`, `kiln.least` on
+/// arguments of kernels.
 pub fn verify_arg_attr(ty: Option<Type>, name: &str, value: Attr) -> Result<(), String> {
     match name {
         "kiln.layout" => {}
@@ -479,7 +487,7 @@ pub fn verify_arg_attr(ty: Option<Type>, name: &str, value: Attr) -> Result<(), 
                 .as_i64s()
                 .ok_or_else(|| format!("needs array<i64: …> as kiln.sizes, has {value}"))?;
             let rank = ty.ok_or("has kiln.sizes on a result")?.dims().len();
-            return want(sizes.len() == rank, || {
+            return ensure(sizes.len() == rank, || {
                 format!("has {} entries in kiln.sizes for {rank} dimensions", sizes.len())
             });
         }
@@ -489,19 +497,21 @@ pub fn verify_arg_attr(ty: Option<Type>, name: &str, value: Attr) -> Result<(), 
                 .ok_or_else(|| format!("needs array<i64: …> as kiln.order, has {value}"))?;
             let rank = ty.ok_or("has kiln.order on a result")?.dims().len() as i64;
             let whole = order.len() as i64 == rank && (0..rank).all(|d| order.contains(&d));
-            return want(whole, || {
-                format!("has {value} as kiln.order, which is no order of {rank} dimensions")
+            return ensure(whole, || {
+                format!(
+                    "has {value} as kiln.order, which is not a permutation of {rank} dimensions"
+                )
             });
         }
         "kiln.divisor" | "kiln.least" => {
             let least = i64::from(name == "kiln.divisor");
             let number = value.as_i64().filter(|n| *n >= least && ty.is_some_and(|t| t.is_index()));
-            return want(number.is_some(), || {
+            return ensure(number.is_some(), || {
                 format!("needs a number from {least} on as {name}, on a size; has {value}")
             });
         }
         "kiln.noalias" => {
-            return want(value.is_unit(), || {
+            return ensure(value.is_unit(), || {
                 format!("needs kiln.noalias without a value, has {value}")
             });
         }
@@ -514,14 +524,14 @@ pub fn verify_arg_attr(ty: Option<Type>, name: &str, value: Attr) -> Result<(), 
     let (strides, offset, alignment) = value
         .as_layout()
         .ok_or_else(|| format!("needs #kiln.layout<...> as kiln.layout, has {value}"))?;
-    want(offset >= 0, || format!("has a layout with offset {offset}"))?;
-    want(alignment >= 0 && (alignment == 0 || (alignment as u64).is_power_of_two()), || {
+    ensure(offset >= 0, || format!("has a layout with offset {offset}"))?;
+    ensure(alignment >= 0 && (alignment == 0 || (alignment as u64).is_power_of_two()), || {
         format!("has a layout with alignment {alignment}")
     })?;
     match ty {
         Some(t) => {
             let rank = tensor_type(t)?.dims.len();
-            want(strides.len() == rank, || {
+            ensure(strides.len() == rank, || {
                 format!("has a layout of {} strides on a tensor of rank {rank}", strides.len())
             })
         }

@@ -3,7 +3,7 @@
 use super::{DType, Data, Tensor, count};
 
 impl DType {
-    /// Raw little-endian bytes of the elements, rounded or wrapped to this dtype; one byte for each
+    /// Raw little-endian bytes of the elements, rounded or wrapped to this dtype; one byte per
     /// `i1`.
     pub fn encode(self, tensor: &Tensor) -> Vec<u8> {
         let mut out = Vec::with_capacity(tensor.len() * self.byte_size());
@@ -30,8 +30,8 @@ impl DType {
         out.extend(&self.wrap(v).to_le_bytes()[..self.byte_size()]);
     }
 
-    /// The tensor whose raw little-endian bytes these are; every byte but 0 is a true `i1`. Err:
-    /// wrong number of bytes.
+    /// Decodes raw little-endian bytes; any nonzero byte is a true `i1`. Err: wrong number of
+    /// bytes.
     pub fn decode(self, shape: &[usize], bytes: &[u8]) -> Result<Tensor, String> {
         let size = self.byte_size();
         let expected = count(shape)? * size;

@@ -1,8 +1,8 @@
-//! Element types: their names, sizes, rounding and wrap-around.
+//! Element types: names, sizes, rounding and wrap-around.
 
 use super::format::{BF16, F8E4M3FN, F8E5M2, F16, Format};
 
-/// The dtype of a tensor's elements. `I1` is a truth value, not an integer.
+/// The dtype of a tensor's elements. `I1` is a boolean, not an integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DType {
     /// IEEE binary64.
@@ -11,7 +11,7 @@ pub enum DType {
     F32,
     /// IEEE binary16.
     F16,
-    /// The upper half of a binary32.
+    /// bfloat16: the upper half of a binary32.
     BF16,
     /// 4 exponent bits, 3 mantissa bits, no infinity.
     F8E4M3FN,
@@ -27,7 +27,7 @@ pub enum DType {
     I8,
     /// Unsigned, 8 bits.
     UI8,
-    /// A truth value.
+    /// A boolean.
     I1,
 }
 
@@ -66,12 +66,12 @@ impl DType {
         }
     }
 
-    /// The dtype of MLIR's spelling, if there is one.
+    /// The dtype with this MLIR name, if any.
     pub fn from_name(name: &str) -> Option<DType> {
         DType::ALL.into_iter().find(|dtype| dtype.name() == name)
     }
 
-    /// Whether it is a float dtype, of any width.
+    /// Whether it is a float of any width.
     pub fn is_float(self) -> bool {
         matches!(
             self,
@@ -79,7 +79,7 @@ impl DType {
         )
     }
 
-    /// Whether it is an integer dtype; `i1` is none.
+    /// Whether it is an integer; `i1` is not.
     pub fn is_int(self) -> bool {
         matches!(self, DType::I64 | DType::I32 | DType::I16 | DType::I8 | DType::UI8)
     }
@@ -95,12 +95,12 @@ impl DType {
         }
     }
 
-    /// Size of one element in memory, in bytes; 1 for `i1`.
+    /// Bytes per element in memory; 1 for `i1`.
     pub fn byte_size(self) -> usize {
         self.bits().div_ceil(8) as usize
     }
 
-    /// The format of floats of at most 16 bits.
+    /// The format of a float of at most 16 bits.
     pub(super) fn format(self) -> Option<Format> {
         match self {
             DType::F16 => Some(F16),
@@ -111,8 +111,8 @@ impl DType {
         }
     }
 
-    /// The nearest value of a float dtype, ties to even; beyond the largest it is infinite, and NaN
-    /// for `f8E4M3FN`, which has no infinities. Other dtypes and `f64` leave the number as it is.
+    /// Rounds to nearest, ties to even; overflow gives infinity, or NaN for `f8E4M3FN`, which has
+    /// no infinities. Other dtypes and `f64` return `x`.
     pub fn round(self, x: f64) -> f64 {
         match (self, self.format()) {
             (DType::F32, _) => f64::from(x as f32),
@@ -121,8 +121,7 @@ impl DType {
         }
     }
 
-    /// The integer modulo 2^bits, in the dtype's range; `i1` is 1 for every number but 0. Floats
-    /// leave it as it is.
+    /// The integer modulo 2^bits, in the dtype's range; for `i1`, x != 0. Floats return `x`.
     pub fn wrap(self, x: i64) -> i64 {
         match self {
             DType::I32 => i64::from(x as i32),
@@ -134,7 +133,7 @@ impl DType {
         }
     }
 
-    /// Least and greatest integer of an integer dtype or `i1`; all of `i64` for floats.
+    /// Least and greatest value of an integer dtype or `i1`; the `i64` range for floats.
     pub fn int_range(self) -> (i64, i64) {
         match self {
             DType::I32 => (i64::from(i32::MIN), i64::from(i32::MAX)),

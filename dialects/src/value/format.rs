@@ -1,14 +1,14 @@
 //! Binary floating-point formats of at most 16 bits, converted to and from f64 with one rounding.
 
-/// A sign bit, an exponent and `mantissa` stored bits; the largest finite value has the magnitude
-/// bits `max`.
+/// A sign bit, an exponent and `mantissa` stored bits; `max` is the magnitude of the largest finite
+/// value.
 #[derive(Clone, Copy)]
 pub struct Format {
     mantissa: u32,
-    /// Exponent of the least normal number; subnormal numbers share it.
+    /// Exponent of the least normal number and of subnormals.
     min_exponent: i32,
     max: u32,
-    /// Magnitude bits of what lies beyond `max`: infinity, or NaN in a format without infinities.
+    /// Magnitude bits on overflow: infinity, or NaN in a format without infinities.
     overflow: u32,
     sign: u32,
 }
@@ -28,8 +28,8 @@ fn power_of_two(k: i32) -> f64 {
 }
 
 impl Format {
-    /// The bits of the nearest number of the format, ties to even. NaN keeps its sign and leading
-    /// payload bits; in 8 bits all of them are set, as PyTorch does.
+    /// Rounds to nearest even. NaN keeps its sign and leading payload bits; in 8 bits all are set,
+    /// as in PyTorch.
     pub fn encode(self, x: f64) -> u32 {
         let sign = if x.is_sign_negative() { self.sign } else { 0 };
         if x.is_nan() {
@@ -47,8 +47,8 @@ impl Format {
         if magnitude.is_infinite() || exponent > 200 {
             return sign | self.overflow;
         }
-        // Scaling by a power of two is exact, so this is the only rounding. The hidden bit of the
-        // result counts the exponent up by one, and a carry by another one.
+        // The only rounding, since scaling by a power of two is exact. The hidden bit and a carry
+        // each increment the exponent.
         let steps =
             (magnitude / power_of_two(exponent - self.mantissa as i32)).round_ties_even() as u32;
         let bits = (((exponent - self.min_exponent) as u32) << self.mantissa) + steps;

@@ -1,4 +1,4 @@
-//! Plain values: a dtype, a shape and the elements.
+//! Tensor values: a dtype, a shape and the elements.
 
 mod bytes;
 mod dtype;

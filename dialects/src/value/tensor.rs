@@ -1,16 +1,16 @@
-//! A contiguous row-major tensor of f64 or i64 numbers that stand for elements of its dtype.
+//! A contiguous row-major tensor, with elements held as f64 or i64.
 
 use super::DType;
 
 /// Most elements that a tensor may have.
 const MAX_ELEMENTS: usize = 1 << 31;
 
-/// The elements: floats of every dtype as f64, integers and truth values as i64.
+/// The elements: floats as f64, integers and booleans as i64.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Data {
     /// Floats.
     F(Vec<f64>),
-    /// Integers and truth values.
+    /// Integers and booleans.
     I(Vec<i64>),
 }
 
@@ -29,9 +29,9 @@ impl Data {
     }
 }
 
-/// A tensor. The number of elements always fits the shape, floats are in `Data::F` and all else in
-/// `Data::I`, and integers are in their dtype's range. Floats may be more precise than their dtype,
-/// see [`Tensor::rounded`].
+/// A tensor. The number of elements matches the shape, floats are in `Data::F` and the rest in
+/// `Data::I`, integers are in their dtype's range. Floats may be more precise than their dtype, see
+/// [`Tensor::rounded`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
     dtype: DType,
@@ -52,8 +52,8 @@ pub fn count(shape: &[usize]) -> Result<usize, String> {
 }
 
 impl Tensor {
-    /// A tensor of the given elements. Err: wrong number or kind of elements, an integer outside of
-    /// the dtype's range.
+    /// A tensor of these elements. Err: wrong number or kind of elements, an integer out of the
+    /// dtype's range.
     pub fn new(dtype: DType, shape: Vec<usize>, data: Data) -> Result<Tensor, String> {
         let expected = count(&shape)?;
         if data.len() != expected {
@@ -97,7 +97,7 @@ impl Tensor {
         Tensor::ints(dtype, vec![], vec![value])
     }
 
-    /// One 0-d value everywhere. Err: `value` has dimensions, too many elements.
+    /// A tensor filled with a 0-d value. Err: `value` is not 0-d, too many elements.
     pub fn full(value: &Tensor, shape: Vec<usize>) -> Result<Tensor, String> {
         let n = count(&shape)?;
         let data = match (&value.data, value.shape.is_empty()) {
@@ -165,7 +165,7 @@ impl Tensor {
         strides
     }
 
-    /// The same elements under another shape. Err: another number of elements.
+    /// The same elements with another shape. Err: the number of elements differs.
     pub fn with_shape(self, shape: Vec<usize>) -> Result<Tensor, String> {
         let n = count(&shape)?;
         if n != self.len() {

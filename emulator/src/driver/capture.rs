@@ -1,9 +1,9 @@
-//! Recording what streams are given as a graph.
+//! Stream capture into graphs.
 use super::{
-    Done, alive, context, current,
-    graph::{self, Body},
+    CudaResult, alive, context, current,
+    graph::{self, GraphNodes},
     lock, put,
-    stream::{Kind, Stream, find},
+    stream::{Stream, StreamKind, find},
     work::Work,
 };
 use cudarc::driver::sys::{
@@ -26,46 +26,46 @@ const ACTIVE: CUstreamCaptureStatus = CUstreamCaptureStatus::CU_STREAM_CAPTURE_S
 const INVALIDATED: CUstreamCaptureStatus =
     CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_INVALIDATED;
 
-/// One capture, of one or several streams.
+/// A capture sequence, on one or several streams.
 pub struct Capture {
     mode: c_uint,
     thread: ThreadId,
-    /// The number of the stream that it began on.
+    /// The id of the stream on which it began.
     origin: u64,
-    body: Mutex<Body>,
-    /// Something was asked for that it does not allow.
-    spoiled: AtomicBool,
+    body: Mutex<GraphNodes>,
+    /// Invalidated by an operation that is not permitted during capture.
+    invalidated: AtomicBool,
     streams: Mutex<Vec<Arc<Stream>>>,
 }
 
-/// A stream's part in a capture.
+/// A stream's state in a capture.
 pub struct Capturing {
-    /// Which.
+    /// The capture sequence.
     pub capture: Arc<Capture>,
-    /// The nodes that the stream's next one comes behind.
+    /// The nodes that the stream's next node depends on.
     pub after: Vec<usize>,
 }
 
-static UNDER_WAY: Mutex<Vec<Arc<Capture>>> = Mutex::new(vec![]);
+static CAPTURES: Mutex<Vec<Arc<Capture>>> = Mutex::new(vec![]);
 
 impl Capture {
-    /// It can only be ended from here on. The error of what did that.
-    pub fn spoil(&self) -> CUresult {
-        self.spoiled.store(true, Ordering::Relaxed);
+    /// Invalidates the capture and returns the error of the operation that did so.
+    pub fn invalidate(&self) -> CUresult {
+        self.invalidated.store(true, Ordering::Relaxed);
         CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
     }
-    fn is_spoiled(&self) -> bool {
-        self.spoiled.load(Ordering::Relaxed)
+    fn is_invalidated(&self) -> bool {
+        self.invalidated.load(Ordering::Relaxed)
     }
-    /// Whether the legacy stream would wait for it.
-    fn is_waited_for(&self) -> bool {
-        lock(&self.streams).iter().any(|s| s.kind == Kind::Blocking)
+    /// Whether it includes a blocking stream, which the legacy stream synchronises with.
+    fn has_blocking_stream(&self) -> bool {
+        lock(&self.streams).iter().any(|s| s.kind == StreamKind::Blocking)
     }
-    /// Whether it has not been ended.
-    pub fn under_way(self: &Arc<Capture>) -> bool {
-        lock(&UNDER_WAY).iter().any(|c| Arc::ptr_eq(c, self))
+    /// Whether it has not ended.
+    pub fn is_active(self: &Arc<Capture>) -> bool {
+        lock(&CAPTURES).iter().any(|c| Arc::ptr_eq(c, self))
     }
-    /// Takes a further stream in, behind these nodes.
+    /// Adds a stream to the capture, with these dependencies.
     pub fn join(self: &Arc<Capture>, stream: &Arc<Stream>, after: Vec<usize>) {
         *lock(&stream.capturing) = Some(Capturing { capture: self.clone(), after });
         lock(&self.streams).push(stream.clone());
@@ -73,9 +73,9 @@ impl Capture {
 }
 
 impl Capturing {
-    /// One more node, behind the stream's last.
-    pub fn add(&mut self, work: Work) -> Done {
-        if self.capture.is_spoiled() {
+    /// Appends a node after the stream's last ones.
+    pub fn add(&mut self, work: Work) -> CudaResult {
+        if self.capture.is_invalidated() {
             return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
         }
         let node = lock(&self.capture.body).add(&self.after, work)?;
@@ -84,54 +84,56 @@ impl Capturing {
     }
 }
 
-/// Err: something is captured that does not allow calls which could wait for it: captures of the
-/// calling thread, and of all threads in the strictest mode.
-pub fn unsafe_call() -> Done {
+/// Err: an active capture prohibits potentially unsafe calls (this thread's, or any in global
+/// mode).
+pub fn unsafe_call() -> CudaResult {
     let here = thread::current().id();
-    none(|c| c.mode == GLOBAL || c.mode != RELAXED && c.thread == here)
+    invalidate_all(|c| c.mode == GLOBAL || c.mode != RELAXED && c.thread == here)
 }
 
-/// Err: something is captured, whatever the mode.
-pub fn none_under_way() -> Done {
-    none(|_| true)
+/// Err: a capture is active, in any mode.
+pub fn no_active_capture() -> CudaResult {
+    invalidate_all(|_| true)
 }
 
-/// Err, and an end to them: there are such captures.
-fn none(which: impl Fn(&Capture) -> bool) -> Done {
+/// Err if there are such captures; invalidates them.
+fn invalidate_all(which: impl Fn(&Capture) -> bool) -> CudaResult {
     let mut done = Ok(());
-    for capture in lock(&UNDER_WAY).iter().filter(|c| which(c)) {
-        done = Err(capture.spoil());
+    for capture in lock(&CAPTURES).iter().filter(|c| which(c)) {
+        done = Err(capture.invalidate());
     }
     done
 }
 
-/// Err: the legacy stream would wait for what is captured.
-pub fn no_blocking_stream() -> Done {
-    none(Capture::is_waited_for).map_err(|_| CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+/// Err: the legacy stream would synchronise with a capturing stream.
+pub fn no_blocking_stream() -> CudaResult {
+    invalidate_all(Capture::has_blocking_stream)
+        .map_err(|_| CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
 }
 
-/// Begins to record what a stream is given.
+/// Begins capture on a stream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamBeginCapture_v2(stream: CUstream, mode: c_uint) -> CUresult {
     current(|| {
         super::valid(mode <= RELAXED)?;
         let stream = find(stream)?;
-        if stream.kind == Kind::Legacy {
+        if stream.kind == StreamKind::Legacy {
             return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         }
         if lock(&stream.capturing).is_some() {
             return Err(CUresult::CUDA_ERROR_ILLEGAL_STATE);
         }
         let (thread, origin) = (thread::current().id(), stream.number);
-        let (body, spoiled, streams) = (Mutex::default(), AtomicBool::new(false), Mutex::default());
-        let capture = Arc::new(Capture { mode, thread, origin, body, spoiled, streams });
+        let (body, invalidated, streams) =
+            (Mutex::default(), AtomicBool::new(false), Mutex::default());
+        let capture = Arc::new(Capture { mode, thread, origin, body, invalidated, streams });
         capture.join(&stream, vec![]);
-        lock(&UNDER_WAY).push(capture);
+        lock(&CAPTURES).push(capture);
         Ok(())
     })
 }
 
-/// Ends a capture; what was recorded is a graph.
+/// Ends a capture and returns its graph.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamEndCapture(stream: CUstream, to: *mut CUgraph) -> CUresult {
     current(|| {
@@ -143,22 +145,22 @@ pub unsafe extern "C" fn cuStreamEndCapture(stream: CUstream, to: *mut CUgraph) 
             .map(|c| c.capture.clone())
             .ok_or(CUresult::CUDA_ERROR_ILLEGAL_STATE)?;
         if capture.origin != stream.number {
-            capture.spoil();
+            capture.invalidate();
             return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
         }
         if capture.mode != RELAXED && capture.thread != thread::current().id() {
             return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
         }
-        lock(&UNDER_WAY).retain(|c| !Arc::ptr_eq(c, &capture));
+        lock(&CAPTURES).retain(|c| !Arc::ptr_eq(c, &capture));
         let ends = std::mem::take(&mut *lock(&capture.streams));
         let ends: Vec<Vec<usize>> =
             ends.iter().map(|s| lock(&s.capturing).take().map_or(vec![], |c| c.after)).collect();
-        if capture.is_spoiled() {
+        if capture.is_invalidated() {
             return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
         }
         let body = std::mem::take(&mut *lock(&capture.body));
-        // The first is the stream that it began on.
-        let joined = body.before(ends.first().map_or(&[], Vec::as_slice));
+        // The first is the origin stream.
+        let joined = body.dependencies(ends.first().map_or(&[], Vec::as_slice));
         if !ends.iter().flatten().all(|end| joined.contains(end)) {
             return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
         }
@@ -167,7 +169,7 @@ pub unsafe extern "C" fn cuStreamEndCapture(stream: CUstream, to: *mut CUgraph) 
     })
 }
 
-/// Whether what a stream is given is recorded.
+/// Whether a stream is capturing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamIsCapturing(
     stream: CUstream,
@@ -178,13 +180,15 @@ pub unsafe extern "C" fn cuStreamIsCapturing(
             context::current()?;
         }
         let stream = find(stream)?;
-        // Other than use of the legacy stream, the question does no harm.
-        if stream.kind == Kind::Legacy && lock(&UNDER_WAY).iter().any(|c| c.is_waited_for()) {
+        // The query itself is permitted, except on the legacy stream.
+        if stream.kind == StreamKind::Legacy
+            && lock(&CAPTURES).iter().any(|c| c.has_blocking_stream())
+        {
             return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
         }
         let status = lock(&stream.capturing)
             .as_ref()
-            .map_or(NONE, |c| if c.capture.is_spoiled() { INVALIDATED } else { ACTIVE });
+            .map_or(NONE, |c| if c.capture.is_invalidated() { INVALIDATED } else { ACTIVE });
         // SAFETY: room for a status.
         unsafe { put(to, status) }
     })

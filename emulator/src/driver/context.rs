@@ -1,7 +1,7 @@
-//! The card's primary context, the only one there is. It is made once, and stays when the last of
-//! those who retained it has released it.
+//! The device's primary context, the only one. It outlives its last release.
 use super::{
-    Done, alive as when_alive, answer, capture, card, current as when_current, put, table::fresh,
+    CudaResult, alive as when_alive, answer, capture, current as when_current, device, put,
+    table::fresh,
 };
 use cudarc::driver::sys::{CUcontext, CUdevice, CUresult};
 use std::{
@@ -16,7 +16,7 @@ use std::{
 static STARTED: AtomicBool = AtomicBool::new(false);
 static RETAINED: AtomicUsize = AtomicUsize::new(0);
 static HANDLE: LazyLock<usize> = LazyLock::new(fresh);
-/// What a kernel did that no kernel may: everything is refused from there on.
+/// The sticky error of a faulting kernel: all later calls fail with it.
 static FAULT: OnceLock<CUresult> = OnceLock::new();
 
 thread_local! {
@@ -24,24 +24,24 @@ thread_local! {
     static CURRENT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// From `cuInit` on.
+/// Marks the driver initialised.
 pub fn start() {
     STARTED.store(true, Ordering::Release);
 }
 
 /// Err: `cuInit` was not called.
-pub fn started() -> Done {
+pub fn started() -> CudaResult {
     if STARTED.load(Ordering::Acquire) { Ok(()) } else { Err(CUresult::CUDA_ERROR_NOT_INITIALIZED) }
 }
 
-/// Err: not started, or a kernel has gone wrong.
-pub fn alive() -> Done {
+/// Err: not initialised, or a sticky error.
+pub fn alive() -> CudaResult {
     started()?;
     FAULT.get().map_or(Ok(()), |fault| Err(*fault))
 }
 
-/// Err: the calling thread has no context.
-pub fn current() -> Done {
+/// Err: no current context on the calling thread.
+pub fn current() -> CudaResult {
     if CURRENT.get() == 0 { Err(CUresult::CUDA_ERROR_INVALID_CONTEXT) } else { Ok(()) }
 }
 
@@ -50,20 +50,20 @@ pub fn handle() -> CUcontext {
     ptr::without_provenance_mut(*HANDLE)
 }
 
-/// Notes what went wrong; the first is it. It is said here, since callers hear of it later and
-/// without the place.
+/// Records a sticky error; the first one wins. It is printed here, since callers see it later,
+/// without its location.
 pub fn fault(error: CUresult, what: &dyn std::fmt::Display) {
     if FAULT.set(error).is_ok() {
         eprintln!("kiln-emulator: {what}");
     }
 }
 
-/// Whether something went wrong.
+/// Whether there is a sticky error.
 pub fn faulted() -> bool {
     FAULT.get().is_some()
 }
 
-/// The primary context.
+/// Retains the primary context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(
     context: *mut CUcontext,
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(
         if device != 0 {
             return Err(CUresult::CUDA_ERROR_INVALID_DEVICE);
         }
-        card::card()?;
+        device::device()?;
         // SAFETY: room for a handle.
         unsafe { put(context, handle()) }?;
         RETAINED.fetch_add(1, Ordering::Relaxed);
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(
     })
 }
 
-/// One of those who retained it needs it no longer.
+/// Releases the primary context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDevicePrimaryCtxRelease_v2(device: CUdevice) -> CUresult {
     answer(|| {
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn cuDevicePrimaryCtxRelease_v2(device: CUdevice) -> CUres
     })
 }
 
-/// Gives the calling thread a context, or none.
+/// Sets the calling thread's current context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxSetCurrent(context: CUcontext) -> CUresult {
     answer(|| {
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn cuCtxSetCurrent(context: CUcontext) -> CUresult {
     })
 }
 
-/// The calling thread's context, or null.
+/// The calling thread's current context, or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxGetCurrent(context: *mut CUcontext) -> CUresult {
     // SAFETY: room for a handle.
@@ -117,8 +117,8 @@ pub unsafe extern "C" fn cuCtxGetCurrent(context: *mut CUcontext) -> CUresult {
     })
 }
 
-/// Waits for all that the context was given.
+/// Waits for all work of the context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxSynchronize() -> CUresult {
-    when_current(capture::none_under_way)
+    when_current(capture::no_active_capture)
 }

@@ -1,4 +1,4 @@
-//! Errors in words, as the driver has them.
+//! Error names and descriptions, as the driver's.
 use super::{answer, put};
 use cudarc::driver::sys::CUresult;
 use std::{
@@ -6,15 +6,15 @@ use std::{
     ptr,
 };
 
-/// An error with its name and its words, which end in NUL.
-type Words = (CUresult, &'static str, &'static str);
+/// An error with its name and description, both NUL-terminated.
+type ErrorText = (CUresult, &'static str, &'static str);
 
-macro_rules! words {
+macro_rules! errors {
     ($($name:ident: $text:literal,)*) => { &[$((CUresult::$name, concat!(stringify!($name), "\0"), concat!($text, "\0"))),*] };
 }
 
-/// All that these functions answer.
-const WORDS: &[Words] = words! {
+/// All errors that the emulator returns.
+const ERRORS: &[ErrorText] = errors! {
     CUDA_SUCCESS: "no error",
     CUDA_ERROR_INVALID_VALUE: "invalid argument",
     CUDA_ERROR_OUT_OF_MEMORY: "out of memory",
@@ -46,17 +46,17 @@ const WORDS: &[Words] = words! {
     CUDA_ERROR_UNKNOWN: "unknown error",
 };
 
-/// Writes a text of an error, or null where there is none.
+/// Writes a text of an error, or null for an unknown one.
 ///
 /// # Safety
 /// As [`put`].
-unsafe fn say(
+unsafe fn write_text(
     error: c_uint,
     to: *mut *const c_char,
-    of: impl Fn(&Words) -> &'static str,
+    of: impl Fn(&ErrorText) -> &'static str,
 ) -> CUresult {
     answer(|| {
-        let found = WORDS.iter().find(|w| w.0 as c_uint == error);
+        let found = ERRORS.iter().find(|w| w.0 as c_uint == error);
         // SAFETY: the caller's promise.
         unsafe { put(to, found.map_or(ptr::null(), |w| of(w).as_ptr().cast())) }?;
         found.map(drop).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)
@@ -67,12 +67,12 @@ unsafe fn say(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGetErrorName(error: c_uint, to: *mut *const c_char) -> CUresult {
     // SAFETY: room for the address.
-    unsafe { say(error, to, |w| w.1) }
+    unsafe { write_text(error, to, |w| w.1) }
 }
 
-/// An error in words.
+/// An error's description.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGetErrorString(error: c_uint, to: *mut *const c_char) -> CUresult {
     // SAFETY: room for the address.
-    unsafe { say(error, to, |w| w.2) }
+    unsafe { write_text(error, to, |w| w.2) }
 }

@@ -1,7 +1,6 @@
-//! Events. Since all that a stream was given is done, each is over as soon as it is recorded, and
-//! knows when that was.
+//! Events. Streams run synchronously, so an event completes when it is recorded.
 use super::{
-    Done, alive,
+    CudaResult, alive,
     capture::{self, Capture},
     current, lock, put,
     stream::find,
@@ -15,17 +14,17 @@ use std::{
     time::Instant,
 };
 
-/// All flags there are.
+/// All valid flags.
 const FLAGS: c_uint = 7;
 
-/// When an event was recorded.
+/// Whether and when an event was recorded.
 #[derive(Default)]
 enum State {
-    /// Not yet.
+    /// Not recorded.
     #[default]
     Never,
     At(Instant),
-    /// In a capture, behind these nodes.
+    /// Recorded in a capture, after these nodes.
     Captured(Arc<Capture>, Vec<usize>),
 }
 
@@ -37,17 +36,17 @@ struct Event {
 static ALL: Table<Event, CUevent_st> = Table::new();
 
 impl Event {
-    /// Err: it was recorded in a capture, so there is nothing to wait for.
-    fn over(&self) -> Done {
+    /// Err: recorded in a capture, so it cannot be waited for.
+    fn over(&self) -> CudaResult {
         match &*lock(&self.state) {
             State::Captured(capture, _) => {
-                capture.spoil();
+                capture.invalidate();
                 Err(CUresult::CUDA_ERROR_CAPTURED_EVENT)
             }
             _ => Ok(()),
         }
     }
-    fn time(&self) -> Done<Instant> {
+    fn time(&self) -> CudaResult<Instant> {
         match &*lock(&self.state) {
             State::At(at) if self.timed => Ok(*at),
             State::Captured(..) => Err(CUresult::CUDA_ERROR_CAPTURED_EVENT),
@@ -56,7 +55,7 @@ impl Event {
     }
 }
 
-/// A new event.
+/// Creates an event.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventCreate(event: *mut CUevent, flags: c_uint) -> CUresult {
     current(|| {
@@ -67,13 +66,13 @@ pub unsafe extern "C" fn cuEventCreate(event: *mut CUevent, flags: c_uint) -> CU
     })
 }
 
-/// Ends an event.
+/// Destroys an event.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventDestroy_v2(event: CUevent) -> CUresult {
     alive(|| ALL.take(event).map(drop))
 }
 
-/// Records an event behind what a stream was given.
+/// Records an event on a stream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventRecord(event: CUevent, stream: CUstream) -> CUresult {
     current(|| {
@@ -87,13 +86,13 @@ pub unsafe extern "C" fn cuEventRecord(event: CUevent, stream: CUstream) -> CUre
     })
 }
 
-/// Whether what an event was recorded behind is done.
+/// Whether an event has completed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventQuery(event: CUevent) -> CUresult {
     alive(|| ALL.get(event)?.over().and_then(|()| capture::unsafe_call()))
 }
 
-/// Waits for what an event was recorded behind.
+/// Waits for an event.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventSynchronize(event: CUevent) -> CUresult {
     // SAFETY: the same promise.
@@ -118,7 +117,7 @@ pub unsafe extern "C" fn cuEventElapsedTime(
     })
 }
 
-/// Makes a stream wait for an event; one of a capture takes the stream into it.
+/// Makes a stream wait for an event; a captured event makes the stream join its capture.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamWaitEvent(
     stream: CUstream,
@@ -136,17 +135,17 @@ pub unsafe extern "C" fn cuStreamWaitEvent(
                 Ok(())
             }
             (State::Captured(..), Some(c)) => {
-                c.capture.spoil();
+                c.capture.invalidate();
                 Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_MERGE)
             }
-            (State::Captured(capture, nodes), None) if capture.under_way() => {
+            (State::Captured(capture, nodes), None) if capture.is_active() => {
                 drop(capturing);
                 capture.join(&stream, nodes.clone());
                 Ok(())
             }
             (State::Captured(..), None) => Err(CUresult::CUDA_ERROR_CAPTURED_EVENT),
             (State::At(_), Some(c)) => {
-                c.capture.spoil();
+                c.capture.invalidate();
                 Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_ISOLATION)
             }
             (State::At(_), None) => stream.not_implicit(),

@@ -1,7 +1,7 @@
-//! Functions of modules.
+//! Kernel functions of modules.
 use super::{
-    Done, alive,
-    card::{SHARED, card},
+    CudaResult, alive,
+    device::{SHARED, device},
     put,
     table::Table,
     valid,
@@ -18,27 +18,27 @@ use std::{
 
 const DYNAMIC: c_uint =
     CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as c_uint;
-/// What a kernel is said to need, since PTX does not tell.
+/// Registers per thread that are reported, since PTX does not determine them.
 const REGISTERS: c_int = 32;
 
-/// A kernel, and what was set for it.
+/// A kernel with its attributes.
 pub struct Function {
     /// The kernel.
     pub kernel: Arc<Kernel>,
-    /// Bytes of shared memory that a launch may ask for.
+    /// Limit of dynamic shared memory per launch, in bytes.
     dynamic: AtomicU32,
 }
 
 static ALL: Table<Function, CUfunc_st> = Table::new();
 
 impl Function {
-    /// Bytes of shared memory that a launch may ask for.
+    /// Limit of dynamic shared memory per launch, in bytes.
     pub fn most_shared(&self) -> u32 {
         self.dynamic.load(Ordering::Relaxed)
     }
-    fn attributes(&self) -> Done<[(CUfunction_attribute, c_int); 9]> {
+    fn attributes(&self) -> CudaResult<[(CUfunction_attribute, c_int); 9]> {
         use CUfunction_attribute::*;
-        let (major, minor) = card()?.capability;
+        let (major, minor) = device()?.capability;
         let number = |n: u32| c_int::try_from(n).unwrap_or(c_int::MAX);
         Ok([
             (CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, number(self.kernel.threads.unwrap_or(1024))),
@@ -57,23 +57,23 @@ impl Function {
     }
 }
 
-/// A handle for a kernel.
+/// Creates a handle for a kernel.
 pub fn add(kernel: &Arc<Kernel>) -> CUfunction {
     let dynamic = AtomicU32::new(SHARED.saturating_sub(kernel.shared));
     ALL.add(Function { kernel: kernel.clone(), dynamic })
 }
 
 /// The function of a handle.
-pub fn find(function: CUfunction) -> Done<Arc<Function>> {
+pub fn find(function: CUfunction) -> CudaResult<Arc<Function>> {
     ALL.get(function)
 }
 
-/// Its module is no more.
+/// Invalidates the handle when its module is unloaded.
 pub fn remove(function: CUfunction) {
     let _ = ALL.take(function);
 }
 
-/// What is known of a function.
+/// A function attribute.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuFuncGetAttribute(
     to: *mut c_int,
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn cuFuncGetAttribute(
     })
 }
 
-/// Sets how much shared memory launches of a function may ask for; there is nothing else to set.
+/// Sets the limit of dynamic shared memory; no other attribute can be set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuFuncSetAttribute(
     function: CUfunction,
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn cuFuncSetAttribute(
 ) -> CUresult {
     alive(|| {
         let function = find(function)?;
-        let most = card()?.shared.saturating_sub(function.kernel.shared);
+        let most = device()?.shared.saturating_sub(function.kernel.shared);
         let value = u32::try_from(value).ok().filter(|n| attribute == DYNAMIC && *n <= most);
         valid(value.inspect(|n| function.dynamic.store(*n, Ordering::Relaxed)).is_some())
     })

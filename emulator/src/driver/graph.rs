@@ -1,6 +1,6 @@
-//! Graphs, and what is launched of them.
+//! Graphs and executable graphs.
 use super::{
-    Done, alive, current, lock, put, stream, table::Table, table::fresh, valid, work::Work,
+    CudaResult, alive, current, lock, put, stream, table::Table, table::fresh, valid, work::Work,
 };
 use cudarc::driver::sys::{
     CUgraph, CUgraph_st, CUgraphExec, CUgraphExec_st, CUgraphNode, CUresult, CUstream,
@@ -14,9 +14,9 @@ use std::{
 /// All flags of `cuGraphInstantiate`.
 const FLAGS: c_ulonglong = 15;
 
-/// The nodes of a graph, each behind all that it depends on.
+/// The nodes of a graph in topological order.
 #[derive(Clone, Default)]
-pub struct Body(Vec<Node>);
+pub struct GraphNodes(Vec<Node>);
 
 #[derive(Clone)]
 struct Node {
@@ -25,16 +25,16 @@ struct Node {
     work: Work,
 }
 
-impl Body {
-    /// One more node, behind some that there are. Its handle.
-    pub fn add(&mut self, after: &[usize], work: Work) -> Done<usize> {
+impl GraphNodes {
+    /// Adds a node with these dependencies and returns its handle.
+    pub fn add(&mut self, after: &[usize], work: Work) -> CudaResult<usize> {
         valid(after.iter().all(|a| self.0.iter().any(|n| n.handle == *a)))?;
         let handle = fresh();
         self.0.push(Node { handle, after: after.to_vec(), work });
         Ok(handle)
     }
-    /// These nodes, and all that they depend on.
-    pub fn before(&self, nodes: &[usize]) -> BTreeSet<usize> {
+    /// The transitive dependencies of these nodes, themselves included.
+    pub fn dependencies(&self, nodes: &[usize]) -> BTreeSet<usize> {
         let mut found: BTreeSet<usize> = nodes.iter().copied().collect();
         for node in self.0.iter().rev() {
             if found.contains(&node.handle) {
@@ -43,47 +43,46 @@ impl Body {
         }
         found
     }
-    /// An order in which they can run: of what could be next, the node that was made last, so that
-    /// a dependency that is missing shows.
-    fn order(&self) -> Vec<(usize, Work)> {
-        let (mut left, mut done, mut order) =
+    /// A topological order that prefers the newest ready node, so that a missing dependency shows.
+    fn topological_order(&self) -> Vec<(usize, Work)> {
+        let (mut left, mut done, mut topological_order) =
             (self.0.iter().collect::<Vec<_>>(), BTreeSet::new(), vec![]);
         while let Some(at) = left.iter().rposition(|n| n.after.iter().all(|a| done.contains(a))) {
             let node = left.remove(at);
             done.insert(node.handle);
-            order.push((node.handle, node.work.clone()));
+            topological_order.push((node.handle, node.work.clone()));
         }
-        order
+        topological_order
     }
-    /// All of it as one piece of work.
-    fn whole(&self) -> Work {
-        Work::Several(self.order().into_iter().map(|(_, work)| work).collect())
+    /// All nodes as one work item.
+    fn as_work(&self) -> Work {
+        Work::Several(self.topological_order().into_iter().map(|(_, work)| work).collect())
     }
 }
 
-/// What is launched: pieces of work by the nodes that they are of.
+/// An executable graph: work items with the nodes that they come from.
 struct Exec(Mutex<Vec<(usize, Work)>>);
 
-static GRAPHS: Table<Mutex<Body>, CUgraph_st> = Table::new();
+static GRAPHS: Table<Mutex<GraphNodes>, CUgraph_st> = Table::new();
 static EXECS: Table<Exec, CUgraphExec_st> = Table::new();
 
-/// A graph of these nodes.
-pub fn add(body: Body) -> CUgraph {
+/// Creates a graph of these nodes.
+pub fn add(body: GraphNodes) -> CUgraph {
     GRAPHS.add(Mutex::new(body))
 }
 
 /// A graph's nodes.
-pub fn find(graph: CUgraph) -> Done<Arc<Mutex<Body>>> {
+pub fn find(graph: CUgraph) -> CudaResult<Arc<Mutex<GraphNodes>>> {
     GRAPHS.get(graph)
 }
 
-/// A graph as one piece of work.
-pub fn whole(graph: CUgraph) -> Done<Work> {
-    Ok(lock(&*find(graph)?).whole())
+/// A graph as one work item.
+pub fn as_work(graph: CUgraph) -> CudaResult<Work> {
+    Ok(lock(&*find(graph)?).as_work())
 }
 
-/// Gives a node other work of the same kind.
-pub fn change(exec: CUgraphExec, node: CUgraphNode, work: Work) -> Done {
+/// Replaces a node's work by other work of the same kind.
+pub fn change(exec: CUgraphExec, node: CUgraphNode, work: Work) -> CudaResult {
     let exec = EXECS.get(exec)?;
     let mut steps = lock(&exec.0);
     let (_, old) = steps
@@ -95,23 +94,23 @@ pub fn change(exec: CUgraphExec, node: CUgraphNode, work: Work) -> Done {
     Ok(())
 }
 
-/// A graph without nodes.
+/// Creates an empty graph.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphCreate(graph: *mut CUgraph, flags: c_uint) -> CUresult {
     alive(|| {
         valid(!graph.is_null() && flags == 0)?;
         // SAFETY: room for a handle.
-        unsafe { put(graph, add(Body::default())) }
+        unsafe { put(graph, add(GraphNodes::default())) }
     })
 }
 
-/// Ends a graph; what was instantiated of it stays.
+/// Destroys a graph; executable graphs of it stay valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphDestroy(graph: CUgraph) -> CUresult {
     alive(|| GRAPHS.take(graph).map(drop))
 }
 
-/// Makes a graph ready to be launched, as it is now.
+/// Instantiates a graph.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphInstantiateWithFlags(
     exec: *mut CUgraphExec,
@@ -120,19 +119,19 @@ pub unsafe extern "C" fn cuGraphInstantiateWithFlags(
 ) -> CUresult {
     current(|| {
         valid(!exec.is_null() && flags <= FLAGS)?;
-        let steps = lock(&*find(graph)?).order();
+        let steps = lock(&*find(graph)?).topological_order();
         // SAFETY: room for a handle.
         unsafe { put(exec, EXECS.add(Exec(Mutex::new(steps)))) }
     })
 }
 
-/// Ends what was instantiated.
+/// Destroys an executable graph.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphExecDestroy(exec: CUgraphExec) -> CUresult {
     alive(|| EXECS.take(exec).map(drop))
 }
 
-/// Gives a graph to a stream.
+/// Launches a graph on a stream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphLaunch(exec: CUgraphExec, stream: CUstream) -> CUresult {
     current(|| {

@@ -1,63 +1,63 @@
-//! Launches of kernels.
+//! Kernel launches.
 use super::{
-    Done, context, current,
+    CudaResult, context, current,
     function::{self, Function},
     stream::find,
     valid,
     work::Work,
 };
-use crate::machine::{self, Launch, What};
+use crate::machine::{self, FaultKind, Launch};
 use cudarc::driver::sys::{CUfunction, CUresult, CUstream};
 use std::{
     ffi::{c_uint, c_void},
     sync::Arc,
 };
 
-const MOST_THREADS: u64 = 1024;
-/// Most threads of a block, and most blocks, in each dimension.
-const MOST: ([u32; 3], [u32; 3]) = ([1024, 1024, 64], [i32::MAX as u32, 65535, 65535]);
-/// Most blocks of a cluster that any card has room for.
-const MOST_OF_CLUSTER: u32 = 8;
+const MAX_THREADS: u64 = 1024;
+/// Largest CTA and largest grid per dimension.
+const MAX_DIMS: ([u32; 3], [u32; 3]) = ([1024, 1024, 64], [i32::MAX as u32, 65535, 65535]);
+/// Largest portable cluster size.
+const MAX_CLUSTER: u32 = 8;
 
-/// How many of what.
+/// Launch dimensions.
 #[derive(Clone, Copy)]
 pub struct Dims {
-    /// Blocks.
+    /// The grid in CTAs.
     pub grid: [u32; 3],
-    /// Threads of a block.
+    /// The CTA in threads.
     pub block: [u32; 3],
-    /// Bytes of shared memory beside what the kernel declares.
+    /// Dynamic shared memory in bytes.
     pub shared: u32,
 }
 
 /// A launch with a copy of its parameters.
 #[derive(Clone)]
-pub struct Prepared {
+pub struct PreparedLaunch {
     function: Arc<Function>,
     dims: Dims,
     params: Arc<[u8]>,
 }
 
 impl Dims {
-    fn check(&self, function: &Function) -> Done {
+    fn check(&self, function: &Function) -> CudaResult {
         let kernel = &function.kernel;
         let fits = |n: &[u32; 3], most: &[u32; 3]| {
             n.iter().zip(most).all(|(n, most)| (1..=*most).contains(n))
         };
-        valid(fits(&self.block, &MOST.0) && fits(&self.grid, &MOST.1))?;
+        valid(fits(&self.block, &MAX_DIMS.0) && fits(&self.grid, &MAX_DIMS.1))?;
         let threads: u64 = self.block.iter().map(|n| u64::from(*n)).product();
-        valid(threads <= kernel.threads.map_or(MOST_THREADS, |n| MOST_THREADS.min(n.into())))?;
+        valid(threads <= kernel.threads.map_or(MAX_THREADS, |n| MAX_THREADS.min(n.into())))?;
         valid(self.shared <= function.most_shared())?;
         let cluster = kernel.cluster.max(1);
-        if cluster > MOST_OF_CLUSTER || !self.grid[0].is_multiple_of(cluster) {
+        if cluster > MAX_CLUSTER || !self.grid[0].is_multiple_of(cluster) {
             return Err(CUresult::CUDA_ERROR_INVALID_CLUSTER_SIZE);
         }
         Ok(())
     }
 }
 
-impl Prepared {
-    /// Of a function's handle. Err: no card would take it.
+impl PreparedLaunch {
+    /// A launch of a function handle. Err: invalid on any device.
     ///
     /// # Safety
     /// `params` is null, or has an address of as many bytes as it takes for each of the function's
@@ -67,7 +67,7 @@ impl Prepared {
         dims: Dims,
         params: *mut *mut c_void,
         extra: *mut *mut c_void,
-    ) -> Done<Prepared> {
+    ) -> CudaResult<PreparedLaunch> {
         let function = function::find(function)?;
         dims.check(&function)?;
         if !extra.is_null() {
@@ -77,18 +77,18 @@ impl Prepared {
         let mut bytes = vec![0u8; kernel.param_bytes];
         valid(kernel.params.is_empty() || !params.is_null())?;
         for (i, p) in kernel.params.iter().enumerate() {
-            let room =
+            let buffer =
                 bytes.get_mut(p.offset..p.offset + p.size).ok_or(CUresult::CUDA_ERROR_UNKNOWN)?;
             // SAFETY: the caller's promise.
             unsafe {
                 let from = *params.add(i);
                 valid(!from.is_null())?;
-                from.cast::<u8>().copy_to_nonoverlapping(room.as_mut_ptr(), p.size);
+                from.cast::<u8>().copy_to_nonoverlapping(buffer.as_mut_ptr(), p.size);
             }
         }
-        Ok(Prepared { dims, params: bytes.into(), function })
+        Ok(PreparedLaunch { dims, params: bytes.into(), function })
     }
-    /// Runs it; what it does that no kernel may is the context's fault.
+    /// Runs the kernel; a fault becomes the context's sticky error.
     pub fn run(&self) {
         let Dims { grid, block, shared } = self.dims;
         let Err(fault) = machine::run(&Launch {
@@ -101,17 +101,17 @@ impl Prepared {
             return;
         };
         let error = match fault.what {
-            What::Address(..) => CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
-            What::Alignment(..) => CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
-            What::Instruction(_) => CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION,
-            What::Stuck => CUresult::CUDA_ERROR_LAUNCH_TIMEOUT,
-            What::Trap => CUresult::CUDA_ERROR_LAUNCH_FAILED,
+            FaultKind::Address(..) => CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
+            FaultKind::Alignment(..) => CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
+            FaultKind::Instruction(_) => CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION,
+            FaultKind::Stuck => CUresult::CUDA_ERROR_LAUNCH_TIMEOUT,
+            FaultKind::Trap => CUresult::CUDA_ERROR_LAUNCH_FAILED,
         };
         context::fault(error, &fault);
     }
 }
 
-/// Gives a kernel to a stream.
+/// Launches a kernel on a stream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLaunchKernel(
     function: CUfunction,
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn cuLaunchKernel(
         let dims =
             Dims { grid: [grid_x, grid_y, grid_z], block: [block_x, block_y, block_z], shared };
         // SAFETY: as many parameters as the function has.
-        let kernel = unsafe { Prepared::new(function, dims, params, extra) }?;
+        let kernel = unsafe { PreparedLaunch::new(function, dims, params, extra) }?;
         find(stream)?.give(Work::Kernel(kernel))
     })
 }

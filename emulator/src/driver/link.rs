@@ -1,5 +1,5 @@
-//! The linker: it looks whether PTX can be read, and says so in the log if not.
-use super::{Done, alive, current, lock, module, put, table::Table, valid};
+//! The linker: checks that PTX parses, and writes an error log otherwise.
+use super::{CudaResult, alive, current, lock, module, put, table::Table, valid};
 use cudarc::driver::sys::{CUjit_option, CUjitInputType, CUlinkState, CUlinkState_st, CUresult};
 use std::{
     ffi::{c_char, c_uint, c_void},
@@ -10,7 +10,7 @@ const PTX: c_uint = CUjitInputType::CU_JIT_INPUT_PTX as c_uint;
 const BUFFER: c_uint = CUjit_option::CU_JIT_ERROR_LOG_BUFFER as c_uint;
 const SIZE: c_uint = CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES as c_uint;
 
-/// The caller's room for errors.
+/// The caller's error log buffer.
 #[derive(Clone, Copy, Default)]
 pub struct Log {
     at: usize,
@@ -18,7 +18,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// As options have it.
+    /// The log of a list of options.
     ///
     /// # Safety
     /// There are so many options and values.
@@ -26,7 +26,7 @@ impl Log {
         count: c_uint,
         options: *mut CUjit_option,
         values: *mut *mut c_void,
-    ) -> Done<Log> {
+    ) -> CudaResult<Log> {
         valid(count == 0 || !options.is_null() && !values.is_null())?;
         let mut log = Log::default();
         for i in 0..count as usize {
@@ -35,14 +35,14 @@ impl Log {
                 unsafe { (options.cast::<c_uint>().add(i).read(), values.add(i).read()) };
             match option {
                 BUFFER => log.at = value.expose_provenance(),
-                // A number in a pointer's place, of 32 bits.
+                // A 32-bit integer passed as a pointer.
                 SIZE => log.len = value.addr() as u32 as usize,
                 _ => {}
             }
         }
         Ok(log)
     }
-    /// Writes as much of a text as there is room for. False: there is no log.
+    /// Writes as much of the text as fits. False: there is no log.
     ///
     /// # Safety
     /// The room is still there.
@@ -59,17 +59,17 @@ impl Log {
     }
 }
 
-/// A linker at work.
-struct Link {
+/// A linker.
+struct Linker {
     log: Log,
     text: Mutex<Option<String>>,
-    /// What it has made; callers read it until the linker goes.
+    /// The linked image, which callers read until the linker is destroyed.
     image: Mutex<Option<Vec<u8>>>,
 }
 
-static ALL: Table<Link, CUlinkState_st> = Table::new();
+static ALL: Table<Linker, CUlinkState_st> = Table::new();
 
-/// A linker. Of the options the log is looked at.
+/// Creates a linker. Only the log options are read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLinkCreate_v2(
     count: c_uint,
@@ -82,12 +82,12 @@ pub unsafe extern "C" fn cuLinkCreate_v2(
         // SAFETY: so many options, and room for a handle.
         unsafe {
             let log = Log::of(count, options, values)?;
-            put(to, ALL.add(Link { log, text: Mutex::default(), image: Mutex::default() }))
+            put(to, ALL.add(Linker { log, text: Mutex::default(), image: Mutex::default() }))
         }
     })
 }
 
-/// Gives it PTX, one text at most.
+/// Adds PTX data, at most one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLinkAddData_v2(
     link: CUlinkState,
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn cuLinkAddData_v2(
             let log = if own.at == 0 { link.log } else { own };
             let mut text = lock(&link.text);
             if kind != PTX || text.is_some() {
-                log.write("only one text of PTX can be linked");
+                log.write("only one PTX input can be linked");
                 return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
             }
             let bytes = std::slice::from_raw_parts(data.cast::<u8>(), len);
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn cuLinkAddData_v2(
     })
 }
 
-/// What it has made, which stays until the linker goes.
+/// Completes linking; the image lives until the linker is destroyed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLinkComplete(
     link: CUlinkState,
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn cuLinkComplete(
     })
 }
 
-/// Ends a linker, and what it has made.
+/// Destroys a linker and its image.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLinkDestroy(link: CUlinkState) -> CUresult {
     alive(|| ALL.take(link).map(drop))

@@ -1,24 +1,20 @@
-//! The functions of `libcuda` that kiln calls, itself or through cudarc, for one card that is not
-//! there.
+//! The `libcuda` functions that kiln calls, itself or through cudarc, for one emulated device.
 //!
-//! What is asked for is done before the function returns, which is an order that streams allow.
-//! Handles are numbers that are never used again, so that those of what is gone are refused. What a
-//! kernel may not do is an error of everything that comes after it, as on a card, and is said on
-//! stderr once.
+//! Calls run synchronously, which stream order permits. Handles are never reused, so stale ones are
+//! rejected. A kernel fault is a sticky error, as on a real device, and is printed to stderr once.
 //!
-//! Numbers of enumerations that callers ask by are taken as numbers, since a caller may know more
-//! of them than cudarc does.
+//! Enumerations are taken as integers, since callers may know more values than cudarc.
 #![allow(non_snake_case)]
 mod capture;
-mod card;
 mod context;
-mod copies;
+mod device;
 mod errors;
 mod events;
 mod function;
 mod graph;
 mod launch;
 mod link;
+mod memcpy;
 mod memory;
 mod module;
 mod node;
@@ -36,11 +32,11 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// What a function answers, for `?`.
-type Done<T = ()> = Result<T, CUresult>;
+/// The result of a driver call, for `?`.
+type CudaResult<T = ()> = Result<T, CUresult>;
 
-/// Whatever the driver is in; nothing unwinds into the caller.
-fn answer(f: impl FnOnce() -> Done) -> CUresult {
+/// Runs `f` in any driver state; panics do not unwind into the caller.
+fn answer(f: impl FnOnce() -> CudaResult) -> CUresult {
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(Ok(())) => CUresult::CUDA_SUCCESS,
         Ok(Err(e)) => e,
@@ -48,21 +44,21 @@ fn answer(f: impl FnOnce() -> Done) -> CUresult {
     }
 }
 
-/// For what needs a driver that has been started, and no fault.
-fn alive(f: impl FnOnce() -> Done) -> CUresult {
+/// For calls that need an initialised driver without a sticky error.
+fn alive(f: impl FnOnce() -> CudaResult) -> CUresult {
     answer(|| context::alive().and_then(|()| f()))
 }
 
-/// For what needs a context of the calling thread besides.
-fn current(f: impl FnOnce() -> Done) -> CUresult {
+/// For calls that also need a current context.
+fn current(f: impl FnOnce() -> CudaResult) -> CUresult {
     answer(|| context::alive().and_then(|()| context::current()).and_then(|()| f()))
 }
 
-/// Writes a result where the caller wants it.
+/// Writes an output parameter.
 ///
 /// # Safety
 /// `to` is null or has room.
-unsafe fn put<T>(to: *mut T, value: T) -> Done {
+unsafe fn put<T>(to: *mut T, value: T) -> CudaResult {
     if to.is_null() {
         return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
     }
@@ -71,12 +67,12 @@ unsafe fn put<T>(to: *mut T, value: T) -> Done {
     Ok(())
 }
 
-/// INVALID_VALUE unless so.
-fn valid(so: bool) -> Done {
+/// INVALID_VALUE unless `so`.
+fn valid(so: bool) -> CudaResult {
     if so { Ok(()) } else { Err(CUresult::CUDA_ERROR_INVALID_VALUE) }
 }
 
-/// A panic while it was held has left nothing half done that matters.
+/// Ignores poisoning: no critical section leaves inconsistent state.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,6 @@
-//! Modules: PTX, or what the linker makes of it, which is PTX behind a mark.
+//! Modules: PTX, or linked images, which are PTX with a magic prefix.
 use super::{
-    Done, alive, card::card, current, function, link::Log, lock, put, table::Table, valid,
+    CudaResult, alive, current, device::device, function, link::Log, lock, put, table::Table, valid,
 };
 use crate::ptx;
 use cudarc::driver::sys::{
@@ -13,46 +13,46 @@ use std::{
     sync::Mutex,
 };
 
-/// What linked code begins with. No text does.
+/// Magic prefix of linked images.
 const MARK: &[u8] = b"\x7fkiln PTX\n";
 
 struct Module {
     code: ptx::Module,
-    /// Handles of functions that have been asked for, by name.
+    /// Function handles by name, created on first use.
     functions: Mutex<BTreeMap<String, usize>>,
 }
 
 static ALL: Table<Module, CUmod_st> = Table::new();
 
-/// Code that a module can be loaded from.
+/// A linked image of PTX.
 pub fn image(text: &str) -> Vec<u8> {
     [MARK, text.as_bytes(), &[0]].concat()
 }
 
-/// Reads a text for this card. Err: why not, in words.
+/// Parses PTX for this device. Err: the error log.
 pub fn read(text: &str) -> Result<ptx::Module, String> {
     let target = text.lines().find_map(|l| l.trim().strip_prefix(".target"));
-    if let (Some(target), Ok(card)) =
-        (target.and_then(|t| t.split([',', ' ', '\t']).find(|w| !w.is_empty())), card())
-        && !card.runs(target)
+    if let (Some(target), Ok(device)) =
+        (target.and_then(|t| t.split([',', ' ', '\t']).find(|w| !w.is_empty())), device())
+        && !device.runs(target)
     {
-        let (major, minor) = card.capability;
+        let (major, minor) = device.capability;
         return Err(format!(
-            "the target is {target}, the card's compute capability {major}.{minor}"
+            "the target is {target}, the device's compute capability {major}.{minor}"
         ));
     }
     ptx::Module::load(text).map_err(|e| e.to_string())
 }
 
-/// The text of code, or text itself.
+/// The PTX of an image or of text.
 ///
 /// # Safety
 /// `image` is null, or what [`image`] has made, or has a NUL at the end.
-unsafe fn text<'a>(image: *const c_void) -> Done<&'a str> {
+unsafe fn text<'a>(image: *const c_void) -> CudaResult<&'a str> {
     valid(!image.is_null())?;
     let wrong = CUresult::CUDA_ERROR_INVALID_IMAGE;
     let bytes = image.cast::<u8>();
-    // SAFETY: the caller's promise; nothing is read behind a byte that is not the mark's.
+    // SAFETY: the caller's promise; nothing is read past the first byte that differs from the magic.
     unsafe {
         let marked = MARK.iter().enumerate().all(|(i, b)| bytes.add(i).read() == *b);
         if !marked && (*bytes == 0 || !bytes.read().is_ascii() || bytes.read() == MARK[0]) {
@@ -63,14 +63,14 @@ unsafe fn text<'a>(image: *const c_void) -> Done<&'a str> {
     }
 }
 
-/// A module of code or of text.
+/// Loads a module from an image or text.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleLoadData(module: *mut CUmodule, image: *const c_void) -> CUresult {
     // SAFETY: the same promise.
     unsafe { cuModuleLoadDataEx(module, image, 0, ptr::null_mut(), ptr::null_mut()) }
 }
 
-/// The same, with options; of these the log is looked at.
+/// Loads a module with options; only the log options are read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleLoadDataEx(
     module: *mut CUmodule,
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn cuModuleLoadDataEx(
         unsafe {
             let log = Log::of(count, options, values)?;
             let code = read(text(image)?).map_err(|why| {
-                // Without a log nobody would hear of it.
+                // Without a log the reason would be lost.
                 if !log.write(&why) {
                     eprintln!("kiln-emulator: {why}");
                 }
@@ -97,13 +97,13 @@ pub unsafe extern "C" fn cuModuleLoadDataEx(
     })
 }
 
-/// Ends a module and its functions.
+/// Unloads a module and its functions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleUnload(module: CUmodule) -> CUresult {
     current(|| end(module))
 }
 
-fn end(module: CUmodule) -> Done<()> {
+fn end(module: CUmodule) -> CudaResult<()> {
     super::capture::unsafe_call()?;
     let module = ALL.take(module)?;
     lock(&module.functions)
@@ -112,7 +112,7 @@ fn end(module: CUmodule) -> Done<()> {
     Ok(())
 }
 
-/// A library is a module that no context holds.
+/// Loads a library: a module without a context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLibraryLoadData(
     library: *mut CUlibrary,
@@ -139,23 +139,23 @@ pub unsafe extern "C" fn cuLibraryGetModule(module: *mut CUmodule, library: CUli
     })
 }
 
-/// Ends a library, and its module.
+/// Unloads a library and its module.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLibraryUnload(library: CUlibrary) -> CUresult {
     alive(|| end(library.cast()))
 }
 
-/// A name as the caller has it.
+/// A name passed by the caller.
 ///
 /// # Safety
 /// It is null or ends in NUL.
-unsafe fn name<'a>(name: *const c_char) -> Done<&'a str> {
+unsafe fn name<'a>(name: *const c_char) -> CudaResult<&'a str> {
     valid(!name.is_null())?;
     // SAFETY: the caller's promise.
     unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| CUresult::CUDA_ERROR_NOT_FOUND)
 }
 
-/// A function of a module, the same one whenever it is asked for.
+/// A function of a module; the handle is the same for every query.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleGetFunction(
     to: *mut CUfunction,
@@ -175,7 +175,7 @@ pub unsafe extern "C" fn cuModuleGetFunction(
     })
 }
 
-/// Where a module's variable is, and how large it is; either can be left out.
+/// Address and size of a module's variable; either output may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleGetGlobal_v2(
     to: *mut CUdeviceptr,

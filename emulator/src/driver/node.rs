@@ -1,24 +1,24 @@
-//! Nodes of graphs.
+//! Graph nodes.
 use super::{
-    Done, alive, current, graph,
-    launch::{Dims, Prepared},
+    CudaResult, alive, current, graph,
+    launch::{Dims, PreparedLaunch},
     lock, put, valid,
     work::Work,
 };
 use cudarc::driver::sys::{CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphExec, CUgraphNode, CUresult};
 use std::ptr;
 
-/// A node behind others.
+/// Adds a node with dependencies.
 ///
 /// # Safety
-/// `node` is null or has room; there are `count` handles behind `after`.
+/// `node` is null or writable; `after` has `count` handles.
 unsafe fn add(
     node: *mut CUgraphNode,
     graph: CUgraph,
     after: *const CUgraphNode,
     count: usize,
     work: Work,
-) -> Done {
+) -> CudaResult {
     valid(!node.is_null() && (count == 0 || !after.is_null()))?;
     // SAFETY: the caller's promise.
     let after: Vec<usize> = (0..count).map(|i| unsafe { after.add(i).read() }.addr()).collect();
@@ -27,22 +27,22 @@ unsafe fn add(
     unsafe { put(node, ptr::without_provenance_mut(made)) }
 }
 
-/// What a kernel's node does.
+/// The work of a kernel node.
 ///
 /// # Safety
 /// `what` is null or describes a launch with all parameters of the kernel.
-unsafe fn kernel(what: *const CUDA_KERNEL_NODE_PARAMS) -> Done<Work> {
+unsafe fn kernel(what: *const CUDA_KERNEL_NODE_PARAMS) -> CudaResult<Work> {
     // SAFETY: the caller's promise.
     unsafe {
         let p = what.as_ref().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         let (grid, block) =
             ([p.gridDimX, p.gridDimY, p.gridDimZ], [p.blockDimX, p.blockDimY, p.blockDimZ]);
         let dims = Dims { grid, block, shared: p.sharedMemBytes };
-        Ok(Work::Kernel(Prepared::new(p.func, dims, p.kernelParams, p.extra)?))
+        Ok(Work::Kernel(PreparedLaunch::new(p.func, dims, p.kernelParams, p.extra)?))
     }
 }
 
-/// A kernel's node; its parameters are copied.
+/// Adds a kernel node; its parameters are copied.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphAddKernelNode_v2(
     node: *mut CUgraphNode,
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn cuGraphAddKernelNode_v2(
     current(|| unsafe { add(node, graph, after, count, kernel(what)?) })
 }
 
-/// A node that is a copy of another graph.
+/// Adds a child graph node, with a copy of the graph.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphAddChildGraphNode(
     node: *mut CUgraphNode,
@@ -67,11 +67,11 @@ pub unsafe extern "C" fn cuGraphAddChildGraphNode(
     alive(|| {
         valid(graph != child)?;
         // SAFETY: as the driver's functions are called.
-        unsafe { add(node, graph, after, count, graph::whole(child)?) }
+        unsafe { add(node, graph, after, count, graph::as_work(child)?) }
     })
 }
 
-/// Gives a kernel's node other parameters, from the next launch on.
+/// Replaces a kernel node's parameters in an executable graph.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphExecKernelNodeSetParams_v2(
     exec: CUgraphExec,
@@ -82,12 +82,12 @@ pub unsafe extern "C" fn cuGraphExecKernelNodeSetParams_v2(
     current(|| graph::change(exec, node, unsafe { kernel(what) }?))
 }
 
-/// Gives a graph's node the parameters of another graph, which has the same nodes.
+/// Replaces a child graph node's graph by one with the same topology.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphExecChildGraphNodeSetParams(
     exec: CUgraphExec,
     node: CUgraphNode,
     child: CUgraph,
 ) -> CUresult {
-    alive(|| graph::change(exec, node, graph::whole(child)?))
+    alive(|| graph::change(exec, node, graph::as_work(child)?))
 }

@@ -1,10 +1,10 @@
-//! What is known of an address.
-use super::{Done, alive, context, put, valid};
-use crate::allocations::{Kind, MEMORY};
+//! Pointer attributes.
+use super::{CudaResult, alive, context, put, valid};
+use crate::allocations::{MEMORY, MemoryKind};
 use cudarc::driver::sys::{CUdeviceptr, CUmemorytype, CUpointer_attribute, CUresult};
 use std::ffi::{c_int, c_uint, c_void};
 
-/// A value of an attribute, in the width that the driver writes it in.
+/// An attribute value with the width that the driver writes.
 #[derive(Clone, Copy)]
 enum Value {
     Byte(u8),
@@ -13,7 +13,7 @@ enum Value {
 }
 
 impl Value {
-    /// What is written for addresses that the driver does not know.
+    /// The value for pointers that the driver does not know.
     fn nothing(self) -> Value {
         match self {
             Value::Byte(_) => Value::Byte(0),
@@ -23,7 +23,7 @@ impl Value {
     }
     /// # Safety
     /// As [`put`], with room for its width.
-    unsafe fn put(self, to: *mut c_void) -> Done {
+    unsafe fn put(self, to: *mut c_void) -> CudaResult {
         // SAFETY: the caller's promise.
         unsafe {
             match self {
@@ -35,14 +35,14 @@ impl Value {
     }
 }
 
-/// An attribute of an address, and whether the driver knows the address.
-fn of(attribute: c_uint, at: u64) -> Done<(Value, bool)> {
+/// An attribute of a pointer, and whether the driver knows the pointer.
+fn of(attribute: c_uint, at: u64) -> CudaResult<(Value, bool)> {
     use CUpointer_attribute::*;
-    let found = MEMORY.around(at);
-    let (first, len, kind) = found.unwrap_or((0, 0, Kind::Device));
+    let found = MEMORY.find(at);
+    let (first, len, kind) = found.unwrap_or((0, 0, MemoryKind::Device));
     let memory = match kind {
-        Kind::Device => CUmemorytype::CU_MEMORYTYPE_DEVICE,
-        Kind::Host => CUmemorytype::CU_MEMORYTYPE_HOST,
+        MemoryKind::Device => CUmemorytype::CU_MEMORYTYPE_DEVICE,
+        MemoryKind::Host => CUmemorytype::CU_MEMORYTYPE_HOST,
     };
     let all = [
         (CU_POINTER_ATTRIBUTE_CONTEXT, Value::Wide(context::handle().addr() as u64)),
@@ -61,11 +61,11 @@ fn of(attribute: c_uint, at: u64) -> Done<(Value, bool)> {
         .find(|(a, _)| *a as c_uint == attribute)
         .ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
     let known =
-        found.is_some() && (asked != CU_POINTER_ATTRIBUTE_HOST_POINTER || kind == Kind::Host);
+        found.is_some() && (asked != CU_POINTER_ATTRIBUTE_HOST_POINTER || kind == MemoryKind::Host);
     Ok((value, known))
 }
 
-/// An attribute of an address that the driver knows.
+/// A pointer attribute.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuPointerGetAttribute(
     to: *mut c_void,
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn cuPointerGetAttribute(
     })
 }
 
-/// Several of them; zeros for an address that the driver does not know.
+/// Several pointer attributes; zeros for a pointer that the driver does not know.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuPointerGetAttributes(
     count: c_uint,

@@ -1,6 +1,6 @@
 //! Streams.
 use super::{
-    Done, alive,
+    CudaResult, alive,
     capture::{self, Capturing},
     context, current, lock, put,
     table::{Table, fresh},
@@ -13,113 +13,117 @@ use std::{
     sync::{Arc, LazyLock, Mutex},
 };
 
-/// How a stream stands to the legacy default stream.
+/// How a stream synchronises with the legacy default stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// It is that.
+pub enum StreamKind {
+    /// The legacy stream itself.
     Legacy,
-    /// Each waits for the other.
+    /// Blocking: each synchronises with the other.
     Blocking,
-    /// Neither waits.
+    /// Non-blocking.
     Free,
 }
 
 /// A stream.
 pub struct Stream {
-    /// What no other stream of the process has.
+    /// A process-wide unique id.
     pub number: u64,
-    /// See there.
-    pub kind: Kind,
-    /// What records its work in place of doing it.
+    /// Its synchronisation with the legacy stream.
+    pub kind: StreamKind,
+    /// The capture that records its work.
     pub capturing: Mutex<Option<Capturing>>,
-    /// Held while work is done, so that what several threads give is not done at once.
-    turn: Mutex<()>,
+    /// Held while work runs, to serialise threads that use the stream.
+    running: Mutex<()>,
 }
 
 static ALL: Table<Stream, CUstream_st> = Table::new();
-static LEGACY: LazyLock<Arc<Stream>> = LazyLock::new(|| Arc::new(Stream::new(Kind::Legacy)));
+static LEGACY: LazyLock<Arc<Stream>> = LazyLock::new(|| Arc::new(Stream::new(StreamKind::Legacy)));
 thread_local! {
-    static OWN: Arc<Stream> = Arc::new(Stream::new(Kind::Blocking));
+    static PER_THREAD: Arc<Stream> = Arc::new(Stream::new(StreamKind::Blocking));
 }
 
-/// The stream of a handle; 0 and 1 are the legacy default stream, 2 is the calling thread's.
-pub fn find(handle: CUstream) -> Done<Arc<Stream>> {
+/// The stream of a handle; 0 and 1 are the legacy default stream, 2 is the per-thread default.
+pub fn find(handle: CUstream) -> CudaResult<Arc<Stream>> {
     match handle.addr() {
         0 | 1 => Ok(LEGACY.clone()),
-        2 => Ok(OWN.with(Arc::clone)),
+        2 => Ok(PER_THREAD.with(Arc::clone)),
         _ => ALL.get(handle),
     }
 }
 
 impl Stream {
-    fn new(kind: Kind) -> Stream {
-        Stream { number: fresh() as u64, kind, capturing: Mutex::new(None), turn: Mutex::new(()) }
+    fn new(kind: StreamKind) -> Stream {
+        Stream {
+            number: fresh() as u64,
+            kind,
+            capturing: Mutex::new(None),
+            running: Mutex::new(()),
+        }
     }
-    /// Does work, or records it. Err: memory that it names is not there, or the capture does not
-    /// allow it.
-    pub fn give(&self, work: Work) -> Done {
+    /// Runs or captures work. Err: invalid memory, or not permitted during capture.
+    pub fn give(&self, work: Work) -> CudaResult {
         work.check().and_then(|()| self.run(work))
     }
-    /// The same with work of which memory was looked at when it was made.
-    pub fn run(&self, work: Work) -> Done {
+    /// As [`Stream::give`], for work whose memory has been checked.
+    pub fn run(&self, work: Work) -> CudaResult {
         if let Some(capturing) = &mut *lock(&self.capturing) {
             return capturing.add(work);
         }
         self.not_implicit()?;
-        let _turn = lock(&self.turn);
+        let _turn = lock(&self.running);
         work.run();
         Ok(())
     }
-    /// Err: it is the legacy stream, and would wait for one that is captured.
-    pub fn not_implicit(&self) -> Done {
-        if self.kind == Kind::Legacy { capture::no_blocking_stream() } else { Ok(()) }
+    /// Err: the legacy stream would synchronise with a capturing one.
+    pub fn not_implicit(&self) -> CudaResult {
+        if self.kind == StreamKind::Legacy { capture::no_blocking_stream() } else { Ok(()) }
     }
-    /// Err: it is captured, and what is asked of it ends that.
-    pub fn not_captured(&self) -> Done {
+    /// Err: the stream is capturing, and this operation invalidates the capture.
+    pub fn not_captured(&self) -> CudaResult {
         match &*lock(&self.capturing) {
-            Some(capturing) => Err(capturing.capture.spoil()),
+            Some(capturing) => Err(capturing.capture.invalidate()),
             None => self.not_implicit(),
         }
     }
 }
 
-/// A new stream.
+/// Creates a stream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamCreate(stream: *mut CUstream, flags: c_uint) -> CUresult {
     current(|| {
         valid(!stream.is_null() && flags <= CUstream_flags::CU_STREAM_NON_BLOCKING as c_uint)?;
-        let kind = if flags == 0 { Kind::Blocking } else { Kind::Free };
+        let kind = if flags == 0 { StreamKind::Blocking } else { StreamKind::Free };
         // SAFETY: room for a handle.
         unsafe { put(stream, ALL.add(Stream::new(kind))) }
     })
 }
 
-/// Ends a stream; a capture of its ends too.
+/// Destroys a stream and its capture.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamDestroy_v2(stream: CUstream) -> CUresult {
     alive(|| {
         let stream = ALL.take(stream)?;
         if let Some(capturing) = lock(&stream.capturing).take() {
-            capturing.capture.spoil();
+            capturing.capture.invalidate();
         }
         Ok(())
     })
 }
 
-/// Waits for what a stream was given.
+/// Waits for a stream's work.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamSynchronize(stream: CUstream) -> CUresult {
     current(|| find(stream)?.not_captured().and_then(|()| capture::unsafe_call()))
 }
 
-/// Whether what a stream was given is done.
+/// Whether a stream's work has completed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamQuery(stream: CUstream) -> CUresult {
-    // SAFETY: the same promise; what was given is always done.
+    // SAFETY: the same promise; work completes when it is submitted.
     unsafe { cuStreamSynchronize(stream) }
 }
 
-/// The context of a stream; of a default stream the thread's.
+/// The context of a stream; for a default stream the current one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamGetCtx(stream: CUstream, to: *mut CUcontext) -> CUresult {
     alive(|| {
@@ -132,7 +136,7 @@ pub unsafe extern "C" fn cuStreamGetCtx(stream: CUstream, to: *mut CUcontext) ->
     })
 }
 
-/// The number that no other stream has.
+/// The stream's unique id.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamGetId(stream: CUstream, to: *mut c_ulonglong) -> CUresult {
     // SAFETY: room for a number.

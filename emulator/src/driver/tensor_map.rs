@@ -1,5 +1,5 @@
-//! Descriptions of tensors for the copy engine.
-use super::{Done, answer, put, valid};
+//! Tensor maps (TMA descriptors): `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col`.
+use super::{CudaResult, answer, put, valid};
 use crate::tensor_map::TensorMap;
 use cudarc::driver::sys::{
     CUresult, CUtensorMap, CUtensorMapDataType as Type, CUtensorMapFloatOOBfill,
@@ -7,19 +7,19 @@ use cudarc::driver::sys::{
 };
 use std::ffi::{c_int, c_uint, c_void};
 
-/// Addresses and distances are multiples of this, and so are the bytes of a box's rows.
-const UNIT: u64 = 16;
-/// Distances are below this.
-const FARTHEST: u64 = 1 << 40;
-/// Most elements of a box in a dimension, most pixels of one, and most elements of a step.
-const MOST: (u32, u32, u32) = (256, 1024, 8);
-/// Bytes of a row that are swizzled.
-const SWIZZLED: u64 = 128;
+/// Alignment in bytes of addresses, strides and the inner box dimension.
+const ALIGNMENT: u64 = 16;
+/// Strides are below this.
+const STRIDE_LIMIT: u64 = 1 << 40;
+/// Largest box dimension, most pixels per column, largest element stride.
+const LIMITS: (u32, u32, u32) = (256, 1024, 8);
+/// Bytes of a 128-byte swizzle row.
+const SWIZZLE_BYTES: u64 = 128;
 
 const UNSUPPORTED: CUresult = CUresult::CUDA_ERROR_NOT_SUPPORTED;
 
-/// Bytes of an element, and whether it is rounded to tf32.
-fn element(dtype: c_uint) -> Done<(usize, bool)> {
+/// Bytes of an element, and whether it is converted to tf32.
+fn element(dtype: c_uint) -> CudaResult<(usize, bool)> {
     use Type::*;
     let all = [
         (CU_TENSOR_MAP_DATA_TYPE_UINT8, 1),
@@ -38,18 +38,18 @@ fn element(dtype: c_uint) -> Done<(usize, bool)> {
     Ok((width, found == CU_TENSOR_MAP_DATA_TYPE_TFLOAT32))
 }
 
-/// Numbers of an array that has to be there.
+/// A required array argument.
 ///
 /// # Safety
 /// It is null or has so many.
-unsafe fn numbers<T: Copy>(from: *const T, count: usize) -> Done<Vec<T>> {
+unsafe fn numbers<T: Copy>(from: *const T, count: usize) -> CudaResult<Vec<T>> {
     valid(!from.is_null())?;
     // SAFETY: the caller's promise.
     Ok((0..count).map(|i| unsafe { from.add(i).read() }).collect())
 }
 
-/// What both kinds have in common.
-struct Common {
+/// The parameters that tiled and im2col descriptors share.
+struct Descriptor {
     to: *mut CUtensorMap,
     dtype: c_uint,
     rank: cuuint32_t,
@@ -62,15 +62,15 @@ struct Common {
     fill: c_uint,
 }
 
-impl Common {
-    /// Without the box.
+impl Descriptor {
+    /// The tensor map without its box.
     ///
     /// # Safety
     /// The arrays are null or have as many numbers as the rank says.
-    unsafe fn read(&self, least: usize) -> Done<TensorMap> {
+    unsafe fn read(&self, least: usize) -> CudaResult<TensorMap> {
         let rank = self.rank as usize;
         let address = self.address.addr() as u64;
-        valid((least..=5).contains(&rank) && address.is_multiple_of(UNIT) && address != 0)?;
+        valid((least..=5).contains(&rank) && address.is_multiple_of(ALIGNMENT) && address != 0)?;
         valid(!self.to.is_null() && self.to.addr().is_multiple_of(64))?;
         let (width, tf32) = element(self.dtype)?;
         if self.interleave != CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE as c_uint
@@ -99,32 +99,32 @@ impl Common {
                 .filter(|n| *n > 0)
                 .ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         }
-        valid(steps.iter().all(|s| (1..=MOST.2).contains(s)))?;
-        // The engine has no steps in the innermost dimension.
+        valid(steps.iter().all(|s| (1..=LIMITS.2).contains(s)))?;
+        // The hardware ignores the innermost element stride.
         map.steps.iter_mut().zip(steps).skip(1).for_each(|(to, step)| *to = step as u8);
         if rank > 1 {
             // SAFETY: the caller's promise.
             let strides = unsafe { numbers(self.strides, rank - 1) }?;
-            valid(strides.iter().all(|s| s.is_multiple_of(UNIT) && *s < FARTHEST))?;
+            valid(strides.iter().all(|s| s.is_multiple_of(ALIGNMENT) && *s < STRIDE_LIMIT))?;
             map.strides[..rank - 1].copy_from_slice(&strides);
         }
         Ok(map)
     }
-    /// Writes it, with its box.
+    /// Writes the tensor map with its box.
     ///
     /// # Safety
     /// There is room for it.
-    unsafe fn write(&self, mut map: TensorMap, extent: &[(u32, u32)]) -> Done {
+    unsafe fn write(&self, mut map: TensorMap, extent: &[(u32, u32)]) -> CudaResult {
         valid(extent.iter().all(|(n, most)| (1..=*most).contains(n)))?;
         map.extent.iter_mut().zip(extent).for_each(|(to, (n, _))| *to = *n as u16);
         let row = u64::from(map.extent[0]) * map.width as u64;
-        valid(row.is_multiple_of(UNIT) && (!map.swizzle || row <= SWIZZLED))?;
+        valid(row.is_multiple_of(ALIGNMENT) && (!map.swizzle || row <= SWIZZLE_BYTES))?;
         // SAFETY: the caller's promise.
         unsafe { put(self.to.cast(), map.to_bytes()) }
     }
 }
 
-/// Describes a tensor of which boxes are copied.
+/// Encodes a tiled tensor map.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuTensorMapEncodeTiled(
     to: *mut CUtensorMap,
@@ -141,19 +141,29 @@ pub unsafe extern "C" fn cuTensorMapEncodeTiled(
     fill: c_uint,
 ) -> CUresult {
     answer(|| {
-        let common =
-            Common { to, dtype, rank, address, sizes, strides, steps, interleave, swizzle, fill };
+        let common = Descriptor {
+            to,
+            dtype,
+            rank,
+            address,
+            sizes,
+            strides,
+            steps,
+            interleave,
+            swizzle,
+            fill,
+        };
         // SAFETY: arrays of as many numbers as the rank says.
         unsafe {
             let map = common.read(1)?;
             let extent: Vec<_> =
-                numbers(extent, map.rank)?.into_iter().map(|n| (n, MOST.0)).collect();
+                numbers(extent, map.rank)?.into_iter().map(|n| (n, LIMITS.0)).collect();
             common.write(map, &extent)
         }
     })
 }
 
-/// Describes images of which the pixels under a window are copied.
+/// Encodes an im2col tensor map.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuTensorMapEncodeIm2col(
     to: *mut CUtensorMap,
@@ -173,12 +183,22 @@ pub unsafe extern "C" fn cuTensorMapEncodeIm2col(
     fill: c_uint,
 ) -> CUresult {
     answer(|| {
-        let common =
-            Common { to, dtype, rank, address, sizes, strides, steps, interleave, swizzle, fill };
+        let common = Descriptor {
+            to,
+            dtype,
+            rank,
+            address,
+            sizes,
+            strides,
+            steps,
+            interleave,
+            swizzle,
+            fill,
+        };
         // SAFETY: arrays of as many numbers as the rank says, corners of two less.
         unsafe {
             let mut map = common.read(3)?;
-            // What there are bits for, which is less the more dimensions there are.
+            // The range of corner offsets: the bits shrink with the rank.
             let reach = [1 << 15, 1 << 7, 1 << 4][map.rank - 3];
             let mut corners = [[0; 3]; 2];
             for (to, from) in corners.iter_mut().zip([low, high]) {
@@ -187,7 +207,7 @@ pub unsafe extern "C" fn cuTensorMapEncodeIm2col(
                 to.iter_mut().zip(from).for_each(|(to, n)| *to = n as i16);
             }
             map.corners = Some(corners);
-            common.write(map, &[(channels, MOST.0), (pixels, MOST.1)])
+            common.write(map, &[(channels, LIMITS.0), (pixels, LIMITS.1)])
         }
     })
 }

@@ -1,57 +1,56 @@
-//! What a stream is given, and what a graph's nodes do.
-use super::{Done, context, launch::Prepared, valid};
-use crate::allocations::{Kind, MEMORY};
+//! Work items of streams and graph nodes.
+use super::{CudaResult, context, launch::PreparedLaunch, valid};
+use crate::allocations::{MEMORY, MemoryKind};
 use cudarc::driver::sys::CUresult;
 use std::{mem::discriminant, sync::Arc};
 
-/// A piece of work.
+/// A work item.
 #[derive(Clone)]
 pub enum Work {
-    /// A kernel.
-    Kernel(Prepared),
-    /// Bytes from one place to another.
+    /// A kernel launch.
+    Kernel(PreparedLaunch),
+    /// memcpy of rows.
     Copy {
-        /// From where.
+        /// The source.
         from: Rows,
-        /// To where.
+        /// The destination.
         to: Rows,
     },
-    /// The same bytes again and again.
+    /// memset.
     Fill {
-        /// Where.
+        /// The destination.
         at: Rows,
-        /// The bytes.
+        /// The pattern.
         with: u32,
-        /// How many of them are an element.
+        /// Bytes of the pattern per element.
         width: usize,
     },
-    /// Several, in this order.
+    /// A sequence.
     Several(Arc<[Work]>),
 }
 
-/// Rows of bytes.
+/// Pitched rows of bytes.
 #[derive(Clone, Copy)]
 pub struct Rows {
-    /// Where the first begins.
+    /// Address of the first row.
     pub at: u64,
-    /// Bytes of each.
+    /// Bytes per row.
     pub len: usize,
-    /// How many there are.
+    /// The number of rows.
     pub count: usize,
-    /// Bytes from one to the next.
+    /// Pitch: bytes from row to row.
     pub pitch: usize,
-    /// Whether they have to be in memory that the card reaches; elsewhere the caller's word is all
-    /// there is.
-    pub on_card: bool,
+    /// Whether the memory must be a known allocation; host memory cannot be checked.
+    pub on_device: bool,
 }
 
 impl Rows {
     /// One row.
-    pub fn one(at: u64, len: usize, on_card: bool) -> Rows {
-        Rows { at, len, count: 1, pitch: len, on_card }
+    pub fn one(at: u64, len: usize, on_device: bool) -> Rows {
+        Rows { at, len, count: 1, pitch: len, on_device }
     }
-    /// Err: they are not within one allocation.
-    fn check(&self) -> Done {
+    /// Err: the rows exceed their allocation.
+    fn check(&self) -> CudaResult {
         if self.len == 0 || self.count == 0 {
             return Ok(());
         }
@@ -59,10 +58,10 @@ impl Rows {
         let span = span
             .filter(|n| self.at.checked_add(*n as u64).is_some())
             .ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-        let within = |(first, len, kind): (u64, usize, Kind)| {
-            span <= len - (self.at - first) as usize && (self.on_card || kind == Kind::Host)
+        let within = |(first, len, kind): (u64, usize, MemoryKind)| {
+            span <= len - (self.at - first) as usize && (self.on_device || kind == MemoryKind::Host)
         };
-        valid(MEMORY.around(self.at).map_or(!self.on_card && self.at != 0, within))
+        valid(MEMORY.find(self.at).map_or(!self.on_device && self.at != 0, within))
     }
     fn rows(&self) -> impl Iterator<Item = *mut u8> {
         let rows = *self;
@@ -72,8 +71,8 @@ impl Rows {
 }
 
 impl Work {
-    /// Err: memory that it names is not there.
-    pub fn check(&self) -> Done {
+    /// Err: invalid memory.
+    pub fn check(&self) -> CudaResult {
         match self {
             Work::Kernel(_) => Ok(()),
             Work::Copy { from, to } => from.check().and_then(|()| to.check()),
@@ -81,8 +80,7 @@ impl Work {
             Work::Several(all) => all.iter().try_for_each(Work::check),
         }
     }
-    /// Does it; what goes wrong is the context's fault from there on. Nothing is done after a
-    /// fault.
+    /// Runs the work; failures become the context's sticky error. Does nothing after one.
     pub fn run(&self) {
         if context::faulted() {
             return;
@@ -90,11 +88,11 @@ impl Work {
         match self {
             Work::Several(all) => all.iter().for_each(Work::run),
             Work::Kernel(kernel) => kernel.run(),
-            // Of a graph, memory may be gone since its node was made.
+            // Memory of a graph node may have been freed since it was added.
             Work::Copy { .. } | Work::Fill { .. } if self.check().is_err() => {
                 context::fault(
                     CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
-                    &"a node of a graph copies or fills memory that is not allocated",
+                    &"a graph node accesses memory that is not allocated",
                 );
             }
             Work::Copy { from, to } => {
@@ -114,7 +112,7 @@ impl Work {
             }
         }
     }
-    /// Whether both are the same kinds of nodes in the same order.
+    /// Whether both have the same kinds of nodes in the same order.
     pub fn is_like(&self, other: &Work) -> bool {
         match (self, other) {
             (Work::Several(a), Work::Several(b)) => {

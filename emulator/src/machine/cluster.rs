@@ -1,112 +1,112 @@
-//! Blocks that run together, and whose turn it is.
+//! Execution of a cluster: its CTAs and the scheduling of their threads.
 use super::{
-    Fault, Launch, What,
-    copies::{Copies, Late},
-    memory::{Aligned, OFFSET_BITS, SHARED, Seen},
+    Fault, FaultKind, Launch,
+    async_copies::{AsyncCopies, PendingTma},
+    memory::{Aligned, CachedAllocation, OFFSET_BITS, SHARED},
 };
-use crate::ptx::code::{Fill, Op};
+use crate::ptx::code::{InitialValue, Op};
 use std::collections::VecDeque;
 
-/// What shared memory holds before it is written: NaN in every float type.
+/// Fill byte of shared memory: NaN in every float type, so that reads of uninitialised memory show.
 const FRESH: u8 = 0xff;
-/// Rounds in which threads only look at bars that do not move.
-const PATIENCE: u32 = 64;
-/// Instructions after which a thread lets others run.
-pub const TURN: u32 = 1 << 20;
-/// Bars of a block.
+/// Scheduling rounds without progress, in which threads only poll mbarriers, before a deadlock.
+const MAX_IDLE_ROUNDS: u32 = 64;
+/// Time slice of a thread in instructions.
+pub const TIME_SLICE: u32 = 1 << 20;
+/// Named barriers of a CTA.
 const BARRIERS: usize = 16;
 
-/// What a thread does.
+/// Scheduling state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Runs.
-    Runs,
-    /// Lets others run.
+    /// Runnable.
+    Runnable,
+    /// Yields to other threads.
     Yields,
-    /// Has looked at a bar in vain; lets others run.
-    Looks,
-    /// Waits for a bar of the block.
+    /// Polled an mbarrier without success; yields.
+    Polls,
+    /// Waits at a barrier of the CTA.
     Barrier(u8),
-    /// Waits for other lanes, at its instruction.
-    Together,
-    /// Waits for the cluster.
+    /// Waits for the other lanes of a warp-collective instruction.
+    Collective,
+    /// Waits at the cluster barrier.
     Cluster,
-    /// Has ended.
-    Over,
+    /// Exited.
+    Exited,
 }
 
 /// A thread.
 pub struct Thread {
-    /// The next instruction.
+    /// Program counter.
     pub pc: usize,
-    /// What it does.
+    /// Scheduling state.
     pub state: State,
     /// Its registers.
     pub regs: Box<[u64]>,
-    /// Its own memory.
+    /// Local memory.
     pub local: Vec<u8>,
-    /// Of additions in parts.
+    /// The carry flag (`CC.CF`).
     pub carry: bool,
-    /// Copies of its own that are under way.
-    pub copies: Copies,
-    /// What it has used of the card's memory.
-    pub seen: [Seen; 4],
-    /// Bars of the cluster that it has arrived at.
+    /// Its asynchronous copies in flight.
+    pub async_copies: AsyncCopies,
+    /// Cached lookups of device allocations.
+    pub cached: [CachedAllocation; 4],
+    /// Cluster barrier phases that it has arrived at.
     pub arrivals: u64,
 }
 
-/// A bar of a block.
+/// A named barrier of a CTA (`bar.sync`).
 #[derive(Clone, Copy, Default)]
 pub struct Barrier {
-    /// Threads that have arrived.
+    /// Arrived threads.
     pub arrived: u32,
-    /// Threads that are expected, if it was said.
+    /// Expected threads, if the instruction states them.
     pub threads: Option<u32>,
 }
 
-/// A block.
+/// A CTA.
 pub struct Block {
-    /// Its number in the grid.
+    /// Its linear index in the grid.
     pub number: u32,
     /// Its threads.
     pub threads: Vec<Thread>,
-    /// Its memory.
+    /// Its shared memory.
     pub shared: Aligned,
-    /// Its bars.
+    /// Its named barriers.
     pub barriers: [Barrier; BARRIERS],
-    /// How many of its threads have not ended; with the last one its memory goes.
-    pub left: u32,
+    /// Threads that have not exited; shared memory is freed with the last one.
+    pub live_threads: u32,
 }
 
-/// Registers of threads that have ended, for others.
-pub type Room = Vec<Box<[u64]>>;
+/// A pool of register files to reuse.
+pub type RegisterPool = Vec<Box<[u64]>>;
 
-/// Blocks of a cluster.
+/// The CTAs of a cluster.
 pub struct Cluster<'a> {
     /// The launch.
     pub launch: &'a Launch<'a>,
-    /// Where the parameters are.
+    /// Address of the parameters.
     pub params: u64,
-    /// The blocks.
+    /// The CTAs.
     pub blocks: Vec<Block>,
-    /// Copies of the copy engine that are to come.
-    pub late: VecDeque<Late>,
-    /// What has been chosen by chance.
-    chance: u64,
-    /// Bars of the cluster that are over.
+    /// Pending TMA operations, which may be delayed.
+    pub pending: VecDeque<PendingTma>,
+    /// State of the random number generator.
+    random: u64,
+    /// Completed phases of the cluster barrier.
     pub passed: u64,
-    /// Whether anything has happened that a thread may look for.
-    pub moved: bool,
+    /// Whether anything a polling thread may wait for has changed.
+    pub progressed: bool,
 }
 
 impl<'a> Cluster<'a> {
-    /// The blocks of one cluster before they begin.
+    /// A cluster before its first instruction.
     pub fn new(
         launch: &'a Launch<'a>,
         params: u64,
         number: u32,
         seed: u64,
-        room: &mut Room,
+        pool: &mut RegisterPool,
     ) -> Cluster<'a> {
         let (kernel, size) = (launch.kernel, launch.kernel.cluster.max(1));
         let threads: u32 = launch.block.iter().product();
@@ -117,72 +117,82 @@ impl<'a> Cluster<'a> {
             let place = split(index, launch.grid);
             let thread = |t: u32| {
                 let mut regs =
-                    room.pop().unwrap_or_else(|| vec![0; kernel.slots as usize].into_boxed_slice());
-                let (own, lane) = (split(t, launch.block), t % 32);
-                for (slot, fill) in &kernel.fills {
-                    regs[*slot as usize] = match *fill {
-                        Fill::Number(n) => n,
-                        Fill::Thread(axis) => own[axis].into(),
-                        Fill::Threads(axis) => launch.block[axis].into(),
-                        Fill::Block(axis) => place[axis].into(),
-                        Fill::Blocks(axis) => launch.grid[axis].into(),
-                        Fill::Lane => lane.into(),
-                        Fill::Warp => (t / 32).into(),
-                        Fill::Rank => rank.into(),
-                        Fill::Ranks => size.into(),
-                        Fill::Cluster => number.into(),
-                        Fill::Clusters => clusters.into(),
-                        Fill::Below(own) => (1u64 << (lane + u32::from(own))) - 1,
-                        Fill::Above(own) => {
-                            u64::from(u32::MAX) & !((1u64 << (lane + u32::from(!own))) - 1)
+                    pool.pop().unwrap_or_else(|| vec![0; kernel.slots as usize].into_boxed_slice());
+                let (thread_index, lane) = (split(t, launch.block), t % 32);
+                for (slot, initial) in &kernel.initial_values {
+                    regs[*slot as usize] = match *initial {
+                        InitialValue::Number(n) => n,
+                        InitialValue::Thread(axis) => thread_index[axis].into(),
+                        InitialValue::Threads(axis) => launch.block[axis].into(),
+                        InitialValue::Block(axis) => place[axis].into(),
+                        InitialValue::Blocks(axis) => launch.grid[axis].into(),
+                        InitialValue::Lane => lane.into(),
+                        InitialValue::Warp => (t / 32).into(),
+                        InitialValue::Rank => rank.into(),
+                        InitialValue::Ranks => size.into(),
+                        InitialValue::Cluster => number.into(),
+                        InitialValue::Clusters => clusters.into(),
+                        InitialValue::Below(thread_index) => {
+                            (1u64 << (lane + u32::from(thread_index))) - 1
                         }
-                        Fill::Param(offset) => params + offset as u64,
-                        // As on a card, an address in a cluster says of which block it is.
-                        Fill::Shared(offset) => {
+                        InitialValue::Above(thread_index) => {
+                            u64::from(u32::MAX) & !((1u64 << (lane + u32::from(!thread_index))) - 1)
+                        }
+                        InitialValue::Param(offset) => params + offset as u64,
+                        // As on hardware, a generic shared address identifies its CTA.
+                        InitialValue::Shared(offset) => {
                             offset | if size > 1 { u64::from(rank + 1) << OFFSET_BITS } else { 0 }
                         }
-                        Fill::Dynamic => launch.shared.into(),
+                        InitialValue::Dynamic => launch.shared.into(),
                     };
                 }
                 let local = vec![FRESH; kernel.local as usize];
-                let copies = Copies::default();
+                let async_copies = AsyncCopies::default();
                 Thread {
                     pc: 0,
-                    state: State::Runs,
+                    state: State::Runnable,
                     regs,
                     local,
                     carry: false,
-                    copies,
-                    seen: Default::default(),
+                    async_copies,
+                    cached: Default::default(),
                     arrivals: 0,
                 }
             };
-            let left = threads;
+            let live_threads = threads;
             let threads = (0..threads).map(thread).collect();
             let shared = Aligned::new((kernel.shared + launch.shared) as usize, FRESH);
-            Block { number: index, threads, shared, barriers: Default::default(), left }
+            Block { number: index, threads, shared, barriers: Default::default(), live_threads }
         };
         let blocks = (0..size).map(&mut block).collect();
-        let chance = (seed ^ u64::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)) | 1;
-        Cluster { launch, params, blocks, late: VecDeque::new(), chance, passed: 0, moved: false }
+        let random = (seed ^ u64::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)) | 1;
+        Cluster {
+            launch,
+            params,
+            blocks,
+            pending: VecDeque::new(),
+            random,
+            passed: 0,
+            progressed: false,
+        }
     }
-    /// Keeps registers for the next cluster.
-    pub fn give_back(self, room: &mut Room) {
-        room.extend(self.blocks.into_iter().flat_map(|b| b.threads).map(|t| t.regs));
+    /// Returns register files to the pool.
+    pub fn recycle_registers(self, pool: &mut RegisterPool) {
+        pool.extend(self.blocks.into_iter().flat_map(|b| b.threads).map(|t| t.regs));
     }
-    /// Whether an address is one of a parameter.
+    /// Whether an address is in the parameter space.
     pub fn in_params(&self, address: u64) -> bool {
         address >= self.params && address < self.params + self.launch.params.len() as u64
     }
-    /// One of two, by chance (xorshift64).
-    pub fn chance(&mut self) -> bool {
-        self.chance ^= self.chance << 13;
-        self.chance ^= self.chance >> 7;
-        self.chance ^= self.chance << 17;
-        self.chance >> 60 & 1 == 1
+    /// A random bit (xorshift64).
+    pub fn random(&mut self) -> bool {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random >> 60 & 1 == 1
     }
-    /// What went wrong, with the place.
-    pub fn fault(&self, block: usize, thread: usize, pc: usize, what: What) -> Fault {
+    /// A fault with its location.
+    pub fn fault(&self, block: usize, thread: usize, pc: usize, what: FaultKind) -> Fault {
         let kernel = self.launch.kernel;
         let line = kernel.code.get(pc).map_or(0, |i| i.line);
         let text = kernel.text.get((line as usize).wrapping_sub(1)).cloned().unwrap_or_default();
@@ -197,31 +207,31 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// Runs until all threads have ended.
+    /// Runs until all threads have exited.
     pub fn run(&mut self) -> Result<(), Fault> {
         let mut vain = 0;
         loop {
             let (mut ran, mut alive) = (false, false);
-            self.moved = false;
+            self.progressed = false;
             for b in 0..self.blocks.len() {
                 let warps = self.blocks[b].threads.len().div_ceil(32);
-                let turned = self.chance();
+                let turned = self.random();
                 for w in 0..warps {
                     ran |= self.warp(b, if turned { warps - 1 - w } else { w })?;
                 }
-                alive |= self.blocks[b].threads.iter().any(|t| t.state != State::Over);
+                alive |= self.blocks[b].threads.iter().any(|t| t.state != State::Exited);
             }
             if !alive {
                 break;
             }
-            if ran || self.moved {
+            if ran || self.progressed {
                 vain = 0;
                 continue;
             }
-            // Nobody gets on: what was put off comes now.
-            if let Some(late) = self.late.pop_front() {
-                let (b, t, pc) = late.of;
-                self.perform(late).map_err(|what| self.fault(b, t, pc, what))?;
+            // No thread progresses: complete a delayed copy.
+            if let Some(pending) = self.pending.pop_front() {
+                let (b, t, pc) = pending.of;
+                self.perform(pending).map_err(|what| self.fault(b, t, pc, what))?;
                 vain = 0;
                 continue;
             }
@@ -229,45 +239,45 @@ impl<'a> Cluster<'a> {
             let looks = self
                 .blocks
                 .iter()
-                .any(|b| b.threads.iter().any(|t| matches!(t.state, State::Looks | State::Yields)));
-            if !looks || vain > PATIENCE {
-                let waiting = |b: &Block| b.threads.iter().position(|t| t.state != State::Over);
+                .any(|b| b.threads.iter().any(|t| matches!(t.state, State::Polls | State::Yields)));
+            if !looks || vain > MAX_IDLE_ROUNDS {
+                let waiting = |b: &Block| b.threads.iter().position(|t| t.state != State::Exited);
                 let (b, t) = self
                     .blocks
                     .iter()
                     .enumerate()
                     .find_map(|(i, b)| Some((i, waiting(b)?)))
                     .unwrap_or((0, 0));
-                return Err(self.fault(b, t, self.blocks[b].threads[t].pc, What::Stuck));
+                return Err(self.fault(b, t, self.blocks[b].threads[t].pc, FaultKind::Stuck));
             }
         }
-        // Stores of the copy engine that nobody has waited for.
-        while let Some(late) = self.late.pop_front() {
-            let (b, t, pc) = late.of;
-            self.perform(late).map_err(|what| self.fault(b, t, pc, what))?;
+        // Complete TMA stores that no thread waited for.
+        while let Some(pending) = self.pending.pop_front() {
+            let (b, t, pc) = pending.of;
+            self.perform(pending).map_err(|what| self.fault(b, t, pc, what))?;
         }
         Ok(())
     }
 
-    /// Runs a warp until all its lanes wait. Returns whether one has done more than look at a bar.
+    /// Runs a warp until all its lanes wait. Returns whether one did more than poll an mbarrier.
     fn warp(&mut self, b: usize, w: usize) -> Result<bool, Fault> {
         let lanes = w * 32..self.blocks[b].threads.len().min(w * 32 + 32);
         for t in lanes.clone() {
             let state = &mut self.blocks[b].threads[t].state;
-            if matches!(*state, State::Yields | State::Looks) {
-                *state = State::Runs;
+            if matches!(*state, State::Yields | State::Polls) {
+                *state = State::Runnable;
             }
         }
         let mut ran = false;
         loop {
             let mut again = false;
             for t in lanes.clone() {
-                if self.blocks[b].threads[t].state != State::Runs {
+                if self.blocks[b].threads[t].state != State::Runnable {
                     continue;
                 }
                 again = true;
                 self.thread(b, t)?;
-                ran |= !matches!(self.blocks[b].threads[t].state, State::Looks);
+                ran |= !matches!(self.blocks[b].threads[t].state, State::Polls);
             }
             if !again {
                 return Ok(ran);
@@ -275,16 +285,16 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// Runs a thread until it waits.
+    /// Runs a thread until it waits or yields.
     fn thread(&mut self, b: usize, t: usize) -> Result<(), Fault> {
         let nothing = Thread {
             pc: 0,
-            state: State::Over,
+            state: State::Exited,
             regs: Box::default(),
             local: vec![],
             carry: false,
-            copies: Copies::default(),
-            seen: Default::default(),
+            async_copies: AsyncCopies::default(),
+            cached: Default::default(),
             arrivals: 0,
         };
         let mut thread = std::mem::replace(&mut self.blocks[b].threads[t], nothing);
@@ -293,21 +303,21 @@ impl<'a> Cluster<'a> {
         self.blocks[b].threads[t] = thread;
         outcome.map_err(|what| self.fault(b, t, pc, what))?;
         match state {
-            State::Together => self.gather(b, t),
-            State::Over => {
-                // Bars no longer wait for it.
+            State::Collective => self.collect(b, t),
+            State::Exited => {
+                // Barriers no longer expect it.
                 (0..BARRIERS).for_each(|id| self.release(b, id));
-                self.pass();
+                self.release_cluster();
                 Ok(())
             }
             _ => Ok(()),
         }
     }
 
-    /// A thread has come to a bar of its block.
-    pub fn arrive(&mut self, b: usize, id: u64, threads: Option<u64>) -> Result<(), What> {
+    /// A thread arrives at a barrier of its CTA.
+    pub fn arrive(&mut self, b: usize, id: u64, threads: Option<u64>) -> Result<(), FaultKind> {
         let Some(barrier) = self.blocks[b].barriers.get_mut(id as usize) else {
-            return Err(What::Instruction(format!("there is no bar {id}")));
+            return Err(FaultKind::Instruction(format!("there is no barrier {id}")));
         };
         barrier.arrived += 1;
         if threads.is_some() {
@@ -315,16 +325,16 @@ impl<'a> Cluster<'a> {
         }
         Ok(())
     }
-    /// Lets those go on whose bar is complete.
+    /// Releases the waiting threads if the barrier is complete.
     pub fn release(&mut self, b: usize, id: usize) {
         let block = &mut self.blocks[b];
         let barrier = block.barriers[id];
         if barrier.arrived == 0 {
             return;
         }
-        // Without a number it is for all that have not ended.
+        // Without a count, all threads that have not exited are expected.
         let wanted = barrier.threads.unwrap_or_else(|| {
-            block.threads.iter().filter(|t| t.state != State::Over).count() as u32
+            block.threads.iter().filter(|t| t.state != State::Exited).count() as u32
         });
         if barrier.arrived < wanted {
             return;
@@ -332,33 +342,33 @@ impl<'a> Cluster<'a> {
         block.barriers[id] = Barrier::default();
         for t in &mut block.threads {
             if t.state == State::Barrier(id as u8) {
-                t.state = State::Runs;
+                t.state = State::Runnable;
             }
         }
-        self.moved = true;
+        self.progressed = true;
     }
-    /// Lets the cluster's threads go on if all have arrived.
-    pub fn pass(&mut self) {
+    /// Releases the cluster's threads if all have arrived.
+    pub fn release_cluster(&mut self) {
         let passed = self.passed;
-        let all = |t: &Thread| t.state == State::Over || t.arrivals > passed;
+        let all = |t: &Thread| t.state == State::Exited || t.arrivals > passed;
         if !self.blocks.iter().all(|b| b.threads.iter().all(all))
-            || self.blocks.iter().all(|b| b.threads.iter().all(|t| t.state == State::Over))
+            || self.blocks.iter().all(|b| b.threads.iter().all(|t| t.state == State::Exited))
         {
             return;
         }
         self.passed += 1;
         for t in self.blocks.iter_mut().flat_map(|b| &mut b.threads) {
             if t.state == State::Cluster {
-                t.state = State::Runs;
+                t.state = State::Runnable;
             }
         }
-        self.moved = true;
+        self.progressed = true;
     }
 
-    /// A lane waits for others: if all are here, what they do together is done.
-    fn gather(&mut self, b: usize, t: usize) -> Result<(), Fault> {
+    /// A lane waits for a warp collective, which runs once all its lanes have arrived.
+    fn collect(&mut self, b: usize, t: usize) -> Result<(), Fault> {
         let pc = self.blocks[b].threads[t].pc;
-        let Op::Together(what, mask) = &self.launch.kernel.code[pc].op else { return Ok(()) };
+        let Op::Collective(what, mask) = &self.launch.kernel.code[pc].op else { return Ok(()) };
         let threads = &self.blocks[b].threads;
         let size = what.threads();
         let first = t / size * size;
@@ -368,22 +378,23 @@ impl<'a> Cluster<'a> {
         };
         let mut asked =
             (first..threads.len().min(first + size)).filter(|i| wanted >> (i % 32) & 1 == 1);
-        let here = |i: usize| threads[i].state == State::Together && threads[i].pc == pc;
-        // Lanes that have ended take no part.
-        if !asked.clone().all(|i| here(i) || threads[i].state == State::Over) {
+        let here = |i: usize| threads[i].state == State::Collective && threads[i].pc == pc;
+        // Exited lanes do not take part.
+        if !asked.clone().all(|i| here(i) || threads[i].state == State::Exited) {
             return Ok(());
         }
         let members: Vec<usize> = asked.by_ref().filter(|i| here(*i)).collect();
         if size > 32 && members.len() < size {
-            let what = What::Instruction(format!("{} of {size} threads are here", members.len()));
+            let what =
+                FaultKind::Instruction(format!("{} of {size} threads take part", members.len()));
             return Err(self.fault(b, t, pc, what));
         }
         let kernel = self.launch.kernel.clone();
-        let Op::Together(what, _) = &kernel.code[pc].op else { return Ok(()) };
-        self.together(b, what, &members).map_err(|w| self.fault(b, t, pc, w))?;
+        let Op::Collective(what, _) = &kernel.code[pc].op else { return Ok(()) };
+        self.collective(b, what, &members).map_err(|w| self.fault(b, t, pc, w))?;
         for i in members {
             let thread = &mut self.blocks[b].threads[i];
-            (thread.pc, thread.state) = (pc + 1, State::Runs);
+            (thread.pc, thread.state) = (pc + 1, State::Runnable);
         }
         Ok(())
     }

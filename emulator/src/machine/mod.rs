@@ -1,17 +1,16 @@
-//! Runs kernels. Threads run one after the other, each until it waits for others, so that a result
-//! depends on no race of the host's threads. What a card may do early or late (copies that go on by
-//! themselves) is done at once or as late as it can be, by chance, and warps take turns in either
-//! order, also by chance: a kernel that forgets to wait is wrong here sooner than on a card.
-//! `KILN_EMULATOR_SEED` is what chance begins with.
-mod bars;
+//! The PTX interpreter. Threads run sequentially, each until it waits, so results do not depend on
+//! races between host threads. What hardware may order freely (asynchronous copies, warp
+//! scheduling) is randomised: a copy completes at once or as late as possible, so a missing wait
+//! shows sooner than on a GPU. `KILN_EMULATOR_SEED` seeds the generator.
+mod async_copies;
 mod cluster;
-mod copies;
+mod collective;
+mod mbarrier;
 mod memory;
 mod step;
 mod tensor_cores;
 #[cfg(test)]
 mod tests;
-mod together;
 
 use crate::ptx::Kernel;
 use cluster::Cluster;
@@ -20,41 +19,41 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
-/// A kernel's launch.
+/// A kernel launch.
 pub struct Launch<'a> {
     /// The kernel.
     pub kernel: &'a Arc<Kernel>,
-    /// Blocks in x, y and z.
+    /// The grid in CTAs.
     pub grid: [u32; 3],
-    /// Threads of a block in x, y and z.
+    /// The CTA in threads.
     pub block: [u32; 3],
-    /// Bytes of shared memory beside what the kernel declares.
+    /// Dynamic shared memory in bytes.
     pub shared: u32,
-    /// Its parameters, laid out as [`Kernel::params`] says.
+    /// The parameter buffer, laid out as [`Kernel::params`].
     pub params: &'a [u8],
 }
 
-/// What a kernel does that no kernel may.
+/// A kernel fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("kernel {kernel}, block {block}, thread {thread}, line {line} ({text}): {what}")]
 pub struct Fault {
-    /// Its name.
+    /// The kernel's name.
     pub kernel: String,
-    /// Of the grid.
+    /// CTA index in the grid.
     pub block: u32,
-    /// Of the block.
+    /// Thread index in the CTA.
     pub thread: u32,
-    /// Of the PTX.
+    /// Line in the PTX.
     pub line: u32,
     /// The instruction.
     pub text: String,
-    /// What is wrong.
-    pub what: What,
+    /// The kind of fault.
+    pub what: FaultKind,
 }
 
-/// Kinds of faults, as the driver tells them apart.
+/// Kinds of faults, by driver error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum What {
+pub enum FaultKind {
     /// `CUDA_ERROR_ILLEGAL_ADDRESS`.
     #[error("{0} bytes at {1:#x} are not allocated")]
     Address(u64, u64),
@@ -64,7 +63,7 @@ pub enum What {
     /// `CUDA_ERROR_ILLEGAL_INSTRUCTION`.
     #[error("{0}")]
     Instruction(String),
-    /// All threads wait (a card would not end), `CUDA_ERROR_LAUNCH_TIMEOUT`.
+    /// Deadlock (a GPU would hang), `CUDA_ERROR_LAUNCH_TIMEOUT`.
     #[error("all threads wait for what does not come")]
     Stuck,
     /// `trap`, `CUDA_ERROR_LAUNCH_FAILED`.
@@ -72,39 +71,39 @@ pub enum What {
     Trap,
 }
 
-/// What chance begins with.
+/// The seed of the generator.
 static SEED: LazyLock<u64> = LazyLock::new(|| {
     std::env::var("KILN_EMULATOR_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1)
 });
 
-/// The host's threads for a launch.
+/// Host threads per launch.
 static WORKERS: LazyLock<usize> = LazyLock::new(|| {
     let said = std::env::var("KILN_EMULATOR_THREADS").ok().and_then(|s| s.parse().ok());
     said.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get())).max(1)
 });
 
-/// Runs a kernel to its end. Err: the first fault that was met.
+/// Runs a kernel to completion. Err: the first fault.
 pub fn run(launch: &Launch<'_>) -> Result<(), Fault> {
     let blocks: u32 = launch.grid.iter().product();
     let clusters = blocks / launch.kernel.cluster.max(1);
-    // The kernel's parameters as the copy engine reads descriptions of tensors in them.
+    // Parameters are aligned for the tensor maps in them.
     let mut params = memory::Aligned::new(launch.params.len().max(1), 0);
     params.bytes()[..launch.params.len()].copy_from_slice(launch.params);
     let at = params.bytes().as_ptr() as u64;
     let (next, stop, fault) = (AtomicU32::new(0), AtomicBool::new(false), Mutex::new(None));
     let work = || {
-        let mut room = vec![];
+        let mut pool = vec![];
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
             if number >= clusters || stop.load(Ordering::Relaxed) {
                 return;
             }
-            let mut cluster = Cluster::new(launch, at, number, *SEED, &mut room);
+            let mut cluster = Cluster::new(launch, at, number, *SEED, &mut pool);
             if let Err(f) = cluster.run() {
                 stop.store(true, Ordering::Relaxed);
                 fault.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(f);
             }
-            cluster.give_back(&mut room);
+            cluster.recycle_registers(&mut pool);
         }
     };
     let workers = (*WORKERS).min(clusters as usize);
@@ -116,5 +115,5 @@ pub fn run(launch: &Launch<'_>) -> Result<(), Fault> {
     fault.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
 }
 
-/// Held while memory is read and written at once.
-static ATOMIC: Mutex<()> = Mutex::new(());
+/// Held during an atomic read-modify-write.
+static ATOMIC_LOCK: Mutex<()> = Mutex::new(());

@@ -1,11 +1,11 @@
-//! Instructions of one thread.
+//! Execution of one thread's instructions.
 use super::{
-    ATOMIC, What,
-    cluster::{Cluster, State, TURN, Thread, generic},
-    memory::{Asker, LOCAL, OFFSET_BITS, SHARED, at, read, write},
+    ATOMIC_LOCK, FaultKind,
+    cluster::{Cluster, State, TIME_SLICE, Thread, generic},
+    memory::{Accessor, LOCAL, OFFSET_BITS, SHARED, at, read, write},
 };
 use crate::ptx::{
-    code::{Cell, Instruction, Op, Slot, Space},
+    code::{Instruction, LoadType, Op, Slot, Space},
     convert,
     integers::insert,
 };
@@ -15,22 +15,22 @@ fn mask(bits: u32) -> u64 {
     if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }
 }
 
-/// A value as a register has it.
-fn extended(value: u64, cell: Cell) -> u64 {
-    if !cell.signed {
+/// A value as held in a register.
+fn extended(value: u64, load_type: LoadType) -> u64 {
+    if !load_type.signed {
         return value;
     }
-    let shift = 64 - 8 * u32::from(cell.width);
+    let shift = 64 - 8 * u32::from(load_type.width);
     ((value << shift) as i64 >> shift) as u64
 }
 
 impl Cluster<'_> {
-    /// Runs a thread until it waits, or has had its turn.
-    pub fn steps(&mut self, b: usize, t: usize, thread: &mut Thread) -> Result<(), What> {
+    /// Runs a thread until it waits or its time slice ends.
+    pub fn steps(&mut self, b: usize, t: usize, thread: &mut Thread) -> Result<(), FaultKind> {
         let kernel = self.launch.kernel.clone();
-        for _ in 0..TURN {
+        for _ in 0..TIME_SLICE {
             let Some(Instruction { guard, op, .. }) = kernel.code.get(thread.pc) else {
-                thread.state = State::Over;
+                thread.state = State::Exited;
                 return Ok(());
             };
             if let Some((p, not)) = guard
@@ -76,11 +76,11 @@ impl Cluster<'_> {
                 Op::Nothing => {}
                 _ => {
                     let before = thread.pc;
-                    self.rare(b, t, thread, op)?;
-                    if thread.state != State::Runs {
-                        // What lanes do together moves them when it is done; a thread that has
-                        // looked looks again.
-                        if !matches!(thread.state, State::Together) && thread.pc == before {
+                    self.execute_other(b, t, thread, op)?;
+                    if thread.state != State::Runnable {
+                        // A collective advances its lanes when it executes; a polling thread
+                        // retries.
+                        if !matches!(thread.state, State::Collective) && thread.pc == before {
                             thread.pc += 1;
                         }
                         return Ok(());
@@ -90,11 +90,17 @@ impl Cluster<'_> {
             thread.pc += 1;
         }
         thread.state = State::Yields;
-        self.moved = true;
+        self.progressed = true;
         Ok(())
     }
 
-    fn rare(&mut self, b: usize, t: usize, thread: &mut Thread, op: &Op) -> Result<(), What> {
+    fn execute_other(
+        &mut self,
+        b: usize,
+        t: usize,
+        thread: &mut Thread,
+        op: &Op,
+    ) -> Result<(), FaultKind> {
         let r = &mut thread.regs;
         match op {
             Op::Convert { to, from, round, saturate, relu, out, a } => {
@@ -102,7 +108,7 @@ impl Cluster<'_> {
                     convert::convert(*to, *from, *round, *saturate, *relu, r[*a as usize]);
             }
             Op::ConvertPair { to, round, relu, out, high, low } => {
-                let from = crate::ptx::code::Kind::Float(32);
+                let from = crate::ptx::code::NumberType::Float(32);
                 let one = |s: Slot| {
                     convert::convert(*to, from, Some(*round), false, *relu, r[s as usize])
                 };
@@ -128,7 +134,7 @@ impl Cluster<'_> {
             Op::Carry { out, a, b, reads, writes, minus, bits } => {
                 let part = |s: Slot| u128::from(r[s as usize] & mask(*bits));
                 let (x, y, c) = (part(*a), part(*b), u128::from(*reads && thread.carry));
-                // A borrow is a carry that is 1.
+                // Borrow-in is carry-in 1.
                 let v = if *minus { x.wrapping_sub(y).wrapping_sub(c) } else { x + y + c };
                 r[*out as usize] = v as u64 & mask(*bits);
                 if *writes {
@@ -151,10 +157,10 @@ impl Cluster<'_> {
             Op::ActiveMask(d) => r[*d as usize] = 1 << (t % 32),
             Op::Exit => {
                 self.finish(b, thread)?;
-                thread.state = State::Over;
+                thread.state = State::Exited;
             }
-            Op::Trap => return Err(What::Trap),
-            Op::Together(..) => thread.state = State::Together,
+            Op::Trap => return Err(FaultKind::Trap),
+            Op::Collective(..) => thread.state = State::Collective,
             Op::Barrier { id, threads, waits } => {
                 let (id, threads) = (r[*id as usize], threads.map(|s| r[s as usize]));
                 if *waits {
@@ -164,25 +170,25 @@ impl Cluster<'_> {
             }
             Op::ClusterArrive => {
                 thread.arrivals += 1;
-                self.moved = true;
-                self.pass_with(b, t, thread);
+                self.progressed = true;
+                self.release_cluster_with(b, t, thread);
             }
             Op::ClusterWait => {
                 if thread.arrivals > self.passed {
                     thread.state = State::Cluster;
-                    self.pass_with(b, t, thread);
+                    self.release_cluster_with(b, t, thread);
                 }
             }
             Op::Load { .. } | Op::Store { .. } | Op::Atomic { .. } => {
                 return self.access(b, thread, op);
             }
-            Op::Bar(bar, address) => return self.bar(b, thread, bar, *address),
+            Op::Mbarrier(mbarrier, address) => return self.mbarrier(b, thread, mbarrier, *address),
             other => return self.copy(b, t, thread, other),
         }
         Ok(())
     }
 
-    /// A thread comes to a bar. While it runs it is not in its block's list.
+    /// A thread arrives at a barrier. A running thread is not in its CTA's list.
     fn barrier(
         &mut self,
         b: usize,
@@ -190,39 +196,40 @@ impl Cluster<'_> {
         thread: &mut Thread,
         id: u64,
         threads: Option<u64>,
-    ) -> Result<(), What> {
+    ) -> Result<(), FaultKind> {
         self.arrive(b, id, threads)?;
         self.blocks[b].threads[t].state = thread.state;
         self.release(b, id as usize);
         let state = self.blocks[b].threads[t].state;
-        self.blocks[b].threads[t].state = State::Runs;
+        self.blocks[b].threads[t].state = State::Runnable;
         thread.state = state;
-        if state == State::Runs
+        if state == State::Runnable
             && matches!(self.launch.kernel.code[thread.pc].op, Op::Barrier { waits: true, .. })
         {
-            // It was the last; the others of its warp go on at their next turn.
-            self.moved = true;
+            // It was the last; the others of its warp continue when scheduled.
+            self.progressed = true;
         }
         Ok(())
     }
-    fn pass_with(&mut self, b: usize, t: usize, thread: &mut Thread) {
+    fn release_cluster_with(&mut self, b: usize, t: usize, thread: &mut Thread) {
         let own = &mut self.blocks[b].threads[t];
         (own.state, own.arrivals) = (thread.state, thread.arrivals);
-        self.pass();
+        self.release_cluster();
         thread.state = self.blocks[b].threads[t].state;
     }
 
-    fn access(&mut self, b: usize, thread: &mut Thread, op: &Op) -> Result<(), What> {
+    fn access(&mut self, b: usize, thread: &mut Thread, op: &Op) -> Result<(), FaultKind> {
         let r = &mut thread.regs;
-        let mut who = Asker { block: b, local: &mut thread.local, seen: &mut thread.seen };
+        let mut who = Accessor { block: b, local: &mut thread.local, cached: &mut thread.cached };
         match op {
-            Op::Load { space, cell, out, at: address } => {
-                let bytes = u64::from(cell.width) * out.len() as u64;
+            Op::Load { space, load_type, out, at: address } => {
+                let bytes = u64::from(load_type.width) * out.len() as u64;
                 let from = self.place(&mut who, *space, at(r, *address), bytes, bytes)?;
                 for (i, o) in out.iter().enumerate() {
                     // SAFETY: `place` has found all bytes.
-                    let value = unsafe { read(from.add(i * cell.width as usize), cell.width) };
-                    set(r, *o, extended(value, *cell));
+                    let value =
+                        unsafe { read(from.add(i * load_type.width as usize), load_type.width) };
+                    set(r, *o, extended(value, *load_type));
                 }
             }
             Op::Store { space, width, values, at: address } => {
@@ -232,7 +239,7 @@ impl Cluster<'_> {
                     // SAFETY: as above.
                     unsafe { write(to.add(i * *width as usize), *width, r[*v as usize]) };
                 }
-                self.moved = true;
+                self.progressed = true;
             }
             Op::Atomic { space, width, of, out, at: address, value, swap } => {
                 let place = self.place(
@@ -242,7 +249,7 @@ impl Cluster<'_> {
                     (*width).into(),
                     (*width).into(),
                 )?;
-                let _one = ATOMIC.lock().unwrap_or_else(PoisonError::into_inner);
+                let _one = ATOMIC_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
                 // SAFETY: as above.
                 unsafe {
                     let before = read(place, *width);
@@ -257,7 +264,7 @@ impl Cluster<'_> {
                     write(place, *width, after);
                     set(r, *out, before);
                 }
-                self.moved = true;
+                self.progressed = true;
             }
             _ => {}
         }
@@ -265,7 +272,7 @@ impl Cluster<'_> {
     }
 }
 
-/// Writes a register, if it is one.
+/// Writes a register, unless the destination is `_`.
 pub fn set(regs: &mut [u64], slot: Option<Slot>, value: u64) {
     if let Some(s) = slot {
         regs[s as usize] = value;

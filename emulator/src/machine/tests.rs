@@ -1,16 +1,16 @@
 //! Small kernels, written as PTX.
-use super::{Fault, Launch, What, run};
+use super::{Fault, FaultKind, Launch, run};
 use crate::{
-    allocations::{Kind, MEMORY},
+    allocations::{MEMORY, MemoryKind},
     ptx::Module,
 };
 
-/// Memory of the card that goes with it.
+/// Device memory, freed on drop.
 struct Array(u64, usize);
 
 impl Array {
     fn of(values: &[u32]) -> Array {
-        let at = MEMORY.allocate(values.len() * 4, Kind::Device).expect("memory");
+        let at = MEMORY.allocate(values.len() * 4, MemoryKind::Device).expect("memory");
         // SAFETY: just allocated with this size.
         unsafe { (at as *mut u32).copy_from_nonoverlapping(values.as_ptr(), values.len()) };
         Array(at, values.len())
@@ -62,7 +62,7 @@ fn numbers(n: u32) -> Array {
 }
 
 #[test]
-fn each_thread_has_its_number() {
+fn thread_indices() {
     let (a, b) = (numbers(192), numbers(192));
     launched(
         "",
@@ -77,7 +77,7 @@ fn each_thread_has_its_number() {
 }
 
 #[test]
-fn lanes_and_warps_add_up() {
+fn warp_and_cta_reductions() {
     let (a, b) = (numbers(256), numbers(256));
     // Sums of warps by butterflies, then of all through shared memory.
     let warp =
@@ -95,7 +95,7 @@ fn lanes_and_warps_add_up() {
 }
 
 #[test]
-fn bits_of_one_number_in_another() {
+fn bit_field_insert() {
     let (a, b) = (numbers(32), numbers(32));
     launched("", "ld.global.u32 %r5, [%d4]; mov.u32 %r6, -1; bfi.b32 %r7, %r5, %r6, 8, 4; st.global.u32 [%d5], %r7;", 1, 32, &a, &b)
         .unwrap();
@@ -106,45 +106,46 @@ fn bits_of_one_number_in_another() {
 }
 
 #[test]
-fn what_no_kernel_may_do_is_a_fault_with_its_place() {
+fn faults_have_locations() {
     let (a, b) = (numbers(32), numbers(32));
     let fault = |body: &str, threads| launched("", body, 1, threads, &a, &b).expect_err("a fault");
     let f = fault("mov.u32 %r5, 0;\nld.global.u32 %r5, [%d4+128];", 32);
     assert_eq!((f.kernel.as_str(), f.block, f.thread, f.line), ("k", 0, 0, 9), "{f}");
     assert!(
-        matches!(f.what, What::Address(4, _)) && f.text.starts_with("ld.global.u32 %r5, [%d4+128]"),
+        matches!(f.what, FaultKind::Address(4, _))
+            && f.text.starts_with("ld.global.u32 %r5, [%d4+128]"),
         "{f}"
     );
     // The last lane alone is beyond the memory.
     assert_eq!(fault("st.global.u32 [%d4+4], %r1;", 32).thread, 31);
     assert!(matches!(
         fault("ld.global.v2.u32 {%r5, %r6}, [%d4+4];", 1).what,
-        What::Alignment(8, _)
+        FaultKind::Alignment(8, _)
     ));
-    assert!(matches!(fault("ld.shared.u32 %r5, [room+4096];", 1).what, What::Address(..)));
-    assert_eq!(fault("trap;", 1).what, What::Trap);
+    assert!(matches!(fault("ld.shared.u32 %r5, [room+4096];", 1).what, FaultKind::Address(..)));
+    assert_eq!(fault("trap;", 1).what, FaultKind::Trap);
     // Half of those that are waited for never come.
     assert_eq!(
         fault("setp.lt.u32 %p1, %r1, 32; @!%p1 bra E; bar.sync 1, 64;\nE:", 33).what,
-        What::Stuck
+        FaultKind::Stuck
     );
     let looks = "mbarrier.init.shared.b64 [room], 2; mbarrier.arrive.shared.b64 %d6, [room];\n\
                  L: mbarrier.try_wait.parity.shared.b64 %p1, [room], 0; @!%p1 bra L;";
-    assert_eq!(fault(looks, 1).what, What::Stuck);
+    assert_eq!(fault(looks, 1).what, FaultKind::Stuck);
     let what = |e: crate::ptx::Error| e.to_string();
     assert_eq!(
         Module::load(&text("", "frobnicate.u32 %r1, %r2;")).map_err(what).err().as_deref(),
-        Some("line 8: frobnicate.u32 with 2 operands is not known")
+        Some("line 8: frobnicate.u32 with 2 operands is not supported")
     );
     assert_eq!(
         Module::load(&text("", "add.u32 %r1, %r2, %q;")).map_err(what).err().as_deref(),
-        Some("line 8: %q is not known")
+        Some("line 8: %q is not declared")
     );
     assert!(Module::load("what is this").is_err() && Module::load(".visible .entry k(").is_err());
 }
 
 #[test]
-fn what_nobody_waits_for_comes_late() {
+fn unawaited_copies_are_delayed() {
     let (a, b) = (numbers(4 * 64), numbers(64));
     let body = |wait: &str| {
         format!(
@@ -162,7 +163,7 @@ fn what_nobody_waits_for_comes_late() {
 }
 
 #[test]
-fn bars_have_phases_and_bytes() {
+fn mbarriers_have_phases_and_transaction_bytes() {
     let (a, b) = (numbers(64), numbers(64));
     // 32 bytes by the copy engine, three times into the same place, each behind the read of the
     // last.
@@ -178,7 +179,7 @@ fn bars_have_phases_and_bytes() {
 }
 
 #[test]
-fn blocks_of_a_cluster_read_each_other() {
+fn distributed_shared_memory() {
     let (a, b) = (numbers(8), numbers(8));
     let body = "mov.b32 %r6, room; st.shared.u32 [%r6], %r2; barrier.cluster.arrive; barrier.cluster.wait;\n\
                 mov.u32 %r7, %cluster_ctarank; xor.b32 %r7, %r7, 1; mapa.shared::cluster.u32 %r8, %r6, %r7;\n\
@@ -189,11 +190,11 @@ fn blocks_of_a_cluster_read_each_other() {
     let leaves = "mov.b32 %r6, room; mov.u32 %r7, %cluster_ctarank; setp.eq.u32 %p1, %r7, 0; @%p1 bra E;\n\
                   mov.u32 %r7, 0; mapa.shared::cluster.u32 %r8, %r6, %r7; ld.shared::cluster.u32 %r9, [%r8]; st.global.u32 [%d5], %r9;\nE:";
     let f = launched(".reqnctapercluster 2, 1, 1", leaves, 2, 1, &a, &b).expect_err("a fault");
-    assert!(f.to_string().contains("block 0 of the cluster has ended"), "{f}");
+    assert!(f.to_string().contains("CTA 0 of the cluster has exited"), "{f}");
 }
 
 #[test]
-fn blocks_of_a_cluster_send_each_other_bytes() {
+fn copies_between_ctas_of_a_cluster() {
     let (a, b) = (numbers(8), numbers(8));
     // Each sends four numbers to the other, whose bar counts their bytes; an address says of which
     // block it is.
@@ -209,7 +210,7 @@ fn blocks_of_a_cluster_send_each_other_bytes() {
 }
 
 #[test]
-fn warps_multiply() {
+fn mma() {
     // Factors of ones but for the lane's own: 16 x 16 and 16 x 8 of bf16.
     let (a, b) = (numbers(32), Array::of(&[0; 128]));
     let one = 0x3f80_3f80u32;
@@ -223,8 +224,8 @@ fn warps_multiply() {
 }
 
 #[test]
-fn integers_and_conversions_are_ptxs() {
-    // Each writes what it makes of -3 and 0x12345678 (r20, r21) to r22.
+fn integer_and_conversion_semantics() {
+    // Each computes r22 from -3 (r20) and 0x12345678 (r21).
     let cases: &[(&str, u32)] = &[
         ("prmt.b32 %r22, %r21, %r20, 0x5410", 0xfffd_5678),
         ("prmt.b32 %r22, %r21, %r20, 0x0092", 0x7878_0034),

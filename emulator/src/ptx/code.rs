@@ -1,58 +1,58 @@
-//! Instructions as they are run. All that they read is a slot of the thread's registers; numbers
-//! have slots that are filled before a thread begins.
+//! Decoded instructions. All sources are register slots; immediates and special registers have
+//! slots that are initialised before a thread starts.
 
 /// A register of a thread.
 pub type Slot = u32;
-/// Of one value.
+/// A unary operation.
 pub type Unary = fn(u64) -> u64;
-/// Of two.
+/// A binary operation.
 pub type Binary = fn(u64, u64) -> u64;
-/// Of three.
+/// A ternary operation.
 pub type Ternary = fn(u64, u64, u64) -> u64;
 
-/// Where an address is.
+/// A state space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
-    /// As the address says.
+    /// Generic: encoded in the address.
     Generic,
-    /// The card's memory.
+    /// Device memory.
     Global,
-    /// Of the block, or of a block of the cluster.
+    /// Shared memory of the CTA or cluster.
     Shared,
-    /// Of the thread.
+    /// Local memory of the thread.
     Local,
-    /// The kernel's parameters.
+    /// Kernel parameters.
     Param,
 }
 
-/// How what is read becomes a register's value.
+/// How a loaded value is extended to a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cell {
+pub struct LoadType {
     /// Bytes.
     pub width: u8,
-    /// Whether the sign is carried into the register's other bits.
+    /// Whether it is sign-extended.
     pub signed: bool,
 }
 
-/// An address: a register and a number of bytes.
+/// An address operand: base register plus offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
     /// The register.
     pub base: Slot,
-    /// Bytes behind it.
+    /// Byte offset.
     pub offset: i64,
 }
 
-/// What threads of a warp do together.
+/// Warp-collective instructions.
 #[derive(Clone, Debug)]
-pub enum Together {
-    /// `shfl.sync`: kind, result, predicate, value, lane, limit and mask.
+pub enum Collective {
+    /// `shfl.sync`: mode, destination, predicate, value, lane, clamp and mask.
     Shuffle { kind: Shuffle, out: Slot, valid: Option<Slot>, value: Slot, lane: Slot, limit: Slot },
-    /// `vote.sync` and `activemask`-like ballots.
+    /// `vote.sync`.
     Vote { kind: Vote, out: Slot, value: Slot, negate: bool },
     /// `redux.sync`.
     Reduce { of: Binary, out: Slot, value: Slot },
-    /// `elect.sync`: the first lane.
+    /// `elect.sync`: the elected lane is the first.
     Elect { out: Option<Slot>, chosen: Slot },
     /// `bar.warp.sync`.
     Sync,
@@ -62,57 +62,57 @@ pub enum Together {
     LoadMatrix { out: Vec<Slot>, at: Address, transposed: bool },
     /// `stmatrix`.
     StoreMatrix { values: Vec<Slot>, at: Address, transposed: bool },
-    /// `wgmma.mma_async`, of four warps.
+    /// `wgmma.mma_async`, of a warpgroup.
     Wgmma(Wgmma),
 }
 
-/// How lanes are exchanged.
+/// The mode of a shuffle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shuffle {
-    /// The lanes above.
+    /// `down`.
     Down,
-    /// The lanes below.
+    /// `up`.
     Up,
-    /// The lane with other bits.
+    /// `bfly`.
     Butterfly,
-    /// The lane of a number.
+    /// `idx`.
     Index,
 }
 
-/// What lanes agree on.
+/// The mode of a vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vote {
-    /// Whether all hold.
+    /// `all`.
     All,
-    /// Whether any holds.
+    /// `any`.
     Any,
-    /// Whether all say the same.
+    /// `uni`.
     Uniform,
-    /// Which hold.
+    /// `ballot`.
     Ballot,
 }
 
-/// Types of factors of the tensor cores.
+/// Operand types of the tensor cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Factor {
+pub enum OperandType {
     /// bf16.
     Bf16,
     /// f16.
     F16,
-    /// f32, of which 19 bits count.
+    /// tf32: f32 with 19 significant bits.
     Tf32,
 }
 
 /// `mma.sync.m16n8kK`.
 #[derive(Clone, Debug)]
 pub struct Mma {
-    /// Depth.
+    /// The K dimension.
     pub k: usize,
-    /// The factors' type.
-    pub factor: Factor,
-    /// Whether sums are f16, not f32.
-    pub narrow: bool,
-    /// Results, first factor, second factor, sums.
+    /// The operand type.
+    pub operand_type: OperandType,
+    /// Whether accumulators are f16, not f32.
+    pub f16_accumulators: bool,
+    /// The result D; A and B; the accumulator C.
     pub d: Vec<Slot>,
     /// As above.
     pub a: Vec<Slot>,
@@ -125,94 +125,94 @@ pub struct Mma {
 /// `wgmma.mma_async.m64nNkK`.
 #[derive(Clone, Debug)]
 pub struct Wgmma {
-    /// Columns.
+    /// The N dimension.
     pub n: usize,
-    /// Depth.
+    /// The K dimension.
     pub k: usize,
-    /// The factors' type.
-    pub factor: Factor,
-    /// Sums of f16, two a register.
-    pub narrow: bool,
-    /// Sums.
+    /// The operand type.
+    pub operand_type: OperandType,
+    /// Whether accumulators are f16, two per register.
+    pub f16_accumulators: bool,
+    /// Accumulators.
     pub d: Vec<Slot>,
-    /// The first factor: a description of shared memory, or registers.
+    /// A: a matrix descriptor, or registers.
     pub a: Vec<Slot>,
-    /// The second factor's description.
+    /// B's matrix descriptor.
     pub b: Slot,
-    /// Whether sums count.
+    /// `scale-d`: whether to add to the accumulators.
     pub add: Slot,
-    /// Signs of the factors.
+    /// Signs of A and B (`imm-scale`).
     pub signs: [i32; 2],
-    /// Whether rows of the factors lie the other way.
+    /// Whether A and B are transposed (MN-major).
     pub transposed: [bool; 2],
 }
 
-/// Bars of shared memory.
+/// mbarrier instructions.
 #[derive(Clone, Debug)]
-pub enum Bar {
-    /// For so many arrivals.
+pub enum Mbarrier {
+    /// `init`, with the expected arrivals.
     Init(Slot),
-    /// No longer one.
+    /// `inval`.
     Invalidate,
-    /// One arrives, with bytes that are to come first.
+    /// `arrive`, optionally with `expect_tx` bytes.
     Arrive { bytes: Option<Slot>, count: Option<Slot>, state: Option<Slot> },
-    /// Bytes that are to come.
+    /// `expect_tx`.
     Expect(Slot),
-    /// Whether a phase is over.
+    /// `test_wait` and `try_wait`.
     Test { out: Slot, phase: Slot },
 }
 
-/// A copy of the copy engine's.
+/// TMA instructions (`cp.async.bulk`).
 #[derive(Clone, Debug)]
-pub enum Bulk {
-    /// A box of a tensor into shared memory, that a bar is told of; to many blocks with a mask.
+pub enum Tma {
+    /// A box from a tensor to shared memory, completing on an mbarrier; multicast with a mask.
     Load {
         to: Address,
         map: Slot,
         at: Vec<Slot>,
         offsets: Vec<Slot>,
-        bar: Address,
+        mbarrier: Address,
         blocks: Option<Slot>,
     },
-    /// A box of shared memory into a tensor.
+    /// A box from shared memory to a tensor.
     Store { from: Address, map: Slot, at: Vec<Slot> },
-    /// Bytes into shared memory, of this one.
-    LoadBytes { to: Address, of: Space, from: Address, bytes: Slot, bar: Address },
-    /// Bytes out of it.
+    /// Contiguous bytes to shared memory.
+    LoadBytes { to: Address, of: Space, from: Address, bytes: Slot, mbarrier: Address },
+    /// Contiguous bytes from shared memory.
     StoreBytes { to: Address, from: Address, bytes: Slot },
 }
 
-/// Number types of conversions.
+/// Types of conversions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Unsigned, of so many bits.
+pub enum NumberType {
+    /// Unsigned, with its bits.
     Unsigned(u32),
-    /// Signed.
+    /// Signed, with its bits.
     Signed(u32),
     /// f16, f32 or f64.
     Float(u32),
     /// bf16.
     Bf16,
-    /// f32 of 19 bits.
+    /// tf32: f32 with 19 significant bits.
     Tf32,
 }
 
-/// How a conversion rounds.
+/// Rounding modes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Round {
-    /// To the nearest, even.
+    /// To nearest even.
     Even,
-    /// To the nearest, away from 0.
+    /// To nearest, ties away from 0.
     Away,
     /// Towards 0.
     Zero,
-    /// Down.
+    /// Towards -inf.
     Down,
-    /// Up.
+    /// Towards +inf.
     Up,
 }
 
-/// What is done.
+/// A decoded operation.
 #[derive(Clone, Debug)]
 pub enum Op {
     /// `out = of(a)`.
@@ -221,9 +221,9 @@ pub enum Op {
     Binary(Binary, Slot, Slot, Slot),
     /// `out = of(a, b, c)`.
     Ternary(Ternary, Slot, [Slot; 3]),
-    /// `out = b` with the low bits of `a` in it: from which bit on, how many, of how many in all.
+    /// `bfi`: inserts the low bits of `a` into `b`: position, length, width.
     Insert { out: Slot, a: Slot, b: Slot, from: Slot, count: Slot, bits: u32 },
-    /// A comparison, joined with a predicate; also its opposite.
+    /// `setp`, combined with a predicate; optionally its negation.
     Compare {
         of: Binary,
         out: Option<Slot>,
@@ -232,33 +232,34 @@ pub enum Op {
         b: Slot,
         with: Option<(Binary, Slot, bool)>,
     },
-    /// Comparisons of both halves of registers.
+    /// A packed comparison of two 16-bit halves.
     ComparePair { of: Binary, out: [Option<Slot>; 2], a: Slot, b: Slot },
     /// `out = p ? a : b`.
     Select { out: Slot, a: Slot, b: Slot, p: Slot },
-    /// Conversion; saturated to the type, or to 0 and 1.
+    /// `cvt`; saturates to the type, or floats to [0, 1].
     Convert {
-        to: Kind,
-        from: Kind,
+        to: NumberType,
+        from: NumberType,
         round: Option<Round>,
         saturate: bool,
         relu: bool,
         out: Slot,
         a: Slot,
     },
-    /// Two conversions, the first into the upper half.
-    ConvertPair { to: Kind, round: Round, relu: bool, out: Slot, high: Slot, low: Slot },
-    /// Parts of `bits` bits into one register.
+    /// A packed conversion, the first operand into the upper half.
+    ConvertPair { to: NumberType, round: Round, relu: bool, out: Slot, high: Slot, low: Slot },
+    /// Packs values of `bits` bits into a register.
     Pack { out: Slot, parts: Vec<Slot>, bits: u32 },
-    /// One register into parts.
+    /// Unpacks a register.
     Unpack { out: Vec<Option<Slot>>, value: Slot, bits: u32 },
-    /// Sums with carry: result, first, second, carry in, carry out, subtraction, bits.
+    /// Extended-precision add and subtract: destination, operands, carry-in, carry-out, subtract,
+    /// bits.
     Carry { out: Slot, a: Slot, b: Slot, reads: bool, writes: bool, minus: bool, bits: u32 },
-    /// Reads.
-    Load { space: Space, cell: Cell, out: Vec<Option<Slot>>, at: Address },
-    /// Writes.
+    /// `ld`.
+    Load { space: Space, load_type: LoadType, out: Vec<Option<Slot>>, at: Address },
+    /// `st`.
     Store { space: Space, width: u8, values: Vec<Slot>, at: Address },
-    /// Reads and writes at once; the last is what `cas` writes.
+    /// `atom` and `red`; the last operand is the value that `cas` swaps in.
     Atomic {
         space: Space,
         width: u8,
@@ -268,61 +269,61 @@ pub enum Op {
         value: Slot,
         swap: Option<Slot>,
     },
-    /// To another address space's addresses and back.
+    /// `cvta` to a generic address.
     ToGeneric(Space, Slot, Slot),
-    /// From generic addresses.
+    /// `cvta.to`.
     FromGeneric(Slot, Slot),
-    /// The same address in another block of the cluster.
+    /// `mapa`: the same address in another CTA of the cluster.
     Map { out: Slot, a: Slot, block: Slot, generic: bool },
-    /// Goes on elsewhere.
+    /// A branch.
     Branch(usize),
-    /// Ends the thread.
+    /// `exit` and `ret`.
     Exit,
-    /// Ends the launch.
+    /// `trap`.
     Trap,
-    /// Waits for threads of the block; arrives only.
+    /// `bar.sync`, or without `waits` `bar.arrive`.
     Barrier { id: Slot, threads: Option<Slot>, waits: bool },
-    /// Waits for all blocks of the cluster, in two steps.
+    /// `barrier.cluster.arrive`.
     ClusterArrive,
-    /// The second.
+    /// `barrier.cluster.wait`.
     ClusterWait,
-    /// With other lanes; the mask of these, all if none.
-    Together(Together, Option<Slot>),
-    /// A bar of shared memory.
-    Bar(Bar, Address),
-    /// `cp.async`: bytes, of which some are read and the others are 0.
+    /// A warp collective with its member mask; all lanes if none.
+    Collective(Collective, Option<Slot>),
+    /// An mbarrier instruction.
+    Mbarrier(Mbarrier, Address),
+    /// `cp.async`: size, and the bytes to read; the rest is zero-filled.
     Copy { to: Address, from: Address, bytes: u32, read: Option<Slot> },
     /// `cp.async.commit_group`.
     CopyCommit,
-    /// Waits until so many groups are left.
+    /// `cp.async.wait_group N`.
     CopyWait(u32),
-    /// The copy engine.
-    Bulk(Box<Bulk>),
-    /// A group of its stores.
-    BulkCommit,
-    /// Waits for them.
-    BulkWait(u32),
-    /// Which lanes run.
+    /// A TMA instruction.
+    Tma(Box<Tma>),
+    /// `cp.async.bulk.commit_group`.
+    TmaCommit,
+    /// `cp.async.bulk.wait_group N`.
+    TmaWait(u32),
+    /// `activemask`.
     ActiveMask(Slot),
-    /// Has no effect here.
+    /// No effect in the emulator.
     Nothing,
 }
 
 /// An instruction.
 #[derive(Clone, Debug)]
 pub struct Instruction {
-    /// A predicate in front, and whether it is negated.
+    /// The guard predicate, and whether it is negated.
     pub guard: Option<(Slot, bool)>,
-    /// What it does.
+    /// The operation.
     pub op: Op,
-    /// Of the text.
+    /// Line in the PTX.
     pub line: u32,
 }
 
-/// Slots that are filled before a thread begins.
+/// The initial value of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fill {
-    /// A number.
+pub enum InitialValue {
+    /// An immediate.
     Number(u64),
     /// `%tid`.
     Thread(usize),
@@ -344,13 +345,13 @@ pub enum Fill {
     Cluster,
     /// `%nclusterid.x`.
     Clusters,
-    /// Lanes below, also with this one.
+    /// `%lanemask_lt`, or `_le`.
     Below(bool),
-    /// Lanes above, also with this one.
+    /// `%lanemask_gt`, or `_ge`.
     Above(bool),
     /// The address of a parameter.
     Param(usize),
-    /// The address of shared memory at this offset.
+    /// The address of shared memory at an offset.
     Shared(u64),
     /// `%dynamic_smem_size`, `%total_smem_size` and the like.
     Dynamic,

@@ -1,23 +1,23 @@
-//! `cvt`: between number types.
-use super::code::{Kind, Round};
+//! `cvt`: conversions between types.
+use super::code::{NumberType, Round};
 use half::{bf16, f16};
 
-/// A kind of a name such as `s32`.
-pub fn kind(name: &str) -> Option<Kind> {
+/// The type of a suffix such as `s32`.
+pub fn number_type(name: &str) -> Option<NumberType> {
     Some(match name {
-        "u8" | "b8" => Kind::Unsigned(8),
-        "u16" | "b16" => Kind::Unsigned(16),
-        "u32" | "b32" => Kind::Unsigned(32),
-        "u64" | "b64" => Kind::Unsigned(64),
-        "s8" => Kind::Signed(8),
-        "s16" => Kind::Signed(16),
-        "s32" => Kind::Signed(32),
-        "s64" => Kind::Signed(64),
-        "f16" => Kind::Float(16),
-        "f32" => Kind::Float(32),
-        "f64" => Kind::Float(64),
-        "bf16" => Kind::Bf16,
-        "tf32" => Kind::Tf32,
+        "u8" | "b8" => NumberType::Unsigned(8),
+        "u16" | "b16" => NumberType::Unsigned(16),
+        "u32" | "b32" => NumberType::Unsigned(32),
+        "u64" | "b64" => NumberType::Unsigned(64),
+        "s8" => NumberType::Signed(8),
+        "s16" => NumberType::Signed(16),
+        "s32" => NumberType::Signed(32),
+        "s64" => NumberType::Signed(64),
+        "f16" => NumberType::Float(16),
+        "f32" => NumberType::Float(32),
+        "f64" => NumberType::Float(64),
+        "bf16" => NumberType::Bf16,
+        "tf32" => NumberType::Tf32,
         _ => return None,
     })
 }
@@ -26,29 +26,29 @@ fn mask(bits: u32) -> u64 {
     if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }
 }
 
-/// A float as f64, which holds all others.
-pub fn wide(from: Kind, bits: u64) -> f64 {
+/// A float as f64, which represents all others exactly.
+pub fn wide(from: NumberType, bits: u64) -> f64 {
     match from {
-        Kind::Float(16) => f16::from_bits(bits as u16).to_f64(),
-        Kind::Bf16 => bf16::from_bits(bits as u16).to_f64(),
-        Kind::Float(64) => f64::from_bits(bits),
+        NumberType::Float(16) => f16::from_bits(bits as u16).to_f64(),
+        NumberType::Bf16 => bf16::from_bits(bits as u16).to_f64(),
+        NumberType::Float(64) => f64::from_bits(bits),
         _ => f32::from_bits(bits as u32).into(),
     }
 }
 
-/// An f64 as another float, rounded to the nearest.
-fn nearest(to: Kind, v: f64) -> u64 {
+/// An f64 rounded to nearest in another float type.
+fn nearest(to: NumberType, v: f64) -> u64 {
     match to {
-        Kind::Float(16) => f16::from_f64(v).to_bits().into(),
-        Kind::Bf16 => bf16::from_f64(v).to_bits().into(),
-        Kind::Float(64) => v.to_bits(),
+        NumberType::Float(16) => f16::from_f64(v).to_bits().into(),
+        NumberType::Bf16 => bf16::from_f64(v).to_bits().into(),
+        NumberType::Float(64) => v.to_bits(),
         _ => (v as f32).to_bits().into(),
     }
 }
 
-/// An f64 as another float.
-pub fn narrow(to: Kind, v: f64, round: Round) -> u64 {
-    if to == Kind::Tf32 {
+/// An f64 rounded to another float type.
+pub fn narrow(to: NumberType, v: f64, round: Round) -> u64 {
+    if to == NumberType::Tf32 {
         let bits = (v as f32).to_bits();
         if !v.is_finite() {
             return bits.into();
@@ -63,7 +63,7 @@ pub fn narrow(to: Kind, v: f64, round: Round) -> u64 {
     let near = nearest(to, v);
     let got = wide(to, near);
     let (toward, away) = (got.abs() > v.abs(), got.abs() < v.abs());
-    // Sign and size are apart in all formats, so that one less in bits is one step towards 0.
+    // All formats are sign-magnitude, so decrementing the bits is one step towards 0.
     match round {
         Round::Zero if toward => near - 1,
         Round::Down if toward && v > 0.0 => near - 1,
@@ -74,16 +74,16 @@ pub fn narrow(to: Kind, v: f64, round: Round) -> u64 {
     }
 }
 
-/// An integer as a register has it, which is wider: signs are carried on.
-fn held(to: Kind, value: i128) -> u64 {
+/// An integer sign-extended to a register.
+fn sign_extended(to: NumberType, value: i128) -> u64 {
     match to {
-        Kind::Signed(n) => ((value as i64) << (64 - n) >> (64 - n)) as u64,
-        Kind::Unsigned(n) => value as u64 & mask(n),
+        NumberType::Signed(n) => ((value as i64) << (64 - n) >> (64 - n)) as u64,
+        NumberType::Unsigned(n) => value as u64 & mask(n),
         _ => value as u64,
     }
 }
 
-fn whole(v: f64, round: Round) -> f64 {
+fn round_to_integer(v: f64, round: Round) -> f64 {
     match round {
         Round::Even => v.round_ties_even(),
         Round::Away => v.round(),
@@ -93,38 +93,38 @@ fn whole(v: f64, round: Round) -> f64 {
     }
 }
 
-fn limits(kind: Kind) -> (i128, i128) {
-    match kind {
-        Kind::Signed(n) => (-(1 << (n - 1)), (1 << (n - 1)) - 1),
-        Kind::Unsigned(n) => (0, (1 << n) - 1),
+fn limits(number_type: NumberType) -> (i128, i128) {
+    match number_type {
+        NumberType::Signed(n) => (-(1 << (n - 1)), (1 << (n - 1)) - 1),
+        NumberType::Unsigned(n) => (0, (1 << n) - 1),
         _ => (0, 0),
     }
 }
 
-/// `bits` of one type as another. Floats that become integers are held to the integer's range, NaN
-/// is 0; `saturate` holds integers to their range and floats to 0 and 1.
+/// Converts `bits` between types. Floats to integers clamp, NaN gives 0; `saturate` clamps integers
+/// to their range and floats to [0, 1].
 pub fn convert(
-    to: Kind,
-    from: Kind,
+    to: NumberType,
+    from: NumberType,
     round: Option<Round>,
     saturate: bool,
     relu: bool,
     bits: u64,
 ) -> u64 {
-    let integral = |k| matches!(k, Kind::Signed(_) | Kind::Unsigned(_));
+    let integral = |k| matches!(k, NumberType::Signed(_) | NumberType::Unsigned(_));
     if integral(from) {
         let value = match from {
-            Kind::Signed(n) => i128::from((bits << (64 - n)) as i64 >> (64 - n)),
-            Kind::Unsigned(n) => i128::from(bits & mask(n)),
+            NumberType::Signed(n) => i128::from((bits << (64 - n)) as i64 >> (64 - n)),
+            NumberType::Unsigned(n) => i128::from(bits & mask(n)),
             _ => 0,
         };
         return match to {
-            Kind::Float(32) if round.is_none_or(|r| r == Round::Even) => {
+            NumberType::Float(32) if round.is_none_or(|r| r == Round::Even) => {
                 (value as f32).to_bits().into()
             }
             _ if integral(to) => {
                 let (low, high) = limits(to);
-                held(to, if saturate { value.clamp(low, high) } else { value })
+                sign_extended(to, if saturate { value.clamp(low, high) } else { value })
             }
             _ => narrow(to, value as f64, round.unwrap_or(Round::Even)),
         };
@@ -132,17 +132,21 @@ pub fn convert(
     let v = wide(from, bits);
     if integral(to) {
         let (low, high) = limits(to);
-        let v = whole(v, round.unwrap_or(Round::Zero));
-        return if v.is_nan() { 0 } else { held(to, (v as i128).clamp(low, high)) };
+        let v = round_to_integer(v, round.unwrap_or(Round::Zero));
+        return if v.is_nan() { 0 } else { sign_extended(to, (v as i128).clamp(low, high)) };
     }
-    // From a type to itself, or to a wider one, rounding is to whole numbers.
+    // To the same or a wider float type, the rounding mode rounds to an integer.
     let size = |k| match k {
-        Kind::Float(n) => n,
-        Kind::Tf32 => 19,
+        NumberType::Float(n) => n,
+        NumberType::Tf32 => 19,
         _ => 16,
     };
-    let wider = size(to) >= size(from) && (to != Kind::Bf16 || from == Kind::Bf16);
-    let v = if round.is_some() && wider { whole(v, round.unwrap_or(Round::Even)) } else { v };
+    let wider = size(to) >= size(from) && (to != NumberType::Bf16 || from == NumberType::Bf16);
+    let v = if round.is_some() && wider {
+        round_to_integer(v, round.unwrap_or(Round::Even))
+    } else {
+        v
+    };
     let v = match (saturate, relu) {
         (true, _) => {
             if v.is_nan() {

@@ -1,58 +1,57 @@
-//! Instructions as they are written to those that are run.
+//! Decodes parsed instructions.
 use super::{
     Error, Param,
-    code::{Address, Cell, Fill, Instruction, Op, Slot, Space},
+    code::{Address, InitialValue, Instruction, LoadType, Op, Slot, Space},
     convert, floats, integers,
     lex::number,
-    parse::{Entry, Operand, Variable, Written, width},
+    parse::{Entry, Operand, ParsedInstruction, Variable, width},
 };
 use std::collections::{BTreeMap, HashMap};
 
-/// Where variables lie: the offset in the memory of the block or thread, or the address on the
-/// card.
-pub type Places = HashMap<String, (Space, u64)>;
+/// State space and address of variables: an offset in shared or local memory, or a device address.
+pub type VariableMap = HashMap<String, (Space, u64)>;
 
-/// What becomes of a kernel's text.
+/// A decoded kernel.
 #[derive(Debug, Default)]
 pub struct Decoded {
-    /// What is run.
+    /// Instructions.
     pub code: Vec<Instruction>,
-    /// Slots that are filled before.
-    pub fills: Vec<(Slot, Fill)>,
-    /// Slots in all.
+    /// Initial values of slots.
+    pub initial_values: Vec<(Slot, InitialValue)>,
+    /// The number of slots.
     pub slots: u32,
 }
 
-/// Reads names of one kernel.
-pub struct Names<'a> {
+/// The decoder of one kernel's operands.
+pub struct OperandDecoder<'a> {
     entry: &'a Entry,
-    places: &'a Places,
+    variables: &'a VariableMap,
     params: HashMap<&'a str, usize>,
-    fills: BTreeMap<String, (Slot, Fill)>,
+    initial_values: BTreeMap<String, (Slot, InitialValue)>,
     next: Slot,
     line: u32,
     scope: usize,
 }
 
-impl<'a> Names<'a> {
+impl<'a> OperandDecoder<'a> {
     /// An error at this instruction.
     pub fn fail<T>(&self, what: impl Into<String>) -> Result<T, Error> {
         Err(Error { line: self.line, what: what.into() })
     }
-    /// A slot that is filled before.
-    pub fn fill(&mut self, fill: Fill) -> Slot {
+    /// The slot of an initial value.
+    pub fn initial(&mut self, initial: InitialValue) -> Slot {
         let next = &mut self.next;
-        self.fills
-            .entry(format!("{fill:?}"))
+        self.initial_values
+            .entry(format!("{initial:?}"))
             .or_insert_with(|| {
                 *next += 1;
-                (*next - 1, fill)
+                (*next - 1, initial)
             })
             .0
     }
-    /// A number's slot.
+    /// The slot of an immediate.
     pub fn constant(&mut self, value: u64) -> Slot {
-        self.fill(Fill::Number(value))
+        self.initial(InitialValue::Number(value))
     }
     fn register(&self, name: &str) -> Option<Slot> {
         let mut scope = Some(self.scope);
@@ -72,36 +71,36 @@ impl<'a> Names<'a> {
         }
         None
     }
-    fn special(name: &str) -> Option<Fill> {
+    fn special(name: &str) -> Option<InitialValue> {
         let axis = |rest: &str| ["x", "y", "z"].iter().position(|a| *a == rest);
         Some(match name.trim_start_matches('%').split_once('.') {
-            Some(("tid", a)) => Fill::Thread(axis(a)?),
-            Some(("ntid", a)) => Fill::Threads(axis(a)?),
-            Some(("ctaid", a)) => Fill::Block(axis(a)?),
-            Some(("nctaid", a)) => Fill::Blocks(axis(a)?),
-            Some(("cluster_ctaid", "x")) => Fill::Rank,
-            Some(("cluster_nctaid", "x")) => Fill::Ranks,
-            Some(("clusterid", "x")) => Fill::Cluster,
-            Some(("nclusterid", "x")) => Fill::Clusters,
-            Some(("cluster_ctaid" | "clusterid", _)) => Fill::Number(0),
-            Some(("cluster_nctaid" | "nclusterid", _)) => Fill::Number(1),
+            Some(("tid", a)) => InitialValue::Thread(axis(a)?),
+            Some(("ntid", a)) => InitialValue::Threads(axis(a)?),
+            Some(("ctaid", a)) => InitialValue::Block(axis(a)?),
+            Some(("nctaid", a)) => InitialValue::Blocks(axis(a)?),
+            Some(("cluster_ctaid", "x")) => InitialValue::Rank,
+            Some(("cluster_nctaid", "x")) => InitialValue::Ranks,
+            Some(("clusterid", "x")) => InitialValue::Cluster,
+            Some(("nclusterid", "x")) => InitialValue::Clusters,
+            Some(("cluster_ctaid" | "clusterid", _)) => InitialValue::Number(0),
+            Some(("cluster_nctaid" | "nclusterid", _)) => InitialValue::Number(1),
             _ => match name {
-                "%laneid" => Fill::Lane,
-                "%warpid" => Fill::Warp,
-                "%cluster_ctarank" => Fill::Rank,
-                "%cluster_nctarank" => Fill::Ranks,
-                "%lanemask_lt" => Fill::Below(false),
-                "%lanemask_le" => Fill::Below(true),
-                "%lanemask_gt" => Fill::Above(false),
-                "%lanemask_ge" => Fill::Above(true),
+                "%laneid" => InitialValue::Lane,
+                "%warpid" => InitialValue::Warp,
+                "%cluster_ctarank" => InitialValue::Rank,
+                "%cluster_nctarank" => InitialValue::Ranks,
+                "%lanemask_lt" => InitialValue::Below(false),
+                "%lanemask_le" => InitialValue::Below(true),
+                "%lanemask_gt" => InitialValue::Above(false),
+                "%lanemask_ge" => InitialValue::Above(true),
                 "%lanemask_eq" => return None,
-                "%dynamic_smem_size" => Fill::Dynamic,
-                "WARP_SZ" => Fill::Number(32),
+                "%dynamic_smem_size" => InitialValue::Dynamic,
+                "WARP_SZ" => InitialValue::Number(32),
                 _ => return None,
             },
         })
     }
-    /// The slot of what is read.
+    /// The slot of a source operand.
     pub fn source(&mut self, operand: &Operand) -> Result<Slot, Error> {
         match operand {
             Operand::Number(n) => Ok(self.constant(*n)),
@@ -111,71 +110,71 @@ impl<'a> Names<'a> {
                 }
                 if let Some(offset) = self.params.get(name.as_str()) {
                     let offset = *offset;
-                    return Ok(self.fill(Fill::Param(offset)));
+                    return Ok(self.initial(InitialValue::Param(offset)));
                 }
-                match self.places.get(name) {
-                    Some((Space::Shared, at)) => return Ok(self.fill(Fill::Shared(*at))),
+                match self.variables.get(name) {
+                    Some((Space::Shared, at)) => return Ok(self.initial(InitialValue::Shared(*at))),
                     Some((_, at)) => return Ok(self.constant(*at)),
                     None => {}
                 }
-                match Self::special(name).or_else(|| number(name).map(Fill::Number)) {
-                    Some(fill) => Ok(self.fill(fill)),
-                    None => self.fail(format!("{name} is not known")),
+                match Self::special(name).or_else(|| number(name).map(InitialValue::Number)) {
+                    Some(initial) => Ok(self.initial(initial)),
+                    None => self.fail(format!("{name} is not declared")),
                 }
             }
-            other => self.fail(format!("{other:?} is no value")),
+            other => self.fail(format!("{other:?} is not a value")),
         }
     }
-    /// A predicate that is read, and whether it is negated.
+    /// A source predicate, and whether it is negated.
     pub fn predicate(&mut self, operand: &Operand) -> Result<(Slot, bool), Error> {
         match operand {
             Operand::Not(name) => Ok((self.source(&Operand::Name(name.clone()))?, true)),
             other => Ok((self.source(other)?, false)),
         }
     }
-    /// The slot of what is written; None for `_`.
+    /// The slot of a destination; None for `_`.
     pub fn maybe(&mut self, operand: &Operand) -> Result<Option<Slot>, Error> {
         match operand {
             Operand::Name(name) if name == "_" => Ok(None),
             Operand::Name(name) => match self.register(name) {
                 Some(slot) => Ok(Some(slot)),
-                None => self.fail(format!("{name} is no register")),
+                None => self.fail(format!("{name} is not a register")),
             },
-            other => self.fail(format!("{other:?} is no register")),
+            other => self.fail(format!("{other:?} is not a register")),
         }
     }
-    /// The slot of a result.
+    /// The slot of a destination that must exist.
     pub fn result(&mut self, operand: &Operand) -> Result<Slot, Error> {
         match self.maybe(operand)? {
             Some(slot) => Ok(slot),
-            // A result that nobody reads.
+            // A discarded result.
             None => {
                 self.next += 1;
                 Ok(self.next - 1)
             }
         }
     }
-    /// Results in braces, or one.
+    /// A destination vector in braces, or a scalar.
     pub fn results(&mut self, operand: &Operand) -> Result<Vec<Option<Slot>>, Error> {
         match operand {
             Operand::List(all) => all.iter().map(|o| self.maybe(o)).collect(),
-            one => Ok(vec![self.maybe(one)?]),
+            instruction => Ok(vec![self.maybe(instruction)?]),
         }
     }
-    /// Values in braces, or one.
+    /// A source vector in braces, or a scalar.
     pub fn sources(&mut self, operand: &Operand) -> Result<Vec<Slot>, Error> {
         match operand {
             Operand::List(all) => all.iter().map(|o| self.source(o)).collect(),
-            one => Ok(vec![self.source(one)?]),
+            instruction => Ok(vec![self.source(instruction)?]),
         }
     }
-    /// An address, with what stands behind it in the brackets.
+    /// An address operand, with the operands that follow in its brackets.
     pub fn address<'o>(&mut self, operand: &'o Operand) -> Result<(Address, &'o [Operand]), Error> {
         match operand {
             Operand::At { base, offset, more } => {
                 Ok((Address { base: self.source(base)?, offset: *offset }, more))
             }
-            other => self.fail(format!("{other:?} is no address")),
+            other => self.fail(format!("{other:?} is not an address")),
         }
     }
     fn label(&self, name: &str) -> Result<usize, Error> {
@@ -186,11 +185,11 @@ impl<'a> Names<'a> {
             }
             scope = self.entry.scopes[s];
         }
-        self.fail(format!("label {name} is not there"))
+        self.fail(format!("label {name} is not defined"))
     }
 }
 
-/// The space of a name such as `ld.global.nc.b32`.
+/// The state space of an instruction name such as `ld.global.nc.b32`.
 pub fn space(parts: &[&str]) -> Space {
     let named = |p: &&str| match p.split("::").next().unwrap_or_default() {
         "global" | "const" => Some(Space::Global),
@@ -202,14 +201,18 @@ pub fn space(parts: &[&str]) -> Space {
     parts.iter().find_map(named).unwrap_or(Space::Generic)
 }
 
-fn cell(kind: &str) -> Option<Cell> {
+fn load_type(kind: &str) -> Option<LoadType> {
     let bytes = width(kind)?;
-    Some(Cell { width: bytes as u8, signed: kind.starts_with('s') })
+    Some(LoadType { width: bytes as u8, signed: kind.starts_with('s') })
 }
 
-fn arithmetic(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op>, Error> {
+fn arithmetic(
+    n: &mut OperandDecoder<'_>,
+    parts: &[&str],
+    ops: &[Operand],
+) -> Result<Option<Op>, Error> {
     let (name, kind) = (parts[0], *parts.last().unwrap_or(&""));
-    // Floats are rounded to the nearest here.
+    // Only round-to-nearest float arithmetic is supported.
     if parts.iter().any(|p| ["rz", "rm", "rp"].contains(p)) {
         return Ok(None);
     }
@@ -245,7 +248,11 @@ fn arithmetic(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Opti
     Ok(Some(op))
 }
 
-fn moves(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op>, Error> {
+fn data_movement(
+    n: &mut OperandDecoder<'_>,
+    parts: &[&str],
+    ops: &[Operand],
+) -> Result<Option<Op>, Error> {
     let kind = *parts.last().unwrap_or(&"");
     Ok(Some(match (parts[0], ops) {
         ("mov", [Operand::List(to), from]) => {
@@ -256,17 +263,17 @@ fn moves(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op
             let bits = width(kind).unwrap_or(0) as u32 * 8 / from.len() as u32;
             Op::Pack { out: n.result(to)?, parts: n.sources(&Operand::List(from.clone()))?, bits }
         }
-        // A predicate's or a register's value, an address of a variable.
+        // A register, a predicate, or a variable's address.
         ("mov", [to, from]) => Op::Unary(|a| a, n.result(to)?, n.source(from)?),
         ("ld" | "ldu", [to, at]) => {
-            let Some(cell) = cell(kind) else { return Ok(None) };
-            Op::Load { space: space(parts), cell, out: n.results(to)?, at: n.address(at)?.0 }
+            let Some(load_type) = load_type(kind) else { return Ok(None) };
+            Op::Load { space: space(parts), load_type, out: n.results(to)?, at: n.address(at)?.0 }
         }
         ("st", [at, from]) => {
-            let Some(cell) = cell(kind) else { return Ok(None) };
+            let Some(load_type) = load_type(kind) else { return Ok(None) };
             Op::Store {
                 space: space(parts),
-                width: cell.width,
+                width: load_type.width,
                 values: n.sources(from)?,
                 at: n.address(at)?.0,
             }
@@ -298,7 +305,7 @@ fn moves(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op
 }
 
 fn atomic(
-    n: &mut Names<'_>,
+    n: &mut OperandDecoder<'_>,
     parts: &[&str],
     to: Option<&Operand>,
     at: &Operand,
@@ -308,7 +315,7 @@ fn atomic(
     let kind = *parts.last().unwrap_or(&"");
     let names = ["add", "min", "max", "and", "or", "xor", "exch", "inc", "dec", "cas"];
     let Some(name) = parts.iter().find(|p| names.contains(p)) else { return Ok(None) };
-    // `cas` compares with the value.
+    // `cas` compares with the operand.
     let of = if *name == "cas" {
         Some((|a, _| a) as super::code::Binary)
     } else {
@@ -328,7 +335,11 @@ fn atomic(
     }))
 }
 
-fn comparison(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op>, Error> {
+fn comparison(
+    n: &mut OperandDecoder<'_>,
+    parts: &[&str],
+    ops: &[Operand],
+) -> Result<Option<Op>, Error> {
     let kind = *parts.last().unwrap_or(&"");
     let (Some(name), [d, a, b, rest @ ..]) = (parts.get(1), ops) else { return Ok(None) };
     if let (Some(half), Operand::Pair(p, q), []) = (kind.strip_suffix("x2"), d, rest) {
@@ -355,13 +366,17 @@ fn comparison(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Opti
     let name = |s: &String| Operand::Name(s.clone());
     let (out, other) = match d {
         Operand::Pair(p, q) => (n.maybe(&name(p))?, n.maybe(&name(q))?),
-        one => (n.maybe(one)?, None),
+        instruction => (n.maybe(instruction)?, None),
     };
     Ok(Some(Op::Compare { of, out, other, a: n.source(a)?, b: n.source(b)?, with }))
 }
 
-fn conversion(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op>, Error> {
-    use super::code::{Kind, Round};
+fn conversion(
+    n: &mut OperandDecoder<'_>,
+    parts: &[&str],
+    ops: &[Operand],
+) -> Result<Option<Op>, Error> {
+    use super::code::{NumberType, Round};
     let round = parts.iter().find_map(|p| {
         Some(match *p {
             "rn" | "rni" => Round::Even,
@@ -375,7 +390,7 @@ fn conversion(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Opti
     let (saturate, relu) = (parts.contains(&"sat"), parts.contains(&"relu"));
     let [.., to, from] = parts else { return Ok(None) };
     if let ([d, high, low], Some(pair)) = (ops, to.strip_suffix("x2")) {
-        let to = if pair == "f16" { Kind::Float(16) } else { Kind::Bf16 };
+        let to = if pair == "f16" { NumberType::Float(16) } else { NumberType::Bf16 };
         let (out, high, low) = (n.result(d)?, n.source(high)?, n.source(low)?);
         return Ok(Some(Op::ConvertPair {
             to,
@@ -386,13 +401,19 @@ fn conversion(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Opti
             low,
         }));
     }
-    let ([d, a], Some(to), Some(from)) = (ops, convert::kind(to), convert::kind(from)) else {
+    let ([d, a], Some(to), Some(from)) =
+        (ops, convert::number_type(to), convert::number_type(from))
+    else {
         return Ok(None);
     };
     Ok(Some(Op::Convert { to, from, round, saturate, relu, out: n.result(d)?, a: n.source(a)? }))
 }
 
-fn control(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op>, Error> {
+fn control(
+    n: &mut OperandDecoder<'_>,
+    parts: &[&str],
+    ops: &[Operand],
+) -> Result<Option<Op>, Error> {
     Ok(Some(match (parts[0], ops) {
         ("bra", [Operand::Name(label)]) => Op::Branch(n.label(label)?),
         ("ret" | "exit", []) => Op::Exit,
@@ -433,7 +454,7 @@ fn control(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<
     }))
 }
 
-fn one(n: &mut Names<'_>, w: &Written) -> Result<Instruction, Error> {
+fn instruction(n: &mut OperandDecoder<'_>, w: &ParsedInstruction) -> Result<Instruction, Error> {
     (n.line, n.scope) = (w.line, w.scope);
     let parts: Vec<&str> = w.name.split('.').collect();
     let guard = w
@@ -442,7 +463,9 @@ fn one(n: &mut Names<'_>, w: &Written) -> Result<Instruction, Error> {
         .map(|(p, not)| Ok((n.source(&Operand::Name(p.clone()))?, *not)))
         .transpose()?;
     let mut op = None;
-    for family in [control, moves, super::together::decode, super::copies::decode, arithmetic] {
+    for family in
+        [control, data_movement, super::collective::decode, super::async_copies::decode, arithmetic]
+    {
         op = family(n, &parts, &w.operands)?;
         if op.is_some() {
             break;
@@ -450,47 +473,48 @@ fn one(n: &mut Names<'_>, w: &Written) -> Result<Instruction, Error> {
     }
     match op {
         Some(op) => Ok(Instruction { guard, op, line: w.line }),
-        None => n.fail(format!("{} with {} operands is not known", w.name, w.operands.len())),
+        None => n.fail(format!("{} with {} operands is not supported", w.name, w.operands.len())),
     }
 }
 
-/// All instructions of a kernel.
-pub fn decode(entry: &Entry, params: &[Param], places: &Places) -> Result<Decoded, Error> {
+/// Decodes a kernel's instructions.
+pub fn decode(entry: &Entry, params: &[Param], variables: &VariableMap) -> Result<Decoded, Error> {
     let params = params.iter().map(|p| (p.name.as_str(), p.offset)).collect();
-    let mut n = Names {
+    let mut n = OperandDecoder {
         entry,
-        places,
+        variables,
         params,
-        fills: BTreeMap::new(),
+        initial_values: BTreeMap::new(),
         next: entry.count,
         line: 0,
         scope: 0,
     };
-    let code = entry.code.iter().map(|w| one(&mut n, w)).collect::<Result<Vec<_>, _>>()?;
-    Ok(Decoded { code, fills: n.fills.into_values().collect(), slots: n.next })
+    let code = entry.code.iter().map(|w| instruction(&mut n, w)).collect::<Result<Vec<_>, _>>()?;
+    Ok(Decoded { code, initial_values: n.initial_values.into_values().collect(), slots: n.next })
 }
 
-/// Where variables begin that lie one behind the other, and where they end; those whose size the
-/// launch says come last.
+/// Lays out variables one after another: their offsets and the total size; dynamically sized ones
+/// come last.
 pub fn lay_out<'v>(
     variables: impl Iterator<Item = &'v Variable>,
     space: Space,
-    places: &mut Places,
+    addresses: &mut VariableMap,
 ) -> u64 {
-    let (mut end, mut open) = (0u64, vec![]);
+    let (mut end, mut dynamic) = (0u64, vec![]);
     for v in variables {
         let align = v.align.max(1) as u64;
         if v.size == 0 {
-            open.push((v, align));
+            dynamic.push((v, align));
             continue;
         }
         let at = end.next_multiple_of(align);
-        places.insert(v.name.clone(), (space, at));
+        addresses.insert(v.name.clone(), (space, at));
         end = at + v.size as u64;
     }
-    let behind = open.iter().map(|(_, a)| *a).max().map_or(end, |a| end.next_multiple_of(a));
-    for (v, _) in open {
-        places.insert(v.name.clone(), (space, behind));
+    let aligned_end =
+        dynamic.iter().map(|(_, a)| *a).max().map_or(end, |a| end.next_multiple_of(a));
+    for (v, _) in dynamic {
+        addresses.insert(v.name.clone(), (space, aligned_end));
     }
-    behind
+    aligned_end
 }

@@ -1,14 +1,14 @@
-//! Operations on floats. What PTX leaves to the card within bounds (`.approx`) is computed exactly
-//! and rounded once, so that results are not a card's to the last bit.
+//! Float operations. `.approx` operations are computed exactly and rounded once, so results are not
+//! bitwise those of a GPU.
 use super::code::{Binary, Ternary, Unary};
 use half::{bf16, f16};
 
-/// A float in a register.
+/// A float held in a register.
 trait Lane: Copy {
     fn of(bits: u64) -> Self;
     fn bits(self) -> u64;
     fn wide(self) -> f64;
-    /// Rounded to the nearest.
+    /// Rounds to nearest.
     fn narrow(v: f64) -> Self;
     fn fma(self, b: Self, c: Self) -> Self {
         Self::narrow(self.wide().mul_add(b.wide(), c.wide()))
@@ -82,8 +82,8 @@ macro_rules! by_type {
     };
 }
 
-/// Either; without `NaN` in the name the one that is a number.
-fn least(a: f64, b: f64, most: bool, strict: bool) -> f64 {
+/// min or max; without `NaN` in the name, prefers the operand that is a number.
+fn min_max(a: f64, b: f64, most: bool, strict: bool) -> f64 {
     let sign = if most { -1.0 } else { 1.0 };
     match (a.is_nan(), b.is_nan()) {
         (true, _) | (_, true) if strict => f64::NAN,
@@ -107,9 +107,9 @@ fn least(a: f64, b: f64, most: bool, strict: bool) -> f64 {
     }
 }
 
-/// An operation on one float.
+/// Unary float operations.
 pub fn unary(name: &str, kind: &str) -> Option<Unary> {
-    // Signs are bits, also of NaN.
+    // Sign operations act on the bits, also of NaN.
     match (name, kind) {
         ("neg", "f32") => return Some(|a| a ^ 0x8000_0000),
         ("abs", "f32") => return Some(|a| a & 0x7fff_ffff),
@@ -135,16 +135,16 @@ pub fn unary(name: &str, kind: &str) -> Option<Unary> {
     } as Unary))
 }
 
-/// An operation on two floats; `how` has what stands between name and type.
+/// Binary float operations; `how` has the modifiers between name and type.
 pub fn binary(name: &str, how: &str, kind: &str) -> Option<Binary> {
     let strict = how.contains("NaN");
     let narrow = match kind {
-        "f16x2" => return pairs::<f16>(name, strict),
-        "bf16x2" => return pairs::<bf16>(name, strict),
+        "f16x2" => return packed_binary::<f16>(name, strict),
+        "bf16x2" => return packed_binary::<bf16>(name, strict),
         other => other,
     };
     if name == "copysign" {
-        // The sign is the first operand's.
+        // `copysign` takes the first operand's sign.
         return Some(match kind {
             "f32" => |a, b| a & 0x8000_0000 | b & 0x7fff_ffff,
             "f64" => |a, b| a & 1 << 63 | b & !(1 << 63),
@@ -156,30 +156,30 @@ pub fn binary(name: &str, how: &str, kind: &str) -> Option<Binary> {
         ("sub", _) => |a, b| T::narrow(T::of(a).wide() - T::of(b).wide()).bits(),
         ("mul", _) => |a, b| T::narrow(T::of(a).wide() * T::of(b).wide()).bits(),
         ("div", _) => |a, b| T::narrow(T::of(a).wide() / T::of(b).wide()).bits(),
-        ("min", false) => |a, b| T::narrow(least(T::of(a).wide(), T::of(b).wide(), false, false)).bits(),
-        ("max", false) => |a, b| T::narrow(least(T::of(a).wide(), T::of(b).wide(), true, false)).bits(),
-        ("min", true) => |a, b| T::narrow(least(T::of(a).wide(), T::of(b).wide(), false, true)).bits(),
-        ("max", true) => |a, b| T::narrow(least(T::of(a).wide(), T::of(b).wide(), true, true)).bits(),
+        ("min", false) => |a, b| T::narrow(min_max(T::of(a).wide(), T::of(b).wide(), false, false)).bits(),
+        ("max", false) => |a, b| T::narrow(min_max(T::of(a).wide(), T::of(b).wide(), true, false)).bits(),
+        ("min", true) => |a, b| T::narrow(min_max(T::of(a).wide(), T::of(b).wide(), false, true)).bits(),
+        ("max", true) => |a, b| T::narrow(min_max(T::of(a).wide(), T::of(b).wide(), true, true)).bits(),
         ("exch", _) => |_, b| b,
         _ => return None,
     } as Binary))
 }
 
-fn both<T: Lane>(a: u64, b: u64, of: impl Fn(f64, f64) -> f64) -> u64 {
+fn packed<T: Lane>(a: u64, b: u64, of: impl Fn(f64, f64) -> f64) -> u64 {
     let half =
         |s: u32| T::narrow(of(T::of(a >> s & 0xffff).wide(), T::of(b >> s & 0xffff).wide())).bits();
     half(0) | half(16) << 16
 }
 
-fn pairs<T: Lane>(name: &str, strict: bool) -> Option<Binary> {
+fn packed_binary<T: Lane>(name: &str, strict: bool) -> Option<Binary> {
     Some(match (name, strict) {
-        ("add", _) => |a, b| both::<T>(a, b, |x, y| x + y),
-        ("sub", _) => |a, b| both::<T>(a, b, |x, y| x - y),
-        ("mul", _) => |a, b| both::<T>(a, b, |x, y| x * y),
-        ("min", false) => |a, b| both::<T>(a, b, |x, y| least(x, y, false, false)),
-        ("max", false) => |a, b| both::<T>(a, b, |x, y| least(x, y, true, false)),
-        ("min", true) => |a, b| both::<T>(a, b, |x, y| least(x, y, false, true)),
-        ("max", true) => |a, b| both::<T>(a, b, |x, y| least(x, y, true, true)),
+        ("add", _) => |a, b| packed::<T>(a, b, |x, y| x + y),
+        ("sub", _) => |a, b| packed::<T>(a, b, |x, y| x - y),
+        ("mul", _) => |a, b| packed::<T>(a, b, |x, y| x * y),
+        ("min", false) => |a, b| packed::<T>(a, b, |x, y| min_max(x, y, false, false)),
+        ("max", false) => |a, b| packed::<T>(a, b, |x, y| min_max(x, y, true, false)),
+        ("min", true) => |a, b| packed::<T>(a, b, |x, y| min_max(x, y, false, true)),
+        ("max", true) => |a, b| packed::<T>(a, b, |x, y| min_max(x, y, true, true)),
         _ => return None,
     })
 }
@@ -202,7 +202,7 @@ pub fn ternary(name: &str, kind: &str) -> Option<Ternary> {
     }
 }
 
-/// A comparison of two floats.
+/// Float comparisons.
 pub fn compare(name: &str, kind: &str) -> Option<Binary> {
     by_type!(kind, T => Some(match name {
         "eq" => |a, b| u64::from(T::of(a).wide() == T::of(b).wide()),

@@ -1,11 +1,11 @@
-//! Operations on integers and bits.
+//! Integer and bitwise operations.
 use super::code::{Binary, Ternary, Unary};
 
-/// An integer in a register: the bits above it are 0.
+/// An integer held in a register; upper bits are 0.
 pub trait Lane: Copy {
-    /// Its bits.
+    /// From register bits.
     fn of(bits: u64) -> Self;
-    /// As bits.
+    /// To register bits.
     fn bits(self) -> u64;
     /// Whether it is below 0.
     fn negative(self) -> bool;
@@ -27,7 +27,7 @@ macro_rules! lanes {
 }
 lanes!(i8 u8 i16 u16 i32 u32 i64 u64);
 
-/// Picks the integer type of a name such as `u32`; types of bits are unsigned.
+/// Selects the integer type of a suffix such as `u32`; untyped bits are unsigned.
 macro_rules! by_type {
     ($kind:expr, $t:ident => $body:expr) => {
         match $kind {
@@ -68,11 +68,11 @@ macro_rules! by_type {
     };
 }
 
-fn one<T: Lane>(a: u64) -> T {
+fn operand<T: Lane>(a: u64) -> T {
     T::of(a)
 }
 
-/// An operation on one integer.
+/// Unary integer operations.
 pub fn unary(name: &str, kind: &str) -> Option<Unary> {
     if kind == "pred" {
         return match name {
@@ -82,19 +82,19 @@ pub fn unary(name: &str, kind: &str) -> Option<Unary> {
         };
     }
     by_type!(kind, T => Some(match name {
-        "neg" => |a| one::<T>(a).wrapping_neg().bits(),
-        "not" | "cnot" if name == "not" => |a| (!one::<T>(a)).bits(),
-        "cnot" => |a| T::of(u64::from(one::<T>(a) == 0)).bits(),
-        "abs" => |a| if one::<T>(a).negative() { one::<T>(a).wrapping_neg().bits() } else { one::<T>(a).bits() },
-        "popc" => |a| u64::from(one::<T>(a).count_ones()),
-        "clz" => |a| u64::from(one::<T>(a).leading_zeros()),
-        "brev" => |a| one::<T>(a).reverse_bits().bits(),
-        "mov" => |a| one::<T>(a).bits(),
+        "neg" => |a| operand::<T>(a).wrapping_neg().bits(),
+        "not" | "cnot" if name == "not" => |a| (!operand::<T>(a)).bits(),
+        "cnot" => |a| T::of(u64::from(operand::<T>(a) == 0)).bits(),
+        "abs" => |a| if operand::<T>(a).negative() { operand::<T>(a).wrapping_neg().bits() } else { operand::<T>(a).bits() },
+        "popc" => |a| u64::from(operand::<T>(a).count_ones()),
+        "clz" => |a| u64::from(operand::<T>(a).leading_zeros()),
+        "brev" => |a| operand::<T>(a).reverse_bits().bits(),
+        "mov" => |a| operand::<T>(a).bits(),
         _ => return None,
     } as Unary))
 }
 
-/// `bfind`: the place of the first bit that differs from the sign, or the distance to it.
+/// `bfind`: the position of the most significant non-sign bit, or the shift amount to it.
 pub fn bfind(kind: &str, shift: bool) -> Option<Unary> {
     Some(match (kind, shift) {
         ("u32", false) => |a| u64::from(31u32.wrapping_sub((a as u32).leading_zeros())),
@@ -107,8 +107,8 @@ pub fn bfind(kind: &str, shift: bool) -> Option<Unary> {
     })
 }
 
-/// An operation on two integers. Shifts beyond the width give 0, or signs; what is divided by 0 has
-/// all bits.
+/// Binary integer operations. Shifts past the width give 0 or the sign; division by 0 gives all
+/// ones.
 pub fn binary(name: &str, how: &str, kind: &str) -> Option<Binary> {
     if kind == "pred" {
         return match name {
@@ -119,7 +119,7 @@ pub fn binary(name: &str, how: &str, kind: &str) -> Option<Binary> {
         };
     }
     match (name, how, kind) {
-        (.., "u16x2" | "s16x2") => return pairs(name, kind),
+        (.., "u16x2" | "s16x2") => return packed_binary(name, kind),
         ("mul", "wide", "u16") => return Some(|a, b| (a as u16 as u64) * (b as u16 as u64)),
         ("mul", "wide", "s16") => {
             return Some(|a, b| ((a as i16 as i32) * (b as i16 as i32)) as u32 as u64);
@@ -145,58 +145,58 @@ pub fn binary(name: &str, how: &str, kind: &str) -> Option<Binary> {
         _ => {}
     }
     by_type!(kind, T => Some(match name {
-        "add" if how == "sat" => |a, b| one::<T>(a).saturating_add(one::<T>(b)).bits(),
-        "sub" if how == "sat" => |a, b| one::<T>(a).saturating_sub(one::<T>(b)).bits(),
-        "add" => |a, b| one::<T>(a).wrapping_add(one::<T>(b)).bits(),
-        "sub" => |a, b| one::<T>(a).wrapping_sub(one::<T>(b)).bits(),
-        "mul" if how == "lo" => |a, b| one::<T>(a).wrapping_mul(one::<T>(b)).bits(),
-        "div" => |a, b| if one::<T>(b) == 0 { (!T::of(0)).bits() } else { one::<T>(a).wrapping_div(one::<T>(b)).bits() },
-        "rem" => |a, b| if one::<T>(b) == 0 { one::<T>(a).bits() } else { one::<T>(a).wrapping_rem(one::<T>(b)).bits() },
-        "min" => |a, b| one::<T>(a).min(one::<T>(b)).bits(),
-        "max" => |a, b| one::<T>(a).max(one::<T>(b)).bits(),
-        "and" => |a, b| (one::<T>(a) & one::<T>(b)).bits(),
-        "or" => |a, b| (one::<T>(a) | one::<T>(b)).bits(),
-        "xor" => |a, b| (one::<T>(a) ^ one::<T>(b)).bits(),
-        "exch" => |_, b| one::<T>(b).bits(),
-        "shl" if how.is_empty() => |a, b| one::<T>(a).checked_shl(b as u32).unwrap_or(0).bits(),
-        "shr" => |a, b| one::<T>(a).checked_shr(b as u32).unwrap_or(if one::<T>(a).negative() { !T::of(0) } else { 0 }).bits(),
+        "add" if how == "sat" => |a, b| operand::<T>(a).saturating_add(operand::<T>(b)).bits(),
+        "sub" if how == "sat" => |a, b| operand::<T>(a).saturating_sub(operand::<T>(b)).bits(),
+        "add" => |a, b| operand::<T>(a).wrapping_add(operand::<T>(b)).bits(),
+        "sub" => |a, b| operand::<T>(a).wrapping_sub(operand::<T>(b)).bits(),
+        "mul" if how == "lo" => |a, b| operand::<T>(a).wrapping_mul(operand::<T>(b)).bits(),
+        "div" => |a, b| if operand::<T>(b) == 0 { (!T::of(0)).bits() } else { operand::<T>(a).wrapping_div(operand::<T>(b)).bits() },
+        "rem" => |a, b| if operand::<T>(b) == 0 { operand::<T>(a).bits() } else { operand::<T>(a).wrapping_rem(operand::<T>(b)).bits() },
+        "min" => |a, b| operand::<T>(a).min(operand::<T>(b)).bits(),
+        "max" => |a, b| operand::<T>(a).max(operand::<T>(b)).bits(),
+        "and" => |a, b| (operand::<T>(a) & operand::<T>(b)).bits(),
+        "or" => |a, b| (operand::<T>(a) | operand::<T>(b)).bits(),
+        "xor" => |a, b| (operand::<T>(a) ^ operand::<T>(b)).bits(),
+        "exch" => |_, b| operand::<T>(b).bits(),
+        "shl" if how.is_empty() => |a, b| operand::<T>(a).checked_shl(b as u32).unwrap_or(0).bits(),
+        "shr" => |a, b| operand::<T>(a).checked_shr(b as u32).unwrap_or(if operand::<T>(a).negative() { !T::of(0) } else { 0 }).bits(),
         "inc" => |a, b| if a >= b { 0 } else { a + 1 },
         "dec" => |a, b| if a == 0 || a > b { b } else { a - 1 },
         _ => return None,
     } as Binary))
 }
 
-fn both<T: Lane>(a: u64, b: u64, of: impl Fn(T, T) -> T) -> u64 {
+fn packed<T: Lane>(a: u64, b: u64, of: impl Fn(T, T) -> T) -> u64 {
     of(T::of(a), T::of(b)).bits() | of(T::of(a >> 16), T::of(b >> 16)).bits() << 16
 }
 
-/// An operation on two pairs of integers of 16 bits.
-fn pairs(name: &str, kind: &str) -> Option<Binary> {
+/// Packed operations on two 16-bit integers.
+fn packed_binary(name: &str, kind: &str) -> Option<Binary> {
     Some(match (name, kind) {
-        ("add", _) => |a, b| both::<u16>(a, b, u16::wrapping_add),
-        ("sub", _) => |a, b| both::<u16>(a, b, u16::wrapping_sub),
-        ("min", "u16x2") => |a, b| both::<u16>(a, b, Ord::min),
-        ("max", "u16x2") => |a, b| both::<u16>(a, b, Ord::max),
-        ("min", _) => |a, b| both::<i16>(a, b, Ord::min),
-        ("max", _) => |a, b| both::<i16>(a, b, Ord::max),
+        ("add", _) => |a, b| packed::<u16>(a, b, u16::wrapping_add),
+        ("sub", _) => |a, b| packed::<u16>(a, b, u16::wrapping_sub),
+        ("min", "u16x2") => |a, b| packed::<u16>(a, b, Ord::min),
+        ("max", "u16x2") => |a, b| packed::<u16>(a, b, Ord::max),
+        ("min", _) => |a, b| packed::<i16>(a, b, Ord::min),
+        ("max", _) => |a, b| packed::<i16>(a, b, Ord::max),
         _ => return None,
     })
 }
 
-/// A comparison of two integers.
+/// Integer comparisons.
 pub fn compare(name: &str, kind: &str) -> Option<Binary> {
     by_type!(kind, T => Some(match name {
-        "eq" => |a, b| u64::from(one::<T>(a) == one::<T>(b)),
-        "ne" => |a, b| u64::from(one::<T>(a) != one::<T>(b)),
-        "lt" | "lo" => |a, b| u64::from(one::<T>(a) < one::<T>(b)),
-        "le" | "ls" => |a, b| u64::from(one::<T>(a) <= one::<T>(b)),
-        "gt" | "hi" => |a, b| u64::from(one::<T>(a) > one::<T>(b)),
-        "ge" | "hs" => |a, b| u64::from(one::<T>(a) >= one::<T>(b)),
+        "eq" => |a, b| u64::from(operand::<T>(a) == operand::<T>(b)),
+        "ne" => |a, b| u64::from(operand::<T>(a) != operand::<T>(b)),
+        "lt" | "lo" => |a, b| u64::from(operand::<T>(a) < operand::<T>(b)),
+        "le" | "ls" => |a, b| u64::from(operand::<T>(a) <= operand::<T>(b)),
+        "gt" | "hi" => |a, b| u64::from(operand::<T>(a) > operand::<T>(b)),
+        "ge" | "hs" => |a, b| u64::from(operand::<T>(a) >= operand::<T>(b)),
         _ => return None,
     } as Binary))
 }
 
-/// `prmt`: each of four half-bytes of `c` names a byte of the two registers, or its sign.
+/// `prmt`: each selector nibble of `c` picks a byte of the two registers, or replicates its sign.
 fn permute(a: u64, b: u64, c: u64) -> u64 {
     let bytes = (a as u32 as u64) | (b << 32);
     (0..4).fold(0, |out, i| {
@@ -222,7 +222,7 @@ fn extract(value: u64, from: u64, len: u64, bits: u64, signed: bool) -> u64 {
     (part & mask | filled) & all
 }
 
-/// `b` with the low bits of `a` in it.
+/// `bfi`: `b` with the low bits of `a` inserted.
 pub fn insert(a: u64, b: u64, from: u64, count: u64, bits: u32) -> u64 {
     let (from, count) = ((from & 0xff) as u32, (count & 0xff) as u32);
     let kept = bits.saturating_sub(from).min(count);
@@ -233,7 +233,7 @@ pub fn insert(a: u64, b: u64, from: u64, count: u64, bits: u32) -> u64 {
     b & !mask | a.checked_shl(from).unwrap_or(0) & mask
 }
 
-/// An operation on three integers.
+/// Ternary integer operations.
 pub fn ternary(name: &str, how: &str, kind: &str) -> Option<Ternary> {
     match (name, how, kind) {
         ("mad", "wide", "u16") => {
@@ -288,10 +288,10 @@ pub fn ternary(name: &str, how: &str, kind: &str) -> Option<Ternary> {
     }
     match name {
         "mad" if how == "lo" => {
-            by_type!(kind, T => Some((|a, b, c| one::<T>(a).wrapping_mul(one::<T>(b)).wrapping_add(one::<T>(c)).bits()) as Ternary))
+            by_type!(kind, T => Some((|a, b, c| operand::<T>(a).wrapping_mul(operand::<T>(b)).wrapping_add(operand::<T>(c)).bits()) as Ternary))
         }
         "add" => {
-            by_type!(kind, T => Some((|a, b, c| one::<T>(a).wrapping_add(one::<T>(b)).wrapping_add(one::<T>(c)).bits()) as Ternary))
+            by_type!(kind, T => Some((|a, b, c| operand::<T>(a).wrapping_add(operand::<T>(b)).wrapping_add(operand::<T>(c)).bits()) as Ternary))
         }
         _ => None,
     }

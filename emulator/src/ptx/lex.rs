@@ -1,14 +1,14 @@
-//! PTX text to words.
+//! The PTX lexer.
 use super::Error;
 
-/// A piece of the text.
+/// A token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Token<'a> {
-    /// A name, a number, an instruction with its suffixes, or a directive.
+    /// An identifier, a number, an instruction with its suffixes, or a directive.
     Word(&'a str),
-    /// In quotes.
+    /// A string literal.
     Text(&'a str),
-    /// Any other sign.
+    /// Punctuation.
     Sign(char),
 }
 
@@ -16,7 +16,7 @@ fn in_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '%' | '.')
 }
 
-/// The words with the lines that they stand in.
+/// All tokens with their lines.
 pub fn tokens(text: &str) -> Result<Vec<(Token<'_>, u32)>, Error> {
     let (mut out, mut line, mut rest) = (vec![], 1, text);
     while let Some(c) = rest.chars().next() {
@@ -26,7 +26,7 @@ pub fn tokens(text: &str) -> Result<Vec<(Token<'_>, u32)>, Error> {
             '"' => {
                 let end = rest[1..]
                     .find('"')
-                    .ok_or_else(|| Error { line, what: "a text has no end".into() })?;
+                    .ok_or_else(|| Error { line, what: "unterminated string".into() })?;
                 out.push((Token::Text(&rest[1..=end]), line));
                 end + 2
             }
@@ -53,7 +53,7 @@ pub fn tokens(text: &str) -> Result<Vec<(Token<'_>, u32)>, Error> {
     Ok(out)
 }
 
-/// A number as PTX writes them: `12`, `0x1f`, `0f3F800000` (an f32's bits), `0d…` (an f64's).
+/// A PTX number: `12`, `0x1f`, `0f3F800000` (f32 bits), `0d…` (f64 bits).
 pub fn number(word: &str) -> Option<u64> {
     let digits = word.trim_end_matches('U');
     match (digits.get(..2), digits.get(2..)) {

@@ -1,17 +1,17 @@
-//! PTX to instructions.
+//! Parsing and decoding of PTX.
+mod async_copies;
 pub mod code;
+mod collective;
 pub mod convert;
-mod copies;
 mod decode;
 mod floats;
 pub mod integers;
 mod lex;
 mod parse;
-mod together;
 
-use crate::allocations::{Kind, MEMORY};
-use code::{Fill, Instruction, Slot, Space};
-use decode::{Places, decode, lay_out};
+use crate::allocations::{MEMORY, MemoryKind};
+use code::{InitialValue, Instruction, Slot, Space};
+use decode::{VariableMap, decode, lay_out};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// A parameter of a kernel.
@@ -19,9 +19,9 @@ use std::{collections::BTreeMap, sync::Arc};
 pub struct Param {
     /// Its name.
     pub name: String,
-    /// Where it begins among the parameters, in bytes.
+    /// Its offset in the parameter buffer, in bytes.
     pub offset: usize,
-    /// Its bytes.
+    /// Its size in bytes.
     pub size: usize,
 }
 
@@ -30,31 +30,31 @@ pub struct Param {
 pub struct Kernel {
     /// Its name.
     pub name: String,
-    /// Its parameters in order.
+    /// Its parameters, in order.
     pub params: Vec<Param>,
-    /// Bytes of all parameters.
+    /// Size of the parameter buffer in bytes.
     pub param_bytes: usize,
-    /// Bytes of shared memory that it declares.
+    /// Static shared memory in bytes.
     pub shared: u32,
-    /// Bytes of memory of a thread.
+    /// Local memory per thread in bytes.
     pub local: u32,
-    /// Most threads of a block, if it says so.
+    /// `.maxntid`, if given.
     pub threads: Option<u32>,
-    /// Blocks of a cluster, 1 without.
+    /// Cluster size in CTAs; 1 without.
     pub cluster: u32,
-    /// What it does.
+    /// Instructions.
     pub code: Vec<Instruction>,
-    /// Registers of a thread.
+    /// Register slots per thread.
     pub slots: u32,
-    /// Those that are filled before a thread begins.
-    pub fills: Vec<(Slot, Fill)>,
-    /// The lines of the text, for faults.
+    /// Initial values of slots.
+    pub initial_values: Vec<(Slot, InitialValue)>,
+    /// Lines of the PTX, for fault messages.
     pub text: Arc<Vec<String>>,
-    /// Keeps the module's variables.
+    /// Keeps the module's variables alive.
     _variables: Arc<Variables>,
 }
 
-/// The memory of a module's variables.
+/// Owns the memory of a module's variables.
 #[derive(Debug, Default)]
 struct Variables(BTreeMap<String, (u64, usize)>);
 
@@ -66,33 +66,32 @@ impl Drop for Variables {
     }
 }
 
-/// What one text has.
+/// A PTX module.
 #[derive(Debug, Default)]
 pub struct Module {
     /// Kernels by name.
     pub kernels: BTreeMap<String, Arc<Kernel>>,
-    /// Variables of the module by name: address and bytes.
+    /// Variables by name: address and size in bytes.
     pub globals: BTreeMap<String, (u64, usize)>,
 }
 
-/// What cannot be read.
+/// A PTX error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct Error {
-    /// Of the text.
+    /// Line in the PTX.
     pub line: u32,
     /// What is wrong.
     pub what: String,
 }
 
 impl Module {
-    /// Reads a text, and makes its variables. Err: what is no PTX, or what the machine does not
-    /// know.
+    /// Parses PTX and allocates its variables. Err: invalid or unsupported PTX.
     pub fn load(ptx: &str) -> Result<Module, Error> {
         let parsed = parse::parse(ptx)?;
         let mut variables = Variables::default();
         for v in parsed.variables.iter().filter(|v| v.space != "shared") {
-            let at = MEMORY.allocate(v.size, Kind::Device).ok_or_else(|| Error {
+            let at = MEMORY.allocate(v.size, MemoryKind::Device).ok_or_else(|| Error {
                 line: 0,
                 what: format!("there is no memory for {}", v.name),
             })?;
@@ -109,15 +108,15 @@ impl Module {
         let text = Arc::new(ptx.lines().map(|l| l.trim().to_string()).collect::<Vec<_>>());
         let mut kernels = BTreeMap::new();
         for e in &parsed.entries {
-            let mut places: Places =
+            let mut addresses: VariableMap =
                 variables.0.iter().map(|(n, (at, _))| (n.clone(), (Space::Global, *at))).collect();
             let all = parsed.variables.iter().chain(&e.variables);
             let shared =
-                lay_out(all.filter(|v| v.space == "shared"), Space::Shared, &mut places) as u32;
+                lay_out(all.filter(|v| v.space == "shared"), Space::Shared, &mut addresses) as u32;
             let local = lay_out(
                 e.variables.iter().filter(|v| v.space == "local"),
                 Space::Local,
-                &mut places,
+                &mut addresses,
             ) as u32;
             let (mut params, mut end) = (vec![], 0usize);
             for (name, align, size) in &e.params {
@@ -125,7 +124,7 @@ impl Module {
                 params.push(Param { name: name.clone(), offset, size: *size });
                 end = offset + size;
             }
-            let decoded = decode(e, &params, &places)?;
+            let decoded = decode(e, &params, &addresses)?;
             let product = |name: &str| e.limits.get(name).map(|l| l.iter().product::<u32>());
             let kernel = Kernel {
                 name: e.name.clone(),
@@ -137,7 +136,7 @@ impl Module {
                 cluster: product("reqnctapercluster").unwrap_or(1),
                 code: decoded.code,
                 slots: decoded.slots,
-                fills: decoded.fills,
+                initial_values: decoded.initial_values,
                 text: text.clone(),
                 _variables: variables.clone(),
             };

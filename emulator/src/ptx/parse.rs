@@ -1,20 +1,20 @@
-//! Words to modules of functions with instructions whose operands have their names.
+//! The PTX parser: modules of functions with symbolic operands.
 use super::{
     Error,
     lex::{Token, number, tokens},
 };
 use std::collections::BTreeMap;
 
-/// What an instruction is given.
+/// An operand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operand {
     /// A register, a variable or a label, or `_`.
     Name(String),
-    /// A number; negative ones as two's complement.
+    /// An immediate; negative ones in two's complement.
     Number(u64),
     /// `{a, b}`.
     List(Vec<Operand>),
-    /// `[base + offset]`, with coordinates of a tensor or a bar behind it.
+    /// `[base + offset]`, optionally followed by tensor coordinates or an mbarrier.
     At { base: Box<Operand>, offset: i64, more: Vec<Operand> },
     /// `!p`.
     Not(String),
@@ -22,18 +22,18 @@ pub enum Operand {
     Pair(String, String),
 }
 
-/// An instruction as it is written.
+/// A parsed instruction.
 #[derive(Clone, Debug)]
-pub struct Written {
-    /// In front: a predicate, and whether it is negated.
+pub struct ParsedInstruction {
+    /// The guard predicate, and whether it is negated.
     pub guard: Option<(String, bool)>,
-    /// Its name with all suffixes.
+    /// Its opcode with all suffixes.
     pub name: String,
-    /// What it is given.
+    /// Its operands.
     pub operands: Vec<Operand>,
-    /// The line.
+    /// Line in the PTX.
     pub line: u32,
-    /// The braces that it stands in.
+    /// The scope (block in braces) that contains it.
     pub scope: usize,
 }
 
@@ -46,48 +46,47 @@ pub struct Variable {
     pub name: String,
     /// Alignment in bytes.
     pub align: usize,
-    /// Bytes; 0 where the launch says how many.
+    /// Size in bytes; 0 for `extern` arrays, sized by the launch.
     pub size: usize,
-    /// What it begins with.
+    /// Initial bytes.
     pub bytes: Vec<u8>,
 }
 
-/// A kernel as it is written.
+/// A parsed kernel.
 #[derive(Debug, Default)]
 pub struct Entry {
     /// Its name.
     pub name: String,
     /// Its parameters: name, alignment, bytes.
     pub params: Vec<(String, usize, usize)>,
-    /// What stands behind the parameters, as `reqntid`, with numbers.
+    /// Performance directives after the parameters, such as `reqntid`, with their values.
     pub limits: BTreeMap<String, Vec<u32>>,
-    /// Variables in it.
+    /// Its variables.
     pub variables: Vec<Variable>,
     /// Instructions.
-    pub code: Vec<Written>,
-    /// Labels: braces, name, the instruction behind it.
+    pub code: Vec<ParsedInstruction>,
+    /// Labels: scope, name, index of the next instruction.
     pub labels: BTreeMap<(usize, String), usize>,
-    /// The braces around braces; the first are the kernel's.
+    /// The parent of each scope; the first is the kernel's.
     pub scopes: Vec<Option<usize>>,
-    /// Registers by braces and name, each with a number.
+    /// Registers by scope and name, each with its index.
     pub registers: BTreeMap<(usize, String), u32>,
-    /// How many registers of names that stand for many (`%r<12>`): braces, prefix, first number,
-    /// count.
+    /// Parameterised registers (`%r<12>`): scope, prefix, first index, count.
     pub families: Vec<(usize, String, u32, u32)>,
-    /// Registers in all.
+    /// The number of registers.
     pub count: u32,
 }
 
-/// A text as it is written.
+/// A parsed module.
 #[derive(Debug, Default)]
 pub struct Text {
-    /// Variables of the module.
+    /// Module-scope variables.
     pub variables: Vec<Variable>,
     /// Its kernels.
     pub entries: Vec<Entry>,
 }
 
-/// Bytes of a type such as `.b32`.
+/// Size in bytes of a type such as `.b32`.
 pub fn width(kind: &str) -> Option<usize> {
     Some(match kind.trim_start_matches('.') {
         "b8" | "u8" | "s8" => 1,
@@ -115,7 +114,7 @@ impl<'a> Reader<'a> {
         self.tokens.get(self.at).map(|t| t.0)
     }
     fn next(&mut self) -> Result<Token<'a>, Error> {
-        let Some(token) = self.peek() else { return self.fail("the text ends here") };
+        let Some(token) = self.peek() else { return self.fail("unexpected end of the PTX") };
         self.at += 1;
         Ok(token)
     }
@@ -132,7 +131,7 @@ impl<'a> Reader<'a> {
             Token::Word(w) => Ok(w),
             _ => {
                 self.at -= 1;
-                self.fail("a word is missing")
+                self.fail("expected an identifier")
             }
         }
     }
@@ -141,22 +140,22 @@ impl<'a> Reader<'a> {
         let word = self.word()?;
         match number(word) {
             Some(n) => Ok(if negative { n.wrapping_neg() } else { n }),
-            None => self.fail(format!("{word} is no number")),
+            None => self.fail(format!("{word} is not a number")),
         }
     }
-    /// Goes on behind a line, which has no sign at its end: `.loc 1 2 3`.
+    /// Skips to the next line, for directives without a terminator: `.loc 1 2 3`.
     fn skip_line(&mut self, line: u32) {
         while self.tokens.get(self.at).is_some_and(|t| t.1 == line) {
             self.at += 1;
         }
     }
-    /// Goes on behind the next `;`.
+    /// Skips past the next `;`.
     fn skip(&mut self) -> Result<(), Error> {
         while self.next()? != Token::Sign(';') {}
         Ok(())
     }
 
-    /// `.align 4 .b8 name[12] = {1, 2};`, behind the space.
+    /// `.align 4 .b8 name[12] = {1, 2};`, after the state space.
     fn variable(&mut self, space: &str) -> Result<Variable, Error> {
         let (mut align, mut element) = (0, 0);
         let name = loop {
@@ -296,7 +295,13 @@ impl<'a> Reader<'a> {
                         operands.push(self.operand()?);
                         self.takes(',');
                     }
-                    e.code.push(Written { guard, name: name.into(), operands, line, scope });
+                    e.code.push(ParsedInstruction {
+                        guard,
+                        name: name.into(),
+                        operands,
+                        line,
+                        scope,
+                    });
                 }
             }
         }
@@ -319,8 +324,8 @@ impl<'a> Reader<'a> {
                 size *= self.int()? as usize;
                 self.sign(']')?;
             }
-            // `.ptr .global .align 1` speaks of what is pointed to; a parameter of many bytes is
-            // aligned as it says.
+            // `.ptr .global .align 1` describes the pointee; aggregate parameters have the stated
+            // alignment.
             e.params.push((
                 name.into(),
                 if size == element { element } else { align.max(element) },
@@ -345,7 +350,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Reads a text.
+/// Parses PTX.
 pub fn parse(text: &str) -> Result<Text, Error> {
     let mut reader = Reader { tokens: tokens(text)?, at: 0 };
     let mut out = Text::default();
@@ -365,8 +370,10 @@ pub fn parse(text: &str) -> Result<Text, Error> {
                 out.variables.push(variable);
             }
             Token::Word(".section") => while reader.next()? != Token::Sign('}') {},
-            Token::Word(other) => return reader.fail(format!("{other} is not known here")),
-            Token::Text(_) | Token::Sign(_) => return reader.fail("a directive is missing"),
+            Token::Word(other) => {
+                return reader.fail(format!("directive {other} is not supported"));
+            }
+            Token::Text(_) | Token::Sign(_) => return reader.fail("expected a directive"),
         }
     }
     Ok(out)

@@ -42,7 +42,7 @@ pub(crate) fn kernels_of(
         let mut sha = Sha256::new();
         // Text holds no locations and no names of values, so equal kernels of different models are
         // one.
-        let print = |op: Op| op.print(PrintOptions { alone: true, ..Default::default() });
+        let print = |op: Op| op.print(PrintOptions { local_scope: true, ..Default::default() });
         // Shared memory, if the module comes on a level that has it.
         let beside: Vec<Op> =
             blocks(kernel).into_iter().flat_map(|b| b.ops()).filter(|o| *o != func).collect();

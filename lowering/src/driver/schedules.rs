@@ -23,7 +23,7 @@ pub struct Schedules(BTreeMap<(String, String), (f64, String)>);
 pub fn key(func: Op) -> String {
     let name = func.symbol();
     func.set_attr("sym_name", Attr::string(func.ctx(), "kernel"));
-    let text = func.print(PrintOptions { alone: true, ..Default::default() });
+    let text = func.print(PrintOptions { local_scope: true, ..Default::default() });
     if let Some(name) = name {
         func.set_attr("sym_name", Attr::string(func.ctx(), &name));
     }

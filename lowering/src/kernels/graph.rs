@@ -269,7 +269,9 @@ impl Graph<'_> {
             Convolution => {
                 Role::Compute(if contracts(op) { Class::Contract } else { Class::Single })
             }
-            Pad | Concat | Place | ArgMax | ArgMin | ReduceWindow => Role::Compute(Class::Single),
+            Pad | Concat | InsertSlice | ArgMax | ArgMin | ReduceWindow => {
+                Role::Compute(Class::Single)
+            }
             Cumulative if op.attr(LOOPS).is_some() => Role::Compute(Class::Scan),
             _ if is_library(kind) => Role::Library,
             _ if kind.is_elementwise() => Role::Compute(Class::Pointwise),

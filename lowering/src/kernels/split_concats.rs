@@ -14,8 +14,8 @@
 //!
 //! ```text
 //! before:  %a = kiln.convolution …   %b = kiln.convolution …   %0 = kiln.concat %a, %b axis = 1
-//! after:   %1 = kiln.place %a offsets = [0, 0, 0, 0] sizes = [1, 24, 9, 9]
-//!          %0 = kiln.place %b into %1 offsets = [0, 8, 0, 0] sizes = [1, 24, 9, 9]
+//! after:   %1 = kiln.insert_slice %a offsets = [0, 0, 0, 0] sizes = [1, 24, 9, 9]
+//!          %0 = kiln.insert_slice %b into %1 offsets = [0, 8, 0, 0] sizes = [1, 24, 9, 9]
 //! ```
 use crate::{
     analysis::sizes::SizeValues,
@@ -26,7 +26,7 @@ use crate::{
 };
 use kiln_dialects::{
     ir::*,
-    ops::{Concat, OpKind, Place, SymExpr, SymKind},
+    ops::{Concat, InsertSlice, OpKind, SymExpr, SymKind},
     rules::Level,
     sym::Dim,
 };
@@ -166,7 +166,12 @@ fn split(block: Block, facts: &Facts, op: Op, placed: &[bool]) -> Result<(), Str
     for (_, piece, at) in pieces {
         let mut offsets = vec![Size::Static(0); rank];
         offsets[axis] = at;
-        whole = Some(b.at(op.loc()).add(&Place { piece, whole, offsets, sizes: sizes.clone() })?);
+        whole = Some(b.at(op.loc()).add(&InsertSlice {
+            source: piece,
+            dest: whole,
+            offsets,
+            sizes: sizes.clone(),
+        })?);
     }
     op.result(0).replace_uses(whole.ok_or("joins nothing")?);
     op.erase();

@@ -39,7 +39,7 @@ pub fn stage(k: &Kernel, op: Op) -> Tensors {
             CompareKind::Lt,
         ),
         Some(OpKind::Concat) => concat(k, op, &Concat::of(op).ok_or("is malformed")?),
-        Some(OpKind::Place) => place(k, op, &Place::of(op).ok_or("is malformed")?),
+        Some(OpKind::InsertSlice) => place(k, op, &InsertSlice::of(op).ok_or("is malformed")?),
         Some(OpKind::Pad) => pad(k, op, &Pad::of(op).ok_or("is malformed")?),
         _ => Err("has no compiled form yet".into()),
     }
@@ -58,7 +58,7 @@ pub fn is_stage(kind: OpKind) -> bool {
             | ArgMax
             | ArgMin
             | Concat
-            | Place
+            | InsertSlice
             | Pad
     )
 }
@@ -497,14 +497,14 @@ fn concat(k: &Kernel, op: Op, o: &Concat) -> Tensors {
 }
 
 /// A piece put into what the kernel is given, or into a new tensor.
-fn place(k: &Kernel, op: Op, o: &Place) -> Tensors {
-    let whole = match o.whole {
+fn place(k: &Kernel, op: Op, o: &InsertSlice) -> Tensors {
+    let whole = match o.dest {
         Some(whole) => k.stored(whole).ok_or("writes on what is in no memory")?,
         None => k.empty(storage(dtype(op.result(0))?), &k.sizes_of(op.result(0))?)?,
     };
     let new = |s: &Size| if let Size::Dynamic(v) = s { Size::Dynamic(k.new_index(*v)) } else { *s };
-    let (own, offsets) = (k.sizes_of(o.piece)?, o.offsets.iter().map(new).collect::<Vec<_>>());
-    Ok(vec![piece(k, whole, &offsets, &own, &mut |part| k.write(o.piece, &own, part))?])
+    let (own, offsets) = (k.sizes_of(o.source)?, o.offsets.iter().map(new).collect::<Vec<_>>());
+    Ok(vec![piece(k, whole, &offsets, &own, &mut |part| k.write(o.source, &own, part))?])
 }
 
 /// Whether a value of the kernel depends on what has a nest of its own.

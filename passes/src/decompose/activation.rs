@@ -6,7 +6,7 @@ pub(super) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Value, String>
     let m = Math { b };
     let input = op.operand(0);
     let narrow = dtype(input)?;
-    let x = m.convert(input, wide(narrow))?;
+    let x = m.convert(input, accumulator_type(narrow))?;
     let y = match kind {
         OpKind::Sigmoid => sigmoid(&m, x)?,
         OpKind::Silu => m.mul(x, sigmoid(&m, x)?)?,
@@ -14,7 +14,7 @@ pub(super) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Value, String>
         OpKind::Hardswish => m.mul(x, hard(&m, x)?)?,
         OpKind::Gelu => gelu(&m, x, Gelu::of(op).ok_or("is malformed")?.tanh)?,
         OpKind::Softplus => softplus(&m, x, &Softplus::of(op).ok_or("is malformed")?)?,
-        other => return Err(format!("({}) is no activation", other.name())),
+        other => return Err(format!("({}) is not an activation", other.name())),
     };
     m.convert(y, narrow)
 }
@@ -34,7 +34,7 @@ fn hard(m: &Math<'_>, x: Value) -> Result<Value, String> {
     m.div(clamped, high)
 }
 
-/// x * (1 + erf(x / sqrt 2)) / 2, or by tanh
+/// x * (1 + erf(x / sqrt 2)) / 2, or the tanh approximation
 fn gelu(m: &Math<'_>, x: Value, tanh: bool) -> Result<Value, String> {
     let inner = if tanh {
         let cube = m.mul(m.mul(x, x)?, x)?;

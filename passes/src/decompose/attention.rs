@@ -1,43 +1,43 @@
-//! Attention as prims: the scores of all queries and keys at once.
+//! Unfused attention: materialises the scores of all queries and keys.
 use super::{contract::dot, region::Batch, tools::*};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
-/// Most elements of a query and a value row together of which a kernel keeps a block in scratch.
-const HEAD: i64 = 512;
+/// Largest sum of query and value head sizes that a CPU attention kernel tiles in scratch memory.
+const MAX_HEAD_CPU: i64 = 512;
 
-/// The same of a GPU, where sums are in registers.
-const TENSOR_CORE_HEAD: i64 = 256;
+/// Largest head size of a GPU attention kernel, which keeps accumulators in registers.
+const MAX_HEAD_GPU: i64 = 256;
 
-/// Why no single kernel computes an attention on a processor, or on this GPU, if it is so.
-pub(super) fn not_whole(op: Op, chip: &str) -> Option<&'static str> {
+/// Why no attention kernel of the CPU, or of this GPU, supports the op; none if one does.
+pub(super) fn unsupported(op: Op, chip: &str) -> Option<&'static str> {
     let Some(o) = Attention::of(op) else { return Some("is malformed") };
     let size = |v: Value, axis: usize| v.ty().dims()[axis].known();
-    if !walk(op).into_iter().filter(|o| *o != op).all(by_element) {
-        return Some("its score or its mask is not computed element by element");
+    if !walk(op).into_iter().filter(|o| *o != op).all(is_elementwise) {
+        return Some("its score or mask region is not elementwise");
     }
     if o.dropout_p > 0.0 || (o.with_lse && chip == "none") {
-        return Some("it drops weights or gives the log-sum-exp");
+        return Some("it has dropout or returns the log-sum-exp");
     }
     let (Some(d), Some(e)) = (size(o.query, 3), size(o.value, 3)) else {
-        return Some("its head size is not known");
+        return Some("its head size is dynamic");
     };
     if size(o.key, 2) == Some(0) {
         return Some("it has no keys");
     }
-    if d == 0 || d + e > HEAD {
-        return Some("its head size is too large for scratch, or 0");
+    if d == 0 || d + e > MAX_HEAD_CPU {
+        return Some("its head size is 0 or exceeds the scratch memory");
     }
-    if let Some(why) = if chip == "none" { None } else { not_on_tensor_cores(&o, [d, e]) } {
+    if let Some(why) = if chip == "none" { None } else { unsupported_by_tensor_cores(&o, [d, e]) } {
         return Some(why);
     }
     let heads = |v: Value| size(v, 1).filter(|n| *n > 0);
     (grouped(&o) && heads(o.query).zip(heads(o.key)).is_none())
-        .then_some("its numbers of heads are not known")
+        .then_some("its numbers of heads are dynamic")
 }
 
-/// Whether a kernel computes an op of a region at each score: arithmetic, and look-ups of single
-/// elements.
-fn by_element(op: Op) -> bool {
+/// Whether a kernel can evaluate a region's op per score: elementwise arithmetic, and gathers of
+/// single elements.
+fn is_elementwise(op: Op) -> bool {
     let single = |v: &Value| v.ty().dims().is_empty();
     match op.kind() {
         Some(OpKind::Gather) => {
@@ -49,23 +49,23 @@ fn by_element(op: Op) -> bool {
     }
 }
 
-/// Why the tensor cores of a GPU do not compute an attention, if it is so.
-fn not_on_tensor_cores(o: &Attention, heads: [i64; 2]) -> Option<&'static str> {
+/// Why the tensor-core attention kernel does not support the op; none if it does.
+fn unsupported_by_tensor_cores(o: &Attention, heads: [i64; 2]) -> Option<&'static str> {
     if ![o.query, o.key, o.value].iter().all(|v| matches!(dtype(*v), Ok(DType::BF16 | DType::F16)))
     {
-        return Some("its elements are neither bf16 nor f16");
+        return Some("its element type is neither bf16 nor f16");
     }
-    // Rows are read 16 bytes at a time.
-    let fits = heads.iter().all(|n| n % 8 == 0 && *n <= TENSOR_CORE_HEAD);
-    (!fits).then_some("its head size is no multiple of 8 up to 256")
+    // Rows are loaded as 16-byte vectors.
+    let fits = heads.iter().all(|n| n % 8 == 0 && *n <= MAX_HEAD_GPU);
+    (!fits).then_some("its head sizes are not multiples of 8 up to 256")
 }
 
 pub(super) fn expand(op: Op, b: &Builder) -> Result<Vec<Value>, String> {
     let m = Math { b };
     let o = Attention::of(op).ok_or("is malformed")?;
     let narrow = dtype(o.query)?;
-    let wide = wide(narrow);
-    let mut scores = scores(&m, &o, wide)?;
+    let accumulator_type = accumulator_type(narrow);
+    let mut scores = scores(&m, &o, accumulator_type)?;
     let sizes = m.sizes_of(scores)?;
 
     let mut batch = Batch::new(&m, sizes.clone());
@@ -87,7 +87,7 @@ pub(super) fn expand(op: Op, b: &Builder) -> Result<Vec<Value>, String> {
     let regions = op.regions();
     let region = |i: usize| regions.get(i).and_then(|r| r.first());
     if let Some(block) = region(1) {
-        // What is hidden already was never asked for, so its positions may lie anywhere.
+        // Masked keys may have positions out of range, so the gathers' indices are clamped.
         batch.clamp = seen.is_some();
         seen = both(seen, batch.inline(block, &[])?)?;
     }
@@ -134,13 +134,13 @@ fn scores(m: &Math<'_>, o: &Attention, to: DType) -> Result<Value, String> {
     }
 }
 
-/// Whether query heads may share a key head.
+/// Whether several query heads share a key head (grouped-query attention).
 fn grouped(o: &Attention) -> bool {
     let (h, g) = (&o.query.ty().dims()[1], &o.key.ty().dims()[1]);
     h.known().is_none() || h != g
 }
 
-/// Softmax over keys in which a row of -inf only becomes 0, and the log-sum-exp if asked for.
+/// Softmax over the keys, 0 for fully masked rows (all -inf), and the log-sum-exp on request.
 fn normalise(m: &Math<'_>, s: Value, with_lse: bool) -> Result<(Value, Option<Value>), String> {
     let (axis, rows) = ([3], m.sizes_of(s)?[..3].to_vec());
     let none = m.b.splat(dtype(s)?, &rows, f64::NEG_INFINITY)?;
@@ -150,18 +150,18 @@ fn normalise(m: &Math<'_>, s: Value, with_lse: bool) -> Result<(Value, Option<Va
     let max = m.reduce(ReduceKind::Max, s, &axis)?;
     let empty = m.compare(CompareKind::Eq, max, none)?;
     let max = m.select(empty, m.full_like(max, 0.0)?, max)?;
-    let e = m.unary(UnaryKind::Exp, m.sub(s, m.spread(max, &axis, s)?)?)?;
+    let e = m.unary(UnaryKind::Exp, m.sub(s, m.broadcast_back(max, &axis, s)?)?)?;
     let sum = m.reduce(ReduceKind::Sum, e, &axis)?;
     let lse = if with_lse { Some(m.add(max, m.unary(UnaryKind::Log, sum)?)?) } else { None };
     let divisor = m.select(empty, m.full_like(sum, 1.0)?, sum)?;
-    Ok((m.div(e, m.spread(divisor, &axis, e)?)?, lse))
+    Ok((m.div(e, m.broadcast_back(divisor, &axis, e)?)?, lse))
 }
 
 /// weights . v as [B, H, Q, E] in the weights' dtype.
 fn product(m: &Math<'_>, o: &Attention, weights: Value) -> Result<Value, String> {
     let mut v = m.convert(o.value, dtype(weights)?)?;
     if let Some(l) = o.key_lengths {
-        // 0 * x is not 0 for every x that may stand behind the end.
+        // Values past the end of the sequence may be inf or NaN, and 0 * NaN is NaN: mask them.
         let sizes = m.sizes_of(v)?;
         let l = m.broadcast(m.convert(l, DType::I64)?, &[0], &sizes)?;
         v =

@@ -1,4 +1,4 @@
-//! Products and table look-up as prims.
+//! Matmuls, linear layers and embedding lookups as prims.
 use super::tools::*;
 use kiln_dialects::{ir::*, ops::*};
 
@@ -14,11 +14,11 @@ pub(super) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Value, String>
             let o = Embedding::of(op).ok_or("is malformed")?;
             b.add(&Gather { input: o.weight, indices: vec![o.indices], dims: vec![0] })
         }
-        other => Err(format!("({}) is no product", other.name())),
+        other => Err(format!("({}) is not a matmul or an embedding", other.name())),
     }
 }
 
-/// A contraction with `batch` leading dimensions on both sides.
+/// A `dot_general` with `batch` leading batch dimensions.
 pub(super) fn dot(
     m: &Math<'_>,
     lhs: Value,
@@ -39,10 +39,10 @@ pub(super) fn dot(
     })
 }
 
-/// x . w + bias; the sum of 16-bit floats is rounded once, behind the bias.
+/// x . w + bias; for 16-bit floats the f32 accumulator is rounded once, after the bias.
 fn linear(m: &Math<'_>, o: &Linear) -> Result<Value, String> {
     let narrow = dtype(o.input)?;
-    let wide = wide(narrow);
+    let wide = accumulator_type(narrow);
     let last = rank(o.input) - 1;
     let Some(bias) = o.bias else { return dot(m, o.input, o.weight, 0, [last, 1], None) };
     let product = dot(
@@ -65,7 +65,7 @@ fn matmul(m: &Math<'_>, x: Value, y: Value) -> Result<Value, String> {
         if p < 2 || q <= 2 {
             return Ok(r);
         }
-        // Rows of the left stand in front of the right's batch.
+        // Fold the left operand's M dimension after the batch dimensions of the right.
         let batch = q as i64 - 2;
         return m.transpose(r, &[(1..=batch).collect(), vec![0, batch + 1]].concat());
     }
@@ -76,7 +76,7 @@ fn matmul(m: &Math<'_>, x: Value, y: Value) -> Result<Value, String> {
     dot(m, x, y, batch, [batch + 1, batch], None)
 }
 
-/// The size to which leading dimension `i` of both operands broadcasts.
+/// The size to which dimension `i` of both operands' batch dimensions broadcasts.
 fn common_size(m: &Math<'_>, x: Value, y: Value, batch: usize, i: usize) -> Result<Size, String> {
     let size = |v: Value| match (i + rank(v) - 2).checked_sub(batch) {
         Some(axis) => m.size_of(v, axis),
@@ -86,7 +86,7 @@ fn common_size(m: &Math<'_>, x: Value, y: Value, batch: usize, i: usize) -> Resu
     match (size(x)?, size(y)?) {
         (Size::Static(1), s) | (s, Size::Static(1)) => Ok(s),
         (s @ Size::Static(_), _) | (_, s @ Size::Static(_)) => Ok(s),
-        // Either may be 1 when called: x * y / the lesser one, which for a size of 0 counts as 1.
+        // Either may be 1 at run time: x * y / max(min(x, y), 1).
         (s, t) => {
             let (product, lesser) = (m.size(SymKind::Mul, s, t)?, m.size(SymKind::Min, s, t)?);
             m.size(SymKind::Floordiv, product, m.size(SymKind::Max, lesser, one)?)
@@ -94,7 +94,7 @@ fn common_size(m: &Math<'_>, x: Value, y: Value, batch: usize, i: usize) -> Resu
     }
 }
 
-/// `v` with these leading sizes.
+/// Broadcasts the batch dimensions of `v` to these sizes.
 fn batched(m: &Math<'_>, v: Value, common: &[Size]) -> Result<Value, String> {
     let n = rank(v);
     let static_dims = |s: &[Size]| s.iter().map(|s| s.known()).collect::<Option<Vec<i64>>>();

@@ -22,18 +22,18 @@ pub(super) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Value, String>
         OpKind::AdaptiveAvgPool => {
             adaptive_avg_pool(&m, &AdaptiveAvgPool::of(op).ok_or("is malformed")?)
         }
-        other => Err(format!("({}) is no pooling", other.name())),
+        other => Err(format!("({}) is not a pooling op", other.name())),
     }
 }
 
-/// Reads `x` at `at`, index tensors of one shape, along `dims` from `first` on, with the other dims
-/// where they were.
+/// Gathers `x` with index tensors `at` of one shape along `dims` from `first` on; other dimensions
+/// keep their position.
 fn gather_in_place(m: &Math<'_>, x: Value, at: Vec<Value>, first: usize) -> Result<Value, String> {
     let (n, indices) = (rank(x) as i64, rank(at[0]) as i64);
     let dims: Vec<i64> = (first as i64..first as i64 + at.len() as i64).collect();
     let behind = n - dims.len() as i64 - first as i64;
     let r = m.b.add(&Gather { input: x, indices: at, dims })?;
-    // Index dimensions come first; they belong behind `first` others.
+    // Gather puts the index dimensions first; transpose them after the `first` leading ones.
     let lead = (indices..indices + first as i64).collect::<Vec<_>>();
     let rest = (indices + first as i64..indices + first as i64 + behind).collect();
     m.transpose(r, &[lead, (0..indices).collect(), rest].concat())
@@ -52,7 +52,7 @@ fn interpolate(m: &Math<'_>, o: &Interpolate) -> Result<Value, String> {
     gather_in_place(m, o.input, at, 2)
 }
 
-/// Sliding windows over the spatial dimensions, which are the last ones.
+/// Sliding windows over the trailing, spatial dimensions.
 struct Windows<'a> {
     window: &'a [i64],
     strides: &'a [i64],
@@ -65,7 +65,7 @@ impl Windows<'_> {
     fn reach(&self, i: usize) -> i64 {
         self.dilation[i] * (self.window[i] - 1) + 1
     }
-    /// How many windows there are in spatial dimension i of `size` elements.
+    /// The number of windows along spatial dimension `i` of `size` elements.
     fn count(&self, m: &Math<'_>, i: usize, size: Size) -> Result<Size, String> {
         let (stride, padding) = (Size::Static(self.strides[i]), self.padding[i]);
         let plus = |n: i64| m.size(SymKind::Add, size, Size::Static(n));
@@ -75,13 +75,12 @@ impl Windows<'_> {
         if !self.ceil {
             return Ok(all);
         }
-        // The last window starts inside of the input or its left padding.
+        // With ceil_mode, the last window starts inside the input or its left padding.
         let starts = m.size(SymKind::Floordiv, plus(padding + up)?, stride)?;
         m.size(SymKind::Min, all, starts)
     }
-    /// Combines the windows of `x`, whose spatial dimensions lie in an input of these `sizes`.
-    /// `pad`: `x` is that input and its padding is still to come; otherwise it holds its padding
-    /// already.
+    /// Reduces the windows of `x`, whose input has these spatial `sizes`. `pad`: `x` is not yet
+    /// padded.
     fn reduce(
         &self,
         m: &Math<'_>,
@@ -100,8 +99,8 @@ impl Windows<'_> {
             .map(|(i, s)| self.count(m, i, *s))
             .collect::<Result<Vec<_>, _>>()?;
         let own = |i: usize| if pad { self.padding[i] } else { 0 };
-        // What ceil_mode adds: as much as the last window needs, or where that is not known, as
-        // much as it can need.
+        // Extra right padding of ceil_mode: what the last window needs or, for dynamic sizes, an
+        // upper bound.
         let extra = |i: usize| match (self.ceil, counts[i].known(), sizes[i].known()) {
             (false, ..) => 0,
             (_, Some(n), Some(size)) => {
@@ -135,10 +134,10 @@ impl Windows<'_> {
     }
 }
 
-/// The sum over every window by the number of elements that count in it.
+/// The window's sum over the number of elements that count_include_pad counts.
 fn avg_pool(m: &Math<'_>, o: &AvgPool) -> Result<Value, String> {
     let narrow = dtype(o.input)?;
-    let x = m.convert(o.input, wide(narrow))?;
+    let x = m.convert(o.input, accumulator_type(narrow))?;
     let ones = vec![1; o.window.len()];
     let w = Windows {
         window: &o.window,
@@ -155,7 +154,7 @@ fn avg_pool(m: &Math<'_>, o: &AvgPool) -> Result<Value, String> {
         Some(d) => m.full_like(sum, d as f64)?,
         None if whole => m.full_like(sum, o.window.iter().product::<i64>() as f64)?,
         None => {
-            // Ones where elements count, summed by the same windows.
+            // Count the elements: a tensor of ones summed over the same windows.
             let grow = |(i, s): (usize, &Size)| {
                 m.size(
                     SymKind::Add,
@@ -173,11 +172,11 @@ fn avg_pool(m: &Math<'_>, o: &AvgPool) -> Result<Value, String> {
     m.convert(m.div(sum, divisor)?, narrow)
 }
 
-/// Windows of equal size where the sizes divide, else per dimension a gather of all that a window
-/// can hold, without what it does not.
+/// Uniform windows where sizes divide; else per dimension a gather of the longest window with the
+/// excess masked.
 fn adaptive_avg_pool(m: &Math<'_>, o: &AdaptiveAvgPool) -> Result<Value, String> {
     let narrow = dtype(o.input)?;
-    let mut x = m.convert(o.input, wide(narrow))?;
+    let mut x = m.convert(o.input, accumulator_type(narrow))?;
     let sizes = m.sizes_of(x)?;
     let step = |i: usize| {
         sizes[i + 2].known().filter(|n| *n > 0 && n % o.sizes[i] == 0).map(|n| n / o.sizes[i])
@@ -206,7 +205,7 @@ fn adaptive_avg_pool(m: &Math<'_>, o: &AdaptiveAvgPool) -> Result<Value, String>
 fn adaptive_mean(m: &Math<'_>, x: Value, axis: usize, to: i64) -> Result<Value, String> {
     let from = m.size_of(x, axis)?;
     let (h, two) = (Size::Static(to), Size::Static(2));
-    // No window is longer than this.
+    // An upper bound of the window length.
     let longest = m.size(SymKind::Add, m.size(SymKind::Floordiv, from, h)?, two)?;
     let shape = [h, longest];
     let (i, k) = (m.iota(&shape, 0)?, m.iota(&shape, 1)?);

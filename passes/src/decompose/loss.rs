@@ -9,20 +9,20 @@ pub(super) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Value, String>
         OpKind::Dropout => {
             let o = Dropout::of(op).ok_or("is malformed")?;
             let narrow = dtype(o.input)?;
-            m.convert(m.dropout(m.convert(o.input, wide(narrow))?, o.key, o.p)?, narrow)
+            m.convert(m.dropout(m.convert(o.input, accumulator_type(narrow))?, o.key, o.p)?, narrow)
         }
-        other => Err(format!("({}) is no loss", other.name())),
+        other => Err(format!("({}) is not a loss", other.name())),
     }
 }
 
-/// w[t] * (-(1 - s) * log_softmax(x)[t]) - s/C * sum over c of w[c] * log_softmax(x)[c], 0 where t
-/// is ignored
+/// -(1 - s) * w[t] * log_softmax(x)[t] - s/C * sum over c of w[c] * log_softmax(x)[c], and 0 where
+/// t is ignore_index
 fn cross_entropy(m: &Math<'_>, o: &CrossEntropy) -> Result<Value, String> {
     let narrow = dtype(o.logits)?;
-    let x = m.convert(o.logits, wide(narrow))?;
+    let x = m.convert(o.logits, accumulator_type(narrow))?;
     let log = log_softmax(m, x, 1)?;
     let target = target(m, o)?;
-    let weight = o.weight.map(|w| m.convert(w, wide(narrow))).transpose()?;
+    let weight = o.weight.map(|w| m.convert(w, accumulator_type(narrow))).transpose()?;
 
     let ignored = m.b.add(&Splat {
         value: Attr::scalar_int(m.b.ctx, DType::I64, o.ignore_index),
@@ -71,7 +71,7 @@ fn cross_entropy(m: &Math<'_>, o: &CrossEntropy) -> Result<Value, String> {
     m.convert(result, narrow)
 }
 
-/// The target with every size that its type or the logits' states.
+/// The target with the static dimensions of its own type and of the logits.
 fn target(m: &Math<'_>, o: &CrossEntropy) -> Result<Value, String> {
     let mut dims = o.logits.ty().dims();
     dims.remove(1);

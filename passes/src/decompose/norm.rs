@@ -6,7 +6,7 @@ pub(super) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Value, String>
     let m = Math { b };
     let input = op.operand(0);
     let narrow = dtype(input)?;
-    let x = m.convert(input, wide(narrow))?;
+    let x = m.convert(input, accumulator_type(narrow))?;
     let malformed = "is malformed";
     let y = match kind {
         OpKind::LayerNorm => {
@@ -20,7 +20,7 @@ pub(super) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Value, String>
             let o = RmsNorm::of(op).ok_or(malformed)?;
             let dims = last(x, o.rank);
             let square = m.mean(m.mul(x, x)?, &dims)?;
-            let y = m.div(x, m.spread(root(&m, square, o.epsilon)?, &dims, x)?)?;
+            let y = m.div(x, m.broadcast_back(root(&m, square, o.epsilon)?, &dims, x)?)?;
             affine(&m, y, o.weight, None, &dims)?
         }
         OpKind::Softmax => softmax(&m, x, Softmax::of(op).ok_or(malformed)?.axis)?,
@@ -38,7 +38,7 @@ pub(super) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Value, String>
             let root = m.unary(UnaryKind::Sqrt, variance(&m, x, &o.dims, o.correction)?)?;
             keep(&m, root, x, &o.dims, o.keep_dims)?
         }
-        other => return Err(format!("({}) is no normalisation", other.name())),
+        other => return Err(format!("({}) is not a normalisation", other.name())),
     };
     m.convert(y, narrow)
 }
@@ -50,7 +50,7 @@ fn last(x: Value, n: i64) -> Vec<i64> {
 
 /// x - mean x along dims
 fn centred(m: &Math<'_>, x: Value, dims: &[i64]) -> Result<Value, String> {
-    m.sub(x, m.spread(m.mean(x, dims)?, dims, x)?)
+    m.sub(x, m.broadcast_back(m.mean(x, dims)?, dims, x)?)
 }
 
 /// sqrt(x + epsilon)
@@ -58,11 +58,11 @@ fn root(m: &Math<'_>, x: Value, epsilon: f64) -> Result<Value, String> {
     m.unary(UnaryKind::Sqrt, m.add(x, m.full_like(x, epsilon)?)?)
 }
 
-/// (x - mean x) / sqrt(var x + epsilon) along dims, var with divisor n
+/// (x - mean x) / sqrt(var x + epsilon) along dims; biased variance (divisor n)
 fn normalise(m: &Math<'_>, x: Value, dims: &[i64], epsilon: f64) -> Result<Value, String> {
     let c = centred(m, x, dims)?;
     let var = m.mean(m.mul(c, c)?, dims)?;
-    m.div(c, m.spread(root(m, var, epsilon)?, dims, x)?)
+    m.div(c, m.broadcast_back(root(m, var, epsilon)?, dims, x)?)
 }
 
 /// y * weight + bias, parameters over `dims` of y
@@ -100,25 +100,25 @@ fn batch_norm(m: &Math<'_>, x: Value, o: &BatchNorm) -> Result<Value, String> {
     affine(m, m.div(c, m.broadcast_to(root, &[1], x)?)?, o.weight, o.bias, &[1])
 }
 
-/// x - max x along the axis; x where there are no elements, which have no maximum
+/// x - max x along the axis; x itself for an empty axis, which has no maximum
 fn shifted(m: &Math<'_>, x: Value, axis: i64) -> Result<Value, String> {
     if x.ty().dims()[axis as usize].known() == Some(0) {
         return Ok(x);
     }
-    m.sub(x, m.reduce_and_spread(ReduceKind::Max, x, &[axis])?)
+    m.sub(x, m.reduce_and_broadcast(ReduceKind::Max, x, &[axis])?)
 }
 
 /// e^(x - max x) / sum of e^(x - max x)
 fn softmax(m: &Math<'_>, x: Value, axis: i64) -> Result<Value, String> {
     let e = m.unary(UnaryKind::Exp, shifted(m, x, axis)?)?;
-    m.div(e, m.reduce_and_spread(ReduceKind::Sum, e, &[axis])?)
+    m.div(e, m.reduce_and_broadcast(ReduceKind::Sum, e, &[axis])?)
 }
 
 /// x - max x - ln(sum of e^(x - max x))
 pub(super) fn log_softmax(m: &Math<'_>, x: Value, axis: i64) -> Result<Value, String> {
     let s = shifted(m, x, axis)?;
     let sum = m.reduce(ReduceKind::Sum, m.unary(UnaryKind::Exp, s)?, &[axis])?;
-    m.sub(s, m.spread(m.unary(UnaryKind::Log, sum)?, &[axis], x)?)
+    m.sub(s, m.broadcast_back(m.unary(UnaryKind::Log, sum)?, &[axis], x)?)
 }
 
 /// sum (x - mean x)^2 / max(n - correction, 0)
@@ -136,7 +136,7 @@ fn variance(m: &Math<'_>, x: Value, dims: &[i64], correction: f64) -> Result<Val
     m.div(sum, divisor)
 }
 
-/// Puts the dims that a reduction of `x` removed back with size 1.
+/// Keeps reduced dimensions as unit dimensions (keepdim).
 fn keep(m: &Math<'_>, r: Value, x: Value, dims: &[i64], keep: bool) -> Result<Value, String> {
     if !keep || dims.is_empty() {
         return Ok(r);

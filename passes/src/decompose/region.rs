@@ -1,27 +1,27 @@
-//! A region over 0-d values, run for every element of a shape at once: elementwise ops on full
-//! tensors, look-ups with full index tensors.
+//! Vectorises a region over 0-d values: elementwise ops become ops on full tensors, gathers get
+//! full index tensors (as `jax.vmap`).
 use super::tools::*;
 use kiln_dialects::{ir::*, ops::*, sym::Dim, value::DType};
 use std::collections::HashMap;
 
-/// The shape, and what is known about values of the region so far.
+/// The batch shape, and the mapped values of the region so far.
 pub(super) struct Batch<'a> {
     m: &'a Math<'a>,
     full: Vec<Size>,
     dims: Vec<Dim>,
     positions: Vec<Option<Value>>,
-    /// Whether there are elements whose result nobody takes: positions of look-ups are then moved
-    /// into range.
+    /// Whether some elements' results are discarded (masked scores): their gather indices are
+    /// clamped.
     pub clamp: bool,
 }
 
-/// What stands for a value of the region.
+/// The tensor that a value of the region maps to.
 #[derive(Clone, Copy)]
-enum Now {
-    /// One value for all elements.
-    Same(Value),
-    /// The shape's dimensions in front of the value's own.
-    Each(Value),
+enum Mapped {
+    /// The same for all elements.
+    Uniform(Value),
+    /// One per element: the batch dimensions come before the value's own.
+    PerElement(Value),
 }
 
 impl<'a> Batch<'a> {
@@ -29,7 +29,7 @@ impl<'a> Batch<'a> {
         let dims = full.iter().map(|s| s.known().map_or(Dim::Unknown, Dim::Known)).collect();
         Batch { m, positions: vec![None; full.len()], dims, full, clamp: false }
     }
-    /// The position along one axis, i64.
+    /// The index along one axis, i64.
     pub fn position(&mut self, axis: usize) -> Result<Value, String> {
         if let Some(v) = self.positions[axis] {
             return Ok(v);
@@ -39,36 +39,40 @@ impl<'a> Batch<'a> {
         Ok(v)
     }
 
-    /// What the block yields, in the full shape. Its first arguments stand for `first`, the others
-    /// for positions.
+    /// The yielded value in the full shape. The block's first arguments map to `first`, the others
+    /// to the indices.
     pub fn inline(&mut self, block: Block, first: &[Value]) -> Result<Value, String> {
         let args = block.args();
-        let mut now: HashMap<Value, Now> =
-            args.iter().copied().zip(first.iter().map(|v| Now::Each(*v))).collect();
+        let mut mapped: HashMap<Value, Mapped> =
+            args.iter().copied().zip(first.iter().map(|v| Mapped::PerElement(*v))).collect();
         for (axis, arg) in
             args.into_iter().skip(first.len()).enumerate().filter(|(_, a)| !a.uses().is_empty())
         {
-            now.insert(arg, Now::Each(self.position(axis)?));
+            mapped.insert(arg, Mapped::PerElement(self.position(axis)?));
         }
         for op in block.ops() {
             if op.kind() == Some(OpKind::Yield) {
-                let v = op.operands().first().copied().ok_or("has a region that yields nothing")?;
-                return self.each(v, &now);
+                let v = op.operands().first().copied().ok_or("has a yield without operands")?;
+                return self.in_full_shape(v, &mapped);
             }
-            let same = op.operands().iter().all(|v| matches!(get(*v, &now), Now::Same(_)));
-            let results =
-                if same { self.copy(op, &now)? } else { vec![Now::Each(self.batched(op, &now)?)] };
-            now.extend(op.results().into_iter().zip(results));
+            let same = op.operands().iter().all(|v| matches!(get(*v, &mapped), Mapped::Uniform(_)));
+            let results = if same {
+                self.copy(op, &mapped)?
+            } else {
+                vec![Mapped::PerElement(self.batched(op, &mapped)?)]
+            };
+            mapped.extend(op.results().into_iter().zip(results));
         }
-        Err("has a region without an end".into())
+        Err("has a region without a terminator".into())
     }
 
-    /// An op on what is the same for all elements, as it is.
-    fn copy(&self, op: Op, now: &HashMap<Value, Now>) -> Result<Vec<Now>, String> {
+    /// Clones an op whose operands are the same for all elements.
+    fn copy(&self, op: Op, mapped: &HashMap<Value, Mapped>) -> Result<Vec<Mapped>, String> {
         if !op.regions().is_empty() {
-            return Err(unfit(op));
+            return Err(not_vectorisable(op));
         }
-        let operands: Vec<Value> = op.operands().iter().map(|v| raw(get(*v, now))).collect();
+        let operands: Vec<Value> =
+            op.operands().iter().map(|v| value_of(get(*v, mapped))).collect();
         let types: Vec<Type> = op.results().iter().map(|v| v.ty()).collect();
         let attrs = op.attrs();
         let attrs: Vec<(&str, Attr)> = attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
@@ -76,12 +80,12 @@ impl<'a> Batch<'a> {
         Ok(b.generic(&op.name(), &operands, &types, &attrs, &mut [])?
             .results()
             .into_iter()
-            .map(Now::Same)
+            .map(Mapped::Uniform)
             .collect())
     }
 
-    /// An op on values of which some differ between elements.
-    fn batched(&self, op: Op, now: &HashMap<Value, Now>) -> Result<Value, String> {
+    /// Vectorises an op with at least one operand that differs between elements.
+    fn batched(&self, op: Op, mapped: &HashMap<Value, Mapped>) -> Result<Value, String> {
         let n = self.full.len() as i64;
         let b = self.m.b.at(op.loc());
         let moved = |dims: &[i64]| (0..n).chain(dims.iter().map(|d| d + n)).collect::<Vec<i64>>();
@@ -90,13 +94,13 @@ impl<'a> Batch<'a> {
                 let mut operands = op
                     .operands()
                     .iter()
-                    .map(|v| self.each(*v, now))
+                    .map(|v| self.in_full_shape(*v, mapped))
                     .collect::<Result<Vec<_>, _>>()?;
                 if self.clamp
                     && matches!(kind, OpKind::Div | OpKind::Rem | OpKind::FloorDiv)
                     && dtype(operands[1])?.is_int()
                 {
-                    // Nor does anyone take a quotient by 0.
+                    // A discarded element may divide by 0, which would be undefined for integers.
                     let zero = self.m.compare(
                         CompareKind::Eq,
                         operands[1],
@@ -113,47 +117,47 @@ impl<'a> Batch<'a> {
             }
             Some(OpKind::Gather) => {
                 let o = Gather::of(op).ok_or("is malformed")?;
-                self.gather(&o, now).map_err(|e| format!("in its region: {e}"))
+                self.gather(&o, mapped).map_err(|e| format!("in its region: {e}"))
             }
             Some(OpKind::Reshape) => {
                 let o = Reshape::of(op).ok_or("is malformed")?;
                 b.add(&Reshape {
-                    input: self.each(o.input, now)?,
-                    sizes: self.sizes(&o.sizes, now),
+                    input: self.in_full_shape(o.input, mapped)?,
+                    sizes: self.sizes(&o.sizes, mapped),
                 })
             }
             Some(OpKind::BroadcastInDim) => {
                 let o = BroadcastInDim::of(op).ok_or("is malformed")?;
                 b.add(&BroadcastInDim {
-                    input: self.each(o.input, now)?,
+                    input: self.in_full_shape(o.input, mapped)?,
                     dims: moved(&o.dims),
-                    sizes: self.sizes(&o.sizes, now),
+                    sizes: self.sizes(&o.sizes, mapped),
                 })
             }
             Some(OpKind::Reduce) => {
                 let o = Reduce::of(op).ok_or("is malformed")?;
                 let dims = moved(&o.dims).split_off(n as usize);
-                b.add(&Reduce { input: self.each(o.input, now)?, dims, ..o })
+                b.add(&Reduce { input: self.in_full_shape(o.input, mapped)?, dims, ..o })
             }
-            _ => Err(unfit(op)),
+            _ => Err(not_vectorisable(op)),
         }
     }
 
-    fn gather(&self, o: &Gather, now: &HashMap<Value, Now>) -> Result<Value, String> {
+    fn gather(&self, o: &Gather, mapped: &HashMap<Value, Mapped>) -> Result<Value, String> {
         let m = self.m;
         let per_element = o.indices.iter().map(|i| rank(*i)).max().unwrap_or(0);
         if per_element > 0 {
             return Err(format!(
-                "kiln.gather at positions of rank {per_element} cannot be done for all elements at once"
+                "kiln.gather with indices of rank {per_element} cannot be vectorised over elements"
             ));
         }
-        let input = get(o.input, now);
+        let input = get(o.input, mapped);
         let n = self.full.len() as i64;
-        let shift = if matches!(input, Now::Each(_)) { n } else { 0 };
+        let shift = if matches!(input, Mapped::PerElement(_)) { n } else { 0 };
         let mut indices = vec![];
         for (i, axis) in o.indices.iter().zip(&o.dims) {
-            let mut at = self.each(*i, now)?;
-            let size = m.size_of(raw(input), (axis + shift) as usize)?;
+            let mut at = self.in_full_shape(*i, mapped)?;
+            let size = m.size_of(value_of(input), (axis + shift) as usize)?;
             let own =
                 self.positions.iter().position(|p| *p == Some(at)).map(|axis| self.full[axis]);
             if self.clamp && own != Some(size) {
@@ -172,14 +176,14 @@ impl<'a> Batch<'a> {
             indices.splice(0..0, own);
             dims.splice(0..0, 0..n);
         }
-        m.b.add(&Gather { input: raw(input), indices, dims })
+        m.b.add(&Gather { input: value_of(input), indices, dims })
     }
 
-    /// A value of the region in the full shape.
-    fn each(&self, v: Value, now: &HashMap<Value, Now>) -> Result<Value, String> {
-        match get(v, now) {
-            Now::Each(v) => Ok(v),
-            Now::Same(v) => {
+    /// A value of the region, broadcast to the full shape.
+    fn in_full_shape(&self, v: Value, mapped: &HashMap<Value, Mapped>) -> Result<Value, String> {
+        match get(v, mapped) {
+            Mapped::PerElement(v) => Ok(v),
+            Mapped::Uniform(v) => {
                 let n = self.full.len();
                 let own = self.m.sizes_of(v)?;
                 let dims: Vec<i64> = (n as i64..(n + own.len()) as i64).collect();
@@ -187,30 +191,30 @@ impl<'a> Batch<'a> {
             }
         }
     }
-    fn sizes(&self, own: &[Size], now: &HashMap<Value, Now>) -> Vec<Size> {
+    fn sizes(&self, own: &[Size], mapped: &HashMap<Value, Mapped>) -> Vec<Size> {
         let outside = |s: &Size| match s {
-            Size::Dynamic(v) => Size::Dynamic(raw(get(*v, now))),
+            Size::Dynamic(v) => Size::Dynamic(value_of(get(*v, mapped))),
             fixed => *fixed,
         };
         self.full.iter().copied().chain(own.iter().map(outside)).collect()
     }
     fn full_type(&self, own: Type) -> Result<Type, String> {
-        let dtype = own.element().ok_or("has a region that computes no tensor")?.dtype()?;
+        let dtype = own.element().ok_or("has a region value that is not a tensor")?.dtype()?;
         Ok(Type::tensor(self.m.b.ctx, dtype, &[self.dims.as_slice(), &own.dims()].concat()))
     }
 }
 
-/// Values from outside of the region are the same for all elements.
-fn get(v: Value, now: &HashMap<Value, Now>) -> Now {
-    now.get(&v).copied().unwrap_or(Now::Same(v))
+/// Values defined outside the region are the same for all elements.
+fn get(v: Value, mapped: &HashMap<Value, Mapped>) -> Mapped {
+    mapped.get(&v).copied().unwrap_or(Mapped::Uniform(v))
 }
 
-fn raw(now: Now) -> Value {
-    match now {
-        Now::Same(v) | Now::Each(v) => v,
+fn value_of(mapped: Mapped) -> Value {
+    match mapped {
+        Mapped::Uniform(v) | Mapped::PerElement(v) => v,
     }
 }
 
-fn unfit(op: Op) -> String {
-    format!("has a region with {}, which cannot be done for all elements at once", op.name())
+fn not_vectorisable(op: Op) -> String {
+    format!("has a region with {}, which cannot be vectorised over elements", op.name())
 }

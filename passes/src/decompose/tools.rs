@@ -1,15 +1,15 @@
-//! Small builders that every decomposition uses: typed arithmetic, scalars, sizes, broadcasts along
-//! an axis, reductions that keep their dims.
+//! Builders that the decompositions share: typed arithmetic, scalars, sizes, broadcasts along an
+//! axis, keepdim reductions.
 use crate::pass::Failure;
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type, sym, value::DType};
 
-/// A builder with arithmetic. Operands of one type give a result of that type.
+/// A builder with arithmetic. The result has the type of the operands, which have one type.
 pub(crate) struct Math<'a> {
     pub b: &'a Builder,
 }
 
-/// Puts what `make` computes in front of an op in its place: a value for each result, whose type it
-/// then has. Ops for which it gives none stay.
+/// Replaces each op by the values that `make` builds before it, cast to the types of its results.
+/// Ops for which `make` returns none stay.
 pub(crate) fn replace_ops(
     root: Op,
     mut make: impl FnMut(&Math, Op) -> Option<Result<Vec<Value>, String>>,
@@ -17,9 +17,9 @@ pub(crate) fn replace_ops(
     for op in walk(root) {
         let Some(b) = Builder::before(op) else { continue };
         let m = Math { b: &b };
-        let Some(made) = make(&m, op) else { continue };
+        let Some(values) = make(&m, op) else { continue };
         let at = |e: String| Failure::at(op, e);
-        for (old, new) in op.results().into_iter().zip(made.map_err(at)?) {
+        for (old, new) in op.results().into_iter().zip(values.map_err(at)?) {
             old.replace_uses(m.retype(new, old.ty()).map_err(at)?);
         }
         op.erase();
@@ -59,7 +59,7 @@ impl Math<'_> {
     ) -> Result<Value, String> {
         self.b.add(&Select { condition, on_true, on_false })
     }
-    /// A number everywhere in the shape and dtype of `like`.
+    /// A splat of a number with the shape and dtype of `like`.
     pub fn full_like(&self, like: Value, value: f64) -> Result<Value, String> {
         self.b.splat(dtype(like)?, &self.sizes_of(like)?, value)
     }
@@ -70,34 +70,34 @@ impl Math<'_> {
             self.b.add(&Convert { input: x, dtype: Type::scalar(self.b.ctx, to) })
         }
     }
-    /// `x`, whose dimension i is dimension dims[i] of `like`, repeated to the shape of `like`.
+    /// Broadcasts `x` to the shape of `like`; dimension i of `x` is dimension dims[i] of `like`.
     pub fn broadcast_to(&self, x: Value, dims: &[i64], like: Value) -> Result<Value, String> {
         self.broadcast(x, dims, &self.sizes_of(like)?)
     }
-    /// `x`, whose dimension i is dimension dims[i] of the result.
+    /// Broadcasts `x` to `sizes`; dimension i of `x` is dimension dims[i] of the result.
     pub fn broadcast(&self, x: Value, dims: &[i64], sizes: &[Size]) -> Result<Value, String> {
         self.b.add(&BroadcastInDim { input: x, dims: dims.to_vec(), sizes: sizes.to_vec() })
     }
-    /// Where it is not known that there are elements, the greatest of none is -inf, so that what
-    /// follows has a value for none.
+    /// Reduces `x`. Unless the dims are known to be non-empty, `maybe_empty` makes the maximum of
+    /// none -inf.
     pub fn reduce(&self, kind: ReduceKind, x: Value, dims: &[i64]) -> Result<Value, String> {
         let sizes = x.ty().dims();
         let some = dims.iter().all(|d| sizes[*d as usize].known().is_some_and(|n| n > 0));
         let maybe_empty = matches!(kind, ReduceKind::Max | ReduceKind::Min) && !some;
         self.b.add(&Reduce { kind, input: x, dims: dims.to_vec(), maybe_empty })
     }
-    /// Repeats `r`, which is `like` without `dims`, to the shape of `like`.
-    pub fn spread(&self, r: Value, dims: &[i64], like: Value) -> Result<Value, String> {
-        self.broadcast_to(r, &others(rank(like), dims), like)
+    /// Broadcasts `r`, which is `like` reduced along `dims`, to the shape of `like`.
+    pub fn broadcast_back(&self, r: Value, dims: &[i64], like: Value) -> Result<Value, String> {
+        self.broadcast_to(r, &complement(rank(like), dims), like)
     }
-    /// Reduces `x` along `dims` and repeats the result to the shape of `x` again.
-    pub fn reduce_and_spread(
+    /// Reduces `x` along `dims` and broadcasts the result to the shape of `x`.
+    pub fn reduce_and_broadcast(
         &self,
         kind: ReduceKind,
         x: Value,
         dims: &[i64],
     ) -> Result<Value, String> {
-        self.spread(self.reduce(kind, x, dims)?, dims, x)
+        self.broadcast_back(self.reduce(kind, x, dims)?, dims, x)
     }
     pub fn reshape(&self, x: Value, sizes: &[Size]) -> Result<Value, String> {
         self.b.add(&Reshape { input: x, sizes: sizes.to_vec() })
@@ -116,18 +116,18 @@ impl Math<'_> {
             dtype: Type::scalar(self.b.ctx, DType::I64),
         })
     }
-    /// The sum along `dims` over the number of elements.
+    /// The mean along `dims`.
     pub fn mean(&self, x: Value, dims: &[i64]) -> Result<Value, String> {
         let sum = self.reduce(ReduceKind::Sum, x, dims)?;
         self.div(sum, self.number_like(self.count(x, dims)?, sum)?)
     }
-    /// How many elements of `x` there are along `dims`.
+    /// The number of elements of `x` along `dims`.
     pub fn count(&self, x: Value, dims: &[i64]) -> Result<Size, String> {
         let sizes =
             dims.iter().map(|d| self.size_of(x, *d as usize)).collect::<Result<Vec<_>, _>>()?;
         self.product(&sizes)
     }
-    /// `x / (1 - p)` where the draw at the element's position is at least `p`, else 0.
+    /// `x / (1 - p)` where the uniform random number of the element is at least `p`, else 0.
     pub fn dropout(&self, x: Value, key: Value, p: f64) -> Result<Value, String> {
         let draw = Type::scalar(self.b.ctx, DType::F32);
         let u = self.b.add(&RandomUniform {
@@ -144,12 +144,12 @@ impl Math<'_> {
     }
 
     // ---- sizes
-    /// All sizes of a value.
+    /// All sizes of a value, static or as SSA values.
     pub fn sizes_of(&self, v: Value) -> Result<Vec<Size>, String> {
         (0..rank(v)).map(|i| self.size_of(v, i)).collect()
     }
-    /// One size of a value: that of what it was made from where it is the same, so that few
-    /// `kiln.dim` of few values are left.
+    /// One size of a value. Dynamic sizes are traced through shape-preserving ops, so that few
+    /// `kiln.dim` are left.
     pub fn size_of(&self, mut v: Value, mut axis: usize) -> Result<Size, String> {
         loop {
             let stated = |sizes: Vec<Size>| {
@@ -169,7 +169,7 @@ impl Math<'_> {
             } else if let Some(o) = Iota::of(op) {
                 return stated(o.sizes);
             } else if let Some(o) = Reduce::of(op) {
-                axis = others(rank(o.input), &o.dims)[axis] as usize;
+                axis = complement(rank(o.input), &o.dims)[axis] as usize;
                 v = o.input;
             } else if op.kind().is_some_and(|k| k.is_elementwise()) {
                 v = op.operand(0);
@@ -185,12 +185,12 @@ impl Math<'_> {
             Size::Dynamic(v) => Ok(v),
         }
     }
-    /// `x kind y`, at once where both are numbers.
+    /// Applies a size operation, folded if both sizes are static.
     pub fn size(&self, kind: SymKind, x: Size, y: Size) -> Result<Size, String> {
         match (kind, x.known(), y.known()) {
             (_, Some(x), Some(y)) => {
                 let n = sym::evaluate(kind, x, y).ok_or_else(|| {
-                    format!("has a size without a value: {} of {x} and {y}", kind.keyword())
+                    format!("has an undefined size: {} of {x} and {y}", kind.keyword())
                 })?;
                 Ok(Size::Static(n))
             }
@@ -211,11 +211,11 @@ impl Math<'_> {
     pub fn product(&self, sizes: &[Size]) -> Result<Size, String> {
         sizes.iter().try_fold(Size::Static(1), |n, s| self.size(SymKind::Mul, n, *s))
     }
-    /// A size as a 0-d tensor.
+    /// A size as a 0-d tensor of dtype `to`.
     pub fn number(&self, size: Size, to: DType) -> Result<Value, String> {
         self.b.size_as_tensor(size, to)
     }
-    /// A size as a number in the shape and dtype of `like`.
+    /// A splat of a size with the shape and dtype of `like`.
     pub fn number_like(&self, size: Size, like: Value) -> Result<Value, String> {
         match size {
             Size::Static(n) => self.b.add(&Splat {
@@ -225,7 +225,7 @@ impl Math<'_> {
             _ => self.broadcast_to(self.number(size, dtype(like)?)?, &[], like),
         }
     }
-    /// The same value as `ty`, which states more or fewer sizes.
+    /// Casts `v` to `ty`, which has the same shape with more or fewer static dimensions.
     pub fn retype(&self, v: Value, ty: Type) -> Result<Value, String> {
         if v.ty() == ty {
             return Ok(v);
@@ -239,7 +239,7 @@ impl Math<'_> {
             &ty.dims().iter().enumerate().map(size).collect::<Result<Vec<_>, String>>()?,
         )
     }
-    /// `v` with the sizes of `like` in its type.
+    /// Casts `v` to the static dimensions of `like`.
     pub fn retype_like(&self, v: Value, like: Value) -> Result<Value, String> {
         self.retype(v, Type::tensor(self.b.ctx, dtype(v)?, &like.ty().dims()))
     }
@@ -251,11 +251,11 @@ pub(crate) fn dtype(v: Value) -> Result<DType, String> {
 pub(crate) fn rank(v: Value) -> usize {
     v.ty().dims().len()
 }
-/// The dims of a rank that are not in `dims`, ascending.
-pub(crate) fn others(rank: usize, dims: &[i64]) -> Vec<i64> {
+/// The dimensions below `rank` that are not in `dims`, ascending.
+pub(crate) fn complement(rank: usize, dims: &[i64]) -> Vec<i64> {
     (0..rank as i64).filter(|d| !dims.contains(d)).collect()
 }
-/// What statistics and exponentials of a dtype are computed in: f32 for floats of 16 bits and less.
-pub(crate) fn wide(d: DType) -> DType {
+/// The accumulator type of a dtype: f32 for floats of at most 16 bits.
+pub(crate) fn accumulator_type(d: DType) -> DType {
     if d.is_float() && d.bits() <= 16 { DType::F32 } else { d }
 }

@@ -1,4 +1,4 @@
-//! Read: what is known of every size in a function. Changes nothing.
+//! Analysis: the symbolic dimensions of every value of a function. Does not change the IR.
 use crate::pass::Failure;
 use kiln_dialects::{
     ir::*,
@@ -8,20 +8,20 @@ use kiln_dialects::{
 };
 use std::collections::HashMap;
 
-/// Sizes of tensors and values of sizes.
+/// Dimensions of tensors, and symbolic values of sizes.
 #[derive(Default)]
 pub struct Facts {
     tensors: HashMap<Value, Vec<Dim>>,
     sizes: HashMap<Value, Dim>,
-    /// Least and greatest value of a symbol, by name.
+    /// Value range of a symbol, by name.
     ranges: HashMap<String, (i64, Option<i64>)>,
-    /// What divides a symbol, by name.
+    /// A divisor of a symbol, by name.
     divisors: HashMap<String, i64>,
     changed: bool,
 }
 
 impl Facts {
-    /// Propagates through a function until nothing new is found, at most `rounds` times.
+    /// Propagates through a function to a fixed point, in at most `rounds` rounds.
     pub fn of(func: Op, rounds: usize) -> Result<Facts, Failure> {
         let mut facts = Facts::default();
         for op in walk(func) {
@@ -40,56 +40,54 @@ impl Facts {
         Ok(facts)
     }
 
-    /// Takes in one more op, behind those that were there: for IR that is still being made, where
-    /// facts only flow forwards. Err: why the op contradicts what is known.
+    /// Adds the facts of one more op, for IR under construction, where facts only flow forwards.
+    /// Err: how the op contradicts the facts.
     pub fn extend(&mut self, op: Op) -> Result<(), String> {
         op.results().into_iter().for_each(|v| self.start(v));
         self.visit(op)
     }
-    /// Pairs of sizes that an op takes as equal, though the facts do not say that they are.
+    /// Pairs of sizes that an op requires to be equal without a proof of it.
     pub fn assumed(&self, op: Op) -> Vec<(Dim, Dim)> {
         let Some(view) = op.kind().filter(|k| k.is_inferred()).and_then(|_| View::of(op)) else {
             return vec![];
         };
         assumptions(|| infer(&view, self)).1
     }
-    /// Takes in an argument of a block.
+    /// Adds a block argument.
     pub fn argument(&mut self, v: Value) {
         self.start(v);
     }
-    /// The sizes of a tensor; empty for other values.
+    /// The dimensions of a tensor; empty for other values.
     pub fn dims(&self, v: Value) -> &[Dim] {
         self.tensors.get(&v).map_or(&[], Vec::as_slice)
     }
-    /// The value of a size.
+    /// The symbolic value of a size.
     pub fn size_value(&self, v: Value) -> Dim {
         self.sizes.get(&v).cloned().unwrap_or(Dim::Unknown)
     }
 
-    /// A value's type as a start: every unknown size is one of its own.
+    /// Initial fact: each dynamic dimension is a fresh unknown.
     fn start(&mut self, v: Value) {
         let id = self.tensors.len() + self.sizes.len();
-        let own = |(axis, d): (usize, Dim)| {
+        let initial = |(axis, d): (usize, Dim)| {
             if d == Dim::Unknown { Dim::atom(Atom::Opaque(id, axis)) } else { d }
         };
         if v.ty().is_tensor() {
-            self.tensors.insert(v, v.ty().dims().into_iter().enumerate().map(own).collect());
+            self.tensors.insert(v, v.ty().dims().into_iter().enumerate().map(initial).collect());
         } else if v.ty().is_index() {
-            // A size that a function takes is a symbol: facts about tensors are better said in it
-            // than in sizes of their own.
+            // A size argument is a symbol; dimensions are rather expressed by it than by fresh
+            // unknowns.
             let symbol = v.block_arg().map(|(_, i)| Dim::sym(&format!("%{i}")));
             self.sizes.insert(v, symbol.unwrap_or_else(|| Dim::atom(Atom::Opaque(id, 0))));
         }
     }
 
-    /// States that a tensor has these sizes.
-    fn tell(&mut self, v: Value, dims: &[Dim]) -> Result<(), String> {
+    /// Records the dimensions of a tensor.
+    fn record(&mut self, v: Value, dims: &[Dim]) -> Result<(), String> {
         let Some(old) = self.tensors.get_mut(&v) else { return Ok(()) };
         for (i, (have, new)) in old.iter_mut().zip(dims).enumerate() {
             if have.differs(new) {
-                return Err(format!(
-                    "has sizes {have} and {new} in dimension {i} of the same value"
-                ));
+                return Err(format!("has contradicting sizes {have} and {new} in dimension {i}"));
             }
             if rank(new) > rank(have) {
                 *have = new.clone();
@@ -99,8 +97,8 @@ impl Facts {
         Ok(())
     }
 
-    /// A minimum or maximum that ranges decide.
-    fn decided(&self, kind: SymKind, x: &Dim, y: &Dim) -> Option<Dim> {
+    /// A min or max that the ranges of its symbols decide.
+    fn fold_min_max(&self, kind: SymKind, x: &Dim, y: &Dim) -> Option<Dim> {
         let (small, great) = match kind {
             SymKind::Min => (true, false),
             SymKind::Max => (false, true),
@@ -113,7 +111,7 @@ impl Facts {
         at_most(y, x).then(|| if great { x.clone() } else { y.clone() })
     }
 
-    /// The least and the greatest value of a size, as far as the ranges of symbols say.
+    /// The range of a size, from the ranges of its symbols.
     pub fn bounds(&self, d: &Dim) -> Bounds {
         d.bounds(&|a| match a {
             Atom::Sym(name) => {
@@ -123,7 +121,7 @@ impl Facts {
         })
     }
 
-    /// The greatest number that is known to divide a size.
+    /// The greatest known divisor of a size.
     pub fn divisor(&self, d: &Dim) -> i64 {
         d.divisor(&|a| {
             if let Atom::Sym(name) = a { self.divisors.get(name).copied().unwrap_or(1) } else { 1 }
@@ -142,7 +140,7 @@ impl Facts {
                     }
                 };
                 let dims: Vec<Dim> = op.result(0).ty().dims().into_iter().map(size).collect();
-                self.tell(op.result(0), &dims)?;
+                self.record(op.result(0), &dims)?;
             }
             if op.is("arith.constant") && op.result(0).ty().is_index() {
                 let value =
@@ -164,7 +162,7 @@ impl Facts {
             OpKind::SymExpr => {
                 let o = ops::SymExpr::of(op).ok_or("is malformed")?;
                 let (x, y) = (self.size_value(o.lhs), self.size_value(o.rhs));
-                let value = match self.decided(o.kind, &x, &y) {
+                let value = match self.fold_min_max(o.kind, &x, &y) {
                     Some(value) => value,
                     None => Dim::apply(o.kind, &x, &y),
                 };
@@ -180,25 +178,25 @@ impl Facts {
             }
             OpKind::BindShape => {
                 let o = ops::BindShape::of(op).ok_or("is malformed")?;
-                self.tell(o.value, &self.sizes(&o.sizes))?;
+                self.record(o.value, &self.sizes(&o.sizes))?;
             }
             OpKind::Launch => {
                 let o = ops::Launch::of(op).ok_or("is malformed")?;
                 for (out, result) in o.outs.iter().zip(op.results()) {
                     let dims = self.dims(*out).to_vec();
-                    self.tell(result, &dims)?;
+                    self.record(result, &dims)?;
                 }
             }
             _ if kind.is_inferred() => {
                 let view = View::of(op).ok_or("is malformed")?;
                 let types = infer(&view, self)?;
                 for (v, t) in op.results().into_iter().zip(&types) {
-                    self.tell(v, &t.dims)?;
+                    self.record(v, &t.dims)?;
                 }
                 if kind.is_elementwise() {
-                    // One shape in and out: what the result knows, the operands know too.
+                    // Operands have the result's shape, so facts flow backwards.
                     let dims = self.dims(op.result(0)).to_vec();
-                    op.operands().into_iter().try_for_each(|v| self.tell(v, &dims))?;
+                    op.operands().into_iter().try_for_each(|v| self.record(v, &dims))?;
                 }
             }
             _ => {}
@@ -207,8 +205,7 @@ impl Facts {
     }
 }
 
-/// How much a size says: nothing, a size without a name, an expression over symbols, a symbol, a
-/// number.
+/// Precision of a dimension: unknown, fresh unknown, expression over symbols, symbol, constant.
 fn rank(d: &Dim) -> u8 {
     fn named(d: &Dim) -> bool {
         d.atoms().iter().all(|a| match a {
@@ -220,7 +217,7 @@ fn rank(d: &Dim) -> u8 {
     match d {
         Dim::Unknown => 0,
         Dim::Known(_) => 4,
-        // A size of its own name is what others are compared with.
+        // A fresh unknown on its own is what others are compared with.
         Dim::Expr(_)
             if d.atoms()
                 .into_iter()

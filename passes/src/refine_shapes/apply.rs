@@ -1,4 +1,4 @@
-//! Apply: rewrites size operands, then types, in the order of the text.
+//! Rewrite: size operands first, then types, in program order.
 use super::analysis::Facts;
 use crate::pass::Failure;
 use kiln_dialects::{
@@ -11,17 +11,16 @@ use std::collections::HashMap;
 
 struct Apply<'a> {
     facts: &'a Facts,
-    /// Types from before, which region ops and calls go on to see.
+    /// The original types, which region ops and calls keep.
     old: HashMap<Value, Type>,
-    /// Values made here stand for these, as far as facts go.
+    /// The original value of each new one, whose facts apply.
     origin: HashMap<Value, Value>,
     symbols: Vec<(Dim, Value)>,
-    /// Replaced ops. They are erased at the end, since facts are kept by address, and a new op
-    /// could be given that of an erased one.
+    /// Replaced ops, erased at the end: facts are keyed by address, which a new op could reuse.
     dead: Vec<Op>,
 }
 
-/// Rewrites one function. `open`: nobody calls it, so that its own type may change.
+/// Rewrites one function. `open`: it has no callers, so its signature may change.
 pub(super) fn apply(func: Op, facts: &Facts, open: bool) -> Result<(), Failure> {
     let ops = walk(func);
     let mut a =
@@ -57,7 +56,7 @@ pub(super) fn apply(func: Op, facts: &Facts, open: bool) -> Result<(), Failure> 
 }
 
 impl Apply<'_> {
-    /// The value's type with every size that is a known number.
+    /// The value's type with every dimension that is known to be static.
     fn refined(&self, v: Value) -> Type {
         let dims = self.facts.dims(*self.origin.get(&v).unwrap_or(&v));
         let Some(Ok(dtype)) = v.ty().element().map(Type::dtype) else { return v.ty() };
@@ -78,19 +77,19 @@ impl Apply<'_> {
     fn visit(&mut self, op: Op, open: bool) -> Result<(), String> {
         match op.kind() {
             Some(OpKind::Sym) => {
-                self.remember(op);
+                self.remember_symbol(op);
                 Ok(())
             }
-            Some(OpKind::Dim) => self.known_size(op).map(|_| ()),
+            Some(OpKind::Dim) => self.fold_size(op).map(|_| ()),
             Some(OpKind::SymExpr) => {
-                if !self.known_size(op)? {
-                    self.remember(op);
+                if !self.fold_size(op)? {
+                    self.remember_symbol(op);
                 }
                 Ok(())
             }
             Some(kind) if kind.is_inferred() => {
                 let op = self.static_sizes(op)?;
-                self.one_type(op)?;
+                self.unify_types(op)?;
                 let view = View::of(op).ok_or("is malformed")?;
                 for (v, t) in op.results().into_iter().zip(infer_types(&view)?) {
                     v.set_ty(t);
@@ -99,7 +98,7 @@ impl Apply<'_> {
                 Ok(())
             }
             Some(OpKind::BindShape) => self.static_sizes(op).map(|_| ()),
-            // Addresses have no types; results have those that a region gives.
+            // Raw pointers carry no type; results have the types that the region yields.
             Some(OpKind::PtxCall) => {
                 let op = self.static_sizes(op)?;
                 op.results()
@@ -114,7 +113,7 @@ impl Apply<'_> {
         }
     }
 
-    /// The size of one dimension: a number, a symbol, or a `kiln.dim`.
+    /// The size of one dimension: static, a symbol, or a `kiln.dim`.
     fn size_of(&self, b: &Builder, v: Value, axis: usize) -> Result<Size, String> {
         let size = self.facts.dims(*self.origin.get(&v).unwrap_or(&v)).get(axis);
         let symbol = self.symbols.iter().find(|(d, _)| Some(d) == size).map(|(_, s)| *s);
@@ -124,17 +123,16 @@ impl Apply<'_> {
         }
     }
 
-    /// Sizes that stand in the function's own block are visible to all that follows.
-    fn remember(&mut self, op: Op) {
+    /// Sizes of the function's entry block dominate all later ops.
+    fn remember_symbol(&mut self, op: Op) {
         let size = self.facts.size_value(op.result(0));
         if op.parent().is_some_and(|p| p.is("func.func")) && size != Dim::Unknown {
             self.symbols.push((size, op.result(0)));
         }
     }
 
-    /// A size that is a number becomes one; one that was computed before is taken from there. False
-    /// if it stays.
-    fn known_size(&mut self, op: Op) -> Result<bool, String> {
+    /// Replaces a size by its constant or by an earlier equal size. False if neither exists.
+    fn fold_size(&mut self, op: Op) -> Result<bool, String> {
         let size = self.facts.size_value(op.result(0));
         let value = match size.known() {
             Some(n) => Builder::before(op).ok_or("is in no block")?.index(n)?,
@@ -148,7 +146,7 @@ impl Apply<'_> {
         Ok(true)
     }
 
-    /// The same op with numbers where its size operands are known.
+    /// Rebuilds the op with static sizes for its constant size operands.
     fn static_sizes(&mut self, op: Op) -> Result<Op, String> {
         let fix = |sizes: &mut Vec<Size>| {
             let mut changed = false;
@@ -182,7 +180,7 @@ impl Apply<'_> {
             Some(OpKind::Reshape) => rebuild!(Reshape, sizes),
             Some(OpKind::Slice) => rebuild!(Slice, offsets, sizes),
             Some(OpKind::Pad) => rebuild!(Pad, low, high),
-            Some(OpKind::Place) => rebuild!(Place, offsets, sizes),
+            Some(OpKind::InsertSlice) => rebuild!(InsertSlice, offsets, sizes),
             Some(OpKind::DynamicSlice) => rebuild!(DynamicSlice, sizes),
             Some(OpKind::RandomBits) => rebuild!(RandomBits, sizes),
             Some(OpKind::RandomUniform) => rebuild!(RandomUniform, sizes),
@@ -192,20 +190,20 @@ impl Apply<'_> {
             Some(OpKind::PtxCall) if op.regions().is_empty() => rebuild!(PtxCall, blocks, sizes),
             _ => return Ok(op),
         };
-        for (old, made) in op.results().into_iter().zip(new.results()) {
-            old.replace_uses(made);
-            self.origin.insert(made, old);
+        for (old, rebuilt) in op.results().into_iter().zip(new.results()) {
+            old.replace_uses(rebuilt);
+            self.origin.insert(rebuilt, old);
             if let Some(t) = self.old.get(&old).copied() {
-                self.old.insert(made, t);
+                self.old.insert(rebuilt, t);
             }
         }
         self.dead.push(op);
         Ok(new)
     }
 
-    /// Elementwise ops want equal operand types; facts make them equal up to sizes that only some
-    /// operand's type states.
-    fn one_type(&mut self, op: Op) -> Result<(), String> {
+    /// Casts operands of an elementwise op to one type, with all static dimensions that any of them
+    /// has.
+    fn unify_types(&mut self, op: Op) -> Result<(), String> {
         let elementwise = op.kind().is_some_and(|k| k.is_elementwise());
         if !elementwise || op.operand_count() < 2 {
             return Ok(());
@@ -226,7 +224,7 @@ impl Apply<'_> {
         Ok(())
     }
 
-    /// Facts that the op's own rule does not see go into a reshape behind it.
+    /// Casts a result to dimensions that the op's own shape rule cannot infer.
     fn cast_result(&mut self, op: Op, v: Value) -> Result<(), String> {
         let want = self.refined(v);
         if want == v.ty() || v.uses().is_empty() {
@@ -251,7 +249,7 @@ impl Apply<'_> {
         Ok(())
     }
 
-    /// Region ops, calls and terminators go on to see the types from before.
+    /// Casts operands of region ops, calls and terminators back to their original types.
     fn keep_operand_types(&self, op: Op) -> Result<(), String> {
         for (i, v) in op.operands().into_iter().enumerate() {
             let Some(old) = self.old.get(&v).copied().filter(|t| t.is_tensor() && *t != v.ty())
@@ -273,7 +271,7 @@ impl Apply<'_> {
     }
 }
 
-/// The number of an `arith.constant`.
+/// The value of an `arith.constant`.
 fn constant(v: Value) -> Option<i64> {
     v.def().filter(|d| d.is("arith.constant"))?.attr("value")?.as_i64()
 }

@@ -1,17 +1,22 @@
-//! Keys and values that a graph repeats for each query head, since the op that it was written for
-//! could not read one head for several.
+//! Grouped-query attention: removes `repeat_kv`, the broadcast of keys and values to the query
+//! heads.
 use kiln_dialects::{ir::*, ops::*};
 
-/// Rules by the op they look at.
-pub(super) const PATTERNS: &[Pattern] =
-    &[Pattern { name: "attention-repeated-heads", root: OpKind::Attention, apply: repeated }];
+/// Patterns by root op.
+pub(super) const PATTERNS: &[Pattern] = &[Pattern {
+    name: "attention-repeated-heads",
+    root: OpKind::Attention,
+    apply: remove_repeat_kv,
+}];
 
-/// Heads as they were before each was written so many times in a row.
-fn repeated(op: Op, r: &Rewriter) -> Result<bool, String> {
+/// Lets attention read the unrepeated key and value heads.
+fn remove_repeat_kv(op: Op, r: &Rewriter) -> Result<bool, String> {
     let Some(o) = Attention::of(op).filter(|o| o.query != o.key && o.query != o.value) else {
         return Ok(false);
     };
-    let (Some((key, n)), Some((value, m))) = (once(o.key), once(o.value)) else { return Ok(false) };
+    let (Some((key, n)), Some((value, m))) = (unrepeated(o.key), unrepeated(o.value)) else {
+        return Ok(false);
+    };
     if n != m {
         return Ok(false);
     }
@@ -34,24 +39,26 @@ fn repeated(op: Op, r: &Rewriter) -> Result<bool, String> {
     Ok(true)
 }
 
-/// What `[b, g n, s, d]` repeats, as `[b, g, s, d]` or `[b, g, 1, s, d]`, and `n`.
-fn once(v: Value) -> Option<(Value, i64)> {
+/// The input of a broadcast-reshape to `[b, g n, s, d]`, as `[b, g, s, d]` or `[b, g, 1, s, d]`,
+/// and `n`.
+fn unrepeated(v: Value) -> Option<(Value, i64)> {
     let to = Reshape::of(v.def()?)?;
-    let wide = BroadcastInDim::of(to.input.def()?)?;
-    let [b, g, n, s, d] = wide.sizes[..] else { return None };
+    let broadcast = BroadcastInDim::of(to.input.def()?)?;
+    let [b, g, n, s, d] = broadcast.sizes[..] else { return None };
     let merged = to.sizes.len() == 4 && [to.sizes[0], to.sizes[2], to.sizes[3]] == [b, s, d];
     let heads = g.known()?.checked_mul(n.known()?)? == to.sizes.get(1)?.known()?;
-    let from = wide.input.ty().dims();
-    // Nothing but the heads' copies is spread.
-    let own: Vec<usize> = if from.len() == 5 { vec![0, 1, 2, 3, 4] } else { vec![0, 1, 3, 4] };
-    let in_order = wide.dims.iter().map(|i| *i as usize).eq(own.iter().copied());
+    let from = broadcast.input.ty().dims();
+    // Only the repeat dimension is broadcast.
+    let kept_axes: Vec<usize> =
+        if from.len() == 5 { vec![0, 1, 2, 3, 4] } else { vec![0, 1, 3, 4] };
+    let in_order = broadcast.dims.iter().map(|i| *i as usize).eq(kept_axes.iter().copied());
     let result = to.input.ty().dims();
-    let kept = own.iter().zip(&from).all(|(axis, size)| match axis {
+    let kept = kept_axes.iter().zip(&from).all(|(axis, size)| match axis {
         2 => size.known() == Some(1),
         axis => {
             size.known() == result.get(*axis).and_then(|d| d.known()) && size.known() != Some(1)
                 || result.get(*axis).and_then(|d| d.known()) == Some(1)
         }
     });
-    (merged && heads && in_order && kept).then_some((wide.input, n.known()?))
+    (merged && heads && in_order && kept).then_some((broadcast.input, n.known()?))
 }

@@ -1,34 +1,54 @@
-//! Arithmetic that gives one of its operands, or a constant.
+//! Algebraic identities: arithmetic that folds to an operand or a constant.
 use super::splats::*;
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
-/// Rules by the op they look at.
+/// Patterns by root op.
 pub(super) const PATTERNS: &[Pattern] = &[
     Pattern {
         name: "add-zero",
         root: OpKind::Add,
-        apply: |op, r| neutral(op, r, &[(0, -0.0), (1, -0.0)]),
+        apply: |op, r| fold_identity(op, r, &[(0, -0.0), (1, -0.0)]),
     },
-    Pattern { name: "sub-zero", root: OpKind::Sub, apply: |op, r| neutral(op, r, &[(1, 0.0)]) },
+    Pattern {
+        name: "sub-zero",
+        root: OpKind::Sub,
+        apply: |op, r| fold_identity(op, r, &[(1, 0.0)]),
+    },
     Pattern {
         name: "mul-one",
         root: OpKind::Mul,
-        apply: |op, r| neutral(op, r, &[(0, 1.0), (1, 1.0)]),
+        apply: |op, r| fold_identity(op, r, &[(0, 1.0), (1, 1.0)]),
     },
-    Pattern { name: "div-one", root: OpKind::Div, apply: |op, r| neutral(op, r, &[(1, 1.0)]) },
-    Pattern { name: "pow-one", root: OpKind::Pow, apply: |op, r| neutral(op, r, &[(1, 1.0)]) },
+    Pattern {
+        name: "div-one",
+        root: OpKind::Div,
+        apply: |op, r| fold_identity(op, r, &[(1, 1.0)]),
+    },
+    Pattern {
+        name: "pow-one",
+        root: OpKind::Pow,
+        apply: |op, r| fold_identity(op, r, &[(1, 1.0)]),
+    },
     Pattern {
         name: "or-zero",
         root: OpKind::Or,
-        apply: |op, r| neutral(op, r, &[(0, 0.0), (1, 0.0)]),
+        apply: |op, r| fold_identity(op, r, &[(0, 0.0), (1, 0.0)]),
     },
     Pattern {
         name: "xor-zero",
         root: OpKind::Xor,
-        apply: |op, r| neutral(op, r, &[(0, 0.0), (1, 0.0)]),
+        apply: |op, r| fold_identity(op, r, &[(0, 0.0), (1, 0.0)]),
     },
-    Pattern { name: "shl-zero", root: OpKind::Shl, apply: |op, r| neutral(op, r, &[(1, 0.0)]) },
-    Pattern { name: "shr-zero", root: OpKind::Shr, apply: |op, r| neutral(op, r, &[(1, 0.0)]) },
+    Pattern {
+        name: "shl-zero",
+        root: OpKind::Shl,
+        apply: |op, r| fold_identity(op, r, &[(1, 0.0)]),
+    },
+    Pattern {
+        name: "shr-zero",
+        root: OpKind::Shr,
+        apply: |op, r| fold_identity(op, r, &[(1, 0.0)]),
+    },
     Pattern { name: "and-ones", root: OpKind::And, apply: and_ones },
     Pattern { name: "mul-zero", root: OpKind::Mul, apply: mul_zero },
     Pattern { name: "sub-self", root: OpKind::Sub, apply: zero_of_self },
@@ -37,23 +57,23 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern { name: "min-self", root: OpKind::Min, apply: self_of_self },
     Pattern { name: "and-self", root: OpKind::And, apply: self_of_self },
     Pattern { name: "or-self", root: OpKind::Or, apply: self_of_self },
-    Pattern { name: "neg-neg", root: OpKind::Neg, apply: undone },
-    Pattern { name: "not-not", root: OpKind::Not, apply: undone },
-    Pattern { name: "abs-abs", root: OpKind::Abs, apply: repeated },
-    Pattern { name: "ceil-ceil", root: OpKind::Ceil, apply: repeated },
-    Pattern { name: "floor-floor", root: OpKind::Floor, apply: repeated },
-    Pattern { name: "trunc-trunc", root: OpKind::Trunc, apply: repeated },
-    Pattern { name: "round-round", root: OpKind::RoundEven, apply: repeated },
+    Pattern { name: "neg-neg", root: OpKind::Neg, apply: involution },
+    Pattern { name: "not-not", root: OpKind::Not, apply: involution },
+    Pattern { name: "abs-abs", root: OpKind::Abs, apply: idempotent },
+    Pattern { name: "ceil-ceil", root: OpKind::Ceil, apply: idempotent },
+    Pattern { name: "floor-floor", root: OpKind::Floor, apply: idempotent },
+    Pattern { name: "trunc-trunc", root: OpKind::Trunc, apply: idempotent },
+    Pattern { name: "round-round", root: OpKind::RoundEven, apply: idempotent },
     Pattern { name: "select-known", root: OpKind::Select, apply: select },
     Pattern { name: "convert-convert", root: OpKind::Convert, apply: convert },
     Pattern { name: "bitcast-bitcast", root: OpKind::Bitcast, apply: bitcast },
 ];
 
-/// An operand that is the op's neutral element: (its place, its value).
-fn neutral(op: Op, r: &Rewriter, places: &[(usize, f64)]) -> Result<bool, String> {
-    for &(place, number) in places {
-        if is_number(op.operand(place), number) {
-            r.replace(op, &[op.operand(1 - place)]);
+/// Folds to the other operand if one is the identity element: (operand number, identity).
+fn fold_identity(op: Op, r: &Rewriter, identities: &[(usize, f64)]) -> Result<bool, String> {
+    for &(operand, number) in identities {
+        if is_number(op.operand(operand), number) {
+            r.replace(op, &[op.operand(1 - operand)]);
             return Ok(true);
         }
     }
@@ -67,7 +87,7 @@ fn and_ones(op: Op, r: &Rewriter) -> Result<bool, String> {
         Some(DType::UI8) => 255.0,
         _ => -1.0,
     };
-    neutral(op, r, &[(0, ones), (1, ones)])
+    fold_identity(op, r, &[(0, ones), (1, ones)])
 }
 
 /// Integers only: a float times 0 may be NaN or -0.
@@ -103,7 +123,7 @@ fn self_of_self(op: Op, r: &Rewriter) -> Result<bool, String> {
 }
 
 /// f(f(x)) = x
-fn undone(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn involution(op: Op, r: &Rewriter) -> Result<bool, String> {
     let Some(inner) = op.operand(0).def().filter(|d| d.kind() == op.kind()) else {
         return Ok(false);
     };
@@ -112,7 +132,7 @@ fn undone(op: Op, r: &Rewriter) -> Result<bool, String> {
 }
 
 /// f(f(x)) = f(x)
-fn repeated(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn idempotent(op: Op, r: &Rewriter) -> Result<bool, String> {
     if op.operand(0).def().is_none_or(|d| d.kind() != op.kind()) {
         return Ok(false);
     }
@@ -142,8 +162,8 @@ fn select(op: Op, r: &Rewriter) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Whether every number of `from` is a number of `to`, so that a conversion there loses nothing.
-fn holds(from: DType, to: DType) -> bool {
+/// Whether a conversion is lossless: `to` represents every number of `from`.
+fn is_lossless(from: DType, to: DType) -> bool {
     use DType::*;
     let mantissa = |d| match d {
         F64 => 53,
@@ -153,7 +173,7 @@ fn holds(from: DType, to: DType) -> bool {
         F8E4M3FN => 4,
         _ => 3,
     };
-    // Least and greatest exponent, subnormals counted by the mantissa.
+    // Least and greatest exponent; the mantissa accounts for subnormals.
     let exponents = |d| match d {
         F64 => (-1022, 1023),
         F32 | BF16 => (-126, 127),
@@ -163,8 +183,7 @@ fn holds(from: DType, to: DType) -> bool {
     };
     match (from.is_float(), to.is_float()) {
         _ if from == to => true,
-        // e4m3fn has no infinity, so nothing with one fits into it, and everything that holds its
-        // NaN holds it.
+        // e4m3fn has NaN but no infinity, so no float with an infinity fits into it.
         (true, true) => {
             let ((a, b), (c, d)) = (exponents(from), exponents(to));
             to != F8E4M3FN && mantissa(from) <= mantissa(to) && c <= a && b <= d
@@ -189,7 +208,7 @@ fn convert(op: Op, r: &Rewriter) -> Result<bool, String> {
     let (Some(first), Some(middle)) = (dtype(inner.input), dtype(o.input)) else {
         return Ok(false);
     };
-    if !holds(first, middle) {
+    if !is_lossless(first, middle) {
         return Ok(false);
     }
     let direct = r.before(op)?.add(&Convert { input: inner.input, dtype: o.dtype })?;
@@ -211,11 +230,11 @@ fn bitcast(op: Op, r: &Rewriter) -> Result<bool, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::holds;
+    use super::is_lossless;
     use kiln_dialects::value::DType;
 
     #[test]
-    fn a_dtype_that_holds_another_rounds_none_of_its_numbers() {
+    fn lossless_conversions_round_no_number() {
         for from in DType::ALL.iter().copied().filter(|d| d.is_float() && d.bits() <= 16) {
             for to in DType::ALL.iter().copied().filter(|d| d.is_float()) {
                 let lossless = (0u32..1 << from.bits()).all(|bits| {
@@ -224,7 +243,7 @@ mod tests {
                     let y = to.round(x);
                     x == y || (x.is_nan() && y.is_nan())
                 });
-                assert_eq!(holds(from, to), lossless, "{} in {}", from.name(), to.name());
+                assert_eq!(is_lossless(from, to), lossless, "{} in {}", from.name(), to.name());
             }
         }
         for from in DType::ALL.iter().copied().filter(|d| !d.is_float()) {
@@ -237,11 +256,11 @@ mod tests {
                         to.wrap(x) == x
                     }
                 };
-                // All integers of a range fit into a float exactly when the widest odd ones next to
-                // its ends do.
+                // All integers of a range are exact in a float iff the odd ones next to its ends
+                // are.
                 let lossless =
                     [low, high, (high - 1).max(low), (low + 1).min(high)].into_iter().all(fits);
-                assert_eq!(holds(from, to), lossless, "{} in {}", from.name(), to.name());
+                assert_eq!(is_lossless(from, to), lossless, "{} in {}", from.name(), to.name());
             }
         }
     }

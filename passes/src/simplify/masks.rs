@@ -1,12 +1,12 @@
-//! Biases of attention that only say that a query sees no later key.
+//! Causal masks: attention biases that equal the `causal` attribute.
 use super::splats::*;
 use kiln_dialects::{ir::*, ops::*, sym::Dim, value::DType};
 
-/// Rules by the op they look at.
+/// Patterns by root op.
 pub(super) const PATTERNS: &[Pattern] =
     &[Pattern { name: "attention-causal-bias", root: OpKind::Attention, apply: causal }];
 
-/// A bias of 0 where the key is at most the query and of -inf elsewhere is what `causal` says.
+/// A bias of 0 where key <= query and -inf elsewhere becomes `causal`.
 fn causal(op: Op, r: &Rewriter) -> Result<bool, String> {
     let plain = |o: &Attention| op.regions().iter().all(|r| r.first().is_none()) && !o.causal;
     let Some(o) = Attention::of(op).filter(plain) else { return Ok(false) };
@@ -40,7 +40,7 @@ fn causal(op: Op, r: &Rewriter) -> Result<bool, String> {
     Ok(true)
 }
 
-/// The axis whose index a value's elements are, in a type that holds any.
+/// The axis along which a value is an iota, if its dtype holds every index.
 fn index_of(v: Value) -> Option<usize> {
     let op = v.def().filter(|_| matches!(dtype(v), Some(DType::I32 | DType::I64)))?;
     match op.kind()? {
@@ -53,7 +53,7 @@ fn index_of(v: Value) -> Option<usize> {
             same(&o.input.ty().dims()[from], &v.ty().dims()[to]).then_some(to)
         }
         OpKind::Reshape => {
-            // Only dimensions of size 1 come or go.
+            // Only unit dimensions are added or removed.
             let (from, input, dims) =
                 (index_of(op.operand(0))?, op.operand(0).ty().dims(), v.ty().dims());
             let wide = |dims: &[Dim]| {

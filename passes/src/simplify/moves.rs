@@ -1,8 +1,8 @@
-//! Movement ops that do nothing, undo each other, or make one.
+//! Movement ops that are the identity, cancel, or combine.
 use super::splats::*;
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type, sym};
 
-/// Rules by the op they look at.
+/// Patterns by root op.
 pub(super) const PATTERNS: &[Pattern] = &[
     Pattern { name: "transpose", root: OpKind::Transpose, apply: transpose },
     Pattern { name: "reshape", root: OpKind::Reshape, apply: reshape },
@@ -14,16 +14,16 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern { name: "reduce-nothing", root: OpKind::Reduce, apply: reduce },
 ];
 
-fn done(op: Op, r: &Rewriter, v: Value) -> Result<bool, String> {
+fn replace_by(op: Op, r: &Rewriter, v: Value) -> Result<bool, String> {
     r.replace(op, &[v]);
     Ok(true)
 }
 
-/// The splat that a movement op of a splat is.
+/// A movement op of a splat is a splat.
 fn of_splat(op: Op, r: &Rewriter, sizes: Vec<Size>) -> Result<bool, String> {
     let Some(value) = scalar_of(op.operand(0)) else { return Ok(false) };
     let b = r.before(op)?;
-    done(op, r, splat(&b, value, sizes)?)
+    replace_by(op, r, splat(&b, value, sizes)?)
 }
 
 fn static_sizes(v: Value) -> Option<Vec<Size>> {
@@ -33,24 +33,24 @@ fn static_sizes(v: Value) -> Option<Vec<Size>> {
 fn transpose(op: Op, r: &Rewriter) -> Result<bool, String> {
     let Some(o) = Transpose::of(op) else { return Ok(false) };
     if o.permutation.is_sorted() {
-        return done(op, r, o.input);
+        return replace_by(op, r, o.input);
     }
     if let Some(inner) = o.input.def().and_then(Transpose::of) {
         let permutation = o.permutation.iter().map(|p| inner.permutation[*p as usize]).collect();
         let merged = r.before(op)?.add(&Transpose { input: inner.input, permutation })?;
-        return done(op, r, merged);
+        return replace_by(op, r, merged);
     }
     let Some(sizes) = static_sizes(op.result(0)) else { return Ok(false) };
     if scalar_of(o.input).is_some() {
         return of_splat(op, r, sizes);
     }
-    // If only dimensions of size 1 change places, the elements stay where they are.
+    // A transpose that only permutes unit dimensions is a reshape.
     let from = o.input.ty().dims();
     let moved: Vec<i64> =
         o.permutation.iter().copied().filter(|p| from[*p as usize] != sym::Dim::Known(1)).collect();
     if moved.is_sorted() {
         let same = r.before(op)?.add(&Reshape { input: o.input, sizes })?;
-        return done(op, r, same);
+        return replace_by(op, r, same);
     }
     Ok(false)
 }
@@ -59,20 +59,20 @@ fn reshape(op: Op, r: &Rewriter) -> Result<bool, String> {
     let Some(o) = Reshape::of(op) else { return Ok(false) };
     let is_static = static_sizes(o.input).is_some();
     if o.input.ty() == op.result(0).ty() && (is_static || one_unknown(o.input)) {
-        return done(op, r, o.input);
+        return replace_by(op, r, o.input);
     }
     if scalar_of(o.input).is_some() {
         return of_splat(op, r, o.sizes);
     }
     if let Some(inner) = o.input.def().and_then(Reshape::of) {
         let merged = r.before(op)?.add(&Reshape { input: inner.input, sizes: o.sizes })?;
-        return done(op, r, merged);
+        return replace_by(op, r, merged);
     }
     Ok(false)
 }
 
-/// With one unknown size and equal products, equal types mean equal sizes, unless another size is
-/// 0.
+/// With one dynamic dimension and equal element counts, equal types mean equal sizes, unless
+/// another dimension is 0.
 fn one_unknown(v: Value) -> bool {
     let dims = v.ty().dims();
     dims.iter().filter(|d| d.known().is_none()).count() == 1
@@ -82,7 +82,7 @@ fn one_unknown(v: Value) -> bool {
 fn broadcast(op: Op, r: &Rewriter) -> Result<bool, String> {
     let Some(o) = BroadcastInDim::of(op) else { return Ok(false) };
     if o.input.ty() == op.result(0).ty() && static_sizes(o.input).is_some() {
-        return done(op, r, o.input);
+        return replace_by(op, r, o.input);
     }
     if scalar_of(o.input).is_some() {
         return of_splat(op, r, o.sizes);
@@ -91,7 +91,7 @@ fn broadcast(op: Op, r: &Rewriter) -> Result<bool, String> {
         let dims = inner.dims.iter().map(|d| o.dims[*d as usize]).collect();
         let merged =
             r.before(op)?.add(&BroadcastInDim { input: inner.input, dims, sizes: o.sizes })?;
-        return done(op, r, merged);
+        return replace_by(op, r, merged);
     }
     Ok(false)
 }
@@ -101,7 +101,7 @@ fn slice(op: Op, r: &Rewriter) -> Result<bool, String> {
     let zero = |s: &Size| s.known() == Some(0);
     let whole = o.offsets.iter().all(zero) && o.strides.iter().all(|s| *s == 1);
     if whole && o.input.ty() == op.result(0).ty() && static_sizes(o.input).is_some() {
-        return done(op, r, o.input);
+        return replace_by(op, r, o.input);
     }
     if scalar_of(o.input).is_some() {
         return of_splat(op, r, o.sizes);
@@ -122,7 +122,7 @@ fn slice(op: Op, r: &Rewriter) -> Result<bool, String> {
     let Some(strides) = strides else { return Ok(false) };
     let merged =
         r.before(op)?.add(&Slice { input: inner.input, offsets, sizes: o.sizes, strides })?;
-    done(op, r, merged)
+    replace_by(op, r, merged)
 }
 
 fn pad(op: Op, r: &Rewriter) -> Result<bool, String> {
@@ -130,14 +130,13 @@ fn pad(op: Op, r: &Rewriter) -> Result<bool, String> {
     let known = |s: &[Size]| s.iter().map(|s| s.known()).collect::<Option<Vec<i64>>>();
     let (Some(low), Some(high)) = (known(&o.low), known(&o.high)) else { return Ok(false) };
     if low.iter().chain(&high).all(|n| *n == 0) {
-        return done(op, r, o.input);
+        return replace_by(op, r, o.input);
     }
     let Some(inner) = o.input.def().and_then(Pad::of) else { return Ok(false) };
     let (Some(inner_low), Some(inner_high)) = (known(&inner.low), known(&inner.high)) else {
         return Ok(false);
     };
-    // Adding to what was added is adding once; removing in between would lose elements that adding
-    // brings back as padding.
+    // Two paddings combine if neither crops: a crop in between would lose elements.
     let grows = [&low, &high, &inner_low, &inner_high].into_iter().flatten().all(|n| *n >= 0);
     let (a, b) = (scalar_of(o.value), scalar_of(inner.value));
     let same = o.value == inner.value || (a.is_some() && a == b);
@@ -152,7 +151,7 @@ fn pad(op: Op, r: &Rewriter) -> Result<bool, String> {
         high: sum(&high, &inner_high),
     };
     let merged = r.before(op)?.add(&merged)?;
-    done(op, r, merged)
+    replace_by(op, r, merged)
 }
 
 fn concat(op: Op, r: &Rewriter) -> Result<bool, String> {
@@ -171,18 +170,18 @@ fn concat(op: Op, r: &Rewriter) -> Result<bool, String> {
         inputs = if keep.is_empty() { inputs[..1].to_vec() } else { keep };
     }
     if inputs.len() == 1 && inputs[0].ty() == op.result(0).ty() {
-        return done(op, r, inputs[0]);
+        return replace_by(op, r, inputs[0]);
     }
     if inputs == o.inputs {
         return Ok(false);
     }
     let merged = r.before(op)?.add(&Concat { inputs, axis: o.axis })?;
-    // Dropping an input can lose the only static size of another dimension.
+    // Dropping an input may drop the only static size of another dimension.
     if merged.ty() != op.result(0).ty() {
         merged.def().into_iter().for_each(Op::erase);
         return Ok(false);
     }
-    done(op, r, merged)
+    replace_by(op, r, merged)
 }
 
 fn reverse(op: Op, r: &Rewriter) -> Result<bool, String> {
@@ -203,20 +202,20 @@ fn reverse(op: Op, r: &Rewriter) -> Result<bool, String> {
         input = inner.input;
     }
     if dims.is_empty() || scalar_of(input).is_some() {
-        return done(op, r, input);
+        return replace_by(op, r, input);
     }
     if input == o.input && dims == o.dims {
         return Ok(false);
     }
     let merged = r.before(op)?.add(&Reverse { input, dims })?;
-    done(op, r, merged)
+    replace_by(op, r, merged)
 }
 
-/// A reduction of nothing, or of one element.
+/// A reduction over no dimension, or over unit dimensions.
 fn reduce(op: Op, r: &Rewriter) -> Result<bool, String> {
     let Some(o) = Reduce::of(op) else { return Ok(false) };
     if o.dims.is_empty() {
-        return done(op, r, o.input);
+        return replace_by(op, r, o.input);
     }
     let t = tensor_type(o.input.ty())?;
     if o.dims.iter().any(|d| t.dims[*d as usize] != sym::Dim::Known(1)) {
@@ -226,5 +225,5 @@ fn reduce(op: Op, r: &Rewriter) -> Result<bool, String> {
     let kept = (0..t.dims.len()).filter(|i| !o.dims.contains(&(*i as i64)));
     let sizes = kept.map(|i| b.size_of(o.input, i)).collect::<Result<_, _>>()?;
     let same = b.add(&Reshape { input: o.input, sizes })?;
-    done(op, r, same)
+    replace_by(op, r, same)
 }

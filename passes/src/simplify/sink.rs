@@ -1,9 +1,9 @@
-//! Movement ops sink below elementwise ops: where they meet, they cancel; where they do not, later
-//! ops see the elementwise ops side by side.
+//! Sinks movement ops below elementwise ops, where they cancel or leave elementwise ops adjacent
+//! for fusion.
 use super::splats::*;
 use kiln_dialects::{ir::*, ops::*};
 
-/// Rules by the op they look at: every elementwise op with one or two operands.
+/// Patterns by root op: every elementwise op with one or two operands.
 pub(super) const PATTERNS: &[Pattern] = &patterns();
 
 const fn patterns() -> [Pattern; UnaryKind::ALL.len() + BinaryKind::ALL.len() + 1] {
@@ -22,7 +22,7 @@ const fn patterns() -> [Pattern; UnaryKind::ALL.len() + BinaryKind::ALL.len() + 
     all
 }
 
-/// How elements move: what must be equal for two movements to be the same one.
+/// A movement op without its input, for comparison.
 #[derive(PartialEq)]
 enum Movement {
     Transpose(Vec<i64>),
@@ -52,12 +52,11 @@ impl Movement {
     }
 }
 
-/// f(move x, move y) = move f(x, y); an operand that is a splat moves anywhere.
+/// f(move x, move y) = move f(x, y); a splat operand commutes with any movement.
 fn sink(op: Op, r: &Rewriter) -> Result<bool, String> {
     let operands = op.operands();
     let moved = |v: &Value| v.def().filter(|_| scalar_of(*v).is_none()).and_then(Movement::of);
-    // A movement with other users would have to be made twice, except that both operands may be the
-    // same value.
+    // A movement with other users would be duplicated; both operands may be the same value.
     let only_here = |v: &Value| v.uses().iter().all(|(user, _)| *user == op);
     let Some((movement, source)) = operands.iter().filter(|v| only_here(v)).find_map(moved) else {
         return Ok(false);
@@ -76,7 +75,7 @@ fn sink(op: Op, r: &Rewriter) -> Result<bool, String> {
     let inputs = inputs.into_iter().map(|i| match i {
         Ok(x) => Ok(x),
         Err(Some(scalar)) => splat(&b, scalar, b.sizes_of(source)?),
-        Err(None) => Err("is no splat".to_string()),
+        Err(None) => Err("is not a splat".to_string()),
     });
     let inputs: Vec<Value> = inputs.collect::<Result<_, _>>()?;
     let element = op.result(0).ty().element().ok_or("has no element type")?.dtype()?;

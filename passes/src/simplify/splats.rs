@@ -1,7 +1,7 @@
-//! Values that are one scalar everywhere.
+//! Uniform values.
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type, value::DType};
 
-/// The scalar that a value holds everywhere, seen through movement that keeps it so.
+/// The scalar of a uniform value, looking through movement ops.
 pub(super) fn scalar_of(v: Value) -> Option<Attr> {
     let mut v = v;
     loop {
@@ -15,7 +15,7 @@ pub(super) fn scalar_of(v: Value) -> Option<Attr> {
     }
 }
 
-/// Whether the value is this number everywhere; for floats with this sign of zero.
+/// Whether the value is a splat of this number; for floats the sign of zero counts.
 pub(super) fn is_number(v: Value, number: f64) -> bool {
     let Some(a) = scalar_of(v) else { return false };
     match a.as_f64() {
@@ -24,7 +24,7 @@ pub(super) fn is_number(v: Value, number: f64) -> bool {
     }
 }
 
-/// An integer or truth value.
+/// An integer or boolean.
 pub(super) fn integer(a: Attr) -> Option<i64> {
     a.as_bool().map(i64::from).or_else(|| a.as_i64())
 }
@@ -33,7 +33,7 @@ pub(super) fn dtype(v: Value) -> Option<DType> {
     tensor_type(v.ty()).ok().map(|t| t.dtype)
 }
 
-/// The same scalar in another shape.
+/// A splat of the scalar with other sizes.
 pub(super) fn splat(b: &Builder, value: Attr, sizes: Vec<Size>) -> Result<Value, String> {
     b.add(&Splat { value, sizes })
 }

@@ -1,59 +1,60 @@
-//! Positions of extremes: each part has one, and of the parts' values the extreme says whose it is.
-use super::{Moved, Parts, chain};
-use crate::{decompose::tools::Math, hoist_gathers::pick};
+//! argmax and argmin: partial indices and values, then the index of the part with the extreme
+//! value.
+use super::{PartialSplit, Rebuild, fused_producers};
+use crate::{decompose::tools::Math, hoist_gathers::gather_elements};
 use kiln_dialects::{ir::*, ops::*};
 use std::collections::HashMap;
 
-/// The tensor and the axis of a position, and whether the greatest is meant.
+/// The input and the axis of an argmax or argmin, and whether it is an argmax.
 pub fn of(op: Op) -> Option<(Value, i64, bool)> {
     let max = ArgMax::of(op).map(|o| (o.input, o.axis, true));
     max.or_else(|| ArgMin::of(op).map(|o| (o.input, o.axis, false)))
 }
 
-/// The position in parts: the first among equals is in the first part that has it, and the first of
-/// that part.
+/// The index in parts. Ties keep the first index: the first part that has the value, and its first.
 pub fn split(
     b: Builder,
     op: Op,
     (input, axis, max): (Value, i64, bool),
-    parts: &Parts,
+    parts: &PartialSplit,
 ) -> Result<Value, String> {
     let m = Math { b: &b };
-    let inner = chain(input, op);
+    let inner = fused_producers(input, op);
     let covered = parts.count * parts.size;
-    let moved = |end: Option<(i64, i64)>, split: bool| {
-        Moved { b, inner: &inner, parts, end, split }.of(input, &mut HashMap::new())
+    let rebuilt = |end: Option<(i64, i64)>, split: bool| {
+        Rebuild { b, inner: &inner, parts, end, split }.of(input, &mut HashMap::new())
     };
-    let main = moved((parts.rest > 0).then_some((0, covered)), true)?;
-    let place = arg(&m, main, axis + 1, max)?;
-    let values = at(&m, main, axis as usize + 1, place)?;
+    let main = rebuilt((parts.remainder > 0).then_some((0, covered)), true)?;
+    let index = arg(&m, main, axis + 1, max)?;
+    let values = at(&m, main, axis as usize + 1, index)?;
     let part = arg(&m, values, axis, max)?;
-    let place = at(&m, place, axis as usize, part)?;
+    let index = at(&m, index, axis as usize, part)?;
     let size = m.full_like(part, parts.size as f64)?;
-    let position = m.add(m.mul(part, size)?, place)?;
-    if parts.rest == 0 {
+    let position = m.add(m.mul(part, size)?, index)?;
+    if parts.remainder == 0 {
         return Ok(position);
     }
-    let rest = moved(Some((covered, parts.rest)), false)?;
-    let place = arg(&m, rest, axis, max)?;
-    let (best, last) = (at(&m, values, axis as usize, part)?, at(&m, rest, axis as usize, place)?);
+    let remainder_x = rebuilt(Some((covered, parts.remainder)), false)?;
+    let index = arg(&m, remainder_x, axis, max)?;
+    let (best, last) =
+        (at(&m, values, axis as usize, part)?, at(&m, remainder_x, axis as usize, index)?);
     let mut take = m.compare(if max { CompareKind::Gt } else { CompareKind::Lt }, last, best)?;
-    if super::element(rest)?.is_float() {
+    if super::element(remainder_x)?.is_float() {
         // A NaN is not equal to itself.
         let (nan, number) =
             (m.compare(CompareKind::Ne, last, last)?, m.compare(CompareKind::Eq, best, best)?);
         let first = m.binary(BinaryKind::And, nan, number)?;
         take = m.binary(BinaryKind::Or, take, first)?;
     }
-    m.select(take, m.add(place, m.full_like(place, covered as f64)?)?, position)
+    m.select(take, m.add(index, m.full_like(index, covered as f64)?)?, position)
 }
 
 fn arg(m: &Math<'_>, input: Value, axis: i64, max: bool) -> Result<Value, String> {
     if max { m.b.add(&ArgMax { input, axis }) } else { m.b.add(&ArgMin { input, axis }) }
 }
 
-/// The elements of a value at these positions along an axis, of which it has one for each other
-/// place.
+/// Gathers the elements of `v` at `position` along the axis; `position` has the shape of `v`
+/// without it.
 fn at(m: &Math<'_>, v: Value, axis: usize, position: Value) -> Result<Value, String> {
     let sizes = m.b.sizes_of(position)?;
     let index = |d: usize| match d.cmp(&axis) {
@@ -62,5 +63,5 @@ fn at(m: &Math<'_>, v: Value, axis: usize, position: Value) -> Result<Value, Str
         std::cmp::Ordering::Greater => m.iota(&sizes, d - 1),
     };
     let indices = (0..=sizes.len()).map(index).collect::<Result<Vec<_>, _>>()?;
-    pick(m.b, v, &indices, &mut { super::REACH })
+    gather_elements(m.b, v, &indices, &mut { super::MAX_DEPTH })
 }

@@ -1,12 +1,12 @@
-//! The conformance suite of backends, and the backend of one-op kernels: each call replays all of
-//! its kernels as one CUDA graph.
+//! The backend conformance suite, and the one-op-per-kernel backend: each call replays its kernels
+//! as one CUDA graph.
 use super::*;
 use kiln::{Tensor, backend::conformance_on};
 
 pub static SUITE: Suite =
     Suite { name: "backends", count: || 3, label, check, whole: true, emulated: 1 };
 
-/// What runs on a card; the others are the host's.
+/// The backends that run on a GPU; the others run on the host.
 const BACKENDS: [&str; 2] = ["kiln", "cudagraphs"];
 
 fn label(item: u64) -> String {
@@ -27,7 +27,7 @@ fn check(item: u64) -> Outcome {
     Outcome::of(wrong)
 }
 
-/// What is wrong with a function of four ops at two sizes, several calls each.
+/// Errors of a function of four ops at two sizes, with several calls each.
 fn one_graph() -> Result<Vec<String>, Error> {
     let f = kiln::compile(|x: Tensor| ((x * 2).exp() + 1).sum(1, false))
         .backend("cudagraphs")
@@ -50,7 +50,7 @@ fn one_graph() -> Result<Vec<String>, Error> {
     }
     let explained = f.explain();
     let graph = &explained.graphs[0];
-    // The tensors are the host's, so that they are copied, and nothing else hinders the graph.
+    // Host tensors are copied, and nothing else prevents the graph.
     let copies = |text: &String| {
         text.ends_with("lies in the host's memory: it is copied outside of the CUDA graph")
     };

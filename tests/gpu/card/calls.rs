@@ -1,5 +1,5 @@
-//! Calls of several sizes, many times: neither the card's memory nor the process may grow. And what
-//! CUDA graphs take of the card's memory.
+//! Many calls of several sizes must not grow device or host memory; and the device memory of CUDA
+//! graphs.
 use super::*;
 use crate::run::{agreement, file, models};
 use kiln::{
@@ -27,11 +27,11 @@ pub static SUITE: Suite = Suite {
     emulated: 1,
 };
 
-/// Calls, after those that are not counted; on the emulator a call takes 40 ms.
+/// Measured calls, after the warm-up; a call takes 40 ms on the emulator.
 fn how_many() -> (usize, usize) {
     if workers::is_emulated() { (40, 100) } else { (500, 10_000) }
 }
-/// Kibibytes that a process may grow by without keeping anything of a call.
+/// KiB of host memory growth that is not a leak.
 const SLACK: usize = 4096;
 
 fn label(item: u64) -> String {
@@ -41,15 +41,15 @@ fn label(item: u64) -> String {
     format!("of mlp, {}", Mode::ALL[item as usize].0)
 }
 
-/// Kibibytes of the process in memory.
+/// Resident memory of the process in KiB.
 pub fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|l| l.starts_with("VmRSS:"));
     line.and_then(|l| l.split_whitespace().nth(1)?.parse().ok()).expect("a line of VmRSS")
 }
 
-/// What a program of ten kernels takes of the card's memory, in each mode: as a CUDA graph at most
-/// 5 % more, and the 2 MiB by which the driver hands memory out.
+/// Device memory of a ten-kernel program per mode: a CUDA graph takes at most 5 % more, and the
+/// driver's 2 MiB granularity.
 fn graphs() -> Outcome {
     let n = if workers::is_emulated() { 32 } else { 4096 };
     let layer = |i: usize| {
@@ -70,7 +70,7 @@ fn graphs() -> Outcome {
     let card = Device::cuda(index).expect("a card");
     let inputs = vec![Data { shape: vec![n, n], bytes: vec![0; 4 * n * n], dtype: DType::F32 }; 2];
     let (mut used, mut kept) = (vec![], vec![]);
-    // The first one also pays for what the driver takes once.
+    // The first one also pays for the driver's one-time allocations.
     for mode in [Mode::Default, Mode::Default, Mode::ReduceOverhead] {
         let before = card.memory().expect("a card").0;
         let exe = match Model::of_module(&module, Path::new(""))
@@ -117,7 +117,7 @@ fn check(item: u64) -> Outcome {
     };
     let whole = Data::of(&file("mlp")["input_0"]);
     let row = whole.bytes.len() / whole.shape[0];
-    // More sizes than are remembered, so that plans and graphs come and go.
+    // More sizes than the caches hold, so that plans and graphs are evicted.
     let mut all: Vec<(Vec<Data>, Vec<Data>)> = vec![];
     for rows in 2..=21 {
         let bytes = whole.bytes.iter().cycle().take(rows * row).copied().collect();

@@ -1,6 +1,6 @@
-//! Control flow on the card: the functions of `tests/front/control.rs` for sizes and for symbols,
-//! the exported program of `tests/capture/`, and calls from several threads, on streams of their
-//! own and on the default one, without growth of memory.
+//! Control flow on the GPU: the functions of `tests/front/control.rs` with static and symbolic
+//! sizes, the exported program of `tests/capture/`, and calls from several threads, on own streams
+//! and the default one, without memory growth.
 use super::{calls::resident, *};
 use crate::{
     capture::{root, tensors},
@@ -27,9 +27,9 @@ pub static SUITE: Suite = Suite {
 
 #[derive(Clone, Copy)]
 enum Item {
-    /// A function, with symbols or without.
+    /// A function, with symbolic sizes or without.
     Function(usize, bool),
-    /// The exported program, with these numbers.
+    /// The exported program at these sizes.
     Archive(&'static str),
     /// Calls from several threads.
     Calls,
@@ -58,7 +58,7 @@ fn label(item: u64) -> String {
 fn check(item: u64) -> Outcome {
     let (item, mode) = items()[item as usize];
     match item {
-        // A function that is called needs a device.
+        // A called function needs a device.
         Item::Function(..) if device() == "ptx" => Outcome::Agrees,
         Item::Function(i, open) => {
             let name =
@@ -103,8 +103,7 @@ fn check(item: u64) -> Outcome {
     }
 }
 
-/// `x = 2x + 1` until an element is 100 or more, for rows of 3 that are called for in turn by each
-/// thread.
+/// `x = 2x + 1` until an element is 100 or more, for rows of 3; threads take turns.
 fn calls(exe: &kiln::Executable, mode: Mode) -> Vec<String> {
     const CALLS: usize = 400;
     const THREADS: usize = 4;

@@ -1,5 +1,5 @@
-//! The functions of `tests/front/suite.rs`, compiled for the card: for their sizes, with symbols,
-//! and with a value read in between.
+//! The functions of `tests/front/suite.rs` on the GPU: static sizes, symbols, and a value read
+//! midway.
 use super::*;
 use crate::front::suite;
 

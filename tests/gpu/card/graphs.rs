@@ -1,4 +1,4 @@
-//! Random graphs against the interpreter, by the rule of `tests/compiled/graphs.rs`.
+//! Random graphs against the interpreter, with the tolerance of `tests/compiled/graphs.rs`.
 use super::*;
 use crate::{
     compiled::graphs::{COMPILED, against, graph_inputs, graph_range},
@@ -17,7 +17,7 @@ pub static SUITE: Suite = Suite {
     emulated: 2,
 };
 
-/// How many smaller graphs are tried where one fails.
+/// Attempts to shrink a failing graph.
 const ATTEMPTS: usize = 40;
 
 fn range() -> std::ops::Range<u64> {
@@ -31,7 +31,7 @@ fn label(item: u64) -> String {
 fn check(item: u64) -> Outcome {
     let (refused, fault) = (RefCell::new(None), RefCell::new(None));
     let found = one_graph(&COMPILED, range().start + item, ATTEMPTS, |module, recipe| {
-        // After a fault nothing can be said of any graph.
+        // After a sticky error no further graph can be tested.
         if fault.borrow().is_some() {
             return Ok(());
         }

@@ -1,6 +1,6 @@
-//! Small kernels against the interpreter: the cases of `tests/gpu/cases.txt` at each of their
-//! lengths, and those of `tests/compiled/ops.mlir`. Factors of cases named `tf32` may be rounded to
-//! that, functions of one named `fast_math` are the hardware's.
+//! Small kernels against the interpreter: `tests/gpu/cases.txt` at each length, and
+//! `tests/compiled/ops.mlir`. Cases named `tf32` may round operands to tf32; `fast_math` ones use
+//! approximate instructions.
 use super::*;
 use crate::{
     compiled::graphs::against_with,
@@ -20,15 +20,15 @@ pub static SUITE: Suite =
     Suite { name: "kernels", count: || ALL.len() as u64, label, check, whole: false, emulated: 1 };
 
 const LENGTHS: [i64; 5] = [1, 15, 16, 17, 1000];
-/// Which lengths come first.
+/// The lengths that run first.
 const FIRST: [i64; 3] = [17, 0, 1];
-/// Edges of tiles of attention.
+/// Edges of attention tiles.
 const TILES: [i64; 6] = [63, 64, 65, 127, 128, 129];
 
-/// Parts of an axis, and several of them.
+/// Block sizes of scans, and multiples.
 const PARTS: [i64; 2] = [257, 5000];
 
-/// One module, and the lengths that it is called with.
+/// A module with its lengths.
 struct Kernel {
     label: String,
     text: String,
@@ -50,7 +50,7 @@ static ALL: LazyLock<Vec<Kernel>> = LazyLock::new(|| {
             lengths: vec![n],
         };
         all.extend(lengths.iter().map(|n| made(*n)));
-        // A multiple of an open length is no size that an argument states.
+        // A multiple of a dynamic length is not a size that an argument can state.
         let head = text.lines().next().unwrap_or_default();
         let multiple = |t: &str| {
             t.split('x').any(|d| {
@@ -65,18 +65,18 @@ static ALL: LazyLock<Vec<Kernel>> = LazyLock::new(|| {
             });
         }
     }
-    // Who has little time sees every case at one length first.
+    // With little time, every case runs at one length first.
     let turn = |k: &Kernel| FIRST.iter().position(|n| k.lengths[..] == [*n]).unwrap_or(FIRST.len());
     all.sort_by_key(turn);
     all
 });
 
-/// What stands in `tensor<…>`.
+/// The contents of `tensor<…>`.
 fn tensors(text: &str) -> Vec<&str> {
     text.split("tensor<").skip(1).filter_map(|t| t.split('>').next()).collect()
 }
 
-/// A size for a length.
+/// A size at a length.
 fn size(d: &str, n: i64) -> i64 {
     match d {
         "N" => n,
@@ -89,7 +89,7 @@ fn size(d: &str, n: i64) -> i64 {
     }
 }
 
-/// The text with the length as a number, or left open.
+/// The module with the length static or dynamic.
 fn module(text: &str, n: Option<i64>) -> String {
     let symbol =
         |s: &str| n.map_or_else(|| format!("%{}", s.to_lowercase()), |n| size(s, n).to_string());

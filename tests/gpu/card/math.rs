@@ -1,5 +1,5 @@
-//! Functions of f32 on a card, over all exponents: how far they are off, in units in the last place
-//! of the exact result. Nothing may be off by more than 4.
+//! Accuracy of f32 functions on a GPU over all exponents, in ulp of the exact result. At most 4
+//! ulp.
 use super::*;
 use crate::host::expand_math::{exact, inputs, worst};
 use kiln::{
@@ -26,10 +26,10 @@ const UNARY: &[&str] = &[
     "rsqrt", "sigmoid", "silu", "sin", "sinh", "softplus", "sqrt", "tan", "tanh",
 ];
 const BINARY: &[&str] = &["atan2", "div", "pow"];
-/// No function may be off by more.
+/// The error limit in ulp.
 const MOST: f64 = 4.0;
-/// From where on e^-x is infinite, and sigmoid and silu are 0, as PyTorch's are; exactly they are
-/// below 2^-120.
+/// Past this e^-x overflows, and sigmoid and silu are 0 as in PyTorch; exactly they are below
+/// 2^-120.
 const OVERFLOW: f32 = -88.7;
 
 fn label(item: u64) -> String {
@@ -58,7 +58,7 @@ fn binary(name: &str, x: f64, y: f64) -> f64 {
     }
 }
 
-/// The stated error.
+/// The documented error.
 fn limit(name: &str) -> f64 {
     let op = format!("math.{}", if name == "pow" { "powf" } else { name });
     let gpu = gpu_math::ACCURACY.iter().find(|(n, _)| *n == op).map(|(_, l)| *l);

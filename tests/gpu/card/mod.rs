@@ -1,19 +1,16 @@
-//! What needs a card: models, rows of the ATen table, random graphs, functions of the front and
-//! small kernels, their results against PyTorch's and the interpreter's, control flow, the error of
-//! functions of f32, and calls without growth of memory. Without a card they run on the emulator
-//! (`emulator/`), some of them in part.
+//! Tests that need a GPU: models, ATen rows, random graphs, front-end functions, small kernels,
+//! control flow, accuracy of f32 functions, memory growth. Results are compared with PyTorch and
+//! the interpreter. Without a GPU they run on the emulator (`emulator/`), some in part.
 //!
-//! A suite is a number of items. Processes of this binary share them out (`workers.rs`), so that a
-//! kernel that faults or does not end costs its item and nothing else, and all that is wrong is
-//! listed at the end. The binary needs no more than `tests/` in the working directory. The
-//! environment says
+//! A suite is a list of items. Worker processes of this binary share them (`workers.rs`), so that a
+//! kernel that faults or hangs fails only its item; all failures are listed at the end. The binary
+//! needs only `tests/` in the working directory. Environment variables:
 //!
-//! - `KILN_CARD_DEVICE`: where programs run, `cuda:0` if not said, which is the emulator where
-//!   there is no card; `cpu` tries the suites themselves, `ptx` makes the programs for sm_90a and
-//!   runs nothing.
-//! - `KILN_CARD_WORKERS`: how many processes, if not said one a processor and at most 16.
-//! - `KILN_CARD_SECONDS`: when a suite begins no further item, if not said after 300 s.
-//! - `KILN_GRAPHS=FIRST..END`: which random graphs, if not said the first 200.
+//! - `KILN_CARD_DEVICE`: the device, default `cuda:0` (the emulator without a GPU); `cpu` tests the
+//! suites themselves, `ptx` compiles for sm_90a without running.
+//! - `KILN_CARD_WORKERS`: worker processes, default one per CPU and at most 16.
+//! - `KILN_CARD_SECONDS`: when a suite starts no further item, default 300 s.
+//! - `KILN_GRAPHS=FIRST..END`: the random graphs, default the first 200.
 mod backends;
 mod calls;
 mod control;
@@ -34,25 +31,25 @@ use kiln::{
 };
 use workers::{run, run_emulated};
 
-/// What has become of an item.
+/// The outcome of an item.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub enum Outcome {
     Agrees,
-    /// There is no compiled form for GPUs.
+    /// GPUs do not support it.
     Refused(String),
     Wrong(String),
 }
 
-/// Items of one kind, each of which a process can do by itself.
+/// Independent items of one kind.
 pub struct Suite {
     pub name: &'static str,
     pub count: fn() -> u64,
-    /// What an item is called.
+    /// The name of an item.
     pub label: fn(u64) -> String,
     pub check: fn(u64) -> Outcome,
-    /// Whether each item has to have a compiled form.
+    /// Whether every item must be supported.
     pub whole: bool,
-    /// On the emulator each item whose number is a multiple of this.
+    /// On the emulator only every n-th item runs.
     pub emulated: u64,
 }
 
@@ -74,7 +71,7 @@ fn device() -> String {
     std::env::var("KILN_CARD_DEVICE").unwrap_or("cuda:0".into())
 }
 
-/// Options for the card. What is compiled is kept between the processes, which have many kernels in
+/// Options for the device. The processes share a compilation cache, since they have many kernels in
 /// common.
 fn options() -> Options {
     if device() == "ptx" {
@@ -91,9 +88,9 @@ fn options() -> Options {
     Options { device, cache, threads: 1, workers: 1, ..Options::default() }
 }
 
-/// What an error is for an item.
+/// Classifies an error of an item.
 fn failed(e: &Error) -> Outcome {
-    // As far as a machine without a driver comes.
+    // As far as a machine without a driver gets.
     if device() == "ptx" && matches!(e, Error::Cuda(CudaError::NoDriver { .. })) {
         return Outcome::Agrees;
     }
@@ -105,13 +102,13 @@ fn failed(e: &Error) -> Outcome {
 }
 
 impl Outcome {
-    /// Of everything that is wrong with an item.
+    /// From the list of an item's errors.
     fn of(wrong: Vec<String>) -> Outcome {
         if wrong.is_empty() { Outcome::Agrees } else { Outcome::Wrong(wrong.join("\n")) }
     }
 }
 
-/// One of the processes; [`run`] starts it and tells it the items.
+/// A worker process; [`run`] starts it and sends it items.
 #[test]
 #[ignore = "a process of the others"]
 fn worker() {
@@ -119,12 +116,12 @@ fn worker() {
 }
 
 #[test]
-fn models_give_pytorchs_results() {
+fn models_as_pytorch() {
     run(&models::SUITE);
 }
 
 #[test]
-fn rows_of_the_aten_table_give_pytorchs_results() {
+fn aten_rows_as_pytorch() {
     run(&rows::SUITE);
 }
 
@@ -139,7 +136,7 @@ fn functions_of_the_front_agree() {
 }
 
 #[test]
-fn control_flow_gives_the_hosts_results() {
+fn control_flow_as_on_the_host() {
     run(&control::SUITE);
 }
 
@@ -153,28 +150,28 @@ fn small_kernels_as_interpreted() {
     run(&kernels::SUITE);
 }
 
-/// Of the tensor cores' instructions of warps, and without the copy engine.
+/// With `mma` instructions, and without TMA.
 #[test]
 fn small_kernels_of_an_older_chip_as_interpreted() {
     run_emulated(&kernels::SUITE, "sm_80", 2);
 }
 
 #[test]
-fn products_of_shared_depth_as_interpreted() {
+fn split_k_matmuls_as_interpreted() {
     run(&parts::SUITE);
 }
 
 #[test]
-fn functions_are_as_exact_as_stated() {
+fn functions_are_as_accurate_as_documented() {
     run(&math::SUITE);
 }
 
 #[test]
-fn measured_schedules_and_library_calls_are_right() {
+fn autotuned_schedules_and_library_calls_are_correct() {
     run(&tuning::SUITE);
 }
 
 #[test]
-fn calls_keep_no_memory() {
+fn calls_do_not_leak_memory() {
     run(&calls::SUITE);
 }

@@ -1,4 +1,4 @@
-//! The archives with PyTorch's results, launched one kernel after the other and as graphs.
+//! The archives with PyTorch's results, launched kernel by kernel and as CUDA graphs.
 use super::*;
 use crate::run::{MODELS, agreement, file, models};
 use kiln::{load, runtime::cuda::Mode};
@@ -35,7 +35,7 @@ fn check(item: u64) -> Outcome {
         .and_then(|m| m.compile(&Options { mode, ..options() }));
     let data = file(data);
     match made {
-        // Twice, since a graph is made by the first call.
+        // Twice, since the first call captures the graph.
         Ok(exe) => {
             let mut wrong = [agreement(&exe, &data), agreement(&exe, &data)].concat();
             if exe.cuda().is_some_and(|l| l.used_graphs() != (mode == Mode::ReduceOverhead)) {

@@ -1,4 +1,4 @@
-//! Products whose depth the blocks of a cluster share, against the interpreter.
+//! Split-K matmuls by clusters, against the interpreter.
 use super::*;
 use crate::{
     compiled::graphs::against,
@@ -37,7 +37,7 @@ fn check(item: u64) -> Outcome {
     let context = Context::new();
     let (module, _) = Module::parse(context.ctx(), text(case).as_bytes(), case.0)
         .unwrap_or_else(|e| panic!("{e}"));
-    // Twice: shared memory is then what the first call has left.
+    // Twice: shared memory then holds the first call's data.
     let call = |inputs: &[Tensor]| {
         (0..2)
             .map(|_| exe.call_values(&inputs.iter().collect::<Vec<_>>()).map_err(|e| e.to_string()))

@@ -1,4 +1,4 @@
-//! Each result of the archives of the ATen table, alone.
+//! Each result of the ATen archives on its own.
 use super::*;
 use crate::{
     capture::{import, root, tensors},

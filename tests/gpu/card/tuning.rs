@@ -1,11 +1,11 @@
-//! Schedules measured on the card, and products by cuBLASLt and convolutions by cuDNN, where they
-//! are found: right, also as a graph whose addresses change, and measured once.
+//! Autotuned schedules, and cuBLASLt and cuDNN calls where available: correct, also as a graph
+//! whose addresses change, and tuned once.
 use super::*;
 use crate::{
     compiled::graphs::against,
     gpu::{
-        cudnn::{self, CONVOLUTIONS, Has},
-        gemm::{self, PRODUCTS, table},
+        cudnn::{self, CONVOLUTIONS, Support},
+        gemm::{self, GEMMS, table},
     },
     support::{functions, inputs},
 };
@@ -30,15 +30,15 @@ use std::{
 
 pub static SUITE: Suite = Suite {
     name: "tuning",
-    count: || 2 * (PRODUCTS.len() + CONVOLUTIONS.len()) as u64,
+    count: || 2 * (GEMMS.len() + CONVOLUTIONS.len()) as u64,
     label,
     check,
     whole: true,
     emulated: 8,
 };
 
-/// A product or a convolution: what it is called, its module, a schedule with its library, whether
-/// that is told of it, and whether it surely has it.
+/// A matmul or convolution: name, module, a schedule that names its library, whether the program
+/// has the call, and whether the library must support it.
 struct One {
     name: &'static str,
     text: String,
@@ -50,7 +50,7 @@ struct One {
 
 fn one(item: u64) -> One {
     let i = item as usize / 2;
-    match PRODUCTS.get(i) {
+    match GEMMS.get(i) {
         Some(p) => One {
             name: p.0,
             text: gemm::text(p),
@@ -60,8 +60,8 @@ fn one(item: u64) -> One {
             surely: p.4,
         },
         None => {
-            let c = &CONVOLUTIONS[i - PRODUCTS.len()];
-            let (told, surely) = (c.has != Has::Nothing, c.has == Has::Surely);
+            let c = &CONVOLUTIONS[i - GEMMS.len()];
+            let (told, surely) = (c.support != Support::Unsupported, c.support == Support::Always);
             One {
                 name: c.name,
                 text: cudnn::text(c),
@@ -85,7 +85,7 @@ fn label(item: u64) -> String {
 
 fn check(item: u64) -> Outcome {
     let (one, measured) = (one(item), item.is_multiple_of(2));
-    // Nothing runs where there is no card, and a library's description is no matter of one.
+    // Nothing runs without a GPU, and library calls do not depend on one.
     if ["cpu", "ptx"].contains(&device().as_str()) || !(measured || one.told) {
         return Outcome::Agrees;
     }
@@ -116,7 +116,7 @@ fn check(item: u64) -> Outcome {
             Ok(exe) => exe,
             Err(e) => return failed(&e),
         };
-        // The first mode has measured for both.
+        // The first mode has tuned for both.
         let expected = usize::from(measured && mode == Mode::Default);
         if count.load(Ordering::Relaxed) != expected {
             wrong.push(format!(
@@ -140,7 +140,7 @@ fn check(item: u64) -> Outcome {
             .unwrap_or_else(|e| panic!("{e}"));
         let call = |inputs: &[Tensor]| {
             let all: Vec<&Tensor> = inputs.iter().collect();
-            // Twice: the second time a graph is there already.
+            // Twice: the second call replays a graph.
             (0..2)
                 .map(|_| exe.call_values(&all).map_err(|e| e.to_string()))
                 .collect::<Result<Vec<_>, _>>()

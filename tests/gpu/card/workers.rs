@@ -1,4 +1,4 @@
-//! Processes that share out the items of a suite.
+//! Worker processes that share the items of a suite.
 use super::{Outcome, Suite, device};
 use crate::support::emulated;
 use std::{
@@ -16,22 +16,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long an item may take.
+/// Time limit of an item.
 const LIMIT: Duration = Duration::from_secs(120);
-/// What a line of a process begins with that is for its parent.
+/// Prefix of lines for the parent process.
 const MARK: &str = "=card= ";
-/// What an error says behind which the driver does no more work of a process.
+/// The error after which the driver rejects all work of a process.
 pub const FAULT: &str = "does no more work in this process";
 
-/// Says to the processes that they run on the emulator.
+/// Tells workers that they run on the emulator.
 const EMULATED: &str = "KILN_CARD_EMULATED";
 
-/// Whether this process is one that does.
+/// Whether this process runs on the emulator.
 pub fn is_emulated() -> bool {
     std::env::var_os(EMULATED).is_some()
 }
 
-/// One suite at a time has the card, so that its memory is that suite's.
+/// One suite at a time uses the GPU, so that all device memory is its own.
 static CARD: Mutex<()> = Mutex::new(());
 
 fn number(variable: &str, usual: u64) -> u64 {
@@ -39,9 +39,8 @@ fn number(variable: &str, usual: u64) -> u64 {
     text.map_or(usual, |t| t.parse().unwrap_or_else(|e| panic!("{variable} is '{t}': {e}")))
 }
 
-/// Does what it is told on its input: the number of an item a line, up to the first that there is
-/// not, and for no longer than `KILN_CARD_UNTIL` says, in seconds. `benches/gpu/sanitize.sh` starts
-/// it as well.
+/// Serves item numbers, one per input line, until an invalid one or until `KILN_CARD_UNTIL`
+/// seconds. `benches/gpu/sanitize.sh` also starts it.
 pub fn serve(suites: &[&Suite]) {
     let Ok(name) = std::env::var("KILN_CARD_SUITE") else { return };
     let suite = suites
@@ -67,7 +66,7 @@ pub fn serve(suites: &[&Suite]) {
     }
 }
 
-/// A process, and what it writes.
+/// A worker and its output.
 struct Worker {
     child: Child,
     input: ChildStdin,
@@ -104,13 +103,13 @@ impl Worker {
         let (sender, lines) = mpsc::channel();
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
-                // The receiver is gone when nobody waits any more.
+                // The receiver is gone once nobody waits.
                 let _ = sender.send(line);
             }
         });
         Worker { child, input, lines }
     }
-    /// Does an item. None: the process has to go.
+    /// Runs an item. None: the worker must be replaced.
     fn check(&mut self, item: u64) -> Result<Outcome, &'static str> {
         writeln!(self.input, "{item}")
             .and_then(|()| self.input.flush())
@@ -128,7 +127,7 @@ impl Worker {
             }
         }
     }
-    /// Ends it; how it ended.
+    /// Ends the worker and returns its exit status.
     fn end(mut self) -> String {
         drop(self.input);
         let _ = self.child.kill();
@@ -137,20 +136,19 @@ impl Worker {
     }
 }
 
-/// Whether there is a card, or the processes have another device.
+/// Whether there is a GPU, or another device is selected.
 fn real() -> bool {
     device() != "cuda:0" || kiln::runtime::cuda::Device::cuda(0).is_ok()
 }
 
-/// Does all items of a suite, on the emulator where there is no card and then, if it says so, only
-/// some of them. Panics with a list of what is wrong.
+/// Runs all items of a suite; without a GPU on the emulator, then possibly only some. Panics with a
+/// list of failures.
 pub fn run(suite: &'static Suite) {
     let real = real();
     run_on(suite, (!real).then_some("sm_90"), if real { 1 } else { suite.emulated });
 }
 
-/// Does each item whose number is a multiple of `step` on an emulated card of an older chip, where
-/// there is no card.
+/// Without a GPU, runs every `step`-th item on an emulated older chip.
 pub fn run_emulated(suite: &'static Suite, chip: &str, step: u64) {
     if real() {
         eprintln!("skipped: {} on an emulated {chip}, since there is a card", suite.name);
@@ -182,7 +180,7 @@ fn run_on(suite: &'static Suite, chip: Option<&str>, step: u64) {
                     worker = Some(current);
                     outcome
                 }
-                // Nothing more is to be had of this process.
+                // The worker is unusable.
                 Ok(fault) => {
                     current.end();
                     fault

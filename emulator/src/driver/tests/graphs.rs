@@ -25,14 +25,14 @@ fn params(func: CUfunction, params: &mut [*mut c_void; 2]) -> CUDA_KERNEL_NODE_P
     }
 }
 
-/// A node that stores a number, behind others.
+/// A node that stores a number, with dependencies.
 fn store(
     graph: CUgraph,
     after: &[CUgraphNode],
     function: CUfunction,
     at: u64,
     number: u32,
-) -> Done<CUgraphNode> {
+) -> CudaResult<CUgraphNode> {
     let mut values = Store(at, number);
     let mut pointers = values.pointers();
     // SAFETY: the parameters are copied.
@@ -61,7 +61,7 @@ fn captured(at: u64, byte: u8, nodes: usize) -> CUgraph {
 }
 
 #[test]
-fn nodes_run_behind_what_they_depend_on() {
+fn nodes_run_after_their_dependencies() {
     let _turn = ready();
     let (module, at) = (load(STORE), memory(8));
     let (function, stream, graph) = (kernel(module, c"store"), stream(), graph());
@@ -77,7 +77,7 @@ fn nodes_run_behind_what_they_depend_on() {
         assert_eq!(bytes(at, 8), [0; 8]);
         done(cuGraphLaunch(exec, stream));
         assert_eq!(bytes(at, 8), [2, 2, 2, 2, 1, 0, 0, 0]);
-        // The executable graph is given other parameters.
+        // Update parameters in the executable graph.
         let mut values = Store(at, 9);
         let mut pointers = values.pointers();
         done(cuGraphExecKernelNodeSetParams_v2(exec, first, &params(function, &mut pointers)));

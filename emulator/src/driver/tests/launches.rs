@@ -5,8 +5,8 @@ use std::process::Command;
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 const DYNAMIC: u32 = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as u32;
 
-/// What the linker makes of a text, and what it says.
-fn linked(text: &str) -> (Done<Vec<u8>>, String) {
+/// The linked image of PTX, and the error log.
+fn linked(text: &str) -> (CudaResult<Vec<u8>>, String) {
     let mut log = [0u8; 64];
     let mut options =
         [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
@@ -90,18 +90,18 @@ fn code_is_linked_and_loaded() {
 }
 
 #[test]
-fn the_linker_says_what_is_wrong() {
+fn the_linker_reports_errors() {
     let _turn = ready();
     let (code, said) = linked("no PTX");
     assert_eq!(code, Err(CUresult::CUDA_ERROR_INVALID_PTX));
     assert!(said.starts_with("line 1: "), "{said}");
     let (code, said) = linked(&STORE.replace("sm_80", "sm_100"));
     assert_eq!(code, Err(CUresult::CUDA_ERROR_INVALID_PTX));
-    assert_eq!(said, "the target is sm_100, the card's compute capability 9.0");
+    assert_eq!(said, "the target is sm_100, the device's compute capability 9.0");
 }
 
 #[test]
-fn launches_that_no_card_takes_are_refused() {
+fn invalid_launches_are_rejected() {
     let _turn = ready();
     let (module, pairs) = (load(STORE), load(PAIRS));
     let (store, pair) = (kernel(module, c"store"), kernel(pairs, c"pairs"));
@@ -180,10 +180,10 @@ fn launches_that_no_card_takes_are_refused() {
 
 /// A fault stays for the process, so this test runs itself in one of its own.
 #[test]
-fn after_a_fault_nothing_goes() {
+fn faults_are_sticky() {
     const CHILD: &str = "KILN_EMULATOR_FAULT";
     if std::env::var_os(CHILD).is_none() {
-        let name = "driver::tests::launches::after_a_fault_nothing_goes";
+        let name = "driver::tests::launches::faults_are_sticky";
         let mut child = Command::new(std::env::current_exe().expect("a test has a file"));
         let out =
             child.args(["--exact", name, "--nocapture"]).env(CHILD, "1").output().expect("it runs");
@@ -201,7 +201,7 @@ fn after_a_fault_nothing_goes() {
     let fault = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS;
     // SAFETY: handles that live, room for what is asked for.
     unsafe {
-        // The launch itself is given to the stream, as on a card.
+        // The launch itself succeeds, as on a GPU.
         done(launch(function, 1, 3, 0, &mut Store(at, 5)));
         refused(launch(function, 1, 3, 0, &mut Store(at, 5)), fault);
         refused(cuStreamSynchronize(stream), fault);

@@ -7,7 +7,7 @@ const HOST: u32 = CUmemorytype::CU_MEMORYTYPE_HOST as u32;
 const TYPE: u32 = CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE as u32;
 
 #[test]
-fn there_is_only_so_much() {
+fn device_memory_is_limited() {
     let _turn = ready();
     // SAFETY: room for what is asked for.
     unsafe {
@@ -36,7 +36,7 @@ fn there_is_only_so_much() {
 }
 
 #[test]
-fn bytes_are_copied_within_allocations_only() {
+fn copies_are_bounds_checked() {
     let _turn = ready();
     let (a, b, from) = (memory(8), memory(8), [1u8, 2, 3, 4, 5, 6, 7, 8]);
     let stream = stream();
@@ -57,7 +57,7 @@ fn bytes_are_copied_within_allocations_only() {
         }
         refused(cuMemcpyHtoD_v2(a, from.as_ptr().cast(), usize::MAX), INVALID);
         refused(cuMemcpyHtoD_v2(a, ptr::null(), 1), INVALID);
-        // The host's own pages are no memory of the card, nor the other way round.
+        // Pageable host memory is not device memory, nor the reverse.
         refused(cuMemcpyDtoD_v2(a, from.as_ptr().addr() as u64, 8), INVALID);
         refused(cuMemcpyHtoD_v2(a, ptr::with_exposed_provenance(b as usize), 8), INVALID);
         done(cuMemsetD8Async(a, 9, 3, stream));
@@ -75,7 +75,7 @@ fn bytes_are_copied_within_allocations_only() {
 }
 
 #[test]
-fn rows_are_copied() {
+fn pitched_copies() {
     let _turn = ready();
     let (a, b) = (memory(12), memory(9));
     let from: Vec<u8> = (0..12).collect();
@@ -120,7 +120,7 @@ fn rows_are_copied() {
 }
 
 #[test]
-fn what_is_known_of_addresses() {
+fn pointer_attributes() {
     let _turn = ready();
     let mut own = 0u8;
     let stranger = (&raw mut own).addr() as u64;

@@ -6,8 +6,9 @@ mod streams;
 mod tensor_maps;
 
 use super::{
-    Done, answer, capture::*, card::*, context::*, copies::*, errors::*, events::*, function::*,
-    graph::*, launch::*, link::*, lock, memory::*, module::*, node::*, pointers::*, stream::*,
+    CudaResult, answer, capture::*, context::*, device::*, errors::*, events::*, function::*,
+    graph::*, launch::*, link::*, lock, memcpy::*, memory::*, module::*, node::*, pointers::*,
+    stream::*,
 };
 use cudarc::driver::sys::{
     CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY2D, CUdevice_attribute, CUevent, CUfunction,
@@ -67,8 +68,8 @@ const PAIRS: &str = "
 /// A context for the thread. Tests take turns, since a capture can be in the way of everything else
 /// in the process.
 fn ready() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    let turn = lock(&TURN);
+    static SERIAL: Mutex<()> = Mutex::new(());
+    let turn = lock(&SERIAL);
     // SAFETY: room for the handle.
     unsafe {
         done(cuInit(0));
@@ -89,7 +90,7 @@ fn refused(got: CUresult, want: CUresult) {
 }
 
 /// What a function writes.
-fn got<T>(f: impl FnOnce(*mut T) -> CUresult) -> Done<T> {
+fn got<T>(f: impl FnOnce(*mut T) -> CUresult) -> CudaResult<T> {
     let mut to = MaybeUninit::uninit();
     match f(to.as_mut_ptr()) {
         // SAFETY: written by a function that succeeds.
@@ -116,7 +117,7 @@ fn stream() -> CUstream {
     made(|to| unsafe { cuStreamCreate(to, 1) })
 }
 
-/// What lies on the card.
+/// A copy of device memory.
 fn bytes(at: u64, len: usize) -> Vec<u8> {
     let mut to = vec![0; len];
     // SAFETY: room for so many.
@@ -145,7 +146,7 @@ impl Store {
 }
 
 #[test]
-fn errors_have_names_and_words() {
+fn errors_have_names_and_descriptions() {
     let of = |e: CUresult| {
         // SAFETY: room for the addresses, which are of texts.
         unsafe {
@@ -169,7 +170,7 @@ fn nothing_unwinds() {
 }
 
 #[test]
-fn there_is_one_card() {
+fn there_is_one_device() {
     let _turn = ready();
     // SAFETY: room for what is asked for.
     unsafe {
@@ -184,19 +185,19 @@ fn there_is_one_card() {
         assert_eq!(attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED), 1);
         refused(cuDeviceGetAttribute(&mut 0, 9999, 0), CUresult::CUDA_ERROR_INVALID_VALUE);
     }
-    let card = card().unwrap();
-    assert_eq!((card.capability, card.shared), ((9, 0), 232_448));
+    let device = device().unwrap();
+    assert_eq!((device.capability, device.shared), ((9, 0), 232_448));
     assert!(
-        card.runs("sm_80")
-            && card.runs("sm_90a")
-            && !card.runs("sm_80a")
-            && !card.runs("sm_100")
-            && !card.runs("x")
+        device.runs("sm_80")
+            && device.runs("sm_90a")
+            && !device.runs("sm_80a")
+            && !device.runs("sm_100")
+            && !device.runs("x")
     );
 }
 
 #[test]
-fn a_thread_has_no_context_until_it_is_given_one() {
+fn threads_start_without_a_context() {
     let _turn = ready();
     // SAFETY: room for what is asked for.
     unsafe {

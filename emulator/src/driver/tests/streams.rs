@@ -12,13 +12,13 @@ fn event(flags: u32) -> CUevent {
     made(|to| unsafe { cuEventCreate(to, flags) })
 }
 
-fn status(stream: CUstream) -> Done<CUstreamCaptureStatus> {
+fn status(stream: CUstream) -> CudaResult<CUstreamCaptureStatus> {
     // SAFETY: room for the status.
     got(|to| unsafe { cuStreamIsCapturing(stream, to) })
 }
 
 #[test]
-fn streams_have_numbers_and_end() {
+fn streams_have_ids_and_can_be_destroyed() {
     let _turn = ready();
     let (a, b) = (stream(), stream());
     // SAFETY: room for what is asked for.
@@ -51,7 +51,7 @@ fn streams_have_numbers_and_end() {
 }
 
 #[test]
-fn events_know_the_time() {
+fn events_are_timed() {
     let _turn = ready();
     let (a, b, untimed, stream) = (event(0), event(0), event(2), stream());
     // SAFETY: room for what is asked for.
@@ -76,7 +76,7 @@ fn events_know_the_time() {
 }
 
 #[test]
-fn a_capture_records_and_does_nothing() {
+fn captures_record_without_running() {
     let _turn = ready();
     let (at, stream) = (memory(4), stream());
     // SAFETY: memory and handles that live.
@@ -109,7 +109,7 @@ fn a_capture_records_and_does_nothing() {
 }
 
 #[test]
-fn what_a_capture_does_not_allow_ends_it() {
+fn prohibited_calls_invalidate_a_capture() {
     let _turn = ready();
     let (at, pinned, stream, event) = (memory(4), event(2), stream(), event(2));
     // SAFETY: memory and handles that live.
@@ -184,7 +184,7 @@ fn what_a_capture_does_not_allow_ends_it() {
 }
 
 #[test]
-fn captures_go_over_several_streams() {
+fn captures_span_several_streams() {
     let _turn = ready();
     let (at, a, b) = (memory(2), stream(), stream());
     let (fork, join) = (event(2), event(2));

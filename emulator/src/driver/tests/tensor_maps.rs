@@ -9,7 +9,7 @@ const SWIZZLE: u32 = CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B as u32;
 
 /// What is described, for changing one thing at a time.
 #[derive(Clone)]
-struct Asked {
+struct Request {
     dtype: u32,
     address: usize,
     sizes: Vec<u64>,
@@ -20,10 +20,10 @@ struct Asked {
     swizzle: u32,
 }
 
-impl Asked {
-    fn tiled() -> Asked {
+impl Request {
+    fn tiled() -> Request {
         let (sizes, strides, extent, steps) = (vec![100, 7], vec![208], vec![64, 128], vec![1, 1]);
-        Asked {
+        Request {
             dtype: BF16,
             address: 0x1000,
             sizes,
@@ -34,12 +34,12 @@ impl Asked {
             swizzle: SWIZZLE,
         }
     }
-    fn images() -> Asked {
+    fn images() -> Request {
         let (sizes, strides, steps) =
             (vec![64, 20, 10, 3], vec![128, 2560, 25600], vec![1, 2, 2, 1]);
-        Asked { sizes, strides, extent: vec![64, 128], steps, ..Asked::tiled() }
+        Request { sizes, strides, extent: vec![64, 128], steps, ..Request::tiled() }
     }
-    fn encode(&self, corners: Option<[[i32; 2]; 2]>) -> Done<TensorMap> {
+    fn encode(&self, corners: Option<[[i32; 2]; 2]>) -> CudaResult<TensorMap> {
         let mut map = CUtensorMap { opaque: [0; 16] };
         let (rank, address) = (self.sizes.len() as u32, ptr::without_provenance_mut(self.address));
         let (sizes, strides, steps) =
@@ -75,7 +75,7 @@ impl Asked {
 }
 
 #[test]
-fn boxes_are_described() {
+fn tiled_maps() {
     let want = TensorMap {
         address: 0x1000,
         rank: 2,
@@ -87,14 +87,14 @@ fn boxes_are_described() {
         steps: [1; 5],
         ..TensorMap::default()
     };
-    let asked = Asked::tiled();
+    let asked = Request::tiled();
     assert_eq!(asked.encode(None), Ok(want));
-    let tf32 = Asked { dtype: TF32, extent: vec![32, 1], swizzle: 0, ..asked.clone() };
+    let tf32 = Request { dtype: TF32, extent: vec![32, 1], swizzle: 0, ..asked.clone() };
     assert_eq!(
         tf32.encode(None),
         Ok(TensorMap { tf32: true, width: 4, swizzle: false, extent: [32, 1, 0, 0, 0], ..want })
     );
-    let changes: [&dyn Fn(&mut Asked); 13] = [
+    let changes: [&dyn Fn(&mut Request); 13] = [
         &|a| a.address = 0x1008,
         &|a| a.address = 0,
         &|a| a.sizes = vec![],
@@ -114,20 +114,20 @@ fn boxes_are_described() {
         change(&mut asked);
         assert_eq!(asked.encode(None), Err(INVALID), "{i}");
     }
-    let plain = Asked { extent: vec![128, 1], swizzle: 0, ..asked.clone() };
+    let plain = Request { extent: vec![128, 1], swizzle: 0, ..asked.clone() };
     assert!(plain.encode(None).is_ok());
     for asked in [
-        Asked { interleave: 1, ..asked.clone() },
-        Asked { swizzle: 1, ..asked.clone() },
-        Asked { dtype: 13, ..asked },
+        Request { interleave: 1, ..asked.clone() },
+        Request { swizzle: 1, ..asked.clone() },
+        Request { dtype: 13, ..asked },
     ] {
         assert_eq!(asked.encode(None), Err(CUresult::CUDA_ERROR_NOT_SUPPORTED));
     }
 }
 
 #[test]
-fn images_are_described() {
-    let (asked, corners) = (Asked::images(), [[-1, -2], [3, -4]]);
+fn im2col_maps() {
+    let (asked, corners) = (Request::images(), [[-1, -2], [3, -4]]);
     let want = TensorMap {
         address: 0x1000,
         rank: 4,
@@ -141,15 +141,15 @@ fn images_are_described() {
         ..TensorMap::default()
     };
     assert_eq!(asked.encode(Some(corners)), Ok(want));
-    assert!(Asked { extent: vec![64, 1024], ..asked.clone() }.encode(Some(corners)).is_ok());
+    assert!(Request { extent: vec![64, 1024], ..asked.clone() }.encode(Some(corners)).is_ok());
     for extent in [[64, 1025], [64, 0], [257, 1], [0, 1]] {
         assert_eq!(
-            Asked { extent: extent.into(), ..asked.clone() }.encode(Some(corners)),
+            Request { extent: extent.into(), ..asked.clone() }.encode(Some(corners)),
             Err(INVALID),
             "{extent:?}"
         );
     }
     assert_eq!(asked.encode(Some([[-129, 0], [0, 0]])), Err(INVALID));
     assert_eq!(asked.encode(Some([[0, 0], [0, 128]])), Err(INVALID));
-    assert_eq!(Asked { sizes: vec![64, 20], ..asked }.encode(Some(corners)), Err(INVALID));
+    assert_eq!(Request { sizes: vec![64, 20], ..asked }.encode(Some(corners)), Err(INVALID));
 }

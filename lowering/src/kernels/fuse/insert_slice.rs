@@ -6,7 +6,7 @@ use crate::kernels::{
 };
 use kiln_dialects::{
     ir::{Node as _, Size, Value},
-    ops::{OpKind, Pad, Place},
+    ops::{InsertSlice, OpKind, Pad},
 };
 
 /// Why rows are put in place, but no more than they.
@@ -53,7 +53,7 @@ impl Decide<'_> {
         let node = &self.graph.nodes[n];
         node.class == Class::Single
             && node.value.def().is_some_and(|o| {
-                matches!(o.kind(), Some(OpKind::Concat | OpKind::Pad | OpKind::Place))
+                matches!(o.kind(), Some(OpKind::Concat | OpKind::Pad | OpKind::InsertSlice))
             })
     }
 
@@ -76,15 +76,15 @@ impl Decide<'_> {
 
     /// The piece that a node puts into a larger tensor.
     pub(crate) fn piece(&self, n: usize) -> Option<Value> {
-        self.graph.nodes[n].value.def().and_then(Place::of).map(|o| o.piece)
+        self.graph.nodes[n].value.def().and_then(InsertSlice::of).map(|o| o.source)
     }
 
     /// The kernel that puts the piece before into the same tensor, if it is another's than the
     /// piece's: it can copy the piece.
     pub(crate) fn goes_on(&self, n: usize) -> Option<usize> {
-        let place = self.graph.nodes[n].value.def().and_then(Place::of)?;
-        let before = self.home(place.whole?)?;
-        (self.home(self.graph.base(place.piece)) != Some(before)).then_some(before)
+        let place = self.graph.nodes[n].value.def().and_then(InsertSlice::of)?;
+        let before = self.home(place.dest?)?;
+        (self.home(self.graph.base(place.source)) != Some(before)).then_some(before)
     }
 
     /// Whether a kernel can write its result right to where a padding or a concatenation wants it,

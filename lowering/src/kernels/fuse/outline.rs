@@ -13,7 +13,7 @@ use crate::{
 };
 use kiln_dialects::{
     ir::*,
-    ops::{BindShape, GetGlobal, Global, Launch, OpKind, Place, Reshape},
+    ops::{BindShape, GetGlobal, Global, InsertSlice, Launch, OpKind, Reshape},
     sym::Dim as SymDim,
 };
 use kiln_passes::Failure;
@@ -98,7 +98,7 @@ impl Kernels {
         let functions = blocks(module).into_iter().flat_map(|b| b.ops());
         let text: String = functions
             .map(|f| {
-                f.print(PrintOptions { alone: true, ..Default::default() })
+                f.print(PrintOptions { local_scope: true, ..Default::default() })
                     .replace(&format!("@{name}"), "@")
             })
             .collect();
@@ -208,7 +208,7 @@ pub fn apply(func: Op, graph: &Graph, plan: &Plan, kernels: &mut Kernels) -> Res
 fn handed_on(v: Value, inside: &dyn Fn(Value) -> bool) -> Option<Value> {
     let mut at = Some(v).filter(|v| inside(*v))?;
     while inside(at) {
-        at = Place::of(at.def()?)?.whole?;
+        at = InsertSlice::of(at.def()?)?.dest?;
     }
     Some(at)
 }
@@ -362,11 +362,11 @@ impl Outline<'_> {
     fn with_pieces(&mut self, attrs: Attr, s: &Signature) -> Result<Attr, String> {
         let (c, mut pieces) = (self.builder.ctx, vec![]);
         for (r, v) in s.results.iter().enumerate() {
-            let mut at = v.def().and_then(Place::of);
+            let mut at = v.def().and_then(InsertSlice::of);
             while let Some(place) = at {
                 let mut all = vec![r as i64];
-                for axis in 0..place.piece.ty().dims().len() {
-                    all.push(match self.sizes.size(place.piece, axis)? {
+                for axis in 0..place.source.ty().dims().len() {
+                    all.push(match self.sizes.size(place.source, axis)? {
                         Size::Static(n) => n,
                         Size::Dynamic(size) => s
                             .sizes
@@ -377,10 +377,10 @@ impl Outline<'_> {
                 }
                 pieces.push(Attr::i64s(c, &all));
                 at = place
-                    .whole
+                    .dest
                     .filter(|w| !s.leaves.contains(w))
                     .and_then(Value::def)
-                    .and_then(Place::of);
+                    .and_then(InsertSlice::of);
             }
         }
         if pieces.is_empty() {

@@ -1,8 +1,8 @@
-//! Copies that go on by themselves, and the bars that tell of their end.
+//! Decodes asynchronous copies and mbarrier instructions.
 use super::{
     Error,
-    code::{Bar, Bulk, Op, Space},
-    decode::{Names, space},
+    code::{Mbarrier, Op, Space, Tma},
+    decode::{OperandDecoder, space},
     lex::number,
     parse::Operand,
 };
@@ -15,11 +15,15 @@ fn count(ops: &[Operand]) -> u32 {
     }
 }
 
-fn bar(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op>, Error> {
+fn mbarrier(
+    n: &mut OperandDecoder<'_>,
+    parts: &[&str],
+    ops: &[Operand],
+) -> Result<Option<Op>, Error> {
     let (what, at) = match (parts.get(1), ops) {
-        (Some(&"init"), [at, count]) => (Bar::Init(n.source(count)?), at),
-        (Some(&"inval"), [at]) => (Bar::Invalidate, at),
-        (Some(&"expect_tx"), [at, bytes]) => (Bar::Expect(n.source(bytes)?), at),
+        (Some(&"init"), [at, count]) => (Mbarrier::Init(n.source(count)?), at),
+        (Some(&"inval"), [at]) => (Mbarrier::Invalidate, at),
+        (Some(&"expect_tx"), [at, bytes]) => (Mbarrier::Expect(n.source(bytes)?), at),
         (Some(&"arrive"), ops) => {
             let (state, ops) = match ops {
                 [at @ Operand::At { .. }, rest @ ..] => (None, (at, rest)),
@@ -29,19 +33,19 @@ fn bar(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op>,
             let second = ops.1.first().map(|o| n.source(o)).transpose()?;
             let (bytes, count) =
                 if parts.contains(&"expect_tx") { (second, None) } else { (None, second) };
-            (Bar::Arrive { bytes, count, state }, ops.0)
+            (Mbarrier::Arrive { bytes, count, state }, ops.0)
         }
-        // A state that `arrive` gives is the phase's number, so that both forms ask the same.
+        // A state token is the phase parity, so both forms are the same test.
         (Some(&("try_wait" | "test_wait")), [out, at, phase, ..]) => {
-            (Bar::Test { out: n.result(out)?, phase: n.source(phase)? }, at)
+            (Mbarrier::Test { out: n.result(out)?, phase: n.source(phase)? }, at)
         }
         _ => return Ok(None),
     };
     let (at, _) = n.address(at)?;
-    Ok(Some(Op::Bar(what, at)))
+    Ok(Some(Op::Mbarrier(what, at)))
 }
 
-fn bulk(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op>, Error> {
+fn tma(n: &mut OperandDecoder<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op>, Error> {
     let spaces: Vec<_> = parts
         .iter()
         .filter(|p| p.starts_with("shared") || **p == "global")
@@ -50,11 +54,11 @@ fn bulk(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op>
     let loads = spaces.first() == Some(&Space::Shared);
     let of = if parts.contains(&"tensor") {
         match (loads, ops) {
-            (true, [to, tensor, bar, rest @ ..]) => {
+            (true, [to, tensor, mbarrier, rest @ ..]) => {
                 let (map, at) = n.address(tensor)?;
                 let at = match at {
                     [list] => n.sources(list)?,
-                    _ => return n.fail("a box has no place"),
+                    _ => return n.fail("a tensor copy without coordinates"),
                 };
                 let (mut offsets, mut blocks) = (vec![], None);
                 for more in rest {
@@ -63,16 +67,16 @@ fn bulk(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op>
                         one if parts.iter().any(|p| p.starts_with("multicast")) => {
                             blocks = Some(n.source(one)?)
                         }
-                        // How long it is to stay in the cache.
+                        // Cache policies have no effect.
                         _ => {}
                     }
                 }
-                Bulk::Load {
+                Tma::Load {
                     to: n.address(to)?.0,
                     map: map.base,
                     at,
                     offsets,
-                    bar: n.address(bar)?.0,
+                    mbarrier: n.address(mbarrier)?.0,
                     blocks,
                 }
             }
@@ -80,25 +84,25 @@ fn bulk(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op>
                 let (map, at) = n.address(tensor)?;
                 let at = match at {
                     [list] => n.sources(list)?,
-                    _ => return n.fail("a box has no place"),
+                    _ => return n.fail("a tensor copy without coordinates"),
                 };
-                Bulk::Store { from: n.address(from)?.0, map: map.base, at }
+                Tma::Store { from: n.address(from)?.0, map: map.base, at }
             }
             _ => return Ok(None),
         }
     } else {
         match (loads, ops) {
-            (true, [to, from, bytes, bar, ..]) => {
+            (true, [to, from, bytes, mbarrier, ..]) => {
                 let of = spaces.get(1).copied().unwrap_or(Space::Global);
-                Bulk::LoadBytes {
+                Tma::LoadBytes {
                     to: n.address(to)?.0,
                     of,
                     from: n.address(from)?.0,
                     bytes: n.source(bytes)?,
-                    bar: n.address(bar)?.0,
+                    mbarrier: n.address(mbarrier)?.0,
                 }
             }
-            (false, [to, from, bytes, ..]) => Bulk::StoreBytes {
+            (false, [to, from, bytes, ..]) => Tma::StoreBytes {
                 to: n.address(to)?.0,
                 from: n.address(from)?.0,
                 bytes: n.source(bytes)?,
@@ -106,13 +110,17 @@ fn bulk(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op>
             _ => return Ok(None),
         }
     };
-    Ok(Some(Op::Bulk(Box::new(of))))
+    Ok(Some(Op::Tma(Box::new(of))))
 }
 
-/// Instructions of the copy engine and of bars.
-pub fn decode(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op>, Error> {
+/// Decodes TMA and mbarrier instructions.
+pub fn decode(
+    n: &mut OperandDecoder<'_>,
+    parts: &[&str],
+    ops: &[Operand],
+) -> Result<Option<Op>, Error> {
     Ok(Some(match (parts, ops) {
-        (["mbarrier", ..], _) => return bar(n, parts, ops),
+        (["mbarrier", ..], _) => return mbarrier(n, parts, ops),
         (["mapa", ..], [d, a, block]) => {
             let generic = !parts.iter().any(|p| p.starts_with("shared"));
             Op::Map { out: n.result(d)?, a: n.source(a)?, block: n.source(block)?, generic }
@@ -120,10 +128,10 @@ pub fn decode(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Opti
         (["cp", "async", "commit_group"], _) => Op::CopyCommit,
         (["cp", "async", "wait_group"], _) => Op::CopyWait(count(ops)),
         (["cp", "async", "wait_all"], _) => Op::CopyWait(0),
-        (["cp", "async", "bulk", "commit_group"], _) => Op::BulkCommit,
-        (["cp", "async", "bulk", "wait_group", ..], _) => Op::BulkWait(count(ops)),
+        (["cp", "async", "bulk", "commit_group"], _) => Op::TmaCommit,
+        (["cp", "async", "bulk", "wait_group", ..], _) => Op::TmaWait(count(ops)),
         (["cp", "async", "bulk", "prefetch", ..], _) => Op::Nothing,
-        (["cp", "async", "bulk", ..], _) => return bulk(n, parts, ops),
+        (["cp", "async", "bulk", ..], _) => return tma(n, parts, ops),
         (["cp", "async", ..], [to, from, Operand::Number(bytes), rest @ ..]) => {
             let read = rest.first().map(|o| n.source(o)).transpose()?;
             Op::Copy { to: n.address(to)?.0, from: n.address(from)?.0, bytes: *bytes as u32, read }

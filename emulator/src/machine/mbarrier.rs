@@ -1,12 +1,12 @@
-//! Bars of shared memory (`mbarrier`): phases that end when all have arrived and all bytes have
-//! come. The 64 bits hold, from below: the phase (1 bit), arrivals of a phase (20), those that are
-//! missing (20), and bytes that are missing (23, signed).
+//! mbarriers: a phase completes when no arrivals and no transaction bytes are pending. The 64 bits
+//! hold, from bit 0: the phase parity (1), expected arrivals (20), pending arrivals (20), pending
+//! transaction bytes (23, signed).
 use super::{
-    What,
+    FaultKind,
     cluster::{Cluster, State, Thread},
     memory::{at, read, write},
 };
-use crate::ptx::code::{Address, Bar, Space};
+use crate::ptx::code::{Address, Mbarrier, Space};
 
 #[derive(Clone, Copy)]
 struct Fields {
@@ -30,8 +30,8 @@ impl Fields {
     fn to_bits(self) -> u64 {
         self.phase | self.all << 1 | self.missing << 21 | (self.bytes as u64) << 41
     }
-    /// Ends the phase if nothing is missing.
-    fn settled(mut self) -> Fields {
+    /// Completes the phase if nothing is pending.
+    fn complete_phase(mut self) -> Fields {
         if self.missing == 0 && self.bytes == 0 {
             (self.phase, self.missing) = (self.phase ^ 1, self.all);
         }
@@ -40,34 +40,34 @@ impl Fields {
 }
 
 impl Cluster<'_> {
-    fn bar_place(&mut self, b: usize, address: u64) -> Result<*mut u8, What> {
-        self.somewhere(b, Space::Shared, address, 8, 8)
+    fn mbarrier_pointer(&mut self, b: usize, address: u64) -> Result<*mut u8, FaultKind> {
+        self.place_without_thread(b, Space::Shared, address, 8, 8)
     }
-    /// Bytes have come that a bar waits for.
-    pub fn bytes_came(&mut self, b: usize, address: u64, bytes: u64) -> Result<(), What> {
-        let place = self.bar_place(b, address)?;
+    /// Completes transaction bytes (`complete_tx`).
+    pub fn complete_tx(&mut self, b: usize, address: u64, bytes: u64) -> Result<(), FaultKind> {
+        let pointer = self.mbarrier_pointer(b, address)?;
         // SAFETY: 8 bytes of shared memory.
-        let mut f = Fields::of(unsafe { read(place, 8) });
+        let mut f = Fields::of(unsafe { read(pointer, 8) });
         f.bytes -= bytes as i64;
         // SAFETY: as above.
-        unsafe { write(place, 8, f.settled().to_bits()) };
-        self.moved = true;
+        unsafe { write(pointer, 8, f.complete_phase().to_bits()) };
+        self.progressed = true;
         Ok(())
     }
-    /// What a thread does with a bar.
-    pub fn bar(
+    /// Executes an mbarrier instruction.
+    pub fn mbarrier(
         &mut self,
         b: usize,
         thread: &mut Thread,
-        what: &Bar,
+        what: &Mbarrier,
         address: Address,
-    ) -> Result<(), What> {
+    ) -> Result<(), FaultKind> {
         let r = &mut thread.regs;
-        let place = self.bar_place(b, at(r, address))?;
+        let pointer = self.mbarrier_pointer(b, at(r, address))?;
         // SAFETY: 8 bytes of shared memory.
-        let mut f = Fields::of(unsafe { read(place, 8) });
+        let mut f = Fields::of(unsafe { read(pointer, 8) });
         match what {
-            Bar::Init(count) => {
+            Mbarrier::Init(count) => {
                 f = Fields {
                     phase: 0,
                     all: r[*count as usize],
@@ -75,33 +75,33 @@ impl Cluster<'_> {
                     bytes: 0,
                 }
             }
-            Bar::Invalidate => f = Fields { phase: 0, all: 0, missing: 0, bytes: 0 },
-            Bar::Expect(bytes) => f.bytes += r[*bytes as usize] as u32 as i64,
-            Bar::Arrive { bytes, count, state } => {
+            Mbarrier::Invalidate => f = Fields { phase: 0, all: 0, missing: 0, bytes: 0 },
+            Mbarrier::Expect(bytes) => f.bytes += r[*bytes as usize] as u32 as i64,
+            Mbarrier::Arrive { bytes, count, state } => {
                 super::step::set(r, *state, f.phase);
                 f.bytes += bytes.map_or(0, |s| r[s as usize] as u32 as i64);
                 let count = count.map_or(1, |s| r[s as usize] & COUNT);
                 if count > f.missing {
-                    return Err(What::Instruction(format!(
-                        "{count} arrive at a bar that waits for {}",
+                    return Err(FaultKind::Instruction(format!(
+                        "{count} arrivals at an mbarrier that expects {}",
                         f.missing
                     )));
                 }
                 f.missing -= count;
-                f = f.settled();
+                f = f.complete_phase();
             }
-            Bar::Test { out, phase } => {
+            Mbarrier::Test { out, phase } => {
                 let over = f.phase != r[*phase as usize] & 1;
                 r[*out as usize] = over.into();
                 if !over {
-                    thread.state = State::Looks;
+                    thread.state = State::Polls;
                 }
                 return Ok(());
             }
         }
         // SAFETY: as above.
-        unsafe { write(place, 8, f.to_bits()) };
-        self.moved = true;
+        unsafe { write(pointer, 8, f.to_bits()) };
+        self.progressed = true;
         Ok(())
     }
 }

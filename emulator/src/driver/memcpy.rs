@@ -1,6 +1,6 @@
-//! Copying and filling.
+//! memcpy and memset.
 use super::{
-    Done, capture, current,
+    CudaResult, capture, current,
     stream::find,
     valid,
     work::{Rows, Work},
@@ -11,11 +11,11 @@ use std::{
     ptr,
 };
 
-/// The longest pitch, as `CU_DEVICE_ATTRIBUTE_MAX_PITCH` says.
-const LONGEST: usize = i32::MAX as usize;
+/// The largest pitch (`CU_DEVICE_ATTRIBUTE_MAX_PITCH`).
+const MAX_PITCH: usize = i32::MAX as usize;
 
-/// On the legacy stream, and waited for.
-fn at_once(work: Work) -> Done {
+/// Runs on the legacy stream, synchronously.
+fn run_now(work: Work) -> CudaResult {
     capture::unsafe_call()?;
     find(ptr::null_mut())?.give(work)
 }
@@ -24,13 +24,13 @@ fn copy(to: (u64, bool), from: (u64, bool), len: usize) -> Work {
     Work::Copy { from: Rows::one(from.0, len, from.1), to: Rows::one(to.0, len, to.1) }
 }
 
-fn fill(at: u64, with: u32, width: usize, count: usize) -> Done<Work> {
+fn fill(at: u64, with: u32, width: usize, count: usize) -> CudaResult<Work> {
     valid(at.is_multiple_of(width as u64))?;
     let len = count.checked_mul(width).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
     Ok(Work::Fill { at: Rows::one(at, len, true), with, width })
 }
 
-/// The rows that one side of a copy names.
+/// The rows that one side of a 2-D copy describes.
 fn rows(
     kind: CUmemorytype,
     host: u64,
@@ -38,53 +38,53 @@ fn rows(
     pitch: usize,
     (x, y): (usize, usize),
     copy: &CUDA_MEMCPY2D,
-) -> Done<Rows> {
-    let (at, on_card) = match kind {
+) -> CudaResult<Rows> {
+    let (at, on_device) = match kind {
         CUmemorytype::CU_MEMORYTYPE_HOST => (host, false),
         CUmemorytype::CU_MEMORYTYPE_DEVICE | CUmemorytype::CU_MEMORYTYPE_UNIFIED => (device, true),
         CUmemorytype::CU_MEMORYTYPE_ARRAY => return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),
     };
     let end = x.checked_add(copy.WidthInBytes).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-    // The driver takes 0 for rows without gaps.
+    // A pitch of 0 means rows without gaps.
     let pitch = if pitch == 0 { end } else { pitch };
-    valid(end <= pitch && pitch <= LONGEST)?;
+    valid(end <= pitch && pitch <= MAX_PITCH)?;
     let first =
         y.checked_mul(pitch).and_then(|n| n.checked_add(x)).and_then(|n| at.checked_add(n as u64));
     let first = first.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-    Ok(Rows { at: first, len: copy.WidthInBytes, count: copy.Height, pitch, on_card })
+    Ok(Rows { at: first, len: copy.WidthInBytes, count: copy.Height, pitch, on_device })
 }
 
-/// Host to card, waited for.
+/// Host to device, synchronous.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyHtoD_v2(
     to: CUdeviceptr,
     from: *const c_void,
     len: usize,
 ) -> CUresult {
-    current(|| at_once(copy((to, true), (from.expose_provenance() as u64, false), len)))
+    current(|| run_now(copy((to, true), (from.expose_provenance() as u64, false), len)))
 }
 
-/// Card to host, waited for.
+/// Device to host, synchronous.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyDtoH_v2(
     to: *mut c_void,
     from: CUdeviceptr,
     len: usize,
 ) -> CUresult {
-    current(|| at_once(copy((to.expose_provenance() as u64, false), (from, true), len)))
+    current(|| run_now(copy((to.expose_provenance() as u64, false), (from, true), len)))
 }
 
-/// Card to card, waited for.
+/// Device to device, synchronous.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyDtoD_v2(
     to: CUdeviceptr,
     from: CUdeviceptr,
     len: usize,
 ) -> CUresult {
-    current(|| at_once(copy((to, true), (from, true), len)))
+    current(|| run_now(copy((to, true), (from, true), len)))
 }
 
-/// Host to card.
+/// Host to device on a stream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyHtoDAsync_v2(
     to: CUdeviceptr,
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn cuMemcpyHtoDAsync_v2(
     current(|| find(stream)?.give(copy((to, true), (from.expose_provenance() as u64, false), len)))
 }
 
-/// Card to host.
+/// Device to host on a stream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyDtoHAsync_v2(
     to: *mut c_void,
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn cuMemcpyDtoHAsync_v2(
     current(|| find(stream)?.give(copy((to.expose_provenance() as u64, false), (from, true), len)))
 }
 
-/// Card to card.
+/// Device to device on a stream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyDtoDAsync_v2(
     to: CUdeviceptr,
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn cuMemcpyDtoDAsync_v2(
     current(|| find(stream)?.give(copy((to, true), (from, true), len)))
 }
 
-/// Rows from anywhere to anywhere.
+/// 2-D copy between any memories.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpy2DAsync_v2(
     what: *const CUDA_MEMCPY2D,
@@ -137,13 +137,13 @@ pub unsafe extern "C" fn cuMemcpy2DAsync_v2(
     })
 }
 
-/// The same byte everywhere, waited for.
+/// memset of bytes, synchronous.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD8_v2(at: CUdeviceptr, with: c_uchar, count: usize) -> CUresult {
-    current(|| at_once(fill(at, with.into(), 1, count)?))
+    current(|| run_now(fill(at, with.into(), 1, count)?))
 }
 
-/// The same byte everywhere.
+/// memset of bytes on a stream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD8Async(
     at: CUdeviceptr,
@@ -154,13 +154,13 @@ pub unsafe extern "C" fn cuMemsetD8Async(
     current(|| find(stream)?.give(fill(at, with.into(), 1, count)?))
 }
 
-/// The same 32 bits everywhere, waited for.
+/// memset of 32-bit words, synchronous.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD32_v2(at: CUdeviceptr, with: c_uint, count: usize) -> CUresult {
-    current(|| at_once(fill(at, with, 4, count)?))
+    current(|| run_now(fill(at, with, 4, count)?))
 }
 
-/// The same 32 bits everywhere.
+/// memset of 32-bit words on a stream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD32Async(
     at: CUdeviceptr,

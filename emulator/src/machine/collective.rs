@@ -1,17 +1,17 @@
-//! What lanes of a warp do together.
-use super::{What, cluster::Cluster, memory::at, step::set};
-use crate::ptx::code::{Address, Shuffle, Slot, Space, Together, Vote};
+//! Warp-collective instructions.
+use super::{FaultKind, cluster::Cluster, memory::at, step::set};
+use crate::ptx::code::{Address, Collective, Shuffle, Slot, Space, Vote};
 
-impl Together {
-    /// How many threads do it.
+impl Collective {
+    /// The number of participating threads.
     pub fn threads(&self) -> usize {
-        if matches!(self, Together::Wgmma(_)) { 128 } else { 32 }
+        if matches!(self, Collective::Wgmma(_)) { 128 } else { 32 }
     }
 }
 
-/// The lane that a lane reads, and whether it is one of its part of the warp. `limit` has the last
-/// lane in bits 0 to 4 and the mask of parts in bits 8 to 12.
-fn other(kind: Shuffle, lane: u32, by: u32, limit: u32) -> (u32, bool) {
+/// The source lane of a shuffle, and whether it is in the lane's segment. `limit` has the clamp in
+/// bits 0 to 4 and the segment mask in bits 8 to 12.
+fn source_lane(kind: Shuffle, lane: u32, by: u32, limit: u32) -> (u32, bool) {
     let (parts, last) = (limit >> 8 & 0x1f, limit & 0x1f);
     let most = lane & parts | last & !parts;
     let least = lane & parts;
@@ -32,28 +32,33 @@ impl Cluster<'_> {
     fn write_reg(&mut self, b: usize, t: usize, s: Slot, value: u64) {
         self.blocks[b].threads[t].regs[s as usize] = value;
     }
-    /// Values of a register of all members.
-    fn column(&self, b: usize, members: &[usize], s: Slot) -> Vec<u64> {
+    /// The values of a register across the members.
+    fn member_values(&self, b: usize, members: &[usize], s: Slot) -> Vec<u64> {
         members.iter().map(|t| self.reg(b, *t, s)).collect()
     }
 
-    /// Does it for these threads of a block, which are all.
-    pub fn together(&mut self, b: usize, what: &Together, members: &[usize]) -> Result<(), What> {
+    /// Executes the instruction for all its threads.
+    pub fn collective(
+        &mut self,
+        b: usize,
+        what: &Collective,
+        members: &[usize],
+    ) -> Result<(), FaultKind> {
         match what {
-            Together::Sync => {}
-            Together::Shuffle { kind, out, valid, value, lane, limit } => {
+            Collective::Sync => {}
+            Collective::Shuffle { kind, out, valid, value, lane, limit } => {
                 let mut values = [None; 32];
                 members.iter().for_each(|t| values[t % 32] = Some(self.reg(b, *t, *value)));
                 let mut found = vec![];
                 for t in members {
                     let (by, limit) =
                         (self.reg(b, *t, *lane) as u32, self.reg(b, *t, *limit) as u32);
-                    let (from, ok) = other(*kind, *t as u32 % 32, by & 0x1f, limit);
+                    let (from, ok) = source_lane(*kind, *t as u32 % 32, by & 0x1f, limit);
                     match values[from as usize & 31] {
                         Some(v) => found.push((v, ok)),
                         None => {
-                            return Err(What::Instruction(format!(
-                                "lane {from} is read and takes no part"
+                            return Err(FaultKind::Instruction(format!(
+                                "lane {from} is read but does not take part"
                             )));
                         }
                     }
@@ -63,9 +68,9 @@ impl Cluster<'_> {
                     set(&mut self.blocks[b].threads[*t].regs, *valid, ok.into());
                 }
             }
-            Together::Vote { kind, out, value, negate } => {
+            Collective::Vote { kind, out, value, negate } => {
                 let said: Vec<bool> = self
-                    .column(b, members, *value)
+                    .member_values(b, members, *value)
                     .into_iter()
                     .map(|v| (v & 1 == 1) != *negate)
                     .collect();
@@ -80,44 +85,46 @@ impl Cluster<'_> {
                 };
                 members.iter().for_each(|t| self.write_reg(b, *t, *out, result));
             }
-            Together::Reduce { of, out, value } => {
-                let result = self.column(b, members, *value).into_iter().reduce(of).unwrap_or(0);
+            Collective::Reduce { of, out, value } => {
+                let result =
+                    self.member_values(b, members, *value).into_iter().reduce(of).unwrap_or(0);
                 members.iter().for_each(|t| self.write_reg(b, *t, *out, result));
             }
-            Together::Elect { out, chosen } => {
+            Collective::Elect { out, chosen } => {
                 let first = members.first().copied().unwrap_or(0);
                 for t in members {
                     self.write_reg(b, *t, *chosen, u64::from(*t == first));
                     set(&mut self.blocks[b].threads[*t].regs, *out, first as u64 % 32);
                 }
             }
-            Together::LoadMatrix { out, at, transposed } => {
+            Collective::LoadMatrix { out, at, transposed } => {
                 for (i, o) in out.iter().enumerate() {
                     let rows = self.rows(b, members, *at, i)?;
                     for t in members {
-                        let (row, column) = (t % 32 / 4, t % 4 * 2);
+                        let (row, member_values) = (t % 32 / 4, t % 4 * 2);
                         // SAFETY: `rows` has found 16 bytes for each.
                         let half = |r: usize, c: usize| {
                             u64::from(unsafe { rows[r].cast::<u16>().add(c).read() })
                         };
                         let value = if *transposed {
-                            half(column, row) | half(column + 1, row) << 16
+                            half(member_values, row) | half(member_values + 1, row) << 16
                         } else {
-                            half(row, column) | half(row, column + 1) << 16
+                            half(row, member_values) | half(row, member_values + 1) << 16
                         };
                         self.write_reg(b, *t, *o, value);
                     }
                 }
             }
-            Together::StoreMatrix { values, at, transposed } => {
+            Collective::StoreMatrix { values, at, transposed } => {
                 for (i, v) in values.iter().enumerate() {
                     let rows = self.rows(b, members, *at, i)?;
                     for t in members {
-                        let (row, column, value) = (t % 32 / 4, t % 4 * 2, self.reg(b, *t, *v));
+                        let (row, member_values, value) =
+                            (t % 32 / 4, t % 4 * 2, self.reg(b, *t, *v));
                         let places = if *transposed {
-                            [(column, row), (column + 1, row)]
+                            [(member_values, row), (member_values + 1, row)]
                         } else {
-                            [(row, column), (row, column + 1)]
+                            [(row, member_values), (row, member_values + 1)]
                         };
                         for (n, (r, c)) in places.into_iter().enumerate() {
                             // SAFETY: as above.
@@ -127,27 +134,30 @@ impl Cluster<'_> {
                         }
                     }
                 }
-                self.moved = true;
+                self.progressed = true;
             }
-            Together::Mma(m) => self.mma(b, m, members)?,
-            Together::Wgmma(m) => self.wgmma(b, m, members)?,
+            Collective::Mma(m) => self.mma(b, m, members)?,
+            Collective::Wgmma(m) => self.wgmma(b, m, members)?,
         }
         Ok(())
     }
 
-    /// The rows of 16 bytes of a matrix, whose addresses eight lanes have.
+    /// The 16-byte rows of an 8x8 matrix, whose addresses eight lanes hold.
     fn rows(
         &mut self,
         b: usize,
         members: &[usize],
         address: Address,
         matrix: usize,
-    ) -> Result<Vec<*mut u8>, What> {
+    ) -> Result<Vec<*mut u8>, FaultKind> {
         let Some(lanes) = members.get(8 * matrix..8 * matrix + 8) else {
-            return Err(What::Instruction("lanes are missing".into()));
+            return Err(FaultKind::Instruction("lanes of the matrix are missing".into()));
         };
         let addresses: Vec<u64> =
             lanes.iter().map(|t| at(&self.blocks[b].threads[*t].regs, address)).collect();
-        addresses.into_iter().map(|a| self.somewhere(b, Space::Shared, a, 16, 16)).collect()
+        addresses
+            .into_iter()
+            .map(|a| self.place_without_thread(b, Space::Shared, a, 16, 16))
+            .collect()
     }
 }

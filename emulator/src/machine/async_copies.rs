@@ -1,56 +1,56 @@
-//! Copies that go on by themselves: `cp.async` of a thread, and the copy engine's boxes of tensors.
+//! Asynchronous copies: `cp.async`, and TMA (`cp.async.bulk`).
 use super::{
-    What,
+    FaultKind,
     cluster::{Cluster, State, Thread},
-    memory::{OFFSET_BITS, Seen, at},
+    memory::{CachedAllocation, OFFSET_BITS, at},
 };
 use crate::{
-    ptx::code::{Bulk, Op, Space},
+    ptx::code::{Op, Space, Tma},
     tensor_map::TensorMap,
 };
 use std::collections::VecDeque;
 
-/// Bytes from one place to another; what is not read is 0.
+/// A `cp.async`: bytes past `read` are zero-filled.
 #[derive(Clone, Copy)]
-struct Small {
+struct CpAsync {
     to: u64,
     from: u64,
     bytes: u64,
     read: u64,
 }
 
-/// A box of shared memory on its way into a tensor, or bytes into memory.
+/// A TMA store of a box or of contiguous bytes.
 #[derive(Clone)]
-enum Store {
+enum TmaStore {
     Box { map: TensorMap, from: u64, corner: Vec<i64> },
     Bytes { to: u64, from: u64, bytes: u64 },
 }
 
-/// What a thread has under way.
+/// A thread's asynchronous copies in flight.
 #[derive(Default)]
-pub struct Copies {
-    open: Vec<Small>,
-    groups: VecDeque<Vec<Small>>,
-    stores: Vec<Store>,
-    stored: VecDeque<Vec<Store>>,
+pub struct AsyncCopies {
+    open: Vec<CpAsync>,
+    groups: VecDeque<Vec<CpAsync>>,
+    stores: Vec<TmaStore>,
+    stored: VecDeque<Vec<TmaStore>>,
 }
 
-/// What the copy engine reads for a bar, later.
-pub struct Late {
-    /// Block, thread and instruction.
+/// A delayed TMA operation.
+pub struct PendingTma {
+    /// CTA, thread and instruction.
     pub of: (usize, usize, usize),
-    what: Read,
+    what: TmaRead,
     to: u64,
-    bar: u64,
+    mbarrier: u64,
     blocks: Vec<usize>,
 }
 
-enum Read {
+enum TmaRead {
     Box { map: TensorMap, corner: Vec<i64>, offsets: Vec<i64> },
     Bytes { of: Space, from: u64, bytes: u64 },
 }
 
-/// Where 16 bytes lie whose rows of 128 bytes are in different order from row to row.
+/// The 128-byte swizzle: XORs address bits 4 to 6 with bits 7 to 9.
 pub fn swizzled(address: u64) -> u64 {
     address ^ (address >> 7 & 7) << 4
 }
@@ -61,7 +61,7 @@ impl TensorMap {
         let boxes = if self.corners.is_some() { 2 } else { self.rank };
         self.extent[..boxes].iter().map(|n| u64::from(*n)).product::<u64>() * self.width as u64
     }
-    /// The address of an element. None: it is beyond the tensor.
+    /// The address of an element. None: out of bounds.
     fn element(&self, place: &[i64]) -> Option<u64> {
         let inside = place.iter().zip(self.sizes).all(|(p, n)| (0..i64::from(n)).contains(p));
         let far: u64 = place
@@ -76,17 +76,16 @@ impl TensorMap {
                 .wrapping_add((place[0] as u64).wrapping_mul(self.width as u64))
         })
     }
-    /// The elements of a box in order, each with its distance from the box's begin.
+    /// The elements of a box in order, each with its offset in shared memory.
     fn walk(
         &self,
         corner: &[i64],
         offsets: &[i64],
-        each: &mut dyn FnMut(Option<u64>, u64) -> Result<(), What>,
-    ) -> Result<(), What> {
+        each: &mut dyn FnMut(Option<u64>, u64) -> Result<(), FaultKind>,
+    ) -> Result<(), FaultKind> {
         let width = self.width as u64;
         if let Some([low, high]) = self.corners {
-            // Pixels one behind the other: width, height, image; the window's element is `offsets`
-            // further.
+            // im2col: pixels in order of width, height, image; `offsets` selects the filter tap.
             let spatial = self.rank - 2;
             let mut pixel: Vec<i64> = corner[1..].to_vec();
             for p in 0..u64::from(self.extent[1]) {
@@ -144,81 +143,89 @@ impl TensorMap {
 }
 
 impl Cluster<'_> {
-    fn map(&mut self, b: usize, address: u64) -> Result<TensorMap, What> {
+    fn map(&mut self, b: usize, address: u64) -> Result<TensorMap, FaultKind> {
         if !address.is_multiple_of(64) {
-            return Err(What::Alignment(128, address));
+            return Err(FaultKind::Alignment(128, address));
         }
-        let from = self.somewhere(b, Space::Generic, address, 128, 1)?;
+        let from = self.place_without_thread(b, Space::Generic, address, 128, 1)?;
         // SAFETY: 128 bytes are there.
         let bytes = unsafe { from.cast::<[u8; 128]>().read() };
         TensorMap::of_bytes(&bytes).ok_or_else(|| {
-            What::Instruction(format!("at {address:#x} is no description of a tensor"))
+            FaultKind::Instruction(format!("there is no tensor map at {address:#x}"))
         })
     }
-    fn small(&mut self, b: usize, c: Small) -> Result<(), What> {
-        let to = self.somewhere(b, Space::Shared, c.to, c.bytes, 1)?;
+    fn cp_async(&mut self, b: usize, c: CpAsync) -> Result<(), FaultKind> {
+        let to = self.place_without_thread(b, Space::Shared, c.to, c.bytes, 1)?;
         // SAFETY: that many bytes are at both places.
         unsafe { to.write_bytes(0, c.bytes as usize) };
         if c.read > 0 {
-            let from = self.somewhere(b, Space::Global, c.from, c.read, 1)?;
+            let from = self.place_without_thread(b, Space::Global, c.from, c.read, 1)?;
             // SAFETY: as above.
             unsafe { to.copy_from_nonoverlapping(from, c.read as usize) };
         }
-        self.moved = true;
+        self.progressed = true;
         Ok(())
     }
-    fn store(&mut self, b: usize, s: &Store) -> Result<(), What> {
+    fn store(&mut self, b: usize, s: &TmaStore) -> Result<(), FaultKind> {
         match s {
-            Store::Bytes { to, from, bytes } => {
-                let from = self.somewhere(b, Space::Shared, *from, *bytes, 1)?;
-                let to = self.somewhere(b, Space::Global, *to, *bytes, 1)?;
+            TmaStore::Bytes { to, from, bytes } => {
+                let from = self.place_without_thread(b, Space::Shared, *from, *bytes, 1)?;
+                let to = self.place_without_thread(b, Space::Global, *to, *bytes, 1)?;
                 // SAFETY: as above.
                 unsafe { to.copy_from_nonoverlapping(from, *bytes as usize) };
             }
-            Store::Box { map, from, corner } => {
-                let base = self.somewhere(b, Space::Shared, *from, map.bytes(), 1)?;
-                let (begin, mut seen) = (*from, [Seen::default(); 4]);
+            TmaStore::Box { map, from, corner } => {
+                let base = self.place_without_thread(b, Space::Shared, *from, map.bytes(), 1)?;
+                let (begin, mut cached) = (*from, [CachedAllocation::default(); 4]);
                 map.walk(corner, &[], &mut |element, far| {
                     let Some(element) = element else { return Ok(()) };
-                    let to = Cluster::global(&mut seen, element, map.width as u64)?;
+                    let to = Cluster::global(&mut cached, element, map.width as u64)?;
                     let order = if map.swizzle { swizzled(begin + far) - begin } else { far };
-                    // SAFETY: the box's bytes are at `base`, in an order that stays within its rows
-                    // of 1024 bytes.
+                    // SAFETY: the box's bytes are at `base`; the swizzle stays within 1024-byte atoms.
                     unsafe { to.copy_from_nonoverlapping(base.add(order as usize), map.width) };
                     Ok(())
                 })?;
             }
         }
-        self.moved = true;
+        self.progressed = true;
         Ok(())
     }
 
-    /// Does what the copy engine had put off.
-    pub fn perform(&mut self, late: Late) -> Result<(), What> {
-        for target in late.blocks {
-            let bytes = match &late.what {
-                Read::Bytes { of, from, bytes } => {
-                    let from = self.somewhere(late.of.0, *of, *from, *bytes, 1)?;
-                    let to = self.somewhere(target, Space::Shared, late.to, *bytes, 1)?;
+    /// Performs a delayed TMA operation.
+    pub fn perform(&mut self, pending: PendingTma) -> Result<(), FaultKind> {
+        for target in pending.blocks {
+            let bytes = match &pending.what {
+                TmaRead::Bytes { of, from, bytes } => {
+                    let from = self.place_without_thread(pending.of.0, *of, *from, *bytes, 1)?;
+                    let to =
+                        self.place_without_thread(target, Space::Shared, pending.to, *bytes, 1)?;
                     // SAFETY: that many bytes are at both places.
                     unsafe { to.copy_from_nonoverlapping(from, *bytes as usize) };
                     *bytes
                 }
-                Read::Box { map, corner, offsets } => {
-                    let base = self.somewhere(target, Space::Shared, late.to, map.bytes(), 1)?;
-                    let (begin, mut seen) =
-                        (self.shared_place(target, late.to).1 as u64, [Seen::default(); 4]);
+                TmaRead::Box { map, corner, offsets } => {
+                    let base = self.place_without_thread(
+                        target,
+                        Space::Shared,
+                        pending.to,
+                        map.bytes(),
+                        1,
+                    )?;
+                    let (begin, mut cached) = (
+                        self.shared_offset(target, pending.to).1 as u64,
+                        [CachedAllocation::default(); 4],
+                    );
                     map.walk(corner, offsets, &mut |element, far| {
                         let order = if map.swizzle { swizzled(begin + far) - begin } else { far };
                         let mut value = [0u8; 8];
                         if let Some(element) = element {
-                            let from = Cluster::global(&mut seen, element, map.width as u64)?;
+                            let from = Cluster::global(&mut cached, element, map.width as u64)?;
                             // SAFETY: an element is there, of at most 8 bytes.
                             unsafe { value.as_mut_ptr().copy_from_nonoverlapping(from, map.width) };
                         }
                         if map.tf32 {
                             let bits = crate::ptx::convert::narrow(
-                                crate::ptx::code::Kind::Tf32,
+                                crate::ptx::code::NumberType::Tf32,
                                 f32::from_le_bytes([value[0], value[1], value[2], value[3]]).into(),
                                 crate::ptx::code::Round::Even,
                             );
@@ -234,18 +241,24 @@ impl Cluster<'_> {
                     map.bytes()
                 }
             };
-            self.bytes_came(target, late.bar, bytes)?;
+            self.complete_tx(target, pending.mbarrier, bytes)?;
         }
         Ok(())
     }
 
-    /// Copies that a thread asks for, and waits for.
-    pub fn copy(&mut self, b: usize, t: usize, thread: &mut Thread, op: &Op) -> Result<(), What> {
+    /// Executes the copy, commit and wait instructions of a thread.
+    pub fn copy(
+        &mut self,
+        b: usize,
+        t: usize,
+        thread: &mut Thread,
+        op: &Op,
+    ) -> Result<(), FaultKind> {
         let (r, pc) = (&thread.regs, thread.pc);
         match op {
             Op::Copy { to, from, bytes, read } => {
                 let bytes = u64::from(*bytes);
-                let c = Small {
+                let c = CpAsync {
                     to: at(r, *to),
                     from: at(r, *from),
                     bytes,
@@ -253,42 +266,42 @@ impl Cluster<'_> {
                 };
                 for address in [c.to, c.from] {
                     if !address.is_multiple_of(bytes) {
-                        return Err(What::Alignment(bytes, address));
+                        return Err(FaultKind::Alignment(bytes, address));
                     }
                 }
-                if self.chance() {
-                    return self.small(b, c);
+                if self.random() {
+                    return self.cp_async(b, c);
                 }
-                thread.copies.open.push(c);
+                thread.async_copies.open.push(c);
             }
             Op::CopyCommit => {
-                let group = std::mem::take(&mut thread.copies.open);
-                thread.copies.groups.push_back(group);
+                let group = std::mem::take(&mut thread.async_copies.open);
+                thread.async_copies.groups.push_back(group);
             }
-            Op::CopyWait(left) => {
-                while thread.copies.groups.len() > *left as usize {
-                    for c in thread.copies.groups.pop_front().unwrap_or_default() {
-                        self.small(b, c)?;
+            Op::CopyWait(live_threads) => {
+                while thread.async_copies.groups.len() > *live_threads as usize {
+                    for c in thread.async_copies.groups.pop_front().unwrap_or_default() {
+                        self.cp_async(b, c)?;
                     }
                 }
             }
-            Op::Bulk(bulk) => return self.bulk(b, t, pc, thread, bulk),
-            Op::BulkCommit => {
-                let mut group = std::mem::take(&mut thread.copies.stores);
-                if self.chance() {
+            Op::Tma(bulk) => return self.bulk(b, t, pc, thread, bulk),
+            Op::TmaCommit => {
+                let mut group = std::mem::take(&mut thread.async_copies.stores);
+                if self.random() {
                     group.drain(..).try_for_each(|s| self.store(b, &s))?;
                 }
-                // Also a group that is done counts where the last ones may be left.
-                thread.copies.stored.push_back(group);
+                // Empty groups count for `wait_group` too.
+                thread.async_copies.stored.push_back(group);
             }
-            Op::BulkWait(left) => {
-                while thread.copies.stored.len() > *left as usize {
-                    for s in thread.copies.stored.pop_front().unwrap_or_default() {
+            Op::TmaWait(live_threads) => {
+                while thread.async_copies.stored.len() > *live_threads as usize {
+                    for s in thread.async_copies.stored.pop_front().unwrap_or_default() {
                         self.store(b, &s)?;
                     }
                 }
             }
-            other => return Err(What::Instruction(format!("{other:?} is not done"))),
+            other => return Err(FaultKind::Instruction(format!("{other:?} is not supported"))),
         }
         Ok(())
     }
@@ -299,19 +312,19 @@ impl Cluster<'_> {
         t: usize,
         pc: usize,
         thread: &mut Thread,
-        bulk: &Bulk,
-    ) -> Result<(), What> {
+        bulk: &Tma,
+    ) -> Result<(), FaultKind> {
         let r = &thread.regs;
         let signed = |slots: &[u32]| {
             slots.iter().map(|s| i64::from(r[*s as usize] as u32 as i32)).collect::<Vec<_>>()
         };
-        let (what, to, bar, blocks) = match bulk {
-            Bulk::Load { to, map, at: place, offsets, bar, blocks } => {
+        let (what, to, mbarrier, blocks) = match bulk {
+            Tma::Load { to, map, at: place, offsets, mbarrier, blocks } => {
                 let found = self.map(b, r[*map as usize])?;
                 if place.len() != found.rank
                     || offsets.len() != found.corners.map_or(0, |_| found.rank - 2)
                 {
-                    return Err(What::Instruction(format!(
+                    return Err(FaultKind::Instruction(format!(
                         "{} coordinates and {} offsets for {found:?}",
                         place.len(),
                         offsets.len()
@@ -322,30 +335,30 @@ impl Cluster<'_> {
                     (0..self.blocks.len()).filter(|i| r[s as usize] >> i & 1 == 1).collect()
                 });
                 (
-                    Read::Box { map: found, corner: signed(place), offsets },
+                    TmaRead::Box { map: found, corner: signed(place), offsets },
                     at(r, *to),
-                    at(r, *bar),
+                    at(r, *mbarrier),
                     blocks,
                 )
             }
-            Bulk::LoadBytes { to, of, from, bytes, bar } => (
-                Read::Bytes {
+            Tma::LoadBytes { to, of, from, bytes, mbarrier } => (
+                TmaRead::Bytes {
                     of: *of,
                     from: at(r, *from),
                     bytes: r[*bytes as usize] as u32 as u64,
                 },
                 at(r, *to),
-                at(r, *bar),
+                at(r, *mbarrier),
                 None,
             ),
-            Bulk::Store { from, map, at: place } => {
+            Tma::Store { from, map, at: place } => {
                 let map = self.map(b, r[*map as usize])?;
-                let store = Store::Box { map, from: at(r, *from), corner: signed(place) };
-                thread.copies.stores.push(store);
+                let store = TmaStore::Box { map, from: at(r, *from), corner: signed(place) };
+                thread.async_copies.stores.push(store);
                 return Ok(());
             }
-            Bulk::StoreBytes { to, from, bytes } => {
-                thread.copies.stores.push(Store::Bytes {
+            Tma::StoreBytes { to, from, bytes } => {
+                thread.async_copies.stores.push(TmaStore::Bytes {
                     to: at(r, *to),
                     from: at(r, *from),
                     bytes: r[*bytes as usize] as u32 as u64,
@@ -353,43 +366,47 @@ impl Cluster<'_> {
                 return Ok(());
             }
         };
-        if !(to & 0xffff).is_multiple_of(if matches!(what, Read::Bytes { .. }) { 16 } else { 128 })
-        {
-            return Err(What::Alignment(128, to));
+        if !(to & 0xffff).is_multiple_of(if matches!(what, TmaRead::Bytes { .. }) {
+            16
+        } else {
+            128
+        }) {
+            return Err(FaultKind::Alignment(128, to));
         }
-        // To many blocks, or to the one that the address names.
-        let mut late = Late { of: (b, t, pc), what, to, bar, blocks: vec![] };
+        // Multicast to the CTAs of the mask, or to the CTA that the address names.
+        let mut pending = PendingTma { of: (b, t, pc), what, to, mbarrier, blocks: vec![] };
         match blocks {
             Some(many) => {
                 let offset = |a: u64| a & ((1 << OFFSET_BITS) - 1);
-                (late.to, late.bar, late.blocks) = (offset(to), offset(bar), many);
+                (pending.to, pending.mbarrier, pending.blocks) =
+                    (offset(to), offset(mbarrier), many);
             }
-            None => late.blocks = vec![b],
+            None => pending.blocks = vec![b],
         }
-        if self.chance() {
-            return self.perform(late);
+        if self.random() {
+            return self.perform(pending);
         }
-        self.late.push_back(late);
+        self.pending.push_back(pending);
         Ok(())
     }
 
-    /// Ends what a thread has under way that ends.
-    pub fn finish(&mut self, b: usize, thread: &mut Thread) -> Result<(), What> {
-        let copies = std::mem::take(&mut thread.copies);
+    /// Completes a thread's copies at its exit.
+    pub fn finish(&mut self, b: usize, thread: &mut Thread) -> Result<(), FaultKind> {
+        let copies = std::mem::take(&mut thread.async_copies);
         copies
             .groups
             .into_iter()
             .flatten()
             .chain(copies.open)
-            .try_for_each(|c| self.small(b, c))?;
+            .try_for_each(|c| self.cp_async(b, c))?;
         copies
             .stored
             .into_iter()
             .flatten()
             .chain(copies.stores)
             .try_for_each(|s| self.store(b, &s))?;
-        thread.state = State::Over;
-        self.blocks[b].left -= 1;
+        thread.state = State::Exited;
+        self.blocks[b].live_threads -= 1;
         Ok(())
     }
 }

@@ -1,23 +1,23 @@
-//! What threads do together: exchanges, votes, matrices, the tensor cores.
+//! Decodes warp-collective instructions: shuffles, votes, matrix loads, tensor cores.
 use super::{
     Error,
-    code::{Factor, Mma, Op, Shuffle, Together, Vote, Wgmma},
-    decode::Names,
+    code::{Collective, Mma, Op, OperandType, Shuffle, Vote, Wgmma},
+    decode::OperandDecoder,
     integers,
     parse::Operand,
 };
 
-/// A number behind a letter in a shape such as `m64n128k16`.
+/// A dimension of a shape such as `m64n128k16`, by its letter.
 fn size(shape: &str, letter: char) -> Option<usize> {
     let digits = &shape[shape.find(letter)? + 1..];
     digits[..digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len())].parse().ok()
 }
 
-fn factor(name: &str) -> Option<Factor> {
+fn operand_type(name: &str) -> Option<OperandType> {
     Some(match name {
-        "bf16" => Factor::Bf16,
-        "f16" => Factor::F16,
-        "tf32" => Factor::Tf32,
+        "bf16" => OperandType::Bf16,
+        "f16" => OperandType::F16,
+        "tf32" => OperandType::Tf32,
         _ => return None,
     })
 }
@@ -29,7 +29,11 @@ fn literal(operand: Option<&Operand>) -> i64 {
     }
 }
 
-fn shuffle(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op>, Error> {
+fn shuffle(
+    n: &mut OperandDecoder<'_>,
+    parts: &[&str],
+    ops: &[Operand],
+) -> Result<Option<Op>, Error> {
     let kind = match parts.get(2) {
         Some(&"down") => Shuffle::Down,
         Some(&"up") => Shuffle::Up,
@@ -44,7 +48,7 @@ fn shuffle(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<
         one => (n.result(one)?, None),
     };
     let mask = n.source(mask)?;
-    let what = Together::Shuffle {
+    let what = Collective::Shuffle {
         kind,
         out,
         valid,
@@ -52,10 +56,14 @@ fn shuffle(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<
         lane: n.source(lane)?,
         limit: n.source(limit)?,
     };
-    Ok(Some(Op::Together(what, Some(mask))))
+    Ok(Some(Op::Collective(what, Some(mask))))
 }
 
-fn tensor_cores(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op>, Error> {
+fn tensor_cores(
+    n: &mut OperandDecoder<'_>,
+    parts: &[&str],
+    ops: &[Operand],
+) -> Result<Option<Op>, Error> {
     let Some(shape) = parts
         .iter()
         .find(|p| p.starts_with('m') && p.contains('n') && p.contains('k') && p.len() > 5)
@@ -69,23 +77,30 @@ fn tensor_cores(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Op
         .filter(|p| !["row", "col"].contains(p))
         .collect();
     let (Some(columns), Some(k)) = (size(shape, 'n'), size(shape, 'k')) else { return Ok(None) };
-    let (Some(narrow), Some(factor)) =
-        (types.first().map(|t| **t == "f16"), types.get(1).and_then(|t| factor(t)))
+    let (Some(f16_accumulators), Some(operand_type)) =
+        (types.first().map(|t| **t == "f16"), types.get(1).and_then(|t| operand_type(t)))
     else {
         return Ok(None);
     };
     if parts[0] == "mma" {
         let ([d, a, b, c], "m16", 8) = (ops, &shape[..3], columns) else { return Ok(None) };
         let d = n.results(d)?.into_iter().flatten().collect();
-        let what =
-            Mma { k, factor, narrow, d, a: n.sources(a)?, b: n.sources(b)?, c: n.sources(c)? };
-        return Ok(Some(Op::Together(Together::Mma(what), None)));
+        let what = Mma {
+            k,
+            operand_type,
+            f16_accumulators,
+            d,
+            a: n.sources(a)?,
+            b: n.sources(b)?,
+            c: n.sources(c)?,
+        };
+        return Ok(Some(Op::Collective(Collective::Mma(what), None)));
     }
     let [d, a, b, add, rest @ ..] = ops else { return Ok(None) };
     let d = n.results(d)?.into_iter().flatten().collect();
     let flags: Vec<i64> = rest.iter().map(|o| literal(Some(o))).collect();
     let in_registers = matches!(a, Operand::List(_));
-    // Behind the signs stands how shared operands lie; one in registers has only one form.
+    // After the signs come the transpose flags of shared operands; registers are always K-major.
     let transposed = match flags[..] {
         [_, _, a, b] => [a != 0, b != 0],
         [_, _, b] => [false, b != 0],
@@ -93,13 +108,13 @@ fn tensor_cores(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Op
     };
     let signs = [flags.first().map_or(1, |s| *s as i32), flags.get(1).map_or(1, |s| *s as i32)];
     if in_registers && flags.len() > 3 {
-        return n.fail("a first factor in registers cannot be turned");
+        return n.fail("an A operand in registers cannot be transposed");
     }
     let what = Wgmma {
         n: columns,
         k,
-        factor,
-        narrow,
+        operand_type,
+        f16_accumulators,
         d,
         a: n.sources(a)?,
         b: n.source(b)?,
@@ -107,17 +122,21 @@ fn tensor_cores(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Op
         signs,
         transposed,
     };
-    Ok(Some(Op::Together(Together::Wgmma(what), None)))
+    Ok(Some(Op::Collective(Collective::Wgmma(what), None)))
 }
 
-/// Instructions of warps and groups of warps.
-pub fn decode(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Option<Op>, Error> {
+/// Decodes warp and warpgroup instructions.
+pub fn decode(
+    n: &mut OperandDecoder<'_>,
+    parts: &[&str],
+    ops: &[Operand],
+) -> Result<Option<Op>, Error> {
     let kind = *parts.last().unwrap_or(&"");
     Ok(Some(match (parts[0], ops) {
         ("shfl", _) => return shuffle(n, parts, ops),
         ("mma", _) => return tensor_cores(n, parts, ops),
         ("wgmma", _) if parts.get(1) == Some(&"mma_async") => return tensor_cores(n, parts, ops),
-        // Products are done where they stand, so that there is nothing to wait for.
+        // wgmma executes synchronously, so there is nothing to wait for.
         ("wgmma", _) => Op::Nothing,
         ("vote", [d, p, mask]) => {
             let kind = match parts.get(2) {
@@ -129,34 +148,34 @@ pub fn decode(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Opti
             };
             let (value, negate) = n.predicate(p)?;
             let mask = n.source(mask)?;
-            Op::Together(Together::Vote { kind, out: n.result(d)?, value, negate }, Some(mask))
+            Op::Collective(Collective::Vote { kind, out: n.result(d)?, value, negate }, Some(mask))
         }
         ("redux", [d, a, mask]) => {
             let Some(of) = parts.get(2).and_then(|name| integers::binary(name, "", kind)) else {
                 return Ok(None);
             };
             let mask = n.source(mask)?;
-            Op::Together(
-                Together::Reduce { of, out: n.result(d)?, value: n.source(a)? },
+            Op::Collective(
+                Collective::Reduce { of, out: n.result(d)?, value: n.source(a)? },
                 Some(mask),
             )
         }
         ("elect", [Operand::Pair(d, p), mask]) => {
             let mask = n.source(mask)?;
             let name = |s: &String| Operand::Name(s.clone());
-            Op::Together(
-                Together::Elect { out: n.maybe(&name(d))?, chosen: n.result(&name(p))? },
+            Op::Collective(
+                Collective::Elect { out: n.maybe(&name(d))?, chosen: n.result(&name(p))? },
                 Some(mask),
             )
         }
         ("bar", [mask]) if parts.get(1) == Some(&"warp") => {
             let mask = n.source(mask)?;
-            Op::Together(Together::Sync, Some(mask))
+            Op::Collective(Collective::Sync, Some(mask))
         }
         ("ldmatrix", [d, at]) => {
             let out = n.results(d)?.into_iter().flatten().collect();
-            Op::Together(
-                Together::LoadMatrix {
+            Op::Collective(
+                Collective::LoadMatrix {
                     out,
                     at: n.address(at)?.0,
                     transposed: parts.contains(&"trans"),
@@ -166,8 +185,8 @@ pub fn decode(n: &mut Names<'_>, parts: &[&str], ops: &[Operand]) -> Result<Opti
         }
         ("stmatrix", [at, values]) => {
             let (at, values) = (n.address(at)?.0, n.sources(values)?);
-            Op::Together(
-                Together::StoreMatrix { values, at, transposed: parts.contains(&"trans") },
+            Op::Collective(
+                Collective::StoreMatrix { values, at, transposed: parts.contains(&"trans") },
                 None,
             )
         }

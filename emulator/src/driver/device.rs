@@ -1,5 +1,5 @@
-//! What card it is.
-use super::{Done, answer, context, put, valid};
+//! The emulated device and its attributes.
+use super::{CudaResult, answer, context, put, valid};
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute, CUresult};
 use std::{
     env,
@@ -8,29 +8,29 @@ use std::{
 };
 
 const NAME: &str = "kiln emulator";
-/// The newest CUDA that it speaks, as 1000 major + 10 minor.
-/// The last digit is no real driver's, so that no cache mixes their code.
+/// The CUDA version, 1000 major + 10 minor. No real driver has this last digit, so caches of
+/// compiled code do not mix.
 const DRIVER: c_int = 12089;
 const MULTIPROCESSORS: c_int = 4;
-/// Bytes of shared memory that a block has without asking.
+/// Static shared memory limit per CTA in bytes.
 pub const SHARED: u32 = 48 << 10;
 
-/// What chips differ in.
-pub struct Card {
+/// The properties that differ between chips.
+pub struct Device {
     /// Compute capability.
     pub capability: (c_int, c_int),
-    /// Bytes of shared memory that a block may ask for.
+    /// Opt-in shared memory limit per CTA in bytes.
     pub shared: u32,
-    /// Threads and blocks of a multiprocessor.
+    /// Most resident threads and CTAs per SM.
     resident: (c_int, c_int),
-    /// Bytes of memory.
+    /// Device memory in bytes.
     pub memory: usize,
 }
 
-/// The card, as the environment has it. Err: what it asks for does not exist.
-fn found() -> &'static Result<Card, String> {
-    static CARD: OnceLock<Result<Card, String>> = OnceLock::new();
-    CARD.get_or_init(|| {
+/// The device that the environment selects. Err: it names no supported chip.
+fn selected() -> &'static Result<Device, String> {
+    static DEVICE: OnceLock<Result<Device, String>> = OnceLock::new();
+    DEVICE.get_or_init(|| {
         let chip = env::var("KILN_EMULATOR_CHIP").unwrap_or_else(|_| "sm_90".into());
         let (capability, shared, resident) = match chip.trim_end_matches('a') {
             "sm_80" => ((8, 0), 163 << 10, (2048, 32)),
@@ -49,16 +49,16 @@ fn found() -> &'static Result<Card, String> {
             })?,
             Err(_) => 8 << 30,
         };
-        Ok(Card { capability, shared, resident, memory })
+        Ok(Device { capability, shared, resident, memory })
     })
 }
 
-/// The card.
-pub fn card() -> Done<&'static Card> {
-    found().as_ref().map_err(|_| CUresult::CUDA_ERROR_NO_DEVICE)
+/// The device.
+pub fn device() -> CudaResult<&'static Device> {
+    selected().as_ref().map_err(|_| CUresult::CUDA_ERROR_NO_DEVICE)
 }
 
-impl Card {
+impl Device {
     fn attributes(&self) -> [(CUdevice_attribute, c_int); 55] {
         use CUdevice_attribute::*;
         let shared = self.shared as c_int;
@@ -121,7 +121,7 @@ impl Card {
             (CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED, hopper),
         ]
     }
-    /// Whether it runs code for a target such as `sm_80`, or `sm_90a`, which no other runs.
+    /// Whether it runs code for a target such as `sm_80`; arch-specific ones (`sm_90a`) must match.
     pub fn runs(&self, target: &str) -> bool {
         let own = 10 * self.capability.0 + self.capability.1;
         let Some(number) = target.strip_prefix("sm_") else { return false };
@@ -132,49 +132,51 @@ impl Card {
     }
 }
 
-/// The one device there is.
-fn the(device: CUdevice) -> Done<&'static Card> {
-    if device == 0 { card() } else { Err(CUresult::CUDA_ERROR_INVALID_DEVICE) }
+/// The single device of this ordinal.
+fn by_ordinal(ordinal: CUdevice) -> CudaResult<&'static Device> {
+    if ordinal == 0 { device() } else { Err(CUresult::CUDA_ERROR_INVALID_DEVICE) }
 }
 
-/// Starts the driver.
+/// Initialises the driver.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuInit(flags: c_uint) -> CUresult {
     answer(|| {
         valid(flags == 0)?;
-        if let Err(why) = found() {
+        if let Err(why) = selected() {
             eprintln!("kiln-emulator: {why}");
         }
-        card()?;
+        device()?;
         context::start();
         Ok(())
     })
 }
 
-/// The newest CUDA that it speaks.
+/// The CUDA version.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> CUresult {
     // SAFETY: room for a number.
     answer(|| unsafe { put(version, DRIVER) })
 }
 
-/// A device by its number.
+/// The device of an ordinal.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGet(device: *mut CUdevice, ordinal: c_int) -> CUresult {
     // SAFETY: room for a device.
     answer(|| {
-        context::started().and_then(|()| the(ordinal)).and_then(|_| unsafe { put(device, 0) })
+        context::started()
+            .and_then(|()| by_ordinal(ordinal))
+            .and_then(|_| unsafe { put(device, 0) })
     })
 }
 
-/// How many devices there are.
+/// The number of devices.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> CUresult {
     // SAFETY: room for a number.
     answer(|| context::started().and_then(|()| unsafe { put(count, 1) }))
 }
 
-/// A device's name, cut to `len` bytes with its NUL.
+/// A device's name, truncated to `len` bytes with its NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetName(
     name: *mut c_char,
@@ -183,7 +185,7 @@ pub unsafe extern "C" fn cuDeviceGetName(
 ) -> CUresult {
     answer(|| {
         context::started()?;
-        the(device)?;
+        by_ordinal(device)?;
         valid(!name.is_null() && len > 0)?;
         for (i, byte) in NAME.bytes().take(len as usize - 1).chain([0]).enumerate() {
             // SAFETY: fewer than the `len` bytes of room.
@@ -193,16 +195,18 @@ pub unsafe extern "C" fn cuDeviceGetName(
     })
 }
 
-/// Bytes of a device's memory.
+/// Device memory in bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, device: CUdevice) -> CUresult {
     // SAFETY: room for a number.
     answer(|| {
-        context::started().and_then(|()| the(device)).and_then(|c| unsafe { put(bytes, c.memory) })
+        context::started()
+            .and_then(|()| by_ordinal(device))
+            .and_then(|c| unsafe { put(bytes, c.memory) })
     })
 }
 
-/// What a device can do.
+/// A device attribute.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetAttribute(
     value: *mut c_int,
@@ -211,12 +215,12 @@ pub unsafe extern "C" fn cuDeviceGetAttribute(
 ) -> CUresult {
     answer(|| {
         context::started()?;
-        let all = the(device)?.attributes();
-        let found = all
+        let all = by_ordinal(device)?.attributes();
+        let selected = all
             .iter()
             .find(|(a, _)| *a as c_uint == attribute)
             .ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         // SAFETY: room for a number.
-        unsafe { put(value, found.1) }
+        unsafe { put(value, selected.1) }
     })
 }
