@@ -39,6 +39,7 @@ impl Pass for RefineShapes {
     const SUMMARY: &'static str =
         "Propagates sizes, static and symbolic, into types and size operands";
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
+    const REQUIRED: bool = true;
     const NUMERICS: Numerics = Numerics::Exact;
 
     fn run(&self, root: Op) -> Result<(), Failure> {

@@ -21,7 +21,7 @@ module {
 // -----
 // What its owner may change is read in each call, and so is what is made of it.
 // CASE: mutable_globals_stay
-// CHECK-NOT: @prepare
+// IMPLICIT-CHECK-NOT: @prepare
 // CHECK: kiln.exp
 module {
   kiln.global "private" mutable @w : tensor<4xf32> from "w#w"

@@ -2,10 +2,10 @@
 
 // CASE: elementwise
 // NO-RUN: the interpreter runs kiln ops
+// CHECK: kiln.grid
 // CHECK: #kiln.schedule<"loops"
 // CHECK: kiln.threads = 256
-// CHECK: kiln.grid
-// CHECK-NOT: tid
+// IMPLICIT-CHECK-NOT: tid
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>
@@ -314,8 +314,8 @@ func.func @k0(%x: tensor<512x256xbf16> {kiln.sizes = array<i64: 512, 256>}) -> t
 // -----
 // CASE: turned_of_any_length
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"transpose", {down = 32 : i64, over = 32 : i64, threads = 256 : i64, vector = 1 : i64}>
 // CHECK: ceildiv 32) * (
+// CHECK: #kiln.schedule<"transpose", {down = 32 : i64, over = 32 : i64, threads = 256 : i64, vector = 1 : i64}>
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #turned = affine_map<(d0, d1) -> (d1, d0)>
 module attributes {kiln.level = "linalg"} {
@@ -415,7 +415,7 @@ func.func @k0(%a: tensor<?x512xbf16> {kiln.sizes = array<i64: -1, 512>}, %b: ten
 // RUN: kiln-gpu-schedule{tensor-cores=true}
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"contract"
-// CHECK-NOT: kiln.tensor_maps
+// IMPLICIT-CHECK-NOT: kiln.tensor_maps
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<128x36xbf16> {kiln.sizes = array<i64: 128, 36>}, %b: tensor<128x36xbf16> {kiln.sizes = array<i64: 128, 36>}, %bias: tensor<128xf32> {kiln.sizes = array<i64: 128>}) -> tensor<128x128xbf16> {
@@ -449,8 +449,8 @@ func.func @k0(%a: tensor<128x36xbf16> {kiln.sizes = array<i64: 128, 36>}, %b: te
 // CASE: product_of_few_tiles
 // RUN: kiln-gpu-schedule{tensor-cores=true}
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"wgmma", {k = 64 : i64, m = 64 : i64, n = 64 : i64, parts = 2 : i64, resident = 0 : i64, stages = 12 : i64}>
 // CHECK: kiln.cluster = 2
+// CHECK: #kiln.schedule<"wgmma", {k = 64 : i64, m = 64 : i64, n = 64 : i64, parts = 2 : i64, resident = 0 : i64, stages = 12 : i64}>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<4096x4096xbf16> {kiln.sizes = array<i64: 4096, 4096>}, %b: tensor<64x4096xbf16> {kiln.sizes = array<i64: 64, 4096>}) -> tensor<4096x64xbf16> {
@@ -565,8 +565,8 @@ module @k attributes {kiln.kernel = {kind = "attention"}} {
 // CASE: split_attention
 // RUN: kiln-to-linalg,kiln-gpu-schedule
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"split_attention", {keys = 32 : i64, parts = 8 : i64, rows = 8 : i64, warps = 8 : i64}>
 // CHECK: kiln.cluster = 8
+// CHECK: #kiln.schedule<"split_attention", {keys = 32 : i64, parts = 8 : i64, rows = 8 : i64, warps = 8 : i64}>
 module attributes {kiln.level = "kernels"} {
 module @k attributes {kiln.kernel = {kind = "attention"}} {
   func.func @k(%q: tensor<1x8x1x64xbf16>, %k: tensor<1x2x?x64xbf16>, %v: tensor<1x2x?x64xbf16>, %s: index) -> tensor<1x8x1x64xbf16> {
@@ -584,7 +584,7 @@ module @k attributes {kiln.kernel = {kind = "attention"}} {
 // RUN: kiln-to-linalg,kiln-gpu-schedule{chip=sm_80}
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"split_attention", {keys = 32 : i64, parts = 1 : i64, rows = 16 : i64, warps = 8 : i64}>
-// CHECK-NOT: kiln.cluster
+// IMPLICIT-CHECK-NOT: kiln.cluster
 module attributes {kiln.level = "kernels"} {
 module @k attributes {kiln.kernel = {kind = "attention"}} {
   func.func @k(%q: tensor<1x8x300x64xbf16>, %k: tensor<1x8x300x64xbf16>, %v: tensor<1x8x300x64xbf16>) -> tensor<1x8x300x64xbf16> {
@@ -809,7 +809,7 @@ func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>},
 // CASE: padded_convolution_on_an_older_chip
 // NO-RUN: the interpreter runs kiln ops
 // RUN: kiln-gpu-schedule{chip=sm_80},kiln-gpu-tile
-// CHECK-NOT: tensor.pad
+// IMPLICIT-CHECK-NOT: tensor.pad
 // CHECK: arith.cmpi ult
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -1143,8 +1143,8 @@ func.func @k(%x: tensor<2x3x8x16xf32> {kiln.sizes = array<i64: 2, 3, 8, 16>}) ->
 // CASE: a_product_that_a_library_has
 // RUN: kiln-gpu-schedule{tensor-cores=true}
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: batch = 1 : i64, bias = array<i64: 2, 0>
 // CHECK: activation = "relu"
+// CHECK: batch = 1 : i64, bias = array<i64: 2, 0>
 // CHECK: name = "cublaslt"
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -1444,7 +1444,7 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
 // CASE: product_with_a_prologue
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"wgmma", {k = 64 : i64
-// CHECK: {argument = 0 : i64, box = array<i64: 32, 
+// CHECK: {argument = 0 : i64, box = array<i64: 32,
 // CHECK: {argument = 3 : i64, box = array<i64: 64,
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -1555,7 +1555,7 @@ func.func @k0(%a: tensor<4096x512xf32> {kiln.sizes = array<i64: 4096, 512>}, %s:
 // CASE: scan_of_rows
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"scan", {across = 64 : i64, ahead = 1 : i64, beside = 2 : i64, pieces = 4 : i64, vector = 4 : i64}>
-// CHECK-NOT: kiln.no_scan
+// IMPLICIT-CHECK-NOT: kiln.no_scan
 #at = affine_map<(r, i, j) -> (r, j)>
 #to = affine_map<(r, i, j) -> (r, i)>
 #id = affine_map<(r, i) -> (r, i)>
@@ -1630,7 +1630,7 @@ func.func @k0(%x: tensor<32768x4096xbf16> {kiln.sizes = array<i64: 32768, 4096>}
 // CASE: a_scan_that_shares_its_kernel
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: kiln.no_scan
-// CHECK-NOT: #kiln.schedule<"scan"
+// IMPLICIT-CHECK-NOT: #kiln.schedule<"scan"
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%x: tensor<8x4096xf32> {kiln.sizes = array<i64: 8, 4096>}) -> (tensor<8x4096xf32>, tensor<8xf32>) {

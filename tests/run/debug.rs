@@ -482,7 +482,7 @@ fn a_dump_has_the_kernels_of_control_flow() {
         kernels.iter().all(|k| k["time_us"].as_f64() > Some(0.0) && k["file"].is_string()),
         "{timings}"
     );
-    assert_eq!(kiln::dump::svg(exe.program()).matches("<rect").count(), 2);
+    assert_eq!(kiln::dump::svg(exe.program(), &[]).matches("class=\"launch\"").count(), 2);
 }
 
 /// Passes that a pipeline does not name run where they are put.
