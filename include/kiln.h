@@ -121,7 +121,8 @@ typedef struct KilnDim {
    */
   int64_t size;
   /**
-   * The size as text: a number, a symbol such as "s0", or an expression of symbols such as "(s0 + 1)". Equal texts are equal sizes.
+   * The size as text: a number, a symbol such as "s0", or an expression of symbols such as "(s0
+   * + 1)". Equal texts are equal sizes.
    */
   const char *text;
   /**
@@ -165,7 +166,8 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * The sentence of this thread's last failure; empty if there was none. It is good until the next function that fails on this thread.
+ * The sentence of this thread's last failure; empty if there was none. It is good until the next
+ * function that fails on this thread.
  */
 const char *kiln_last_error(void);
 
@@ -180,8 +182,9 @@ const char *kiln_version(void);
 struct KilnOptions kiln_default_options(void);
 
 /**
- * Loads a compiled package (.kpkg) that holds its weights (`kiln compile --with-weights`) or needs none. A package is code: load only what you trust. `options`
- * may be null. The program is `*out`, which is null if this fails, and belongs to the caller.
+ * Loads a compiled package (.kpkg) that holds its weights (`kiln compile --with-weights`) or needs
+ * none. A package is code: load only what you trust. `options` may be null. The program is `*out`,
+ * which is null if this fails, and belongs to the caller.
  *
  * # Safety
  * `path` is a string with a zero at its end, `options` is null or valid, `out` can be written.
@@ -237,11 +240,12 @@ enum KilnStatus kiln_program_input(const struct KilnProgram *program, size_t ind
 enum KilnStatus kiln_program_output(const struct KilnProgram *program, size_t index, struct KilnTensorInfo *info);
 
 /**
- * The sizes of a result for inputs of these sizes. Only the shapes of `inputs` are read. `*rank` is the number of sizes; `shape` gets them if
- * `capacity` is enough, and may be null if that is 0.
+ * The sizes of a result for inputs of these sizes. Only the shapes of `inputs` are read. `*rank`
+ * is the number of sizes; `shape` gets them if `capacity` is enough, and may be null if that is 0.
  *
  * # Safety
- * `inputs` has `input_count` tensors as DLPack says they have to be, `shape` room for `capacity` numbers; the others are null or valid.
+ * `inputs` has `input_count` tensors as DLPack says they have to be, `shape` room for `capacity`
+ * numbers; the others are null or valid.
  */
 enum KilnStatus kiln_program_output_shape(const struct KilnProgram *program,
                                           const DLTensor *const *inputs,
@@ -252,13 +256,18 @@ enum KilnStatus kiln_program_output_shape(const struct KilnProgram *program,
                                           size_t *rank);
 
 /**
- * Calls a program. Tensors are DLPack's, in the host's memory or in a GPU's: of a DLManagedTensor or DLManagedTensorVersioned pass `&m->dl_tensor`. Inputs may have any
- * strides; results are written, in row-major order, into memory of the caller's. `stream` is a CUstream, in whose order a program for a GPU then runs, and which
- * the call does not wait for unless a result lies in the host's memory; with null, and on the host, results are there when this returns. A stream of another GPU or
- * context than the program's, or one that is being captured, is `KILN_ERROR_DEVICE`; a tensor that lies elsewhere than it says, or on another GPU, `KILN_ERROR_TENSOR`.
+ * Calls a program. Tensors are DLPack's, in the host's memory or in a GPU's: of a DLManagedTensor
+ * or DLManagedTensorVersioned pass `&m->dl_tensor`. Inputs may have any strides; results are
+ * written, in row-major order, into memory of the caller's. `stream` is a CUstream, in whose order
+ * a program for a GPU then runs, and which the call does not wait for unless a result lies in the
+ * host's memory; with null, and on the host, results are there when this returns. A stream of
+ * another GPU or context than the program's, or one that is being captured, is
+ * `KILN_ERROR_DEVICE`; a tensor that lies elsewhere than it says, or on another GPU,
+ * `KILN_ERROR_TENSOR`.
  *
  * # Safety
- * Tensors are as DLPack says they have to be, and live until the call is over, on its stream if it has one. Nothing else uses the memory of results meanwhile.
+ * Tensors are as DLPack says they have to be, and live until the call is over, on its stream if it
+ * has one. Nothing else uses the memory of results meanwhile.
  */
 enum KilnStatus kiln_program_call(const struct KilnProgram *program,
                                   const DLTensor *const *inputs,
@@ -268,17 +277,17 @@ enum KilnStatus kiln_program_call(const struct KilnProgram *program,
                                   void *stream);
 
 /**
- * Of `libkiln.so` alone. Compiles a model: a .pt2 archive, IR (.mlir), or a package (.kpkg) whose weights lie beside it. Code is kept in the cache on disk that `KILN_CACHE_DIR` names. `target` is
- * what to compile for, such as "x86_64:haswell" or "cuda:sm_90a", or null for this machine's processor. `options` may be null. The program is `*out`, which is
- * null if this fails, and belongs to the caller.
+ * Of `libkiln.so` alone. Compiles a model: a .pt2 archive, IR (.mlir), or a package (.kpkg) whose
+ * weights lie beside it. Code is kept in the cache on disk that `KILN_CACHE_DIR` names. `target`
+ * is what to compile for, such as "x86_64:haswell" or "cuda:sm_90a", or null for this machine's
+ * processor. `options` may be null. The program is `*out`, which is null if this fails, and
+ * belongs to the caller.
  *
  * # Safety
- * `path` is a string with a zero at its end, `target` and `options` are null or valid, `out` can be written.
+ * `path` is a string with a zero at its end, `target` and `options` are null or valid, `out` can
+ * be written.
  */
-enum KilnStatus kiln_program_compile(const char *path,
-                                     const char *target,
-                                     const struct KilnOptions *options,
-                                     struct KilnProgram **out);
+enum KilnStatus kiln_program_compile(const char *path, const char *target, const struct KilnOptions *options, struct KilnProgram **out);
 
 #ifdef __cplusplus
 }  // extern "C"

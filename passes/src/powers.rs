@@ -62,15 +62,23 @@ impl Pass for Powers {
     }
 }
 
-/// The number that an exponent is everywhere, seen through conversions, which capture writes where
-/// PyTorch promotes.
+/// The number that an exponent is everywhere, seen through movement and through conversions to
+/// floats, which capture writes where PyTorch promotes.
 fn exponent(mut v: Value) -> Option<f64> {
-    loop {
+    let mut conversions = vec![];
+    let number = loop {
         if let Some(a) = scalar_of(v) {
-            return a.as_f64().or_else(|| a.as_i64().map(|n| n as f64));
+            break a.as_f64().or_else(|| a.as_i64().map(|n| n as f64))?;
         }
-        v = v.def().and_then(Convert::of)?.input;
-    }
+        let op = v.def()?;
+        match op.kind()? {
+            OpKind::BroadcastInDim | OpKind::Reshape | OpKind::Transpose => {}
+            OpKind::Convert => conversions.push(dtype(v).filter(|d| d.is_float())?),
+            _ => return None,
+        }
+        v = op.operand(0);
+    };
+    Some(conversions.into_iter().rev().fold(number, |x, d| d.round(x)))
 }
 
 /// x^n by repeated squaring, from the lowest bit of n up.

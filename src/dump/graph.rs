@@ -58,8 +58,7 @@ impl Node<'_> {
     }
     fn height(&self) -> f64 {
         match self.body {
-            Body::Launch(..) => HEIGHT,
-            Body::Lane => 0.0,
+            Body::Launch(..) | Body::Lane => HEIGHT,
             _ => IO_HEIGHT,
         }
     }
@@ -77,6 +76,8 @@ pub fn svg(p: &Program, times: &[Duration]) -> String {
         read(part, launch, &mut nodes);
         launch += part.kernels.len();
         nodes[start..].iter_mut().for_each(|n| n.layer += top);
+        let empty = nodes[start..].iter().map(|n| n.layer).min().unwrap_or(top) - top;
+        nodes[start..].iter_mut().for_each(|n| n.layer -= empty);
         top = nodes[start..].iter().map(|n| n.layer + 1).max().unwrap_or(top);
     }
     lanes(&mut nodes);
@@ -208,7 +209,11 @@ fn draw(nodes: &[Node], times: &[Duration]) -> String {
             COLOURS[at % COLOURS.len()]
         };
         match &n.body {
-            Body::Lane => {}
+            Body::Lane => {
+                let (x, y) = (n.x, n.y());
+                let down = format!("M{x:.0} {y:.0} V{:.0}", y + HEIGHT);
+                let _ = writeln!(s, "<path d=\"{down}\" fill=\"none\" stroke=\"#557\"/>");
+            }
             Body::Launch(i, k) => launch(n, *i, k, colour(k), times.get(*i), &mut s),
             Body::Argument(t) => tensor(n, "argument", t, &mut s),
             Body::Result(t) => tensor(n, "result", t, &mut s),

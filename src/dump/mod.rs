@@ -118,7 +118,7 @@ fn kernel(
     let value = |d: Dim| d.value(symbols, exprs).map_or_else(|_| p.size_text(d), |n| n.to_string());
     let size = |d: Option<Dim>| d.map_or(String::new(), value);
     json!({
-        "name": k.name, "kind": k.kind, "ops": k.ops, "sources": k.sources, "not_fused": k.not_fused, "reads": k.reads, "bytes": size(k.bytes), "flops": size(k.flops),
+        "name": k.name, "symbol": k.symbol, "kind": k.kind, "ops": k.ops, "sources": k.sources, "not_fused": k.not_fused, "reads": k.reads, "bytes": size(k.bytes), "flops": size(k.flops),
         "part": part_of(&alone::file_name(&k.name)), "time_us": time.map(|t| t.as_secs_f64() * 1e6), "file": file.exists().then(|| file.display().to_string()),
     })
 }

@@ -2,7 +2,6 @@
 use super::*;
 use kiln::{
     backend::{self, Backend, GraphModule, Runnable},
-    compile::Topic,
     tensor::{Array, with_backend},
 };
 use std::sync::{
@@ -72,6 +71,16 @@ fn every_option_is_listed_and_every_mode_is_made_of_options() {
     assert!(
         modes.iter().flat_map(|(_, o)| *o).all(|(name, _)| all.iter().any(|o| o.name == *name))
     );
+}
+
+#[test]
+fn captured_graphs_are_kept_where_an_option_says() {
+    for keep in ["true", "false"] {
+        let f = kiln::compile(relu).options([("keep_graphs", keep)]);
+        f.call(counting(&[2])).expect("a result");
+        let text = f.explain().to_string();
+        assert_eq!(text.contains("func.func @"), keep == "true", "{text}");
+    }
 }
 
 /// Counts graphs, and gives its inputs back.

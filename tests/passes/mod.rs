@@ -22,7 +22,9 @@ fn every_pass_does_what_its_cases_say() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let only = std::env::var("KILN_PASS").ok().filter(|p| !p.is_empty());
     let chosen = |row: &&PassRow| {
-        only.as_ref().is_none_or(|p| [row.flag, row.flag.trim_start_matches("kiln-"), &row.stem()].contains(&p.as_str()))
+        only.as_ref().is_none_or(|p| {
+            [row.flag, row.flag.trim_start_matches("kiln-"), &row.stem()].contains(&p.as_str())
+        })
     };
     let rows: Vec<&PassRow> = passes().iter().copied().filter(chosen).collect();
     let flags = || passes().iter().map(|p| p.flag);

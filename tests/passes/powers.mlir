@@ -42,10 +42,28 @@ func.func @f(%x: tensor<4xbf16>) -> tensor<4xbf16> {
 func.func @f(%x: tensor<2x?xf32>) -> tensor<2x?xf32> {
   %n = kiln.splat [], 6 : i64
   %converted = kiln.convert %n : tensor<i64> to f32
-  %size = kiln.dim %x axis = 1 : tensor<2x?xf32>
+  %size = kiln.dim %x, 1 : tensor<2x?xf32>
   %wide = kiln.broadcast_in_dim %converted dims = [] sizes = [2, %size] : tensor<f32>
   %0 = kiln.pow %x, %wide : tensor<2x?xf32>
   return %0 : tensor<2x?xf32>
+}
+
+// -----
+// 0.5 is 0 as an integer, and 9 is 8 in two bits of mantissa.
+// CASE: conversions_change_the_number
+// CHECK: kiln.pow %arg0
+// CHECK-COUNT-3: kiln.mul
+// IMPLICIT-CHECK-NOT: kiln.mul
+// IMPLICIT-CHECK-NOT: kiln.sqrt
+func.func @f(%x: tensor<f32>, %y: tensor<f8E5M2>) -> (tensor<f32>, tensor<f8E5M2>) {
+  %half = kiln.splat [], 0.5 : f32
+  %none = kiln.convert %half : tensor<f32> to i32
+  %zero = kiln.convert %none : tensor<i32> to f32
+  %0 = kiln.pow %x, %zero : tensor<f32>
+  %nine = kiln.splat [], 9 : i64
+  %eight = kiln.convert %nine : tensor<i64> to f8E5M2
+  %1 = kiln.pow %y, %eight : tensor<f8E5M2>
+  return %0, %1 : tensor<f32>, tensor<f8E5M2>
 }
 
 // -----

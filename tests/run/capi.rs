@@ -190,7 +190,10 @@ fn the_example_in_python_compiles_and_calls() {
     let found = text.strip_prefix("[8, 10]").expect("a shape").split_whitespace();
     let found: Vec<f64> = found.map(|n| n.parse().expect("a number")).collect();
     let want = &want[0].as_f().expect("floats")[..4];
-    assert!(found.len() == 4 && found.iter().zip(want).all(|(f, w)| (f - w).abs() < 1e-4), "{text}");
+    assert!(
+        found.len() == 4 && found.iter().zip(want).all(|(f, w)| (f - w).abs() < 1e-4),
+        "{text}"
+    );
     let out = example(&model, "63");
     let said = String::from_utf8_lossy(&out.stderr);
     assert!(said.contains("has size 63 in dimension 1; the program takes 64"), "{said}");

@@ -388,6 +388,11 @@ fn ablation_has_a_row_for_each_optional_pass() {
         "{found}"
     );
     assert!(found.to_string().contains("(nothing)"), "{found}");
+    // What a pipeline is wrong without is not left out.
+    let required = |f: &str| kiln::lowering::passes().iter().any(|p| p.flag == f && p.required);
+    assert!(required("kiln-refine-shapes"));
+    let left_out = || found.rows.iter().filter_map(|r| r.without.as_deref());
+    assert!(left_out().all(|f| !required(f)), "{found}");
 }
 
 /// A dump has every pass, kernels that run alone, times, and a page whose data are whole.
@@ -397,11 +402,15 @@ fn a_dump_is_complete() {
     let dir = tempfile::tempdir().unwrap();
     let with = Options { dump: Some(dir.path().join("dump")), ..options(2) };
     for n in 0..2 {
+        let with = Options { diagram: n == 1, ..with.clone() };
         let exe = load(models().join("mlp.pt2")).unwrap().compile(&with).unwrap();
         agree(&exe, &file("mlp"), "with a dump");
         assert!(dir.path().join(format!("dump/mlp-{n}")).is_dir(), "each compilation has a folder");
     }
     let folder = dir.path().join("dump/mlp-0");
+    assert!(!folder.join("graph.svg").exists());
+    let diagram = std::fs::read_to_string(dir.path().join("dump/mlp-1/graph.svg")).unwrap();
+    assert!(diagram.starts_with("<svg") && diagram.contains(" µs · f32 "), "{diagram}");
     let page = std::fs::read_to_string(folder.join("index.html")).unwrap();
     let data = page
         .split("<script id=\"data\" type=\"application/json\">")

@@ -112,9 +112,7 @@ fn a_dumps_page_shows_passes_diffs_the_graph_and_times() {
 
     // A pass that has changed its IR: what is gone is gone, what is new is new, and nothing else is
     // marked.
-    let text = |i: &serde_json::Value| {
-        texts[i.as_u64().expect("a number") as usize].clone()
-    };
+    let text = |i: &serde_json::Value| texts[i.as_u64().expect("a number") as usize].clone();
     let changed = passes
         .iter()
         .position(|p| p["pass"] == "kiln-fuse" && p["changed"] == true)
