@@ -24,13 +24,8 @@ impl Pass for DivToMul {
             // Read and decide: a float division by a splat of a power of two.
             let Some(div) = Div::of(op) else { continue };
             let Some(splat) = div.rhs.def().and_then(Splat::of) else { continue };
-            let Some(c) = splat
-                .value
-                .as_f64()
-                .filter(|c| *c >= 1.0 && *c <= self.limit && c.log2().fract() == 0.0)
-            else {
-                continue;
-            };
+            let is_power = |c: &f64| *c >= 1.0 && *c <= self.limit && c.log2().fract() == 0.0;
+            let Some(c) = splat.value.as_f64().filter(is_power) else { continue };
             // Apply: the same splat with the reciprocal, a product, and no division.
             let b = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
             let rhs = b.splat(splat.value.type_of().dtype()?, &splat.sizes, 1.0 / c)?;

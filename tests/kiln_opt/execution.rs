@@ -197,7 +197,11 @@ fn refusals() {
         &[&program, "--execute", "--function=all", "--inputs", &odd],
     );
     std::fs::remove_file(path(&folder, "weights.safetensors")).unwrap();
-    fails(2, "weights.safetensors: No such file", &[&program, "--execute", "--inputs", &inputs]);
+    fails(
+        2,
+        "'weights.safetensors', which is not in ",
+        &[&program, "--execute", "--inputs", &inputs],
+    );
     write(&path(&folder, "weights.safetensors"), &[("ww", Dtype::F32, &[2, 3], f32s(&[0.; 6]))]);
     fails(
         2,

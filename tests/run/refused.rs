@@ -140,7 +140,7 @@ fn fixed_sizes_are_refused_alike() {
     assert!(wrong(&[other, y], good).contains("is i32, the program takes f32"));
     assert!(
         wrong(&[x, y], [("f32", &[3, 2]), good[1]])
-            .contains("has size 3 in dimension 0; the program takes 2")
+            .contains("has size 3 in dimension 0; the program writes 2")
     );
     assert!(wrong(&[x, y], [("i32", &[2, 3]), good[1]]).contains("is i32, the program takes f32"));
 }
