@@ -277,13 +277,15 @@ enum KilnStatus kiln_program_call(const struct KilnProgram *program,
                                   void *stream);
 
 /**
- * Only in `libkiln.so`. Compiles a model: a .pt2 archive, IR (.mlir), or a package (.kpkg) with
- * its weights next to it. Code is cached on disk in `KILN_CACHE_DIR`. `target` is the compilation
- * target, such as "x86_64:haswell" or "cuda:sm_90a", or null for this machine's CPU. `options` may
- * be null. `*out` is the program, which the caller owns, or null on failure.
+ * Of `libkiln.so` alone. Compiles a model: a .pt2 archive, IR (.mlir), or a package (.kpkg) whose
+ * weights lie beside it. Code is kept in the cache on disk that `KILN_CACHE_DIR` names. `target`
+ * is what to compile for, such as "x86_64:haswell" or "cuda:sm_90a", or null for this machine's
+ * processor. `options` may be null. The program is `*out`, which is null if this fails, and
+ * belongs to the caller.
  *
  * # Safety
- * `path` is a NUL-terminated string, `target` and `options` are null or valid, `out` is writable.
+ * `path` is a string with a zero at its end, `target` and `options` are null or valid, `out` can
+ * be written.
  */
 enum KilnStatus kiln_program_compile(const char *path, const char *target, const struct KilnOptions *options, struct KilnProgram **out);
 

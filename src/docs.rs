@@ -127,12 +127,16 @@ pub fn options() -> String {
     let mut s = format!("# Options\n\n{NOTE}\n");
     s += "Every option has one name, and is set in each of these ways; what stands further down wins:\n\n\
         1. its `KILN_…` variable, which functions and files read alike; an empty one is as good as none;\n\
-        2. in Rust `compile(f).options([(\"threads\", \"1\")])`, on the command line `--option threads=1`, as often as wanted;\n\
-        3. methods and flags of their own: `mode`, `device`, `dynamic`, `fullgraph`, `backend`, `freeze`, `disable` of `compile(f)`; fields of `kiln::Options`, which `Options::from_env()`\n   \
-        fills; `--mode`, `--device`, `--target`, `--threads`, `--workers` (`compile_threads`), `--schedules`, `--passes`, `--autotune-budget`, `--no-cache` (`cache_dir=off`).\n\n\
-        A value that an option does not take is an error that names the option or variable and what it takes; an unknown name is answered with the nearest; an option that changes\n\
-        nothing is taken with a remark that says why. Truth values are also `1` and `0`, `on` and `off`. `kiln options` prints this table, `list_options()` gives it. `KILN_LOG`, which is no option, is\n\
-        told in [debugging.md](debugging.md).\n";
+        2. in Rust `compile(f).options([(\"threads\", \"1\")])`, on the command line\n   \
+        `--option threads=1`, as often as wanted;\n\
+        3. methods of `compile(f)` (`mode`, `device`, `dynamic`, `fullgraph`, `backend`, `freeze`,\n   \
+        `disable`); fields of `kiln::Options`, which `Options::from_env()` fills; flags (`--mode`,\n   \
+        `--device`, `--target`, `--threads`, `--workers` for `compile_threads`, `--schedules`,\n   \
+        `--passes`, `--autotune-budget`, `--no-cache` for `cache_dir=off`).\n\n\
+        A value that an option does not take is an error that names the option or variable and what it\n\
+        takes. An unknown name is answered with the nearest. A file takes an option for functions alone\n\
+        with a remark. Truth values are also `1` and `0`, `on` and `off`. `kiln options` prints this\n\
+        table, `list_options()` gives it. `KILN_LOG` is no option: [debugging.md](debugging.md).\n";
     let text = |t: &str| t.replace('|', "\\|").replace('<', "\\<");
     for (files, title) in
         [(true, "For files and compiled functions"), (false, "For compiled functions alone")]

@@ -1,4 +1,49 @@
-//! kiln: a compiler of tensor graphs on MLIR.
+//! kiln compiles tensor graphs on MLIR: torch.compile's job, without Python, a C++ compiler or a
+//! CUDA toolkit at run time.
+//!
+//! # Compile a function
+//!
+//! [`compile()`] makes a function compiled, as `torch.compile` does. The first call captures its
+//! graph and makes a program; [`Compiled::explain`] says what became of it.
+//!
+//! ```
+//! use kiln::Tensor;
+//! let f = kiln::compile(|x: Tensor, y: Tensor| (&x * 2 + y).softmax(-1));
+//! let (x, y) = (Tensor::of(&[2], &[1.0f32, 2.0])?, Tensor::of(&[2], &[0.0f32, -2.0])?);
+//! assert_eq!(f.call((&x, &y))?.to_vec::<f32>()?, [0.5, 0.5]);
+//! println!("{}", f.explain());
+//! # Ok::<(), kiln::Error>(())
+//! ```
+//!
+//! # Compile a file
+//!
+//! [`load`] opens an archive of `torch.export.save` (`.pt2`), IR (`.mlir`) or a compiled package.
+//! Tensors are slices, `ndarray`'s arrays (`View::of_array`) or DLPack's: see [`View`].
+//!
+//! ```
+//! let exe = kiln::load("tests/models/mlp.pt2")?.compile(&kiln::Options::default())?;
+//! let x = vec![1.0f32; 8 * 64];
+//! let shape = exe.output_shapes(&[&[8, 64]])?.remove(0);
+//! let mut y = vec![0.0f32; shape.iter().product()];
+//! exe.call(&[kiln::View::of(&[8, 64], &x)?], &mut [kiln::ViewMut::of(&shape, &mut y)?])?;
+//! assert_eq!(shape, [8, 10]);
+//! # Ok::<(), kiln::Error>(())
+//! ```
+//!
+//! # Where things are
+//!
+//! | for | see |
+//! | --- | --- |
+//! | functions: guards, sizes that change, graph breaks, options | [`compile()`], [`Compiled`], [`list_options`] |
+//! | files and programs | [`load`], [`Model`], [`Executable`], [`Options`], [`model`] |
+//! | layers with PyTorch's names | [`nn`] |
+//! | graphs as IR | [`trace`], [`tensor`], [`capture`] |
+//! | passes of one's own, and `kiln-opt` with them | [`passes`], [`opt::main`], [`cli::main`] |
+//! | custom ops and backends | [`custom_op`], [`Backend`] |
+//! | what went wrong | [`Error`], [`debug`], [`dump`] |
+//!
+//! The repository's `examples/` has a program for each of these, and its `docs/` the guides.
+//! Building needs MLIR 22: see "As a dependency" in the README.
 pub mod exit;
 pub mod opt;
 pub mod tolerance;
@@ -10,6 +55,7 @@ pub use kiln_macros::compile;
 pub use kiln_passes as passes;
 pub use kiln_runtime as runtime;
 pub use model::{Error, Executable, Model, Options, load};
+pub use runtime::{View, ViewMut};
 
 pub mod autotune;
 pub mod backend;

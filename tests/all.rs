@@ -6,6 +6,7 @@ mod capture;
 mod compiled;
 mod composites;
 mod docs;
+mod filecheck;
 mod front;
 mod gpu;
 mod host;

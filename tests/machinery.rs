@@ -345,3 +345,30 @@ fn panicking_instrumentation_does_not_unwind_through_cpp() {
     let _ = std::panic::take_hook();
     assert!(report.is_ok());
 }
+
+/// The build script that runs before that of mlir-sys says what to write where.
+#[test]
+fn a_build_without_mlir_says_what_to_do() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let script = dir.path().join("check");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/dialects/mlir-check/build.rs");
+    let built = std::process::Command::new("rustc")
+        .args(["--edition", "2024", source, "-o"])
+        .arg(&script)
+        .status();
+    assert!(built.expect("rustc").success());
+    let said = |prefix: Option<&std::path::Path>| {
+        let mut command = std::process::Command::new(&script);
+        command.env_remove("MLIR_SYS_220_PREFIX").env("PATH", dir.path());
+        prefix.map(|p| command.env("MLIR_SYS_220_PREFIX", p));
+        let out = command.output().expect("it runs");
+        (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    let (code, text) = said(None);
+    assert!(code == Some(1) && text.contains("MLIR_SYS_220_PREFIX is not set"), "{text}");
+    assert!(text.contains("[env]\n    MLIR_SYS_220_PREFIX = \"/usr/lib/llvm-22\""), "{text}");
+    let (code, text) = said(Some(dir.path()));
+    assert!(code == Some(1) && text.contains("where include/mlir-c/IR.h is not"), "{text}");
+    let here = std::env::var_os("MLIR_SYS_220_PREFIX").expect("cargo's configuration sets it");
+    assert_eq!(said(Some(here.as_ref())), (Some(0), String::new()));
+}

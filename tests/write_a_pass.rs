@@ -25,6 +25,22 @@ fn the_page_matches_the_files() {
     );
 }
 
+/// A tool that registers a pass has a flag for it, and lists it.
+#[test]
+fn a_registered_pass_is_a_flag_of_kiln_opt() {
+    kiln_passes::pass::register::<div_to_mul::DivToMul>().expect("registered");
+    let command = kiln::opt::command();
+    let flag = command.get_arguments().find(|a| a.get_long() == Some("kiln-div-to-mul"));
+    assert!(flag.is_some_and(|f| !f.is_hide_set()));
+    let list = kiln::opt::passes::list();
+    let own = list.split("Passes of this tool's own").nth(1).expect("a heading");
+    let own = own.split("Passes of upstream").next().expect("a part");
+    assert!(own.contains("  --kiln-div-to-mul\n") && own.contains("limit=1024"), "{own}");
+    assert!(!own.contains("--kiln-simplify"), "{own}");
+    let found = kiln::opt::passes::known("kiln-div-to-mull").expect_err("there is none");
+    assert!(found.to_string().contains("did you mean 'kiln-div-to-mul'?"), "{found}");
+}
+
 #[test]
 fn the_documented_pass_works() {
     kiln_passes::pass::register::<div_to_mul::DivToMul>().expect("registered");

@@ -20,6 +20,7 @@ pub mod expand_updates;
 pub mod fold_indices;
 pub mod hoist_gathers;
 pub mod hoist_reshapes;
+pub mod powers;
 pub mod ptx_calls;
 pub mod reciprocals;
 pub mod refine_shapes;

@@ -5,6 +5,7 @@ use kiln_dialects::{
     ir::{Loc, Op, walk},
     rules::Level,
 };
+use std::sync::{Mutex, PoisonError};
 
 /// A pass failure, with a location unless it is that of the op the pass runs on.
 pub struct Failure {
@@ -134,8 +135,31 @@ impl PassRow {
     }
 }
 
-/// Registers a pass with MLIR, so that pipelines can name it. Registering it twice is allowed.
+/// The rows of all passes that were registered, those of other crates among them.
+static REGISTERED: Mutex<Vec<&'static PassRow>> = Mutex::new(vec![]);
+
+/// The passes that this process has registered and `known` does not have, in the order in which
+/// they were: those of other crates.
+pub fn registered_beside(known: &[&PassRow]) -> Vec<&'static PassRow> {
+    let all = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
+    all.iter().copied().filter(|row| known.iter().all(|k| k.flag != row.flag)).collect()
+}
+
+/// Registers a pass with upstream, so that pipelines can name it. Registering it again is no error.
+/// A pass of another crate is registered before the first function is compiled, or before
+/// `kiln::opt::main`, whose tool then has a flag for it. Err: the flag is not one that upstream
+/// takes.
 pub fn register<P: Pass>() -> Result<(), String> {
+    register_with_upstream::<P>()?;
+    let row: &'static PassRow = const { &PassRow::of::<P>() };
+    let mut all = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
+    if all.iter().all(|r| r.flag != row.flag) {
+        all.push(row);
+    }
+    Ok(())
+}
+
+fn register_with_upstream<P: Pass>() -> Result<(), String> {
     let leak = |s: String| -> &'static str { s.leak() };
     let options = P::rows().into_iter().map(|o| (leak(o.name), leak(o.help), o.default)).collect();
     register_pass::<Adapter<P>>(PassDescription {

@@ -37,6 +37,7 @@ impl Pass for RefineShapes {
     const SUMMARY: &'static str =
         "Propagates static and symbolic dimensions into types and size operands";
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
+    const REQUIRED: bool = true;
     const NUMERICS: Numerics = Numerics::Exact;
 
     fn run(&self, root: Op) -> Result<(), Failure> {

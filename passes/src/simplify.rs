@@ -20,7 +20,7 @@ mod identities;
 mod masks;
 mod moves;
 mod sink;
-mod splats;
+pub(crate) mod splats;
 
 use crate::pass::{Failure, Numerics, Pass};
 use kiln_dialects::{

@@ -4,9 +4,9 @@ use crate::{
     argument_order::ArgumentOrder, decompose::Decompose, expand_random::ExpandRandom,
     expand_scans::ExpandScans, expand_scatters::ExpandScatters, expand_sorts::ExpandSorts,
     expand_updates::ExpandUpdates, fold_indices::FoldIndices, hoist_gathers::HoistGathers,
-    hoist_reshapes::HoistReshapes, pass::PassRow, ptx_calls::PtxCalls, reciprocals::Reciprocals,
-    refine_shapes::RefineShapes, simplify::Simplify, sink_concats::SinkConcats,
-    split_reductions::SplitReductions, verify_level::VerifyLevel,
+    hoist_reshapes::HoistReshapes, pass::PassRow, powers::Powers, ptx_calls::PtxCalls,
+    reciprocals::Reciprocals, refine_shapes::RefineShapes, simplify::Simplify,
+    sink_concats::SinkConcats, split_reductions::SplitReductions, verify_level::VerifyLevel,
 };
 
 /// Every pass within a level, sorted by flag.
@@ -21,6 +21,7 @@ pub const PASSES: &[PassRow] = &[
     PassRow::of::<FoldIndices>(),
     PassRow::of::<HoistGathers>(),
     PassRow::of::<HoistReshapes>(),
+    PassRow::of::<Powers>(),
     PassRow::of::<PtxCalls>(),
     PassRow::of::<Reciprocals>(),
     PassRow::of::<RefineShapes>(),

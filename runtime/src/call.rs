@@ -15,11 +15,20 @@ use fixed::Fixed;
 /// symbols, and the number of threads.
 pub type Entry = unsafe extern "C" fn(*const u64, i32);
 
+/// So many things, whose name is a plural.
+fn counted(n: usize, what: &str) -> String {
+    format!("{n} {}", if n == 1 { what.trim_end_matches('s') } else { what })
+}
+
+fn given(n: usize) -> String {
+    format!("but {n} {} given", if n == 1 { "is" } else { "are" })
+}
+
 /// Why a call did not run. Nothing has been written then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     /// Too many or too few tensors.
-    #[error("takes {want} {what}, {have} are given")]
+    #[error("takes {}, {}", counted(*.want, what), given(*.have))]
     Count {
         /// `inputs` or `outputs`.
         what: &'static str,
@@ -204,13 +213,14 @@ impl Program {
         symbols: &[i64],
         exprs: &[i64],
     ) -> Result<(), CallError> {
+        let verb = if what == "output" { "writes" } else { "takes" };
         for (i, (have, want)) in shape.iter().zip(&t.dims).enumerate() {
             let want = want.value(symbols, exprs)?;
             if i64::try_from(*have) != Ok(want) {
                 return Err(tensor_error(
                     what,
                     &t.name,
-                    format!("has size {have} in dimension {i}, which is {want} here"),
+                    format!("has size {have} in dimension {i}; the program {verb} {want}"),
                 ));
             }
         }
@@ -220,7 +230,7 @@ impl Program {
         Err(tensor_error(
             what,
             &t.name,
-            format!("has {} dimensions, which are {} here", shape.len(), t.dims.len()),
+            format!("has {} dimensions; the program {verb} {}", shape.len(), t.dims.len()),
         ))
     }
 }

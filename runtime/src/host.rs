@@ -47,10 +47,10 @@ pub type Find<'a> = dyn FnMut(&Global) -> Result<Bytes, String> + 'a;
 impl Package {
     /// A weight that the package holds, in memory of its own. Err: it holds none of that name.
     pub fn weight(&self, g: &Global) -> Result<Bytes, String> {
-        let bytes = self
-            .weights
-            .get(&g.name)
-            .ok_or_else(|| format!("is not in the package but in '{}'", g.source))?;
+        let bytes = self.weights.get(&g.name).ok_or_else(|| {
+            let remedy = "`kiln compile --with-weights` makes a package that holds its weights";
+            format!("is not in the package but in '{}'; {remedy}", g.source)
+        })?;
         Bytes::copied(bytes).map_err(|e| e.to_string())
     }
     /// The memory of a program's globals, in its order: what it holds itself, what was prepared,

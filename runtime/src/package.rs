@@ -32,8 +32,16 @@ pub enum PackageError {
         /// The system's words.
         source: std::io::Error,
     },
+    /// A file is no package that can be read.
+    #[error("{path}: {source}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Box<PackageError>,
+    },
     /// The archive is damaged or no archive.
-    #[error("is no readable package: {0}")]
+    #[error("is no readable package: {}", words(.0))]
     Archive(#[from] zip::result::ZipError),
     /// An entry's bytes could not be read.
     #[error("entry '{entry}' cannot be read: {reason}")]
@@ -49,6 +57,28 @@ pub enum PackageError {
     /// A limit was passed.
     #[error("{0}")]
     Limit(String),
+}
+
+impl PackageError {
+    /// With the name of the file that was read.
+    fn of_file(self, path: &Path) -> PackageError {
+        match self {
+            e @ (PackageError::Io { .. } | PackageError::File { .. }) => e,
+            e => PackageError::File { path: path.into(), source: Box::new(e) },
+        }
+    }
+}
+
+/// What is wrong with an archive; its library says only that reading failed where bytes are
+/// missing.
+fn words(e: &zip::result::ZipError) -> String {
+    match e {
+        zip::result::ZipError::Io(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
+            "the file ends too early".into()
+        }
+        zip::result::ZipError::Io(e) => e.to_string(),
+        e => e.to_string(),
+    }
 }
 
 /// A package in memory.
@@ -79,12 +109,21 @@ struct Version {
     kiln: String,
 }
 
+/// A temporary file with the mode of any new file, 0666 less the process's umask; tempfile's own is
+/// 0600.
+pub(crate) fn new_file(prefix: &str, dir: &Path) -> std::io::Result<tempfile::NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    builder.prefix(prefix).tempfile_in(dir)
+}
+
 impl Package {
     /// Writes a file, through a temporary one beside it.
     pub fn save(&self, path: &Path) -> Result<(), PackageError> {
         let io = |source| PackageError::Io { path: path.into(), source };
         let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut file = tempfile::Builder::new().prefix(".kpkg-").tempfile_in(dir).map_err(io)?;
+        let mut file = new_file(".kpkg-", dir).map_err(io)?;
         self.write(std::io::BufWriter::new(file.as_file_mut()))?;
         file.persist(path).map_err(|e| io(e.error))?;
         Ok(())
@@ -93,7 +132,7 @@ impl Package {
     pub fn load(path: &Path) -> Result<Package, PackageError> {
         let file = std::fs::File::open(path)
             .map_err(|source| PackageError::Io { path: path.into(), source })?;
-        Package::read(std::io::BufReader::new(file), MAX_BYTES)
+        Package::read(std::io::BufReader::new(file), MAX_BYTES).map_err(|e| e.of_file(path))
     }
     /// The bytes of the file.
     pub fn to_bytes(&self) -> Result<Vec<u8>, PackageError> {

@@ -128,6 +128,15 @@ pub struct Kernel {
     pub not_fused: Vec<String>,
     /// The earlier launches whose results it reads.
     pub reads: Vec<usize>,
+    /// The call's arguments that it reads, by their numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<usize>,
+    /// The call's results that it writes, by their numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outputs: Vec<usize>,
+    /// Types and sizes of what it writes, without names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub results: Vec<Tensor>,
     /// Bytes that one call moves, where that is a size like others.
     pub bytes: Option<Dim>,
     /// Floating-point operations of one call.

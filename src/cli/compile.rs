@@ -21,11 +21,11 @@ pub struct Compile {
 impl Compile {
     pub fn run(&self) -> Result<Exit, Stop> {
         let model = load(&self.model)?.measuring(measuring());
-        let (mut package, times) =
-            model.build(&self.calling.options(&self.common)?, &progress())?;
+        let options = self.calling.options(&self.common)?;
+        let (mut package, times) = model.build(&options, &progress())?;
         times.tuning.iter().for_each(|t| println!("remark: {t}"));
         if self.with_weights {
-            model.hold_weights(&mut package)?;
+            model.hold_weights(&mut package, &options)?;
         }
         package.save(&self.output).map_err(Error::from)?;
         println!(

@@ -1,13 +1,19 @@
 //! `kiln explain`: what the program takes, what became one kernel and why the rest did not, memory,
 //! copies, what hinders a CUDA graph, and where compile time went; as `Compiled::explain` says it.
-use super::{Common, File, Stop, progress};
-use crate::{Exit, compile::GraphInfo, dump::svg, load};
+use super::{Common, File, Stop, progress, screen::wrapped};
+use crate::{
+    Error, Exit, Options,
+    compile::GraphInfo,
+    dump::{launch_times, svg},
+    load,
+};
+use std::{collections::BTreeSet, path::Path};
 
 #[derive(clap::Args)]
 pub struct Explain {
     /// A .pt2 archive, IR (.mlir) or a compiled package (.kpkg)
     model: File,
-    /// Writes the graph of launches as SVG
+    /// Writes the graph of launches as SVG, with times where this machine can run it
     #[arg(long, value_name = "F.svg")]
     svg: Option<File>,
     #[command(flatten)]
@@ -19,16 +25,30 @@ impl Explain {
         let options = self.common.options()?;
         let (package, times) = load(&self.model)?.build(&options, &progress())?;
         let p = &package.program;
-        let count: usize = p.parts().iter().map(|p| p.kernels.len()).sum();
+        let kernels: Vec<_> = p.parts().into_iter().flat_map(|p| &p.kernels).collect();
+        let different: BTreeSet<&str> = kernels.iter().map(|k| k.symbol.as_str()).collect();
         let mut info = GraphInfo::of(p, Some(&times));
         if options.blocking {
             info.cudagraphs.push("each launch is waited for (cuda_blocking)".into());
         }
-        print!("{}: {count} kernel{}\n{info}", p.name, if count == 1 { "" } else { "s" });
+        let plural =
+            |n: usize, one: &str, many: &str| format!("{n} {}", if n == 1 { one } else { many });
+        let launches = plural(kernels.len(), "launch", "launches");
+        let different = plural(different.len(), "kernel", "kernels");
+        print!("{}", wrapped(&format!("{}: {launches} of {different}\n{info}", p.name)));
         if let Some(path) = &self.svg {
-            std::fs::write(path, svg(p))
+            let times = measured(&self.model, &options).unwrap_or_default();
+            std::fs::write(path, svg(p, &times))
                 .map_err(|e| Stop::usage(format!("{}: {e}", path.display())))?;
+            println!("graph of launches: {}", path.display());
         }
         Ok(Exit::Done)
     }
+}
+
+/// Times of the launches. Err: the program is for another machine, or its weights are elsewhere.
+fn measured(model: &Path, options: &Options) -> Result<Vec<std::time::Duration>, Error> {
+    // What is explained has told and dumped already.
+    let options = Options { dump: None, max_autotune: false, ..options.clone() };
+    Ok(launch_times(&load(model)?.compile(&options)?))
 }

@@ -1,9 +1,9 @@
 //! `kiln inspect` and `kiln doctor`: what a package holds, and what this machine has.
-use super::{File, Named, Stop};
+use super::{File, Named, Stop, screen::wrapped};
 use crate::{
     Exit,
     lowering::{Chip, cpu::llvm::version, target::cpu::Target},
-    model::CachePolicy,
+    model::{CachePolicy, Options},
     runtime::{
         Package, Store,
         cuda::{self, libraries},
@@ -82,61 +82,62 @@ pub struct Doctor {
 impl Doctor {
     pub fn run(&self) -> Result<Exit, Stop> {
         let options = self.named.settings()?.for_file();
-        println!("kiln {} with LLVM {}", env!("CARGO_PKG_VERSION"), version());
-        match Target::host() {
-            Ok(t) => println!("processor: {} {}, {} threads", t.arch, t.cpu, options.threads),
-            Err(e) => println!("processor: {e}"),
-        }
-        match (cuda::driver_version(), cuda::cards()) {
-            (Ok(driver), Ok(cards)) => {
-                println!(
-                    "NVIDIA driver: CUDA {}.{}, {} GPUs",
-                    driver / 1000,
-                    driver % 1000 / 10,
-                    cards.len()
-                );
-                for c in cards {
-                    let (major, minor) = c.capability;
-                    let chip = Chip::of_capability(major, minor)
-                        .map_or("older than kiln compiles for".into(), |c| {
-                            format!("cuda:{}", c.name())
-                        });
-                    let free = match cuda::Device::cuda(c.index).and_then(|d| d.memory()) {
-                        Ok((free, _)) => format!("{} MiB free", free >> 20),
-                        Err(e) => format!("cannot be used: {e}"),
-                    };
-                    let all = c.memory >> 20;
-                    println!(
-                        "cuda:{}: {}, compute capability {major}.{minor} ({chip}), {all} MiB of memory, {free}",
-                        c.index, c.name
-                    );
-                }
-            }
-            (Err(e), _) | (_, Err(e)) => println!("NVIDIA GPUs: {e}"),
-        }
-        for (library, name, what) in
-            [(CUBLASLT, "cuBLASLt", "products"), (CUDNN, "cuDNN", "convolutions")]
-        {
-            match libraries::present(library) {
-                true => println!("{name}: found; max-autotune measures its {what} as well"),
-                false => println!(
-                    "{name}: not found, and needed by nothing; looked for {}",
-                    libraries::searched(library)
-                ),
-            }
-        }
-        match &options.cache {
-            CachePolicy::Off => println!("cache: off"),
-            CachePolicy::Dir(dir) => match Store::open(dir) {
-                Ok(store) => match store.size() {
-                    Ok((entries, bytes)) => {
-                        println!("cache: {}, {entries} entries, {} KiB", dir.display(), bytes >> 10)
-                    }
-                    Err(remark) => println!("cache: {} cannot be read: {remark}", dir.display()),
-                },
-                Err(remark) => println!("cache: {} cannot be used: {remark}", dir.display()),
-            },
-        }
+        print!("{}", wrapped(&report(&options).join("\n")));
         Ok(Exit::Done)
     }
+}
+
+/// What there is on this machine, one line each.
+fn report(options: &Options) -> Vec<String> {
+    let mut all = vec![format!("kiln {} with LLVM {}", env!("CARGO_PKG_VERSION"), version())];
+    all.push(match Target::host() {
+        Ok(t) => format!("processor: {} {}, {} threads", t.arch, t.cpu, options.threads),
+        Err(e) => format!("processor: {e}"),
+    });
+    match (cuda::driver_version(), cuda::cards()) {
+        (Ok(driver), Ok(cards)) => {
+            let (major, minor) = (driver / 1000, driver % 1000 / 10);
+            all.push(format!("NVIDIA driver: CUDA {major}.{minor}, {} GPUs", cards.len()));
+            all.extend(cards.iter().map(card));
+        }
+        (Err(e), _) | (_, Err(e)) => all.push(format!("NVIDIA GPUs: {e}")),
+    }
+    for (library, name, what) in
+        [(CUBLASLT, "cuBLASLt", "products"), (CUDNN, "cuDNN", "convolutions")]
+    {
+        all.push(match libraries::present(library) {
+            true => format!("{name}: found; max-autotune measures its {what} as well"),
+            false => format!(
+                "{name}: not found, and needed by nothing; looked for {}",
+                libraries::searched(library)
+            ),
+        });
+    }
+    all.push(match &options.cache {
+        CachePolicy::Off => "cache: off".into(),
+        CachePolicy::Dir(dir) => match Store::open(dir).map(|s| s.size()) {
+            Ok(Ok((entries, bytes))) => {
+                format!("cache: {}, {entries} entries, {} KiB", dir.display(), bytes >> 10)
+            }
+            Ok(Err(remark)) => format!("cache: {} cannot be read: {remark}", dir.display()),
+            Err(remark) => format!("cache: {} cannot be used: {remark}", dir.display()),
+        },
+    });
+    all
+}
+
+fn card(c: &cuda::Card) -> String {
+    let (major, minor) = c.capability;
+    let chip = Chip::of_capability(major, minor)
+        .map_or("older than kiln compiles for".into(), |c| format!("cuda:{}", c.name()));
+    let free = match cuda::Device::cuda(c.index).and_then(|d| d.memory()) {
+        Ok((free, _)) => format!("{} MiB free", free >> 20),
+        Err(e) => format!("cannot be used: {e}"),
+    };
+    format!(
+        "cuda:{}: {}, compute capability {major}.{minor} ({chip}), {} MiB of memory, {free}",
+        c.index,
+        c.name,
+        c.memory >> 20
+    )
 }

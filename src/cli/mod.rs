@@ -11,6 +11,7 @@ mod options;
 mod profile;
 mod report;
 mod run;
+mod screen;
 mod tune;
 
 use crate::{
@@ -60,10 +61,15 @@ enum Command {
     Inspect(inspect::Inspect),
     /// Says what kiln finds on this machine
     Doctor(inspect::Doctor),
-    /// Says which ops kiln captures
+    /// Prints the table of ATen overloads that kiln captures
     Ops(ops::Ops),
     /// Says which options there are, and how each is set
     Options(options::List),
+    /// Prints completions for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
 }
 
 /// Options by their names in the table of `kiln options`.
@@ -286,7 +292,15 @@ fn measuring() -> impl Fn(usize, usize, &str) + Send + Sync {
     }
 }
 
-/// Runs the command line.
+/// Runs the command line of the process, for tools of one's own: passes, backends and custom ops
+/// that were registered before can be named by `--passes` and `--option`.
+///
+/// ```no_run
+/// fn main() -> std::process::ExitCode {
+///     // kiln::passes::pass::register::<MyPass>() and the like come here.
+///     kiln::cli::main().into()
+/// }
+/// ```
 pub fn main() -> Exit {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -313,6 +327,11 @@ pub fn main() -> Exit {
         Command::Doctor(c) => c.run(),
         Command::Ops(c) => c.run(),
         Command::Options(c) => c.run(),
+        Command::Completions { shell } => {
+            let mut command = <Cli as clap::CommandFactory>::command();
+            clap_complete::generate(shell, &mut command, "kiln", &mut std::io::stdout());
+            Ok(Exit::Done)
+        }
     };
     outcome.unwrap_or_else(|stop| {
         eprintln!("error: {}", stop.message);

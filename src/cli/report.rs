@@ -1,4 +1,5 @@
 //! What `kiln run` says: one screen.
+use super::screen::{cut, table_width, wrapped};
 use crate::{
     model::{Data, Executable, Options},
     runtime::{
@@ -7,7 +8,7 @@ use crate::{
     },
     tolerance::Comparison,
 };
-use std::{collections::BTreeMap, fmt::Write, rc::Rc, time::Duration};
+use std::{collections::BTreeMap, fmt::Write, path::Path, rc::Rc, time::Duration};
 
 /// A run to report.
 pub struct RunReport<'a> {
@@ -27,6 +28,10 @@ pub struct RunReport<'a> {
     pub checks: &'a [(usize, Result<Comparison, String>)],
     /// The inputs.
     pub inputs: &'a [Data],
+    /// Whether nobody has given them.
+    pub made_up: bool,
+    /// Where the trace of the launches was written.
+    pub profile: Option<&'a Path>,
 }
 
 fn ms(d: Duration) -> String {
@@ -152,22 +157,28 @@ impl RunReport<'_> {
             p.name,
             rows.len()
         );
-        let _ = writeln!(
-            t,
-            "{:<40} {:>8} {:>4} {:>4} {:>10} {:>11} {:>10} {:>6}",
-            "kernel", "kind", "runs", "ops", "bytes", "flops", "time", "share"
-        );
         let whole: Duration = self.launches.iter().sum();
         const SHOWN: usize = 16;
-        for r in rows.iter().take(SHOWN) {
-            let name: String = r.kernel.name.chars().take(40).collect();
+        let shown = &rows[..rows.len().min(SHOWN)];
+        let kind = shown.iter().map(|r| r.kernel.kind.chars().count()).max().unwrap_or(0).max(4);
+        // The other columns, and a space in front of each.
+        let rest = kind + 4 + 4 + 9 + 9 + 11 + 6 + 7;
+        let longest = shown.iter().map(|r| r.kernel.name.chars().count()).max().unwrap_or(0);
+        let name = longest.max(6).min(table_width().saturating_sub(rest).max(12));
+        let _ = writeln!(
+            t,
+            "{:<name$} {:>kind$} {:>4} {:>4} {:>9} {:>9} {:>11} {:>6}",
+            "kernel", "kind", "runs", "ops", "bytes", "flops", "time", "share"
+        );
+        for r in shown {
+            let label = cut(&r.kernel.name, name);
             let (bytes, flops) = (scaled(r.bytes, "B"), scaled(r.flops, "F"));
-            let (kind, ops, time) = (short(&r.kernel.kind), r.kernel.ops.len(), us(r.time));
+            let (ops, time) = (r.kernel.ops.len(), us(r.time));
             let share = 100.0 * us(r.time) / us(whole).max(f64::MIN_POSITIVE);
             let _ = writeln!(
                 t,
-                "{name:<40} {kind:>8} {:>4} {ops:>4} {bytes:>10} {flops:>11} {time:>7.1} us {share:>5.1}%",
-                r.launches
+                "{label:<name$} {:>kind$} {:>4} {ops:>4} {bytes:>9} {flops:>9} {time:>8.1} us {share:>5.1}%",
+                r.kernel.kind, r.launches
             );
         }
         if rows.len() > SHOWN {
@@ -219,6 +230,20 @@ impl RunReport<'_> {
             ms(least),
             ms(most)
         );
+        if self.made_up && !self.inputs.is_empty() {
+            let sizes: Vec<String> = p
+                .inputs
+                .iter()
+                .zip(self.inputs)
+                .map(|(t, d)| format!("{} {:?}", t.name, d.shape))
+                .collect();
+            let _ =
+                writeln!(t, "inputs were made up ({}); --inputs gives others", sizes.join(", "));
+        }
+        if let Some(path) = self.profile {
+            let viewers = "chrome://tracing and ui.perfetto.dev show it";
+            let _ = writeln!(t, "trace of the launches: {}; {viewers}", path.display());
+        }
         for remark in self.remarks() {
             let _ = writeln!(t, "remark: {remark}");
         }
@@ -236,7 +261,7 @@ impl RunReport<'_> {
                 if agrees { "agrees with PyTorch" } else { "DOES NOT AGREE with PyTorch" }
             );
         }
-        t
+        wrapped(&t)
     }
 
     /// The same as JSON.
@@ -265,13 +290,9 @@ impl RunReport<'_> {
             "compile": compile, "capture_us": us(times.capture), "link_us": us(times.link), "weights_us": us(times.weights),
             "total_us": us(times.total), "first_result_us": us(self.first), "arena_bytes": self.exe.arena_bytes(),
             "threads": self.options.threads, "card": self.exe.card().map(|c| c.name.as_str()), "median_us": us(self.median()), "calls": self.times.len(),
-            "remarks": self.remarks(),
+            "remarks": self.remarks(), "made_up_inputs": self.made_up,
             "checks": self.checks.iter().map(check).collect::<Vec<_>>(),
         });
         format!("{}\n", serde_json::to_string_pretty(&all).unwrap_or_default())
     }
-}
-
-fn short(kind: &str) -> &str {
-    kind.get(..8).unwrap_or(kind)
 }

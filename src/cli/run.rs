@@ -96,6 +96,8 @@ impl Run {
             runs: &runs,
             checks: &checks,
             inputs: &inputs,
+            made_up: self.inputs.is_none(),
+            profile: self.profile.as_deref(),
         };
         print!("{}", if self.json { run.json() } else { run.text() });
         let agrees = checks.iter().all(|(_, c)| c.as_ref().is_ok_and(|c| c.ok));

@@ -5,7 +5,7 @@ use super::{
 use crate::{
     Error,
     lowering::driver::compile::PassTime,
-    model::Times,
+    model::{Times, made_up_symbols},
     runtime::{
         Program,
         program::{Global, Role, Symbol, Tensor},
@@ -44,7 +44,8 @@ pub struct GraphInfo {
     pub not_fused: Vec<(String, String)>,
     /// How each kernel is computed, in the same order.
     pub kinds: Vec<String>,
-    /// Bytes between kernels: a number, or an expression of symbols.
+    /// Bytes between kernels: a number, an expression of symbols, or where that is long its value
+    /// at some sizes, such as `at s0 = 8, 4096`.
     pub arena: String,
     /// Bytes of weights as they come, and of what is computed from them once.
     pub weights: (u64, u64),
@@ -62,7 +63,7 @@ pub struct GraphInfo {
     pub calls: u64,
     /// What making it took: parts with their times.
     pub times: Vec<(String, Duration)>,
-    /// The captured graph, if option `trace.graph_diagram` is on.
+    /// The captured graph, if option `keep_graphs` is on.
     pub text: String,
 }
 
@@ -174,7 +175,7 @@ impl GraphInfo {
         self.cudagraphs.extend(copies.into_iter().chain(others));
     }
     fn program(&mut self, program: &Program) {
-        self.arena = program.size_text(program.arena);
+        self.arena = arena(program);
         for k in program.parts().into_iter().flat_map(|p| &p.kernels) {
             self.kernels.push((k.name.clone(), k.ops.clone()));
             self.kinds.push(k.kind.clone());
@@ -211,6 +212,26 @@ impl GraphInfo {
         self.passes = times.compile.as_ref().map_or(vec![], |c| c.passes.clone());
         self.passes.sort_by_key(|p| std::cmp::Reverse(p.time));
     }
+}
+
+/// The bytes between kernels. A long expression is a value at usual sizes and what it depends on.
+fn arena(program: &Program) -> String {
+    const LONG: usize = 60;
+    let text = program.size_text(program.arena);
+    if text.len() <= LONG {
+        return text;
+    }
+    let symbols = made_up_symbols(program);
+    let exprs = program.expr_values(&symbols).unwrap_or_default();
+    let Ok(bytes) = program.arena.value(&symbols, &exprs) else { return text };
+    let named = program.symbols.iter().zip(&symbols).filter(|(s, _)| mentions(&text, &s.name));
+    let at: Vec<String> = named.map(|(s, n)| format!("{} = {n}", s.name)).collect();
+    format!("at {}, {bytes}", at.join(", "))
+}
+
+/// Whether an expression's text has this name.
+fn mentions(text: &str, name: &str) -> bool {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|word| word == name)
 }
 
 /// What a program takes, one line each: arguments with their sizes, ranges of symbols, conditions.

@@ -9,7 +9,7 @@ use crate::{
     passes::names::hint,
     runtime::{Place, cache, cuda},
 };
-use rows::{Effect, MODES, Of, ROWS, Row};
+use rows::{MODES, Of, ROWS, Row};
 use std::{ffi::OsString, sync::OnceLock};
 
 /// How a function is compiled and called.
@@ -145,12 +145,7 @@ impl Settings {
     }
     /// Sets the option of a row; `what` it is called. Gives remarks. Err: it has no such value.
     fn apply(&mut self, row: &Row, what: &str, value: &str) -> Result<Vec<String>, Error> {
-        match (row.set)(self, value) {
-            Ok(Effect::Done) => Ok(vec![]),
-            Ok(Effect::Nothing(why)) => Ok(vec![format!("{what}={value} changes nothing: {why}")]),
-            Ok(Effect::Said(remarks)) => Ok(remarks),
-            Err(want) => Err(Error::Setting(format!("{what} is '{value}'{want}"))),
-        }
+        (row.set)(self, value).map_err(|want| Error::Setting(format!("{what} is '{value}'{want}")))
     }
     /// Sets an option by name. Gives remarks if that changes nothing. Err: there is no such option,
     /// or it has no such value.
@@ -171,8 +166,12 @@ impl Settings {
     /// Sets a mode by name, as [`Settings::set`] its options, in place of those of the mode before.
     pub fn set_mode(&mut self, mode: &str) -> Result<Vec<String>, Error> {
         let Some((mode, options)) = MODES.iter().find(|(m, _)| *m == mode) else {
-            let hint = hint(mode, MODES.iter().map(|(m, _)| *m));
-            return Err(Error::Setting(format!("there is no mode '{mode}'{hint}")));
+            let names: Vec<&str> = MODES.iter().map(|(m, _)| *m).collect();
+            let hint = hint(mode, names.iter().copied());
+            let names = names.join(", ");
+            return Err(Error::Setting(format!(
+                "there is no mode '{mode}'{hint} (modes: {names})"
+            )));
         };
         let before = MODES.iter().find(|(m, _)| *m == self.mode).map_or(&[][..], |(_, sets)| sets);
         for (name, _) in before.iter().filter(|set| !options.contains(set)) {

@@ -73,7 +73,8 @@ pub fn bisect(
     let found = exe.call_values(&inputs.iter().collect::<Vec<_>>())?;
     let (context, none) = (Context::new(), Package::default());
     let (module, _) = model.module(&context)?;
-    let weights = Weights::of(model, &none, &module);
+    let where_weights_are = options.clone();
+    let weights = Weights::of(model, &where_weights_are, &none, &module);
     let run =
         |mode| interpreted(&module, &options.function, &inputs, mode, &|n, s| weights.read(n, s));
     let (exact, rounded) = (run(Mode::Exact)?, run(Mode::Rounded)?);

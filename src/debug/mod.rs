@@ -34,7 +34,12 @@ struct Weights<'a> {
 }
 
 impl<'a> Weights<'a> {
-    fn of(model: &'a Model, none: &'a Package, module: &Module) -> Weights<'a> {
+    fn of(
+        model: &'a Model,
+        options: &'a Options,
+        none: &'a Package,
+        module: &Module,
+    ) -> Weights<'a> {
         let mut types = HashMap::new();
         for op in walk(module.op()) {
             let Some(g) = Global::of(op) else { continue };
@@ -46,7 +51,7 @@ impl<'a> Weights<'a> {
                 .collect();
             types.insert(g.sym_name, (t.dtype, shape));
         }
-        Weights { finder: RefCell::new(model.finder(none)), types }
+        Weights { finder: RefCell::new(model.finder(none, options)), types }
     }
     fn read(&self, name: &str, source: &str) -> Result<Tensor, String> {
         let (dtype, shape) =

@@ -1,68 +1,292 @@
-//! The graph of launches as SVG.
-use crate::runtime::{Program, program::Kernel};
-use std::fmt::Write;
+//! The graph of launches as SVG: layers from top to bottom (Sugiyama, Tagawa and Toda, "Methods for
+//! visual understanding of hierarchical system structures", 1981), arguments of the call above the
+//! launches that read them, its results below.
+use crate::runtime::{
+    Program,
+    program::{Kernel, Tensor},
+};
+use std::{
+    collections::{BTreeSet, HashMap},
+    fmt::Write,
+    time::Duration,
+};
 
-const WIDTH: usize = 900;
-const ROW: usize = 46;
+/// Sizes of a launch's box, in pixels.
+const WIDTH: f64 = 236.0;
+const HEIGHT: f64 = 56.0;
+/// Those of an argument's and of a result's.
+const IO_WIDTH: f64 = 170.0;
+const IO_HEIGHT: f64 = 36.0;
+/// From layer to layer, and between neighbours in one.
+const STEP: f64 = 92.0;
+const GAP: f64 = 18.0;
+/// What an edge takes of a layer that it passes.
+const LANE: f64 = 6.0;
+const MARGIN: f64 = 16.0;
+/// Colours of kinds, in the order of their names.
+const COLOURS: [&str; 8] =
+    ["#cfe3ff", "#d9f2d9", "#fff2cc", "#f8d9e6", "#e3d9f8", "#d2f0f0", "#fadcc8", "#e8f0c8"];
 
-/// Launches from top to bottom, those of programs that control flow calls behind one another, each
-/// with what it does, and an arc to each launch that reads its result.
-pub fn svg(p: &Program) -> String {
-    let parts = p.parts();
-    // Launches count from the start of their own program.
-    let starts =
-        parts.iter().scan(0, |next, p| Some(std::mem::replace(next, *next + p.kernels.len())));
-    let launches: Vec<(usize, &Kernel)> = parts
-        .iter()
-        .zip(starts)
-        .flat_map(|(p, start)| p.kernels.iter().map(move |k| (start, k)))
-        .collect();
-    let height = ROW * launches.len() + 20;
-    let mut s = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" font-size=\"12\">\n"
-    );
-    let colour = |kind: &str| match kind {
-        "contract" => "#cfe3ff",
-        "rows" => "#d9f2d9",
-        "reduce" => "#e8f7c8",
-        "pointwise" => "#fff2cc",
-        _ => "#eeeeee",
+/// What lies on a layer.
+enum Body<'a> {
+    Argument(&'a Tensor),
+    /// The number of the launch over all parts, and its kernel.
+    Launch(usize, &'a Kernel),
+    Result(&'a Tensor),
+    /// An edge on its way to a lower layer.
+    Lane,
+}
+
+struct Node<'a> {
+    /// The program it is a part of, whose sizes it has.
+    part: &'a Program,
+    body: Body<'a>,
+    layer: usize,
+    /// The nodes that it reads.
+    from: Vec<usize>,
+    /// Its middle.
+    x: f64,
+}
+
+impl Node<'_> {
+    fn width(&self) -> f64 {
+        match self.body {
+            Body::Launch(..) => WIDTH,
+            Body::Lane => LANE,
+            _ => IO_WIDTH,
+        }
+    }
+    fn height(&self) -> f64 {
+        match self.body {
+            Body::Launch(..) | Body::Lane => HEIGHT,
+            _ => IO_HEIGHT,
+        }
+    }
+    fn y(&self) -> f64 {
+        MARGIN + 30.0 + self.layer as f64 * STEP + (HEIGHT - self.height()) / 2.0
+    }
+}
+
+/// The launches of a program with the data that flows between them. `times`: of each launch, if
+/// they are known. Weights are not drawn. Programs that control flow calls stand below each other.
+pub fn svg(p: &Program, times: &[Duration]) -> String {
+    let (mut nodes, mut launch, mut top) = (vec![], 0, 0);
+    for part in p.parts() {
+        let start = nodes.len();
+        read(part, launch, &mut nodes);
+        launch += part.kernels.len();
+        nodes[start..].iter_mut().for_each(|n| n.layer += top);
+        let empty = nodes[start..].iter().map(|n| n.layer).min().unwrap_or(top) - top;
+        nodes[start..].iter_mut().for_each(|n| n.layer -= empty);
+        top = nodes[start..].iter().map(|n| n.layer + 1).max().unwrap_or(top);
+    }
+    lanes(&mut nodes);
+    place(&mut nodes);
+    draw(&nodes, times)
+}
+
+/// Arguments, launches and results of one program, each a layer below all that it reads; `first`
+/// is the number of its first launch.
+fn read<'a>(p: &'a Program, first: usize, nodes: &mut Vec<Node<'a>>) {
+    let start = nodes.len();
+    let read: BTreeSet<usize> = p.kernels.iter().flat_map(|k| k.inputs.iter().copied()).collect();
+    let mut add = |body, layer, from| {
+        nodes.push(Node { part: p, body, layer, from, x: 0.0 });
+        nodes.len() - 1
     };
-    let middle = |i: usize| 10 + i * ROW + (ROW - 10) / 2;
-    for (i, (start, k)) in launches.iter().enumerate() {
-        let y = 10 + i * ROW;
+    let arguments: HashMap<usize, usize> = read
+        .into_iter()
+        .filter_map(|i| Some((i, add(Body::Argument(p.inputs.get(i)?), 0, vec![]))))
+        .collect();
+    let mut launches: Vec<usize> = vec![];
+    let mut layers: Vec<usize> = vec![];
+    for (i, k) in p.kernels.iter().enumerate() {
+        let before = k.reads.iter().filter(|r| **r < i).copied();
+        let layer = before.clone().map(|r| layers[r] + 1).max().unwrap_or(1).max(1);
+        let given = k.inputs.iter().filter_map(|n| arguments.get(n).copied());
+        let from = before.map(|r| launches[r]).chain(given).collect();
+        launches.push(add(Body::Launch(first + i, k), layer, from));
+        layers.push(layer);
+    }
+    for (i, k) in p.kernels.iter().enumerate() {
+        for result in k.outputs.iter().filter_map(|n| p.outputs.get(*n)) {
+            add(Body::Result(result), layers[i] + 1, vec![launches[i]]);
+        }
+    }
+    // An argument stands right above the first launch that reads it.
+    for i in arguments.into_values() {
+        let readers = nodes[start..].iter().filter(|n| n.from.contains(&i));
+        let layer = readers.map(|n| n.layer).min().unwrap_or(1) - 1;
+        nodes[i].layer = layer;
+    }
+}
+
+/// Leads what is read further below through the layers between, one lane for all readers.
+fn lanes(nodes: &mut Vec<Node>) {
+    for source in 0..nodes.len() {
+        let mut readers: Vec<usize> =
+            (0..nodes.len()).filter(|n| nodes[*n].from.contains(&source)).collect();
+        readers.sort_by_key(|n| nodes[*n].layer);
+        let (mut last, mut layer) = (source, nodes[source].layer);
+        for reader in readers {
+            while layer + 1 < nodes[reader].layer {
+                layer += 1;
+                let part = nodes[source].part;
+                nodes.push(Node { part, body: Body::Lane, layer, from: vec![last], x: 0.0 });
+                last = nodes.len() - 1;
+            }
+            let from = nodes[reader].from.iter_mut().filter(|f| **f == source);
+            from.for_each(|f| *f = last);
+        }
+    }
+}
+
+/// Places the nodes of each layer near the middle of what they read, without overlaps.
+fn place(nodes: &mut [Node]) {
+    let last = nodes.iter().map(|n| n.layer).max().unwrap_or(0);
+    for layer in 0..=last {
+        let mut row: Vec<(f64, usize)> = vec![];
+        for i in (0..nodes.len()).filter(|i| nodes[*i].layer == layer) {
+            let from = &nodes[i].from;
+            let sum: f64 = from.iter().map(|f| nodes[*f].x).sum();
+            row.push((if from.is_empty() { 0.0 } else { sum / from.len() as f64 }, i));
+        }
+        row.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let (mut edge, mut error) = (f64::NEG_INFINITY, 0.0);
+        for (wanted, i) in &row {
+            let half = nodes[*i].width() / 2.0;
+            let x = wanted.max(edge + GAP + half);
+            (nodes[*i].x, edge) = (x, x + half);
+            error += x - wanted;
+        }
+        let shift = error / row.len().max(1) as f64;
+        row.iter().for_each(|(_, i)| nodes[*i].x -= shift);
+    }
+    let left = nodes.iter().map(|n| n.x - n.width() / 2.0).fold(f64::INFINITY, f64::min);
+    nodes.iter_mut().for_each(|n| n.x += MARGIN - left);
+}
+
+fn draw(nodes: &[Node], times: &[Duration]) -> String {
+    let kinds: BTreeSet<&str> = nodes
+        .iter()
+        .filter_map(|n| if let Body::Launch(_, k) = n.body { Some(k.kind.as_str()) } else { None })
+        .collect();
+    let kinds: Vec<&str> = kinds.into_iter().collect();
+    let legend: f64 = kinds.iter().map(|k| 34.0 + 7.0 * k.chars().count() as f64).sum::<f64>();
+    let right = nodes.iter().map(|n| n.x + n.width() / 2.0).fold(0.0, f64::max);
+    let width = right.max(legend + MARGIN + 210.0) + MARGIN;
+    let bottom = nodes.iter().map(|n| n.y() + n.height()).fold(0.0, f64::max) + MARGIN;
+    let mut s = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{bottom:.0}\" \
+         viewBox=\"0 0 {width:.0} {bottom:.0}\" font-family=\"sans-serif\" font-size=\"11\">\n\
+         <defs><marker id=\"arrow\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"7\" \
+         markerHeight=\"7\" orient=\"auto\"><path d=\"M0 0 L8 4 L0 8 z\" fill=\"#557\"/></marker>\
+         </defs>\n"
+    );
+    let mut x = MARGIN;
+    let mut sample = |fill: &str, name: &str, s: &mut String| {
         let _ = writeln!(
             s,
-            "<rect x=\"200\" y=\"{y}\" width=\"{}\" height=\"{}\" rx=\"5\" fill=\"{}\" stroke=\"#888\"/>",
-            WIDTH - 220,
-            ROW - 10,
-            colour(&k.kind)
+            "<rect class=\"legend\" x=\"{x:.0}\" y=\"10\" width=\"14\" height=\"14\" \
+             fill=\"{fill}\" stroke=\"#888\"/><text x=\"{:.0}\" y=\"21\">{}</text>",
+            x + 19.0,
+            escaped(name)
         );
-        let _ = writeln!(
-            s,
-            "<text x=\"210\" y=\"{}\" font-weight=\"bold\">{}</text>",
-            y + 15,
-            escaped(&k.name)
-        );
-        let ops = k.ops.join(" ");
-        let shown: String = ops.chars().take(100).collect();
-        let _ = writeln!(
-            s,
-            "<text x=\"210\" y=\"{}\" fill=\"#444\">{}</text>",
-            y + 30,
-            escaped(&shown)
-        );
-        for from in &k.reads {
-            let from = start + from;
-            let (a, b) = (middle(from), middle(i));
-            let bow = 200usize.saturating_sub(20 + 12 * i.abs_diff(from).min(14));
-            let _ = writeln!(
-                s,
-                "<path d=\"M200 {a} C{bow} {a} {bow} {b} 200 {b}\" fill=\"none\" stroke=\"#668\"/>"
-            );
+        x += 34.0 + 7.0 * name.chars().count() as f64;
+    };
+    for (i, kind) in kinds.iter().enumerate() {
+        sample(COLOURS[i % COLOURS.len()], kind, &mut s);
+    }
+    sample("#fff", "argument or result", &mut s);
+    for n in nodes {
+        for f in &n.from {
+            edge(&nodes[*f], n, &mut s);
+        }
+    }
+    for n in nodes {
+        let colour = |k: &Kernel| {
+            let at = kinds.iter().position(|kind| *kind == k.kind).unwrap_or(0);
+            COLOURS[at % COLOURS.len()]
+        };
+        match &n.body {
+            Body::Lane => {
+                let (x, y) = (n.x, n.y());
+                let down = format!("M{x:.0} {y:.0} V{:.0}", y + HEIGHT);
+                let _ = writeln!(s, "<path d=\"{down}\" fill=\"none\" stroke=\"#557\"/>");
+            }
+            Body::Launch(i, k) => launch(n, *i, k, colour(k), times.get(*i), &mut s),
+            Body::Argument(t) => tensor(n, "argument", t, &mut s),
+            Body::Result(t) => tensor(n, "result", t, &mut s),
         }
     }
     s + "</svg>\n"
+}
+
+/// From the lower edge of a node to the upper one of a node of the next layer.
+fn edge(from: &Node, to: &Node, s: &mut String) {
+    let (a, b) = (from.y() + from.height(), to.y());
+    let middle = (a + b) / 2.0;
+    let head = if matches!(to.body, Body::Lane) { "" } else { " marker-end=\"url(#arrow)\"" };
+    let _ = writeln!(
+        s,
+        "<path d=\"M{0:.0} {a:.0} C{0:.0} {middle:.0} {1:.0} {middle:.0} {1:.0} {b:.0}\" \
+         fill=\"none\" stroke=\"#557\"{head}/>",
+        from.x, to.x
+    );
+}
+
+fn launch(n: &Node, i: usize, k: &Kernel, fill: &str, time: Option<&Duration>, s: &mut String) {
+    let (x, y) = (n.x - WIDTH / 2.0, n.y());
+    let shapes: Vec<String> = k.results.iter().map(|t| shape(n.part, t)).collect();
+    let time = time.map_or(String::new(), |t| format!("{:.1} µs · ", t.as_secs_f64() * 1e6));
+    let ops = k.ops.join(" ");
+    let about = [k.name.as_str(), &k.kind, &ops, &shapes.join(", "), &k.sources.join(", ")];
+    let _ = writeln!(
+        s,
+        "<g class=\"launch\" data-launch=\"{i}\"><title>{}</title><rect x=\"{x:.0}\" y=\"{y:.0}\" \
+         width=\"{WIDTH}\" height=\"{HEIGHT}\" rx=\"5\" fill=\"{fill}\" stroke=\"#888\"/>",
+        escaped(&about.join("\n"))
+    );
+    let lines = [
+        (16.0, " font-weight=\"bold\"", cut(&k.name, 32)),
+        (32.0, " fill=\"#444\"", cut(&ops, 38)),
+        (48.0, "", cut(&format!("{time}{}", shapes.join(", ")), 38)),
+    ];
+    for (down, style, text) in lines {
+        let (x, y, text) = (x + 8.0, y + down, escaped(&text));
+        let _ = writeln!(s, "<text x=\"{x:.0}\" y=\"{y:.0}\"{style}>{text}</text>");
+    }
+    s.push_str("</g>\n");
+}
+
+fn tensor(n: &Node, class: &str, t: &Tensor, s: &mut String) {
+    let (x, y) = (n.x - IO_WIDTH / 2.0, n.y());
+    let (name, sizes) = (escaped(&cut(&t.name, 26)), escaped(&cut(&shape(n.part, t), 28)));
+    let full = escaped(&format!("{class} {}: {}", t.name, shape(n.part, t)));
+    let _ = writeln!(
+        s,
+        "<g class=\"{class}\"><title>{full}</title><rect x=\"{x:.0}\" y=\"{y:.0}\" \
+         width=\"{IO_WIDTH}\" height=\"{IO_HEIGHT}\" rx=\"18\" fill=\"#fff\" stroke=\"#888\"/>\
+         <text x=\"{0:.0}\" y=\"{1:.0}\" text-anchor=\"middle\">{name}</text>\
+         <text x=\"{0:.0}\" y=\"{2:.0}\" text-anchor=\"middle\" fill=\"#444\">{sizes}</text></g>",
+        n.x,
+        y + 15.0,
+        y + 29.0
+    );
+}
+
+/// The element type and the sizes, such as `f32 8×512`.
+fn shape(p: &Program, t: &Tensor) -> String {
+    let sizes: Vec<String> = t.dims.iter().map(|d| p.size_text(*d)).collect();
+    format!("{} {}", t.dtype, if sizes.is_empty() { "scalar".into() } else { sizes.join("×") })
+}
+
+/// The text, cut to so many characters.
+fn cut(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.into();
+    }
+    text.chars().take(most - 1).chain(['…']).collect()
 }
 
 fn escaped(text: &str) -> String {

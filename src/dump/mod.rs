@@ -17,6 +17,8 @@ use crate::{
         program::{Dim, Kernel, Symbol},
     },
 };
+use base64::{Engine, prelude::BASE64_STANDARD};
+use flate2::{Compression, write::ZlibEncoder};
 use regex::Regex;
 use serde_json::{Value, json};
 use std::{
@@ -43,14 +45,19 @@ pub fn begin(dir: &Path, name: &str) -> io::Result<PathBuf> {
 }
 
 /// Writes what is known after a compilation: times of kernels, too, if the program can be called
-/// here.
+/// here; with `diagram` also the graph of launches as `graph.svg`.
 pub fn finish(
     folder: &Path,
     program: &Program,
     report: &CompileReport,
     exe: Option<&Executable>,
+    diagram: bool,
 ) -> io::Result<()> {
     let seen = exe.and_then(measured).unwrap_or_default();
+    let graph = svg(program, &seen.times);
+    if diagram {
+        std::fs::write(folder.join("graph.svg"), &graph)?;
+    }
     let ms = |d: Duration| d.as_secs_f64() * 1e3;
     let parts = program.parts();
     let launches = parts.iter().flat_map(|p| {
@@ -83,12 +90,20 @@ pub fn finish(
     let passes = passes(folder, &mut texts)?;
     let target = format!("{} {}", program.target.arch, program.target.cpu);
     let data = json!({
-        "name": program.name, "target": target, "passes": passes, "texts": texts.all, "kernels": kernels, "parts": took, "timings": timings,
-        "graph": svg(program),
+        "name": program.name, "target": target, "passes": passes, "kernels": kernels,
+        "parts": took, "timings": timings, "graph": graph,
     });
     // What would end the element is written in another way of JSON's.
     let data = serde_json::to_string(&data)?.replace("</", "<\\/").replace("<!--", "<\\u0021--");
-    std::fs::write(folder.join("index.html"), include_str!("index.html").replace("/*DATA*/", &data))
+    let page = include_str!("index.html").replace("/*TEXTS*/", &packed(&texts.all)?);
+    std::fs::write(folder.join("index.html"), page.replace("/*DATA*/", &data))
+}
+
+/// Texts as a JSON list in zlib's format, which browsers unpack, in base64.
+fn packed(texts: &[String]) -> io::Result<String> {
+    let mut encoder = ZlibEncoder::new(vec![], Compression::default());
+    serde_json::to_writer(&mut encoder, texts)?;
+    Ok(BASE64_STANDARD.encode(encoder.finish()?))
 }
 
 fn kernel(
@@ -103,9 +118,14 @@ fn kernel(
     let value = |d: Dim| d.value(symbols, exprs).map_or_else(|_| p.size_text(d), |n| n.to_string());
     let size = |d: Option<Dim>| d.map_or(String::new(), value);
     json!({
-        "name": k.name, "kind": k.kind, "ops": k.ops, "sources": k.sources, "not_fused": k.not_fused, "reads": k.reads, "bytes": size(k.bytes), "flops": size(k.flops),
-        "time_us": time.map(|t| t.as_secs_f64() * 1e6), "file": file.exists().then(|| file.display().to_string()),
+        "name": k.name, "symbol": k.symbol, "kind": k.kind, "ops": k.ops, "sources": k.sources, "not_fused": k.not_fused, "reads": k.reads, "bytes": size(k.bytes), "flops": size(k.flops),
+        "part": part_of(&alone::file_name(&k.name)), "time_us": time.map(|t| t.as_secs_f64() * 1e6), "file": file.exists().then(|| file.display().to_string()),
     })
+}
+
+/// What the page calls the passes of a kernel.
+fn part_of(kernel: &str) -> String {
+    format!("kernel {kernel}")
 }
 
 /// Values of a program's symbols and expressions; none without calls.
@@ -129,6 +149,11 @@ impl Seen {
         let exprs = p.expr_values(&symbols).unwrap_or_default();
         (symbols, exprs)
     }
+}
+
+/// The least time of each launch over a few calls with made-up inputs, if it can be called.
+pub(crate) fn launch_times(exe: &Executable) -> Vec<Duration> {
+    measured(exe).unwrap_or_default().times
 }
 
 fn measured(exe: &Executable) -> Option<Seen> {
@@ -176,7 +201,7 @@ fn passes(folder: &Path, texts: &mut Texts) -> io::Result<Vec<Value>> {
         sorted(&folder.join("kernels"))?
             .into_iter()
             .filter(|p| p.is_dir())
-            .map(|p| (format!("kernel {}", name(&p)), p)),
+            .map(|p| (part_of(&name(&p)), p)),
     );
     parts.push(("host function".into(), folder.join("host")));
     // Places are in the files; here they would make every line differ.

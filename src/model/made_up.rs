@@ -24,15 +24,19 @@ impl Numbers {
     }
 }
 
-/// Made-up inputs: floats in [-1, 1), integers 0 or 1 so that they are in range as positions,
-/// symbols in the middle of a small range.
-pub fn made_up(program: &Program) -> Result<Vec<Data>, String> {
+/// Values of a program's symbols for made-up inputs: 8, or what is next to that in their ranges.
+pub fn made_up_symbols(program: &Program) -> Vec<i64> {
     let middle = |min: i64, max: Option<i64>, divisor: i64| {
         let near = min.max(8).min(max.unwrap_or(i64::MAX));
         (near / divisor.max(1)).max(1) * divisor.max(1)
     };
-    let symbols: Vec<i64> =
-        program.symbols.iter().map(|s| middle(s.min, s.max, s.divisor)).collect();
+    program.symbols.iter().map(|s| middle(s.min, s.max, s.divisor)).collect()
+}
+
+/// Made-up inputs: floats in [-1, 1), integers 0 or 1 so that they are in range as positions,
+/// symbols in the middle of a small range.
+pub fn made_up(program: &Program) -> Result<Vec<Data>, String> {
+    let symbols = made_up_symbols(program);
     let exprs = program.expr_values(&symbols).map_err(|e| e.to_string())?;
     let mut numbers = Numbers(0);
     let mut one = |t: &Spec| -> Result<Data, String> {

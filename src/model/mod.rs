@@ -11,7 +11,7 @@ mod weights;
 pub use crate::runtime::Place;
 pub use data::Data;
 pub use error::Error;
-pub use made_up::made_up;
+pub use made_up::{made_up, made_up_symbols};
 pub use options::{AUTOTUNE_BUDGET, CachePolicy, Options};
 pub use weights::Finder;
 
@@ -19,7 +19,7 @@ use crate::{
     autotune,
     capture::{pt2, weight::Weight},
     dialects::{
-        ir::{Attr, Context, Diagnostic, Module},
+        ir::{Attr, BYTECODE_MAGIC, Context, Diagnostic, Module},
         rules::Level,
         value::{DType, Tensor},
     },
@@ -63,8 +63,9 @@ enum Kind {
     Package(Box<Package>),
 }
 
-/// Finds out what a file is: an archive of torch.export.save, a compiled package, or IR as text or
-/// kiln's bytecode.
+/// Opens a model: an archive of `torch.export.save` (`.pt2`), IR as text (`.mlir`) or kiln's
+/// bytecode, or a compiled package (`.kpkg`). What the file is is told by its start and its name;
+/// text of another name is parsed at once. Err: the file cannot be read, or is none of these.
 pub fn load(path: impl Into<PathBuf>) -> Result<Model, Error> {
     let path = path.into();
     let io =
@@ -78,9 +79,24 @@ pub fn load(path: impl Into<PathBuf>) -> Result<Model, Error> {
     } else if &start[..read] == pt2::MAGIC {
         Kind::Archive
     } else {
-        Kind::Ir(std::fs::read(&path).map_err(io)?)
+        let source = std::fs::read(&path).map_err(io)?;
+        let named = path.extension().is_some_and(|e| e == "mlir");
+        if !named && !source.starts_with(BYTECODE_MAGIC) {
+            is_ir(&path, &source)?;
+        }
+        Kind::Ir(source)
     };
     Ok(Model { path, kind, held: BTreeMap::new(), measuring: None })
+}
+
+/// Err: a file that has neither the name nor the start of one that kiln reads is no IR, either.
+fn is_ir(path: &Path, source: &[u8]) -> Result<(), Error> {
+    let (context, name) = (Context::new(), path.display().to_string());
+    let parsed = Module::parse(context.ctx(), source, &name);
+    parsed.map(|_| ()).map_err(|e| Error::File {
+        file: name,
+        reason: format!("is no .pt2 archive, no .kpkg package and no MLIR ({e})"),
+    })
 }
 
 /// Where the time of [`Model::compile`] went.
@@ -169,10 +185,11 @@ impl Model {
         let start = Instant::now();
         let linker = engine::linker(options);
         let (package, times) = self.build_for(options, progress, Some(&linker))?;
-        let folder = self.path.parent().unwrap_or(Path::new(""));
+        let folder = self.weights_folder(options);
         let exe = Executable::link(package, folder, &self.held, options, &linker, times, start)?;
         if let (Some(dump), Some(report)) = (&exe.times.dump, &exe.times.compile) {
-            dump::finish(dump, exe.program(), report, Some(&exe)).map_err(|e| io_error(dump, e))?;
+            dump::finish(dump, exe.program(), report, Some(&exe), options.diagram)
+                .map_err(|e| io_error(dump, e))?;
         }
         Ok(exe)
     }
@@ -213,9 +230,9 @@ impl Model {
     }
 
     /// Puts the weights that a program reads into its package, so that it needs no other file.
-    pub fn hold_weights(&self, package: &mut Package) -> Result<(), Error> {
+    pub fn hold_weights(&self, package: &mut Package, options: &Options) -> Result<(), Error> {
         let mut weights = BTreeMap::new();
-        let mut finder = self.finder(package);
+        let mut finder = self.finder(package, options);
         let programs = [Some(&package.program), package.program.prepare.as_deref()];
         for g in programs.into_iter().flatten().flat_map(|p| &p.globals) {
             if g.data.is_none()
@@ -232,13 +249,13 @@ impl Model {
         Ok(())
     }
     /// What finds the weights of a package that was made of this model.
-    pub fn finder<'a>(&'a self, package: &'a Package) -> Finder<'a> {
-        weights::Sources {
-            package,
-            folder: self.path.parent().unwrap_or(Path::new("")),
-            held: &self.held,
-        }
-        .finder()
+    pub fn finder<'a>(&'a self, package: &'a Package, options: &'a Options) -> Finder<'a> {
+        let folder = self.weights_folder(options);
+        weights::Sources { package, folder, held: &self.held }.finder()
+    }
+    fn weights_folder<'a>(&'a self, options: &'a Options) -> &'a Path {
+        let own = || self.path.parent().unwrap_or(Path::new(""));
+        options.weights.as_deref().unwrap_or_else(own)
     }
 
     fn package(
@@ -329,7 +346,7 @@ impl Model {
         made.report.remarks.extend(store.and_then(|s| s.trim(options.cache_bytes).err()));
         tell::program(&package.program);
         if let Some(dump) = &times.dump {
-            dump::finish(dump, &package.program, &made.report, None)
+            dump::finish(dump, &package.program, &made.report, None, options.diagram)
                 .map_err(|e| io_error(dump, e))?;
         }
         times.compile = Some(made.report);

@@ -1,6 +1,7 @@
 //! What the compiler and the runtime are told. `src/compile/settings/rows.rs` has the table of
 //! names, variables and values that set it.
 use crate::{
+    Error,
     compile::Settings,
     lowering::{Own, Stop},
     runtime::{self, Place, Store, cuda::Mode},
@@ -29,6 +30,10 @@ pub struct Options {
     pub disable: Vec<String>,
     /// Where each compilation makes a folder with everything about it (`docs/debugging.md`).
     pub dump: Option<PathBuf>,
+    /// Whether the graph of launches is also written to `graph.svg` in the folder of `dump`.
+    pub diagram: bool,
+    /// The folder in which files of weights are looked for, if not beside the model.
+    pub weights: Option<PathBuf>,
     /// Where IR and pipeline of a pass that fails are written, for `kiln-opt --run-reproducer`;
     /// with `dump` that is the dump's folder. None: nowhere.
     pub reproducer: Option<PathBuf>,
@@ -107,6 +112,8 @@ impl Default for Options {
             time_budget: None,
             disable: vec![],
             dump: None,
+            diagram: false,
+            weights: None,
             reproducer: None,
             target: None,
             device: Place::Host,
@@ -148,7 +155,7 @@ impl Options {
     /// [`list_options`](crate::list_options) that count for files (`docs/options.md`). Compiled
     /// code is kept in the XDG cache folder if none is named. Err: a variable whose value is none,
     /// with what it takes.
-    pub fn from_env() -> Result<Options, String> {
-        Settings::from_env().map(Settings::for_file).map_err(|e| e.to_string())
+    pub fn from_env() -> Result<Options, Error> {
+        Settings::from_env().map(Settings::for_file)
     }
 }

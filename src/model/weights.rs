@@ -21,7 +21,7 @@ type Files = HashMap<PathBuf, BTreeMap<String, Weight>>;
 pub struct Sources<'a> {
     /// The package, which may hold some itself.
     pub package: &'a Package,
-    /// What files are relative to.
+    /// What files are relative to: the model's folder, or [`Options::weights`](super::Options).
     pub folder: &'a Path,
     /// Weights in memory, by the names of their globals.
     pub held: &'a BTreeMap<String, Weight>,
@@ -63,11 +63,25 @@ fn global(g: &Global, sources: &Sources, files: &mut Files) -> Result<Bytes, Str
         } else {
             weight::open(&path).map_err(|e| format!("{}: {e}", path.display()))
         };
-        files.insert(path.clone(), all?);
+        let all = all.map_err(|e| match path.exists() {
+            true => e,
+            false => not_found(file, sources.folder),
+        })?;
+        files.insert(path.clone(), all);
     }
     let found = files.get(&path).and_then(|all| all.get(name));
     let weight = found.ok_or_else(|| format!("{} has no weight '{name}'", path.display()))?;
     elements(g, weight)
+}
+
+/// Where a file of weights was looked for, and how to say where it is.
+fn not_found(file: &str, folder: &Path) -> String {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.into());
+    format!(
+        "'{file}' is not in {}; option weights (KILN_WEIGHTS) names the folder to look in",
+        folder.display()
+    )
 }
 
 /// A weight's bytes, where they lie if they can be read there.

@@ -63,7 +63,8 @@ fn distinct(parameters: &[&Parameter]) -> Result<(), WeightsError> {
 
 /// Gives weights the values that a safetensors file has under their names; the file is mapped. Err:
 /// everything that does not fit, at once; nothing is changed then.
-pub fn load(parameters: &[&Parameter], path: &Path) -> Result<(), WeightsError> {
+pub fn load(parameters: &[&Parameter], path: impl AsRef<Path>) -> Result<(), WeightsError> {
+    let path = path.as_ref();
     distinct(parameters)?;
     let file = path.display().to_string();
     let mut all: BTreeMap<_, _> =
@@ -92,7 +93,8 @@ pub fn load(parameters: &[&Parameter], path: &Path) -> Result<(), WeightsError> 
 
 /// Writes weights to a safetensors file, under their names. Err: two weights of one name, or a file
 /// that cannot be written.
-pub fn save(parameters: &[&Parameter], path: &Path) -> Result<(), WeightsError> {
+pub fn save(parameters: &[&Parameter], path: impl AsRef<Path>) -> Result<(), WeightsError> {
+    let path = path.as_ref();
     distinct(parameters)?;
     let fail = |reason: String| WeightsError::File { file: path.display().to_string(), reason };
     let value = |p: &&Parameter| {

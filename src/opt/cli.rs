@@ -3,7 +3,7 @@ use super::{
     OptError,
     passes::{self, PassUse},
 };
-use crate::{Exit, lowering::driver::table, passes::names};
+use crate::{Exit, passes::names};
 use clap::{
     ArgMatches, Command, CommandFactory, FromArgMatches, Parser, ValueEnum, error::ContextKind,
     error::ErrorKind,
@@ -133,8 +133,9 @@ pub struct Cli {
         help_heading = "Execution"
     )]
     pub mode: Rounding,
-    /// Values of globals, instead of the files that the module names
-    #[arg(long, value_name = "SAFETENSORS", requires = "execute", help_heading = "Execution")]
+    /// Values of globals, instead of the files that the module names; or a folder in which these
+    /// are, instead of that of the input
+    #[arg(long, value_name = "SAFETENSORS|DIR", requires = "execute", help_heading = "Execution")]
     pub weights: Option<PathBuf>,
     /// Compare results with output_0, output_1, … of the inputs' file
     #[arg(long, requires = "inputs", help_heading = "Execution")]
@@ -247,7 +248,7 @@ fn explain(e: clap::Error) -> OptError {
         let name = arg.trim_start_matches('-').split('=').next().unwrap_or("");
         let command = command();
         let own = command.get_arguments().filter_map(|a| a.get_long());
-        let near = names::nearest(name, own.chain(table::passes().iter().map(|p| p.flag)));
+        let near = names::nearest(name, own.chain(passes::all_passes().map(|p| p.flag)));
         let hint = near.map_or(String::new(), |n| format!("; did you mean '--{n}'?"));
         return OptError::usage(format!(
             "there is no option or pass '{arg}'{hint} (--help prints the options, --list-passes the passes)"

@@ -77,8 +77,11 @@ fn native(
     inputs: &[Tensor],
 ) -> Result<Vec<Tensor>, OptError> {
     let fail = |e: crate::Error| OptError { exit: e.exit(), message: format!("error: {e}") };
-    let options =
-        crate::Options { function: cli.function.clone(), target: None, ..Default::default() };
+    let options = crate::Options {
+        function: cli.function.clone(),
+        weights: cli.weights.clone().filter(|w| w.is_dir()),
+        ..Default::default()
+    };
     let exe = crate::Model::of_module(module, folder).compile(&options).map_err(fail)?;
     exe.call_values(&inputs.iter().collect::<Vec<_>>()).map_err(fail)
 }
@@ -126,7 +129,21 @@ impl Weights {
     /// `file#tensor`, or `file` whose tensor has the global's name.
     fn find(&self, global: &str, source: &str) -> Result<Tensor, String> {
         let (file, name) = source.split_once('#').unwrap_or((source, global));
-        let path = self.of_command.clone().unwrap_or_else(|| self.folder.join(file));
+        let path = match &self.of_command {
+            Some(folder) if folder.is_dir() => folder.join(file),
+            Some(path) => path.clone(),
+            None => self.folder.join(file),
+        };
+        if !path.exists() && self.of_command.as_ref().is_none_or(|p| p.is_dir()) {
+            let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
+            let folder = folder.unwrap_or(Path::new("."));
+            let folder = folder.canonicalize().unwrap_or_else(|_| folder.into());
+            return Err(format!(
+                "reads @{global} from '{file}', which is not in {}; --weights names the folder \
+                 to look in, or a file of tensors",
+                folder.display()
+            ));
+        }
         if path.extension().is_some_and(|e| e == "pt2") {
             return self.in_archive(&path, name).map_err(|e| format!("reads @{global}: {e}"));
         }

@@ -51,8 +51,26 @@ const MAX_INPUT: u64 = 1 << 30;
 /// MLIR's parser, printer and passes recurse; pages that are not used cost nothing.
 const STACK: usize = 256 << 20;
 
-/// Runs kiln-opt on a command line that starts with the program's name. With isolation it returns
-/// in two processes.
+/// Runs kiln-opt on a command line that starts with the program's name, for tools of one's own:
+/// passes that were registered before have flags and stand in `--list-passes`. With isolation (no
+/// `--no-isolate`) it returns in two processes, so `main` does nothing behind it.
+///
+/// ```no_run
+/// # use kiln::{passes::{Failure, Numerics, Pass, pass}, dialects::{ir::Op, rules::Level}};
+/// # kiln::passes::pass_options! { /// The pass.
+/// #     pub struct Mine {} }
+/// # impl Pass for Mine {
+/// #     const FLAG: &'static str = "mine";
+/// #     const SUMMARY: &'static str = "Does nothing";
+/// #     const LEVELS: &'static [Level] = &[Level::Graph];
+/// #     const NUMERICS: Numerics = Numerics::Exact;
+/// #     fn run(&self, _: Op) -> Result<(), Failure> { Ok(()) }
+/// # }
+/// fn main() -> std::process::ExitCode {
+///     pass::register::<Mine>().expect("a flag of its own");
+///     kiln::opt::main(std::env::args_os().collect()).into()
+/// }
+/// ```
 pub fn main(args: Vec<OsString>) -> Exit {
     let mut console = Console::standard();
     run(args, &mut console).unwrap_or_else(|e| {

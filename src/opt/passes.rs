@@ -8,11 +8,16 @@ use crate::{
         ops::UPSTREAM_PASSES,
         rules::{LEVELS, Level},
     },
-    lowering::driver::table::{self, passes as all_passes, register_all},
-    passes::{PassRow, names},
+    lowering::driver::table::{self, register_all},
+    passes::{PassRow, names, pass::registered_beside},
 };
 use clap::{Arg, ArgAction, ArgMatches, Command, parser::ValueSource};
 use std::fmt::Write;
+
+/// kiln's passes, and those that the tool's own crate has registered.
+pub fn all_passes() -> impl Iterator<Item = &'static PassRow> {
+    table::passes().iter().copied().chain(registered_beside(table::passes()))
+}
 
 /// A pass that the command line asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,7 +45,7 @@ pub fn add_flags(mut command: Command) -> Command {
         arg.num_args(0..=1)
             .require_equals(true)
             .default_missing_value("")
-            .help_heading("Passes of kiln, with their options as name=value")
+            .help_heading("Passes, with their options as name=value")
     };
     let own: Vec<String> =
         command.get_arguments().filter_map(|a| a.get_long()).map(String::from).collect();
@@ -48,7 +53,8 @@ pub fn add_flags(mut command: Command) -> Command {
         command = command.arg(flag(row.flag).help(summary(row)));
     }
     // An option of kiln-opt wins over a pass of the same name, which --pass-pipeline still reaches.
-    let free = |name: &str| !own.iter().any(|o| o == name) && table::find(name).is_none();
+    let free =
+        |name: &str| !own.iter().any(|o| o == name) && all_passes().all(|row| row.flag != name);
     command
         .args(UPSTREAM_PASSES.iter().filter(|p| free(p.0)).map(|p| flag(p.0).help(p.1).hide(true)))
 }
@@ -63,7 +69,7 @@ fn summary(row: &PassRow) -> String {
 
 /// The passes of a command line, in order.
 pub fn in_order(matches: &ArgMatches) -> Vec<PassUse> {
-    let flags = all_passes().iter().map(|p| p.flag).chain(UPSTREAM_PASSES.iter().map(|p| p.0));
+    let flags = all_passes().map(|p| p.flag).chain(UPSTREAM_PASSES.iter().map(|p| p.0));
     let mut all: Vec<(usize, PassUse)> = vec![];
     for flag in flags {
         // Options of kiln-opt that share a pass's name are not of this type, hence `try_`.
@@ -87,7 +93,7 @@ pub fn in_order(matches: &ArgMatches) -> Vec<PassUse> {
 
 /// Fails, with the nearest name, if there is no pass of that flag.
 pub fn known(flag: &str) -> Result<(), OptError> {
-    let all = || all_passes().iter().map(|p| p.flag).chain(UPSTREAM_PASSES.iter().map(|p| p.0));
+    let all = || all_passes().map(|p| p.flag).chain(UPSTREAM_PASSES.iter().map(|p| p.0));
     if all().any(|f| f == flag) || is_registered(flag) {
         return Ok(());
     }
@@ -126,7 +132,21 @@ fn levels(row: &PassRow) -> String {
 /// What `--list-passes` prints.
 pub fn list() -> String {
     let mut s = String::from("Passes of kiln\n");
-    for row in all_passes() {
+    rows(table::passes().iter().copied(), &mut s);
+    let others = registered_beside(table::passes());
+    if !others.is_empty() {
+        s += "\nPasses of this tool's own\n";
+        rows(others, &mut s);
+    }
+    s += "\nPasses of upstream\n";
+    for (flag, summary) in UPSTREAM_PASSES.iter().filter(|p| is_registered(p.0)) {
+        let _ = writeln!(s, "  --{flag}\n      {summary}");
+    }
+    s
+}
+
+fn rows(all: impl IntoIterator<Item = &'static PassRow>, s: &mut String) {
+    for row in all {
         let required = if row.required { ", required" } else { "" };
         let _ = writeln!(
             s,
@@ -140,9 +160,4 @@ pub fn list() -> String {
             let _ = writeln!(s, "      {}={}: {}", o.name, o.default, o.help);
         }
     }
-    s += "\nPasses of upstream\n";
-    for (flag, summary) in UPSTREAM_PASSES.iter().filter(|p| is_registered(p.0)) {
-        let _ = writeln!(s, "  --{flag}\n      {summary}");
-    }
-    s
 }

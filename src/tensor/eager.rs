@@ -75,7 +75,7 @@ fn options() -> Result<Options, String> {
     if let Some(known) = OPTIONS.get() {
         return Ok(known.clone());
     }
-    let read = Options::from_env()?;
+    let read = Options::from_env().map_err(|e| e.to_string())?;
     let plain = Options {
         device: model::Place::Host,
         target: None,

@@ -106,7 +106,11 @@ fn print(
 ) -> Result<(), std::fmt::Error> {
     let Some(n) = t.shape().get(axis).copied() else {
         return match t.data() {
-            value::Data::F(all) => all.get(start).map_or(Ok(()), |x| write!(f, "{x}")),
+            // As many digits as tell it from its neighbours in its dtype.
+            value::Data::F(all) => all.get(start).map_or(Ok(()), |x| match t.dtype() {
+                DType::F64 => write!(f, "{x}"),
+                _ => write!(f, "{}", *x as f32),
+            }),
             value::Data::I(all) => all.get(start).map_or(Ok(()), |n| write!(f, "{n}")),
         };
     };

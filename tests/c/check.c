@@ -48,8 +48,8 @@ static void refusals(const struct KilnProgram *p) {
   DLTensor a = f32s(x, in, 2), b = f32s(y, out, 2);
   const DLTensor *inputs[] = {&a, &a};
   DLTensor *outputs[] = {&b, &b};
-  FAILS(kiln_program_call(p, inputs, 2, outputs, 1, NULL), KILN_ERROR_TENSOR, "takes 1 inputs, 2 are given");
-  FAILS(kiln_program_call(p, inputs, 1, outputs, 2, NULL), KILN_ERROR_TENSOR, "takes 1 outputs, 2 are given");
+  FAILS(kiln_program_call(p, inputs, 2, outputs, 1, NULL), KILN_ERROR_TENSOR, "takes 1 input, but 2 are given");
+  FAILS(kiln_program_call(p, inputs, 1, outputs, 2, NULL), KILN_ERROR_TENSOR, "takes 1 output, but 2 are given");
   FAILS(kiln_program_call(p, NULL, 1, outputs, 1, NULL), KILN_ERROR_ARGUMENT, "inputs is null");
   FAILS(kiln_program_call(NULL, inputs, 1, outputs, 1, NULL), KILN_ERROR_ARGUMENT, "program is null");
   FAILS(kiln_program_call(p, inputs, 1, outputs, 1, (void *)1), KILN_ERROR_ARGUMENT, "no stream");

@@ -6,6 +6,7 @@ mod empty;
 mod fp8;
 pub mod graphs;
 mod narrow;
+mod powers;
 mod products;
 mod turns;
 

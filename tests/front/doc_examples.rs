@@ -48,6 +48,50 @@ fn trace() -> Result<(), kiln::tensor::TraceError> {
     Ok::<(), kiln::tensor::TraceError>(())
 }
 
+#[rustfmt::skip]
+fn front_function() -> Result<(), kiln::Error> {
+    use kiln::Tensor;
+    let f = kiln::compile(|x: Tensor, y: Tensor| (&x * 2 + y).softmax(-1));
+    let (x, y) = (Tensor::of(&[2], &[1.0f32, 2.0])?, Tensor::of(&[2], &[0.0f32, -2.0])?);
+    assert_eq!(f.call((&x, &y))?.to_vec::<f32>()?, [0.5, 0.5]);
+    println!("{}", f.explain());
+    Ok::<(), kiln::Error>(())
+}
+
+#[rustfmt::skip]
+fn front_file() -> Result<(), kiln::Error> {
+    let exe = kiln::load("tests/models/mlp.pt2")?.compile(&kiln::Options::default())?;
+    let x = vec![1.0f32; 8 * 64];
+    let shape = exe.output_shapes(&[&[8, 64]])?.remove(0);
+    let mut y = vec![0.0f32; shape.iter().product()];
+    exe.call(&[kiln::View::of(&[8, 64], &x)?], &mut [kiln::ViewMut::of(&shape, &mut y)?])?;
+    assert_eq!(shape, [8, 10]);
+    Ok::<(), kiln::Error>(())
+}
+
+#[rustfmt::skip]
+fn layers() -> Result<(), kiln::Error> {
+    use kiln::{Tensor, nn::{Linear, Module, Scope, Sequential}};
+    let scope = Scope::root();
+    let net = Sequential::new(&scope)
+        .layer(|s| Linear::new(s, 4, 8))
+        .apply(|x| x.relu())
+        .layer(|s| Linear::new(s, 8, 2));
+    assert_eq!(net.parameters()[0].name(), "0.weight");
+    let y = (&net).compile().call(Tensor::of(&[1, 4], &[1.0f32; 4])?)?;
+    assert_eq!(y.to_vec::<f32>()?.len(), 2);
+    Ok::<(), kiln::Error>(())
+}
+
+/// The code blocks of a module's own documentation.
+fn blocks(source: &str) -> Vec<Vec<String>> {
+    let docs = source.lines().filter_map(|l| l.strip_prefix("//!")).map(str::trim);
+    let text: Vec<&str> = docs.collect();
+    let parts = text.split(|l| l.starts_with("```")).skip(1).step_by(2);
+    let line = |l: &&str| l.strip_prefix("# ").unwrap_or(l).to_string();
+    parts.map(|block| block.iter().map(line).collect()).collect()
+}
+
 /// The example above a function in a source file.
 fn shown(source: &str, function: &str) -> Vec<String> {
     let lines: Vec<&str> = source.lines().collect();
@@ -81,6 +125,14 @@ fn the_examples_of_rustdoc_run_and_are_those_that_it_shows() {
     disable().expect("no error");
     custom_op().expect("no error");
     trace().expect("no error");
+    front_function().expect("no error");
+    front_file().expect("no error");
+    layers().expect("no error");
+    assert_eq!(
+        blocks(include_str!("../../src/lib.rs")),
+        [here("front_function"), here("front_file")]
+    );
+    assert_eq!(blocks(include_str!("../../src/nn/mod.rs")), [here("layers")]);
     for (source, function) in [
         (include_str!("../../src/compile/mod.rs"), "compile"),
         (include_str!("../../src/compile/disable.rs"), "disable"),

@@ -21,6 +21,9 @@ mod embed_in_framework;
 #[path = "../../examples/graph_break.rs"]
 mod graph_break;
 #[allow(dead_code)]
+#[path = "../../examples/load_pt2.rs"]
+mod load_pt2;
+#[allow(dead_code)]
 #[path = "../../examples/quickstart.rs"]
 mod quickstart;
 #[allow(dead_code)]
@@ -40,6 +43,18 @@ fn quickstart_normalises() {
             && (y[3..].iter().sum::<f64>()).abs() < 1e-5,
         "{y:?}"
     );
+}
+
+#[test]
+fn an_archive_is_loaded_and_called_with_arrays() {
+    crate::watchdog::arm();
+    let text = load_pt2::run("tests/models/mlp.pt2").expect("a text");
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("argument x: f32[") && lines[0].ends_with(", 64]"), "{text}");
+    assert!(lines[1].starts_with("result output_0: f32["), "{text}");
+    assert!(lines[2].starts_with("[8, 10], the first element "), "{text}");
+    let e = load_pt2::run("Cargo.toml").expect_err("no model").to_string();
+    assert!(e.starts_with("Cargo.toml: is no .pt2 archive, no .kpkg package and no MLIR"), "{e}");
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn bound_shapes_and_types_are_checked() {
     let plain =
         "func.func @f(%x: tensor<2xf32>) -> tensor<2xf32> {\n  return %x : tensor<2xf32>\n}";
     refused(plain, &[floats(&[3], &[0.0; 3])], "input 0 is f32 [3], which is not tensor<2xf32>");
-    refused(plain, &[], "@f takes 1 inputs, 0 are given");
+    refused(plain, &[], "@f takes 1 input, but 0 are given");
     let size = "module {
       func.func @f(%x: tensor<2xf32>, %i: tensor<i64>) -> tensor<f32> {
         %0 = kiln.gather %x[%i] dims = [0] : tensor<2xf32>[tensor<i64>]

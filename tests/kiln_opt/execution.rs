@@ -175,7 +175,7 @@ fn dtypes_keep_their_bits() {
 #[test]
 fn refusals() {
     let (folder, program, inputs) = linear(&RIGHT);
-    fails(2, "takes 2 inputs, 0 are given", &[&program, "--execute"]);
+    fails(2, "takes 2 inputs, but 0 are given", &[&program, "--execute"]);
     fails(
         2,
         "did you mean 'main'? (functions: main, all, unsupported",
@@ -194,11 +194,15 @@ fn refusals() {
     );
     fails(
         2,
-        "@all takes 10 inputs, 1 are given",
+        "@all takes 10 inputs, but 1 is given",
         &[&program, "--execute", "--function=all", "--inputs", &odd],
     );
     std::fs::remove_file(path(&folder, "weights.safetensors")).unwrap();
-    fails(2, "weights.safetensors: No such file", &[&program, "--execute", "--inputs", &inputs]);
+    fails(
+        2,
+        "'weights.safetensors', which is not in ",
+        &[&program, "--execute", "--inputs", &inputs],
+    );
     write(&path(&folder, "weights.safetensors"), &[("ww", Dtype::F32, &[2, 3], f32s(&[0.; 6]))]);
     fails(
         2,

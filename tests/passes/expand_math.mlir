@@ -3,7 +3,7 @@
 // CASE: exp_of_a_vector
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: math.fma
-// CHECK-NOT: math.exp
+// IMPLICIT-CHECK-NOT: math.exp
 func.func @f(%x: vector<16xf32>) -> vector<16xf32> {
   %0 = math.exp %x : vector<16xf32>
   return %0 : vector<16xf32>
@@ -14,7 +14,7 @@ func.func @f(%x: vector<16xf32>) -> vector<16xf32> {
 // CASE: tanh_of_a_bf16
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: arith.extf
-// CHECK-NOT: math.tanh
+// IMPLICIT-CHECK-NOT: math.tanh
 func.func @f(%x: bf16) -> bf16 {
   %0 = math.tanh %x : bf16
   return %0 : bf16
@@ -25,7 +25,7 @@ func.func @f(%x: bf16) -> bf16 {
 // CASE: log_of_f64
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: vector<8xi64>
-// CHECK-NOT: math.log
+// IMPLICIT-CHECK-NOT: math.log
 func.func @f(%x: vector<8xf64>) -> vector<8xf64> {
   %0 = math.log %x : vector<8xf64>
   return %0 : vector<8xf64>
@@ -58,7 +58,7 @@ func.func @f(%x: vector<16xf32>, %y: vector<8xf32>) -> (vector<16xf32>, vector<8
 // CASE: erf
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: math.copysign
-// CHECK-NOT: arith.divf
+// IMPLICIT-CHECK-NOT: arith.divf
 func.func @f(%x: f32) -> f32 {
   %0 = math.erf %x : f32
   return %0 : f32
@@ -68,7 +68,7 @@ func.func @f(%x: f32) -> f32 {
 // CASE: remainder
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: scf.while
-// CHECK-NOT: arith.remf
+// IMPLICIT-CHECK-NOT: arith.remf
 func.func @f(%x: f32, %y: f32) -> f32 {
   %0 = arith.remf %x, %y : f32
   return %0 : f32
@@ -79,7 +79,7 @@ func.func @f(%x: f32, %y: f32) -> f32 {
 // CASE: fp8_to_f32
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: arith.shli
-// CHECK-NOT: arith.extf %x
+// IMPLICIT-CHECK-NOT: arith.extf %x
 func.func @f(%x: vector<16xf8E4M3FN>, %y: f8E5M2) -> (vector<16xf32>, f32) {
   %0 = arith.extf %x : vector<16xf8E4M3FN> to vector<16xf32>
   %1 = arith.extf %y : f8E5M2 to f32
@@ -90,7 +90,7 @@ func.func @f(%x: vector<16xf8E4M3FN>, %y: f8E5M2) -> (vector<16xf32>, f32) {
 // CASE: f32_to_fp8
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: arith.minui
-// CHECK-NOT: arith.truncf
+// IMPLICIT-CHECK-NOT: arith.truncf
 func.func @f(%x: vector<16xf32>, %y: f32) -> (vector<16xf8E4M3FN>, f8E5M2) {
   %0 = arith.truncf %x : vector<16xf32> to vector<16xf8E4M3FN>
   %1 = arith.truncf %y : f32 to f8E5M2

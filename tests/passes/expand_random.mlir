@@ -2,7 +2,7 @@
 
 // CASE: bits_i32_and_i64
 // CHECK: kiln.xor
-// CHECK-NOT: kiln.random
+// IMPLICIT-CHECK-NOT: kiln.random
 func.func @f(%k: tensor<2xi64>) -> (tensor<3x2xi32>, tensor<5xi64>) {
   %0 = kiln.random_bits %k sizes = [3, 2] : i32
   %1 = kiln.random_bits %k sizes = [5] : i64
@@ -12,7 +12,7 @@ func.func @f(%k: tensor<2xi64>) -> (tensor<3x2xi32>, tensor<5xi64>) {
 // -----
 // CASE: uniform_of_dynamic_size
 // CHECK: kiln.sym_expr mul
-// CHECK-NOT: f64
+// IMPLICIT-CHECK-NOT: f64
 func.func @f(%k: tensor<2xi64>, %x: tensor<?x2xbf16>) -> tensor<?x2xbf16> {
   %n = kiln.sym @n
   kiln.bind_shape %x, [%n, 2] : tensor<?x2xbf16>

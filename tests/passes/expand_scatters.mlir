@@ -2,7 +2,7 @@
 
 // CASE: add_rows
 // CHECK: kiln.reduce sum
-// CHECK-NOT: kiln.scatter
+// IMPLICIT-CHECK-NOT: kiln.scatter
 func.func @f(%x: tensor<4x3xbf16>, %i: tensor<5xi64>, %u: tensor<5x3xbf16>) -> tensor<4x3xbf16> {
   %0 = kiln.scatter add %x[%i], %u dims = [0] : tensor<4x3xbf16>[tensor<5xi64>], tensor<5x3xbf16>
   return %0 : tensor<4x3xbf16>

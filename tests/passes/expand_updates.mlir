@@ -2,7 +2,7 @@
 
 // CASE: kv_cache_row
 // CHECK: kiln.select
-// CHECK-NOT: kiln.dynamic_update_slice
+// IMPLICIT-CHECK-NOT: kiln.dynamic_update_slice
 func.func @f(%x: tensor<2x5x3xf32>, %u: tensor<2x1x3xf32>, %s: tensor<i64>) -> tensor<2x5x3xf32> {
   %z = kiln.splat [], 0 : i64
   %0 = kiln.dynamic_update_slice %x[%z, %s, %z : tensor<i64>, tensor<i64>, tensor<i64>], %u : tensor<2x5x3xf32>, tensor<2x1x3xf32>

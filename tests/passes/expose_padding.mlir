@@ -27,7 +27,7 @@ func.func @f(%x: tensor<1x4x4xf32>) -> tensor<1x3x3xf32> {
 
 // -----
 // CASE: transposed_convolution
-// CHECK-NOT: transposed
+// IMPLICIT-CHECK-NOT: transposed
 // CHECK: kiln.reverse
 func.func @f(%x: tensor<1x2x3x3xf32>, %w: tensor<2x3x3x3xf32>) -> tensor<1x3x6x6xf32> {
   %0 = kiln.convolution transposed %x, %w strides = [2, 2] pad = [1, 1] x [1, 1] dilation = [1, 1] {output_padding = array<i64: 1, 1>} : tensor<1x2x3x3xf32>, tensor<2x3x3x3xf32>
@@ -58,7 +58,7 @@ func.func @f(%x: tensor<1x3x5x5xbf16>, %w: tensor<4x3x3x3xbf16>) -> tensor<1x4x5
 // CASE: kept_before_hopper
 // RUN: kiln-expose-padding{chip=sm_80}
 // CHECK: pad = [1, 1] x [1, 1]
-// CHECK-NOT: kiln.pad
+// IMPLICIT-CHECK-NOT: kiln.pad
 func.func @f(%x: tensor<1x8x5x5xbf16>, %w: tensor<3x8x3x3xbf16>) -> tensor<1x3x5x5xbf16> {
   %0 = kiln.convolution %x, %w strides = [1, 1] pad = [1, 1] x [1, 1] dilation = [1, 1] : tensor<1x8x5x5xbf16>, tensor<3x8x3x3xbf16>
   return %0 : tensor<1x3x5x5xbf16>

@@ -3,7 +3,7 @@
 // Batch norm: statistics and affine parameters fold into the weight and bias.
 // CASE: batch_norm
 // CHECK: kiln.convolution
-// CHECK-NOT: kiln.sub %
+// IMPLICIT-CHECK-NOT: kiln.sub %
 module {
   kiln.global "private" @w : tensor<4x3x2x2xf32> from "w#w"
   kiln.global "private" @m : tensor<4xf32> from "w#m"
@@ -29,7 +29,7 @@ module {
 // A linear layer with a transposed weight, divided by a constant; the order of operations matters.
 // CASE: linear
 // CHECK: kiln.dot_general
-// CHECK-NOT: kiln.div %0
+// IMPLICIT-CHECK-NOT: kiln.div %0
 module {
   kiln.global "private" @w : tensor<6x3xf32> from "w#w"
   kiln.global "private" @t : tensor<6xf32> from "w#t"
@@ -81,7 +81,7 @@ module {
 // CASE: batch_norm_of_bf16
 // RUN: kiln-fold-scales,cse,kiln-freeze
 // CHECK: @frozen_0
-// CHECK-NOT: @frozen_1
+// IMPLICIT-CHECK-NOT: @frozen_1
 module {
   kiln.global "private" @w : tensor<4x3x2x2xbf16> from "w#w"
   kiln.global "private" @m : tensor<4xf32> from "w#m"
@@ -109,7 +109,7 @@ module {
 // Already one multiply and one add.
 // CASE: a_scale_and_a_bias_of_bf16
 // CHECK: kiln.mul %
-// CHECK-NOT: kiln.neg
+// IMPLICIT-CHECK-NOT: kiln.neg
 module {
   kiln.global "private" @w : tensor<6x3xbf16> from "w#w"
   kiln.global "private" @s : tensor<3xf32> from "w#s"

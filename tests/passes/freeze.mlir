@@ -21,7 +21,7 @@ module {
 // -----
 // Mutable globals are read at every call, and values derived from them stay.
 // CASE: mutable_globals_stay
-// CHECK-NOT: @prepare
+// IMPLICIT-CHECK-NOT: @prepare
 // CHECK: kiln.exp
 module {
   kiln.global "private" mutable @w : tensor<4xf32> from "w#w"

@@ -2,7 +2,7 @@
 
 // CASE: epilogue
 // CHECK: kiln.launch @dot_general_add_max
-// CHECK-NOT: kiln.launch @add
+// IMPLICIT-CHECK-NOT: kiln.launch @add
 func.func @f(%x: tensor<4x8xf32>, %w: tensor<8x6xf32>, %b: tensor<6xf32>) -> tensor<4x6xf32> {
   %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<4x8xf32>, tensor<8x6xf32>
   %1 = kiln.broadcast_in_dim %b dims = [1] sizes = [4, 6] : tensor<6xf32>
@@ -34,7 +34,7 @@ func.func @f(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
 // module.
 // CASE: identical_kernels_are_one
 // CHECK: kiln.launch @dot_general ins(%arg0, %arg1
-// CHECK-NOT: @dot_general_1
+// IMPLICIT-CHECK-NOT: @dot_general_1
 func.func @f(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<4x4xf32>, tensor<4x4xf32>
   %1 = kiln.dot_general %0, %w batch = [] x [] contract = [1] x [0] : tensor<4x4xf32>, tensor<4x4xf32>
@@ -186,7 +186,7 @@ func.func @f(%x: tensor<1x2x6x6xf32>, %w: tensor<4x2x3x3xf32>) -> (tensor<1x6x6x
 // pad.
 // CASE: short_rows_are_padded_in_place
 // CHECK: ops = ["convolution", "pad"]
-// CHECK-NOT: kiln.launch @pad
+// IMPLICIT-CHECK-NOT: kiln.launch @pad
 func.func @f(%x: tensor<1x2x4x4xf32>, %w: tensor<4x2x1x1xf32>) -> tensor<1x6x6x4xf32> {
   %zero = kiln.splat [], 0.0 : f32
   %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x4x4xf32>, tensor<4x2x1x1xf32>
@@ -199,7 +199,7 @@ func.func @f(%x: tensor<1x2x4x4xf32>, %w: tensor<4x2x1x1xf32>) -> tensor<1x6x6x4
 // Kernels write their slices of the concatenation, and the convolution's kernel copies the others.
 // CASE: inserted_slices
 // CHECK: ops = ["exp", "convolution", "concat"]
-// CHECK-NOT: ops = ["exp"]
+// IMPLICIT-CHECK-NOT: ops = ["exp"]
 func.func @f(%x: tensor<1x2x4x4xf32>, %y: tensor<1x4x4x2xf32>, %w: tensor<4x2x1x1xf32>) -> tensor<1x4x4x6xf32> {
   %0 = kiln.exp %y : tensor<1x4x4x2xf32>
   %1 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x4x4xf32>, tensor<4x2x1x1xf32>
@@ -300,7 +300,7 @@ module attributes {kiln.level = "prims"} {
 // CASE: gated_matmuls
 // RUN: kiln-fuse{pairs=true}
 // CHECK: kiln.launch @dot_general_tanh_dot_general_mul
-// CHECK-NOT: kiln.launch @dot_general ins
+// IMPLICIT-CHECK-NOT: kiln.launch @dot_general ins
 func.func @f(%x: tensor<72x64xbf16>, %v: tensor<64x64xbf16>, %w: tensor<64x64xbf16>) -> tensor<72x64xbf16> {
   %0 = kiln.dot_general %x, %v batch = [] x [] contract = [1] x [1] : tensor<72x64xbf16>, tensor<64x64xbf16>
   %1 = kiln.tanh %0 : tensor<72x64xbf16>
@@ -326,7 +326,7 @@ func.func @f(%x: tensor<72x64xbf16>, %v: tensor<64x64xbf16>, %w: tensor<64x64xbf
 // CASE: transpose_prologue
 // RUN: kiln-fuse{turns=true}
 // CHECK: kiln.launch @tanh_add_mul
-// CHECK-NOT: kiln.launch @tanh_add ins
+// IMPLICIT-CHECK-NOT: kiln.launch @tanh_add ins
 func.func @f(%x: tensor<8x64xf32>, %b: tensor<64xf32>, %y: tensor<64x8xf32>) -> tensor<64x8xf32> {
   %0 = kiln.tanh %x : tensor<8x64xf32>
   %1 = kiln.broadcast_in_dim %b dims = [1] sizes = [8, 64] : tensor<64xf32>
@@ -409,7 +409,7 @@ func.func @f(%x: tensor<4x64xbf16>, %v: tensor<64x64xbf16>, %w: tensor<64x64xbf1
 // The square would be stored next to its input; the norm that reduces it recomputes it.
 // CASE: square_before_a_norm
 // CHECK: kiln.launch @mul_reduce
-// CHECK-NOT: @dot_general_add_mul
+// IMPLICIT-CHECK-NOT: @dot_general_add_mul
 func.func @f(%x: tensor<8x64xf32>, %w: tensor<64x64xf32>, %r: tensor<8x64xf32>) -> (tensor<8x64xf32>, tensor<8xf32>) {
   %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<8x64xf32>, tensor<64x64xf32>
   %1 = kiln.add %0, %r : tensor<8x64xf32>
@@ -437,8 +437,8 @@ func.func @f(%x: tensor<8x64xf32>, %w: tensor<64x64xf32>) -> tensor<8xbf16> {
 // CHECK: outs(%2#1 : tensor<1x9x4x4xf32>)
 // CHECK: pieces = [array<i64: 1, 1, 4, 4, 4>]
 // CHECK: pieces = [array<i64: 0, 1, 2, 4, 4>, array<i64: 0, 1, 3, 4, 4>]
-// CHECK-NOT: ops = ["exp"]
-// CHECK-NOT: kiln.concat
+// IMPLICIT-CHECK-NOT: ops = ["exp"]
+// IMPLICIT-CHECK-NOT: kiln.concat
 func.func @f(%x: tensor<1x2x4x4xf32>, %y: tensor<1x2x4x4xf32>, %w: tensor<4x2x1x1xf32>, %v: tensor<3x4x1x1xf32>) -> tensor<1x9x4x4xf32> {
   %0 = kiln.exp %y : tensor<1x2x4x4xf32>
   %1 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x4x4xf32>, tensor<4x2x1x1xf32>
@@ -453,7 +453,7 @@ func.func @f(%x: tensor<1x2x4x4xf32>, %y: tensor<1x2x4x4xf32>, %w: tensor<4x2x1x
 // RUN: kiln-split-concats,kiln-fuse
 // CHECK: ops = ["reduce_window", "insert_slice"]
 // CHECK: ops = ["dot_general", "tanh", "insert_slice", "insert_slice"]
-// CHECK-NOT: ops = ["insert_slice"]
+// IMPLICIT-CHECK-NOT: ops = ["insert_slice"]
 func.func @f(%x: tensor<8x6xf32>, %w: tensor<6x5xf32>) -> tensor<8x17xf32> {
   %0 = kiln.reduce_window max %x window = [1, 3] strides = [1, 1] pad = [0, 1] x [0, 1] dilation = [1, 1] : tensor<8x6xf32>
   %1 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<8x6xf32>, tensor<6x5xf32>
@@ -521,8 +521,8 @@ func.func @f(%x: tensor<1x2x4x4xf32>, %w: tensor<2x2x1x1xf32>) -> (tensor<1x4x4x
 // CASE: padded_slice
 // RUN: kiln-split-concats,kiln-fuse
 // CHECK: ops = ["convolution", "pad", "insert_slice"]
-// CHECK-NOT: kiln.launch @insert_slice
-// CHECK-NOT: kiln.launch @pad
+// IMPLICIT-CHECK-NOT: kiln.launch @insert_slice
+// IMPLICIT-CHECK-NOT: kiln.launch @pad
 func.func @f(%x: tensor<1x2x5x5xf32>, %w: tensor<4x2x2x2xf32>, %v: tensor<3x4x3x3xf32>) -> tensor<1x7x4x4xf32> {
   %zero = kiln.splat [], 0.0 : f32
   %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x5x5xf32>, tensor<4x2x2x2xf32>
@@ -538,7 +538,7 @@ func.func @f(%x: tensor<1x2x5x5xf32>, %w: tensor<4x2x2x2xf32>, %v: tensor<3x4x3x
 // CHECK: kiln.launch @exp
 // CHECK: kiln.launch @dot_general ins
 // CHECK: kiln.launch @add
-// CHECK-NOT: @dot_general_add
+// IMPLICIT-CHECK-NOT: @dot_general_add
 module attributes {kiln.level = "prims", kiln.each_op} {
   func.func @main(%x: tensor<4x8xf32>, %w: tensor<8x6xf32>, %b: tensor<6xf32>) -> tensor<4x6xf32> {
     %0 = kiln.exp %x : tensor<4x8xf32>
@@ -589,9 +589,9 @@ func.func @f(%x: tensor<?x?xf32>, %y: tensor<?xf32>) -> tensor<?x?xf32> {
 // Ops marked as prologue are not materialised: the matmul computes them, and so does the row
 // reduction, a kernel of its own.
 // CASE: matmul_prologue
-// CHECK: kiln.launch @convert_mul_convert_dot_general ins(%arg0, %1, %arg1
 // CHECK: kiln.launch @mul_reduce ins(%arg0
-// CHECK-NOT: tensor<20x8xf32> to tensor
+// CHECK: kiln.launch @convert_mul_convert_dot_general ins(%arg0, %1, %arg1
+// IMPLICIT-CHECK-NOT: tensor<20x8xf32> to tensor
 func.func @f(%x: tensor<20x8xbf16>, %w: tensor<6x8xbf16>) -> tensor<20x6xbf16> {
   %0 = kiln.convert %x {kiln.prologue} : tensor<20x8xbf16> to f32
   %1 = kiln.mul %0, %0 : tensor<20x8xf32>

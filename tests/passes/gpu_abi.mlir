@@ -3,10 +3,10 @@
 // CASE: registers_shuffles_and_shared_memory
 // NO-RUN: a function for a GPU
 // CHECK: nvvm.read.ptx.sreg.tid.x
+// CHECK: memref.get_global @shared_0
 // CHECK: nvvm.shfl.sync
 // CHECK: nvvm.barrier0
-// CHECK: memref.get_global @shared_0
-// CHECK-NOT: gpu.
+// IMPLICIT-CHECK-NOT: gpu.
 module attributes {kiln.level = "target", kiln.kernel = {}} {
   func.func @k(%out: !llvm.ptr, %n: i64) attributes {kiln.threads = 32 : i64} {
     %t = gpu.thread_id x
@@ -43,11 +43,11 @@ module attributes {kiln.level = "target", kiln.kernel = {}} {
 // An op with the approximate flag is one instruction per lane; others stay.
 // CASE: approximations
 // NO-RUN: a function for a GPU
+// CHECK: math.exp2 %arg0
 // CHECK: ex2.approx.ftz.f32
 // CHECK: rcp.approx.ftz.f32
 // CHECK: div.full.f32
 // CHECK: vector.from_elements
-// CHECK: math.exp2 %arg0
 module attributes {kiln.level = "target", kiln.kernel = {}} {
   func.func @k(%v: f32, %w: vector<2xf32>) -> (f32, vector<2xf32>) {
     %one = arith.constant 1.0 : f32
@@ -65,8 +65,8 @@ module attributes {kiln.level = "target", kiln.kernel = {}} {
 // CASE: segmented_scan
 // NO-RUN: a function for a GPU
 // CHECK: nvvm.shfl.sync  up
-// CHECK: nvvm.shfl.sync  idx
 // CHECK: return_value_and_is_valid
+// CHECK: nvvm.shfl.sync  idx
 module attributes {kiln.level = "target", kiln.kernel = {}} {
   func.func @k(%v: f32, %w: i64) -> (f32, i64, f32) {
     %one = arith.constant 1 : i32

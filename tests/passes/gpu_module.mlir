@@ -4,7 +4,7 @@
 // NO-RUN: a function for a GPU
 // CHECK: gpu.module @gpu [#nvvm.target<O = 3, chip = "sm_80">]
 // CHECK: nvvm.reqntid = array<i32: 256>
-// CHECK-NOT: kiln.threads
+// IMPLICIT-CHECK-NOT: kiln.threads
 module attributes {kiln.level = "target"} {
   module @k0 attributes {kiln.kernel = {}} {
     llvm.mlir.global private @shared_0() {addr_space = 3 : i32} : !llvm.array<64 x f32>

@@ -2,10 +2,10 @@
 
 // CASE: elementwise
 // NO-RUN: the interpreter runs kiln ops
+// CHECK: kiln.grid
 // CHECK: #kiln.schedule<"elementwise"
 // CHECK: kiln.threads = 256
-// CHECK: kiln.grid
-// CHECK-NOT: tid
+// IMPLICIT-CHECK-NOT: tid
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>
@@ -314,8 +314,8 @@ func.func @k0(%x: tensor<512x256xbf16> {kiln.sizes = array<i64: 512, 256>}) -> t
 // -----
 // CASE: transpose_of_dynamic_size
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"transpose", {threads = 256 : i64, tile_columns = 32 : i64, tile_rows = 32 : i64, vector = 1 : i64}>
 // CHECK: ceildiv 32) * (
+// CHECK: #kiln.schedule<"transpose", {threads = 256 : i64, tile_columns = 32 : i64, tile_rows = 32 : i64, vector = 1 : i64}>
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #turned = affine_map<(d0, d1) -> (d1, d0)>
 module attributes {kiln.level = "linalg"} {
@@ -415,7 +415,7 @@ func.func @k0(%a: tensor<?x512xbf16> {kiln.sizes = array<i64: -1, 512>}, %b: ten
 // RUN: kiln-gpu-schedule{tensor-cores=true}
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"naive_contraction"
-// CHECK-NOT: kiln.tensor_maps
+// IMPLICIT-CHECK-NOT: kiln.tensor_maps
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<128x36xbf16> {kiln.sizes = array<i64: 128, 36>}, %b: tensor<128x36xbf16> {kiln.sizes = array<i64: 128, 36>}, %bias: tensor<128xf32> {kiln.sizes = array<i64: 128>}) -> tensor<128x128xbf16> {
@@ -449,8 +449,8 @@ func.func @k0(%a: tensor<128x36xbf16> {kiln.sizes = array<i64: 128, 36>}, %b: te
 // CASE: gemm_split_k
 // RUN: kiln-gpu-schedule{tensor-cores=true}
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 64 : i64, block_n = 64 : i64, ctas_per_sm = 0 : i64, split_k = 2 : i64, stages = 12 : i64}>
 // CHECK: kiln.cluster = 2
+// CHECK: #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 64 : i64, block_n = 64 : i64, ctas_per_sm = 0 : i64, split_k = 2 : i64, stages = 12 : i64}>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<4096x4096xbf16> {kiln.sizes = array<i64: 4096, 4096>}, %b: tensor<64x4096xbf16> {kiln.sizes = array<i64: 64, 4096>}) -> tensor<4096x64xbf16> {
@@ -566,8 +566,8 @@ module @k attributes {kiln.kernel = {kind = "attention"}} {
 // CASE: split_attention
 // RUN: kiln-to-linalg,kiln-gpu-schedule
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"split_attention", {block_kv = 32 : i64, block_q = 8 : i64, split_kv = 8 : i64, warps = 8 : i64}>
 // CHECK: kiln.cluster = 8
+// CHECK: #kiln.schedule<"split_attention", {block_kv = 32 : i64, block_q = 8 : i64, split_kv = 8 : i64, warps = 8 : i64}>
 module attributes {kiln.level = "kernels"} {
 module @k attributes {kiln.kernel = {kind = "attention"}} {
   func.func @k(%q: tensor<1x8x1x64xbf16>, %k: tensor<1x2x?x64xbf16>, %v: tensor<1x2x?x64xbf16>, %s: index) -> tensor<1x8x1x64xbf16> {
@@ -585,7 +585,7 @@ module @k attributes {kiln.kernel = {kind = "attention"}} {
 // RUN: kiln-to-linalg,kiln-gpu-schedule{chip=sm_80}
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"split_attention", {block_kv = 32 : i64, block_q = 16 : i64, split_kv = 1 : i64, warps = 8 : i64}>
-// CHECK-NOT: kiln.cluster
+// IMPLICIT-CHECK-NOT: kiln.cluster
 module attributes {kiln.level = "kernels"} {
 module @k attributes {kiln.kernel = {kind = "attention"}} {
   func.func @k(%q: tensor<1x8x300x64xbf16>, %k: tensor<1x8x300x64xbf16>, %v: tensor<1x8x300x64xbf16>) -> tensor<1x8x300x64xbf16> {
@@ -811,7 +811,7 @@ func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>},
 // CASE: padded_convolution_before_hopper
 // NO-RUN: the interpreter runs kiln ops
 // RUN: kiln-gpu-schedule{chip=sm_80},kiln-gpu-tile
-// CHECK-NOT: tensor.pad
+// IMPLICIT-CHECK-NOT: tensor.pad
 // CHECK: arith.cmpi ult
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -1145,8 +1145,8 @@ func.func @k(%x: tensor<2x3x8x16xf32> {kiln.sizes = array<i64: 2, 3, 8, 16>}) ->
 // CASE: gemm_with_cublaslt
 // RUN: kiln-gpu-schedule{tensor-cores=true}
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: batch = 1 : i64, bias = array<i64: 2, 0>
 // CHECK: activation = "relu"
+// CHECK: batch = 1 : i64, bias = array<i64: 2, 0>
 // CHECK: name = "cublaslt"
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -1446,7 +1446,7 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
 // CASE: gemm_with_a_prologue
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64
-// CHECK: {argument = 0 : i64, box = array<i64: 32, 
+// CHECK: {argument = 0 : i64, box = array<i64: 32,
 // CHECK: {argument = 3 : i64, box = array<i64: 64,
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -1557,7 +1557,7 @@ func.func @k0(%a: tensor<4096x512xf32> {kiln.sizes = array<i64: 4096, 512>}, %s:
 // CASE: scan_of_rows
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"scan", {items = 4 : i64, prefetch = 1 : i64, row_threads = 64 : i64, rows_per_cta = 2 : i64, vector = 4 : i64}>
-// CHECK-NOT: kiln.no_scan
+// IMPLICIT-CHECK-NOT: kiln.no_scan
 #at = affine_map<(r, i, j) -> (r, j)>
 #to = affine_map<(r, i, j) -> (r, i)>
 #id = affine_map<(r, i) -> (r, i)>
@@ -1632,7 +1632,7 @@ func.func @k0(%x: tensor<32768x4096xbf16> {kiln.sizes = array<i64: 32768, 4096>}
 // CASE: scan_with_a_reduction
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: kiln.no_scan
-// CHECK-NOT: #kiln.schedule<"scan"
+// IMPLICIT-CHECK-NOT: #kiln.schedule<"scan"
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%x: tensor<8x4096xf32> {kiln.sizes = array<i64: 8, 4096>}) -> (tensor<8x4096xf32>, tensor<8xf32>) {

@@ -4,8 +4,8 @@
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: gpu.block_id
 // CHECK: vector.load
-// CHECK-NOT: tensor
-// CHECK-NOT: vector.maskedstore
+// IMPLICIT-CHECK-NOT: tensor
+// IMPLICIT-CHECK-NOT: vector.maskedstore
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>
@@ -28,9 +28,9 @@ func.func @k0(%x: tensor<?x128xf32> {kiln.sizes = array<i64: -1, 128>}, %y: tens
 // CASE: softmax
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: gpu.shuffle
-// CHECK-NOT: gpu.barrier
-// CHECK-NOT: , 3>
-// CHECK-NOT: tensor
+// IMPLICIT-CHECK-NOT: gpu.barrier
+// IMPLICIT-CHECK-NOT: , 3>
+// IMPLICIT-CHECK-NOT: tensor
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>
@@ -72,10 +72,10 @@ func.func @k0(%x: tensor<?x64xf32> {kiln.sizes = array<i64: -1, 64>}, %s0: index
 // -----
 // CASE: softmax_with_two_warps_per_row
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: gpu.barrier
-// CHECK: gpu.shuffle
 // CHECK: , 3>
 // CHECK: arith.select
+// CHECK: gpu.shuffle
+// CHECK: gpu.barrier
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>
@@ -200,7 +200,7 @@ func.func @k0(%x: tensor<?x101xf32> {kiln.sizes = array<i64: -1, 101>}, %s0: ind
 // CASE: column_sum
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: iter_args
-// CHECK-NOT: gpu.shuffle
+// IMPLICIT-CHECK-NOT: gpu.shuffle
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>
@@ -334,7 +334,7 @@ func.func @k0(%x: tensor<64x96xbf16> {kiln.sizes = array<i64: 64, 96>}) -> tenso
 // CASE: transpose_of_dynamic_size
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: gpu.barrier
-// CHECK-NOT: vector.store
+// IMPLICIT-CHECK-NOT: vector.store
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #turned = affine_map<(d0, d1) -> (d1, d0)>
 module attributes {kiln.level = "linalg"} {
@@ -397,9 +397,9 @@ func.func @k0(%x: tensor<?x1024xf32> {kiln.sizes = array<i64: -1, 1024>}, %s0: i
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: nvvm.cp.async.bulk.tensor
 // CHECK: nvvm.wgmma.mma_async
-// CHECK: nvvm.stmatrix
 // CHECK: llvm.inline_asm
-// CHECK-NOT: tensor<
+// CHECK: nvvm.stmatrix
+// IMPLICIT-CHECK-NOT: tensor<
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %bias: tensor<64xf32> {kiln.sizes = array<i64: 64>}) -> tensor<130x64xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 64 : i64, block_n = 64 : i64, ctas_per_sm = 1 : i64, split_k = 1 : i64, stages = 2 : i64}>} {
@@ -432,11 +432,11 @@ func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: 
 // Split-K: each of two CTAs accumulates half of K and finishes 32 rows.
 // CASE: gemm_split_k_by_a_cluster
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: nvvm.wgmma.mma_async
 // CHECK: nvvm.cluster.arrive.relaxed
-// CHECK: nvvm.cp.async.bulk.shared.cluster.shared.cta
+// CHECK: nvvm.wgmma.mma_async
 // CHECK: nvvm.stmatrix
-// CHECK-NOT: tensor<
+// CHECK: nvvm.cp.async.bulk.shared.cluster.shared.cta
+// IMPLICIT-CHECK-NOT: tensor<
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<64x256xbf16> {kiln.sizes = array<i64: 64, 256>}, %b: tensor<64x256xbf16> {kiln.sizes = array<i64: 64, 256>}) -> tensor<64x64xbf16> attributes {kiln.grid = affine_map<() -> (2)>, kiln.cluster = 2 : i64, kiln.schedule = #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 64 : i64, block_n = 64 : i64, ctas_per_sm = 0 : i64, split_k = 2 : i64, stages = 2 : i64}>} {
@@ -472,8 +472,8 @@ func.func @k0(%a: tensor<64x256xbf16> {kiln.sizes = array<i64: 64, 256>}, %b: te
 // CHECK: nvvm.wgmma.mma_async
 // CHECK: wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16
 // CHECK: ex2.approx.ftz.f32
-// CHECK-NOT: tensor<
-// CHECK-NOT: math.exp
+// IMPLICIT-CHECK-NOT: tensor<
+// IMPLICIT-CHECK-NOT: math.exp
 #map = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1 * 2 + d2, d3, d5)>
 #map1 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d4, d5)>
 #map2 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d2, d3, d4)>
@@ -565,8 +565,8 @@ module attributes {kiln.level = "linalg"} {
 // CHECK: prmt.b32
 // CHECK: nvvm.cluster.arrive
 // CHECK: nvvm.mapa
-// CHECK-NOT: tensor<
-// CHECK-NOT: math.exp
+// IMPLICIT-CHECK-NOT: tensor<
+// IMPLICIT-CHECK-NOT: math.exp
 #map = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1 * 2 + d2, d3, d5)>
 #map1 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d4, d5)>
 #map2 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d2, d3, d4)>
@@ -655,7 +655,7 @@ module attributes {kiln.level = "linalg"} {
 // CHECK: im2col
 // CHECK: nvvm.stmatrix
 // CHECK: nvvm.cp.async.bulk.tensor.global.shared.cta
-// CHECK-NOT: tensor<
+// IMPLICIT-CHECK-NOT: tensor<
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>}, %w: tensor<40x3x3x72xbf16> {kiln.sizes = array<i64: 40, 3, 3, 72>}, %s0: index) -> tensor<?x5x4x40xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 64 : i64, block_n = 64 : i64, ctas_per_sm = 1 : i64, split_k = 1 : i64, stages = 2 : i64}>} {
@@ -696,7 +696,7 @@ func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>},
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: vector<8xbf16>
 // CHECK: arith.minsi
-// CHECK-NOT: tensor<
+// IMPLICIT-CHECK-NOT: tensor<
 #image = affine_map<(n, h, w, c, r, s) -> (n, h * 2 + r, w * 2 + s, c)>
 #window = affine_map<(n, h, w, c, r, s) -> (r, s, 0, c)>
 #sum = affine_map<(n, h, w, c, r, s) -> (n, h, w, c)>
@@ -742,7 +742,7 @@ func.func @k0(%x: tensor<?x9x13x24xbf16> {kiln.sizes = array<i64: -1, 9, 13, 24>
 // CHECK: vector.load
 // CHECK: nvvm.mma.sync
 // CHECK: gpu.barrier
-// CHECK-NOT: tensor<
+// IMPLICIT-CHECK-NOT: tensor<
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<3x72xbf16> {kiln.sizes = array<i64: 3, 72>}, %b: tensor<20x72xbf16> {kiln.sizes = array<i64: 20, 72>}) -> tensor<3x20xbf16> attributes {kiln.schedule = #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, unroll = 1 : i64, warps = 2 : i64}>} {
@@ -777,7 +777,7 @@ func.func @k0(%a: tensor<3x72xbf16> {kiln.sizes = array<i64: 3, 72>}, %b: tensor
 // CHECK: nvvm.cp.async.wait.group
 // CHECK: nvvm.ldmatrix
 // CHECK: nvvm.mma.sync
-// CHECK-NOT: tensor<
+// IMPLICIT-CHECK-NOT: tensor<
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}) -> tensor<130x64xbf16> attributes {kiln.schedule = #kiln.schedule<"mma_gemm", {block_m = 64 : i64, block_n = 64 : i64, stages = 2 : i64}>} {
@@ -840,7 +840,7 @@ func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: 
 // RUN: kiln-to-linalg,kiln-gpu-schedule,kiln-gpu-tile,canonicalize,cse
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: nvvm.wgmma.mma_async
-// CHECK-NOT: tensor<
+// IMPLICIT-CHECK-NOT: tensor<
 module attributes {kiln.level = "kernels"} {
 module @k attributes {kiln.kernel = {kind = "contract"}} {
   func.func @k(%x: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %v: tensor<64x64xbf16> {kiln.sizes = array<i64: 64, 64>}, %w: tensor<64x64xbf16> {kiln.sizes = array<i64: 64, 64>}) -> tensor<128x64xbf16> {
@@ -858,8 +858,8 @@ module @k attributes {kiln.kernel = {kind = "contract"}} {
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: nvvm.stmatrix
 // CHECK: llvm.load
-// CHECK-NOT: nvvm.cp.async.bulk.tensor.global.shared.cta
-// CHECK-NOT: tensor<
+// IMPLICIT-CHECK-NOT: nvvm.cp.async.bulk.tensor.global.shared.cta
+// IMPLICIT-CHECK-NOT: tensor<
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: tensor<65x128xbf16> {kiln.sizes = array<i64: 65, 128>}) -> tensor<130x65xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 64 : i64, block_n = 64 : i64, ctas_per_sm = 1 : i64, split_k = 1 : i64, stages = 2 : i64}>} {
@@ -892,8 +892,8 @@ func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: 
 // CASE: divisible_rows
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: vector<8xbf16>
-// CHECK-NOT: memref.load
-// CHECK-NOT: scf.if
+// IMPLICIT-CHECK-NOT: memref.load
+// IMPLICIT-CHECK-NOT: scf.if
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%x: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -2>}, %y: tensor<?xbf16> {kiln.sizes = array<i64: -2>}, %s0: index, %s1: index {kiln.divisor = 16 : i64, kiln.least = 16 : i64}) -> tensor<?x?xbf16> {
@@ -913,7 +913,7 @@ func.func @k0(%x: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -2>}, %y: tensor
 // CASE: gemm_with_dynamic_k
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: nvvm.wgmma.mma_async
-// CHECK-NOT: tensor<
+// IMPLICIT-CHECK-NOT: tensor<
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor<?x?xbf16> {kiln.sizes = array<i64: -3, -2>}, %s0: index, %s1: index {kiln.divisor = 8 : i64, kiln.least = 8 : i64}, %s2: index {kiln.divisor = 8 : i64, kiln.least = 8 : i64}) -> tensor<?x?xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 64 : i64, block_n = 64 : i64, ctas_per_sm = 1 : i64, split_k = 1 : i64, stages = 2 : i64}>} {
@@ -945,7 +945,7 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
 // CASE: gemm_mma_with_dynamic_k
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: nvvm.mma.sync
-// CHECK-NOT: tensor<
+// IMPLICIT-CHECK-NOT: tensor<
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor<?x?xbf16> {kiln.sizes = array<i64: -3, -2>}, %s0: index, %s1: index {kiln.divisor = 8 : i64, kiln.least = 8 : i64}, %s2: index {kiln.divisor = 8 : i64, kiln.least = 8 : i64}) -> tensor<?x?xbf16> attributes {kiln.schedule = #kiln.schedule<"mma_gemm", {block_m = 64 : i64, block_n = 64 : i64, stages = 4 : i64}>} {
@@ -1010,7 +1010,7 @@ func.func @k0(%x: tensor<8x1000xf32> {kiln.sizes = array<i64: 8, 1000>}) -> tens
 // CASE: scan_of_short_rows
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: gpu.shuffle  up
-// CHECK-NOT: gpu.barrier
+// IMPLICIT-CHECK-NOT: gpu.barrier
 #at = affine_map<(r, i, j) -> (r, j)>
 #to = affine_map<(r, i, j) -> (r, i)>
 #id = affine_map<(r, i) -> (r, i)>
@@ -1048,7 +1048,7 @@ func.func @k0(%x: tensor<?x16xf32> {kiln.sizes = array<i64: -1, 16>}, %s0: index
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: gpu.barrier
 // CHECK: arith.maxsi
-// CHECK-NOT: gpu.shuffle
+// IMPLICIT-CHECK-NOT: gpu.shuffle
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%x: tensor<?x64xi32> {kiln.sizes = array<i64: -1, 64>}, %s0: index) -> tensor<?x64xi32> attributes {kiln.schedule = #kiln.schedule<"scan", {items = 2 : i64, prefetch = 1 : i64, row_threads = 2 : i64, rows_per_cta = 16 : i64, vector = 4 : i64}>} {

@@ -2,7 +2,7 @@
 
 // CASE: one_element_per_row
 // CHECK: kiln.gather %arg0
-// CHECK-NOT: tensor<3x64xf32> to
+// IMPLICIT-CHECK-NOT: tensor<3x64xf32> to
 // CHECK: kiln.sub
 func.func @f(%x: tensor<3x64xbf16>, %row: tensor<3xf32>, %c: tensor<3xf32>) -> tensor<3xf32> {
   %0 = kiln.convert %x : tensor<3x64xbf16> to f32

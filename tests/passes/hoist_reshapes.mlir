@@ -3,7 +3,7 @@
 // The flattening and the split cancel above the matmul; bias, activation and residual are 3-d.
 // CASE: flattened_linear_with_epilogue
 // CHECK: kiln.dot_general %arg0
-// CHECK-NOT: kiln.reshape
+// IMPLICIT-CHECK-NOT: kiln.reshape
 func.func @f(%x: tensor<2x8x4xf32>, %w: tensor<4x16xf32>, %b: tensor<16xf32>, %r: tensor<2x8x16xf32>) -> tensor<2x8x16xf32> {
   %flat = kiln.reshape %x sizes = [16, 4] : tensor<2x8x4xf32>
   %0 = kiln.dot_general %flat, %w batch = [] x [] contract = [1] x [0] : tensor<16x4xf32>, tensor<4x16xf32>

@@ -1,24 +1,36 @@
 //! Every pass on its test input `tests/passes/<stem>.mlir`, with snapshots `snapshots/<stem>/`.
 //!
-//! The first line is `// RUN: <pipeline>`, without `builtin.module(…)`; a case may have its own `//
-//! RUN:`. Cases are separated by `// -----`; each has a `// CASE: name`, and may have `// CHECK:
-//! part` and `// CHECK-NOT: part` for the output IR, which blessing a snapshot does not rewrite. A
-//! case with `// expected-error` must fail so and has no snapshot. The functions of all others run
-//! before and after the pass; `// NO-RUN: why` skips that.
-use crate::{support::*, tolerance};
+//! The first line is `// RUN: <pipeline>`, to stand inside of `builtin.module(…)`; a case may have
+//! a `// RUN:` of its own. Cases are separated by `// -----`; each has a `// CASE: name`, and may
+//! have FileCheck's comments for the IR afterwards (`tests/filecheck.rs`), which accepting a
+//! snapshot cannot rewrite. A case with `// expected-error` must fail so and has no snapshot. The
+//! functions of all others are run before and after; `// NO-RUN: why` leaves that out.
+//!
+//! `KILN_PASS` names the only pass to run; `./x bless PASS` sets it.
+use crate::{filecheck, support::*, tolerance};
 use insta::Settings;
 use kiln::{
     dialects::{interp::Mode, ir::*, value::DType},
     lowering::{PassError, RunOptions, passes, run_pipeline},
-    passes::Numerics,
+    passes::{Numerics, PassRow, names},
 };
 use std::{collections::BTreeSet, path::Path};
 
 #[test]
 fn every_pass_matches_its_snapshots() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let only = std::env::var("KILN_PASS").ok().filter(|p| !p.is_empty());
+    let chosen = |row: &&PassRow| {
+        only.as_ref().is_none_or(|p| {
+            [row.flag, row.flag.trim_start_matches("kiln-"), &row.stem()].contains(&p.as_str())
+        })
+    };
+    let rows: Vec<&PassRow> = passes().iter().copied().filter(chosen).collect();
+    let flags = || passes().iter().map(|p| p.flag);
+    let name = only.clone().unwrap_or_default();
+    assert!(!rows.is_empty(), "there is no pass '{name}'{}", names::hint(&name, flags()));
     let mut failures = vec![];
-    for row in passes() {
+    for row in rows {
         let stem = row.stem();
         let path = root.join(format!("tests/passes/{stem}.mlir"));
         let Ok(text) = std::fs::read_to_string(&path) else {
@@ -97,14 +109,7 @@ fn run_case(
         return Ok(None);
     }
     let after = module.print(PrintOptions::default());
-    for line in case.text.lines().map(str::trim) {
-        if let Some(part) = line.strip_prefix("// CHECK: ").filter(|p| !after.contains(p)) {
-            return Err(format!("afterwards there is no {part}\n{after}"));
-        }
-        if let Some(part) = line.strip_prefix("// CHECK-NOT: ").filter(|p| after.contains(p)) {
-            return Err(format!("afterwards there is still {part}\n{after}"));
-        }
-    }
+    filecheck::check(&case.text, &after)?;
     if !case.text.contains("// NO-RUN: ") {
         same_results(&before, &module, numerics)?;
     }

@@ -3,8 +3,8 @@
 // CASE: dynamic_rows_with_prologue
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: kiln.merges
-// CHECK: math.fma
 // CHECK: math.exp2
+// CHECK: math.fma
 #map = affine_map<(d0, d1) -> (d0, d1)>
 #map1 = affine_map<(d0, d1) -> (d0)>
 module attributes {kiln.level = "linalg", kiln.target = "cuda:sm_90a"} {

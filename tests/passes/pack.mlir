@@ -1,8 +1,8 @@
 // RUN: kiln-pack{block=4 depth=2},cse,kiln-freeze
 
 // CASE: whole_blocks
-// CHECK: kiln.pack = "in blocks of 4 columns"
 // CHECK: @frozen_0 : tensor<2x3x4xf32>
+// CHECK: kiln.pack = "in blocks of 4 columns"
 module {
   kiln.global "private" @w : tensor<3x8xf32> from "w#w"
   func.func @main(%x: tensor<2x3xf32>) -> tensor<2x8xf32> {
@@ -32,7 +32,7 @@ module {
 // CASE: transposed_and_tied
 // CHECK: kiln.gather %
 // CHECK: @frozen_0 : tensor<2x3x4xf32>
-// CHECK-NOT: @frozen_1
+// IMPLICIT-CHECK-NOT: @frozen_1
 module {
   kiln.global "private" @w : tensor<8x3xf32> from "w#w"
   func.func @main(%x: tensor<2x3xf32>) -> (tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x3xf32>) {
@@ -52,7 +52,7 @@ module {
 // -----
 // CASE: too_small_and_not_frozen
 // CHECK: kiln.pack = "as it is: 2 columns are fewer than 4"
-// CHECK-NOT: @prepare
+// IMPLICIT-CHECK-NOT: @prepare
 module {
   kiln.global "private" @w : tensor<3x2xf32> from "w#w"
   kiln.global "private" mutable @m : tensor<3x8xf32> from "w#m"
@@ -87,8 +87,8 @@ module {
 // Instructions that multiply pairs of bf16 read two interleaved rows.
 // CASE: rows_in_pairs
 // RUN: kiln-pack{block=4 depth=2 pairs=true},cse,kiln-freeze
-// CHECK: kiln.pack = "in blocks of 4 columns, rows in pairs"
 // CHECK: @frozen_0 : tensor<2x3x4x2xbf16>
+// CHECK: kiln.pack = "in blocks of 4 columns, rows in pairs"
 module {
   kiln.global "private" @w : tensor<6x7xbf16> from "w#w"
   func.func @main(%x: tensor<2x6xbf16>) -> tensor<2x7xbf16> {
@@ -116,8 +116,8 @@ module {
 // GPU reductions want a contiguous K; a matrix is not packed.
 // CASE: for_a_gpu
 // RUN: kiln-layout{flops=0},kiln-pack{channels-last=true},cse,kiln-freeze
-// CHECK: kiln.pack = "with input channels last"
 // CHECK: @frozen_0 : tensor<4x3x3x2xbf16>
+// CHECK: kiln.pack = "with input channels last"
 module {
   kiln.global "private" @w : tensor<4x2x3x3xbf16> from "w#w"
   kiln.global "private" @v : tensor<6x4xbf16> from "w#v"
@@ -134,8 +134,8 @@ module {
 // Depthwise windows: adjacent threads take adjacent channels.
 // CASE: for_a_gpu_depthwise
 // RUN: kiln-layout{flops=0},kiln-pack{channels-last=true},cse,kiln-freeze
-// CHECK: kiln.pack = "with channels last"
 // CHECK: @frozen_0 : tensor<3x3x1x4xbf16>
+// CHECK: kiln.pack = "with channels last"
 module {
   kiln.global "private" @w : tensor<4x1x3x3xbf16> from "w#w"
   func.func @main(%x: tensor<1x4x5x5xbf16>) -> tensor<1x4x3x3xbf16> {

@@ -3,8 +3,8 @@
 // %0 is dead when %2 is written, so they share memory; the last result is the caller's buffer.
 // CASE: static
 // NO-RUN: kernels are loops by now
-// CHECK: kiln.output 0
 // CHECK: live 0 to 1
+// CHECK: kiln.output 0
 module attributes {kiln.level = "tiled"} {
   func.func @main(%x: tensor<16xf32>) -> tensor<16xf32> {
     %e0 = tensor.empty() : tensor<16xf32>
@@ -68,8 +68,8 @@ module attributes {kiln.level = "tiled"} {
 // CASE: slices_of_one_tensor
 // NO-RUN: kernels are loops by now
 // CHECK: live 0 to 3
-// CHECK: live 1 to 3
 // CHECK: kiln.arena_size %c128
+// CHECK: live 1 to 3
 module attributes {kiln.level = "tiled"} {
   func.func @main(%x: tensor<8xf32>) -> tensor<16xf32> {
     %e0 = tensor.empty() : tensor<16xf32>

@@ -3,7 +3,7 @@
 // The last step of a norm: row statistics, a weight and a bias per column.
 // CASE: rows_and_columns
 // CHECK: {kiln.prologue}
-// CHECK-NOT: "it does not
+// IMPLICIT-CHECK-NOT: "it does not
 func.func @f(%x: tensor<70x64xf32>, %m: tensor<70xf32>, %r: tensor<70xf32>, %c: tensor<64xf32>, %b: tensor<64xf32>, %w: tensor<16x64xbf16>) -> tensor<70x16xbf16> {
   %0 = kiln.broadcast_in_dim %m dims = [0] sizes = [70, 64] : tensor<70xf32>
   %1 = kiln.sub %x, %0 : tensor<70x64xf32>
@@ -23,7 +23,7 @@ func.func @f(%x: tensor<70x64xf32>, %m: tensor<70xf32>, %r: tensor<70xf32>, %c: 
 // CASE: statistics_of_the_same_rows
 // RUN: kiln-prologues{chip=sm_90a bandwidth=1}
 // CHECK: {kiln.prologue}
-// CHECK-NOT: "it does not
+// IMPLICIT-CHECK-NOT: "it does not
 func.func @f(%x: tensor<2000x64xbf16>, %w: tensor<64x48xbf16>) -> tensor<2000x48xbf16> {
   %0 = kiln.convert %x : tensor<2000x64xbf16> to f32
   %1 = kiln.reduce max %0 dims = [1] : tensor<2000x64xf32>
@@ -54,7 +54,7 @@ module {
 // CASE: too_many_column_tiles
 // NO-RUN: large
 // CHECK: "it does not compute its left operand: to compute it again for each tile of columns takes longer than to store it"
-// CHECK-NOT: {kiln.prologue}
+// IMPLICIT-CHECK-NOT: {kiln.prologue}
 func.func @f(%x: tensor<4096x512xbf16>, %w: tensor<4096x512xbf16>) -> tensor<4096x4096xbf16> {
   %0 = kiln.exp %x : tensor<4096x512xbf16>
   %1 = kiln.dot_general %0, %w batch = [] x [] contract = [1] x [1] : tensor<4096x512xbf16>, tensor<4096x512xbf16>

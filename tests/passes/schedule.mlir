@@ -2,8 +2,8 @@
 
 // CASE: elementwise
 // NO-RUN: the interpreter runs kiln ops
-// CHECK: #kiln.schedule<"elementwise"
 // CHECK: kiln.level = "scheduled"
+// CHECK: #kiln.schedule<"elementwise"
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>

@@ -58,8 +58,8 @@ func.func @f(%x: tensor<4xf32>, %b: tensor<4xi1>) -> (tensor<4xf32>, tensor<4xf3
 
 // -----
 // CASE: select_of_constants
-// CHECK: return %arg1, %0
 // CHECK: kiln.select %arg0, %arg2, %arg1
+// CHECK: return %arg1, %0
 func.func @f(%c: tensor<4xi1>, %x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
   %true = kiln.splat [4], true
   %0 = kiln.select %true, %x, %y : tensor<4xi1>, tensor<4xf32>
@@ -119,7 +119,7 @@ func.func @f(%x: tensor<4xf32>) -> tensor<8x4xf32> {
 // CHECK: kiln.slice %arg0 offsets = [3, 0] sizes = [2, 8] strides = [4, 1]
 // CHECK: kiln.pad %arg0, %arg1 low = [1, 2] high = [0, 3]
 // CHECK: kiln.reshape %arg0 sizes = [8, 16]
-// CHECK-NOT: kiln.reverse
+// IMPLICIT-CHECK-NOT: kiln.reverse
 func.func @f(%x: tensor<16x8xf32>, %v: tensor<f32>) -> (tensor<2x8xf32>, tensor<17x13xf32>, tensor<8x16xf32>, tensor<16x8xf32>) {
   %0 = kiln.slice %x offsets = [1, 0] sizes = [7, 8] strides = [2, 1] : tensor<16x8xf32>
   %1 = kiln.slice %0 offsets = [1, 0] sizes = [2, 8] strides = [2, 1] : tensor<7x8xf32>
@@ -152,8 +152,8 @@ func.func @f(%x: tensor<4x1xf32>) -> tensor<4xf32> {
 // -----
 // CASE: constants_fold
 // NO-RUN: folding rounds to f32, the exact run before does not
-// CHECK: dense<[0, 2, 4, 6]> : tensor<4xi64>
 // CHECK: dense<[1.000000e+00, 2.718
+// CHECK: dense<[0, 2, 4, 6]> : tensor<4xi64>
 func.func @f() -> (tensor<4xi64>, tensor<2xf32>) {
   %i = kiln.iota [4] axis = 0 : i64
   %two = kiln.splat [4], 2 : i64
@@ -184,7 +184,7 @@ func.func @f() -> tensor<4096xi64> {
 
 // -----
 // CASE: attention-repeated-heads
-// CHECK-NOT: kiln.broadcast_in_dim
+// IMPLICIT-CHECK-NOT: kiln.broadcast_in_dim
 // CHECK: tensor<1x4x3x8xf32>, tensor<1x2x5x8xf32>, tensor<1x2x5x8xf32>
 func.func @f(%q: tensor<1x4x3x8xf32>, %k: tensor<1x2x5x8xf32>, %v: tensor<1x2x1x5x8xf32>) -> tensor<1x4x3x8xf32> {
   %0 = kiln.broadcast_in_dim %k dims = [0, 1, 3, 4] sizes = [1, 2, 2, 5, 8] : tensor<1x2x5x8xf32>
@@ -210,7 +210,7 @@ func.func @f(%q: tensor<1x4x3x8xf32>, %k: tensor<1x2x5x8xf32>, %v: tensor<1x2x5x
 
 // -----
 // CASE: attention-causal-bias
-// CHECK-NOT: bias
+// IMPLICIT-CHECK-NOT: bias
 // CHECK: causal
 func.func @f(%q: tensor<1x2x3x8xf32>, %k: tensor<1x2x5x8xf32>) -> (tensor<1x2x3x8xf32>, tensor<1x2x3x8xf32>) {
   %queries = kiln.iota [3] axis = 0 : i64

@@ -2,8 +2,8 @@
 
 // Rotary embedding: all operands split into halves, which are multiplied and added separately.
 // CASE: rotary_embedding
-// CHECK: kiln.concat
 // CHECK: kiln.add
+// CHECK: kiln.concat
 func.func @f(%x: tensor<2x?x8x64xbf16>, %cos: tensor<?x64xbf16>, %sin: tensor<?x64xbf16>) -> tensor<2x?x8x64xbf16> {
   %n = kiln.sym @n {min = 1}
   kiln.bind_shape %x, [2, %n, 8, 64] : tensor<2x?x8x64xbf16>
@@ -39,7 +39,7 @@ func.func @f(%x: tensor<16xf32>, %y: tensor<32xf32>, %z: tensor<16xf32>, %w: ten
 // The matmul would have to be stored before the addition.
 // CASE: epilogue_stays
 // CHECK: kiln.concat %arg2, %arg3 axis = 1
-// CHECK-NOT: kiln.slice
+// IMPLICIT-CHECK-NOT: kiln.slice
 func.func @f(%x: tensor<16x8xf32>, %w: tensor<8x64xf32>, %a: tensor<16x32xf32>, %b: tensor<16x32xf32>) -> tensor<16x64xf32> {
   %p = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [0] : tensor<16x8xf32>, tensor<8x64xf32>
   %c = kiln.concat %a, %b axis = 1 : tensor<16x32xf32>, tensor<16x32xf32>
@@ -51,7 +51,7 @@ func.func @f(%x: tensor<16x8xf32>, %w: tensor<8x64xf32>, %a: tensor<16x32xf32>, 
 // Another user wants the whole tensor; inputs of three elements are not vectorisable.
 // CASE: not_sunk
 // CHECK: : tensor<64xf32>
-// CHECK-NOT: kiln.slice
+// IMPLICIT-CHECK-NOT: kiln.slice
 func.func @f(%x: tensor<32xf32>, %y: tensor<32xf32>, %z: tensor<64xf32>, %u: tensor<16x3xf32>, %v: tensor<16x3xf32>) -> (tensor<64xf32>, tensor<64xf32>, tensor<16x6xf32>) {
   %c = kiln.concat %x, %y axis = 0 : tensor<32xf32>, tensor<32xf32>
   %a = kiln.add %c, %z : tensor<64xf32>

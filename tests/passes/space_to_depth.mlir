@@ -21,7 +21,7 @@ module {
 // CASE: patches
 // CHECK: kiln.stored
 // CHECK: x48x2x2xbf16>, tensor<5x48x1x1xbf16>
-// CHECK-NOT: kiln.pad
+// IMPLICIT-CHECK-NOT: kiln.pad
 module {
   kiln.global "private" @w : tensor<5x3x4x4xbf16> from "w#w"
   func.func @main(%x: tensor<?x3x8x8xbf16>) -> tensor<?x5x2x2xbf16> {

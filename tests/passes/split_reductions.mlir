@@ -3,7 +3,7 @@
 // CASE: full_sum_with_prologue
 // CHECK: kiln.reshape %arg0 sizes = [4, 8192]
 // CHECK: kiln.reduce sum
-// CHECK-NOT: tensor<32768xf32>
+// IMPLICIT-CHECK-NOT: tensor<32768xf32>
 func.func @f(%x: tensor<32768xbf16>) -> tensor<f32> {
   %two = kiln.splat [32768], 2.0 : f32
   %0 = kiln.convert %x : tensor<32768xbf16> to f32

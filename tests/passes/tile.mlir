@@ -4,7 +4,7 @@
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: vector.load
 // CHECK: vector.maskedstore
-// CHECK-NOT: tensor
+// IMPLICIT-CHECK-NOT: tensor
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>
@@ -50,7 +50,7 @@ func.func @k0(%x: tensor<16777216xf32> {kiln.sizes = array<i64: 16777216>}, %y: 
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: memref.alloca
 // CHECK: vector.reduction <maximumf>
-// CHECK-NOT: tensor
+// IMPLICIT-CHECK-NOT: tensor
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>
@@ -93,7 +93,7 @@ func.func @k0(%x: tensor<?x64xf32> {kiln.sizes = array<i64: -1, 64>}, %s0: index
 // CASE: column_sum
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: iter_args
-// CHECK-NOT: vector.reduction
+// IMPLICIT-CHECK-NOT: vector.reduction
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>
@@ -117,7 +117,7 @@ func.func @k0(%x: tensor<40x48xf32> {kiln.sizes = array<i64: 40, 48>}) -> tensor
 // CASE: matmul_with_bias
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: math.fma
-// CHECK-NOT: memref.alloca
+// IMPLICIT-CHECK-NOT: memref.alloca
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>
@@ -149,7 +149,7 @@ func.func @k0(%a: tensor<8x64xf32> {kiln.sizes = array<i64: 8, 64>}, %b: tensor<
 // CASE: edited
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: memref.load
-// CHECK-NOT: vector.
+// IMPLICIT-CHECK-NOT: vector.
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>
@@ -223,7 +223,7 @@ func.func @k0(%x: tensor<40x48xf32> {kiln.sizes = array<i64: 40, 48>}) -> tensor
 // NO-RUN: the interpreter runs kiln ops
 // RUN: kiln-schedule{vector-bits=128},kiln-tile,cse,canonicalize
 // CHECK: vector.shuffle
-// CHECK-NOT: vector.gather
+// IMPLICIT-CHECK-NOT: vector.gather
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #turned = affine_map<(d0, d1) -> (d1, d0)>
 module attributes {kiln.level = "linalg"} {
@@ -269,7 +269,7 @@ func.func @k0(%x: tensor<16x16xf32> {kiln.sizes = array<i64: 16, 16>}) -> tensor
 // NO-RUN: the interpreter runs kiln ops
 // RUN: kiln-schedule{vector-bits=128},kiln-tile,cse,canonicalize
 // CHECK: vector.gather
-// CHECK-NOT: vector.shuffle
+// IMPLICIT-CHECK-NOT: vector.shuffle
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #turned = affine_map<(d0, d1) -> (d1, d0)>
 module attributes {kiln.level = "linalg"} {
@@ -364,7 +364,7 @@ func.func @k0(%x: tensor<6x3xf32> {kiln.sizes = array<i64: 6, 3>}, %w: tensor<3x
 // NO-RUN: the interpreter runs kiln ops
 // RUN: kiln-to-linalg,kiln-schedule{vector-bits=128},kiln-tile,cse,canonicalize
 // CHECK: vector.shuffle
-// CHECK-NOT: vector.gather
+// IMPLICIT-CHECK-NOT: vector.gather
 module attributes {kiln.level = "kernels"} {
 module @k attributes {kiln.kernel = {kind = "attention"}} {
   func.func @k(%q: tensor<1x2x40x4xf32>, %k: tensor<1x2x40x4xf32>, %v: tensor<1x2x40x4xf32>) -> tensor<1x2x40x4xf32> {
@@ -405,8 +405,8 @@ func.func @k0(%x: tensor<40x96xf32>, %w: tensor<96x64xf32>) -> tensor<40x64xf32>
 // CASE: pairs
 // NO-RUN: the interpreter runs kiln ops
 // RUN: kiln-tile
-// CHECK: x86vector.avx512.dot
 // CHECK: vector.interleave
+// CHECK: x86vector.avx512.dot
 #left = affine_map<(d0, d1, d2) -> (d0, d2)>
 #right = affine_map<(d0, d1, d2) -> (d2, d1)>
 #out = affine_map<(d0, d1, d2) -> (d0, d1)>

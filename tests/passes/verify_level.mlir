@@ -2,7 +2,7 @@
 
 // CASE: prims_with_a_strategy_may_stay
 module attributes {kiln.level = "prims"} {
-  // CHECK: kiln.softmax
+// CHECK: kiln.softmax
   func.func @f(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
     %0 = kiln.softmax %x axis = 1 : tensor<2x3xf32>
     return %0 : tensor<2x3xf32>

@@ -69,7 +69,7 @@ fn package(dir: &Path, source: &str, target: &str, name: &str) -> PathBuf {
     let model = load(&file).unwrap();
     let options = Options { target: Some(target.into()), ..super::options(2) };
     let (mut package, _) = model.build(&options, &|_, _| ()).unwrap_or_else(|e| panic!("{e}"));
-    model.hold_weights(&mut package).unwrap();
+    model.hold_weights(&mut package, &options).unwrap();
     package.save(&to).unwrap();
     std::fs::remove_file(weights).unwrap();
     to
@@ -166,7 +166,40 @@ fn the_example_in_c_runs() {
     assert_eq!(out.status.code(), Some(1), "{}", String::from_utf8_lossy(&out.stderr));
 }
 
-/// The C functions that a library exports; `libkiln.so` also calls those of the C++ dialect.
+#[test]
+fn the_example_in_python_compiles_and_calls() {
+    crate::watchdog::arm();
+    if !Command::new("python3").arg("--version").output().is_ok_and(|o| o.status.success()) {
+        eprintln!("skipped: there is no python3");
+        return;
+    }
+    let (dir, model) = (tempfile::tempdir().unwrap(), super::models().join("mlp.pt2"));
+    let ones = vec![1.0; 8 * 64];
+    let ones = Tensor::floats(DType::F32, vec![8, 64], ones).unwrap();
+    let exe = load(&model).unwrap().compile(&super::options(1)).unwrap();
+    let want = exe.call_values(&[&ones]).unwrap();
+    let example = |model: &Path, width: &str| {
+        let mut command = Command::new("python3");
+        command.arg(root().join("examples/python/call.py")).arg(&*FULL).arg(model);
+        command.args(["8", width]).env("KILN_CACHE_DIR", dir.path()).output().unwrap()
+    };
+    let out = example(&model, "64");
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let found = text.strip_prefix("[8, 10]").expect("a shape").split_whitespace();
+    let found: Vec<f64> = found.map(|n| n.parse().expect("a number")).collect();
+    let want = &want[0].as_f().expect("floats")[..4];
+    assert!(
+        found.len() == 4 && found.iter().zip(want).all(|(f, w)| (f - w).abs() < 1e-4),
+        "{text}"
+    );
+    let out = example(&model, "63");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(said.contains("has size 63 in dimension 1; the program takes 64"), "{said}");
+}
+
+/// What of C's functions a library offers, by name; the dialect in C++ calls others of
+/// `libkiln.so`.
 fn offered(library: &Path) -> Vec<String> {
     let names = run(Command::new("nm").args(["-D", "--defined-only"]).arg(library));
     let mut all: Vec<String> = names

@@ -2,7 +2,7 @@
 use super::models;
 use std::process::{Command, Output, Stdio};
 
-fn kiln(args: &[&str]) -> Output {
+pub fn kiln(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_kiln"))
         .args(args)
         .current_dir(models())
@@ -10,7 +10,7 @@ fn kiln(args: &[&str]) -> Output {
         .output()
         .expect("it runs")
 }
-fn text(bytes: &[u8]) -> String {
+pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
@@ -81,6 +81,7 @@ fn packages_and_the_other_commands() {
     assert!(text(&explained.stdout).contains("not fused: "), "{}", text(&explained.stdout));
     assert!(std::fs::read_to_string(&svg).unwrap().starts_with("<svg"));
     let lines = text(&explained.stdout);
+    assert!(lines.starts_with("main: ") && lines.lines().next().unwrap().ends_with(" kernels"));
     for part in [
         "guard x: f32[s77, 64]\n",
         "guard s77 = x.size(0) in ",
@@ -108,7 +109,17 @@ fn packages_and_the_other_commands() {
         );
     }
     assert!(text(&kiln(&["doctor"]).stdout).contains("processor: "));
-    assert!(text(&kiln(&["ops", "--coverage"]).stdout).contains("aten.linear.default"));
+    for ops in [&["ops", "--coverage"][..], &["ops"]] {
+        assert!(text(&kiln(ops).stdout).contains("aten.linear.default"));
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(text(&kiln(&["completions", shell]).stdout).contains("autotune-budget"), "{shell}");
+    }
+    // Others may read a package, as the umask says.
+    let mode = std::fs::metadata(package).unwrap().permissions();
+    let plain = dir.path().join("plain");
+    std::fs::write(&plain, "").unwrap();
+    assert_eq!(mode, std::fs::metadata(plain).unwrap().permissions());
     assert!(text(&kiln(&["bench", "mlp.pt2", "--seconds", "0.01"]).stdout).contains("median"));
 }
 
@@ -118,6 +129,7 @@ fn a_trace_names_kernels_ops_and_source_lines() {
     let path = dir.path().join("t.json");
     let out = kiln(&["run", "mlp.pt2", "--repeat", "1", "--profile", path.to_str().unwrap()]);
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    assert!(text(&out.stdout).contains(&format!("trace of the launches: {}", path.display())));
     let trace: serde_json::Value =
         serde_json::from_slice(&std::fs::read(&path).unwrap()).expect("JSON");
     let events = trace["traceEvents"].as_array().expect("events");

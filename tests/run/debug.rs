@@ -387,6 +387,11 @@ fn ablation_has_a_row_for_each_optional_pass() {
         "{found}"
     );
     assert!(found.to_string().contains("(nothing)"), "{found}");
+    // What a pipeline is wrong without is not left out.
+    let required = |f: &str| kiln::lowering::passes().iter().any(|p| p.flag == f && p.required);
+    assert!(required("kiln-refine-shapes"));
+    let left_out = || found.rows.iter().filter_map(|r| r.without.as_deref());
+    assert!(left_out().all(|f| !required(f)), "{found}");
 }
 
 /// A dump has every pass, standalone kernels, times, and a page with complete data.
@@ -396,11 +401,15 @@ fn a_dump_is_complete() {
     let dir = tempfile::tempdir().unwrap();
     let with = Options { dump: Some(dir.path().join("dump")), ..options(2) };
     for n in 0..2 {
+        let with = Options { diagram: n == 1, ..with.clone() };
         let exe = load(models().join("mlp.pt2")).unwrap().compile(&with).unwrap();
         agree(&exe, &file("mlp"), "with a dump");
         assert!(dir.path().join(format!("dump/mlp-{n}")).is_dir(), "each compilation has a folder");
     }
     let folder = dir.path().join("dump/mlp-0");
+    assert!(!folder.join("graph.svg").exists());
+    let diagram = std::fs::read_to_string(dir.path().join("dump/mlp-1/graph.svg")).unwrap();
+    assert!(diagram.starts_with("<svg") && diagram.contains(" µs · f32 "), "{diagram}");
     let page = std::fs::read_to_string(folder.join("index.html")).unwrap();
     let data = page
         .split("<script id=\"data\" type=\"application/json\">")
@@ -427,18 +436,10 @@ fn a_dump_is_complete() {
     ] {
         assert!(passes.contains(&flag), "no {flag} in {passes:?}");
     }
-    let texts = data["texts"].as_array().unwrap();
-    assert!(
-        data["passes"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .all(|p| p["after"].as_u64().is_some_and(|i| (i as usize) < texts.len()))
-    );
-    assert!(
-        texts.iter().all(|t| t.as_str().is_some_and(|t| !t.contains(" loc("))),
-        "places are left out"
-    );
+    let texts = super::page::texts(&page);
+    let known = |p: &serde_json::Value| p["after"].as_u64().map(|i| (i as usize) < texts.len());
+    assert!(data["passes"].as_array().unwrap().iter().all(|p| known(p) == Some(true)));
+    assert!(texts.iter().all(|t| !t.contains(" loc(")), "places are left out");
     let timings: serde_json::Value =
         serde_json::from_slice(&std::fs::read(folder.join("timings.json")).unwrap()).unwrap();
     assert!(timings["passes"].as_array().is_some_and(|p| p.len() > 20), "{timings}");
@@ -481,7 +482,7 @@ fn a_dump_has_the_kernels_of_control_flow() {
         kernels.iter().all(|k| k["time_us"].as_f64() > Some(0.0) && k["file"].is_string()),
         "{timings}"
     );
-    assert_eq!(kiln::dump::svg(exe.program()).matches("<rect").count(), 2);
+    assert_eq!(kiln::dump::svg(exe.program(), &[]).matches("class=\"launch\"").count(), 2);
 }
 
 /// Passes outside the pipeline run where they are inserted.

@@ -7,6 +7,7 @@ mod debug;
 mod interop;
 mod page;
 mod refused;
+mod screen;
 
 pub use command::LOOP;
 use kiln::{

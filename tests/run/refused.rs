@@ -19,12 +19,12 @@ fn invalid_inputs_and_outputs_are_named() {
         let mut out = [ViewMut::new(dtype, shape, &mut y[..n]).unwrap()];
         message(exe.call(inputs, &mut out))
     };
-    assert_eq!(call(&[], "f32", &[8, 10]), "takes 1 inputs, 0 are given");
-    assert_eq!(call(&[good, good], "f32", &[8, 10]), "takes 1 inputs, 2 are given");
+    assert_eq!(call(&[], "f32", &[8, 10]), "takes 1 input, but 0 are given");
+    assert_eq!(call(&[good, good], "f32", &[8, 10]), "takes 1 input, but 2 are given");
     let short = floats(8 * 63);
     assert_eq!(
         call(&[view(&[8, 63], &short)], "f32", &[8, 10]),
-        "input 'x': has size 63 in dimension 1, which is 64 here"
+        "input 'x': has size 63 in dimension 1; the program takes 64"
     );
     assert_eq!(
         call(&[view(&[512], &x)], "f32", &[8, 10]),
@@ -37,10 +37,10 @@ fn invalid_inputs_and_outputs_are_named() {
     assert_eq!(call(&[ints], "f32", &[8, 10]), "input 'x': is i32, the program takes f32");
     assert_eq!(
         call(&[good], "f32", &[4, 10]),
-        "output 'output_0': has size 4 in dimension 0, which is 8 here"
+        "output 'output_0': has size 4 in dimension 0; the program writes 8"
     );
     assert_eq!(call(&[good], "f16", &[8, 10]), "output 'output_0': is f16, the program takes f32");
-    assert_eq!(message(exe.call(&[good], &mut [])), "takes 1 outputs, 0 are given");
+    assert_eq!(message(exe.call(&[good], &mut [])), "takes 1 output, but 0 are given");
     assert_eq!(y, before);
     assert!(
         View::new("f32", &[usize::MAX, 4], &x)
@@ -132,15 +132,15 @@ fn static_sizes_give_the_same_errors() {
     let strided = unsafe { View::strided("f32", &[2, 3], &[1, 2], columns.as_ptr()) };
     assert_eq!(call(&[strided, y], good).unwrap().0, doubled);
     let wrong = |inputs: &[View], outputs| message(call(inputs, outputs).map(|_| ()));
-    assert_eq!(wrong(&[x], good), "takes 2 inputs, 1 are given");
+    assert_eq!(wrong(&[x], good), "takes 2 inputs, but 1 is given");
     assert_eq!(wrong(&[y, x], good), "input 'input_0': has 1 dimensions, the program takes 2");
     let flat = View::new("f32", &[3, 2], &floats).unwrap();
-    assert!(wrong(&[flat, y], good).contains("has size 3 in dimension 0, which is 2 here"));
+    assert!(wrong(&[flat, y], good).contains("has size 3 in dimension 0; the program takes 2"));
     let other = View::new("i32", &[2, 3], &floats).unwrap();
     assert!(wrong(&[other, y], good).contains("is i32, the program takes f32"));
     assert!(
         wrong(&[x, y], [("f32", &[3, 2]), good[1]])
-            .contains("has size 3 in dimension 0, which is 2 here")
+            .contains("has size 3 in dimension 0; the program writes 2")
     );
     assert!(wrong(&[x, y], [("i32", &[2, 3]), good[1]]).contains("is i32, the program takes f32"));
 }

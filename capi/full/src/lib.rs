@@ -26,15 +26,15 @@ pub unsafe extern "C" fn kiln_program_compile(
                 // SAFETY: the caller's promise.
                 false => Some(unsafe { text(target, "target")? }.to_string()),
             };
-            let mut how =
-                Options::from_env().map_err(|e| Failure(KilnStatus::KILN_ERROR_ARGUMENT, e))?;
+            let mut how = Options::from_env()
+                .map_err(|e| Failure(KilnStatus::KILN_ERROR_ARGUMENT, e.to_string()))?;
             how.target = target.or(how.target);
             let model = load(path).map_err(failure)?;
             let (mut package, _) = model.build(&how, &|_, _| ()).map_err(failure)?;
             if package.program.target.is_cuda() {
-                model.hold_weights(&mut package).map_err(failure)?;
+                model.hold_weights(&mut package, &how).map_err(failure)?;
             }
-            let mut finder = model.finder(&package);
+            let mut finder = model.finder(&package, &how);
             KilnProgram::open(&package, options, &mut |g| finder.find(g))
         };
         // SAFETY: the caller's promise.

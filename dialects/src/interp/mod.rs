@@ -137,7 +137,13 @@ impl<'b> Interpreter<'b> {
         if args.len() != inputs.len() {
             return Err(error(
                 func,
-                format!("@{function} takes {} inputs, {} are given", args.len(), inputs.len()),
+                format!(
+                    "@{function} takes {} input{}, but {} {} given",
+                    args.len(),
+                    if args.len() == 1 { "" } else { "s" },
+                    inputs.len(),
+                    if inputs.len() == 1 { "is" } else { "are" }
+                ),
             ));
         }
         let mut frame =

@@ -196,6 +196,12 @@ pub const STEPS: &[Step] = &[
         "cleans up what the expansions wrote without looking",
     ),
     step(Level::Prims, On::Module, "kiln-reciprocals", "before reciprocals of weights are frozen"),
+    step(
+        Level::Prims,
+        On::Module,
+        "kiln-powers",
+        "before fusion, which recomputes products but not powers",
+    ),
     step(Level::Prims, On::Module, "canonicalize", "drops what became dead"),
     step(
         Level::Prims,

@@ -58,7 +58,8 @@ impl Own {
                         levels.chain(table::passes().iter().map(|p| p.flag)),
                     );
                     return Err(format!(
-                        "'{place}' is no level to linalg, and no pass of the pipeline{hint}"
+                        "there is no level or pass of the pipeline '{place}'{hint}; passes run on a level \
+                         from graph to linalg, or after a pass"
                     ));
                 }
             };

@@ -312,6 +312,7 @@ pub fn describe(module: Op, function: &str) -> Result<Program, Failure> {
         }
         if op.kind() == Some(OpKind::Launch) {
             let mut kernel = kernel(&kernels, &launches, op, &mut sizes, &facts).map_err(at(op))?;
+            data_flow(&mut kernel, op, &block.args(), &mut sizes, &facts);
             kernel.launch =
                 launch(&symbols, op, &slots, &block.args(), &mut sizes, &facts).map_err(at(op))?;
             program.kernels.push(kernel);
@@ -566,6 +567,26 @@ pub(crate) fn sources(loc: Loc) -> Vec<String> {
     all
 }
 
+/// What a launch has to do with the call's arguments and results, and the sizes of its results; for
+/// reports. A size that no expression states is left out.
+fn data_flow(k: &mut p::Kernel, op: Op, args: &[Value], sizes: &mut Sizes, facts: &Facts) {
+    let Some(launch) = Launch::of(op) else { return };
+    let memory = |mut v: Value| {
+        while let Some(view) = v.def().filter(|o| o.kind() == Some(OpKind::Reshape)) {
+            v = view.operand(0);
+        }
+        v
+    };
+    let inputs = launch.inputs.iter().filter_map(|v| args.iter().position(|a| *a == memory(*v)));
+    k.inputs = inputs.collect();
+    k.inputs.sort_unstable();
+    k.inputs.dedup();
+    let output = |v: &Value| Some(ops::Output::of(memory(*v).def()?)?.index as usize);
+    k.outputs = launch.outs.iter().filter_map(output).collect();
+    let results = launch.outs.iter().map(|v| tensor(sizes, facts, *v, String::new()));
+    k.results = results.filter_map(Result::ok).collect();
+}
+
 /// A launch as plain data. `launches`: how many come before each.
 fn kernel(
     kernels: &HashMap<String, Op>,
@@ -641,7 +662,6 @@ fn kernel(
         reads,
         bytes: sizes.make(&bytes).ok(),
         flops: sizes.make(&flops).ok(),
-        serial: false,
-        launch: None,
+        ..Default::default()
     })
 }

@@ -1,8 +1,8 @@
 //! Uniform values.
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type, value::DType};
 
-/// The scalar of a uniform value, looking through movement ops.
-pub(super) fn scalar_of(v: Value) -> Option<Attr> {
+/// The scalar that a value holds everywhere, seen through movement that keeps it so.
+pub(crate) fn scalar_of(v: Value) -> Option<Attr> {
     let mut v = v;
     loop {
         let op = v.def()?;
@@ -29,7 +29,7 @@ pub(super) fn integer(a: Attr) -> Option<i64> {
     a.as_bool().map(i64::from).or_else(|| a.as_i64())
 }
 
-pub(super) fn dtype(v: Value) -> Option<DType> {
+pub(crate) fn dtype(v: Value) -> Option<DType> {
     tensor_type(v.ty()).ok().map(|t| t.dtype)
 }
 

@@ -88,8 +88,7 @@ impl Store {
             reason: r.reason,
         })?;
         let dir = to.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut file =
-            tempfile::Builder::new().prefix(".kpkg-").tempfile_in(dir).map_err(io(to))?;
+        let mut file = crate::package::new_file(".kpkg-", dir).map_err(io(to))?;
         let mut manifest = Manifest {
             format: FORMAT,
             kiln: env!("CARGO_PKG_VERSION").into(),

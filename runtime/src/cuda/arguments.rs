@@ -72,12 +72,14 @@ pub fn check_results(program: &Program, plan: &Plan, outputs: &[ViewMut]) -> Res
         rest = after;
         if v.shape.len() != shape.len() {
             let reason =
-                format!("has {} dimensions, which are {} here", v.shape.len(), shape.len());
+                format!("has {} dimensions; the program writes {}", v.shape.len(), shape.len());
             return Err(tensor_error("output", &t.name, reason));
         }
         if let Some(i) = (0..shape.len()).find(|i| v.shape[*i] != shape[*i]) {
-            let reason =
-                format!("has size {} in dimension {i}, which is {} here", v.shape[i], shape[i]);
+            let reason = format!(
+                "has size {} in dimension {i}; the program writes {}",
+                v.shape[i], shape[i]
+            );
             return Err(tensor_error("output", &t.name, reason));
         }
     }

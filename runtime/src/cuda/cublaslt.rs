@@ -33,7 +33,7 @@ pub fn present() -> bool {
 
 /// What has been looked for, in words.
 pub fn searched() -> String {
-    cudarc::get_lib_name_candidates("cublasLt").join(", ")
+    super::searched("libcublasLt.so.12", cudarc::get_lib_name_candidates("cublasLt"))
 }
 
 fn error(what: &'static str) -> impl Fn(result::CublasError) -> CudaError {
@@ -304,6 +304,6 @@ mod tests {
             return;
         }
         let e = Handle::new().err().expect("there is none").to_string();
-        assert!(e.contains("libcublasLt.so"), "{e}");
+        assert!(e.contains("libcublasLt.so.12 and "), "{e}");
     }
 }

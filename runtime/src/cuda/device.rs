@@ -58,7 +58,7 @@ fn start() -> Result<usize, CudaError> {
     // SAFETY: opens and closes a library.
     if !unsafe { sys::is_culib_present() } {
         let names = ["cuda", "nvcuda"].into_iter().flat_map(cudarc::get_lib_name_candidates);
-        return Err(CudaError::NoDriver { searched: names.collect::<Vec<_>>().join(", ") });
+        return Err(CudaError::NoDriver { searched: super::searched("libcuda.so.1", names) });
     }
     result::init().map_err(driver("starting the driver"))?;
     let count = result::device::get_count().map_err(driver("counting GPUs"))?;

@@ -165,6 +165,13 @@ fn words(e: DriverError) -> String {
     )
 }
 
+/// What is looked for of a library: the name that it has on Linux, and how many others there are.
+fn searched(name: &str, all: impl IntoIterator<Item = String>) -> String {
+    let others: std::collections::BTreeSet<String> =
+        all.into_iter().filter(|n| n != name).collect();
+    format!("{name} and {} other names", others.len())
+}
+
 /// An error of the driver while it did this.
 fn driver(what: &'static str) -> impl Fn(DriverError) -> CudaError {
     move |e| CudaError::Driver { what, reason: words(e) }

@@ -463,8 +463,19 @@ fn remainder(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     cx.one(out)
 }
 
+/// A power. Of floats, PyTorch computes the exponents 0.5 and -0.5 as `sqrt` and `rsqrt`, so that
+/// `pow(-0.0, 0.5)` is -0 and `pow(-inf, 0.5)` is NaN.
 fn pow(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let (x, y) = cx.promoted(a, "self", "exponent")?;
+    let root = match a.float("exponent", None) {
+        Ok(0.5) => Some(UnaryKind::Sqrt),
+        Ok(-0.5) => Some(UnaryKind::Rsqrt),
+        _ => None,
+    };
+    if let Some(kind) = root.filter(|_| dtype_of(x).is_ok_and(|d| d.is_float())) {
+        let r = cx.unary(kind, x)?;
+        return cx.one(r);
+    }
     let r = cx.binary(BinaryKind::Pow, x, y)?;
     cx.one(r)
 }

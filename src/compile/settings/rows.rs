@@ -12,17 +12,8 @@ use crate::{
 };
 use std::{path::Path, time::Duration};
 
-/// What setting an option has done.
-pub(super) enum Effect {
-    Done,
-    /// Nothing, and why.
-    Nothing(&'static str),
-    /// Other options are set, with what they had to say.
-    Said(Vec<String>),
-}
-
-/// Err: how a sentence goes on that begins with the option and its value.
-pub(super) type Set = Result<Effect, String>;
+/// Remarks. Err: how a sentence goes on that begins with the option and its value.
+pub(super) type Set = Result<Vec<String>, String>;
 
 /// What an option counts for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -88,12 +79,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 /// Sets a field.
 fn put<T>(field: &mut T, value: Result<T, String>) -> Set {
     *field = value?;
-    Ok(Effect::Done)
-}
-
-/// A truth value of which only one changes nothing here, for a reason.
-fn only(text: &str, usual: bool, why: &'static str) -> Set {
-    Ok(if flag(text)? == usual { Effect::Done } else { Effect::Nothing(why) })
+    Ok(vec![])
 }
 
 /// A truth value that leaves a pass out where it does not hold.
@@ -103,7 +89,7 @@ fn without(s: &mut Settings, pass: &str, text: &str) -> Set {
     if !runs {
         s.machine.disable.push(pass.into());
     }
-    Ok(Effect::Done)
+    Ok(vec![])
 }
 
 /// What an option switches off by leaving a pass out.
@@ -121,7 +107,7 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_MODE",
         of: Of::Both,
         summary: "what is done for speed, as a list of options",
-        set: |s, t| s.set_mode(t).map(Effect::Said).map_err(because),
+        set: |s, t| s.set_mode(t).map_err(because),
     },
     Row {
         name: "device",
@@ -228,6 +214,32 @@ pub(super) const ROWS: &[Row] = &[
             };
             put(&mut s.machine.dump, Ok(dump))
         },
+    },
+    Row {
+        name: "trace.graph_diagram",
+        torch: None,
+        kind: BOOL,
+        default: "false",
+        variable: "KILN_GRAPH_DIAGRAM",
+        of: Of::Both,
+        summary: "also writes the graph of launches to graph.svg in the dump, with the folder kiln_dump where none is named",
+        set: |s, t| {
+            s.machine.diagram = flag(t)?;
+            if s.machine.diagram {
+                s.machine.dump.get_or_insert_with(|| "kiln_dump".into());
+            }
+            Ok(vec![])
+        },
+    },
+    Row {
+        name: "weights",
+        torch: None,
+        kind: "a folder",
+        default: "that of the model",
+        variable: "KILN_WEIGHTS",
+        of: Of::Both,
+        summary: "where the files are whose weights a model names, such as the .pt2 archive of IR that is resumed in another folder",
+        set: |s, t| put(&mut s.machine.weights, Ok(Some(t.into()))),
     },
     Row {
         name: "reproducer",
@@ -347,18 +359,6 @@ pub(super) const ROWS: &[Row] = &[
         set: |s, t| put(&mut s.machine.schedules, Ok(Some(t.into()))),
     },
     Row {
-        name: "epilogue_fusion",
-        torch: None,
-        kind: BOOL,
-        default: "true",
-        variable: "KILN_EPILOGUE_FUSION",
-        of: Of::Both,
-        summary: "computes what follows a product in the product's kernel",
-        set: |_, t| {
-            only(t, true, "a product's kernel always computes what follows it where it can")
-        },
-    },
-    Row {
         name: "shape_padding",
         torch: None,
         kind: BOOL,
@@ -454,13 +454,13 @@ pub(super) const ROWS: &[Row] = &[
         set: |s, t| put(&mut s.asynchronous, flag(t)),
     },
     Row {
-        name: "trace.graph_diagram",
+        name: "keep_graphs",
         torch: None,
         kind: BOOL,
         default: "false",
-        variable: "KILN_GRAPH_DIAGRAM",
+        variable: "KILN_KEEP_GRAPHS",
         of: Of::Functions,
-        summary: "keeps the captured graphs as text, for explain",
+        summary: "keeps the captured graphs as text, which explain() prints",
         set: |s, t| put(&mut s.keep_graphs, flag(t)),
     },
     Row {
@@ -472,16 +472,6 @@ pub(super) const ROWS: &[Row] = &[
         of: Of::Functions,
         summary: "ends the graph behind every op, so that each has a program of its own: where results change with it, fusion has changed them",
         set: |s, t| put(&mut s.each_op, flag(t)),
-    },
-    Row {
-        name: "fallback_random",
-        torch: None,
-        kind: BOOL,
-        default: "false",
-        variable: "KILN_FALLBACK_RANDOM",
-        of: Of::Functions,
-        summary: "takes random numbers of the eager generator",
-        set: |_, t| only(t, false, "there are no random numbers in traced functions yet"),
     },
 ];
 

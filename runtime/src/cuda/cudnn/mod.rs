@@ -49,7 +49,7 @@ fn opens(name: &str) -> bool {
 pub fn searched() -> String {
     format!(
         "{}; {PART}, and the libcublasLt of its CUDA version",
-        cudarc::get_lib_name_candidates("cudnn").join(", ")
+        super::searched("libcudnn.so.9", cudarc::get_lib_name_candidates("cudnn"))
     )
 }
 
