@@ -1,10 +1,12 @@
-"""Makes calls of ATen overloads that eager PyTorch refuses or accepts, from those in aten_*.pt2 with something changed.
+"""Calls of ATen overloads that eager PyTorch refuses or takes: those of aten_*.pt2 with something changed.
 
-    python gen_refused.py CALLS.json [COUNT [SEED]]   as many changed calls, with what eager says of each ("" if it runs)
-    python gen_refused.py --keep CALLS.json           writes refused.json: of the refused ones a few for each overload and reason
+    python gen_refused.py CALLS.json [COUNT [SEED]]   makes so many, with what eager says of each ("" if it runs)
+    KILN_ATEN_CALLS=CALLS.json cargo test --test all -- --ignored --nocapture calls_of_a_file > SAID    where kiln differs
+    python gen_refused.py --keep CALLS.json...        adds to refused.json: one call for each overload and reason
 
-Each call is {target, tensors: {name: {dtype, sizes}}, inputs: [{name, arg}], eager}; dtypes are torch.export's numbers, arguments its JSON.
-Needs torch; tests/capture/refused.rs reads the file.
+Each call is {target, tensors: {name: {dtype, sizes}}, inputs: [{name, arg}], eager}; dtypes are torch.export's numbers,
+arguments its JSON. Needs torch to make them; tests/capture/refused.rs reads the file. Calls that data decide about are left
+out, and those that one kernel of the CPU lacks.
 """
 import copy, glob, json, random, re, sys, zipfile
 from pathlib import Path
@@ -12,7 +14,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 NUMBERS = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float16", 7: "float32", 8: "float64", 12: "bool", 13: "bfloat16", 29: "float8_e4m3fn", 30: "float8_e5m2"}
 # What a kernel for the CPU lacks, and what only data decide: no fault of the arguments' types.
-NO_FAULT = re.compile(r"not implemented for|not support|unsupported|out of range in self|can't allocate|not enough memory|overflow|is too large|must be defined|INTERNAL ASSERT", re.I)
+NO_FAULT = re.compile(r"not implemented for|not support|unsupported|out of range in self|can't allocate|not enough memory|overflow|is too large|must be defined|INTERNAL ASSERT|ZeroDivision|memory descriptor|primitive descriptor", re.I)
 
 
 def calls():
@@ -25,21 +27,33 @@ def calls():
         metas = graph["tensor_values"]
         for node in graph["nodes"]:
             target = node["target"].removeprefix("torch.ops.")
-            if not target.startswith("aten."):
+            if not target.startswith("aten.") or target == "aten._assert_async.msg":
                 continue
             inputs = [{"name": i["name"], "arg": i["arg"]} for i in node["inputs"]]
             text = json.dumps(inputs)
             if "as_sym" in text or "expr" in text:
                 continue
             tensors = {}
-            for n in dict.fromkeys(re.findall(r'"(?:name|as_tensor)": ?"([^"]+)"', text)):
-                if n in metas:
-                    m = metas[n]
-                    tensors[n] = {"dtype": m["dtype"], "sizes": [s.get("as_int", 2) for s in m["sizes"]]}
+            for n in names([i["arg"] for i in inputs]):
+                m = metas[n]
+                tensors[n] = {"dtype": m["dtype"], "sizes": [s.get("as_int", 2) for s in m["sizes"]]}
             key = (target, text, json.dumps(tensors))
             if key not in seen:
                 seen.add(key)
                 yield {"target": target, "tensors": tensors, "inputs": inputs}
+
+
+def names(j):
+    """Tensors that arguments name."""
+    if isinstance(j, list):
+        return [n for x in j for n in names(x)]
+    if not isinstance(j, dict):
+        return []
+    if list(j) == ["as_tensor"]:
+        return [j["as_tensor"]["name"]]
+    if list(j) == ["as_tensors"]:
+        return [t["name"] for t in j["as_tensors"]]
+    return [n for x in j.values() for n in names(x)]
 
 
 def value(arg, tensors):
@@ -75,7 +89,7 @@ def eager(call):
 
     def make(m):
         dtype = getattr(torch, NUMBERS[m["dtype"]])
-        return torch.zeros(m["sizes"], dtype=dtype) if dtype.is_floating_point or dtype == torch.bool else torch.zeros(m["sizes"], dtype=dtype)
+        return torch.zeros(m["sizes"], dtype=dtype)
 
     try:
         tensors = {n: make(m) for n, m in call["tensors"].items()}
@@ -151,7 +165,7 @@ def changed(call, dice):
 
 def main():
     if sys.argv[1] == "--keep":
-        return keep(sys.argv[2])
+        return keep(sys.argv[2:])
     count, seed = int(sys.argv[2]) if len(sys.argv) > 2 else 20000, int(sys.argv[3]) if len(sys.argv) > 3 else 1
     dice, base, out, seen = random.Random(seed), {}, [], set()
     for c in calls():
@@ -167,17 +181,15 @@ def main():
     print(len(out), "calls,", sum(c["eager"] != "" for c in out), "refused by eager")
 
 
-def keep(path):
-    kinds, out = {}, []
-    for c in json.loads(Path(path).read_text()):
-        if c["eager"] == "":
-            continue
-        kind = (c["target"], re.sub(r"-?\d+|\[.*?\]|\(.*?\)", "#", c["eager"]))
-        kinds[kind] = kinds.get(kind, 0) + 1
-        if kinds[kind] == 1:
-            out.append(c)
-    out.sort(key=lambda c: (c["target"], c["eager"]))
-    (HERE / "refused.json").write_text("[\n" + ",\n".join(map(json.dumps, out)) + "\n]\n")
+def keep(paths):
+    """One call for each overload and reason, and one for each overload that eager takes."""
+    kept = HERE / "refused.json"
+    old = json.loads(kept.read_text()) if kept.exists() else []
+    kinds = {}
+    for c in old + [c for p in paths for c in json.loads(Path(p).read_text())]:
+        kinds.setdefault((c["target"], re.sub(r"-?\d+|\[.*?\]|\(.*?\)|'\w*'", "#", c["eager"])[:40]), c)
+    out = [kinds[k] for k in sorted(kinds)]
+    kept.write_text("[\n" + ",\n".join(map(json.dumps, out)) + "\n]\n")
     print(len(out), "calls in refused.json")
 
 

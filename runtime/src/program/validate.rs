@@ -6,7 +6,7 @@
 mod flow;
 mod launch;
 
-use super::{Dim, FORMAT, Global, Program, Role, Symbol, Tensor};
+use super::{Dim, FORMAT, Global, Program, Role, Symbol, Target, Tensor};
 use crate::view::{byte_size, product};
 
 /// A part of a program that contradicts another, or itself.
@@ -69,7 +69,7 @@ impl Program {
         for (i, g) in self.globals.iter().enumerate() {
             self.check_global(g, &at.field("globals").item(i))?;
         }
-        let amx = !self.amx || self.target.arch == "x86_64";
+        let amx = !self.amx || !self.target.is_cuda();
         at.field("amx").wants(amx, || format!("is true on {}", self.target.arch))?;
         match &self.control {
             Some(control) => {
@@ -187,8 +187,14 @@ impl Program {
         at.wants(p.prepare.is_none() && p.control.is_none(), || {
             "has a preparation or control flow of its own".into()
         })?;
-        at.field("target").wants(p.target == self.target, || "is another one".into())?;
+        self.check_target(&p.target, &at)?;
         p.check_at(&at)
+    }
+
+    /// A part is for the same target, which for the host it need not say.
+    fn check_target(&self, part: &Target, at: &At) -> Result<(), Invalid> {
+        let silent = *part == Target::default() && !self.target.is_cuda();
+        at.field("target").wants(silent || *part == self.target, || "is another one".into())
     }
 }
 

@@ -9,7 +9,7 @@ pub(super) fn check(p: &Program, control: &Control, at: &At) -> Result<(), Inval
     for (i, part) in control.parts.iter().enumerate() {
         let at = at.field("parts").item(i);
         at.wants(part.control.is_none(), || "is control flow itself".into())?;
-        at.field("target").wants(part.target == p.target, || "is another one".into())?;
+        p.check_target(&part.target, &at)?;
         part.check_at(&at)?;
     }
     for (i, v) in control.values.iter().enumerate() {
