@@ -145,6 +145,8 @@ fn read(input: Option<&Path>) -> Result<(String, Vec<u8>), OptError> {
     let mut source = vec![];
     let stdin = input.is_none_or(|p| p == Path::new("-"));
     let (name, done) = match input {
+        // The one device that ends.
+        Some(path) if path == Path::new("/dev/null") => (path.display().to_string(), Ok(0)),
         Some(path) if !stdin => {
             let read =
                 file::open(path).and_then(|f| f.take(MAX_INPUT + 1).read_to_end(&mut source));

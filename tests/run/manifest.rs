@@ -14,7 +14,7 @@ use std::{
 };
 
 /// Edits of each package.
-const EDITS: u64 = 1500;
+const EDITS: u64 = 500;
 /// Processor time of the child; it needs a tenth of it.
 const SECONDS: u64 = 600;
 
