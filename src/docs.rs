@@ -112,7 +112,7 @@ pub fn aten() -> String {
     let mut s = format!("# The ATen overloads that capture takes\n\n{NOTE}\n");
     s += "An overload in place (`aten.relu_.default`) is its functional row and a write, which all views of the tensor then read. Arguments that a row does\n\
         not name do not matter to values (device, layout, memory format), or make a capture fail with a sentence when they do. Numbers and tensors\n\
-        promote as in PyTorch.\n";
+        promote as in PyTorch. Arguments are checked as PyTorch's meta functions check them, with their reasons; sizes that are symbols are not compared.\n";
     for (family, rows) in crate::capture::aten::families() {
         let _ = write!(s, "\n## {family}\n\n| overload | arguments |\n| --- | --- |\n");
         for row in rows {

@@ -1,6 +1,7 @@
 //! Memory that is allocated once and used again: arenas, packed weights.
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc},
+    borrow::Cow,
     ptr::NonNull,
 };
 
@@ -10,12 +11,39 @@ const HUGE_PAGE: usize = 2 << 20;
 /// From here on a buffer is mapped by itself and asks for huge pages.
 const MAPPED_FROM: usize = 4 << 20;
 
-/// The system gave no memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no memory for a buffer of {bytes} bytes")]
+/// The system gave no memory, or no system could.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("out of memory: {} for {what}", asked(*.bytes))]
 pub struct OutOfMemory {
-    /// How much was asked for.
-    pub bytes: usize,
+    /// How many bytes were asked for; none if the number does not fit into 64 bits.
+    pub bytes: Option<usize>,
+    /// What they are for.
+    pub what: Cow<'static, str>,
+}
+
+fn asked(bytes: Option<usize>) -> String {
+    bytes.map_or("more bytes than an address space has".into(), |n| format!("{n} bytes"))
+}
+
+impl OutOfMemory {
+    /// So many bytes; `None` if the number overflows.
+    pub fn new(bytes: Option<usize>, what: impl Into<Cow<'static, str>>) -> OutOfMemory {
+        OutOfMemory { bytes, what: what.into() }
+    }
+    /// The same, of memory with this purpose.
+    pub fn of(self, what: impl Into<Cow<'static, str>>) -> OutOfMemory {
+        OutOfMemory { what: what.into(), ..self }
+    }
+}
+
+/// An empty vector with room for `count` elements. Unlike `Vec::with_capacity` it fails with an
+/// error.
+pub fn vec_of<T>(count: usize, what: impl FnOnce() -> String) -> Result<Vec<T>, OutOfMemory> {
+    let mut all = vec![];
+    match all.try_reserve_exact(count) {
+        Ok(()) => Ok(all),
+        Err(_) => Err(OutOfMemory::new(count.checked_mul(size_of::<T>()), what())),
+    }
 }
 
 /// Bytes at a fixed, aligned address: 64 B, or 2 MiB with huge pages for large ones. Fresh bytes
@@ -110,22 +138,23 @@ impl Drop for Buffer {
 }
 
 fn heap(len: usize) -> Result<Buffer, OutOfMemory> {
-    let none = OutOfMemory { bytes: len };
-    let layout = Layout::from_size_align(len, LINE).map_err(|_| none)?;
+    let none = || OutOfMemory::new(Some(len), "a buffer");
+    let layout = Layout::from_size_align(len, LINE).map_err(|_| none())?;
     // SAFETY: the layout is not empty.
-    let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(none)?;
+    let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(none)?;
     Ok(Buffer { start, len, kind: Kind::Heap(layout) })
 }
 
 fn map(len: usize) -> Result<Buffer, OutOfMemory> {
-    let none = OutOfMemory { bytes: len };
-    let whole = len.checked_add(HUGE_PAGE).filter(|n| *n <= isize::MAX as usize).ok_or(none)?;
+    let none = || OutOfMemory::new(Some(len), "a buffer");
+    let whole =
+        len.checked_add(HUGE_PAGE).filter(|n| *n <= isize::MAX as usize).ok_or_else(none)?;
     let (access, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a fresh private mapping at an address that the system chooses.
     let base = unsafe { libc::mmap(std::ptr::null_mut(), whole, access, flags, -1, 0) };
     if base == libc::MAP_FAILED {
-        return Err(none);
+        return Err(none());
     }
     let base = base.cast::<u8>();
     let skip = base.addr().next_multiple_of(HUGE_PAGE) - base.addr();
@@ -136,7 +165,7 @@ fn map(len: usize) -> Result<Buffer, OutOfMemory> {
     unsafe {
         libc::madvise(start.cast(), len, libc::MADV_HUGEPAGE);
     }
-    let start = NonNull::new(start).ok_or(none)?;
+    let start = NonNull::new(start).ok_or_else(none)?;
     Ok(Buffer { start, len, kind: Kind::Mapped(base, whole) })
 }
 
@@ -169,8 +198,13 @@ mod tests {
     #[test]
     fn too_much_is_an_error() {
         for bytes in [usize::MAX, isize::MAX as usize, 1 << 60] {
-            assert_eq!(Buffer::zeroed(bytes).err(), Some(OutOfMemory { bytes }));
+            let e = Buffer::zeroed(bytes).expect_err("refused").of("an arena");
+            assert_eq!(e, OutOfMemory::new(Some(bytes), "an arena"));
+            assert_eq!(e.to_string(), format!("out of memory: {bytes} bytes for an arena"));
         }
+        let e = vec_of::<u64>(usize::MAX, || "positions".into()).expect_err("refused");
+        let text = "out of memory: more bytes than an address space has for positions";
+        assert_eq!(e.to_string(), text);
         let mut b = Buffer::zeroed(10).expect("memory");
         assert!(b.ensure(1 << 60).is_err());
         assert!(b.is_empty());

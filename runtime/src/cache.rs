@@ -95,7 +95,7 @@ impl Store {
     /// is deleted.
     pub fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Remark> {
         let path = self.path(key);
-        let file = match fs::File::open(&path) {
+        let file = match crate::file::open(&path) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(Remark::new(&path, e)),

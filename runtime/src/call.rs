@@ -4,7 +4,7 @@ use crate::{
     amx::NoTiles,
     profile::Profile,
     program::{Dim, Program, SizeError, Tensor},
-    view::{byte_size, check_bytes, check_place, product},
+    view::{byte_size, check_bytes, check_place, purpose, tensor_bytes},
 };
 use std::{any::Any, sync::Arc, sync::Mutex};
 
@@ -104,6 +104,10 @@ pub(crate) fn same_dtype(what: &'static str, have: &str, t: &Tensor) -> Result<(
 }
 
 impl Program {
+    /// What memory between kernels is for, in words.
+    pub(crate) fn arena_purpose(&self) -> String {
+        format!("the arena of program '{}'", self.name)
+    }
     /// The results of a call without inputs, in memory of their own.
     pub(crate) fn results(
         &self,
@@ -112,11 +116,9 @@ impl Program {
         let shapes = self.output_shapes(&[])?;
         let mut buffers = vec![];
         for (shape, t) in shapes.iter().zip(&self.outputs) {
-            let bytes = byte_size(&t.dtype).and_then(|width| product(shape, width));
-            buffers
-                .push(Buffer::zeroed(bytes.ok_or_else(|| {
-                    tensor_error("output", &t.name, "is of no known size".into())
-                })?)?);
+            let bytes = tensor_bytes("output", &t.name, &t.dtype, shape)?;
+            let what = || purpose("output", &t.name, &t.dtype, shape);
+            buffers.push(Buffer::zeroed(bytes).map_err(|e| e.of(what()))?);
         }
         let mut outputs = vec![];
         for ((buffer, shape), t) in buffers.iter_mut().zip(&shapes).zip(&self.outputs) {
@@ -140,10 +142,10 @@ impl Program {
     /// The sizes of the results for inputs of these sizes.
     pub fn output_shapes(&self, inputs: &[&[usize]]) -> Result<Vec<Vec<usize>>, CallError> {
         let (symbols, exprs) = self.sizes(inputs)?;
-        let size = |d: &Dim| -> Result<usize, CallError> {
-            Ok(usize::try_from(d.value(&symbols, &exprs)?).unwrap_or(0))
+        let shape = |t: &Tensor| -> Result<Vec<usize>, CallError> {
+            t.dims.iter().map(|d| Ok(d.size(&symbols, &exprs)?)).collect()
         };
-        self.outputs.iter().map(|t| t.dims.iter().map(size).collect()).collect()
+        self.outputs.iter().map(shape).collect()
     }
 
     /// Values of symbols and expressions, after every size of every input has been compared with
@@ -462,7 +464,7 @@ impl Loaded {
             }
             self.globals.iter().for_each(|g| push(g.data as u64));
             symbols.iter().for_each(|s| push(*s as u64));
-            let bytes = usize::try_from(p.arena.value(&symbols, &exprs)?).unwrap_or(0);
+            let bytes = p.arena.size(&symbols, &exprs)?;
             self.enter(words, bytes, threads, profile)
         })
     }
@@ -478,7 +480,7 @@ impl Loaded {
     ) -> Result<(), CallError> {
         let mut arena =
             self.arenas.lock().unwrap_or_else(|e| e.into_inner()).pop().unwrap_or_default();
-        arena.ensure(arena_bytes)?;
+        arena.ensure(arena_bytes).map_err(|e| e.of(self.program.arena_purpose()))?;
         words[0] = arena.as_mut_ptr() as u64;
         words[1] = profile.map_or(0, |p| std::ptr::from_mut(p) as u64);
         // SAFETY: the entry is this program's, whose argument array this is.

@@ -15,7 +15,7 @@ use crate::{
     call::tensor_error,
     custom::{self, CustomFn},
     program::{Dim, Tensor},
-    view::{byte_size, product},
+    view::tensor_bytes,
 };
 pub use host::Driver;
 use serde::{Deserialize, Serialize};
@@ -240,25 +240,80 @@ impl Flow {
         Ok(())
     }
 
-    /// The sizes and bytes of all values.
-    pub fn shapes(&self, symbols: &[i64], exprs: &[i64]) -> Result<Vec<Shape>, CallError> {
-        let size = |d: &Dim| -> Result<usize, CallError> {
-            Ok(usize::try_from(d.value(symbols, exprs)?).unwrap_or(0))
-        };
+    /// The sizes and bytes of all values of a call of `program`, whose flow this is.
+    pub fn shapes(
+        &self,
+        program: &Program,
+        symbols: &[i64],
+        exprs: &[i64],
+    ) -> Result<Vec<Shape>, CallError> {
         let mut made = Vec::with_capacity(self.control.values.len());
         for v in &self.control.values {
-            let shape: Vec<usize> = v.dims.iter().map(size).collect::<Result<_, _>>()?;
-            let bytes = byte_size(&v.dtype).and_then(|width| product(&shape, width));
-            let unknown = || {
-                tensor_error(
-                    "program",
-                    &self.name,
-                    format!("has a value of {}, which is of no known size", v.dtype),
-                )
-            };
-            made.push((shape, bytes.ok_or_else(unknown)?));
+            let sizes = v.dims.iter().map(|d| d.size(symbols, exprs));
+            let shape: Vec<usize> = sizes.collect::<Result<_, _>>()?;
+            let bytes = tensor_bytes("value of program", &self.name, &v.dtype, &shape)?;
+            made.push((shape, bytes));
         }
+        let body = &self.control.body;
+        for (values, tensors) in [(&body.args, &program.inputs), (&body.yields, &program.outputs)] {
+            for (v, t) in values.iter().zip(tensors) {
+                let sizes = t.dims.iter().map(|d| d.size(symbols, exprs));
+                let want = sizes.collect::<Result<Vec<_>, _>>()?;
+                if made[*v].0 != want {
+                    return Err(self.differ(&made[*v].0, &want));
+                }
+            }
+        }
+        self.agree(body, &made)?;
         Ok(made)
+    }
+
+    fn differ(&self, one: &[usize], other: &[usize]) -> CallError {
+        let reason = format!("has steps that take turns with values of {one:?} and of {other:?}");
+        tensor_error("program", &self.name, reason)
+    }
+
+    /// Whether values that are handed on from step to step have the same sizes. Programs and
+    /// functions that are called compare theirs.
+    fn agree(&self, body: &Body, made: &[Shape]) -> Result<(), CallError> {
+        let same = |x: &[usize], y: &[usize]| {
+            let mut pairs = x.iter().zip(y).map(|(x, y)| (&made[*x].0[..], &made[*y].0[..]));
+            pairs.find(|(x, y)| x != y).map_or(Ok(()), |(x, y)| Err(self.differ(x, y)))
+        };
+        for step in &body.steps {
+            match step {
+                Step::Call { .. } | Step::Custom { .. } => {}
+                Step::If { then, otherwise, results, .. } => {
+                    for body in [then, otherwise] {
+                        self.agree(body, made)?;
+                        same(&body.yields, results)?;
+                    }
+                }
+                Step::While { inits, condition, body, results, .. } => {
+                    self.agree(condition, made)?;
+                    self.agree(body, made)?;
+                    for other in [&condition.args, &body.args, &body.yields, results] {
+                        same(inits, other)?;
+                    }
+                }
+                Step::Scan { inits, inputs, body, results, .. } => {
+                    self.agree(body, made)?;
+                    for other in [&body.args, &body.yields, results] {
+                        same(inits, other)?;
+                    }
+                    let n = inits.len();
+                    let length = made[inputs[0]].0[0];
+                    let slices = inputs.iter().zip(&body.args[n..]);
+                    for (whole, slice) in slices.chain(results[n..].iter().zip(&body.yields[n..])) {
+                        let (whole, slice) = (&made[*whole].0, &made[*slice].0);
+                        if whole[0] != length || whole[1..] != slice[..] {
+                            return Err(self.differ(whole, slice));
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// How many launches all parts have.

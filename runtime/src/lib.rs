@@ -15,6 +15,7 @@ pub mod convolution;
 pub mod cuda;
 pub mod custom;
 pub mod entries;
+pub mod file;
 pub mod gemm;
 pub mod guards;
 pub mod host;

@@ -3,9 +3,13 @@
 //! A zip archive of `manifest.json`, `objects/<name>.o` (of a program for a GPU,
 //! `objects/<name>.ptx`) and `weights/<name>`, all stored as they are, so that objects and weights
 //! can be mapped. Whoever can write a package decides what code runs: read only packages that you
-//! trust. Damaged ones are errors.
-use crate::program::{FORMAT, Program};
+//! trust. Damaged ones are errors, and so are those whose program is not the one that was compiled
+//! with the objects: a digest of both says so, and the program is checked before anything runs.
+mod signature;
+
+use crate::program::{FORMAT, Invalid, Program};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use std::{
     collections::BTreeMap,
     io::{Cursor, Read, Seek, SeekFrom, Write},
@@ -54,6 +58,25 @@ pub enum PackageError {
     /// Manifest or list of files are not what this version writes.
     #[error("its manifest cannot be read: {0}")]
     Manifest(String),
+    /// A part of the program contradicts another.
+    #[error("its program is invalid: {0}")]
+    Invalid(#[from] Invalid),
+    /// The program names an object that is not there.
+    #[error("its program is invalid: it calls code of the object '{0}', which is missing")]
+    Object(String),
+    /// A kernel takes other parameters than the program passes.
+    #[error("its program is invalid: kernel '{kernel}' {reason}")]
+    Kernel {
+        /// Its symbol.
+        kernel: String,
+        /// What differs.
+        reason: String,
+    },
+    /// Program and objects are not those that were compiled together.
+    #[error(
+        "its program or its objects were changed after it was compiled: their digest is another one"
+    )]
+    Digest,
     /// A limit was passed.
     #[error("{0}")]
     Limit(String),
@@ -99,6 +122,8 @@ struct Manifest {
     program: Program,
     /// The other files and their sizes, so that a missing or renamed one is found.
     files: BTreeMap<String, u64>,
+    /// [`Package::digest`] as the compiler wrote it.
+    digest: String,
 }
 
 /// What is read before the rest, which another format may hold differently.
@@ -130,7 +155,7 @@ impl Package {
     }
     /// Reads a file.
     pub fn load(path: &Path) -> Result<Package, PackageError> {
-        let file = std::fs::File::open(path)
+        let file = crate::file::open(path)
             .map_err(|source| PackageError::Io { path: path.into(), source })?;
         Package::read(std::io::BufReader::new(file), MAX_BYTES).map_err(|e| e.of_file(path))
     }
@@ -155,6 +180,7 @@ impl Package {
             kiln: env!("CARGO_PKG_VERSION").into(),
             program: self.program.clone(),
             files: files.iter().map(|(name, bytes)| (name.clone(), bytes.len() as u64)).collect(),
+            digest: self.digest()?,
         };
         let manifest = serde_json::to_vec_pretty(&manifest)
             .map_err(|e| PackageError::Manifest(e.to_string()))?;
@@ -194,7 +220,7 @@ impl Package {
         let mut left = limit;
         let manifest = entry(&mut zip, MANIFEST, &mut MAX_MANIFEST.min(limit))?;
         left -= manifest.len() as u64;
-        let Manifest { program, mut files, .. } = manifest_of(&manifest)?;
+        let Manifest { program, mut files, digest, .. } = manifest_of(&manifest)?;
         package.program = program;
         let ending = if package.program.target.is_cuda() { ".ptx" } else { ".o" };
         let names: Vec<String> = zip.file_names().map(str::to_string).collect();
@@ -221,10 +247,55 @@ impl Package {
             let into = if is_object { &mut package.objects } else { &mut package.weights };
             into.insert(short.to_string(), bytes);
         }
-        match files.keys().next() {
-            Some(missing) => Err(PackageError::Manifest(format!("file '{missing}' is missing"))),
-            None => Ok(package),
+        if let Some(missing) = files.keys().next() {
+            return Err(PackageError::Manifest(format!("file '{missing}' is missing")));
         }
+        if package.digest()? != digest {
+            return Err(PackageError::Digest);
+        }
+        package.validate()?;
+        Ok(package)
+    }
+
+    /// SHA-256 over the program as JSON, and over names and bytes of all objects. Code and program
+    /// fit together only as they were compiled: the code reads and writes at offsets and sizes
+    /// that the program states. The digest finds a program that was edited, or objects of another
+    /// compilation. It is no signature: who writes another digest has written another package.
+    fn digest(&self) -> Result<String, PackageError> {
+        let program =
+            serde_json::to_vec(&self.program).map_err(|e| PackageError::Manifest(e.to_string()))?;
+        let mut sha = Sha256::new();
+        let mut add = |part: &[u8]| {
+            sha.update((part.len() as u64).to_le_bytes());
+            sha.update(part);
+        };
+        add(&program);
+        for (name, object) in &self.objects {
+            add(name.as_bytes());
+            add(object);
+        }
+        Ok(sha.finalize().iter().map(|b| format!("{b:02x}")).collect())
+    }
+
+    /// Checks that the program does not contradict itself, and that the objects have what it
+    /// calls. [`Package::read`] does so.
+    pub fn validate(&self) -> Result<(), PackageError> {
+        self.program.validate()?;
+        let mut all = self.program.parts();
+        all.extend(self.program.parts().into_iter().filter_map(|p| p.prepare.as_deref()));
+        let cuda = self.program.target.is_cuda();
+        for p in all {
+            // The linker says if the host's object lacks the function.
+            if !cuda && !self.objects.contains_key(&p.entry.object) {
+                return Err(PackageError::Object(p.entry.object.clone()));
+            }
+            for k in p.kernels.iter().filter(|_| cuda) {
+                let code = self.objects.get(&k.symbol);
+                let code = code.ok_or_else(|| PackageError::Object(k.symbol.clone()))?;
+                signature::check(k, code)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -323,6 +394,7 @@ mod tests {
             kiln: "0".into(),
             program: Program::default(),
             files: BTreeMap::new(),
+            digest: String::new(),
         };
         serde_json::to_vec(&m).expect("plain data")
     }

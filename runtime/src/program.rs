@@ -1,13 +1,15 @@
 //! What was compiled, as plain data: what a caller passes, what it gets, and how to run the
 //! objects.
 mod sizes;
+mod validate;
 
 use crate::{control::Control, library_call::LibraryCall};
 use serde::{Deserialize, Serialize};
 pub use sizes::{Condition, Dim, Expr, ExprKind, Relation, SizeError, Symbol, values};
+pub use validate::Invalid;
 
 /// Changes when an older reader would misread a program.
-pub const FORMAT: u32 = 6;
+pub const FORMAT: u32 = 7;
 
 /// A compiled program without its code.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -1,5 +1,5 @@
 //! Tensors of a caller: where their elements are.
-use crate::{Buffer, CallError, Place, call::tensor_error};
+use crate::{Buffer, CallError, OutOfMemory, Place, call::tensor_error};
 use std::marker::PhantomData;
 
 /// An argument in memory.
@@ -32,6 +32,25 @@ pub fn byte_size(dtype: &str) -> Option<usize> {
         "i8" | "ui8" | "i1" | "f8E4M3FN" | "f8E5M2" => 1,
         _ => return None,
     })
+}
+
+/// The bytes of a tensor with these sizes. Err: no address space has so many, or `dtype` is no
+/// element type.
+pub fn tensor_bytes(
+    what: &'static str,
+    name: &str,
+    dtype: &str,
+    shape: &[usize],
+) -> Result<usize, CallError> {
+    let width = byte_size(dtype)
+        .ok_or_else(|| tensor_error(what, name, format!("'{dtype}' is no element type")))?;
+    let bytes = product(shape, width).filter(|n| *n <= isize::MAX as usize);
+    Ok(bytes.ok_or_else(|| OutOfMemory::new(None, purpose(what, name, dtype, shape)))?)
+}
+
+/// What memory of a tensor is for, in words.
+pub fn purpose(what: &str, name: &str, dtype: &str, shape: &[usize]) -> String {
+    format!("{what} '{name}', {dtype} {shape:?}")
 }
 
 pub(crate) fn product(shape: &[usize], width: usize) -> Option<usize> {
@@ -182,9 +201,12 @@ impl<'a> View<'a> {
     /// A copy of the elements with the dimensions in this order, the outermost first; in row-major
     /// order if it is empty.
     pub(crate) fn gathered(&self, width: usize, order: &[usize]) -> Result<Buffer, CallError> {
-        let count: usize = self.shape.iter().product();
-        let mut copy = Buffer::new();
-        copy.ensure(count * width)?;
+        let wanted = product(self.shape, width);
+        let failed =
+            || OutOfMemory::new(wanted, purpose("a copy of input", "", self.dtype, self.shape));
+        let bytes = wanted.ok_or_else(failed)?;
+        let copy = Buffer::zeroed(bytes).map_err(|_| failed())?;
+        let count = bytes / width.max(1);
         let rows = row_major(self.shape);
         let strides = self.strides.unwrap_or(&rows);
         let order: Vec<usize> =

@@ -5,7 +5,7 @@ use crate::{
     Error, Model, Options,
     lowering::{Schedules, Target, driver::compile::CompileError},
     model::{CachePolicy, Times, made_up},
-    runtime::{Store, cuda::libraries, library_call::LibraryCall},
+    runtime::{Store, cuda::libraries, file, library_call::LibraryCall},
 };
 use sha2::{Digest, Sha256};
 use std::{
@@ -17,6 +17,8 @@ use std::{
 
 /// The table's name in the cache folder.
 const FILE: &str = "autotune.txt";
+/// No table is larger: a line is about 200 bytes, so that this holds 300,000 kernels.
+pub const MAX_TABLE: u64 = 64 << 20;
 
 /// A table with the file that it came from.
 #[derive(Clone, Debug, Default)]
@@ -44,10 +46,10 @@ impl Kept {
         };
         let Some(path) = options.schedules.clone().or(own) else { return Ok(Kept::default()) };
         // Nobody writes while a shared lock is held.
-        let read = File::open(&path).and_then(|mut f| {
+        let read = file::open(&path).and_then(|f| {
             f.lock_shared()?;
             let mut text = String::new();
-            f.read_to_string(&mut text).map(|_| text)
+            f.take(MAX_TABLE).read_to_string(&mut text).map(|_| text)
         });
         let text = match read {
             Err(e) if e.kind() == io::ErrorKind::NotFound && options.max_autotune => String::new(),
@@ -139,7 +141,7 @@ pub fn measured(
                 let how = How {
                     until: Instant::now() + options.autotune_budget,
                     stop: options.stop.clone(),
-                    inputs: &|p| made_up(p).map_err(Error::Target),
+                    inputs: &|p| Ok(made_up(p)?),
                     progress: &|done, total, name| model.tell_measuring(done, total, name),
                 };
                 let measured = products.measure(options, target, &how, &mut table).and_then(|()| {

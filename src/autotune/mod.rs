@@ -13,7 +13,7 @@ mod alone;
 mod kept;
 pub mod parts;
 
-pub use kept::{Kept, measured};
+pub use kept::{Kept, MAX_TABLE, measured};
 
 use crate::{
     Error, Model, Options,

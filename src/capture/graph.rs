@@ -263,6 +263,7 @@ pub(super) fn nodes(cx: &mut Cx, symbols: &mut Symbols, graph: &Graph) -> Result
             );
         }
         let args = Args { values };
+        aten::check(row, cx, &args).map_err(op_error)?;
         let outcome = (row.build)(cx, &args).map_err(op_error)?;
         let outcome = if layout::copies(graph, node) {
             cx.copied(outcome).map_err(op_error)?

@@ -3,8 +3,9 @@
 pub use super::weight::Weight;
 use super::{CaptureError, Captured, graph, schema::*};
 use kiln_dialects::ir::Ctx;
+use kiln_runtime::file;
 use memmap2::Mmap;
-use std::{collections::BTreeMap, fs::File, io::Read, path::Path, sync::Arc};
+use std::{collections::BTreeMap, io::Read, path::Path, sync::Arc};
 
 /// What a zip file starts with.
 pub const MAGIC: &[u8] = b"PK\x03\x04";
@@ -19,7 +20,7 @@ pub fn import(ctx: Ctx, path: &Path) -> Result<Captured, CaptureError> {
 /// weights.
 pub fn graph_bytes(path: &Path) -> Result<Vec<u8>, CaptureError> {
     let fail = |reason: String| CaptureError::File { file: path.display().to_string(), reason };
-    let file = File::open(path).map_err(|e| fail(e.to_string()))?;
+    let file = file::open(path).map_err(|e| fail(e.to_string()))?;
     let mut zip = zip::ZipArchive::new(std::io::BufReader::new(file))
         .map_err(|e| fail(format!("is no .pt2 archive: {e}")))?;
     let json = zip.file_names().find(|n| n.ends_with("models/model.json")).map(str::to_string);
@@ -35,10 +36,7 @@ pub fn weights(path: &Path) -> Result<BTreeMap<String, Weight>, CaptureError> {
 
 fn open(path: &Path) -> Result<(Program, BTreeMap<String, Weight>), CaptureError> {
     let fail = |reason: String| CaptureError::File { file: path.display().to_string(), reason };
-    let file = File::open(path).map_err(|e| fail(e.to_string()))?;
-    if file.metadata().is_ok_and(|m| m.is_dir()) {
-        return Err(fail("is a directory".into()));
-    }
+    let file = file::open(path).map_err(|e| fail(e.to_string()))?;
     // SAFETY: as for every mapped file, nobody may change it meanwhile.
     let map = Arc::new(unsafe { Mmap::map(&file) }.map_err(|e| fail(e.to_string()))?);
     let mut zip = zip::ZipArchive::new(std::io::Cursor::new(&map[..]))

@@ -2,9 +2,10 @@
 //! here, whatever front end they come from.
 use crate::tensor::Array;
 use kiln_dialects::value::{DType, Tensor, count};
+use kiln_runtime::file;
 use memmap2::Mmap;
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
-use std::{borrow::Cow, collections::BTreeMap, fs::File, ops::Range, path::Path, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, ops::Range, path::Path, sync::Arc};
 
 /// A weight: sizes, strides and offset in elements, over raw little-endian bytes.
 #[derive(Clone, Debug)]
@@ -174,10 +175,7 @@ pub fn stored(d: DType) -> Dtype {
 /// All tensors of a safetensors file by name, mapped and not read. Err: a sentence without the
 /// file's name.
 pub fn open(path: &Path) -> Result<BTreeMap<String, Weight>, String> {
-    let file = File::open(path).map_err(|e| e.to_string())?;
-    if file.metadata().is_ok_and(|m| m.is_dir()) {
-        return Err("is a directory".into());
-    }
+    let file = file::open(path).map_err(|e| e.to_string())?;
     // SAFETY: as for every mapped file, nobody may change it meanwhile.
     let map = Arc::new(unsafe { Mmap::map(&file) }.map_err(|e| e.to_string())?);
     let all = SafeTensors::deserialize(&map).map_err(|e| format!("is no safetensors file: {e}"))?;

@@ -28,5 +28,5 @@ pub fn read(path: &Path) -> Result<Vec<Data>, Stop> {
 
 /// Made-up inputs.
 pub fn random(program: &Program) -> Result<Vec<Data>, Stop> {
-    made_up(program).map_err(Stop::usage)
+    Ok(made_up(program)?)
 }

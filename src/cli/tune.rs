@@ -1,6 +1,12 @@
 //! `kiln tune`: measures schedules of a model's kernels, and merges tables of them.
 use super::{Common, File, Stop, data, measuring, seconds};
-use crate::{Error, Exit, autotune::autotune, load, lowering::Schedules};
+use crate::{
+    Error, Exit,
+    autotune::{self, autotune},
+    load,
+    lowering::Schedules,
+    runtime::file,
+};
 use std::path::Path;
 
 #[derive(clap::Args)]
@@ -23,7 +29,8 @@ pub struct Tune {
 
 fn read(path: &Path) -> Result<Schedules, Stop> {
     let fail = |e: String| Stop::usage(format!("{}: {e}", path.display()));
-    Schedules::parse(&std::fs::read_to_string(path).map_err(|e| fail(e.to_string()))?).map_err(fail)
+    let text = file::read_text(path, autotune::MAX_TABLE).map_err(|e| fail(e.to_string()))?;
+    Schedules::parse(&text).map_err(fail)
 }
 
 impl Tune {

@@ -63,7 +63,7 @@ pub fn ablate(
     let first = made[0].1.as_ref().map_err(|e| Error::Backend(e.clone()))?;
     let inputs = match inputs {
         Some(inputs) => inputs.to_vec(),
-        None => made_up(first.program()).map_err(Error::Backend)?,
+        None => made_up(first.program())?,
     };
     let mut outputs = first.memory(&inputs)?;
     let mut calls: Vec<Vec<Duration>> = vec![vec![]; made.len()];

@@ -66,7 +66,7 @@ pub fn bisect(
     let exe = model.compile(&options)?;
     let inputs = match inputs {
         Some(inputs) => inputs.to_vec(),
-        None => made_up(exe.program()).map_err(Error::Backend)?,
+        None => made_up(exe.program())?,
     };
     let inputs =
         inputs.iter().map(|d| d.tensor().map_err(Error::Weight)).collect::<Result<Vec<_>, _>>()?;

@@ -3,8 +3,10 @@ use super::Data;
 use crate::{
     dialects::value::{DType, Tensor},
     runtime::{
-        Program,
-        program::{Dim, Tensor as Spec},
+        CallError, Program,
+        buffer::vec_of,
+        program::Tensor as Spec,
+        view::{purpose, tensor_bytes},
     },
 };
 
@@ -33,29 +35,35 @@ pub fn made_up_symbols(program: &Program) -> Vec<i64> {
     program.symbols.iter().map(|s| middle(s.min, s.max, s.divisor)).collect()
 }
 
+/// Elements that are made at once, so that only their bytes take memory.
+const AT_ONCE: usize = 1 << 16;
+
 /// Made-up inputs: floats in [-1, 1), integers 0 or 1 so that they are in range as positions,
-/// symbols in the middle of a small range.
-pub fn made_up(program: &Program) -> Result<Vec<Data>, String> {
+/// symbols in the middle of a small range. Err: a size has no value, or there is no memory.
+pub fn made_up(program: &Program) -> Result<Vec<Data>, CallError> {
     let symbols = made_up_symbols(program);
-    let exprs = program.expr_values(&symbols).map_err(|e| e.to_string())?;
+    let exprs = program.expr_values(&symbols)?;
     let mut numbers = Numbers(0);
-    let mut one = |t: &Spec| -> Result<Data, String> {
-        let size = |d: &Dim| {
-            d.value(&symbols, &exprs)
-                .map_err(|e| e.to_string())
-                .map(|n| usize::try_from(n).unwrap_or(0))
-        };
-        let shape = t.dims.iter().map(size).collect::<Result<Vec<_>, _>>()?;
+    let mut one = |t: &Spec| -> Result<Data, CallError> {
+        let wrong = |reason| CallError::Tensor { what: "input", name: t.name.clone(), reason };
+        let sizes = t.dims.iter().map(|d| d.size(&symbols, &exprs));
+        let shape = sizes.collect::<Result<Vec<_>, _>>()?;
         let dtype = DType::from_name(&t.dtype)
-            .ok_or_else(|| format!("'{}' is no element type", t.dtype))?;
-        let count: usize = shape.iter().product();
-        let tensor = if dtype.is_float() {
-            let values = (0..count).map(|_| dtype.round(numbers.unit() * 2.0 - 1.0)).collect();
-            Tensor::floats(dtype, shape, values)
-        } else {
-            Tensor::ints(dtype, shape, (0..count).map(|_| (numbers.next() & 1) as i64).collect())
-        };
-        Ok(Data::of(&tensor?))
+            .ok_or_else(|| wrong(format!("'{}' is no element type", t.dtype)))?;
+        let len = tensor_bytes("made-up input", &t.name, &t.dtype, &shape)?;
+        let mut bytes = vec_of(len, || purpose("made-up input", &t.name, &t.dtype, &shape))?;
+        let count = len / dtype.byte_size();
+        for start in (0..count).step_by(AT_ONCE) {
+            let n = AT_ONCE.min(count - start);
+            let part = if dtype.is_float() {
+                let values = (0..n).map(|_| dtype.round(numbers.unit() * 2.0 - 1.0)).collect();
+                Tensor::floats(dtype, vec![n], values)
+            } else {
+                Tensor::ints(dtype, vec![n], (0..n).map(|_| (numbers.next() & 1) as i64).collect())
+            };
+            bytes.extend(dtype.encode(&part.map_err(wrong)?));
+        }
+        Ok(Data { dtype, shape, bytes })
     };
     program.inputs.iter().map(&mut one).collect()
 }

@@ -31,8 +31,12 @@ use crate::{
     },
     passes::pass::level_of,
     runtime::{
-        self, Buffer, CallError, Package, Program, Remark, Store, View, ViewMut, cuda,
-        profile::Profile, program::Tensor as Spec,
+        self, Buffer, CallError, Package, Program, Remark, Store, View, ViewMut,
+        buffer::vec_of,
+        cuda, file,
+        profile::Profile,
+        program::Tensor as Spec,
+        view::{purpose, tensor_bytes},
     },
 };
 use engine::Engine;
@@ -43,6 +47,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
+
+/// IR in a larger file is refused; MLIR counts source positions in 32 bits.
+pub const MAX_INPUT: u64 = 1 << 30;
 
 /// A file that can be compiled or has been.
 pub struct Model {
@@ -71,15 +78,14 @@ pub fn load(path: impl Into<PathBuf>) -> Result<Model, Error> {
     let io =
         |e: std::io::Error| Error::File { file: path.display().to_string(), reason: e.to_string() };
     let mut start = [0u8; 4];
-    let read = std::fs::File::open(&path)
-        .and_then(|mut f| std::io::Read::read(&mut f, &mut start))
-        .map_err(io)?;
+    let read =
+        file::open(&path).and_then(|mut f| std::io::Read::read(&mut f, &mut start)).map_err(io)?;
     let kind = if path.extension().is_some_and(|e| e == "kpkg") {
         Kind::Package(Box::new(Package::load(&path)?))
     } else if &start[..read] == pt2::MAGIC {
         Kind::Archive
     } else {
-        let source = std::fs::read(&path).map_err(io)?;
+        let source = file::read(&path, MAX_INPUT).map_err(io)?;
         let named = path.extension().is_some_and(|e| e == "mlir");
         if !named && !source.starts_with(BYTECODE_MAGIC) {
             is_ir(&path, &source)?;
@@ -513,7 +519,7 @@ impl Executable {
                 return Ok(kept.swap_remove(i));
             }
         }
-        Ok(Arc::new(Buffer::zeroed(bytes)?))
+        Ok(Arc::new(Buffer::zeroed(bytes).map_err(|e| e.of("a result"))?))
     }
     /// Keeps the memory of a result for later ones.
     pub(crate) fn keep_memory(&self, buffer: &Arc<Buffer>) {
@@ -532,11 +538,11 @@ impl Executable {
         let make = |(shape, t): (Vec<usize>, &Spec)| {
             let dtype = DType::from_name(&t.dtype)
                 .ok_or_else(|| Error::Weight(format!("'{}' is no element type", t.dtype)))?;
-            Ok(Data {
-                bytes: vec![0xa5; shape.iter().product::<usize>() * dtype.byte_size()],
-                dtype,
-                shape,
-            })
+            let len = tensor_bytes("output", &t.name, &t.dtype, &shape)?;
+            let mut bytes = vec_of(len, || purpose("output", &t.name, &t.dtype, &shape))
+                .map_err(CallError::from)?;
+            bytes.resize(len, 0xa5);
+            Ok(Data { bytes, dtype, shape })
         };
         shapes.into_iter().zip(&self.program().outputs).map(make).collect()
     }

@@ -16,7 +16,12 @@ pub mod passes;
 
 pub use cli::{Cli, command};
 
-use crate::{Exit, dialects::ir::Context, dialects::rules::LEVELS};
+use crate::{
+    Exit,
+    dialects::{ir::Context, rules::LEVELS},
+    model::MAX_INPUT,
+    runtime::file,
+};
 use console::Console;
 use isolate::{Board, Side, Stage};
 use std::{ffi::OsString, io::Read, path::Path};
@@ -46,8 +51,6 @@ impl OptError {
     }
 }
 
-/// Larger inputs are refused; MLIR counts source positions in 32 bits.
-const MAX_INPUT: u64 = 1 << 30;
 /// MLIR's parser, printer and passes recurse; pages that are not used cost nothing.
 const STACK: usize = 256 << 20;
 
@@ -160,9 +163,11 @@ fn read(input: Option<&Path>) -> Result<(String, Vec<u8>), OptError> {
     let mut source = vec![];
     let stdin = input.is_none_or(|p| p == Path::new("-"));
     let (name, done) = match input {
+        // The one device that ends.
+        Some(path) if path == Path::new("/dev/null") => (path.display().to_string(), Ok(0)),
         Some(path) if !stdin => {
-            let read = std::fs::File::open(path)
-                .and_then(|f| f.take(MAX_INPUT + 1).read_to_end(&mut source));
+            let read =
+                file::open(path).and_then(|f| f.take(MAX_INPUT + 1).read_to_end(&mut source));
             (path.display().to_string(), read)
         }
         _ => ("<stdin>".to_string(), std::io::stdin().take(MAX_INPUT + 1).read_to_end(&mut source)),

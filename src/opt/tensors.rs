@@ -2,6 +2,7 @@
 use super::OptError;
 use crate::capture::weight::{dtype, stored};
 use crate::dialects::value::Tensor;
+use crate::runtime::{file, package::MAX_BYTES};
 use safetensors::{SafeTensors, tensor::TensorView};
 use std::{collections::BTreeMap, path::Path};
 
@@ -10,7 +11,7 @@ pub type Tensors = BTreeMap<String, Tensor>;
 
 /// Reads those tensors of a file that `wanted` names.
 pub fn read(path: &Path, wanted: impl Fn(&str) -> bool) -> Result<Tensors, OptError> {
-    let bytes = std::fs::read(path).map_err(|e| OptError::file(path, e))?;
+    let bytes = file::read(path, MAX_BYTES).map_err(|e| OptError::file(path, e))?;
     let file = SafeTensors::deserialize(&bytes)
         .map_err(|e| OptError::file(path, format!("is no safetensors file: {e}")))?;
     let mut all = Tensors::new();

@@ -272,3 +272,21 @@ def float8():
         add(lambda x, y, w: torch.softmax(x.float() @ y.float().t() * w, -1), small(4, 8), small(6, 8), torch.tensor(0.25))
         add(lambda x, y: torch.where(x == y, x, torch.cat([y[1:], y[:1]])), small(19), small(19))
         add(lambda x, k: x.t().contiguous()[k], small(5, 6), i(0, 6, 3))
+
+
+def narrow():
+    """Floats that integers of few bits do not hold."""
+    add = lambda fn, *a: case("narrow", fn, *a)
+    wide = [300.7, 2.9, -1.5, 100.3, -300.9, 70000.5, -70000.5, 255.9, -128.9, 2.0**31 - 200]
+    for dtype in (torch.float64, torch.float32):
+        x = torch.tensor(wide, dtype=dtype)
+        for to in (torch.uint8, torch.int8, torch.int16, torch.int32):
+            add(lambda x, to=to: A._to_copy.default(x, dtype=to), x)
+            add(lambda x, to=to: A.cumprod.default(x, 0, dtype=to), x)
+            add(lambda x, to=to: A.cumsum.default(x, 0, dtype=to), x)
+            add(lambda x, to=to: A.sum.dim_IntList(x, [0], dtype=to), x)
+            add(lambda x, to=to: A.prod.default(x, dtype=to), x)
+    add(lambda x: A._to_copy.default(x, dtype=torch.uint8), torch.tensor([2.0**32 + 257, -(2.0**40) - 1], dtype=torch.float64))
+    for half in HALF:
+        add(lambda x: A._to_copy.default(x, dtype=torch.int8), torch.tensor([300.0, -200.0, 5000.0], dtype=half))
+    add(lambda x: A.cumprod.default(x, 0, dtype=torch.uint8), torch.tensor([300, -2, 7, 100]))

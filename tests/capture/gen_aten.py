@@ -95,8 +95,8 @@ def write(path, module, args, dyn, outputs=None):
 if __name__ == "__main__":
     elements, shapes = aten_elements, aten_shapes
     first = (elements.unary, elements.binary, elements.create, shapes.view, shapes.index, shapes.reduce, shapes.contract, shapes.norm, shapes.image)
-    # In this order: all share one random generator.
-    for make in (*first, aten_in_place.in_place, elements.float8, shapes.empty):
+    # In this order: all draw from one generator.
+    for make in (*first, aten_in_place.in_place, elements.float8, shapes.empty, elements.narrow):
         make()
     each = Path(sys.argv[2]) if sys.argv[1:2] == ["--each"] else None
     if each:

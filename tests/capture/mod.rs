@@ -5,7 +5,8 @@ mod conditions;
 mod control;
 mod errors;
 mod models;
-mod mutation;
+pub mod mutation;
+mod refused;
 
 use kiln::{
     capture::{Captured, Output, pt2},

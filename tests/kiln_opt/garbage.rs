@@ -66,7 +66,7 @@ fn invalid_text() {
 #[test]
 fn missing_input() {
     let folder = temporary();
-    fails(2, "Is a directory", &[folder.path().to_str().unwrap()]);
+    fails(2, "is a directory, not a regular file", &[folder.path().to_str().unwrap()]);
     fails(2, "No such file", &[&path(&folder, "nothing.mlir")]);
     // The superuser may read every file, but not this one's first page.
     fails(2, "error: /proc/self/mem", &["/proc/self/mem"]);

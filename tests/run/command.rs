@@ -441,3 +441,59 @@ fn options_by_name() {
         );
     }
 }
+
+/// What cannot be held is exit 5, with its size and what it is for.
+#[test]
+fn memory_that_cannot_be_had_is_exit_5() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |name: &str, source: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, source).unwrap();
+        let out = kiln(&["run", path.to_str().unwrap(), "--repeat", "1"]);
+        (out.status.code(), text(&out.stderr))
+    };
+    let input = "func.func @main(%x: tensor<1099511627776x64xf32>) -> tensor<f32> {
+  %0 = kiln.reduce sum %x dims = [0, 1] : tensor<1099511627776x64xf32>
+  return %0 : tensor<f32>
+}
+";
+    let (code, said) = run("input.mlir", input);
+    assert_eq!(code, Some(5), "{said}");
+    let want =
+        "out of memory: 281474976710656 bytes for made-up input 'input_0', f32 [1099511627776, 64]";
+    assert!(said.contains(want), "{said}");
+    let output = "func.func @main(%x: tensor<f32>) -> tensor<1099511627776x64xf32> {
+  %0 = kiln.broadcast_in_dim %x dims = [] sizes = [1099511627776, 64] : tensor<f32>
+  return %0 : tensor<1099511627776x64xf32>
+}
+";
+    let (code, said) = run("output.mlir", output);
+    assert_eq!(code, Some(5), "{said}");
+    assert!(said.contains("281474976710656 bytes for output 'output_0'"), "{said}");
+}
+
+/// A pipe without a writer is not waited for, and a device is not read.
+#[test]
+#[cfg(unix)]
+fn only_regular_files_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    for end in ["pt2", "kpkg", "mlir", "safetensors"] {
+        let fifo = dir.path().join(format!("pipe.{end}"));
+        let made = Command::new("mkfifo").arg(&fifo).status().expect("mkfifo");
+        assert!(made.success());
+        let name = fifo.to_str().unwrap();
+        let out = match end {
+            "safetensors" => kiln(&["run", "mlp.pt2", "--inputs", name]),
+            _ => kiln(&["run", name]),
+        };
+        let said = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{said}");
+        assert!(said.contains(name) && said.contains("is a pipe, not a regular file"), "{said}");
+    }
+    for (name, what) in [("/dev/zero", "a character device"), ("/", "a directory")] {
+        let out = kiln(&["run", name]);
+        let said = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{said}");
+        assert!(said.contains(&format!("{name}: is {what}, not a regular file")), "{said}");
+    }
+}

@@ -5,6 +5,7 @@ mod capi;
 mod command;
 mod debug;
 mod interop;
+mod manifest;
 mod page;
 mod refused;
 mod screen;

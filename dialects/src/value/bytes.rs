@@ -34,7 +34,8 @@ impl DType {
     /// bytes.
     pub fn decode(self, shape: &[usize], bytes: &[u8]) -> Result<Tensor, String> {
         let size = self.byte_size();
-        let expected = count(shape)? * size;
+        let elements = count(shape)?;
+        let expected = elements.checked_mul(size).ok_or("is larger than any memory")?;
         if bytes.len() != expected {
             return Err(format!(
                 "{} bytes given for {self} of shape {shape:?}, which has {expected}",
@@ -47,13 +48,25 @@ impl DType {
             u64::from_le_bytes(word)
         });
         let data = match (self, self.format()) {
-            (DType::F64, _) => Data::F(words.map(f64::from_bits).collect()),
+            (DType::F64, _) => Data::F(collected(elements, words.map(f64::from_bits))?),
             (DType::F32, _) => {
-                Data::F(words.map(|w| f64::from(f32::from_bits(w as u32))).collect())
+                let floats = words.map(|w| f64::from(f32::from_bits(w as u32)));
+                Data::F(collected(elements, floats)?)
             }
-            (_, Some(format)) => Data::F(words.map(|w| format.decode(w as u32)).collect()),
-            _ => Data::I(words.map(|w| self.wrap(w as i64)).collect()),
+            (_, Some(format)) => {
+                Data::F(collected(elements, words.map(|w| format.decode(w as u32)))?)
+            }
+            _ => Data::I(collected(elements, words.map(|w| self.wrap(w as i64)))?),
         };
         Tensor::new(self, shape.to_vec(), data)
     }
+}
+
+/// All of them in memory, if there is any.
+fn collected<T>(count: usize, values: impl Iterator<Item = T>) -> Result<Vec<T>, String> {
+    let mut all = vec![];
+    all.try_reserve_exact(count)
+        .map_err(|_| format!("out of memory: {count} elements of {} bytes", size_of::<T>()))?;
+    all.extend(values);
+    Ok(all)
 }

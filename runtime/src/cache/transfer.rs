@@ -62,7 +62,7 @@ impl Store {
         let (mut programs, mut kernels) = (Count::default(), Count::default());
         for (_, path) in self.entries()? {
             // Another process may be trimming.
-            let (Ok(meta), Ok(mut file)) = (fs::metadata(&path), fs::File::open(&path)) else {
+            let (Ok(meta), Ok(mut file)) = (fs::metadata(&path), crate::file::open(&path)) else {
                 continue;
             };
             let mut start = [0; HEADER + 2];
@@ -98,7 +98,7 @@ impl Store {
         let plain = || SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
         for (name, path) in entries {
             // What another process has just trimmed is not missed.
-            let Ok(bytes) = fs::read(&path) else { continue };
+            let Ok(bytes) = crate::file::read(&path, super::MAX_ENTRY) else { continue };
             zip.start_file(
                 format!("entries/{name}"),
                 plain().large_file(bytes.len() as u64 >= u32::MAX as u64),
@@ -121,7 +121,8 @@ impl Store {
     /// import only what you trust. Returns how many are new.
     pub fn import(&self, from: &Path) -> Result<usize, PackageError> {
         let io = |source| PackageError::Io { path: from.into(), source };
-        let mut zip = ZipArchive::new(std::io::BufReader::new(fs::File::open(from).map_err(io)?))?;
+        let mut zip =
+            ZipArchive::new(std::io::BufReader::new(crate::file::open(from).map_err(io)?))?;
         let mut text = vec![];
         zip.by_name(MANIFEST)?.take(MAX_MANIFEST).read_to_end(&mut text).map_err(io)?;
         let manifest: Manifest =

@@ -82,7 +82,7 @@ impl Driver {
         }
         let shapes: Vec<&[usize]> = inputs.iter().map(|v| v.shape).collect();
         let (symbols, exprs) = p.sizes(&shapes)?;
-        let made = self.flow.shapes(&symbols, &exprs)?;
+        let made = self.flow.shapes(p, &symbols, &exprs)?;
         let (mut copies, mut args, mut wanted) = (vec![], vec![], vec![]);
         for (v, t) in inputs.iter().zip(&p.inputs) {
             check("input", v.dtype(), v.place(), t)?;
@@ -131,7 +131,8 @@ impl Machine for OnHost<'_> {
         if i == self.buffers.len() {
             self.buffers.push(Buffer::new());
         }
-        self.buffers[i].ensure(bytes)?;
+        let what = || format!("values between the steps of program '{}'", self.driver.program.name);
+        self.buffers[i].ensure(bytes).map_err(|e| e.of(what()))?;
         Ok((self.buffers[i].as_mut_ptr(), self.buffers[i].len()))
     }
     fn copy(&mut self, from: *const u8, to: *mut u8, bytes: usize) -> Result<(), CallError> {

@@ -1,6 +1,6 @@
 //! One call of a program of programs: where its values lie, and its steps, whatever runs them.
 use super::{Body, Flow, Shape, Step};
-use crate::{CallError, View, ViewMut, call::tensor_error, custom::CustomFn};
+use crate::{CallError, OutOfMemory, View, ViewMut, call::tensor_error, custom::CustomFn};
 
 /// What runs steps: the host, or a card. Addresses are of its memory; all that it is asked for
 /// happens in order.
@@ -311,7 +311,8 @@ impl<'a, M: Machine> Run<'a, M> {
         let first = if pitch == bytes || length < 2 {
             at
         } else {
-            self.take(pitch.saturating_mul(length))?
+            let bytes = pitch.checked_mul(length);
+            self.take(bytes.ok_or_else(|| OutOfMemory::new(None, "slices of a scan's values"))?)?
         };
         self.hold(&[first]);
         Ok(Rows { first, pitch, bytes })

@@ -155,7 +155,7 @@ fn program(
 
 fn run(program: &Program, machine: &mut Noted, inputs: &[&[u8]], outputs: &mut [Vec<u128>]) {
     let flow = Flow::new(program).expect("a program");
-    let shapes = flow.shapes(&[], &[]).expect("sizes");
+    let shapes = flow.shapes(program, &[], &[]).expect("sizes");
     let copies: Vec<Vec<u128>> = inputs
         .iter()
         .map(|b| {

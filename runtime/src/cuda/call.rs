@@ -233,10 +233,10 @@ impl Loaded {
             &self.addresses,
             self.device.card().processors,
         )?;
-        plan.call(&self.called);
+        plan.call(&self.called)?;
         if let Some(control) = &self.control {
             let (symbols, exprs) = self.program.sizes(&shapes)?;
-            plan.values = control.flow.shapes(&symbols, &exprs)?;
+            plan.values = control.flow.shapes(&self.program, &symbols, &exprs)?;
         }
         Ok(plan)
     }
@@ -292,7 +292,11 @@ impl Loaded {
         let State { plans, arena, inputs, outputs, ways, at, .. } = state;
         let Some(plan) = plans.last() else { return Ok(()) };
         let copied = |sizes: &[usize], ways: &[Way]| {
-            sizes.iter().zip(ways).filter(|(_, w)| !matches!(w, Way::Here(_))).map(|(n, _)| n).sum()
+            sizes
+                .iter()
+                .zip(ways)
+                .filter(|(_, w)| !matches!(w, Way::Here(_)))
+                .fold(0usize, |all, (n, _)| all.saturating_add(*n))
         };
         let planned = || {
             self.planned(Some((

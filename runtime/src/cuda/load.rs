@@ -345,9 +345,11 @@ impl Loaded {
     /// results' copies.
     pub(super) fn planned(&self, call: Option<(usize, usize, usize)>) -> String {
         let bytes = |g: &crate::program::Global| {
-            g.shape.iter().product::<u64>() as usize * byte_size(&g.dtype).unwrap_or(1)
+            g.shape
+                .iter()
+                .fold(byte_size(&g.dtype).unwrap_or(1) as u64, |n, d| n.saturating_mul(*d))
         };
-        let weights: usize = self.program.globals.iter().map(bytes).sum();
+        let weights = self.program.globals.iter().map(bytes).fold(0u64, u64::saturating_add);
         let call = call.map(|(arena, inputs, outputs)| {
             format!(", {arena} bytes between kernels, {inputs} bytes of copied arguments, {outputs} bytes of copied results")
         });

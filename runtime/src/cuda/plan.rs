@@ -2,9 +2,10 @@
 //! addresses.
 use super::{CudaError, fault::Launches, graph::Graph, libraries::Called, tensor_map::Described};
 use crate::{
-    CallError, Program,
+    CallError, OutOfMemory, Program,
     control::Shape,
-    program::{Arg, Dim, Window},
+    program::{Arg, Dim, Tensor, Window},
+    view::tensor_bytes,
 };
 use cudarc::driver::sys;
 use std::{ffi::c_void, sync::Arc};
@@ -107,12 +108,13 @@ impl Plan {
         let p = &**program;
         let (symbols, exprs) = p.sizes(shapes)?;
         let value = |d: Dim| d.value(&symbols, &exprs);
-        let bytes = |shape: &[usize], dtype: &str| {
-            crate::view::byte_size(dtype)
-                .and_then(|w| crate::view::product(shape, w))
-                .unwrap_or(usize::MAX)
-        };
-        let results = p.output_shapes(shapes)?;
+        let all_bytes =
+            |what: &'static str, shapes: &mut dyn Iterator<Item = (&[usize], &Tensor)>| {
+                shapes
+                    .map(|(s, t)| tensor_bytes(what, &t.name, &t.dtype, s))
+                    .collect::<Result<Vec<usize>, _>>()
+            };
+        let (results, arena) = (p.output_shapes(shapes)?, p.arena.size(&symbols, &exprs)?);
         let mut launches = vec![];
         for (i, (k, f)) in p.kernels.iter().zip(functions).enumerate() {
             let fail = |reason: String| CudaError::Launch {
@@ -131,7 +133,14 @@ impl Plan {
                     Arg::Output(i) if *i < p.outputs.len() => (Source::Output(*i), 0),
                     Arg::Input(_) | Arg::Output(_) => return Err(missing().into()),
                     Arg::Global(i) => (Source::Fixed, *globals.get(*i).ok_or_else(missing)?),
-                    Arg::Arena(d) => (Source::Arena(value(*d)? as u64), 0),
+                    Arg::Arena(d) => {
+                        let offset = d.size(&symbols, &exprs)?;
+                        if offset > arena {
+                            let reason = format!("byte {offset} of the arena, which has {arena}");
+                            return Err(fail(reason).into());
+                        }
+                        (Source::Arena(offset as u64), 0)
+                    }
                     Arg::Size(d) => (Source::Fixed, value(*d)? as u64),
                 };
                 sources.push(source);
@@ -156,8 +165,11 @@ impl Plan {
                 if m.arg >= words.len() {
                     return Err(fail(format!("there is no parameter {}", m.arg)).into());
                 }
-                let offset = crate::view::byte_size(&m.dtype).unwrap_or(2) as u64
-                    * u64::try_from(value(m.offset)?).unwrap_or(0);
+                let first = m.offset.size(&symbols, &exprs)? as u64;
+                let width = crate::view::byte_size(&m.dtype).unwrap_or(2) as u64;
+                let offset = first
+                    .checked_mul(width)
+                    .ok_or_else(|| fail(format!("element {first} of a tensor, as its first")))?;
                 let (sizes, strides) = (numbers(&m.sizes)?, numbers(&m.strides)?);
                 described.push(Map {
                     arg: m.arg,
@@ -175,9 +187,9 @@ impl Plan {
             Launches { program: program.clone(), grids: launches.iter().map(|l| l.grid).collect() };
         Ok(Plan {
             shapes: shapes.concat(),
-            arena: usize::try_from(value(p.arena)?).unwrap_or(0),
-            inputs: shapes.iter().zip(&p.inputs).map(|(s, t)| bytes(s, &t.dtype)).collect(),
-            outputs: results.iter().zip(&p.outputs).map(|(s, t)| bytes(s, &t.dtype)).collect(),
+            arena,
+            inputs: all_bytes("input", &mut shapes.iter().copied().zip(&p.inputs))?,
+            outputs: all_bytes("output", &mut results.iter().map(Vec::as_slice).zip(&p.outputs))?,
             results: results.concat(),
             values: vec![],
             launches,
@@ -190,13 +202,19 @@ impl Plan {
 
     /// Has libraries compute these launches. One runs behind the other, so that all take the same
     /// memory, behind that of the program.
-    pub fn call(&mut self, called: &[Option<Arc<Called>>]) {
-        let Some(most) = called.iter().flatten().map(|c| c.workspace()).max() else { return };
-        let begin = self.arena.next_multiple_of(WORKSPACE_ALIGNED);
-        self.arena = begin + most;
+    pub fn call(&mut self, called: &[Option<Arc<Called>>]) -> Result<(), OutOfMemory> {
+        let Some(most) = called.iter().flatten().map(|c| c.workspace()).max() else {
+            return Ok(());
+        };
+        let room = self.arena.checked_next_multiple_of(WORKSPACE_ALIGNED);
+        let (begin, end) = room
+            .and_then(|begin| Some((begin, begin.checked_add(most)?)))
+            .ok_or_else(|| OutOfMemory::new(None, "the arena and a library's workspace"))?;
+        self.arena = end;
         for (launch, call) in self.launches.iter_mut().zip(called) {
             launch.library = call.clone().map(|c| (c, begin as u64));
         }
+        Ok(())
     }
 
     /// Gives the launches these addresses. Those that change are also patched in the graph.
@@ -304,7 +322,7 @@ impl Ready {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::{Expr, ExprKind, Kernel, Launch, Symbol, Tensor};
+    use crate::program::{Expr, ExprKind, Kernel, Launch, Symbol};
 
     fn program() -> Arc<Program> {
         let tensor = |name: &str| Tensor {
@@ -339,8 +357,8 @@ mod tests {
             }],
             exprs: vec![Expr { kind: ExprKind::Mul, lhs: Dim::Symbol(0), rhs: Dim::Known(16) }],
             kernels: vec![
-                kernel(vec![Arg::Input(0), Arg::Arena(Dim::Known(64)), Arg::Size(Dim::Symbol(0))]),
-                kernel(vec![Arg::Arena(Dim::Known(64)), Arg::Global(0), Arg::Output(0)]),
+                kernel(vec![Arg::Input(0), Arg::Arena(Dim::Known(32)), Arg::Size(Dim::Symbol(0))]),
+                kernel(vec![Arg::Arena(Dim::Known(32)), Arg::Global(0), Arg::Output(0)]),
             ],
             arena: Dim::Expr(0),
             ..Default::default()
@@ -360,14 +378,14 @@ mod tests {
         let mut at = Addresses { arena: 1000, inputs: vec![1], outputs: vec![2] };
         plan.point(&at).expect("no descriptions");
         let words = |p: &Plan| p.launches.iter().map(|l| l.words.clone()).collect::<Vec<_>>();
-        assert_eq!(words(&plan), [vec![1, 1064, 3], vec![1064, 77, 2]]);
+        assert_eq!(words(&plan), [vec![1, 1032, 3], vec![1032, 77, 2]]);
         assert_eq!(unsafe { *plan.launches[1].params[2].cast::<u64>() }, 2);
         at.outputs[0] = 9;
         assert!(!plan.launches[0].point(&at, "k").expect("no descriptions"), "it has no result");
         plan.point(&at).expect("no descriptions");
         assert_eq!(
             (words(&plan)[1].clone(), unsafe { *plan.launches[1].params[2].cast::<u64>() }),
-            (vec![1064, 77, 9], 9)
+            (vec![1032, 77, 9], 9)
         );
     }
 

@@ -120,6 +120,9 @@ pub enum SizeError {
     /// The list of symbols or expressions is shorter, or the expression is not an earlier one.
     #[error("the program names a size that it does not have: {0:?}")]
     Missing(Dim),
+    /// A size of a tensor or of memory is below 0.
+    #[error("the size {0:?} is {1} here")]
+    Negative(Dim, i64),
     /// Too large for 64 bits, a division by 0, or a negative exponent.
     #[error("size expression {index} has no value: {kind:?} of {lhs} and {rhs}")]
     NoValue {
@@ -154,28 +157,32 @@ fn floor_div(lhs: i64, rhs: i64) -> Option<i64> {
 }
 
 impl Program {
-    /// A size as text: a number, a symbol's name, or an expression of these.
+    /// A size as text: a number, a symbol's name, or an expression of these. What would be longer
+    /// than people read is cut.
     pub fn size_text(&self, d: Dim) -> String {
-        match d {
-            Dim::Known(n) => n.to_string(),
-            Dim::Symbol(i) => self.symbols.get(i).map_or("?".into(), |s| s.name.clone()),
-            // An expression's operands stand before it, so this ends; one that a damaged file made
-            // otherwise is cut.
-            Dim::Expr(i) => match self.exprs.get(i) {
-                Some(e) if [e.lhs, e.rhs].iter().all(|d| !matches!(d, Dim::Expr(j) if *j >= i)) => {
-                    let (lhs, rhs) = (self.size_text(e.lhs), self.size_text(e.rhs));
-                    match e.kind {
-                        ExprKind::Add => format!("({lhs} + {rhs})"),
-                        ExprKind::Mul => format!("({lhs} * {rhs})"),
-                        ExprKind::FloorDiv => format!("({lhs} // {rhs})"),
-                        ExprKind::Mod => format!("({lhs} % {rhs})"),
-                        ExprKind::Min => format!("min({lhs}, {rhs})"),
-                        ExprKind::Max => format!("max({lhs}, {rhs})"),
-                        ExprKind::Pow => format!("{lhs}^{rhs}"),
-                    }
-                }
-                _ => "?".into(),
-            },
+        const TERMS: usize = 64;
+        self.text_of(d, self.exprs.len(), &mut TERMS.clone())
+    }
+    /// Of expressions only those before `exprs` count, so that this ends; `left` terms are
+    /// written.
+    fn text_of(&self, d: Dim, exprs: usize, left: &mut usize) -> String {
+        let i = match d {
+            _ if *left == 0 => return "…".into(),
+            Dim::Known(n) => return n.to_string(),
+            Dim::Symbol(i) => return self.symbols.get(i).map_or("?".into(), |s| s.name.clone()),
+            Dim::Expr(i) => i,
+        };
+        let Some(e) = self.exprs.get(i).filter(|_| i < exprs) else { return "?".into() };
+        *left -= 1;
+        let (lhs, rhs) = (self.text_of(e.lhs, i, left), self.text_of(e.rhs, i, left));
+        match e.kind {
+            ExprKind::Add => format!("({lhs} + {rhs})"),
+            ExprKind::Mul => format!("({lhs} * {rhs})"),
+            ExprKind::FloorDiv => format!("({lhs} // {rhs})"),
+            ExprKind::Mod => format!("({lhs} % {rhs})"),
+            ExprKind::Min => format!("min({lhs}, {rhs})"),
+            ExprKind::Max => format!("max({lhs}, {rhs})"),
+            ExprKind::Pow => format!("{lhs}^{rhs}"),
         }
     }
     /// The values of all expressions, given those of the symbols.
@@ -209,6 +216,11 @@ impl Dim {
         };
         found.copied().ok_or(SizeError::Missing(self))
     }
+    /// The same, as what a tensor or memory has: not below 0.
+    pub fn size(self, symbols: &[i64], exprs: &[i64]) -> Result<usize, SizeError> {
+        let value = self.value(symbols, exprs)?;
+        usize::try_from(value).map_err(|_| SizeError::Negative(self, value))
+    }
 }
 
 #[cfg(test)]
@@ -240,6 +252,11 @@ mod tests {
             p.exprs = vec![e(bad.0, n(bad.1), n(bad.2))];
             assert!(matches!(p.expr_values(&[]), Err(SizeError::NoValue { .. })), "{bad:?}");
         }
+        // Each doubles the text of the one before.
+        p.exprs = (0..200).map(|i| e(ExprKind::Add, Dim::Expr(i), Dim::Expr(i))).collect();
+        p.exprs.insert(0, e(ExprKind::Add, n(1), n(2)));
+        assert!(p.size_text(Dim::Expr(200)).len() < 4096);
+        assert_eq!(p.size_text(Dim::Expr(1)), "((1 + 2) + (1 + 2))");
         p.exprs = vec![e(ExprKind::Add, Dim::Expr(0), n(1))];
         assert_eq!(p.expr_values(&[]), Err(SizeError::Missing(Dim::Expr(0))));
     }

@@ -145,7 +145,8 @@ fn index_list(cx: &mut Cx, a: &Args<'_>, x: Value) -> Result<(Vec<Value>, Vec<i6
     for (d, alias) in a.optional_aliases("indices")?.into_iter().enumerate() {
         let Some(alias) = alias else { continue };
         let i = cx.get(alias)?;
-        if dtype_of(i)? == DType::I1 {
+        // Bytes are masks, too.
+        if [DType::I1, DType::UI8].contains(&dtype_of(i)?) {
             return Err("indexes by a mask, whose result's size depends on data; use torch.where or masked_fill".into());
         }
         values.push(positive(cx, i, x, d)?);
@@ -224,6 +225,7 @@ fn written(
     start: i64,
     step: i64,
 ) -> Result<Outcome, String> {
+    let src = cx.convert(src, dtype_of(x)?)?;
     let count = cx.b.size_of(src, dim)?;
     let i = cx.iota(DType::I64, vec![count], 0)?;
     let i = cx.binary(BinaryKind::Mul, i, cx.integer(DType::I64, step)?)?;

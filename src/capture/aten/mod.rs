@@ -1,6 +1,7 @@
 //! The ATen table: one row per functional overload, with the builder that emits it. In-place
 //! overloads (`aten.relu_.default`) are their functional row and a write; arguments that are left
 //! out have PyTorch's defaults.
+mod check;
 mod choose;
 mod condition;
 mod contract;
@@ -16,6 +17,7 @@ mod tools;
 mod view;
 
 use super::storage::{Alias, Store};
+pub(super) use check::check;
 use kiln_dialects::{ir::*, ops::CompareKind, value::DType};
 use serde_json::Value as Json;
 use std::collections::HashMap;
@@ -317,6 +319,28 @@ impl Cx {
             return Err("an in-place op without one result".into());
         };
         let (old, new) = (self.get(target)?, self.get(result)?);
+        let (to, from) = (tools::dtype_of(old)?, tools::dtype_of(new)?);
+        if !promote::can_cast(from, to) {
+            let (from, to) = (check::scalar_name(from), check::scalar_name(to));
+            return Err(format!(
+                "result type {from} can't be cast to the desired output type {to}"
+            ));
+        }
+        let sizes = |v: Value| v.ty().dims().iter().map(|d| d.known()).collect::<Vec<_>>();
+        let (have, want) = (sizes(new), sizes(old));
+        let grown = have.len() > want.len()
+            || have
+                .iter()
+                .rev()
+                .zip(want.iter().rev())
+                .any(|(h, w)| h.zip(*w).is_some_and(|(h, w)| h != w && h != 1));
+        if grown {
+            return Err(format!(
+                "output with shape {} doesn't match the broadcast shape {}",
+                check::list(&want),
+                check::list(&have)
+            ));
+        }
         let new = self.convert(new, tools::dtype_of(old)?)?;
         let new = self.broadcast_to(new, &self.b.sizes_of(old)?)?;
         self.store.write(&self.b, target, new)?;

@@ -37,6 +37,12 @@ pub(super) fn promote(a: DType, b: DType) -> DType {
     }
 }
 
+/// `torch.can_cast`: whether a result may be written to a tensor of another dtype. Only the
+/// category counts.
+pub(super) fn can_cast(from: DType, to: DType) -> bool {
+    category(from) <= category(to)
+}
+
 fn combine(higher: Option<DType>, lower: Option<DType>) -> Option<DType> {
     match (higher, lower) {
         (Some(h), Some(l)) if category(h) < category(l) => {

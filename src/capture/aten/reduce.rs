@@ -310,10 +310,11 @@ fn cumulative(cx: &mut Cx, a: &Args<'_>, kind: CumulativeKind) -> Result<Value, 
     let d = dtype_of(x)?;
     let input =
         cx.convert(x, a.dtype("dtype")?.unwrap_or(if d.is_float() { d } else { DType::I64 }))?;
+    let axis = wrap(a.int("dim", None)?, rank_of(x))? as i64;
     if rank_of(x) == 0 {
         return Ok(input);
     }
-    cx.b.add(&Cumulative { kind, input, axis: wrap(a.int("dim", None)?, rank_of(x))? as i64 })
+    cx.b.add(&Cumulative { kind, input, axis })
 }
 
 fn logsumexp(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {

@@ -31,10 +31,13 @@ pub(super) fn rank_of(v: Value) -> usize {
 pub(super) fn wrap(dim: i64, rank: usize) -> Result<usize, String> {
     let n = rank.max(1) as i64;
     let at = if dim < 0 { dim + n } else { dim };
-    usize::try_from(at)
-        .ok()
-        .filter(|d| (*d as i64) < n)
-        .ok_or_else(|| format!("dimension {dim} is outside of rank {rank}"))
+    usize::try_from(at).ok().filter(|d| (*d as i64) < n).ok_or_else(|| {
+        format!(
+            "Dimension out of range (expected to be in range of [{}, {}], but got {dim})",
+            -n,
+            n - 1
+        )
+    })
 }
 /// Dimensions that may count from the end, sorted; all if there are none.
 pub(super) fn wrap_all(dims: Option<Vec<i64>>, rank: usize) -> Result<Vec<i64>, String> {
@@ -45,6 +48,9 @@ pub(super) fn wrap_all(dims: Option<Vec<i64>>, rank: usize) -> Result<Vec<i64>, 
         _ => (0..rank as i64).collect(),
     };
     out.sort();
+    if let Some(twice) = out.windows(2).find(|w| w[0] == w[1]) {
+        return Err(format!("dim {} appears multiple times in the list of dims", twice[0]));
+    }
     out.retain(|d| (*d as usize) < rank);
     Ok(out)
 }
@@ -116,11 +122,22 @@ impl Cx {
         let (on_false, on_true) = self.broadcast(y, x)?;
         self.b.add(&Select { condition, on_true, on_false })
     }
-    /// The value in another dtype.
+    /// The value in another dtype. A float goes to a narrow integer by way of a wider one, as in
+    /// PyTorch, so that it wraps where kiln's own conversion ends at the nearest number.
     pub fn convert(&self, x: Value, to: DType) -> Result<Value, String> {
-        if dtype_of(x)? == to {
+        let from = dtype_of(x)?;
+        if from == to {
             return Ok(x);
         }
+        let by = match to {
+            DType::UI8 => Some(DType::I64),
+            DType::I8 | DType::I16 => Some(DType::I32),
+            _ => None,
+        };
+        let x = match by.filter(|_| from.is_float()) {
+            Some(by) => self.b.add(&Convert { input: x, dtype: Type::scalar(self.b.ctx, by) })?,
+            None => x,
+        };
         self.b.add(&Convert { input: x, dtype: Type::scalar(self.b.ctx, to) })
     }
     /// A 0-d number.
@@ -165,7 +182,9 @@ impl Cx {
                     (Some((_, _, Dim::Known(a))), Dim::Known(b))
                         if a != b && *a != 1 && *b != 1 =>
                     {
-                        return Err(format!("sizes {a} and {b} do not broadcast"));
+                        return Err(format!(
+                            "The size of tensor a ({a}) must match the size of tensor b ({b}) at non-singleton dimension {i}"
+                        ));
                     }
                     _ if better => best = Some((*v, axis, d)),
                     _ => {}
@@ -179,6 +198,13 @@ impl Cx {
     /// Repeats to a shape, dimensions aligned at the end.
     pub fn broadcast_to(&self, x: Value, sizes: &[Size]) -> Result<Value, String> {
         let dims = x.ty().dims();
+        for (d, s) in dims.iter().rev().zip(sizes.iter().rev()) {
+            if let Some((d, s)) = d.known().zip(s.known()).filter(|(d, s)| d != s && *d != 1) {
+                return Err(format!(
+                    "The expanded size of the tensor ({s}) must match the existing size ({d}) at a non-singleton dimension"
+                ));
+            }
+        }
         let same = dims.len() == sizes.len()
             && dims.iter().zip(sizes).all(|(d, s)| {
                 d.known() == s.known() && *d != Dim::Known(1) || (s.known() == Some(1))

@@ -1,0 +1,190 @@
+//! Control flow between programs: each value is made once, and read where it is there.
+use super::{At, Invalid};
+use crate::{
+    control::{Body, Control, Step, Value},
+    program::{Program, Tensor},
+};
+
+pub(super) fn check(p: &Program, control: &Control, at: &At) -> Result<(), Invalid> {
+    for (i, part) in control.parts.iter().enumerate() {
+        let at = at.field("parts").item(i);
+        at.wants(part.control.is_none(), || "is control flow itself".into())?;
+        p.check_target(&part.target, &at)?;
+        part.check_at(&at)?;
+    }
+    for (i, v) in control.values.iter().enumerate() {
+        p.check_type(&v.dtype, &v.dims, &at.field("values").item(i))?;
+    }
+    let mut scope = Scope {
+        control,
+        made: vec![false; control.values.len()],
+        seen: vec![],
+        there: vec![false; control.values.len()],
+    };
+    let at = at.field("body");
+    let body = &control.body;
+    scope.body(body, &at)?;
+    scope.same_types(&body.args, &p.inputs, &at.field("args"))?;
+    scope.same_types(&body.yields, &p.outputs, &at.field("yields"))
+}
+
+/// The values that there are at some place.
+struct Scope<'a> {
+    control: &'a Control,
+    /// Values that some step or body makes.
+    made: Vec<bool>,
+    /// Values that may be read here, in the order in which they were made.
+    seen: Vec<usize>,
+    /// The same by value.
+    there: Vec<bool>,
+}
+
+impl Scope<'_> {
+    fn value(&self, v: usize) -> &Value {
+        &self.control.values[v]
+    }
+    fn reads(&self, values: &[usize], at: &At) -> Result<(), Invalid> {
+        for (i, v) in values.iter().enumerate() {
+            let at = at.item(i);
+            at.index(*v, self.made.len(), "control.values")?;
+            at.wants(self.there[*v], || format!("is value {v}, which is not there yet"))?;
+        }
+        Ok(())
+    }
+    fn makes(&mut self, values: &[usize], at: &At) -> Result<(), Invalid> {
+        for (i, v) in values.iter().enumerate() {
+            let at = at.item(i);
+            at.index(*v, self.made.len(), "control.values")?;
+            let again = std::mem::replace(&mut self.made[*v], true);
+            at.wants(!again, || format!("is value {v}, which something else makes, too"))?;
+            self.seen.push(*v);
+            self.there[*v] = true;
+        }
+        Ok(())
+    }
+    /// Err: values are not of the types and ranks that a program takes or gives.
+    fn same_types(&self, values: &[usize], all: &[Tensor], at: &At) -> Result<(), Invalid> {
+        let (have, want) = (values.len(), all.len());
+        at.wants(have == want, || format!("are {have} values, where {want} are taken"))?;
+        for (i, (v, t)) in values.iter().zip(all).enumerate() {
+            let v = self.value(*v);
+            let same = v.dtype == t.dtype && v.dims.len() == t.dims.len() && t.order.is_empty();
+            at.item(i).wants(same, || {
+                format!("is {} of rank {}, not as '{}'", v.dtype, v.dims.len(), t.name)
+            })?;
+        }
+        Ok(())
+    }
+    /// Err: values that take turns differ in type or rank. Calls compare their sizes.
+    fn alike(&self, x: &[usize], y: &[usize], at: &At) -> Result<(), Invalid> {
+        at.wants(x.len() == y.len(), || format!("are {}, not {}", y.len(), x.len()))?;
+        for (i, (x, y)) in x.iter().zip(y).enumerate() {
+            let (x, y) = (self.value(*x), self.value(*y));
+            let same = x.dtype == y.dtype && x.dims.len() == y.dims.len();
+            at.item(i).wants(same, || {
+                let (have, want) = (y.dims.len(), x.dims.len());
+                format!("is {} of rank {have}, not {} of rank {want}", y.dtype, x.dtype)
+            })?;
+        }
+        Ok(())
+    }
+    fn truth(&self, v: usize, at: &At) -> Result<(), Invalid> {
+        let v = self.value(v);
+        let fits = v.dtype == "i1" && v.dims.is_empty();
+        at.wants(fits, || format!("is {} of rank {}, not one i1", v.dtype, v.dims.len()))
+    }
+
+    fn body(&mut self, body: &Body, at: &At) -> Result<(), Invalid> {
+        let outside = self.seen.len();
+        self.makes(&body.args, &at.field("args"))?;
+        for (i, step) in body.steps.iter().enumerate() {
+            self.step(step, &at.field("steps").item(i))?;
+        }
+        self.reads(&body.yields, &at.field("yields"))?;
+        self.seen.drain(outside..).for_each(|v| self.there[v] = false);
+        Ok(())
+    }
+
+    fn step(&mut self, step: &Step, at: &At) -> Result<(), Invalid> {
+        match step {
+            Step::Call { part, inputs, results } => {
+                at.field("part").index(*part, self.control.parts.len(), "control.parts")?;
+                self.reads(inputs, &at.field("inputs"))?;
+                self.makes(results, &at.field("results"))?;
+                let p = &self.control.parts[*part];
+                self.same_types(inputs, &p.inputs, &at.field("inputs"))?;
+                self.same_types(results, &p.outputs, &at.field("results"))
+            }
+            Step::Custom { inputs, results, .. } => {
+                self.reads(inputs, &at.field("inputs"))?;
+                self.makes(results, &at.field("results"))
+            }
+            Step::If { condition, then, otherwise, results, .. } => {
+                self.reads(&[*condition], &at.field("condition"))?;
+                self.truth(*condition, &at.field("condition"))?;
+                for (name, body) in [("then", then), ("otherwise", otherwise)] {
+                    let place = at.field(name);
+                    self.body(body, &place)?;
+                    place.wants(body.args.is_empty(), || "takes values".into())?;
+                }
+                self.makes(results, &at.field("results"))?;
+                self.alike(&then.yields, results, &at.field("results"))?;
+                self.alike(&otherwise.yields, results, &at.field("results"))
+            }
+            Step::While { inits, condition, body, results, .. } => {
+                self.reads(inits, &at.field("inits"))?;
+                self.body(condition, &at.field("condition"))?;
+                self.body(body, &at.field("body"))?;
+                self.makes(results, &at.field("results"))?;
+                let test = at.field("condition").field("yields");
+                test.wants(condition.yields.len() == 1, || "are not one value".into())?;
+                self.truth(condition.yields[0], &test)?;
+                self.alike(inits, &condition.args, &at.field("condition").field("args"))?;
+                self.alike(inits, &body.args, &at.field("body").field("args"))?;
+                self.alike(inits, &body.yields, &at.field("body").field("yields"))?;
+                self.alike(inits, results, &at.field("results"))
+            }
+            Step::Scan { inits, inputs, body, results, .. } => {
+                self.reads(inits, &at.field("inits"))?;
+                self.reads(inputs, &at.field("inputs"))?;
+                self.body(body, &at.field("body"))?;
+                self.makes(results, &at.field("results"))?;
+                self.scan(inits, inputs, body, results, at)
+            }
+        }
+    }
+
+    fn scan(
+        &self,
+        inits: &[usize],
+        inputs: &[usize],
+        body: &Body,
+        results: &[usize],
+        at: &At,
+    ) -> Result<(), Invalid> {
+        let n = inits.len();
+        at.field("inputs").wants(!inputs.is_empty(), || "are none".into())?;
+        at.field("results").wants(results.len() >= n, || format!("are below {n}"))?;
+        let (args, yields) = (at.field("body").field("args"), at.field("body").field("yields"));
+        args.wants(body.args.len() == n + inputs.len(), || {
+            format!("are {}, not {}", body.args.len(), n + inputs.len())
+        })?;
+        yields.wants(body.yields.len() == results.len(), || {
+            format!("are {}, not {}", body.yields.len(), results.len())
+        })?;
+        self.alike(inits, &body.args[..n], &args)?;
+        self.alike(inits, &body.yields[..n], &yields)?;
+        self.alike(inits, &results[..n], &at.field("results"))?;
+        let slices = inputs.iter().zip(&body.args[n..]);
+        let stacks = results[n..].iter().zip(&body.yields[n..]);
+        for (whole, slice) in slices.chain(stacks) {
+            let (whole, slice) = (self.value(*whole), self.value(*slice));
+            let fits = whole.dtype == slice.dtype && whole.dims.len() == slice.dims.len() + 1;
+            at.wants(fits, || {
+                let (have, want) = (slice.dims.len(), whole.dims.len());
+                format!("slices {} of rank {want} as {} of rank {have}", whole.dtype, slice.dtype)
+            })?;
+        }
+        Ok(())
+    }
+}
