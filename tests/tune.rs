@@ -390,11 +390,9 @@ fn neighbours_of_a_schedule_differ_from_it() {
         let schedule = Attr::parse(c, text).unwrap();
         schedules::candidates(func, schedule, &target).map_err(|f| f.message).unwrap()
     };
-    let text = "#kiln.schedule<\"skinny_gemm\", {block_m = 16 : i64, unroll = 2 : i64, warps = 1 : i64}>";
-    let made: Vec<String> = candidates(text)
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let text =
+        "#kiln.schedule<\"skinny_gemm\", {block_m = 16 : i64, unroll = 2 : i64, warps = 1 : i64}>";
+    let made: Vec<String> = candidates(text).iter().map(ToString::to_string).collect();
     assert_eq!(made.len(), 5, "{made:?}");
     assert!(
         !made.contains(&text.to_string())
@@ -402,12 +400,10 @@ fn neighbours_of_a_schedule_differ_from_it() {
             && !made.iter().any(|m| m.contains("warps = 0"))
     );
     let text = "#kiln.schedule<\"transpose\", {threads = 256 : i64, tile_columns = 32 : i64, tile_rows = 32 : i64, vector = 4 : i64}>";
-    let made: Vec<String> = candidates(text)
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let made: Vec<String> = candidates(text).iter().map(ToString::to_string).collect();
     let tile = |down: i64, over: i64| {
-        made.iter().any(|m| m.contains(&format!("tile_columns = {over} : i64, tile_rows = {down} : i64")))
+        made.iter()
+            .any(|m| m.contains(&format!("tile_columns = {over} : i64, tile_rows = {down} : i64")))
     };
     assert!(
         tile(64, 64)

@@ -15,7 +15,7 @@
 //! ```
 use crate::{
     decompose::tools::{Math, replace_ops, wide},
-    pass::{Failure, Numerics, Pass},
+    pass::{Numerics, Pass},
 };
 use kiln_dialects::{
     ir::*,
@@ -52,7 +52,7 @@ impl Pass for ExpandScans {
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Reassociates;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         if self.whole < 2 || self.groups < 4 || self.beside < 1 {
             return Err("whole is at least 2, groups at least 4 and beside at least 1".into());
         }
@@ -104,7 +104,7 @@ impl Scan<'_> {
             CumulativeKind::Min => (ReduceKind::Min, BinaryKind::Min),
         }
     }
-    fn reduce(&self, x: Value, axis: usize) -> Result<Value, String> {
+    fn reduce(&self, x: Value, axis: usize) -> Result<Value> {
         self.m.reduce(self.kinds().0, x, &[axis as i64])
     }
 
@@ -135,7 +135,7 @@ impl Scan<'_> {
     }
 
     /// The scan of an axis.
-    fn running(&self, x: Value) -> Result<Value, String> {
+    fn running(&self, x: Value) -> Result<Value> {
         let (m, axis) = (self.m, self.axis);
         let own = m.sizes_of(x)?;
         let n = own.get(axis).and_then(|n| n.known());
@@ -183,14 +183,14 @@ impl Scan<'_> {
     }
 
     /// The op itself, for loops.
-    fn looped(&self, input: Value, axis: usize) -> Result<Value, String> {
+    fn looped(&self, input: Value, axis: usize) -> Result<Value> {
         let all = self.m.b.add(&Cumulative { kind: self.kind, input, axis: axis as i64 })?;
         all.def().ok_or("made no op")?.set_attr(LOOPS, Attr::unit(self.m.b.ctx));
         Ok(all)
     }
 
     /// For each of a few elements all that come before it.
-    fn before(&self, x: Value) -> Result<Value, String> {
+    fn before(&self, x: Value) -> Result<Value> {
         let (m, axis) = (self.m, self.axis);
         let own = m.sizes_of(x)?;
         // In front of the axis a dimension of copies, which is what stays.

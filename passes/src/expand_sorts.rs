@@ -16,7 +16,7 @@
 use crate::{
     decompose::tools::{Math, replace_ops},
     expand_scans::{neutral, summed},
-    pass::{Failure, Numerics, Pass},
+    pass::{Numerics, Pass},
 };
 use kiln_dialects::{
     ir::*,
@@ -37,7 +37,7 @@ impl Pass for ExpandSorts {
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         replace_ops(root, |m, op| {
             let made = if let Some(o) = Sort::of(op) {
                 m.size_of(o.input, o.axis as usize)
@@ -57,7 +57,7 @@ const WHOLE: i64 = 1024;
 const BLOCK: (i64, i64) = (256, 4);
 
 /// The first `k` values of a stable sort, and where they were.
-fn best(m: &Math, x: Value, axis: usize, descending: bool, k: i64) -> Result<[Value; 2], String> {
+fn best(m: &Math, x: Value, axis: usize, descending: bool, k: i64) -> Result<[Value; 2]> {
     let own = m.sizes_of(x)?;
     let size = BLOCK.0.max(BLOCK.1 * k);
     let Some(n) = own.get(axis).and_then(|n| n.known()).filter(|n| *n > WHOLE.max(size) && k > 0)
@@ -105,19 +105,13 @@ fn best(m: &Math, x: Value, axis: usize, descending: bool, k: i64) -> Result<[Va
 }
 
 /// Whether elements are NaN.
-fn nan(m: &Math, x: Value) -> Result<Value, String> {
+fn nan(m: &Math, x: Value) -> Result<Value> {
     let ty = Type::tensor(m.b.ctx, DType::I1, &x.ty().dims());
     Ok(m.b.generic(OpKind::IsNan.name(), &[x], &[ty], &[], &mut [])?.result(0))
 }
 
 /// The first `kept` values of a stable sort, and where they were.
-fn sorted(
-    m: &Math,
-    x: Value,
-    axis: usize,
-    descending: bool,
-    kept: Size,
-) -> Result<[Value; 2], String> {
+fn sorted(m: &Math, x: Value, axis: usize, descending: bool, kept: Size) -> Result<[Value; 2]> {
     let dtype = tensor_type(x.ty())?.dtype;
     // Of truth values there is no maximum, and floats of 8 bits have no infinity.
     let x = m.convert(x, summed(dtype))?;
@@ -139,7 +133,7 @@ fn sorted(
     let pairs = with(n, n);
     let (mine, theirs) =
         (m.broadcast(x, &dims(here), &pairs)?, m.broadcast(x, &dims(other), &pairs)?);
-    let less = |a: Value, b: Value| -> Result<Value, String> {
+    let less = |a: Value, b: Value| -> Result<Value> {
         let less = m.compare(CompareKind::Lt, a, b)?;
         if !summed(dtype).is_float() {
             return Ok(less);
@@ -169,7 +163,7 @@ fn sorted(
         m.broadcast(rank, &dims(other), &places)?,
         m.iota(&places, axis)?,
     )?;
-    let pick = |v: Value, dtype: DType| -> Result<Value, String> {
+    let pick = |v: Value, dtype: DType| -> Result<Value> {
         let nothing = m.b.add(&Splat {
             value: neutral(m.b.ctx, ReduceKind::Max, dtype),
             sizes: places.clone(),

@@ -12,7 +12,7 @@
 //! before:  %0 = kiln.sub %x, %spread   %1 = kiln.gather %0[%row, %column] dims = [0, 1]
 //! after:   %0 = kiln.gather %x[%row, %column] dims = [0, 1]   %1 = kiln.sub %0, %of_row
 //! ```
-use crate::pass::{Failure, Numerics, Pass};
+use crate::pass::{Numerics, Pass};
 use kiln_dialects::{
     ir::*,
     ops::*,
@@ -37,11 +37,11 @@ impl Pass for HoistGathers {
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         for op in walk(root) {
             let Some(gather) = Gather::of(op).filter(|g| self.pays(g)) else { continue };
-            let fail = |e: String| Failure::at(op, e);
-            let b = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
+            let fail = |e: Error| e.or_at(op);
+            let b = Builder::before(op).ok_or_at(op, "is in no block")?;
             let mut left = self.most;
             let indices = (0..gather.dims.len() as i64)
                 .filter_map(|d| gather.dims.iter().position(|x| *x == d))
@@ -76,12 +76,7 @@ impl HoistGathers {
 }
 
 /// The elements of a value at these positions, one tensor of them for each dimension.
-pub(crate) fn pick(
-    b: &Builder,
-    v: Value,
-    indices: &[Value],
-    left: &mut usize,
-) -> Result<Value, String> {
+pub(crate) fn pick(b: &Builder, v: Value, indices: &[Value], left: &mut usize) -> Result<Value> {
     let first = *indices.first().ok_or("picks from a scalar")?;
     let sizes = b.sizes_of(first)?;
     let leaf = |v: Value| {

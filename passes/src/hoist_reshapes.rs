@@ -13,7 +13,7 @@
 //! before:  %0 = kiln.dot_general %flat, %w …  %1 = kiln.add %0, %bias …  %2 = kiln.reshape %1 sizes = [2, 8, 16]
 //! after:   %x = kiln.reshape %flat sizes = [2, 8, 4]  %0 = kiln.dot_general %x, %w …  %1 = kiln.add %0, %bias : tensor<2x8x16xf32>
 //! ```
-use crate::pass::{Failure, Numerics, Pass};
+use crate::pass::{Numerics, Pass};
 use kiln_dialects::{
     ir::*,
     ops::*,
@@ -35,14 +35,14 @@ impl Pass for HoistReshapes {
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         for op in walk(root) {
             let Some(split) = Split::of(op) else { continue };
             if !self.reaches_matmul(op.operand(0), self.depth) {
                 continue;
             }
-            let fail = |e: String| Failure::at(op, e);
-            let b = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
+            let fail = |e: Error| e.or_at(op);
+            let b = Builder::before(op).ok_or_at(op, "is in no block")?;
             let v = split.apply(&b, op.operand(0)).map_err(fail)?;
             if v.ty() == op.result(0).ty() {
                 op.result(0).replace_uses(v);
@@ -77,7 +77,7 @@ impl HoistReshapes {
 
 /// A view; a flattening that is undone is nothing. With one open size at most, equal types are
 /// equal sizes.
-fn viewed(b: &Builder, v: Value, sizes: Vec<Size>) -> Result<Value, String> {
+fn viewed(b: &Builder, v: Value, sizes: Vec<Size>) -> Result<Value> {
     let Some(inner) = v.def().and_then(Reshape::of).map(|o| o.input) else {
         return b.add(&Reshape { input: v, sizes });
     };
@@ -108,7 +108,7 @@ impl Split {
     }
 
     /// The value with its first dimension taken apart.
-    fn apply(&self, b: &Builder, v: Value) -> Result<Value, String> {
+    fn apply(&self, b: &Builder, v: Value) -> Result<Value> {
         let Some(op) = v.def() else { return self.view(b, v) };
         let b = &b.at(op.loc());
         if let Some(mut dot) = DotGeneral::of(op).filter(|d| {
@@ -149,7 +149,7 @@ impl Split {
         Ok(copy.result(0))
     }
 
-    fn view(&self, b: &Builder, v: Value) -> Result<Value, String> {
+    fn view(&self, b: &Builder, v: Value) -> Result<Value> {
         viewed(b, v, self.sizes_for(v))
     }
 

@@ -1,33 +1,11 @@
 //! What a pass is, and how it gets into upstream's registry.
 use crate::options::{OptionRow, Options};
 use kiln_dialects::{
+    error::{Error, Result},
     ffi::{PassDescription, PassObject, register_pass},
-    ir::{Loc, Op, walk},
+    ir::{Op, walk},
     rules::Level,
 };
-
-/// Why a pass gave up, and where if not at the op that it ran on.
-pub struct Failure {
-    /// One sentence.
-    pub message: String,
-    /// The op's location.
-    pub loc: Option<Loc>,
-    /// The op's name.
-    pub op: Option<String>,
-}
-
-impl Failure {
-    /// At an op.
-    pub fn at(op: Op, message: impl Into<String>) -> Failure {
-        Failure { message: message.into(), loc: Some(op.loc()), op: Some(op.name()) }
-    }
-}
-
-impl<S: Into<String>> From<S> for Failure {
-    fn from(message: S) -> Failure {
-        Failure { message: message.into(), loc: None, op: None }
-    }
-}
 
 /// A pass. Its fields are its options ([`pass_options!`](crate::pass_options)).
 pub trait Pass: Options + Clone + Send + 'static {
@@ -48,7 +26,7 @@ pub trait Pass: Options + Clone + Send + 'static {
     /// Dialects beside kiln, func and arith whose ops it makes.
     const DIALECTS: &'static [&'static str] = &[];
     /// Runs on one op. The IR is consistent afterwards, also on failure.
-    fn run(&self, op: Op) -> Result<(), Failure>;
+    fn run(&self, op: Op) -> Result<(), Error>;
 }
 
 /// What a rewrite may do to results.
@@ -154,25 +132,19 @@ impl<P: Pass> PassObject for Adapter<P> {
     fn configure(&mut self, values: &[&str]) -> Result<(), String> {
         self.0.set(values)
     }
-    fn run(&mut self, op: Op) -> Result<(), String> {
+    fn run(&mut self, op: Op) -> Result<()> {
         tracing::debug!(target: "kiln::passes", pass = P::FLAG, op = op.name(), "run");
         level_check(op, P::LEVELS)?;
         let outcome = self.0.run(op).and_then(|()| match P::LOWERS_TO {
             Some(level) => check_level(op, level),
             None => Ok(()),
         });
-        outcome.map_err(|f| match (f.loc, f.op) {
-            (Some(loc), Some(name)) => {
-                loc.emit_error(&format!("'{name}' op {}", f.message));
-                String::new()
-            }
-            _ => f.message,
-        })
+        outcome
     }
 }
 
 /// A module that states a level takes only passes of that level.
-fn level_check(op: Op, levels: &[Level]) -> Result<(), String> {
+fn level_check(op: Op, levels: &[Level]) -> Result<()> {
     let Some(level) = level_of(op) else { return Ok(()) };
     if levels.contains(&level) {
         return Ok(());
@@ -182,7 +154,8 @@ fn level_check(op: Op, levels: &[Level]) -> Result<(), String> {
         "runs on level {}, but the module is on level {}",
         names.join(" or "),
         level.name()
-    ))
+    )
+    .into())
 }
 
 /// The level that the op's module states.
@@ -198,9 +171,9 @@ pub fn level_of(op: Op) -> Option<Level> {
 }
 
 /// Fails at the first op that the level does not allow.
-pub fn check_level(root: Op, level: Level) -> Result<(), Failure> {
+pub fn check_level(root: Op, level: Level) -> Result<(), Error> {
     match walk(root).into_iter().find(|o| !level.allows(*o)) {
-        Some(op) => Err(Failure::at(op, format!("is not an op of level {}", level.name()))),
+        Some(op) => Err(Error::at(op, format!("is not an op of level {}", level.name()))),
         None => Ok(()),
     }
 }

@@ -13,7 +13,7 @@
 //! before:  %0 = kiln.sqrt %v   %1 = kiln.broadcast_in_dim %0 …   %2 = kiln.div %x, %1
 //! after:   %0 = kiln.sqrt %v   %r = kiln.div %one, %0   %1 = kiln.broadcast_in_dim %r …   %2 = kiln.mul %x, %1
 //! ```
-use crate::pass::{Failure, Numerics, Pass};
+use crate::pass::{Numerics, Pass};
 use kiln_dialects::{
     ir::*,
     ops::*,
@@ -37,7 +37,7 @@ impl Pass for Reciprocals {
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Approximates;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         for op in walk(root) {
             let Some(div) = Div::of(op) else { continue };
             let Some(broadcast) =
@@ -45,8 +45,8 @@ impl Pass for Reciprocals {
             else {
                 continue;
             };
-            let fail = |e: String| Failure::at(op, e);
-            let b = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
+            let fail = |e: Error| e.or_at(op);
+            let b = Builder::before(op).ok_or_at(op, "is in no block")?;
             let s = broadcast.input;
             let dtype = tensor_type(s.ty()).map_err(fail)?.dtype;
             let one = b.sizes_of(s).and_then(|sizes| b.splat(dtype, &sizes, 1.0)).map_err(fail)?;

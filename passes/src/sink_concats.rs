@@ -13,7 +13,7 @@
 //! before:  %c = kiln.concat %a, %b axis = 0   %0 = kiln.mul %c, %s : tensor<64xf32>
 //! after:   %s0 = kiln.slice %s offsets = [0] sizes = [32] …   %m0 = kiln.mul %a, %s0   %m1 = kiln.mul %b, %s1   %0 = kiln.concat %m0, %m1 axis = 0
 //! ```
-use crate::pass::{Failure, Numerics, Pass};
+use crate::pass::{Numerics, Pass};
 use kiln_dialects::{
     ir::*,
     ops::*,
@@ -59,22 +59,17 @@ impl Pass for SinkConcats {
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         // In order, so that a concatenation goes on behind the next op.
         for op in walk(root) {
             let Some(cut) = self.cut(op) else { continue };
-            let b =
-                Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?.at(op.loc());
+            let b = Builder::before(op).ok_or_at(op, "is in no block")?.at(op.loc());
             let (mut pieces, mut offset) = (vec![], 0);
             for size in &cut.sizes {
-                pieces.push(
-                    self.again(&b, op, &cut, (offset, *size)).map_err(|e| Failure::at(op, e))?,
-                );
+                pieces.push(self.again(&b, op, &cut, (offset, *size)).at(op)?);
                 offset += size;
             }
-            let joined = b
-                .add(&Concat { inputs: pieces, axis: cut.axis as i64 })
-                .map_err(|e| Failure::at(op, e))?;
+            let joined = b.add(&Concat { inputs: pieces, axis: cut.axis as i64 }).at(op)?;
             op.result(0).replace_uses(joined);
             let read = op.operands();
             op.erase();
@@ -144,7 +139,7 @@ impl SinkConcats {
                 .all(|o| self.is_there(o, depth - 1))
     }
     /// The op on a part of its operands.
-    fn again(&self, b: &Builder, op: Op, cut: &Cut, at: (i64, i64)) -> Result<Value, String> {
+    fn again(&self, b: &Builder, op: Op, cut: &Cut, at: (i64, i64)) -> Result<Value> {
         let operands = op.operands();
         let parts =
             operands.iter().map(|v| self.part(b, *v, cut, at)).collect::<Result<Vec<_>, _>>()?;
@@ -157,13 +152,7 @@ impl SinkConcats {
         Ok(copy.result(0))
     }
     /// So many elements of a value from an offset on, along the axis.
-    fn part(
-        &self,
-        b: &Builder,
-        v: Value,
-        cut: &Cut,
-        (offset, size): (i64, i64),
-    ) -> Result<Value, String> {
+    fn part(&self, b: &Builder, v: Value, cut: &Cut, (offset, size): (i64, i64)) -> Result<Value> {
         let axis = cut.axis;
         if let Some((own, o)) = Cut::of(v).filter(|(own, _)| own == cut) {
             let piece =
@@ -202,7 +191,7 @@ impl SinkConcats {
     }
 }
 
-fn slice(b: &Builder, input: Value, axis: usize, offset: i64, size: i64) -> Result<Value, String> {
+fn slice(b: &Builder, input: Value, axis: usize, offset: i64, size: i64) -> Result<Value> {
     let mut sizes = b.sizes_of(input)?;
     let rank = sizes.len();
     sizes[axis] = Size::Static(size);

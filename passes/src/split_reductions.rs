@@ -16,7 +16,7 @@
 //! ```
 mod args;
 
-use crate::pass::{Failure, Numerics, Pass};
+use crate::pass::{Numerics, Pass};
 use kiln_dialects::{
     ir::*,
     ops::*,
@@ -54,7 +54,7 @@ impl Pass for SplitReductions {
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Reassociates;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         for op in walk(root) {
             let (reduce, arg) = (Reduce::of(op), args::of(op));
             let Some((input, dims)) = reduce
@@ -65,8 +65,8 @@ impl Pass for SplitReductions {
                 continue;
             };
             let Some(parts) = self.parts(op, input, &dims) else { continue };
-            let fail = |e: String| Failure::at(op, e);
-            let b = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
+            let fail = |e: Error| e.or_at(op);
+            let b = Builder::before(op).ok_or_at(op, "is in no block")?;
             let result = match (reduce, arg) {
                 (Some(reduce), _) => split(b, op, &reduce, &parts),
                 (None, Some(arg)) => args::split(b, op, arg, &parts),
@@ -168,7 +168,7 @@ impl SplitReductions {
     }
 }
 
-fn split(b: Builder, op: Op, o: &Reduce, parts: &Parts) -> Result<Value, String> {
+fn split(b: Builder, op: Op, o: &Reduce, parts: &Parts) -> Result<Value> {
     let dtype = element(o.input)?;
     let sums = matches!(o.kind, ReduceKind::Sum | ReduceKind::Prod);
     let wide = if sums && dtype.is_float() && dtype.bits() <= 16 { DType::F32 } else { dtype };
@@ -216,7 +216,7 @@ fn split(b: Builder, op: Op, o: &Reduce, parts: &Parts) -> Result<Value, String>
     }
 }
 
-fn element(v: Value) -> Result<DType, String> {
+fn element(v: Value) -> Result<DType> {
     v.ty().element().ok_or("is no tensor")?.dtype()
 }
 
@@ -254,7 +254,7 @@ struct Moved<'a> {
 }
 
 impl Moved<'_> {
-    fn of(&self, v: Value, done: &mut HashMap<Value, Value>) -> Result<Value, String> {
+    fn of(&self, v: Value, done: &mut HashMap<Value, Value>) -> Result<Value> {
         if let Some(made) = done.get(&v) {
             return Ok(*made);
         }
@@ -263,7 +263,7 @@ impl Moved<'_> {
         Ok(made)
     }
 
-    fn make(&self, v: Value, done: &mut HashMap<Value, Value>) -> Result<Value, String> {
+    fn make(&self, v: Value, done: &mut HashMap<Value, Value>) -> Result<Value> {
         let (b, mut sizes) = (self.b, self.b.sizes_of(v)?);
         if let Some((_, size)) = self.end {
             sizes[self.parts.dim] = Size::Static(size);

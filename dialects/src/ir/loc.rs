@@ -2,7 +2,7 @@
 use super::*;
 
 /// A location: file:line:col, a name, a call site, or a fusion of these.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Loc(pub(crate) MlirLocation);
 
 impl Loc {

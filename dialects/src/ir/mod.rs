@@ -19,6 +19,7 @@ mod types;
 mod view;
 mod walk;
 
+pub use crate::error::{Error, OptionExt, Result, ResultExt};
 pub use affine::Affine;
 pub use attrs::Attr;
 pub use builder::{Builder, RegionFill, State};

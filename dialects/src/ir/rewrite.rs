@@ -10,7 +10,7 @@ pub struct Pattern {
     /// The op it looks at.
     pub root: OpKind,
     /// Rewrites and returns true, or leaves everything as it is and returns false.
-    pub apply: fn(Op, &Rewriter) -> Result<bool, String>,
+    pub apply: fn(Op, &Rewriter) -> Result<bool>,
 }
 
 /// Changes IR so that the driver knows of it.
@@ -19,8 +19,8 @@ pub struct Rewriter(MlirRewriterBase);
 impl Rewriter {
     /// A builder in front of `op`, with its location. Ops that it makes are announced by
     /// [`Rewriter::replace`].
-    pub fn before(&self, op: Op) -> Result<Builder, String> {
-        Builder::before(op).ok_or_else(|| "is in no block".to_string())
+    pub fn before(&self, op: Op) -> Result<Builder> {
+        Builder::before(op).ok_or_at(op, "is in no block")
     }
     /// Replaces all results of `op` and erases it.
     pub fn replace(&self, op: Op, values: &[Value]) {
@@ -37,13 +37,13 @@ impl Rewriter {
 
 struct Run {
     hits: usize,
-    error: Option<String>,
+    error: Option<Error>,
 }
 
 /// Applies `patterns` everywhere below `root` until nothing changes, with upstream's greedy driver,
 /// which also folds and drops dead ops. Returns how often a pattern applied. Giving up after
 /// `rounds` rounds over the IR is no error: the IR is right at any time.
-pub fn apply_patterns(root: Op, patterns: &[Pattern], rounds: usize) -> Result<usize, String> {
+pub fn apply_patterns(root: Op, patterns: &[Pattern], rounds: usize) -> Result<usize> {
     let mut run = Run { hits: 0, error: None };
     // Boxed, so that the addresses that the driver holds do not move.
     let data: Vec<Box<(Pattern, *mut Run)>> =
@@ -92,7 +92,8 @@ extern "C" fn trampoline(
     // SAFETY: the driver is single-threaded, and `run` outlives it.
     let run = unsafe { &mut **run };
     let hit = hit.unwrap_or_else(|e| {
-        run.error.get_or_insert_with(|| format!("pattern {} at {}: {e}", pattern.name, op.loc()));
+        let message = format!("pattern {} at {}: {}", pattern.name, op.loc(), e.message);
+        run.error.get_or_insert_with(|| Error { message, ..e });
         false
     });
     run.hits += usize::from(hit);

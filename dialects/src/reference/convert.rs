@@ -1,11 +1,12 @@
 //! Conversions between dtypes.
 
+use crate::error::Result;
 use crate::value::{DType, Data, Tensor};
 
 /// r = dtype(x): float to integer truncates, integer to integer wraps, to `i1` is x != 0. A float
 /// target is not rounded here. An out-of-range or NaN float has no defined integer; here it is the
 /// nearest one, or 0. Never an error.
-pub fn convert(x: &Tensor, dtype: DType) -> Result<Tensor, String> {
+pub fn convert(x: &Tensor, dtype: DType) -> Result<Tensor> {
     let (low, high) = dtype.int_range();
     let data = match (x.data(), dtype) {
         (Data::F(v), _) if dtype.is_float() => Data::F(v.clone()),
@@ -37,10 +38,10 @@ fn round_to_odd(v: i64) -> f64 {
 
 /// The same bits read as another dtype of the same width. Floats are rounded to their dtype first.
 /// Err: another width.
-pub fn bitcast(x: &Tensor, dtype: DType) -> Result<Tensor, String> {
+pub fn bitcast(x: &Tensor, dtype: DType) -> Result<Tensor> {
     let (from, to) = (x.dtype(), dtype);
     if from.bits() != to.bits() {
-        return Err(format!("{from} has {} bits, {to} has {}", from.bits(), to.bits()));
+        return Err(format!("{from} has {} bits, {to} has {}", from.bits(), to.bits()).into());
     }
     to.decode(x.shape(), &from.encode(x))
 }

@@ -8,7 +8,7 @@ pub static CANONICAL: &[Pattern] =
 
 /// Facts about a value that only facts use are of no use; arguments keep theirs, since guards come
 /// from them.
-fn drop_unneeded_facts(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn drop_unneeded_facts(op: Op, r: &Rewriter) -> Result<bool> {
     let value = op.operand(0);
     if value.def().is_none()
         || value.uses().iter().any(|(user, _)| user.kind() != Some(OpKind::BindShape))

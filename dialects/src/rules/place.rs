@@ -1,5 +1,7 @@
 //! `kiln.place`: its type, and who may read what it makes.
 use super::shape::{Sizes, TensorType, want};
+use crate::error::OptionExt;
+use crate::error::Result;
 use crate::{
     ir::{Node as _, Op, Value},
     ops::{OpKind, Place},
@@ -7,7 +9,7 @@ use crate::{
 };
 
 /// The type of the result.
-pub fn infer(o: &Place, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
+pub fn infer(o: &Place, v: &dyn Sizes) -> Result<Vec<TensorType>> {
     let piece = v.tensor(o.piece)?;
     let rank = piece.dims.len();
     want(o.offsets.len() == rank && o.sizes.len() == rank, || {
@@ -51,8 +53,8 @@ fn bounds(o: &Place) -> Vec<Bounds> {
 }
 
 /// That nothing else reads the tensor that is written on, and that its earlier pieces stay.
-pub fn verify(op: Op) -> Result<(), String> {
-    let o = Place::of(op).ok_or("is malformed")?;
+pub fn verify(op: Op) -> Result<()> {
+    let o = Place::of(op).ok_or_malformed(op)?;
     let own = bounds(&o);
     let mut at: Option<Value> = o.whole;
     while let Some(whole) = at {

@@ -6,7 +6,7 @@ use crate::{ir::*, ops::*, sym::Dim, value::DType};
 /// IR never holds more data than this, in bytes; more belongs in a `kiln.global` with a source.
 pub const CONSTANT_LIMIT: usize = 4096;
 
-fn data_limit(a: Attr) -> Result<TensorType, String> {
+fn data_limit(a: Attr) -> Result<TensorType> {
     let ty = tensor_type(a.type_of())?;
     let stored = a.stored_elements().ok_or("is not a dense<...> literal")?;
     let bytes = stored * ty.dtype.byte_size();
@@ -19,7 +19,7 @@ fn data_limit(a: Attr) -> Result<TensorType, String> {
 }
 
 /// The verifier of every op.
-pub fn verify(op: Op) -> Result<(), String> {
+pub fn verify(op: Op) -> Result<()> {
     let view = View::of(op).ok_or("is no op of the dialect")?;
     match view.kind {
         OpKind::Sym => {
@@ -27,7 +27,9 @@ pub fn verify(op: Op) -> Result<(), String> {
             want(o.min >= 0, || format!("needs min >= 0, has {}", o.min))?;
             want(o.divisor >= 1, || format!("needs divisor >= 1, has {}", o.divisor))?;
             match o.max {
-                Some(max) if max < o.min => Err(format!("has an empty range [{}, {max}]", o.min)),
+                Some(max) if max < o.min => {
+                    Err(format!("has an empty range [{}, {max}]", o.min).into())
+                }
                 _ => one_range(op, &o),
             }
         }
@@ -169,7 +171,7 @@ pub fn verify(op: Op) -> Result<(), String> {
 }
 
 /// Equal names are one symbol, so earlier ops of the block that name it must state the same range.
-fn one_range(op: Op, o: &Sym) -> Result<(), String> {
+fn one_range(op: Op, o: &Sym) -> Result<()> {
     for other in op.block().map(Block::ops).unwrap_or_default() {
         if other == op {
             break;
@@ -190,7 +192,7 @@ fn list(types: &[Type]) -> String {
 }
 
 /// The block of region `i` and the values that it yields.
-fn body(op: Op, i: usize) -> Result<(Block, Vec<Value>), String> {
+fn body(op: Op, i: usize) -> Result<(Block, Vec<Value>)> {
     let name = op.kind().and_then(|k| k.regions().get(i).copied()).unwrap_or("body");
     let block = op
         .regions()
@@ -203,12 +205,12 @@ fn body(op: Op, i: usize) -> Result<(Block, Vec<Value>), String> {
     Ok((block, end.operands()))
 }
 
-fn same(have: &[Type], need: &[Type], what: &str) -> Result<(), String> {
+fn same(have: &[Type], need: &[Type], what: &str) -> Result<()> {
     want(have == need, || format!("{what} {} where {} is needed", list(have), list(need)))
 }
 
 /// Rules of ops with regions; runs after the ops inside have been verified.
-pub fn verify_regions(op: Op) -> Result<(), String> {
+pub fn verify_regions(op: Op) -> Result<()> {
     let scalar = |d| Type::tensor(op.ctx(), d, &[]);
     match op.kind() {
         Some(OpKind::If) => (0..2).try_for_each(|i| {
@@ -254,7 +256,7 @@ pub fn verify_regions(op: Op) -> Result<(), String> {
     }
 }
 
-fn verify_scan(op: Op) -> Result<(), String> {
+fn verify_scan(op: Op) -> Result<()> {
     let o = Scan::read(&View::of(op).ok_or("is no op of the dialect")?)?;
     let carried = types(&o.inits);
     let mut length = Dim::Unknown;
@@ -289,7 +291,7 @@ fn verify_scan(op: Op) -> Result<(), String> {
 }
 
 /// `kiln.get_global` and `kiln.launch` against the symbol that they name.
-pub fn verify_symbol(op: Op, found: Option<Op>) -> Result<(), String> {
+pub fn verify_symbol(op: Op, found: Option<Op>) -> Result<()> {
     if let Some(o) = Launch::of(op) {
         return want(found.is_some_and(|f| f.is("builtin.module")), || {
             format!("names @{}, which is no module of a kernel", o.kernel)
@@ -309,7 +311,7 @@ pub fn verify_symbol(op: Op, found: Option<Op>) -> Result<(), String> {
 }
 
 /// `kiln.*` attributes on ops of any dialect.
-pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
+pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<()> {
     match name {
         "kiln.level" => {
             let known = || LEVELS.iter().map(|l| l.name()).collect::<Vec<_>>().join(", ");
@@ -463,7 +465,11 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
         "kiln.kernel" => {
             want(value.entries().is_some(), || "needs a dictionary as kiln.kernel".into())?
         }
-        _ => return Err(format!("has attribute {name}, which the kiln dialect does not know")),
+        _ => {
+            return Err(
+                format!("has attribute {name}, which the kiln dialect does not know").into()
+            );
+        }
     }
     want(op.is("builtin.module"), || format!("has {name}, which belongs on a module"))
 }
@@ -471,7 +477,7 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
 /// `kiln.layout` on function arguments (with their type) and results (without); `kiln.order` on
 /// arguments of entries; `kiln.sizes`, `kiln.noalias`, `kiln.divisor` and `kiln.least` on arguments
 /// of kernels.
-pub fn verify_arg_attr(ty: Option<Type>, name: &str, value: Attr) -> Result<(), String> {
+pub fn verify_arg_attr(ty: Option<Type>, name: &str, value: Attr) -> Result<()> {
     match name {
         "kiln.layout" => {}
         "kiln.sizes" => {
@@ -508,7 +514,8 @@ pub fn verify_arg_attr(ty: Option<Type>, name: &str, value: Attr) -> Result<(), 
         _ => {
             return Err(format!(
                 "has argument attribute {name}, which the kiln dialect does not know"
-            ));
+            )
+            .into());
         }
     }
     let (strides, offset, alignment) = value

@@ -1,6 +1,7 @@
 //! Tensors as raw little-endian bytes.
 
 use super::{DType, Data, Tensor, count};
+use crate::error::Result;
 
 impl DType {
     /// Raw little-endian bytes of the elements, rounded or wrapped to this dtype; one byte for each
@@ -32,14 +33,15 @@ impl DType {
 
     /// The tensor whose raw little-endian bytes these are; every byte but 0 is a true `i1`. Err:
     /// wrong number of bytes.
-    pub fn decode(self, shape: &[usize], bytes: &[u8]) -> Result<Tensor, String> {
+    pub fn decode(self, shape: &[usize], bytes: &[u8]) -> Result<Tensor> {
         let size = self.byte_size();
         let expected = count(shape)? * size;
         if bytes.len() != expected {
             return Err(format!(
                 "{} bytes given for {self} of shape {shape:?}, which has {expected}",
                 bytes.len()
-            ));
+            )
+            .into());
         }
         let words = bytes.chunks_exact(size).map(|chunk| {
             let mut word = [0; 8];

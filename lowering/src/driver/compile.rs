@@ -22,7 +22,7 @@ use crate::{
     run_pipeline,
 };
 use kiln_dialects::{ir::*, rules::Level};
-use kiln_passes::{Failure, pass::level_of};
+use kiln_passes::pass::level_of;
 use kiln_runtime::{
     cache::{Remark, Store},
     program as p,
@@ -318,7 +318,7 @@ fn host(
                 .passes,
         );
     }
-    let said = |f: Failure| match (f.loc, f.op) {
+    let said = |f: Error| match (f.loc, f.op) {
         (Some(loc), Some(op)) => CompileError::Module(format!("{loc}: '{op}' op {}", f.message)),
         _ => CompileError::Module(f.message),
     };

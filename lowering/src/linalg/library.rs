@@ -6,7 +6,7 @@ use crate::{
     program::{external_ptx::Given, library_call::Library},
 };
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type};
-use kiln_passes::{Failure, expand_scans::LOOPS, refine_shapes::Facts};
+use kiln_passes::{expand_scans::LOOPS, refine_shapes::Facts};
 
 /// The op of such a kernel.
 pub fn library_op(block: Block) -> Option<Op> {
@@ -29,8 +29,8 @@ fn config(op: Op) -> Option<Vec<i64>> {
 
 /// Puts a declaration in place of a kernel's function: tensors that are read, tensors that are
 /// written, sizes.
-pub fn declare(func: Op, op: Op, end: Op, args: &[Value], facts: &Facts) -> Result<(), Failure> {
-    let at = |e: String| Failure::at(op, e);
+pub fn declare(func: Op, op: Op, end: Op, args: &[Value], facts: &Facts) -> Result<()> {
+    let at = |e: Error| e.or_at(op);
     let c = func.ctx();
     let kind = op.kind().ok_or_else(|| at("is no prim".into()))?;
     let tensors: Vec<Value> = args.iter().copied().filter(|v| v.ty().is_tensor()).collect();
@@ -56,7 +56,7 @@ pub fn declare(func: Op, op: Op, end: Op, args: &[Value], facts: &Facts) -> Resu
     let callee = format!("kiln_{}", kind.mnemonic());
     let indices: Vec<Value> = args.iter().copied().filter(|v| v.ty().is_index()).collect();
     let all: Vec<Value> = tensors.iter().chain(&returned).chain(&indices).copied().collect();
-    let own = |v: &Value| -> Result<Type, String> {
+    let own = |v: &Value| -> Result<Type> {
         match tensor_type(v.ty()) {
             Ok(t) => Ok(Type::tensor(c, storage(t.dtype), &t.dims)),
             Err(_) => Ok(v.ty()),
@@ -69,9 +69,9 @@ pub fn declare(func: Op, op: Op, end: Op, args: &[Value], facts: &Facts) -> Resu
         ("sym_visibility", Attr::string(c, "private")),
         ("arg_attrs", crate::linalg::sizes_attr(c, facts, &all)),
     ];
-    let b = Builder::before(func).ok_or_else(|| Failure::at(func, "is in no block"))?;
+    let b = Builder::before(func).ok_or_at(func, "is in no block")?;
     b.at(op.loc()).generic_with_empty_region("func.func", &attrs).map_err(at)?;
-    let module = func.parent().ok_or_else(|| Failure::at(func, "is in no module"))?;
+    let module = func.parent().ok_or_at(func, "is in no module")?;
     match PtxCall::of(op) {
         Some(call) => {
             let results: Option<Vec<usize>> = results.into_iter().collect();

@@ -8,7 +8,7 @@ use kiln_dialects::{
     ops::{CustomCall, OpKind, Scan},
     rules::tensor_type,
 };
-use kiln_passes::{Failure, refine_shapes::Facts};
+use kiln_passes::refine_shapes::Facts;
 use kiln_runtime::{
     control as c,
     program::{Dim, Program},
@@ -21,12 +21,8 @@ pub fn control(
     func: Op,
     sizes: &mut dyn MakeSize<Made = Dim>,
     facts: &Facts,
-) -> Result<c::Control, Failure> {
-    let block = func
-        .regions()
-        .first()
-        .and_then(|r| r.first())
-        .ok_or_else(|| Failure::at(func, "has no body"))?;
+) -> Result<c::Control> {
+    let block = func.regions().first().and_then(|r| r.first()).ok_or_at(func, "has no body")?;
     let mut reader = Reader {
         module,
         sizes,
@@ -60,12 +56,12 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn value(&mut self, v: Value) -> Result<usize, String> {
+    fn value(&mut self, v: Value) -> Result<usize> {
         self.value_like(v, None)
     }
     /// A value; where nothing states its sizes, since nobody reads it, they are the ones that
     /// follow from other values.
-    fn value_like(&mut self, v: Value, like: Option<Vec<Dim>>) -> Result<usize, String> {
+    fn value_like(&mut self, v: Value, like: Option<Vec<Dim>>) -> Result<usize> {
         if let Some(n) = self.numbers.get(&v) {
             return Ok(*n);
         }
@@ -73,10 +69,11 @@ impl Reader<'_> {
             return Err(format!(
                 "carries a value of {} through control flow; it carries tensors",
                 v.ty()
-            ));
+            )
+            .into());
         }
         let dtype = tensor_type(v.ty())?.dtype.name().into();
-        let stated: Result<Vec<Dim>, String> =
+        let stated: Result<Vec<Dim>> =
             self.facts.dims(v).iter().map(|d| self.sizes.make(d)).collect();
         let number = self.made.values.len();
         let dims = match (stated, like) {
@@ -90,7 +87,7 @@ impl Reader<'_> {
         self.numbers.insert(v, number);
         Ok(number)
     }
-    fn all(&mut self, values: Vec<Value>) -> Result<Vec<usize>, String> {
+    fn all(&mut self, values: Vec<Value>) -> Result<Vec<usize>> {
         values.into_iter().map(|v| self.value(v)).collect()
     }
 
@@ -99,27 +96,23 @@ impl Reader<'_> {
     }
 
     /// `like`: sizes of what it takes.
-    fn body(&mut self, block: Block, like: &[Vec<Dim>]) -> Result<c::Body, Failure> {
+    fn body(&mut self, block: Block, like: &[Vec<Dim>]) -> Result<c::Body> {
         let end = block
             .terminator()
-            .ok_or_else(|| Failure::at(self.module, "has a block without an end"))?;
+            .ok_or_else(|| Error::at(self.module, "has a block without an end"))?;
         let mut args = vec![];
         for (i, v) in block.args().into_iter().enumerate() {
-            args.push(self.value_like(v, like.get(i).cloned()).map_err(|e| Failure::at(end, e))?);
+            args.push(self.value_like(v, like.get(i).cloned()).at(end)?);
         }
         let mut steps = vec![];
         for op in block.ops().into_iter().filter(|o| *o != end && !makes_sizes(*o)) {
             steps.push(self.step(op)?);
         }
-        Ok(c::Body {
-            args,
-            steps,
-            yields: self.all(end.operands()).map_err(|e| Failure::at(end, e))?,
-        })
+        Ok(c::Body { args, steps, yields: self.all(end.operands()).at(end)? })
     }
 
-    fn step(&mut self, op: Op) -> Result<c::Step, Failure> {
-        let at = |e: String| Failure::at(op, e);
+    fn step(&mut self, op: Op) -> Result<c::Step> {
+        let at = |e: Error| e.or_at(op);
         let inputs = self.all(op.operands()).map_err(at)?;
         let carried = match op.kind() {
             Some(OpKind::While) => inputs.len(),
@@ -174,7 +167,7 @@ impl Reader<'_> {
                 c::Step::While { inits: inputs, condition: next(), body: next(), results, source }
             }
             Some(OpKind::Scan) => {
-                let scan = Scan::of(op).ok_or_else(|| at("is malformed".into()))?;
+                let scan = Scan::of(op).ok_or_malformed(op)?;
                 let (inits, inputs) = inputs.split_at(scan.inits.len());
                 c::Step::Scan {
                     inits: inits.to_vec(),
@@ -186,7 +179,7 @@ impl Reader<'_> {
                 }
             }
             Some(OpKind::CustomCall) => {
-                let call = CustomCall::of(op).ok_or_else(|| at("is malformed".into()))?;
+                let call = CustomCall::of(op).ok_or_malformed(op)?;
                 if call.config.is_some() {
                     return Err(at("has a config, which has no compiled form yet".into()));
                 }

@@ -22,7 +22,7 @@ pub struct Text {
 impl Text {
     /// Reads PTX that is launched by this entry with so many threads. Err: why that is not
     /// possible, as the end of a sentence.
-    pub fn read(ptx: &str, entry: &str, threads: u32) -> Result<Text, String> {
+    pub fn read(ptx: &str, entry: &str, threads: u32) -> Result<Text> {
         let text = without_comments(ptx);
         let words: Vec<&str> = text.split_whitespace().collect();
         let behind = |word: &str| {
@@ -62,7 +62,8 @@ impl Text {
                 return Err(format!(
                     "is launched with {threads} threads a block, and its PTX says {name} {}",
                     stated.trim()
-                ));
+                )
+                .into());
             }
         }
         Ok(Text { target, parameters })
@@ -118,7 +119,7 @@ fn entries(text: &str) -> Vec<(&str, &str)> {
 }
 
 /// How many parameters stand in the brackets behind an entry's name. Err: one is not of 64 bits.
-fn parameters(rest: &str) -> Result<usize, String> {
+fn parameters(rest: &str) -> Result<usize> {
     let Some(list) =
         rest.trim_start().strip_prefix('(').and_then(|r| r.split_once(')')).map(|(list, _)| list)
     else {
@@ -130,7 +131,8 @@ fn parameters(rest: &str) -> Result<usize, String> {
         if !wide || p.contains('[') {
             return Err(format!(
                 "has PTX whose parameter {i} is '{p}'; all are .u64: addresses and sizes"
-            ));
+            )
+            .into());
         }
     }
     Ok(all.len())
@@ -197,7 +199,7 @@ impl Given {
         operands: &[usize],
         results: &[usize],
         indices: &[Value],
-    ) -> Result<(), String> {
+    ) -> Result<()> {
         let c = kernel.ctx();
         let text = |s: &Size| match s {
             Size::Static(n) => Ok(n.to_string()),

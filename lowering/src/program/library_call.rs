@@ -60,9 +60,9 @@ impl Library {
         launch: &Launch,
         sizes: &[Vec<i64>],
         memory: Value,
-    ) -> Result<(), String> {
+    ) -> Result<()> {
         let mut at = 0;
-        let mut put = |w: &Words, v: Value| -> Result<(), String> {
+        let mut put = |w: &Words, v: Value| -> Result<()> {
             let place = w.offset(memory, Some(at), None, "i64")?;
             at += 1;
             w.b.generic("llvm.store", &[v, place], &[], &[], &mut []).map(|_| ())

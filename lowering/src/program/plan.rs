@@ -25,7 +25,7 @@ use kiln_dialects::{
     rules::{Level, is_driver, tensor_type},
     sym::{Atom, Dim as SymDim},
 };
-use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
+use kiln_passes::{Numerics, Pass, refine_shapes::Facts};
 use std::collections::HashMap;
 
 kiln_passes::pass_options! {
@@ -45,7 +45,7 @@ impl Pass for Plan {
     const REQUIRED: bool = true;
     const NUMERICS: Numerics = Numerics::Exact;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         if self.alignment < 1 {
             return Err(format!("alignment is at least 1, not {}", self.alignment).into());
         }
@@ -83,34 +83,31 @@ struct Slot {
 }
 
 impl Plan {
-    fn function(&self, about: &Kernels, func: Op) -> Result<(), Failure> {
+    fn function(&self, about: &Kernels, func: Op) -> Result<()> {
         let Some(block) = func.regions().first().and_then(|r| r.first()) else { return Ok(()) };
-        let end = block.terminator().ok_or_else(|| Failure::at(func, "has no return"))?;
+        let end = block.terminator().ok_or_at(func, "has no return")?;
         let launches: Vec<Op> =
             block.ops().into_iter().filter(|o| o.kind() == Some(OpKind::Launch)).collect();
         let order: HashMap<Op, usize> = launches.iter().enumerate().map(|(n, l)| (*l, n)).collect();
         let facts = Facts::of(func, 2)?;
         let (mut slots, mut outputs): (Vec<Slot>, _) = (vec![], vec![]);
         for (n, op) in launches.iter().enumerate() {
-            let launch = Launch::of(*op).ok_or_else(|| Failure::at(*op, "is malformed"))?;
+            let launch = Launch::of(*op).ok_or_malformed(*op)?;
             let allowed = in_place(about, &launch.kernel);
             for (r, (out, result)) in launch.outs.iter().zip(op.results()).enumerate() {
                 if let Some(wrong) = handed_on(about, *op, &launch, r) {
-                    wrong.map_err(|e| Failure::at(*op, e))?;
+                    wrong.at(*op)?;
                     continue;
                 }
                 let empty = out.def().filter(|o| o.is("tensor.empty"));
                 let empty = empty.ok_or_else(|| {
-                    Failure::at(
-                        *op,
-                        "writes to memory that is neither a tensor.empty nor handed on",
-                    )
+                    Error::at(*op, "writes to memory that is neither a tensor.empty nor handed on")
                 })?;
                 let (last, returned) = last_use(result, &order, end, n);
                 match returned {
                     Some(i) => outputs.push((empty, i)),
                     None => {
-                        let bytes = bytes(empty, &facts).map_err(|e| Failure::at(*op, e))?;
+                        let bytes = bytes(empty, &facts).at(*op)?;
                         let over = allowed
                             .iter()
                             .filter(|(result, _)| *result == r)
@@ -128,12 +125,12 @@ impl Plan {
             }
         }
         let (offsets, total) = place(&slots, self.alignment);
-        let at = |e: String| Failure::at(func, e);
+        let at = |e: Error| e.or_at(func);
         // Offsets are needed at the first launch, so that their arithmetic goes in front of it.
         let first = launches.first().copied().unwrap_or(end);
         let empties: Vec<Op> = block.ops().into_iter().filter(|o| o.is("tensor.empty")).collect();
         let front = empties.first().copied().unwrap_or(first);
-        let b = Builder::before(front).ok_or_else(|| Failure::at(front, "is in no block"))?;
+        let b = Builder::before(front).ok_or_at(front, "is in no block")?;
         let mut sizes = SizeValues::of_host(block, &facts, b, front);
         let mut ssa = |d: &SymDim| match sizes.value(d)? {
             Size::Static(n) => b.index(n),
@@ -147,14 +144,14 @@ impl Plan {
                 last: slot.last.min(until(&slots, slot)),
             };
             let b = Builder::before(slot.empty)
-                .ok_or_else(|| Failure::at(slot.empty, "is in no block"))?;
+                .ok_or_else(|| Error::at(slot.empty, "is in no block"))?;
             made.push((
                 slot.empty,
                 b.create_with(&node, &[slot.empty.result(0).ty()], &mut []).map_err(at)?,
             ));
         }
         for (empty, i) in outputs {
-            let b = Builder::before(empty).ok_or_else(|| Failure::at(empty, "is in no block"))?;
+            let b = Builder::before(empty).ok_or_at(empty, "is in no block")?;
             made.push((
                 empty,
                 b.create_with(&Output { index: i as i64 }, &[empty.result(0).ty()], &mut [])
@@ -171,8 +168,8 @@ impl Plan {
                     .iter()
                     .map(size)
                     .collect::<Option<Vec<_>>>()
-                    .ok_or_else(|| Failure::at(old, "has too few sizes"))?;
-                let b = Builder::after(new).ok_or_else(|| Failure::at(old, "is in no block"))?;
+                    .ok_or_at(old, "has too few sizes")?;
+                let b = Builder::after(new).ok_or_at(old, "is in no block")?;
                 b.create_with(&BindShape { value: new.result(0), sizes }, &[], &mut [])
                     .map_err(at)?;
             }
@@ -185,12 +182,7 @@ impl Plan {
 
 /// Whether a launch writes on the result of an earlier one, whose memory it then has; Err: if that
 /// may not be.
-fn handed_on(
-    about: &Kernels,
-    op: Op,
-    launch: &Launch,
-    result: usize,
-) -> Option<Result<(), String>> {
+fn handed_on(about: &Kernels, op: Op, launch: &Launch, result: usize) -> Option<Result<()>> {
     let out = *launch.outs.get(result)?;
     out.def().filter(|o| o.kind() == Some(OpKind::Launch))?;
     let puts =
@@ -204,10 +196,12 @@ fn handed_on(
         (true, true) => Ok(()),
         (false, _) => Err(format!(
             "writes all of result {result} to memory that an earlier launch has written"
-        )),
+        )
+        .into()),
         (_, false) => Err(format!(
             "writes result {result} on a tensor that it does not take, or that others read"
-        )),
+        )
+        .into()),
     })
 }
 
@@ -238,7 +232,7 @@ fn last_use(
 }
 
 /// The bytes of a `tensor.empty`.
-fn bytes(empty: Op, facts: &Facts) -> Result<SymDim, String> {
+fn bytes(empty: Op, facts: &Facts) -> Result<SymDim> {
     let t = tensor_type(empty.result(0).ty())?;
     let mut dynamic = empty.operands().into_iter();
     let mut product = SymDim::Known(t.dtype.byte_size() as i64);

@@ -4,8 +4,8 @@ use crate::{
     strategies::gpu::{register_rows, scan},
     target::{Chip, launch::SHARED},
 };
+use kiln_dialects::Result;
 use kiln_dialects::ir::Op;
-use kiln_passes::Failure;
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
 /// Which loops of a kernel a strategy sees.
@@ -37,7 +37,7 @@ pub struct Analysis {
 
 impl Analysis {
     /// Reads a kernel's function on level `linalg` or `scheduled`.
-    pub fn of(func: Op) -> Result<Analysis, Failure> {
+    pub fn of(func: Op) -> Result<Analysis> {
         Ok(Analysis { func, kernel: analysis::read(func)?, views: RefCell::default() })
     }
     /// The kernel without a view.
@@ -132,7 +132,7 @@ impl Request<'_> {
     ///
     /// # Errors
     /// The kernel is scheduled for a GPU.
-    pub fn cpu(&self) -> Result<Cpu, String> {
+    pub fn cpu(&self) -> Result<Cpu> {
         match self.machine {
             Machine::Cpu(cpu) => Ok(cpu),
             Machine::Gpu(_) => Err("has a strategy of processors on a GPU".into()),
@@ -142,7 +142,7 @@ impl Request<'_> {
     ///
     /// # Errors
     /// The kernel is scheduled for a processor.
-    pub fn gpu(&self) -> Result<Gpu, String> {
+    pub fn gpu(&self) -> Result<Gpu> {
         match self.machine {
             Machine::Gpu(gpu) => Ok(gpu),
             Machine::Cpu(_) => Err("has a strategy of GPUs on a processor".into()),

@@ -30,7 +30,7 @@ impl<'a> Batch<'a> {
         Batch { m, positions: vec![None; full.len()], dims, full, clamp: false }
     }
     /// The position along one axis, i64.
-    pub fn position(&mut self, axis: usize) -> Result<Value, String> {
+    pub fn position(&mut self, axis: usize) -> Result<Value> {
         if let Some(v) = self.positions[axis] {
             return Ok(v);
         }
@@ -41,7 +41,7 @@ impl<'a> Batch<'a> {
 
     /// What the block yields, in the full shape. Its first arguments stand for `first`, the others
     /// for positions.
-    pub fn inline(&mut self, block: Block, first: &[Value]) -> Result<Value, String> {
+    pub fn inline(&mut self, block: Block, first: &[Value]) -> Result<Value> {
         let args = block.args();
         let mut now: HashMap<Value, Now> =
             args.iter().copied().zip(first.iter().map(|v| Now::Each(*v))).collect();
@@ -64,9 +64,9 @@ impl<'a> Batch<'a> {
     }
 
     /// An op on what is the same for all elements, as it is.
-    fn copy(&self, op: Op, now: &HashMap<Value, Now>) -> Result<Vec<Now>, String> {
+    fn copy(&self, op: Op, now: &HashMap<Value, Now>) -> Result<Vec<Now>> {
         if !op.regions().is_empty() {
-            return Err(unfit(op));
+            return Err(unfit(op).into());
         }
         let operands: Vec<Value> = op.operands().iter().map(|v| raw(get(*v, now))).collect();
         let types: Vec<Type> = op.results().iter().map(|v| v.ty()).collect();
@@ -81,7 +81,7 @@ impl<'a> Batch<'a> {
     }
 
     /// An op on values of which some differ between elements.
-    fn batched(&self, op: Op, now: &HashMap<Value, Now>) -> Result<Value, String> {
+    fn batched(&self, op: Op, now: &HashMap<Value, Now>) -> Result<Value> {
         let n = self.full.len() as i64;
         let b = self.m.b.at(op.loc());
         let moved = |dims: &[i64]| (0..n).chain(dims.iter().map(|d| d + n)).collect::<Vec<i64>>();
@@ -112,18 +112,18 @@ impl<'a> Batch<'a> {
                 Ok(b.generic(&op.name(), &operands, &[result], &attrs, &mut [])?.result(0))
             }
             Some(OpKind::Gather) => {
-                let o = Gather::of(op).ok_or("is malformed")?;
-                self.gather(&o, now).map_err(|e| format!("in its region: {e}"))
+                let o = Gather::of(op).ok_or_malformed(op)?;
+                Ok(self.gather(&o, now).map_err(|e| format!("in its region: {e}"))?)
             }
             Some(OpKind::Reshape) => {
-                let o = Reshape::of(op).ok_or("is malformed")?;
+                let o = Reshape::of(op).ok_or_malformed(op)?;
                 b.add(&Reshape {
                     input: self.each(o.input, now)?,
                     sizes: self.sizes(&o.sizes, now),
                 })
             }
             Some(OpKind::BroadcastInDim) => {
-                let o = BroadcastInDim::of(op).ok_or("is malformed")?;
+                let o = BroadcastInDim::of(op).ok_or_malformed(op)?;
                 b.add(&BroadcastInDim {
                     input: self.each(o.input, now)?,
                     dims: moved(&o.dims),
@@ -131,21 +131,21 @@ impl<'a> Batch<'a> {
                 })
             }
             Some(OpKind::Reduce) => {
-                let o = Reduce::of(op).ok_or("is malformed")?;
+                let o = Reduce::of(op).ok_or_malformed(op)?;
                 let dims = moved(&o.dims).split_off(n as usize);
                 b.add(&Reduce { input: self.each(o.input, now)?, dims, ..o })
             }
-            _ => Err(unfit(op)),
+            _ => Err(unfit(op).into()),
         }
     }
 
-    fn gather(&self, o: &Gather, now: &HashMap<Value, Now>) -> Result<Value, String> {
+    fn gather(&self, o: &Gather, now: &HashMap<Value, Now>) -> Result<Value> {
         let m = self.m;
         let per_element = o.indices.iter().map(|i| rank(*i)).max().unwrap_or(0);
         if per_element > 0 {
             return Err(format!(
                 "kiln.gather at positions of rank {per_element} cannot be done for all elements at once"
-            ));
+            ).into());
         }
         let input = get(o.input, now);
         let n = self.full.len() as i64;
@@ -176,7 +176,7 @@ impl<'a> Batch<'a> {
     }
 
     /// A value of the region in the full shape.
-    fn each(&self, v: Value, now: &HashMap<Value, Now>) -> Result<Value, String> {
+    fn each(&self, v: Value, now: &HashMap<Value, Now>) -> Result<Value> {
         match get(v, now) {
             Now::Each(v) => Ok(v),
             Now::Same(v) => {
@@ -194,7 +194,7 @@ impl<'a> Batch<'a> {
         };
         self.full.iter().copied().chain(own.iter().map(outside)).collect()
     }
-    fn full_type(&self, own: Type) -> Result<Type, String> {
+    fn full_type(&self, own: Type) -> Result<Type> {
         let dtype = own.element().ok_or("has a region that computes no tensor")?.dtype()?;
         Ok(Type::tensor(self.m.b.ctx, dtype, &[self.dims.as_slice(), &own.dims()].concat()))
     }

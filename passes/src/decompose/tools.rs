@@ -1,6 +1,5 @@
 //! Small builders that every decomposition uses: typed arithmetic, scalars, sizes, broadcasts along
 //! an axis, reductions that keep their dims.
-use crate::pass::Failure;
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type, sym, value::DType};
 
 /// A builder with arithmetic. Operands of one type give a result of that type.
@@ -12,13 +11,13 @@ pub(crate) struct Math<'a> {
 /// then has. Ops for which it gives none stay.
 pub(crate) fn replace_ops(
     root: Op,
-    mut make: impl FnMut(&Math, Op) -> Option<Result<Vec<Value>, String>>,
-) -> Result<(), Failure> {
+    mut make: impl FnMut(&Math, Op) -> Option<Result<Vec<Value>>>,
+) -> Result<()> {
     for op in walk(root) {
         let Some(b) = Builder::before(op) else { continue };
         let m = Math { b: &b };
         let Some(made) = make(&m, op) else { continue };
-        let at = |e: String| Failure::at(op, e);
+        let at = |e: Error| e.or_at(op);
         for (old, new) in op.results().into_iter().zip(made.map_err(at)?) {
             old.replace_uses(m.retype(new, old.ty()).map_err(at)?);
         }
@@ -28,42 +27,37 @@ pub(crate) fn replace_ops(
 }
 
 impl Math<'_> {
-    pub fn unary(&self, kind: UnaryKind, x: Value) -> Result<Value, String> {
+    pub fn unary(&self, kind: UnaryKind, x: Value) -> Result<Value> {
         let op = self.b.generic(kind.op().name(), &[x], &[x.ty()], &[], &mut [])?;
         Ok(op.result(0))
     }
-    pub fn binary(&self, kind: BinaryKind, x: Value, y: Value) -> Result<Value, String> {
+    pub fn binary(&self, kind: BinaryKind, x: Value, y: Value) -> Result<Value> {
         let op = self.b.generic(kind.op().name(), &[x, y], &[x.ty()], &[], &mut [])?;
         Ok(op.result(0))
     }
-    pub fn add(&self, x: Value, y: Value) -> Result<Value, String> {
+    pub fn add(&self, x: Value, y: Value) -> Result<Value> {
         self.binary(BinaryKind::Add, x, y)
     }
-    pub fn sub(&self, x: Value, y: Value) -> Result<Value, String> {
+    pub fn sub(&self, x: Value, y: Value) -> Result<Value> {
         self.binary(BinaryKind::Sub, x, y)
     }
-    pub fn mul(&self, x: Value, y: Value) -> Result<Value, String> {
+    pub fn mul(&self, x: Value, y: Value) -> Result<Value> {
         self.binary(BinaryKind::Mul, x, y)
     }
-    pub fn div(&self, x: Value, y: Value) -> Result<Value, String> {
+    pub fn div(&self, x: Value, y: Value) -> Result<Value> {
         self.binary(BinaryKind::Div, x, y)
     }
-    pub fn compare(&self, kind: CompareKind, lhs: Value, rhs: Value) -> Result<Value, String> {
+    pub fn compare(&self, kind: CompareKind, lhs: Value, rhs: Value) -> Result<Value> {
         self.b.add(&Compare { kind, lhs, rhs })
     }
-    pub fn select(
-        &self,
-        condition: Value,
-        on_true: Value,
-        on_false: Value,
-    ) -> Result<Value, String> {
+    pub fn select(&self, condition: Value, on_true: Value, on_false: Value) -> Result<Value> {
         self.b.add(&Select { condition, on_true, on_false })
     }
     /// A number everywhere in the shape and dtype of `like`.
-    pub fn full_like(&self, like: Value, value: f64) -> Result<Value, String> {
+    pub fn full_like(&self, like: Value, value: f64) -> Result<Value> {
         self.b.splat(dtype(like)?, &self.sizes_of(like)?, value)
     }
-    pub fn convert(&self, x: Value, to: DType) -> Result<Value, String> {
+    pub fn convert(&self, x: Value, to: DType) -> Result<Value> {
         if dtype(x)? == to {
             Ok(x)
         } else {
@@ -71,45 +65,40 @@ impl Math<'_> {
         }
     }
     /// `x`, whose dimension i is dimension dims[i] of `like`, repeated to the shape of `like`.
-    pub fn broadcast_to(&self, x: Value, dims: &[i64], like: Value) -> Result<Value, String> {
+    pub fn broadcast_to(&self, x: Value, dims: &[i64], like: Value) -> Result<Value> {
         self.broadcast(x, dims, &self.sizes_of(like)?)
     }
     /// `x`, whose dimension i is dimension dims[i] of the result.
-    pub fn broadcast(&self, x: Value, dims: &[i64], sizes: &[Size]) -> Result<Value, String> {
+    pub fn broadcast(&self, x: Value, dims: &[i64], sizes: &[Size]) -> Result<Value> {
         self.b.add(&BroadcastInDim { input: x, dims: dims.to_vec(), sizes: sizes.to_vec() })
     }
     /// Where it is not known that there are elements, the greatest of none is -inf, so that what
     /// follows has a value for none.
-    pub fn reduce(&self, kind: ReduceKind, x: Value, dims: &[i64]) -> Result<Value, String> {
+    pub fn reduce(&self, kind: ReduceKind, x: Value, dims: &[i64]) -> Result<Value> {
         let sizes = x.ty().dims();
         let some = dims.iter().all(|d| sizes[*d as usize].known().is_some_and(|n| n > 0));
         let maybe_empty = matches!(kind, ReduceKind::Max | ReduceKind::Min) && !some;
         self.b.add(&Reduce { kind, input: x, dims: dims.to_vec(), maybe_empty })
     }
     /// Repeats `r`, which is `like` without `dims`, to the shape of `like`.
-    pub fn spread(&self, r: Value, dims: &[i64], like: Value) -> Result<Value, String> {
+    pub fn spread(&self, r: Value, dims: &[i64], like: Value) -> Result<Value> {
         self.broadcast_to(r, &others(rank(like), dims), like)
     }
     /// Reduces `x` along `dims` and repeats the result to the shape of `x` again.
-    pub fn reduce_and_spread(
-        &self,
-        kind: ReduceKind,
-        x: Value,
-        dims: &[i64],
-    ) -> Result<Value, String> {
+    pub fn reduce_and_spread(&self, kind: ReduceKind, x: Value, dims: &[i64]) -> Result<Value> {
         self.spread(self.reduce(kind, x, dims)?, dims, x)
     }
-    pub fn reshape(&self, x: Value, sizes: &[Size]) -> Result<Value, String> {
+    pub fn reshape(&self, x: Value, sizes: &[Size]) -> Result<Value> {
         self.b.add(&Reshape { input: x, sizes: sizes.to_vec() })
     }
-    pub fn transpose(&self, x: Value, permutation: &[i64]) -> Result<Value, String> {
+    pub fn transpose(&self, x: Value, permutation: &[i64]) -> Result<Value> {
         if permutation.is_sorted() {
             Ok(x)
         } else {
             self.b.add(&Transpose { input: x, permutation: permutation.to_vec() })
         }
     }
-    pub fn iota(&self, sizes: &[Size], axis: usize) -> Result<Value, String> {
+    pub fn iota(&self, sizes: &[Size], axis: usize) -> Result<Value> {
         self.b.add(&Iota {
             sizes: sizes.to_vec(),
             axis: axis as i64,
@@ -117,18 +106,18 @@ impl Math<'_> {
         })
     }
     /// The sum along `dims` over the number of elements.
-    pub fn mean(&self, x: Value, dims: &[i64]) -> Result<Value, String> {
+    pub fn mean(&self, x: Value, dims: &[i64]) -> Result<Value> {
         let sum = self.reduce(ReduceKind::Sum, x, dims)?;
         self.div(sum, self.number_like(self.count(x, dims)?, sum)?)
     }
     /// How many elements of `x` there are along `dims`.
-    pub fn count(&self, x: Value, dims: &[i64]) -> Result<Size, String> {
+    pub fn count(&self, x: Value, dims: &[i64]) -> Result<Size> {
         let sizes =
             dims.iter().map(|d| self.size_of(x, *d as usize)).collect::<Result<Vec<_>, _>>()?;
         self.product(&sizes)
     }
     /// `x / (1 - p)` where the draw at the element's position is at least `p`, else 0.
-    pub fn dropout(&self, x: Value, key: Value, p: f64) -> Result<Value, String> {
+    pub fn dropout(&self, x: Value, key: Value, p: f64) -> Result<Value> {
         let draw = Type::scalar(self.b.ctx, DType::F32);
         let u = self.b.add(&RandomUniform {
             key,
@@ -145,12 +134,12 @@ impl Math<'_> {
 
     // ---- sizes
     /// All sizes of a value.
-    pub fn sizes_of(&self, v: Value) -> Result<Vec<Size>, String> {
+    pub fn sizes_of(&self, v: Value) -> Result<Vec<Size>> {
         (0..rank(v)).map(|i| self.size_of(v, i)).collect()
     }
     /// One size of a value: that of what it was made from where it is the same, so that few
     /// `kiln.dim` of few values are left.
-    pub fn size_of(&self, mut v: Value, mut axis: usize) -> Result<Size, String> {
+    pub fn size_of(&self, mut v: Value, mut axis: usize) -> Result<Size> {
         loop {
             let stated = |sizes: Vec<Size>| {
                 sizes.get(axis).copied().ok_or_else(|| format!("has no dimension {axis}"))
@@ -161,13 +150,13 @@ impl Math<'_> {
                 return self.b.size_of(v, axis);
             };
             if let Some(o) = BroadcastInDim::of(op) {
-                return stated(o.sizes);
+                return Ok(stated(o.sizes)?);
             } else if let Some(o) = Reshape::of(op) {
-                return stated(o.sizes);
+                return Ok(stated(o.sizes)?);
             } else if let Some(o) = Splat::of(op) {
-                return stated(o.sizes);
+                return Ok(stated(o.sizes)?);
             } else if let Some(o) = Iota::of(op) {
-                return stated(o.sizes);
+                return Ok(stated(o.sizes)?);
             } else if let Some(o) = Reduce::of(op) {
                 axis = others(rank(o.input), &o.dims)[axis] as usize;
                 v = o.input;
@@ -179,14 +168,14 @@ impl Math<'_> {
         }
     }
     /// A size as an SSA value.
-    pub fn index(&self, s: Size) -> Result<Value, String> {
+    pub fn index(&self, s: Size) -> Result<Value> {
         match s {
             Size::Static(n) => self.b.index(n),
             Size::Dynamic(v) => Ok(v),
         }
     }
     /// `x kind y`, at once where both are numbers.
-    pub fn size(&self, kind: SymKind, x: Size, y: Size) -> Result<Size, String> {
+    pub fn size(&self, kind: SymKind, x: Size, y: Size) -> Result<Size> {
         match (kind, x.known(), y.known()) {
             (_, Some(x), Some(y)) => {
                 let n = sym::evaluate(kind, x, y).ok_or_else(|| {
@@ -208,15 +197,15 @@ impl Math<'_> {
         }
     }
     /// The product of sizes.
-    pub fn product(&self, sizes: &[Size]) -> Result<Size, String> {
+    pub fn product(&self, sizes: &[Size]) -> Result<Size> {
         sizes.iter().try_fold(Size::Static(1), |n, s| self.size(SymKind::Mul, n, *s))
     }
     /// A size as a 0-d tensor.
-    pub fn number(&self, size: Size, to: DType) -> Result<Value, String> {
+    pub fn number(&self, size: Size, to: DType) -> Result<Value> {
         self.b.size_as_tensor(size, to)
     }
     /// A size as a number in the shape and dtype of `like`.
-    pub fn number_like(&self, size: Size, like: Value) -> Result<Value, String> {
+    pub fn number_like(&self, size: Size, like: Value) -> Result<Value> {
         match size {
             Size::Static(n) => self.b.add(&Splat {
                 value: Attr::scalar_int(self.b.ctx, dtype(like)?, n),
@@ -226,7 +215,7 @@ impl Math<'_> {
         }
     }
     /// The same value as `ty`, which states more or fewer sizes.
-    pub fn retype(&self, v: Value, ty: Type) -> Result<Value, String> {
+    pub fn retype(&self, v: Value, ty: Type) -> Result<Value> {
         if v.ty() == ty {
             return Ok(v);
         }
@@ -234,18 +223,15 @@ impl Math<'_> {
             (Some(n), _) => Ok(Size::Static(n)),
             (None, s) => self.index(s).map(Size::Dynamic),
         };
-        self.reshape(
-            v,
-            &ty.dims().iter().enumerate().map(size).collect::<Result<Vec<_>, String>>()?,
-        )
+        self.reshape(v, &ty.dims().iter().enumerate().map(size).collect::<Result<Vec<_>>>()?)
     }
     /// `v` with the sizes of `like` in its type.
-    pub fn retype_like(&self, v: Value, like: Value) -> Result<Value, String> {
+    pub fn retype_like(&self, v: Value, like: Value) -> Result<Value> {
         self.retype(v, Type::tensor(self.b.ctx, dtype(v)?, &like.ty().dims()))
     }
 }
 
-pub(crate) fn dtype(v: Value) -> Result<DType, String> {
+pub(crate) fn dtype(v: Value) -> Result<DType> {
     tensor_type(v.ty()).map(|t| t.dtype)
 }
 pub(crate) fn rank(v: Value) -> usize {

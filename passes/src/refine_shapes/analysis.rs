@@ -1,5 +1,4 @@
 //! Read: what is known of every size in a function. Changes nothing.
-use crate::pass::Failure;
 use kiln_dialects::{
     ir::*,
     ops::{self, OpKind, SymKind},
@@ -22,7 +21,7 @@ pub struct Facts {
 
 impl Facts {
     /// Propagates through a function until nothing new is found, at most `rounds` times.
-    pub fn of(func: Op, rounds: usize) -> Result<Facts, Failure> {
+    pub fn of(func: Op, rounds: usize) -> Result<Facts> {
         let mut facts = Facts::default();
         for op in walk(func) {
             let args = blocks(op).into_iter().flat_map(|b| b.args());
@@ -31,7 +30,7 @@ impl Facts {
         for _ in 0..rounds {
             facts.changed = false;
             for op in walk(func) {
-                facts.visit(op).map_err(|e| Failure::at(op, e))?;
+                facts.visit(op).at(op)?;
             }
             if !facts.changed {
                 break;
@@ -42,7 +41,7 @@ impl Facts {
 
     /// Takes in one more op, behind those that were there: for IR that is still being made, where
     /// facts only flow forwards. Err: why the op contradicts what is known.
-    pub fn extend(&mut self, op: Op) -> Result<(), String> {
+    pub fn extend(&mut self, op: Op) -> Result<()> {
         op.results().into_iter().for_each(|v| self.start(v));
         self.visit(op)
     }
@@ -83,13 +82,14 @@ impl Facts {
     }
 
     /// States that a tensor has these sizes.
-    fn tell(&mut self, v: Value, dims: &[Dim]) -> Result<(), String> {
+    fn tell(&mut self, v: Value, dims: &[Dim]) -> Result<()> {
         let Some(old) = self.tensors.get_mut(&v) else { return Ok(()) };
         for (i, (have, new)) in old.iter_mut().zip(dims).enumerate() {
             if have.differs(new) {
                 return Err(format!(
                     "has sizes {have} and {new} in dimension {i} of the same value"
-                ));
+                )
+                .into());
             }
             if rank(new) > rank(have) {
                 *have = new.clone();
@@ -130,7 +130,7 @@ impl Facts {
         })
     }
 
-    fn visit(&mut self, op: Op) -> Result<(), String> {
+    fn visit(&mut self, op: Op) -> Result<()> {
         let Some(kind) = op.kind() else {
             if op.is("tensor.empty") {
                 let mut dynamic = op.operands().into_iter();
@@ -153,7 +153,7 @@ impl Facts {
         };
         match kind {
             OpKind::Sym => {
-                let o = ops::Sym::of(op).ok_or("is malformed")?;
+                let o = ops::Sym::of(op).ok_or_malformed(op)?;
                 self.sizes.insert(
                     op.result(0),
                     if o.max == Some(o.min) { Dim::Known(o.min) } else { Dim::sym(&o.name) },
@@ -162,7 +162,7 @@ impl Facts {
                 self.ranges.insert(o.name, (o.min, o.max));
             }
             OpKind::SymExpr => {
-                let o = ops::SymExpr::of(op).ok_or("is malformed")?;
+                let o = ops::SymExpr::of(op).ok_or_malformed(op)?;
                 let (x, y) = (self.size_value(o.lhs), self.size_value(o.rhs));
                 let value = match self.decided(o.kind, &x, &y) {
                     Some(value) => value,
@@ -173,24 +173,24 @@ impl Facts {
                 }
             }
             OpKind::Dim => {
-                let o = ops::Dim::of(op).ok_or("is malformed")?;
+                let o = ops::Dim::of(op).ok_or_malformed(op)?;
                 if let Some(d) = self.dims(o.input).get(o.axis as usize).cloned() {
                     self.sizes.insert(op.result(0), d);
                 }
             }
             OpKind::BindShape => {
-                let o = ops::BindShape::of(op).ok_or("is malformed")?;
+                let o = ops::BindShape::of(op).ok_or_malformed(op)?;
                 self.tell(o.value, &self.sizes(&o.sizes))?;
             }
             OpKind::Launch => {
-                let o = ops::Launch::of(op).ok_or("is malformed")?;
+                let o = ops::Launch::of(op).ok_or_malformed(op)?;
                 for (out, result) in o.outs.iter().zip(op.results()) {
                     let dims = self.dims(*out).to_vec();
                     self.tell(result, &dims)?;
                 }
             }
             _ if kind.is_inferred() => {
-                let view = View::of(op).ok_or("is malformed")?;
+                let view = View::of(op).ok_or_malformed(op)?;
                 let types = infer(&view, self)?;
                 for (v, t) in op.results().into_iter().zip(&types) {
                     self.tell(v, &t.dims)?;
@@ -234,7 +234,7 @@ fn rank(d: &Dim) -> u8 {
 }
 
 impl Sizes for Facts {
-    fn tensor(&self, v: Value) -> Result<TensorType, String> {
+    fn tensor(&self, v: Value) -> Result<TensorType> {
         let t = tensor_type(v.ty())?;
         Ok(TensorType { dims: self.tensors.get(&v).cloned().unwrap_or(t.dims), ..t })
     }

@@ -1,6 +1,5 @@
 //! Apply: rewrites size operands, then types, in the order of the text.
 use super::analysis::Facts;
-use crate::pass::Failure;
 use kiln_dialects::{
     ir::*,
     ops::{self, OpKind},
@@ -22,7 +21,7 @@ struct Apply<'a> {
 }
 
 /// Rewrites one function. `open`: nobody calls it, so that its own type may change.
-pub(super) fn apply(func: Op, facts: &Facts, open: bool) -> Result<(), Failure> {
+pub(super) fn apply(func: Op, facts: &Facts, open: bool) -> Result<()> {
     let ops = walk(func);
     let mut a =
         Apply { facts, old: HashMap::new(), origin: HashMap::new(), symbols: vec![], dead: vec![] };
@@ -39,10 +38,7 @@ pub(super) fn apply(func: Op, facts: &Facts, open: bool) -> Result<(), Failure> 
             .filter(|v| v.ty().is_tensor())
             .for_each(|v| v.set_ty(a.refined(v)));
     }
-    let outcome = ops
-        .into_iter()
-        .skip(1)
-        .try_for_each(|op| a.visit(op, open).map_err(|e| Failure::at(op, e)));
+    let outcome = ops.into_iter().skip(1).try_for_each(|op| a.visit(op, open).at(op));
     std::mem::take(&mut a.dead).into_iter().rev().for_each(Op::erase);
     outcome?;
     if open {
@@ -75,7 +71,7 @@ impl Apply<'_> {
         }
     }
 
-    fn visit(&mut self, op: Op, open: bool) -> Result<(), String> {
+    fn visit(&mut self, op: Op, open: bool) -> Result<()> {
         match op.kind() {
             Some(OpKind::Sym) => {
                 self.remember(op);
@@ -91,7 +87,7 @@ impl Apply<'_> {
             Some(kind) if kind.is_inferred() => {
                 let op = self.static_sizes(op)?;
                 self.one_type(op)?;
-                let view = View::of(op).ok_or("is malformed")?;
+                let view = View::of(op).ok_or_malformed(op)?;
                 for (v, t) in op.results().into_iter().zip(infer_types(&view)?) {
                     v.set_ty(t);
                     self.cast_result(op, v)?;
@@ -115,7 +111,7 @@ impl Apply<'_> {
     }
 
     /// The size of one dimension: a number, a symbol, or a `kiln.dim`.
-    fn size_of(&self, b: &Builder, v: Value, axis: usize) -> Result<Size, String> {
+    fn size_of(&self, b: &Builder, v: Value, axis: usize) -> Result<Size> {
         let size = self.facts.dims(*self.origin.get(&v).unwrap_or(&v)).get(axis);
         let symbol = self.symbols.iter().find(|(d, _)| Some(d) == size).map(|(_, s)| *s);
         match (v.ty().dims().get(axis).and_then(Dim::known), symbol) {
@@ -134,7 +130,7 @@ impl Apply<'_> {
 
     /// A size that is a number becomes one; one that was computed before is taken from there. False
     /// if it stays.
-    fn known_size(&mut self, op: Op) -> Result<bool, String> {
+    fn known_size(&mut self, op: Op) -> Result<bool> {
         let size = self.facts.size_value(op.result(0));
         let value = match size.known() {
             Some(n) => Builder::before(op).ok_or("is in no block")?.index(n)?,
@@ -149,7 +145,7 @@ impl Apply<'_> {
     }
 
     /// The same op with numbers where its size operands are known.
-    fn static_sizes(&mut self, op: Op) -> Result<Op, String> {
+    fn static_sizes(&mut self, op: Op) -> Result<Op> {
         let fix = |sizes: &mut Vec<Size>| {
             let mut changed = false;
             for s in sizes {
@@ -163,7 +159,7 @@ impl Apply<'_> {
         };
         macro_rules! rebuild {
             ($node:ident, $($field:ident),+) => {{
-                let mut o = ops::$node::of(op).ok_or("is malformed")?;
+                let mut o = ops::$node::of(op).ok_or_malformed(op)?;
                 if !($(fix(&mut o.$field))|+) {
                     return Ok(op);
                 }
@@ -205,7 +201,7 @@ impl Apply<'_> {
 
     /// Elementwise ops want equal operand types; facts make them equal up to sizes that only some
     /// operand's type states.
-    fn one_type(&mut self, op: Op) -> Result<(), String> {
+    fn one_type(&mut self, op: Op) -> Result<()> {
         let elementwise = op.kind().is_some_and(|k| k.is_elementwise());
         if !elementwise || op.operand_count() < 2 {
             return Ok(());
@@ -227,7 +223,7 @@ impl Apply<'_> {
     }
 
     /// Facts that the op's own rule does not see go into a reshape behind it.
-    fn cast_result(&mut self, op: Op, v: Value) -> Result<(), String> {
+    fn cast_result(&mut self, op: Op, v: Value) -> Result<()> {
         let want = self.refined(v);
         if want == v.ty() || v.uses().is_empty() {
             return Ok(());
@@ -252,7 +248,7 @@ impl Apply<'_> {
     }
 
     /// Region ops, calls and terminators go on to see the types from before.
-    fn keep_operand_types(&self, op: Op) -> Result<(), String> {
+    fn keep_operand_types(&self, op: Op) -> Result<()> {
         for (i, v) in op.operands().into_iter().enumerate() {
             let Some(old) = self.old.get(&v).copied().filter(|t| t.is_tensor() && *t != v.ty())
             else {

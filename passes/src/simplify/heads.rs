@@ -7,7 +7,7 @@ pub(super) const PATTERNS: &[Pattern] =
     &[Pattern { name: "attention-repeated-heads", root: OpKind::Attention, apply: repeated }];
 
 /// Heads as they were before each was written so many times in a row.
-fn repeated(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn repeated(op: Op, r: &Rewriter) -> Result<bool> {
     let Some(o) = Attention::of(op).filter(|o| o.query != o.key && o.query != o.value) else {
         return Ok(false);
     };
@@ -16,7 +16,7 @@ fn repeated(op: Op, r: &Rewriter) -> Result<bool, String> {
         return Ok(false);
     }
     let b = r.before(op)?;
-    let narrow = |v: Value| -> Result<Value, String> {
+    let narrow = |v: Value| -> Result<Value> {
         let mut sizes = b.sizes_of(v)?;
         if sizes.len() == 4 {
             return Ok(v);

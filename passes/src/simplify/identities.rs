@@ -50,7 +50,7 @@ pub(super) const PATTERNS: &[Pattern] = &[
 ];
 
 /// An operand that is the op's neutral element: (its place, its value).
-fn neutral(op: Op, r: &Rewriter, places: &[(usize, f64)]) -> Result<bool, String> {
+fn neutral(op: Op, r: &Rewriter, places: &[(usize, f64)]) -> Result<bool> {
     for &(place, number) in places {
         if is_number(op.operand(place), number) {
             r.replace(op, &[op.operand(1 - place)]);
@@ -61,7 +61,7 @@ fn neutral(op: Op, r: &Rewriter, places: &[(usize, f64)]) -> Result<bool, String
 }
 
 /// All bits set: -1, true, or 255 of ui8.
-fn and_ones(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn and_ones(op: Op, r: &Rewriter) -> Result<bool> {
     let ones = match dtype(op.operand(0)) {
         Some(DType::I1) => 1.0,
         Some(DType::UI8) => 255.0,
@@ -71,7 +71,7 @@ fn and_ones(op: Op, r: &Rewriter) -> Result<bool, String> {
 }
 
 /// Integers only: a float times 0 may be NaN or -0.
-fn mul_zero(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn mul_zero(op: Op, r: &Rewriter) -> Result<bool> {
     let zero = [0, 1].into_iter().find(|i| is_number(op.operand(*i), 0.0));
     match zero {
         Some(i) if dtype(op.operand(i)).is_some_and(|d| !d.is_float()) => {
@@ -83,7 +83,7 @@ fn mul_zero(op: Op, r: &Rewriter) -> Result<bool, String> {
 }
 
 /// Integers only: inf - inf is NaN.
-fn zero_of_self(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn zero_of_self(op: Op, r: &Rewriter) -> Result<bool> {
     let Some(d) = dtype(op.operand(0)).filter(|d| !d.is_float() && op.operand(0) == op.operand(1))
     else {
         return Ok(false);
@@ -94,7 +94,7 @@ fn zero_of_self(op: Op, r: &Rewriter) -> Result<bool, String> {
     Ok(true)
 }
 
-fn self_of_self(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn self_of_self(op: Op, r: &Rewriter) -> Result<bool> {
     if op.operand(0) != op.operand(1) {
         return Ok(false);
     }
@@ -103,7 +103,7 @@ fn self_of_self(op: Op, r: &Rewriter) -> Result<bool, String> {
 }
 
 /// f(f(x)) = x
-fn undone(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn undone(op: Op, r: &Rewriter) -> Result<bool> {
     let Some(inner) = op.operand(0).def().filter(|d| d.kind() == op.kind()) else {
         return Ok(false);
     };
@@ -112,7 +112,7 @@ fn undone(op: Op, r: &Rewriter) -> Result<bool, String> {
 }
 
 /// f(f(x)) = f(x)
-fn repeated(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn repeated(op: Op, r: &Rewriter) -> Result<bool> {
     if op.operand(0).def().is_none_or(|d| d.kind() != op.kind()) {
         return Ok(false);
     }
@@ -120,7 +120,7 @@ fn repeated(op: Op, r: &Rewriter) -> Result<bool, String> {
     Ok(true)
 }
 
-fn select(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn select(op: Op, r: &Rewriter) -> Result<bool> {
     let Some(o) = Select::of(op) else { return Ok(false) };
     let known = scalar_of(o.condition).and_then(integer);
     let chosen = match known {
@@ -179,7 +179,7 @@ fn holds(from: DType, to: DType) -> bool {
     }
 }
 
-fn convert(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn convert(op: Op, r: &Rewriter) -> Result<bool> {
     let Some(o) = Convert::of(op) else { return Ok(false) };
     if o.input.ty() == op.result(0).ty() {
         r.replace(op, &[o.input]);
@@ -197,7 +197,7 @@ fn convert(op: Op, r: &Rewriter) -> Result<bool, String> {
     Ok(true)
 }
 
-fn bitcast(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn bitcast(op: Op, r: &Rewriter) -> Result<bool> {
     let Some(o) = Bitcast::of(op) else { return Ok(false) };
     if o.input.ty() == op.result(0).ty() {
         r.replace(op, &[o.input]);

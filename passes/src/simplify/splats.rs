@@ -34,6 +34,6 @@ pub(super) fn dtype(v: Value) -> Option<DType> {
 }
 
 /// The same scalar in another shape.
-pub(super) fn splat(b: &Builder, value: Attr, sizes: Vec<Size>) -> Result<Value, String> {
+pub(super) fn splat(b: &Builder, value: Attr, sizes: Vec<Size>) -> Result<Value> {
     b.add(&Splat { value, sizes })
 }

@@ -17,7 +17,7 @@ pub fn split(
     op: Op,
     (input, axis, max): (Value, i64, bool),
     parts: &Parts,
-) -> Result<Value, String> {
+) -> Result<Value> {
     let m = Math { b: &b };
     let inner = chain(input, op);
     let covered = parts.count * parts.size;
@@ -48,13 +48,13 @@ pub fn split(
     m.select(take, m.add(place, m.full_like(place, covered as f64)?)?, position)
 }
 
-fn arg(m: &Math<'_>, input: Value, axis: i64, max: bool) -> Result<Value, String> {
+fn arg(m: &Math<'_>, input: Value, axis: i64, max: bool) -> Result<Value> {
     if max { m.b.add(&ArgMax { input, axis }) } else { m.b.add(&ArgMin { input, axis }) }
 }
 
 /// The elements of a value at these positions along an axis, of which it has one for each other
 /// place.
-fn at(m: &Math<'_>, v: Value, axis: usize, position: Value) -> Result<Value, String> {
+fn at(m: &Math<'_>, v: Value, axis: usize, position: Value) -> Result<Value> {
     let sizes = m.b.sizes_of(position)?;
     let index = |d: usize| match d.cmp(&axis) {
         std::cmp::Ordering::Equal => Ok(position),

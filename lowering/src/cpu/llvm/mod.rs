@@ -4,6 +4,7 @@ pub(crate) mod codegen;
 pub(crate) mod one_lane;
 
 pub use codegen::{CodeGen, CodeGenError, HOST_PASSES, KERNEL_PASSES, UNROLLING_KERNEL_PASSES};
+use kiln_dialects::Result;
 pub use kiln_runtime::link::library_symbols;
 
 use crate::target::llvm_api::*;
@@ -21,7 +22,7 @@ pub fn version() -> String {
 ///
 /// # Safety
 /// `error` is null or an error that nobody has consumed.
-unsafe fn checked(error: Ref) -> Result<(), String> {
+unsafe fn checked(error: Ref) -> Result<()> {
     if error.is_null() {
         return Ok(());
     }

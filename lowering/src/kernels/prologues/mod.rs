@@ -40,7 +40,7 @@ use kiln_dialects::{
     rules::{Level, is_driver, tensor_type},
     value::DType,
 };
-use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
+use kiln_passes::{Numerics, Pass, refine_shapes::Facts};
 use std::collections::HashSet;
 
 /// On an element-wise op: it is a product's, which computes it where it reads its left operand. On
@@ -77,7 +77,7 @@ impl Pass for Prologues {
     const LEVELS: &'static [Level] = &[Level::Prims];
     const NUMERICS: Numerics = Numerics::Exact;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         if self.chip.is_empty() || root.attr(EACH_OP).is_some() {
             return Ok(());
         }
@@ -184,10 +184,10 @@ impl Prologues {
         self.chip == Chip::Sm90a.name()
     }
     /// Why a product is not to compute its operand.
-    fn pays(&self, graph: &Graph, f: &Candidate) -> Result<(), String> {
+    fn pays(&self, graph: &Graph, f: &Candidate) -> Result<()> {
         let (dot, dims) = (&f.dot, graph.facts.dims(f.dot.lhs));
         if f.ops.len() > MOST {
-            return Err(format!("that is more than {MOST} ops"));
+            return Err(format!("that is more than {MOST} ops").into());
         }
         let sums = "it sums over several dimensions";
         let loops = Loops::of(dims, &dot.lhs_batch, &dot.lhs_contract).ok_or(sums)?;
@@ -211,13 +211,7 @@ impl Prologues {
     }
 
     /// Whether the model says that it pays.
-    fn faster(
-        &self,
-        graph: &Graph,
-        f: &Candidate,
-        loops: &Loops,
-        raw: &Place,
-    ) -> Result<(), String> {
+    fn faster(&self, graph: &Graph, f: &Candidate, loops: &Loops, raw: &Place) -> Result<()> {
         let (dot, dims) = (&f.dot, graph.facts.dims(f.dot.lhs));
         let size = |d: &usize| dims[*d].known().unwrap_or(PRODUCT);
         let product = |all: &[usize]| all.iter().map(size).fold(1, i64::saturating_mul);
@@ -271,7 +265,7 @@ impl Prologues {
 
     /// Whether another kernel would compute the operand on the side: the one that its tensor comes
     /// from, or one that reduces that.
-    fn other(&self, graph: &Graph, f: &Candidate, raw: &Place) -> Result<bool, String> {
+    fn other(&self, graph: &Graph, f: &Candidate, raw: &Place) -> Result<bool> {
         let base = graph.base(raw.value);
         if graph.node_of.contains_key(&base) {
             let stored = graph.returns.contains(&base)

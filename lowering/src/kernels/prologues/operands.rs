@@ -69,7 +69,7 @@ impl Loops {
 }
 
 /// The tensor of all rows and columns that the left operand is computed of.
-pub fn left(graph: &Graph, lhs: Value, loops: &Loops) -> Result<Place, String> {
+pub fn left(graph: &Graph, lhs: Value, loops: &Loops) -> Result<Place> {
     if positions(graph, lhs) {
         return Err("it depends on positions, or picks elements".into());
     }
@@ -105,7 +105,7 @@ pub fn left(graph: &Graph, lhs: Value, loops: &Loops) -> Result<Place, String> {
 }
 
 /// Whether the copy engine can read the right operand as it is.
-pub fn right(graph: &Graph, dot: &DotGeneral) -> Result<(), String> {
+pub fn right(graph: &Graph, dot: &DotGeneral) -> Result<()> {
     let dims = graph.facts.dims(dot.rhs);
     let loops = Loops::of(dims, &dot.rhs_batch, &dot.rhs_contract)
         .ok_or("it sums over several dimensions")?;
