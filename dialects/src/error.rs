@@ -13,7 +13,7 @@ pub enum Kind {
 }
 
 /// What is wrong with IR, and where.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// Whose fault it is.
     pub kind: Kind,

@@ -40,14 +40,12 @@ impl Pass for HoistGathers {
     fn run(&self, root: Op) -> Result<()> {
         for op in walk(root) {
             let Some(gather) = Gather::of(op).filter(|g| self.pays(g)) else { continue };
-            let fail = |e: Error| e.or_at(op);
             let b = Builder::before(op).ok_or_at(op, "is in no block")?;
             let mut left = self.most;
             let indices = (0..gather.dims.len() as i64)
                 .filter_map(|d| gather.dims.iter().position(|x| *x == d))
                 .map(|k| gather.indices[k]);
-            let picked =
-                pick(&b, gather.input, &indices.collect::<Vec<_>>(), &mut left).map_err(fail)?;
+            let picked = pick(&b, gather.input, &indices.collect::<Vec<_>>(), &mut left).at(op)?;
             if picked.ty() == op.result(0).ty() {
                 op.result(0).replace_uses(picked);
             }

@@ -41,9 +41,8 @@ impl Pass for HoistReshapes {
             if !self.reaches_matmul(op.operand(0), self.depth) {
                 continue;
             }
-            let fail = |e: Error| e.or_at(op);
             let b = Builder::before(op).ok_or_at(op, "is in no block")?;
-            let v = split.apply(&b, op.operand(0)).map_err(fail)?;
+            let v = split.apply(&b, op.operand(0)).at(op)?;
             if v.ty() == op.result(0).ty() {
                 op.result(0).replace_uses(v);
             }

@@ -45,14 +45,13 @@ impl Pass for Reciprocals {
             else {
                 continue;
             };
-            let fail = |e: Error| e.or_at(op);
             let b = Builder::before(op).ok_or_at(op, "is in no block")?;
             let s = broadcast.input;
-            let dtype = tensor_type(s.ty()).map_err(fail)?.dtype;
-            let one = b.sizes_of(s).and_then(|sizes| b.splat(dtype, &sizes, 1.0)).map_err(fail)?;
-            let input = b.add(&Div { lhs: one, rhs: s }).map_err(fail)?;
-            let rhs = b.add(&BroadcastInDim { input, ..broadcast }).map_err(fail)?;
-            let product = b.add(&Mul { lhs: div.lhs, rhs }).map_err(fail)?;
+            let dtype = tensor_type(s.ty()).at(op)?.dtype;
+            let one = b.sizes_of(s).and_then(|sizes| b.splat(dtype, &sizes, 1.0)).at(op)?;
+            let input = b.add(&Div { lhs: one, rhs: s }).at(op)?;
+            let rhs = b.add(&BroadcastInDim { input, ..broadcast }).at(op)?;
+            let product = b.add(&Mul { lhs: div.lhs, rhs }).at(op)?;
             op.result(0).replace_uses(product);
         }
         // The divisions have no readers any more; canonicalize drops them.

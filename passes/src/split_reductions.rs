@@ -65,14 +65,13 @@ impl Pass for SplitReductions {
                 continue;
             };
             let Some(parts) = self.parts(op, input, &dims) else { continue };
-            let fail = |e: Error| e.or_at(op);
             let b = Builder::before(op).ok_or_at(op, "is in no block")?;
             let result = match (reduce, arg) {
                 (Some(reduce), _) => split(b, op, &reduce, &parts),
                 (None, Some(arg)) => args::split(b, op, arg, &parts),
                 (None, None) => continue,
             };
-            op.result(0).replace_uses(result.map_err(fail)?);
+            op.result(0).replace_uses(result.at(op)?);
             op.erase();
             drop_dead(input);
         }

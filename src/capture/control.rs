@@ -155,7 +155,7 @@ fn bind(
         .iter()
         .map(size)
         .collect::<Result<_, String>>()?;
-    cx.b.create_with(&BindShape { value, sizes }, &[], &mut []).map(|_| ())
+    Ok(cx.b.create_with(&BindShape { value, sizes }, &[], &mut []).map(|_| ())?)
 }
 
 /// A graph, how many of its inputs are arguments of its region, and their types; further inputs are
@@ -213,9 +213,9 @@ impl Regions<'_, '_> {
             .zip(&mut fills)
             .map(|((_, _, types), f)| (&types[..], f as &mut RegionFill))
             .collect();
-        b.generic_late(kind.name(), operands, attrs, &mut regions, &mut || {
+        Ok(b.generic_late(kind.name(), operands, attrs, &mut regions, &mut || {
             Ok(results(&yields.borrow_mut().take().unwrap_or_default()))
-        })
+        })?)
     }
 
     /// The types of what a graph gives.

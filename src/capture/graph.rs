@@ -104,7 +104,7 @@ pub(super) fn emit(
     });
     let func = match (func, error) {
         (_, Some(e)) => return Err(e),
-        (Err(e), None) => return Err(fail(e)),
+        (Err(e), None) => return Err(fail(e.to_string())),
         (Ok(f), None) => f,
     };
     func.set_attr("function_type", Attr::ty(Type::function(ctx, &types, &result_types)));

@@ -99,6 +99,13 @@ impl Loc {
     }
 }
 
+impl PartialEq for Loc {
+    fn eq(&self, other: &Loc) -> bool {
+        unsafe { mlirLocationEqual(self.0, other.0) }
+    }
+}
+impl Eq for Loc {}
+
 impl std::fmt::Display for Loc {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let chain = self.chain();

@@ -42,7 +42,7 @@ struct Reader {
 fn size(d: &Dim, dynamic: &mut impl Iterator<Item = Poly>) -> Result<Poly> {
     match d.known() {
         Some(n) => Ok(Poly::number(n)),
-        None => dynamic.next().ok_or_else(|| "has a size that nothing states".to_string()),
+        None => dynamic.next().ok_or_else(|| "has a size that nothing states".to_string().into()),
     }
 }
 
@@ -141,7 +141,7 @@ impl Reader {
 
     fn sizes_of(&self, v: Value) -> Result<Vec<Poly>> {
         let view = self.k.views.get(&v).map(|w| &w.sizes).or_else(|| self.fresh.get(&v));
-        view.cloned().ok_or_else(|| "takes a tensor that nothing defines".to_string())
+        view.cloned().ok_or_else(|| "takes a tensor that nothing defines".to_string().into())
     }
 
     /// Where a tensor is that is read; a fill becomes a stage now.
@@ -247,10 +247,9 @@ impl Reader {
                 .and_then(|a| a.as_i64s())
                 .ok_or("has no offsets, sizes and strides")?;
             let one = |k: &i64| match *k == i64::MIN {
-                true => operands
-                    .next()
-                    .map(|v| self.poly(v))
-                    .ok_or_else(|| "lacks an operand".to_string()),
+                true => {
+                    operands.next().map(|v| self.poly(v)).ok_or_else(|| "lacks an operand".into())
+                }
                 false => Ok(Poly::number(*k)),
             };
             fixed.iter().map(one).collect()

@@ -84,10 +84,9 @@ struct Kernel {
 
 impl Kernel {
     fn read(func: Op) -> Result<Kernel> {
-        let fail = |s: Error| s.or_at(func);
         let signature =
             func.attr("function_type").and_then(Attr::as_type).and_then(Type::signature);
-        let (inputs, results) = signature.ok_or_else(|| fail("has no function type".into()))?;
+        let (inputs, results) = signature.ok_or_at(func, "has no function type")?;
         let listed = func.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_default();
         let arg_attrs: Vec<_> = (0..inputs.len())
             .map(|i| listed.get(i).and_then(|a| a.entries()).unwrap_or_default())
@@ -97,7 +96,7 @@ impl Kernel {
             ty if ty.is_index() => Ok(Param::Index),
             ty if ty.is_memref() => extents(ty, &arg_attrs[i], &indices)
                 .map(Param::Memref)
-                .map_err(|e| fail(format!("parameter {i} {e}"))),
+                .map_err(|e| Error::at(func, format!("parameter {i} {}", e.message))),
             _ => Ok(Param::Scalar),
         };
         let params = (0..inputs.len()).map(param).collect::<Result<_, _>>()?;

@@ -48,7 +48,7 @@ impl Scope<'_> {
         self.scalars
             .get(&v)
             .copied()
-            .ok_or_else(|| "takes a scalar that the kernel does not have".to_string())
+            .ok_or_else(|| "takes a scalar that the kernel does not have".to_string().into())
     }
     /// An address.
     pub fn address(&self, c: Code, at: &Lin, dims: &[Val], lanes: Lanes) -> Result<Val> {
@@ -69,7 +69,7 @@ impl Scope<'_> {
             .get(b)
             .copied()
             .flatten()
-            .ok_or_else(|| "reads a buffer that has no memory".to_string())
+            .ok_or_else(|| "reads a buffer that has no memory".to_string().into())
     }
     /// Reads an element, unless this iteration has it.
     pub fn read(
@@ -305,7 +305,7 @@ impl Scope<'_> {
                 let get = |v: Value| {
                     made.get(&v)
                         .map(|v| Val::One(*v))
-                        .ok_or_else(|| "takes what is not there".to_string())
+                        .ok_or_else(|| "takes what is not there".into())
                 };
                 self.scalar_op(Code(c.0.at(op.loc())), s, op, dims, one, &get)?
             }

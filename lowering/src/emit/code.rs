@@ -6,8 +6,6 @@ use kiln_dialects::ir::*;
 #[derive(Clone, Copy)]
 pub struct Code(pub Builder);
 
-/// A result, with a sentence for an error.
-pub type Result<T> = Result<T>;
 /// What a loop does: builder inside, induction variable, carried values; returns the carried values
 /// of the next iteration.
 pub type LoopBody<'a> = dyn FnMut(Code, Value, &[Value]) -> Result<Vec<Value>> + 'a;

@@ -232,20 +232,19 @@ fn wrap(module: Op, chip: &str) -> Result<()> {
     }
     for op in inside.iter().flat_map(|o| walk(*o)) {
         if !known(op) {
-            return Err(Error::at(op, format!("has no compiled form yet for {chip}")));
+            return Err(Error::unsupported(op, format!("has no compiled form yet for {chip}")));
         }
     }
     let Some(first) = inside.first().copied() else { return Ok(()) };
     let c = module.ctx();
-    let at = |e: Error| e.or_at(first);
     let target = Attr::parse(c, &format!("#nvvm.target<O = 3, chip = \"{chip}\">"))
-        .ok_or_else(|| at("has no nvvm dialect".into()))?;
+        .ok_or_at(first, "has no nvvm dialect")?;
     let attrs = [
         ("sym_name", Attr::string(c, "gpu")),
         ("targets", Attr::array(c, &[target])),
         ("llvm.data_layout", Attr::string(c, DATA_LAYOUT)),
     ];
-    let b = Builder::before(first).ok_or_else(|| at("is in no module".into()))?;
+    let b = Builder::before(first).ok_or_at(first, "is in no module")?;
     let mut fill = |b: Builder, _: Vec<Value>| -> Result<()> {
         for op in &inside {
             let copy = b.clone_op(*op, &|v| v)?;
@@ -278,7 +277,7 @@ fn wrap(module: Op, chip: &str) -> Result<()> {
         }
         Ok(())
     };
-    b.generic("gpu.module", &[], &[], &attrs, &mut [(&[], &mut fill)]).map_err(at)?;
+    b.generic("gpu.module", &[], &[], &attrs, &mut [(&[], &mut fill)]).at(first)?;
     inside.iter().for_each(|o| o.erase());
     Ok(())
 }

@@ -42,8 +42,7 @@ impl Pass for GpuTile {
     fn run(&self, root: Op) -> Result<()> {
         for func in kernels_of(root) {
             let (row, schedule) = scheduled(func, Device::Gpu)?;
-            let fail = |e: Error| e.or_at(func);
-            let types = row.arguments(func).map_err(fail)?;
+            let types = row.arguments(func).at(func)?;
             let view = Analysis::of(func)?
                 .view(row.view())
                 .ok_or_else(|| Error::at(func, row.mismatch()))?;
@@ -57,7 +56,7 @@ impl Pass for GpuTile {
             function::emit(&mut kernel, plan, &types, &how, &mut |c, scope, arguments| {
                 row.emit(&Emission { c, scope, plan, arguments }, schedule)
             })
-            .map_err(fail)?;
+            .at(func)?;
             func.erase();
         }
         root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Tiled.name()));

@@ -45,15 +45,14 @@ impl Pass for ExposePadding {
 
     fn run(&self, root: Op) -> Result<()> {
         for op in walk(root) {
-            let fail = |e: Error| e.or_at(op);
             let Some(b) = Builder::before(op) else { continue };
             let new = match op.kind() {
                 Some(OpKind::Convolution) if self.keeps(op) => {
                     store_image(op);
                     None
                 }
-                Some(OpKind::Convolution) => convolution(&b, op).map_err(fail)?,
-                Some(OpKind::ReduceWindow) => window(&b, op).map_err(fail)?,
+                Some(OpKind::Convolution) => convolution(&b, op).at(op)?,
+                Some(OpKind::ReduceWindow) => window(&b, op).at(op)?,
                 _ => None,
             };
             if let Some(v) = new {

@@ -72,8 +72,7 @@ impl Freeze {
         if moved.is_empty() {
             return Ok(());
         }
-        let at = |e: Error| e.or_at(func);
-        let b = Builder::before(func).ok_or_else(|| at("is in no block".into()))?;
+        let b = Builder::before(func).ok_or_at(func, "is in no block")?;
         let prepare = fresh("prepare", names);
         let cone: HashSet<Op> = moved.iter().flat_map(|v| frozen.cone(*v)).collect();
         let types: Vec<Type> = moved.iter().map(|v| v.ty()).collect();
@@ -85,9 +84,9 @@ impl Freeze {
             }
             b.ret(&moved.iter().map(|v| map[v]).collect::<Vec<_>>()).map(|_| ())
         };
-        b.function(&prepare, &[], &types, &mut fill).map_err(at)?;
+        b.function(&prepare, &[], &types, &mut fill).at(func)?;
         for (n, v) in moved.iter().enumerate() {
-            let op = v.def().ok_or_else(|| at("has no op".into()))?;
+            let op = v.def().ok_or_at(func, "has no op")?;
             let global = Global {
                 sym_name: fresh(&format!("frozen_{n}"), names),
                 sym_visibility: Some("private".into()),
@@ -96,10 +95,10 @@ impl Freeze {
                 source: Some(format!("{prepare}#{n}")),
                 value: None,
             };
-            b.at(op.loc()).create_with(&global, &[], &mut []).map_err(at)?;
+            b.at(op.loc()).create_with(&global, &[], &mut []).at(func)?;
             let own = Builder::before(op).ok_or_at(op, "is in no block")?;
             let get = GetGlobal { is_mutable: false, global: global.sym_name };
-            v.replace_uses(own.create_with(&get, &[v.ty()], &mut []).map_err(at)?.result(0));
+            v.replace_uses(own.create_with(&get, &[v.ty()], &mut []).at(func)?.result(0));
         }
         for op in ops.into_iter().rev() {
             let free = op.results().iter().all(|v| frozen.contains(*v) && v.uses().is_empty());

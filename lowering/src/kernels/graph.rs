@@ -272,7 +272,7 @@ impl Graph<'_> {
             Cumulative if op.attr(LOOPS).is_some() => Role::Compute(Class::Scan),
             _ if is_library(kind) => Role::Library,
             _ if kind.is_elementwise() => Role::Compute(Class::Pointwise),
-            _ => return Err("has no compiled form yet".into()),
+            _ => return Err(Error::unsupported(op, "has no compiled form yet")),
         })
     }
 

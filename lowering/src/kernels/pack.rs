@@ -74,7 +74,6 @@ impl Pass for Pack {
             let ops = block.ops();
             let frozen = Frozen::of(&ops);
             for op in ops {
-                let fail = |e: Error| e.or_at(op);
                 let Some((operand, columns)) = weight(op).filter(|(i, _)| {
                     frozen.contains(op.operand(*i)) && op.attr("kiln.pack").is_none()
                 }) else {
@@ -86,23 +85,21 @@ impl Pass for Pack {
                 let w = op.operand(operand);
                 if self.channels_last {
                     if let Some((order, said)) = windowed(op, w) {
-                        let b = Builder::before(op)
-                            .ok_or_else(|| fail("is in no block".into()))?
-                            .at(w.loc());
-                        op.set_operand(operand, stored(&b, w, order).map_err(fail)?);
+                        let b = Builder::before(op).ok_or_at(op, "is in no block")?.at(w.loc());
+                        op.set_operand(operand, stored(&b, w, order).at(op)?);
                         op.set_attr("kiln.pack", Attr::string(op.ctx(), said));
                     }
                     continue;
                 }
                 let said = match self.pays(op, w, columns) {
                     Ok(()) => {
-                        op.set_operand(operand, self.packed(op, w, columns).map_err(fail)?);
+                        op.set_operand(operand, self.packed(op, w, columns).at(op)?);
                         let pairs =
                             if self.in_pairs(op, w, columns) { ", rows in pairs" } else { "" };
                         format!("in blocks of {} columns{pairs}", self.block)
                     }
                     Err(why) if last_pays(op, columns) => {
-                        op.set_operand(operand, last(op, w, columns).map_err(fail)?);
+                        op.set_operand(operand, last(op, w, columns).at(op)?);
                         format!("with columns last: {why}")
                     }
                     Err(why) => format!("as it is: {why}"),

@@ -30,15 +30,11 @@ fn config(op: Op) -> Option<Vec<i64>> {
 /// Puts a declaration in place of a kernel's function: tensors that are read, tensors that are
 /// written, sizes.
 pub fn declare(func: Op, op: Op, end: Op, args: &[Value], facts: &Facts) -> Result<()> {
-    let at = |e: Error| e.or_at(op);
     let c = func.ctx();
-    let kind = op.kind().ok_or_else(|| at("is no prim".into()))?;
+    let kind = op.kind().ok_or_at(op, "is no prim")?;
     let tensors: Vec<Value> = args.iter().copied().filter(|v| v.ty().is_tensor()).collect();
     let place = |v: Value| {
-        tensors
-            .iter()
-            .position(|a| *a == v)
-            .ok_or_else(|| at("reads a value that is not stored".into()))
+        tensors.iter().position(|a| *a == v).ok_or_at(op, "reads a value that is not stored")
     };
     let operands: Vec<usize> = op
         .operands()
@@ -48,11 +44,14 @@ pub fn declare(func: Op, op: Op, end: Op, args: &[Value], facts: &Facts) -> Resu
         .collect::<Result<_, _>>()?;
     let returned = end.operands();
     if returned.iter().any(|v| v.def() != Some(op)) {
-        return Err(at("shares its kernel with other ops, which has no compiled form yet".into()));
+        return Err(Error::unsupported(
+            op,
+            "shares its kernel with other ops, which has no compiled form yet",
+        ));
     }
     let results: Vec<Option<usize>> =
         op.results().into_iter().map(|r| returned.iter().position(|v| *v == r)).collect();
-    let config = config(op).ok_or_else(|| at("is malformed".into()))?;
+    let config = config(op).ok_or_at(op, "is malformed")?;
     let callee = format!("kiln_{}", kind.mnemonic());
     let indices: Vec<Value> = args.iter().copied().filter(|v| v.ty().is_index()).collect();
     let all: Vec<Value> = tensors.iter().chain(&returned).chain(&indices).copied().collect();
@@ -62,7 +61,7 @@ pub fn declare(func: Op, op: Op, end: Op, args: &[Value], facts: &Facts) -> Resu
             Err(_) => Ok(v.ty()),
         }
     };
-    let types = all.iter().map(own).collect::<Result<Vec<_>, _>>().map_err(at)?;
+    let types = all.iter().map(own).collect::<Result<Vec<_>, _>>().at(op)?;
     let attrs = [
         ("sym_name", Attr::string(c, &func.symbol().unwrap_or_default())),
         ("function_type", Attr::ty(Type::function(c, &types, &[]))),
@@ -70,13 +69,13 @@ pub fn declare(func: Op, op: Op, end: Op, args: &[Value], facts: &Facts) -> Resu
         ("arg_attrs", crate::linalg::sizes_attr(c, facts, &all)),
     ];
     let b = Builder::before(func).ok_or_at(func, "is in no block")?;
-    b.at(op.loc()).generic_with_empty_region("func.func", &attrs).map_err(at)?;
+    b.at(op.loc()).generic_with_empty_region("func.func", &attrs).at(op)?;
     let module = func.parent().ok_or_at(func, "is in no module")?;
     match PtxCall::of(op) {
         Some(call) => {
             let results: Option<Vec<usize>> = results.into_iter().collect();
-            let results = results.ok_or_else(|| at("has a result without memory".into()))?;
-            Given::describe(module, &call, &operands, &results, &indices).map_err(at)?;
+            let results = results.ok_or_at(op, "has a result without memory")?;
+            Given::describe(module, &call, &operands, &results, &indices).at(op)?;
         }
         None => Library { callee, operands, results, config }.describe(module),
     }

@@ -39,7 +39,7 @@ pub fn stage(k: &Kernel, op: Op) -> Tensors {
         Some(OpKind::Concat) => concat(k, op, &Concat::of(op).ok_or_malformed(op)?),
         Some(OpKind::Place) => place(k, op, &Place::of(op).ok_or_malformed(op)?),
         Some(OpKind::Pad) => pad(k, op, &Pad::of(op).ok_or_malformed(op)?),
-        _ => Err("has no compiled form yet".into()),
+        _ => Err(Error::unsupported(op, "has no compiled form yet")),
     }
 }
 

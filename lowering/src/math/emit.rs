@@ -52,7 +52,7 @@ impl Emit {
     /// The shape with another element type.
     pub fn ty(&self, element: &str) -> Result<Type> {
         let text = format!("{}{element}{}", self.around.0, self.around.1);
-        Type::parse(self.b.ctx, &text).ok_or_else(|| format!("'{text}' is no type"))
+        Type::parse(self.b.ctx, &text).ok_or_else(|| format!("'{text}' is no type").into())
     }
     fn constant(&self, literal: &str, element: &str) -> Res {
         let ty = self.ty(element)?;

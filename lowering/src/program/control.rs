@@ -112,8 +112,7 @@ impl Reader<'_> {
     }
 
     fn step(&mut self, op: Op) -> Result<c::Step> {
-        let at = |e: Error| e.or_at(op);
-        let inputs = self.all(op.operands()).map_err(at)?;
+        let inputs = self.all(op.operands()).at(op)?;
         let carried = match op.kind() {
             Some(OpKind::While) => inputs.len(),
             Some(OpKind::Scan) => Scan::of(op).map_or(0, |s| s.inits.len()),
@@ -128,9 +127,7 @@ impl Reader<'_> {
             .collect();
         let mut bodies = vec![];
         for region in op.regions() {
-            bodies.push(
-                self.body(region.first().ok_or_else(|| at("has an empty region".into()))?, &taken)?,
-            );
+            bodies.push(self.body(region.first().ok_or_at(op, "has an empty region")?, &taken)?);
         }
         let given =
             bodies.last().map_or(vec![], |b| b.yields.iter().map(|v| self.dims(*v)).collect());
@@ -144,13 +141,13 @@ impl Reader<'_> {
                 Some(OpKind::Scan) if i >= carried => Some([vec![length?], dims].concat()),
                 _ => (taken.get(i) == Some(&dims)).then_some(dims),
             });
-            results.push(self.value_like(v, like).map_err(at)?);
+            results.push(self.value_like(v, like).at(op)?);
         }
         let assumed = |i: usize| {
             bodies.last().and_then(|b| b.args.get(i)).is_some_and(|v| self.assumed.contains(v))
         };
         if (0..carried).any(|i| assumed(i) && given.get(i) != taken.get(i)) {
-            return Err(at("carries a value whose sizes change".into()));
+            return Err(Error::at(op, "carries a value whose sizes change"));
         }
         let mut bodies = bodies.into_iter();
         let mut next = || bodies.next().unwrap_or_default();
@@ -181,7 +178,10 @@ impl Reader<'_> {
             Some(OpKind::CustomCall) => {
                 let call = CustomCall::of(op).ok_or_malformed(op)?;
                 if call.config.is_some() {
-                    return Err(at("has a config, which has no compiled form yet".into()));
+                    return Err(Error::unsupported(
+                        op,
+                        "has a config, which has no compiled form yet",
+                    ));
                 }
                 c::Step::Custom { callee: call.callee, inputs, results, source }
             }
@@ -189,7 +189,7 @@ impl Reader<'_> {
                 let name = op
                     .attr("callee")
                     .and_then(Attr::as_symbol)
-                    .ok_or_else(|| at("names no function".into()))?;
+                    .ok_or_at(op, "names no function")?;
                 let part = match self.names.iter().position(|n| *n == name) {
                     Some(part) => part,
                     None => {
@@ -200,7 +200,12 @@ impl Reader<'_> {
                 };
                 c::Step::Call { part, inputs, results }
             }
-            _ => return Err(at("stands between programs, where it has no compiled form".into())),
+            _ => {
+                return Err(Error::unsupported(
+                    op,
+                    "stands between programs, where it has no compiled form",
+                ));
+            }
         })
     }
 }

@@ -22,7 +22,7 @@ pub struct Text {
 impl Text {
     /// Reads PTX that is launched by this entry with so many threads. Err: why that is not
     /// possible, as the end of a sentence.
-    pub fn read(ptx: &str, entry: &str, threads: u32) -> Result<Text> {
+    pub fn read(ptx: &str, entry: &str, threads: u32) -> Result<Text, String> {
         let text = without_comments(ptx);
         let words: Vec<&str> = text.split_whitespace().collect();
         let behind = |word: &str| {
@@ -119,7 +119,7 @@ fn entries(text: &str) -> Vec<(&str, &str)> {
 }
 
 /// How many parameters stand in the brackets behind an entry's name. Err: one is not of 64 bits.
-fn parameters(rest: &str) -> Result<usize> {
+fn parameters(rest: &str) -> Result<usize, String> {
     let Some(list) =
         rest.trim_start().strip_prefix('(').and_then(|r| r.split_once(')')).map(|(list, _)| list)
     else {

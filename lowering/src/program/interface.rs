@@ -125,7 +125,9 @@ impl MakeSize for Sizes<'_> {
     fn leaf(&mut self, a: &Atom, _: &SymDim) -> Result<Dim> {
         let Atom::Sym(name) = a else { return Err("has a size that no argument states".into()) };
         let found = self.slots.symbols.iter().position(|(n, ..)| n == name);
-        found.map(Dim::Symbol).ok_or_else(|| format!("has symbol @{name}, which no argument binds"))
+        found
+            .map(Dim::Symbol)
+            .ok_or_else(|| format!("has symbol @{name}, which no argument binds").into())
     }
     fn apply(&mut self, kind: SymKind, lhs: Dim, rhs: Dim) -> Result<Dim> {
         self.exprs.push(p::Expr { kind: expr_kind(kind), lhs, rhs });
@@ -190,12 +192,11 @@ pub fn describe(module: Op, function: &str) -> Result<Program> {
             found.map(|i| sizes.known.insert(facts.size_value(op.result(0)), Dim::Symbol(i)));
         }
     }
-    let at = |op: Op| move |e: String| Error::at(op, e);
     let mut program = Program { format: p::FORMAT, name: function.into(), ..Default::default() };
     for (i, v) in block.args().into_iter().enumerate() {
         program.inputs.push(
             tensor(&mut sizes, &facts, v, name_of(v).unwrap_or_else(|| format!("input_{i}")))
-                .map_err(at(func))?,
+                .at(func)?,
         );
     }
     // Callers pass a tensor, whatever the order in which the function takes its dimensions.
@@ -235,9 +236,7 @@ pub fn describe(module: Op, function: &str) -> Result<Program> {
         });
     }
     for (i, v) in end.operands().into_iter().enumerate() {
-        program
-            .outputs
-            .push(tensor(&mut sizes, &facts, v, format!("output_{i}")).map_err(at(end))?);
+        program.outputs.push(tensor(&mut sizes, &facts, v, format!("output_{i}")).at(end)?);
     }
     let globals: HashMap<String, Op> = blocks(module)
         .into_iter()
@@ -251,7 +250,7 @@ pub fn describe(module: Op, function: &str) -> Result<Program> {
         let op = *globals
             .get(name)
             .ok_or_else(|| Error::at(func, format!("reads @{name}, which is no global")))?;
-        let mut global = global(op).map_err(at(op))?;
+        let mut global = global(op).at(op)?;
         let made = global.source.split_once('#').map(|(name, _)| name.to_string());
         if let Some(name) = made.filter(|name| functions.contains_key(name)) {
             global.role = p::Role::Packed;
@@ -287,10 +286,10 @@ pub fn describe(module: Op, function: &str) -> Result<Program> {
         .collect();
     for op in block.ops() {
         if let Some(a) = ArenaSize::of(op) {
-            program.arena = sizes.make(&facts.size_value(a.bytes)).map_err(at(op))?;
+            program.arena = sizes.make(&facts.size_value(a.bytes)).at(op)?;
         }
         if let Some(r) = ops::Require::of(op) {
-            let mut size = |v: Value| sizes.make(&facts.size_value(v)).map_err(at(op));
+            let mut size = |v: Value| sizes.make(&facts.size_value(v)).at(op);
             let (lhs, rhs) = (size(r.lhs)?, size(r.rhs)?);
             let decided = matches!((lhs, rhs), (Dim::Known(a), Dim::Known(b)) if kiln_dialects::sym::holds(r.kind, a, b));
             if !decided {
@@ -303,9 +302,9 @@ pub fn describe(module: Op, function: &str) -> Result<Program> {
             }
         }
         if op.kind() == Some(OpKind::Launch) {
-            let mut kernel = kernel(&kernels, &launches, op, &mut sizes, &facts).map_err(at(op))?;
+            let mut kernel = kernel(&kernels, &launches, op, &mut sizes, &facts).at(op)?;
             kernel.launch =
-                launch(&symbols, op, &slots, &block.args(), &mut sizes, &facts).map_err(at(op))?;
+                launch(&symbols, op, &slots, &block.args(), &mut sizes, &facts).at(op)?;
             program.kernels.push(kernel);
         }
     }

@@ -125,7 +125,6 @@ impl Plan {
             }
         }
         let (offsets, total) = place(&slots, self.alignment);
-        let at = |e: Error| e.or_at(func);
         // Offsets are needed at the first launch, so that their arithmetic goes in front of it.
         let first = launches.first().copied().unwrap_or(end);
         let empties: Vec<Op> = block.ops().into_iter().filter(|o| o.is("tensor.empty")).collect();
@@ -139,7 +138,7 @@ impl Plan {
         let mut made = vec![];
         for (slot, offset) in slots.iter().zip(&offsets) {
             let node = Arena {
-                offset: ssa(offset).map_err(at)?,
+                offset: ssa(offset).at(func)?,
                 first: slot.first,
                 last: slot.last.min(until(&slots, slot)),
             };
@@ -147,7 +146,7 @@ impl Plan {
                 .ok_or_else(|| Error::at(slot.empty, "is in no block"))?;
             made.push((
                 slot.empty,
-                b.create_with(&node, &[slot.empty.result(0).ty()], &mut []).map_err(at)?,
+                b.create_with(&node, &[slot.empty.result(0).ty()], &mut []).at(func)?,
             ));
         }
         for (empty, i) in outputs {
@@ -155,10 +154,10 @@ impl Plan {
             made.push((
                 empty,
                 b.create_with(&Output { index: i as i64 }, &[empty.result(0).ty()], &mut [])
-                    .map_err(at)?,
+                    .at(func)?,
             ));
         }
-        b.create_with(&ArenaSize { bytes: ssa(&total).map_err(at)? }, &[], &mut []).map_err(at)?;
+        b.create_with(&ArenaSize { bytes: ssa(&total).at(func)? }, &[], &mut []).at(func)?;
         for (old, new) in made {
             let dims = new.result(0).ty().dims();
             if dims.contains(&SymDim::Unknown) {
@@ -170,8 +169,7 @@ impl Plan {
                     .collect::<Option<Vec<_>>>()
                     .ok_or_at(old, "has too few sizes")?;
                 let b = Builder::after(new).ok_or_at(old, "is in no block")?;
-                b.create_with(&BindShape { value: new.result(0), sizes }, &[], &mut [])
-                    .map_err(at)?;
+                b.create_with(&BindShape { value: new.result(0), sizes }, &[], &mut []).at(func)?;
             }
             old.result(0).replace_uses(new.result(0));
             old.erase();

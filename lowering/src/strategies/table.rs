@@ -142,11 +142,11 @@ impl<S: Strategy> Row for Of<S> {
 /// An unknown name, with the nearest one.
 pub fn find(name: &str, device: Device) -> Result<&'static dyn Row> {
     let all = || STRATEGIES.iter().filter(|r| r.device() == device);
-    all().find(|r| r.name() == name).copied().ok_or_else(|| {
+    Ok(all().find(|r| r.name() == name).copied().ok_or_else(|| {
         let hint = names::hint(name, all().map(|r| r.name()));
         let list: Vec<_> = all().map(|r| r.name()).collect();
         format!("has unknown schedule '{name}'{hint} (schedules: {})", list.join(", "))
-    })
+    })?)
 }
 
 /// The strategy of the schedule on a function, and the schedule.

@@ -17,9 +17,8 @@ pub(crate) fn replace_ops(
         let Some(b) = Builder::before(op) else { continue };
         let m = Math { b: &b };
         let Some(made) = make(&m, op) else { continue };
-        let at = |e: Error| e.or_at(op);
-        for (old, new) in op.results().into_iter().zip(made.map_err(at)?) {
-            old.replace_uses(m.retype(new, old.ty()).map_err(at)?);
+        for (old, new) in op.results().into_iter().zip(made.at(op)?) {
+            old.replace_uses(m.retype(new, old.ty()).at(op)?);
         }
         op.erase();
     }

@@ -230,9 +230,9 @@ fn variance(cx: &mut Cx, a: &Args<'_>, root: bool) -> Result<Value, String> {
     };
     let (dims, keep_dims) = (wrap_all(a.ints("dim")?, rank_of(input))?, a.flag("keepdim", false)?);
     if root {
-        cx.b.add(&Std { input, dims, keep_dims, correction })
+        Ok(cx.b.add(&Std { input, dims, keep_dims, correction })?)
     } else {
-        cx.b.add(&Var { input, dims, keep_dims, correction })
+        Ok(cx.b.add(&Var { input, dims, keep_dims, correction })?)
     }
 }
 
@@ -313,7 +313,7 @@ fn cumulative(cx: &mut Cx, a: &Args<'_>, kind: CumulativeKind) -> Result<Value, 
     if rank_of(x) == 0 {
         return Ok(input);
     }
-    cx.b.add(&Cumulative { kind, input, axis: wrap(a.int("dim", None)?, rank_of(x))? as i64 })
+    Ok(cx.b.add(&Cumulative { kind, input, axis: wrap(a.int("dim", None)?, rank_of(x))? as i64 })?)
 }
 
 fn logsumexp(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {

@@ -151,8 +151,9 @@ pub fn apply(func: Op, graph: &Graph, plan: &Plan, kernels: &mut Kernels) -> Res
     }
     for (g, group) in plan.groups.iter().enumerate() {
         let last = graph.nodes[group.nodes[group.nodes.len() - 1]].value;
-        let fail = |e: String| {
-            last.def().map_or_else(|| Error::from(e.clone()), |op| Error::at(op, e.clone()))
+        let fail = |e: Error| match last.def() {
+            Some(op) => e.or_at(op),
+            None => e,
         };
         let results = o.results(plan, g);
         let ops: Vec<Op> = group.nodes.iter().flat_map(|n| graph.ops(&graph.nodes[*n])).collect();
@@ -170,15 +171,14 @@ pub fn apply(func: Op, graph: &Graph, plan: &Plan, kernels: &mut Kernels) -> Res
     }
     let mut taken = HashSet::new();
     for (i, v) in graph.returns.iter().enumerate() {
-        let at = |e: Error| e.or_at(end);
         let computed = graph.node_of.contains_key(&graph.base(*v));
         let given = if computed && taken.insert(graph.base(*v)) {
-            o.value(*v).map_err(at)?
+            o.value(*v).at(end)?
         } else {
             // Memory of the caller's own: what is an argument, a weight or another result already
             // is copied.
             let attrs = describe(builder.ctx, "pointwise", &["copy"], &[]);
-            o.copy(kernels, attrs, *v).map_err(at)?
+            o.copy(kernels, attrs, *v).at(end)?
         };
         end.set_operand(i, given);
     }

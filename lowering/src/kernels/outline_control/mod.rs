@@ -62,11 +62,10 @@ fn outline(func: Op, rounds: usize, names: &mut HashSet<String>) -> Result<()> {
     let block = func.regions().first().and_then(|r| r.first()).ok_or_at(func, "has no body")?;
     let first = block.first().ok_or_at(func, "has an empty body")?;
     let facts = Facts::of(func, rounds)?;
-    let at = |e: Error| e.or_at(func);
     // Sizes go in front of everything; what they are put in front of must not go.
-    let front = Builder::before(first).ok_or_else(|| at("is in no block".into()))?;
-    let mark = front.index(0).map_err(at)?.def().ok_or_else(|| at("has no mark".into()))?;
-    let front = Builder::before(mark).ok_or_else(|| at("is in no block".into()))?;
+    let front = Builder::before(first).ok_or_at(func, "is in no block")?;
+    let mark = front.index(0).at(func)?.def().ok_or_at(func, "has no mark")?;
+    let front = Builder::before(mark).ok_or_at(func, "is in no block")?;
     let symbols: HashMap<String, ops::Sym> =
         walk(func).into_iter().filter_map(ops::Sym::of).map(|s| (s.name.clone(), s)).collect();
     let sizes = Sizes::new(&symbols, front);
@@ -155,7 +154,7 @@ impl Outline<'_> {
         let (mut inputs, mut needed): (Vec<Value>, Vec<Dim>) = (vec![], vec![]);
         for op in ops.iter().flat_map(|o| walk(*o)) {
             if op.is("func.call") {
-                return Err(Error::at(
+                return Err(Error::unsupported(
                     op,
                     "calls a function beside control flow, which has no compiled form",
                 ));
@@ -178,8 +177,7 @@ impl Outline<'_> {
         let loc = ops.first().or(weights.first()).map_or(end.loc(), |o| o.loc());
         let name = self.fresh();
         self.function(&name, &ops, &weights, &inputs, &outputs, loc).at(end)?;
-        let at = |e: Error| e.or_at(end);
-        let b = Builder::before(end).ok_or_else(|| at("is in no block".into()))?.at(loc);
+        let b = Builder::before(end).ok_or_at(end, "is in no block")?.at(loc);
         let types: Vec<Type> = outputs.iter().map(|v| v.ty()).collect();
         let call = b
             .generic(
@@ -189,7 +187,7 @@ impl Outline<'_> {
                 &[("callee", Attr::symbol(end.ctx(), &name))],
                 &mut [],
             )
-            .map_err(at)?;
+            .at(end)?;
         for (old, new) in outputs.iter().zip(call.results()) {
             self.first.insert(new, *self.first.get(old).unwrap_or(old));
             if old.def().is_some_and(is_memory) {
@@ -205,8 +203,8 @@ impl Outline<'_> {
             old.replace_uses(new);
             let dims = self.dims(new);
             self.sizes
-                .bind(new, &dims, Builder::before(end).ok_or_else(|| at("is in no block".into()))?)
-                .map_err(at)?;
+                .bind(new, &dims, Builder::before(end).ok_or_at(end, "is in no block")?)
+                .at(end)?;
         }
         ops.into_iter().rev().try_for_each(|op| self.forget(op))
     }

@@ -91,14 +91,17 @@ impl Pass for Prologues {
             found.iter().flat_map(|f| &f.ops).for_each(|op| op.set_attr(PROLOGUE, Attr::unit(c)));
             let facts = Facts::of(func, self.rounds)?;
             let graph = Graph::read(func, &facts, true)?;
-            let refused: Vec<Option<String>> =
+            let refused: Vec<Option<Error>> =
                 found.iter().map(|f| self.pays(&graph, f).err()).collect();
             for (f, why) in found.iter().zip(refused) {
                 let Some(why) = why else { continue };
                 f.ops.iter().for_each(|op| op.remove_attr(PROLOGUE));
                 f.product.set_attr(
                     PROLOGUE,
-                    Attr::string(c, &format!("it does not compute its left operand: {why}")),
+                    Attr::string(
+                        c,
+                        &format!("it does not compute its left operand: {}", why.message),
+                    ),
                 );
             }
         }

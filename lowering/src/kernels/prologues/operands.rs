@@ -111,7 +111,7 @@ pub fn right(graph: &Graph, dot: &DotGeneral) -> Result<()> {
         .ok_or("it sums over several dimensions")?;
     let refused = || "the copy engine cannot read its right operand".to_string();
     let (leaves, [column]) = (graph.leaves(dot.rhs), loops.own.as_slice()) else {
-        return Err(refused());
+        return Err(refused().into());
     };
     let place = leaves
         .first()
@@ -120,7 +120,7 @@ pub fn right(graph: &Graph, dot: &DotGeneral) -> Result<()> {
         .ok_or_else(refused)?;
     let fits =
         [loops.depth, *column].iter().any(|near| place.readable(graph, *near, &loops.all(), UNIT));
-    if fits && dtype(place.value) == dtype(dot.rhs) { Ok(()) } else { Err(refused()) }
+    if fits && dtype(place.value) == dtype(dot.rhs) { Ok(()) } else { Err(refused().into()) }
 }
 
 /// Whether what is computed of stored tensors depends on where an element is, or reads at places

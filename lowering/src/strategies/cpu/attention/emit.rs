@@ -155,7 +155,7 @@ impl Task<'_> {
         passed
             .get(&k.stages[stage].outputs[0].access)
             .copied()
-            .ok_or_else(|| "has a stage without a result".to_string())
+            .ok_or_else(|| "has a stage without a result".to_string().into())
     }
     fn vector(
         &self,

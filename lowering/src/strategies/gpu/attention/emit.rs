@@ -332,7 +332,7 @@ impl Flash<'_> {
                     .map(|x| if let [a, b] = x { two(name, *a, *b) } else { Ok(x[0]) })
                     .collect::<Result<_>>()?;
             }
-            all.first().copied().ok_or_else(|| "has no keys".to_string())
+            all.first().copied().ok_or_else(|| "has no keys".to_string().into())
         };
         let number = |x: f64| c.constant(&format!("{:#010x}", (x as f32).to_bits()), p.f32());
         let scale = number(LOG2_E * self.score.factor)?;

@@ -107,8 +107,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, params: &Param
             let takes = c.below(part, c.index(left as i64)?)?;
             let from = c.select(takes, behind, place)?;
             let take = |(v, m): (&Value, &Value)| {
-                exchange(c, *m, from, None, v.ty())?
-                    .ok_or_else(|| "has nothing to take".to_string())
+                exchange(c, *m, from, None, v.ty())?.ok_or_else(|| "has nothing to take".into())
             };
             let others = parts_of.iter().zip(&memory).map(take).collect::<Result<Vec<_>>>()?;
             parts_of = partial::combined(c, scope, nest, lanes, &parts_of, &others)?;

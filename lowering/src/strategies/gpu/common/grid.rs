@@ -71,7 +71,7 @@ pub fn grid(k: &Kernel, expression: impl FnOnce(&Extents) -> Option<String>) -> 
 pub fn map(c: Ctx, expressions: &[String], sizes: usize) -> Result<Attr> {
     let names: Vec<String> = (0..sizes).map(|i| format!("s{i}")).collect();
     let map = format!("affine_map<()[{}] -> ({})>", names.join(", "), expressions.join(", "));
-    Attr::parse(c, &map).ok_or_else(|| format!("'{map}' is no map"))
+    Attr::parse(c, &map).ok_or_else(|| format!("'{map}' is no map").into())
 }
 
 /// A size as text; `None` where a map cannot say it.

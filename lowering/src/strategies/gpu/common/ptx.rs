@@ -25,10 +25,10 @@ impl Ptx {
         Type::scalar(self.0.ctx(), DType::F32)
     }
     pub(crate) fn ty(self, text: &str) -> Result<Type> {
-        Type::parse(self.0.ctx(), text).ok_or_else(|| format!("'{text}' is no type"))
+        Type::parse(self.0.ctx(), text).ok_or_else(|| format!("'{text}' is no type").into())
     }
     pub(crate) fn attr(self, text: &str) -> Result<Attr> {
-        Attr::parse(self.0.ctx(), text).ok_or_else(|| format!("'{text}' is no attribute"))
+        Attr::parse(self.0.ctx(), text).ok_or_else(|| format!("'{text}' is no attribute").into())
     }
     pub(crate) fn i32(self) -> Type {
         Type::scalar(self.0.ctx(), DType::I32)

@@ -45,7 +45,7 @@ pub fn read(a: Attr) -> Result<LibraryCall> {
         Some(CUDNN) => convolution::read(a).map(|c| LibraryCall::Convolution(Box::new(c))),
         _ => None,
     };
-    told.ok_or_else(|| format!("has a bad kiln.library {a}"))
+    told.ok_or_else(|| format!("has a bad kiln.library {a}").into())
 }
 
 /// The function at the end: none if it is not said.

@@ -224,7 +224,7 @@ impl<'a> Elements<'a> {
                 let get = |v: Value| {
                     all.get(&v)
                         .map(|v| Val::One(*v))
-                        .ok_or_else(|| "takes what is not there".to_string())
+                        .ok_or_else(|| "takes what is not there".into())
                 };
                 let c = Code(c.0.at(op.loc()));
                 match self.results.scope.scalar_op(c, self.stage, op, &[], ONE, &get)? {

@@ -8,7 +8,7 @@ pub(crate) mod rows;
 
 use crate::{
     analysis::{Access, Body, Init, Kernel, Lin, Nest, Plan, Poly, Role, Stage, drop_units, nests},
-    emit::{body::made_of, code::Made},
+    emit::body::made_of,
     strategies::{
         Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::common::{

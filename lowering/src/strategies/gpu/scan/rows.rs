@@ -54,7 +54,7 @@ impl Walk<'_> {
                     given.iter().map(|v| self.prefixes(c, *v)).collect::<Result<_>>()?;
                 let last = inner
                     .iter()
-                    .map(|all| all.last().copied().ok_or_else(|| "has no lanes".to_string()))
+                    .map(|all| all.last().copied().ok_or_else(|| "has no lanes".into()))
                     .collect::<Result<Vec<_>>>()?;
                 let all = self.warp(c, last, width)?;
                 let lower =

@@ -173,7 +173,7 @@ impl Tile<'_> {
         let of = |d: usize| match d {
             d if d == self.turn.down => Ok(down),
             d if d == self.turn.over => Ok(over),
-            d => around(d).ok_or_else(|| "has a loop that is not there".to_string()),
+            d => around(d).ok_or_else(|| "has a loop that is not there".into()),
         };
         (0..self.nest.extents.len()).map(of).collect()
     }

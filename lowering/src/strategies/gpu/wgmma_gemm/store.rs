@@ -226,7 +226,7 @@ impl Tile<'_> {
                 let there = |c: Code, e: Value| -> Result<Value> {
                     let (inside, left) =
                         (c.below(e, c.index(width)?)?, c.below(c.add(column, e)?, columns)?);
-                    c.both(&[inside, left])?.ok_or_else(|| "has no bounds".to_string())
+                    c.both(&[inside, left])?.ok_or_else(|| "has no bounds".to_string().into())
                 };
                 let one = |c: Code, e: Value| -> Result<()> {
                     let store = &mut |c: Code| {
