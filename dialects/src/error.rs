@@ -41,7 +41,8 @@ impl Error {
     pub fn internal(message: impl Into<String>) -> Error {
         Error::new(Kind::Internal, message)
     }
-    fn new(kind: Kind, message: impl Into<String>) -> Error {
+    /// Without a location yet.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Error {
         Error { kind, message: message.into(), loc: None, op: None }
     }
     /// Adds the location of `op` where there is none. The innermost location stays.

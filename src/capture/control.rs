@@ -202,7 +202,7 @@ impl Regions<'_, '_> {
                         }
                         Err(e) => {
                             run.error.get_or_insert(e);
-                            Err("has a graph that cannot be".to_string())
+                            Err("has a graph that cannot be".into())
                         }
                     }
                 }
@@ -262,7 +262,10 @@ impl Regions<'_, '_> {
         }
         let given = self.values(&given).map_err(plain)?;
         let types = given.iter().map(|v| v.ty()).collect();
-        self.cx.b.create_with(&Yield { values: given }, &[], &mut []).map_err(plain)?;
+        self.cx
+            .b
+            .create_with(&Yield { values: given }, &[], &mut [])
+            .map_err(|e| plain(e.into()))?;
         self.cx.b = b;
         self.cx.names = names;
         self.cx.store.restore(values);

@@ -45,7 +45,9 @@ impl Movement {
             Movement::Slice(offsets, sizes, strides) => {
                 Ok(b.add(&Slice { input, offsets, sizes, strides })?)
             }
-            Movement::Broadcast(dims, sizes) => Ok(b.add(&BroadcastInDim { input, dims, sizes })?),
+            Movement::Broadcast(dims, sizes) => {
+                Ok(b.add(&BroadcastInDim { input, dims, sizes })?)
+            }
         }
     }
     /// The value of `from` after its moved form has become `new`.

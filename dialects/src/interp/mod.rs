@@ -143,9 +143,8 @@ impl<'b> Interpreter<'b> {
             Frame { interp: self, module, symbols: HashMap::new(), values: HashMap::new(), depth };
         for (i, (arg, input)) in args.iter().zip(inputs).enumerate() {
             match &input {
-                Bound::Tensor(t) => {
-                    check(arg.ty(), t).map_err(|e| error(func, format!("input {i} {e}")))?
-                }
+                Bound::Tensor(t) => check(arg.ty(), t)
+                    .map_err(|e| error(func, format!("input {i} {}", e.message)))?,
                 Bound::Index(_) if arg.ty().is_index() => {}
                 Bound::Index(_) => {
                     return Err(error(func, format!("input {i} is a size, not {}", arg.ty())));
@@ -264,7 +263,8 @@ impl Frame<'_, '_> {
             }
             for (v, r) in op.results().into_iter().zip(results) {
                 if let Bound::Tensor(t) = &r {
-                    check(v.ty(), t).map_err(|e| error(op, format!("has a result that {e}")))?;
+                    check(v.ty(), t)
+                        .map_err(|e| error(op, format!("has a result that {}", e.message)))?;
                 }
                 self.values.insert(v, r);
             }

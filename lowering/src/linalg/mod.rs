@@ -92,15 +92,8 @@ fn lower(func: Op, rounds: usize) -> Result<()> {
     let inputs = block.args().iter().map(own).collect::<Result<Vec<_>, _>>().at(func)?;
     let results = end.operands().iter().map(own).collect::<Result<Vec<_>, _>>().at(func)?;
     let b = Builder::before(func).ok_or_at(func, "is in no block")?;
-    let mut failure = None;
-    let new = b.function(&name, &inputs, &results, &mut |b, args| {
-        Ok(body(&facts, block, end, b, &args).map_err(|f| {
-            let message = f.message.clone();
-            failure = Some(f);
-            message
-        })?)
-    });
-    let new = new.map_err(|e| failure.take().unwrap_or(e).or_at(func))?;
+    let mut fill = |b: Builder, args: Vec<Value>| body(&facts, block, end, b, &args);
+    let new = b.function(&name, &inputs, &results, &mut fill).at(func)?;
     // The first function of the module is the kernel's; the old one goes.
     new.set_attr("arg_attrs", sizes_attr(c, &facts, &block.args()));
     func.erase();

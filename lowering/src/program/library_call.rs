@@ -1,6 +1,7 @@
 //! Launches that are no compiled code: calls of the functions in `kiln_runtime::library`, with what
 //! they take as words on the stack.
 use crate::{cpu::kernel_abi::SIZES, program::argument_array::Words};
+use kiln_dialects::error::Kind;
 use kiln_dialects::{ir::*, ops::Launch, rules::tensor_type};
 use kiln_runtime::library::Code;
 
@@ -84,7 +85,10 @@ impl Library {
                 .ok_or("has fewer tensors than its kernel")?;
             let dtype = tensor_type(v.ty())?.dtype;
             let code = Code::of(dtype.name()).ok_or_else(|| {
-                format!("has a tensor of {dtype}, which has no compiled form yet")
+                Error::new(
+                    Kind::Unsupported,
+                    format!("has a tensor of {dtype}, which has no compiled form yet"),
+                )
             })?;
             let sizes = sizes.get(place).ok_or("has more tensors than its kernel")?;
             let pointer = w.pointer(v)?;

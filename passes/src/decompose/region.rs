@@ -113,7 +113,9 @@ impl<'a> Batch<'a> {
             }
             Some(OpKind::Gather) => {
                 let o = Gather::of(op).ok_or_malformed(op)?;
-                Ok(self.gather(&o, now).map_err(|e| format!("in its region: {e}"))?)
+                Ok(self
+                    .gather(&o, now)
+                    .map_err(|e| Error { message: format!("in its region: {}", e.message), ..e })?)
             }
             Some(OpKind::Reshape) => {
                 let o = Reshape::of(op).ok_or_malformed(op)?;

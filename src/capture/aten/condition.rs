@@ -73,7 +73,8 @@ impl Cx {
             Size::Dynamic(v) => Ok(v),
         };
         let message = format!("{words} ({})", self.place);
-        Ok(self.b
+        Ok(self
+            .b
             .create_with(&Require { kind, lhs: value(x)?, rhs: value(y)?, message }, &[], &mut [])
             .map(|_| ())?)
     }

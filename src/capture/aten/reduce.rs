@@ -205,7 +205,7 @@ fn reduced(cx: &mut Cx, a: &Args<'_>, kind: ReduceKind, x: Value) -> Result<Valu
 fn keep(cx: &Cx, x: Value, r: Value, dims: &[i64]) -> Result<Value, String> {
     let sizes = (0..rank_of(x))
         .map(|i| if dims.contains(&(i as i64)) { Ok(Size::Static(1)) } else { cx.b.size_of(x, i) });
-    cx.reshape(r, sizes.collect::<Result<_, String>>()?)
+    cx.reshape(r, sizes.collect::<Result<_, crate::dialects::Error>>()?)
 }
 
 fn mean(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
@@ -313,7 +313,11 @@ fn cumulative(cx: &mut Cx, a: &Args<'_>, kind: CumulativeKind) -> Result<Value, 
     if rank_of(x) == 0 {
         return Ok(input);
     }
-    Ok(cx.b.add(&Cumulative { kind, input, axis: wrap(a.int("dim", None)?, rank_of(x))? as i64 })?)
+    Ok(cx.b.add(&Cumulative {
+        kind,
+        input,
+        axis: wrap(a.int("dim", None)?, rank_of(x))? as i64,
+    })?)
 }
 
 fn logsumexp(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {

@@ -129,7 +129,9 @@ impl Cx {
     }
     /// A 0-d integer, exact to 64 bits.
     pub fn integer(&self, dtype: DType, value: i64) -> Result<Value, String> {
-        Ok(self.b.add(&Splat { value: Attr::scalar_int(self.b.ctx, dtype, value), sizes: vec![] })?)
+        Ok(self
+            .b
+            .add(&Splat { value: Attr::scalar_int(self.b.ctx, dtype, value), sizes: vec![] })?)
     }
     /// A number in the shape and dtype of `like`.
     pub fn full_like(&self, like: Value, value: f64) -> Result<Value, String> {
@@ -226,6 +228,10 @@ impl Cx {
     }
     /// The integers 0, 1, … along one axis of a shape.
     pub fn iota(&self, dtype: DType, sizes: Vec<Size>, axis: usize) -> Result<Value, String> {
-        Ok(self.b.add(&Iota { sizes, axis: axis as i64, dtype: Type::scalar(self.b.ctx, dtype) })?)
+        Ok(self.b.add(&Iota {
+            sizes,
+            axis: axis as i64,
+            dtype: Type::scalar(self.b.ctx, dtype),
+        })?)
     }
 }
