@@ -2,14 +2,17 @@
 //!
 //! A handle is an address, as an index into an arena would be: cheap to copy, to compare and to
 //! keep in a map, and good for as long as what it names is not erased and its [`Context`] lives.
-//! Rust does not check that, so the rule is the design's: read, decide, apply, and keep no handle
-//! across the erasure of what it names. What owns something (`Context`, `Module`, `PassManager`) is
+//! The compiler does not check that, so the rule is the design's: read, decide, apply, and keep no
+//! handle across the erasure of what it names. Debug builds check it for ops ([`Op::erase`]). What
+//! owns something (`Context`, `Module`, `PassManager`) is
 //! not `Copy` and frees it.
 mod affine;
 mod attrs;
 mod builder;
 mod context;
 mod diagnostics;
+#[cfg(debug_assertions)]
+mod generation;
 mod loc;
 mod module;
 mod op;

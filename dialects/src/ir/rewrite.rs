@@ -23,15 +23,23 @@ impl Rewriter {
         Builder::before(op).ok_or_at(op, "is in no block")
     }
     /// Replaces all results of `op` and erases it.
+    #[track_caller]
     pub fn replace(&self, op: Op, values: &[Value]) {
-        let raw: Vec<_> = values.iter().map(|v| v.raw()).collect();
+        let all: Vec<_> = values.iter().map(|v| v.raw()).collect();
+        let raw = op.raw();
+        #[cfg(debug_assertions)]
+        generation::erase(op);
         unsafe {
-            mlirRewriterBaseReplaceOpWithValues(self.0, op.raw(), raw.len() as isize, raw.as_ptr())
+            mlirRewriterBaseReplaceOpWithValues(self.0, raw, all.len() as isize, all.as_ptr())
         }
     }
     /// Erases an op without uses.
+    #[track_caller]
     pub fn erase(&self, op: Op) {
-        unsafe { mlirRewriterBaseEraseOp(self.0, op.raw()) }
+        let raw = op.raw();
+        #[cfg(debug_assertions)]
+        generation::erase(op);
+        unsafe { mlirRewriterBaseEraseOp(self.0, raw) }
     }
 }
 
