@@ -10,7 +10,7 @@
 use kiln::{
     Error, Tensor,
     dialects::{ir::*, ops::*, rules::Level},
-    passes::{Failure, Numerics, Pass, pass},
+    passes::{Numerics, Pass, pass},
 };
 
 fn main() -> Result<(), Error> {
@@ -31,12 +31,12 @@ impl Pass for Reciprocal {
     const LEVELS: &'static [Level] = &[Level::Graph, Level::Prims];
     const NUMERICS: Numerics = Numerics::Reassociates;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         for op in walk(root) {
             let Some(div) = Div::of(op) else { continue };
             let Some(splat) = div.rhs.def().and_then(Splat::of) else { continue };
             let Some(c) = splat.value.as_f64().filter(|c| c.abs() >= self.least) else { continue };
-            let b = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
+            let b = Builder::before(op).ok_or_at(op, "is in no block")?;
             let rhs = b.splat(splat.value.type_of().dtype()?, &splat.sizes, 1.0 / c)?;
             let product = b.add(&Mul { lhs: div.lhs, rhs })?;
             op.result(0).replace_uses(product);

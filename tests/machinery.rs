@@ -9,7 +9,7 @@ use kiln_lowering::{
     driver::manager::{parse, split_reproducer},
     passes, run_pipeline,
 };
-use kiln_passes::{Failure, Numerics, Pass};
+use kiln_passes::{Numerics, Pass};
 use std::{
     panic::catch_unwind,
     sync::atomic::{AtomicUsize, Ordering},
@@ -45,10 +45,10 @@ impl Pass for FailOnRequest {
     const ANCHOR: &'static str = "func.func";
     const LEVELS: &'static [Level] = LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
-    fn run(&self, op: Op) -> Result<(), Failure> {
+    fn run(&self, op: Op) -> Result<()> {
         match self.mood.as_str() {
             "fail" => Err("is in a bad mood".into()),
-            "op" => Err(Failure::at(walk(op)[1], "is not liked")),
+            "op" => Err(Error::at(walk(op)[1], "is not liked")),
             "panic" => panic!("the mood is {}", self.mood),
             _ => Ok(()),
         }

@@ -372,7 +372,7 @@ impl Table {
             let fixed = groups.iter().filter(|(_, f)| matches!(f, Field::Operand)).count();
             writeln!(
                 s,
-                "    #[allow(unused_mut)]\n    fn read(v: &View) -> Result<Self, String> {{\n        let mut operands = v.operands({}, {}, {})?;",
+                "    #[allow(unused_mut)]\n    fn read(v: &View) -> crate::error::Result<Self> {{\n        let mut operands = v.operands({}, {}, {})?;",
                 groups.len(),
                 fixed,
                 o.segments

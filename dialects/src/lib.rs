@@ -6,6 +6,7 @@
 //! and [`interp`] (programs).
 include!(concat!(env!("OUT_DIR"), "/macros.rs"));
 
+pub mod error;
 pub mod ffi;
 pub mod interp;
 pub mod ir;
@@ -14,3 +15,5 @@ pub mod reference;
 pub mod rules;
 pub mod sym;
 pub mod value;
+
+pub use error::{Error, Result};

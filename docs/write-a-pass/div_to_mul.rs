@@ -3,7 +3,7 @@
 //! Why: division costs several times a multiplication, and the reciprocal of a power of two is
 //! exact. Numerics: exact.
 use kiln_dialects::{ir::*, ops::*, rules::Level};
-use kiln_passes::{Failure, Numerics, Pass};
+use kiln_passes::{Numerics, Pass};
 
 kiln_passes::pass_options! {
     /// The pass.
@@ -19,7 +19,7 @@ impl Pass for DivToMul {
     const LEVELS: &'static [Level] = &[Level::Graph, Level::Prims];
     const NUMERICS: Numerics = Numerics::Exact;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         for op in walk(root) {
             // Read and decide: a float division by a splat of a power of two.
             let Some(div) = Div::of(op) else { continue };
@@ -29,7 +29,7 @@ impl Pass for DivToMul {
                 continue;
             }
             // Apply: the same splat with the reciprocal, a product, and no division.
-            let b = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
+            let b = Builder::before(op).ok_or_at(op, "is in no block")?;
             let rhs = b.splat(splat.value.type_of().dtype()?, &splat.sizes, 1.0 / c)?;
             let product = b.add(&Mul { lhs: div.lhs, rhs })?;
             op.result(0).replace_uses(product);

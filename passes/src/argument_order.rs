@@ -15,7 +15,7 @@
 //! before:  func @main(%x: tensor<8x3xf32> {kiln.layout = #kiln.layout<[1, 8]>}) …
 //! after:   func @main(%0: tensor<3x8xf32> {kiln.order = array<i64: 1, 0>}) …   %x = kiln.transpose %0 [1, 0]
 //! ```
-use crate::pass::{Failure, Numerics, Pass};
+use crate::pass::{Numerics, Pass};
 use kiln_dialects::{
     ir::*,
     ops::*,
@@ -33,19 +33,19 @@ impl Pass for ArgumentOrder {
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         for func in blocks(root)
             .into_iter()
             .flat_map(|b| b.ops())
             .filter(|o| o.is("func.func") && !is_driver(*o))
         {
-            function(func).map_err(|e| Failure::at(func, e))?;
+            function(func).at(func)?;
         }
         Ok(())
     }
 }
 
-fn function(func: Op) -> Result<(), String> {
+fn function(func: Op) -> Result<()> {
     let Some(listed) = func.attr("arg_attrs").and_then(Attr::as_array) else { return Ok(()) };
     let Some(block) = func.regions().first().and_then(|r| r.first()) else { return Ok(()) };
     let (c, args) = (func.ctx(), block.args());
@@ -71,7 +71,7 @@ fn function(func: Op) -> Result<(), String> {
 }
 
 /// Changes the argument's type and inserts the transpose before its uses.
-fn transpose_argument(block: Block, arg: Value, order: &[i64], ty: Type) -> Result<(), String> {
+fn transpose_argument(block: Block, arg: Value, order: &[i64], ty: Type) -> Result<()> {
     let first =
         block.ops().first().copied().and_then(Builder::before).ok_or("has an empty body")?;
     arg.set_ty(ty);
@@ -89,7 +89,7 @@ fn transpose_argument(block: Block, arg: Value, order: &[i64], ty: Type) -> Resu
     arg.replace_uses_except(whole, &[transpose_op]);
     // Shape bindings of the argument hold for its transposed type too.
     for fact in bound {
-        let sizes = BindShape::of(fact).ok_or("is malformed")?.sizes;
+        let sizes = BindShape::of(fact).ok_or_malformed(fact)?.sizes;
         let b = Builder::before(fact).ok_or("is in no block")?;
         let sizes = order
             .iter()

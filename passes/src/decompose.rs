@@ -21,7 +21,7 @@ pub(crate) mod tools;
 
 use crate::{
     names::hint,
-    pass::{Failure, Numerics, Pass},
+    pass::{Numerics, Pass},
 };
 use kiln_dialects::{
     ir::*,
@@ -53,7 +53,7 @@ impl Pass for Decompose {
     const REQUIRED: bool = true;
     const NUMERICS: Numerics = Numerics::Reassociates;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         let keep = self.kept()?;
         // Innermost ops first, so that a region holds only prims when its op is expanded.
         for op in walk(root).into_iter().rev() {
@@ -71,15 +71,14 @@ impl Pass for Decompose {
             } else {
                 HashSet::new()
             };
-            let builder = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
-            let values = expand(kind, op, &builder).map_err(|e| Failure::at(op, e))?;
+            let builder = Builder::before(op).ok_or_at(op, "is in no block")?;
+            let values = expand(kind, op, &builder).at(op)?;
             if values.len() != op.result_count() {
-                return Err(Failure::at(op, format!("decomposes to {} values", values.len())));
+                return Err(Error::at(op, format!("decomposes to {} values", values.len())));
             }
             for (old, new) in op.results().into_iter().zip(values) {
                 // The composite's type may have more or fewer static dimensions than its expansion.
-                let new =
-                    Math { b: &builder }.retype(new, old.ty()).map_err(|e| Failure::at(op, e))?;
+                let new = Math { b: &builder }.retype(new, old.ty()).at(op)?;
                 old.replace_uses(new);
             }
             if let Some(why) = why {
@@ -98,7 +97,7 @@ impl Pass for Decompose {
 }
 
 impl Decompose {
-    fn kept(&self) -> Result<Vec<OpKind>, Failure> {
+    fn kept(&self) -> Result<Vec<OpKind>> {
         let able: Vec<OpKind> = OpKind::ALL.iter().copied().filter(|k| k.has_strategy()).collect();
         if self.keep == ["kernels"] {
             return Ok(vec![OpKind::Attention]);
@@ -113,7 +112,7 @@ impl Decompose {
             let found = able.iter().copied().find(|k| k.mnemonic() == name);
             let names = able.iter().map(|k| k.mnemonic());
             found.ok_or_else(|| {
-                Failure::from(format!(
+                Error::from(format!(
                     "keep names '{name}', which has no kernel strategy{}",
                     hint(name, names)
                 ))
@@ -125,7 +124,7 @@ impl Decompose {
 
 /// Builds the expansion before `op`, with the same results (column "decomposition" of the op
 /// table).
-fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Vec<Value>, String> {
+fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Vec<Value>> {
     use OpKind::*;
     let one = match kind {
         Sigmoid | Silu | Hardsigmoid | Hardswish | Gelu | Softplus => {

@@ -13,7 +13,7 @@
 //! ```
 use crate::{
     decompose::tools::{Math, replace_ops},
-    pass::{Failure, Numerics, Pass},
+    pass::{Numerics, Pass},
 };
 use kiln_dialects::{
     ir::*,
@@ -33,7 +33,7 @@ impl Pass for ExpandRandom {
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Reassociates;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         replace_ops(root, |m, op| {
             let expanded = if let Some(o) = RandomBits::of(op) {
                 flat(m, &o.sizes, || Philox::new(m.b, o.key, &o.sizes)?.bits(op.result(0)))
@@ -53,11 +53,7 @@ impl Pass for ExpandRandom {
 }
 
 /// The 1-D tensor of all elements, reshaped to the sizes.
-fn flat(
-    m: &Math,
-    sizes: &[Size],
-    draw: impl FnOnce() -> Result<Value, String>,
-) -> Result<Vec<Value>, String> {
+fn flat(m: &Math, sizes: &[Size], draw: impl FnOnce() -> Result<Value>) -> Result<Vec<Value>> {
     Ok(vec![m.reshape(draw()?, sizes)?])
 }
 
@@ -70,10 +66,10 @@ struct Philox<'a> {
 }
 
 impl<'a> Philox<'a> {
-    fn new(b: &'a Builder, key: Value, sizes: &[Size]) -> Result<Philox<'a>, String> {
+    fn new(b: &'a Builder, key: Value, sizes: &[Size]) -> Result<Philox<'a>> {
         let m = Math { b };
         let position = m.iota(&[m.product(sizes)?], 0)?;
-        let key_element = |i: i64| -> Result<Value, String> {
+        let key_element = |i: i64| -> Result<Value> {
             let one = b.add(&Slice {
                 input: key,
                 offsets: Size::all(&[i]),
@@ -88,21 +84,21 @@ impl<'a> Philox<'a> {
         philox.offset = philox.split_words(offset)?;
         Ok(philox)
     }
-    fn number(&self, n: i64) -> Result<Value, String> {
+    fn number(&self, n: i64) -> Result<Value> {
         self.m.number_like(Size::Static(n), self.position)
     }
-    fn with(&self, kind: BinaryKind, x: Value, n: i64) -> Result<Value, String> {
+    fn with(&self, kind: BinaryKind, x: Value, n: i64) -> Result<Value> {
         self.m.binary(kind, x, self.number(n)?)
     }
     /// Splits an i64 into its low and high 32-bit words.
-    fn split_words(&self, x: Value) -> Result<[Value; 2], String> {
+    fn split_words(&self, x: Value) -> Result<[Value; 2]> {
         Ok([
             self.with(BinaryKind::And, x, 0xffff_ffff)?,
             self.with(BinaryKind::And, self.with(BinaryKind::Shr, x, 32)?, 0xffff_ffff)?,
         ])
     }
     /// Philox4x32-10 at these counters: four words each.
-    fn block(&self, block: Value) -> Result<[Value; 4], String> {
+    fn block(&self, block: Value) -> Result<[Value; 4]> {
         let ([mut c0, mut c1], [mut c2, mut c3]) = (self.split_words(block)?, self.offset);
         let xor = |x: Value, y: Value, z: Value| {
             self.m.binary(BinaryKind::Xor, self.m.binary(BinaryKind::Xor, x, y)?, z)
@@ -124,7 +120,7 @@ impl<'a> Philox<'a> {
         Ok([c0, c1, c2, c3])
     }
     /// Whether a bit of the element index is set.
-    fn bit(&self, bit: i64) -> Result<Value, String> {
+    fn bit(&self, bit: i64) -> Result<Value> {
         self.m.compare(
             CompareKind::Ne,
             self.with(BinaryKind::And, self.position, bit)?,
@@ -132,19 +128,19 @@ impl<'a> Philox<'a> {
         )
     }
     /// The 32-bit word of each element.
-    fn word(&self) -> Result<Value, String> {
+    fn word(&self) -> Result<Value> {
         let [a, b, c, d] = self.block(self.with(BinaryKind::Shr, self.position, 2)?)?;
         let (odd, second) = (self.bit(1)?, self.bit(2)?);
         self.m.select(second, self.m.select(odd, d, c)?, self.m.select(odd, b, a)?)
     }
     /// The low and high words of each element's 64-bit output.
-    fn pair(&self) -> Result<[Value; 2], String> {
+    fn pair(&self) -> Result<[Value; 2]> {
         let [a, b, c, d] = self.block(self.with(BinaryKind::Shr, self.position, 1)?)?;
         let odd = self.bit(1)?;
         Ok([self.m.select(odd, c, a)?, self.m.select(odd, d, b)?])
     }
 
-    fn bits(&self, result: Value) -> Result<Value, String> {
+    fn bits(&self, result: Value) -> Result<Value> {
         if tensor_type(result.ty())?.dtype == DType::I64 {
             let [low, high] = self.pair()?;
             return self.m.binary(BinaryKind::Or, low, self.with(BinaryKind::Shl, high, 32)?);
@@ -155,11 +151,11 @@ impl<'a> Philox<'a> {
     }
 
     /// An integer of `count` bits, scaled by 2^-count to [0, 1).
-    fn unit(&self, bits: Value, count: i32, wide: DType) -> Result<Value, String> {
+    fn unit(&self, bits: Value, count: i32, wide: DType) -> Result<Value> {
         let x = self.m.convert(bits, wide)?;
         self.m.mul(x, self.m.full_like(x, (-f64::from(count)).exp2())?)
     }
-    fn uniform(&self, result: Value, low: f64, high: f64) -> Result<Value, String> {
+    fn uniform(&self, result: Value, low: f64, high: f64) -> Result<Value> {
         let dtype = tensor_type(result.ty())?.dtype;
         let precision = match dtype {
             DType::F64 => 53,
@@ -189,7 +185,7 @@ impl<'a> Philox<'a> {
         self.m.convert(x, dtype)
     }
     /// Box-Muller transform in f64.
-    fn normal(&self, result: Value, mean: f64, std: f64) -> Result<Value, String> {
+    fn normal(&self, result: Value, mean: f64, std: f64) -> Result<Value> {
         let m = &self.m;
         let [first, second] = self.pair()?;
         let u = m.convert(self.with(BinaryKind::Add, first, 1)?, DType::F64)?;

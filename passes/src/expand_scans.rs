@@ -14,7 +14,7 @@
 //! ```
 use crate::{
     decompose::tools::{Math, accumulator_type, replace_ops},
-    pass::{Failure, Numerics, Pass},
+    pass::{Numerics, Pass},
 };
 use kiln_dialects::{
     ir::*,
@@ -48,7 +48,7 @@ impl Pass for ExpandScans {
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Reassociates;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         if self.max_block < 2 || self.ctas < 4 || self.columns_per_cta < 1 {
             return Err(
                 "max-block is at least 2, ctas at least 4, columns-per-cta at least 1".into()
@@ -101,7 +101,7 @@ impl Scan<'_> {
             CumulativeKind::Min => (ReduceKind::Min, BinaryKind::Min),
         }
     }
-    fn reduce(&self, x: Value, axis: usize) -> Result<Value, String> {
+    fn reduce(&self, x: Value, axis: usize) -> Result<Value> {
         self.m.reduce(self.kinds().0, x, &[axis as i64])
     }
 
@@ -133,7 +133,7 @@ impl Scan<'_> {
     }
 
     /// Scans the axis, in blocks if `blocks` says so.
-    fn scan(&self, x: Value) -> Result<Value, String> {
+    fn scan(&self, x: Value) -> Result<Value> {
         let (m, axis) = (self.m, self.axis);
         let sizes_x = m.sizes_of(x)?;
         let n = sizes_x.get(axis).and_then(|n| n.known());
@@ -182,14 +182,14 @@ impl Scan<'_> {
     }
 
     /// The op itself, marked for loops.
-    fn marked(&self, input: Value, axis: usize) -> Result<Value, String> {
+    fn marked(&self, input: Value, axis: usize) -> Result<Value> {
         let all = self.m.b.add(&Cumulative { kind: self.kind, input, axis: axis as i64 })?;
         all.def().ok_or("made no op")?.set_attr(LOOPS, Attr::unit(self.m.b.ctx));
         Ok(all)
     }
 
     /// The exclusive scan of a few block totals, as a masked reduction.
-    fn exclusive(&self, x: Value) -> Result<Value, String> {
+    fn exclusive(&self, x: Value) -> Result<Value> {
         let (m, axis) = (self.m, self.axis);
         let sizes_x = m.sizes_of(x)?;
         // A leading copy of the axis; it is the one that remains.

@@ -15,7 +15,7 @@
 use crate::{
     decompose::tools::{Math, replace_ops},
     expand_scans::{identity, reduction_type},
-    pass::{Failure, Numerics, Pass},
+    pass::{Numerics, Pass},
 };
 use kiln_dialects::{
     ir::*,
@@ -35,7 +35,7 @@ impl Pass for ExpandScatters {
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Reassociates;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         replace_ops(root, |m, op| Scatter::of(op).map(|o| Ok(vec![expanded(m, &o)?])))
     }
 }
@@ -56,7 +56,7 @@ struct FlatScatter<'a> {
     rest: Vec<i64>,
 }
 
-fn expanded(m: &Math, o: &Scatter) -> Result<Value, String> {
+fn expanded(m: &Math, o: &Scatter) -> Result<Value> {
     let first = *o.indices.first().ok_or("has no indices")?;
     let sizes = m.sizes_of(first)?;
     let count = m.product(&sizes)?;
@@ -70,7 +70,7 @@ fn expanded(m: &Math, o: &Scatter) -> Result<Value, String> {
     let indices = pairs
         .iter()
         .map(|(_, i)| m.reshape(m.convert(*i, DType::I64)?, &[count]))
-        .collect::<Result<Vec<_>, String>>()?;
+        .collect::<Result<Vec<_>>>()?;
     let rest: Vec<i64> =
         (0..o.input.ty().dims().len() as i64).filter(|d| !dims.contains(d)).collect();
     let mut rows = vec![count];
@@ -97,7 +97,7 @@ fn expanded(m: &Math, o: &Scatter) -> Result<Value, String> {
 impl FlatScatter<'_> {
     /// The mask "update i writes element e", of shape `sizes` with the updates first; `dims` are
     /// the dimensions of the indexed ones after that.
-    fn matches(&self, sizes: &[Size], dims: &[i64]) -> Result<Value, String> {
+    fn matches(&self, sizes: &[Size], dims: &[i64]) -> Result<Value> {
         let mut all = None;
         for (index, d) in self.indices.iter().zip(dims) {
             let broadcasted = self.m.broadcast(*index, &[0], sizes)?;
@@ -111,7 +111,7 @@ impl FlatScatter<'_> {
         all.ok_or("has no indices".into())
     }
 
-    fn combined(&self, kind: ReduceKind) -> Result<Value, String> {
+    fn combined(&self, kind: ReduceKind) -> Result<Value> {
         let m = self.m;
         let dtype = tensor_type(self.input.ty())?.dtype;
         let mut sizes = m.sizes_of(self.input)?;
@@ -136,7 +136,7 @@ impl FlatScatter<'_> {
     }
 
     /// The last update of each element.
-    fn assigned(&self) -> Result<Value, String> {
+    fn assigned(&self) -> Result<Value> {
         let m = self.m;
         let all = m.sizes_of(self.input)?;
         let mut sizes: Vec<Size> = self.dims.iter().map(|d| all[*d as usize]).collect();

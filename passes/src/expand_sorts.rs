@@ -15,7 +15,7 @@
 use crate::{
     decompose::tools::{Math, replace_ops},
     expand_scans::{identity, reduction_type},
-    pass::{Failure, Numerics, Pass},
+    pass::{Numerics, Pass},
 };
 use kiln_dialects::{
     ir::*,
@@ -36,7 +36,7 @@ impl Pass for ExpandSorts {
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         replace_ops(root, |m, op| {
             let expanded = if let Some(o) = Sort::of(op) {
                 m.size_of(o.input, o.axis as usize)
@@ -56,7 +56,7 @@ const MAX_UNBLOCKED: i64 = 1024;
 const BLOCK: (i64, i64) = (256, 4);
 
 /// The first `k` values of a stable sort and their indices.
-fn top_k(m: &Math, x: Value, axis: usize, descending: bool, k: i64) -> Result<[Value; 2], String> {
+fn top_k(m: &Math, x: Value, axis: usize, descending: bool, k: i64) -> Result<[Value; 2]> {
     let sizes_x = m.sizes_of(x)?;
     let size = BLOCK.0.max(BLOCK.1 * k);
     let Some(n) =
@@ -106,19 +106,13 @@ fn top_k(m: &Math, x: Value, axis: usize, descending: bool, k: i64) -> Result<[V
 }
 
 /// The mask of NaN elements.
-fn nan(m: &Math, x: Value) -> Result<Value, String> {
+fn nan(m: &Math, x: Value) -> Result<Value> {
     let ty = Type::tensor(m.b.ctx, DType::I1, &x.ty().dims());
     Ok(m.b.generic(OpKind::IsNan.name(), &[x], &[ty], &[], &mut [])?.result(0))
 }
 
 /// The first `kept` values of a stable sort and their indices.
-fn sorted(
-    m: &Math,
-    x: Value,
-    axis: usize,
-    descending: bool,
-    kept: Size,
-) -> Result<[Value; 2], String> {
+fn sorted(m: &Math, x: Value, axis: usize, descending: bool, kept: Size) -> Result<[Value; 2]> {
     let dtype = tensor_type(x.ty())?.dtype;
     // There is no maximum of i1, and 8-bit floats have no infinity.
     let x = m.convert(x, reduction_type(dtype))?;
@@ -140,7 +134,7 @@ fn sorted(
     let pairs = with(n, n);
     let (mine, theirs) =
         (m.broadcast(x, &dims(this), &pairs)?, m.broadcast(x, &dims(other), &pairs)?);
-    let less = |a: Value, b: Value| -> Result<Value, String> {
+    let less = |a: Value, b: Value| -> Result<Value> {
         let less = m.compare(CompareKind::Lt, a, b)?;
         if !reduction_type(dtype).is_float() {
             return Ok(less);
@@ -170,7 +164,7 @@ fn sorted(
         m.broadcast(rank, &dims(other), &indices_x)?,
         m.iota(&indices_x, axis)?,
     )?;
-    let select_rank = |v: Value, dtype: DType| -> Result<Value, String> {
+    let select_rank = |v: Value, dtype: DType| -> Result<Value> {
         let nothing = m.b.add(&Splat {
             value: identity(m.b.ctx, ReduceKind::Max, dtype),
             sizes: indices_x.clone(),

@@ -12,7 +12,7 @@
 //! ```
 use crate::{
     decompose::tools::{Math, replace_ops},
-    pass::{Failure, Numerics, Pass},
+    pass::{Numerics, Pass},
 };
 use kiln_dialects::{
     ir::*,
@@ -32,12 +32,12 @@ impl Pass for ExpandUpdates {
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         replace_ops(root, |m, op| DynamicUpdateSlice::of(op).map(|o| Ok(vec![expanded(m, &o)?])))
     }
 }
 
-fn expanded(m: &Math, o: &DynamicUpdateSlice) -> Result<Value, String> {
+fn expanded(m: &Math, o: &DynamicUpdateSlice) -> Result<Value> {
     let (input_sizes, update_sizes) = (m.sizes_of(o.input)?, m.sizes_of(o.update)?);
     if update_sizes.iter().any(|n| n.known() == Some(0)) {
         return Ok(o.input);

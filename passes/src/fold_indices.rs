@@ -17,7 +17,7 @@
 //! before:  %0 = kiln.iota [1024] axis = 0 : i64   %1 = kiln.compare lt %0, %zero   %2 = kiln.select %1, %a, %b
 //! after:   %1 = kiln.splat [1024], false          %2 = kiln.select %1, %a, %b
 //! ```
-use crate::pass::{Failure, Numerics, Pass};
+use crate::pass::{Numerics, Pass};
 use kiln_dialects::{
     interp,
     ir::*,
@@ -50,7 +50,7 @@ impl Pass for FoldIndices {
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         let mut known: HashMap<Value, Fact> = HashMap::new();
         for op in walk(root) {
             if op.result_count() != 1 || !op.regions().is_empty() {
@@ -61,7 +61,7 @@ impl Pass for FoldIndices {
             let Some(fact) = operands.and_then(|operands| self.fact(op, &operands)) else {
                 continue;
             };
-            if let Some(folded) = replacement(op, &fact).map_err(|e| Failure::at(op, e))? {
+            if let Some(folded) = replacement(op, &fact).at(op)? {
                 op.result(0).replace_uses(folded);
                 known.insert(folded, fact.clone());
             }
@@ -187,7 +187,7 @@ fn uniform_scalar(t: &Tensor) -> Option<Tensor> {
 }
 
 /// The splat, iota or constant that replaces the op; none if the op is as simple.
-fn replacement(op: Op, fact: &Fact) -> Result<Option<Value>, String> {
+fn replacement(op: Op, fact: &Fact) -> Result<Option<Value>> {
     let Some(sizes) = sizes(op.result(0)) else { return Ok(None) };
     let b = Builder::before(op).ok_or("is in no block")?;
     let all = || sizes.iter().map(|n| Size::Static(*n as i64)).collect();

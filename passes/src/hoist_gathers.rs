@@ -12,7 +12,7 @@
 //! before:  %0 = kiln.sub %x, %spread   %1 = kiln.gather %0[%row, %column] dims = [0, 1]
 //! after:   %0 = kiln.gather %x[%row, %column] dims = [0, 1]   %1 = kiln.sub %0, %of_row
 //! ```
-use crate::pass::{Failure, Numerics, Pass};
+use crate::pass::{Numerics, Pass};
 use kiln_dialects::{
     ir::*,
     ops::*,
@@ -36,17 +36,16 @@ impl Pass for HoistGathers {
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         for op in walk(root) {
             let Some(gather) = Gather::of(op).filter(|g| self.is_profitable(g)) else { continue };
-            let fail = |e: String| Failure::at(op, e);
-            let b = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
+            let b = Builder::before(op).ok_or_at(op, "is in no block")?;
             let mut left = self.max_ops;
             let indices = (0..gather.dims.len() as i64)
                 .filter_map(|d| gather.dims.iter().position(|x| *x == d))
                 .map(|k| gather.indices[k]);
             let picked = gather_elements(&b, gather.input, &indices.collect::<Vec<_>>(), &mut left)
-                .map_err(fail)?;
+                .at(op)?;
             if picked.ty() == op.result(0).ty() {
                 op.result(0).replace_uses(picked);
             }
@@ -80,7 +79,7 @@ pub(crate) fn gather_elements(
     v: Value,
     indices: &[Value],
     left: &mut usize,
-) -> Result<Value, String> {
+) -> Result<Value> {
     let first = *indices.first().ok_or("gathers from a scalar")?;
     let sizes = b.sizes_of(first)?;
     let leaf = |v: Value| {

@@ -12,7 +12,7 @@
 //! before:  %0 = kiln.dot_general %flat, %w …  %1 = kiln.add %0, %bias …  %2 = kiln.reshape %1 sizes = [2, 8, 16]
 //! after:   %x = kiln.reshape %flat sizes = [2, 8, 4]  %0 = kiln.dot_general %x, %w …  %1 = kiln.add %0, %bias : tensor<2x8x16xf32>
 //! ```
-use crate::pass::{Failure, Numerics, Pass};
+use crate::pass::{Numerics, Pass};
 use kiln_dialects::{
     ir::*,
     ops::*,
@@ -34,15 +34,14 @@ impl Pass for HoistReshapes {
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         for op in walk(root) {
             let Some(split) = SplitReshape::of(op) else { continue };
             if !self.reaches_matmul(op.operand(0), self.depth) {
                 continue;
             }
-            let fail = |e: String| Failure::at(op, e);
-            let b = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
-            let v = split.apply(&b, op.operand(0)).map_err(fail)?;
+            let b = Builder::before(op).ok_or_at(op, "is in no block")?;
+            let v = split.apply(&b, op.operand(0)).at(op)?;
             if v.ty() == op.result(0).ty() {
                 op.result(0).replace_uses(v);
             }
@@ -75,7 +74,7 @@ impl HoistReshapes {
 
 /// A reshape, or nothing where it cancels with a flattening. With at most one dynamic dimension,
 /// equal types mean equal sizes.
-fn reshape_or_cancel(b: &Builder, v: Value, sizes: Vec<Size>) -> Result<Value, String> {
+fn reshape_or_cancel(b: &Builder, v: Value, sizes: Vec<Size>) -> Result<Value> {
     let Some(inner) = v.def().and_then(Reshape::of).map(|o| o.input) else {
         return b.add(&Reshape { input: v, sizes });
     };
@@ -106,7 +105,7 @@ impl SplitReshape {
     }
 
     /// The value with its first dimension split.
-    fn apply(&self, b: &Builder, v: Value) -> Result<Value, String> {
+    fn apply(&self, b: &Builder, v: Value) -> Result<Value> {
         let Some(op) = v.def() else { return self.view(b, v) };
         let b = &b.at(op.loc());
         if let Some(mut dot) = DotGeneral::of(op).filter(|d| {
@@ -147,7 +146,7 @@ impl SplitReshape {
         Ok(copy.result(0))
     }
 
-    fn view(&self, b: &Builder, v: Value) -> Result<Value, String> {
+    fn view(&self, b: &Builder, v: Value) -> Result<Value> {
         reshape_or_cancel(b, v, self.sizes_for(v))
     }
 

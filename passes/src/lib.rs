@@ -29,5 +29,6 @@ pub mod sink_concats;
 pub mod split_reductions;
 pub mod verify_level;
 
-pub use pass::{Failure, Numerics, Pass, PassRow};
+pub use kiln_dialects::error::{Error, Kind, OptionExt, Result, ResultExt};
+pub use pass::{Numerics, Pass, PassRow};
 pub use table::PASSES;

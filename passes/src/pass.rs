@@ -1,34 +1,12 @@
 //! The pass trait, the row of the pass table, and registration with MLIR's pass registry.
 use crate::options::{OptionRow, Options};
 use kiln_dialects::{
+    error::{Error, Result},
     ffi::{PassDescription, PassObject, register_pass},
-    ir::{Loc, Op, walk},
+    ir::{Op, walk},
     rules::Level,
 };
 use std::sync::{Mutex, PoisonError};
-
-/// A pass failure, with a location unless it is that of the op the pass runs on.
-pub struct Failure {
-    /// What is wrong, in one sentence.
-    pub message: String,
-    /// The op's location.
-    pub loc: Option<Loc>,
-    /// The op's name.
-    pub op: Option<String>,
-}
-
-impl Failure {
-    /// A failure located at an op.
-    pub fn at(op: Op, message: impl Into<String>) -> Failure {
-        Failure { message: message.into(), loc: Some(op.loc()), op: Some(op.name()) }
-    }
-}
-
-impl<S: Into<String>> From<S> for Failure {
-    fn from(message: S) -> Failure {
-        Failure { message: message.into(), loc: None, op: None }
-    }
-}
 
 /// A pass. Its fields are its options ([`pass_options!`](crate::pass_options)).
 pub trait Pass: Options + Clone + Send + 'static {
@@ -49,7 +27,7 @@ pub trait Pass: Options + Clone + Send + 'static {
     /// Dependent dialects other than kiln, func and arith.
     const DIALECTS: &'static [&'static str] = &[];
     /// Runs on one op. The IR must be valid afterwards, also on failure.
-    fn run(&self, op: Op) -> Result<(), Failure>;
+    fn run(&self, op: Op) -> Result<(), Error>;
 }
 
 /// How a pass may change the numeric results.
@@ -178,25 +156,19 @@ impl<P: Pass> PassObject for Adapter<P> {
     fn configure(&mut self, values: &[&str]) -> Result<(), String> {
         self.0.set(values)
     }
-    fn run(&mut self, op: Op) -> Result<(), String> {
+    fn run(&mut self, op: Op) -> Result<()> {
         tracing::debug!(target: "kiln::passes", pass = P::FLAG, op = op.name(), "run");
         level_check(op, P::LEVELS)?;
         let outcome = self.0.run(op).and_then(|()| match P::LOWERS_TO {
             Some(level) => check_level(op, level),
             None => Ok(()),
         });
-        outcome.map_err(|f| match (f.loc, f.op) {
-            (Some(loc), Some(name)) => {
-                loc.emit_error(&format!("'{name}' op {}", f.message));
-                String::new()
-            }
-            _ => f.message,
-        })
+        outcome
     }
 }
 
 /// Rejects a module whose level the pass does not accept.
-fn level_check(op: Op, levels: &[Level]) -> Result<(), String> {
+fn level_check(op: Op, levels: &[Level]) -> Result<()> {
     let Some(level) = level_of(op) else { return Ok(()) };
     if levels.contains(&level) {
         return Ok(());
@@ -206,7 +178,8 @@ fn level_check(op: Op, levels: &[Level]) -> Result<(), String> {
         "runs on level {}, but the module is on level {}",
         names.join(" or "),
         level.name()
-    ))
+    )
+    .into())
 }
 
 /// The `kiln.level` of the enclosing module.
@@ -222,9 +195,9 @@ pub fn level_of(op: Op) -> Option<Level> {
 }
 
 /// Fails at the first op that is not legal at the level.
-pub fn check_level(root: Op, level: Level) -> Result<(), Failure> {
+pub fn check_level(root: Op, level: Level) -> Result<(), Error> {
     match walk(root).into_iter().find(|o| !level.allows(*o)) {
-        Some(op) => Err(Failure::at(op, format!("is not an op of level {}", level.name()))),
+        Some(op) => Err(Error::at(op, format!("is not an op of level {}", level.name()))),
         None => Ok(()),
     }
 }

@@ -15,7 +15,7 @@
 //! after:   %1 = kiln.mul %x, %x   %2 = kiln.mul %1, %1   %0 = kiln.mul %2, %x
 //! ```
 use crate::{
-    pass::{Failure, Numerics, Pass},
+    pass::{Numerics, Pass},
     simplify::splats::{dtype, scalar_of},
 };
 use kiln_dialects::{
@@ -39,7 +39,7 @@ impl Pass for Powers {
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Approximates;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         for op in walk(root) {
             let Some(pow) = Pow::of(op) else { continue };
             let Some(exponent) = exponent(pow.rhs) else { continue };
@@ -48,14 +48,13 @@ impl Pass for Powers {
             if !integer && exponent != 0.5 {
                 continue;
             }
-            let fail = |e: String| Failure::at(op, e);
-            let b = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
+            let b = Builder::before(op).ok_or_else(|| Error::at(op, "is in no block"))?;
             let power = if integer {
                 products(&b, pow.lhs, d, exponent as u64)
             } else {
                 square_root(&b, pow.lhs, d)
             };
-            op.result(0).replace_uses(power.map_err(fail)?);
+            op.result(0).replace_uses(power.at(op)?);
             op.erase();
         }
         Ok(())
@@ -82,7 +81,7 @@ fn exponent(mut v: Value) -> Option<f64> {
 }
 
 /// x^n by repeated squaring, from the lowest bit of n up.
-fn products(b: &Builder, x: Value, d: DType, n: u64) -> Result<Value, String> {
+fn products(b: &Builder, x: Value, d: DType, n: u64) -> Result<Value> {
     let wide = if d.bits() < 32 { DType::F32 } else { d };
     let convert = |input: Value, to: DType| {
         if d == wide {
@@ -110,7 +109,7 @@ fn products(b: &Builder, x: Value, d: DType, n: u64) -> Result<Value, String> {
 }
 
 /// `sqrt(x + 0)`, since the root of -0 is -0, and +inf of -inf.
-fn square_root(b: &Builder, x: Value, d: DType) -> Result<Value, String> {
+fn square_root(b: &Builder, x: Value, d: DType) -> Result<Value> {
     let sizes = b.sizes_of(x)?;
     let splat = |number: f64| b.splat(d, &sizes, number);
     let root = b.add(&Add { lhs: x, rhs: splat(0.0)? })?;

@@ -10,7 +10,7 @@
 //! before:  %0 = kiln.ptx_call "twice"(%x) … entry = "twice" … : … { %1 = kiln.add %x, %x   kiln.yield %1 }
 //! after:   %0 = kiln.add %x, %x                           (keep=true: the call without its region)
 //! ```
-use crate::pass::{Failure, Numerics, Pass};
+use crate::pass::{Numerics, Pass};
 use kiln_dialects::{
     ir::*,
     ops::PtxCall,
@@ -34,7 +34,7 @@ impl Pass for PtxCalls {
     const REQUIRED: bool = true;
     const NUMERICS: Numerics = Numerics::Exact;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         // Rescan after each: a region may contain further calls.
         let next = || {
             walk(root)
@@ -42,8 +42,7 @@ impl Pass for PtxCalls {
                 .find(|o| PtxCall::of(*o).is_some() && !(self.keep && o.regions().is_empty()))
         };
         while let Some(op) = next() {
-            let values = if self.keep { without_region(op) } else { inlined(op) }
-                .map_err(|e| Failure::at(op, e))?;
+            let values = if self.keep { without_region(op) } else { inlined(op) }.at(op)?;
             op.results().into_iter().zip(values).for_each(|(old, new)| old.replace_uses(new));
             op.erase();
         }
@@ -52,14 +51,14 @@ impl Pass for PtxCalls {
 }
 
 /// The call without its region.
-fn without_region(op: Op) -> Result<Vec<Value>, String> {
+fn without_region(op: Op) -> Result<Vec<Value>> {
     let b = Builder::before(op).ok_or("is in no block")?;
     let types: Vec<Type> = op.results().iter().map(|v| v.ty()).collect();
-    Ok(b.create_with(&PtxCall::of(op).ok_or("is malformed")?, &types, &mut [])?.results())
+    Ok(b.create_with(&PtxCall::of(op).ok_or_malformed(op)?, &types, &mut [])?.results())
 }
 
 /// Inlines the region before the call.
-fn inlined(op: Op) -> Result<Vec<Value>, String> {
+fn inlined(op: Op) -> Result<Vec<Value>> {
     let Some(region) = op.regions().first().copied() else {
         return Err(
             "has neither a host function nor a region, and the target does not run PTX".into()

@@ -12,7 +12,7 @@
 //! before:  %0 = kiln.sqrt %v   %1 = kiln.broadcast_in_dim %0 …   %2 = kiln.div %x, %1
 //! after:   %0 = kiln.sqrt %v   %r = kiln.div %one, %0   %1 = kiln.broadcast_in_dim %r …   %2 = kiln.mul %x, %1
 //! ```
-use crate::pass::{Failure, Numerics, Pass};
+use crate::pass::{Numerics, Pass};
 use kiln_dialects::{
     ir::*,
     ops::*,
@@ -36,7 +36,7 @@ impl Pass for Reciprocals {
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Approximates;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         for op in walk(root) {
             let Some(div) = Div::of(op) else { continue };
             let Some(broadcast) = div
@@ -47,14 +47,13 @@ impl Pass for Reciprocals {
             else {
                 continue;
             };
-            let fail = |e: String| Failure::at(op, e);
-            let b = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
+            let b = Builder::before(op).ok_or_at(op, "is in no block")?;
             let s = broadcast.input;
-            let dtype = tensor_type(s.ty()).map_err(fail)?.dtype;
-            let one = b.sizes_of(s).and_then(|sizes| b.splat(dtype, &sizes, 1.0)).map_err(fail)?;
-            let input = b.add(&Div { lhs: one, rhs: s }).map_err(fail)?;
-            let rhs = b.add(&BroadcastInDim { input, ..broadcast }).map_err(fail)?;
-            let product = b.add(&Mul { lhs: div.lhs, rhs }).map_err(fail)?;
+            let dtype = tensor_type(s.ty()).at(op)?.dtype;
+            let one = b.sizes_of(s).and_then(|sizes| b.splat(dtype, &sizes, 1.0)).at(op)?;
+            let input = b.add(&Div { lhs: one, rhs: s }).at(op)?;
+            let rhs = b.add(&BroadcastInDim { input, ..broadcast }).at(op)?;
+            let product = b.add(&Mul { lhs: div.lhs, rhs }).at(op)?;
             op.result(0).replace_uses(product);
         }
         // The divisions are dead now; canonicalize erases them.

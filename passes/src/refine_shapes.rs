@@ -16,8 +16,9 @@
 mod analysis;
 mod apply;
 
-use crate::pass::{Failure, Numerics, Pass};
+use crate::pass::{Numerics, Pass};
 pub use analysis::Facts;
+use kiln_dialects::Result;
 use kiln_dialects::{
     ir::{Attr, Op, walk},
     rules::{GRAPH_LEVELS, Level},
@@ -40,7 +41,7 @@ impl Pass for RefineShapes {
     const REQUIRED: bool = true;
     const NUMERICS: Numerics = Numerics::Exact;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         let ops = walk(root);
         let called: HashSet<String> = ops
             .iter()

@@ -22,7 +22,7 @@ mod moves;
 mod sink;
 pub(crate) mod splats;
 
-use crate::pass::{Failure, Numerics, Pass};
+use crate::pass::{Numerics, Pass};
 use kiln_dialects::{
     interp,
     ir::*,
@@ -49,7 +49,7 @@ impl Pass for Simplify {
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         let patterns =
             [heads::PATTERNS, identities::PATTERNS, moves::PATTERNS, sink::PATTERNS].concat();
         // Masks first: folding would turn a small mask into data.
@@ -67,15 +67,13 @@ impl Pass for Simplify {
 
 impl Simplify {
     /// Folds ops with constant operands in program order, so that chains fold in one round.
-    fn fold(&self, root: Op) -> Result<usize, Failure> {
+    fn fold(&self, root: Op) -> Result<usize> {
         let mut count = 0;
         for op in walk(root) {
             let Some(value) = self.folded(op) else { continue };
-            let builder = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
+            let builder = Builder::before(op).ok_or_at(op, "is in no block")?;
             let node = Constant { value };
-            let constant = builder
-                .create_with(&node, &[op.result(0).ty()], &mut [])
-                .map_err(|e| Failure::at(op, e))?;
+            let constant = builder.create_with(&node, &[op.result(0).ty()], &mut []).at(op)?;
             op.result(0).replace_uses(constant.result(0));
             op.erase();
             count += 1;

@@ -12,7 +12,7 @@
 //! before:  %c = kiln.concat %a, %b axis = 0   %0 = kiln.mul %c, %s : tensor<64xf32>
 //! after:   %s0 = kiln.slice %s offsets = [0] sizes = [32] …   %m0 = kiln.mul %a, %s0   %m1 = kiln.mul %b, %s1   %0 = kiln.concat %m0, %m1 axis = 0
 //! ```
-use crate::pass::{Failure, Numerics, Pass};
+use crate::pass::{Numerics, Pass};
 use kiln_dialects::{
     ir::*,
     ops::*,
@@ -58,23 +58,17 @@ impl Pass for SinkConcats {
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         // Program order, so that a concatenation sinks below several ops.
         for op in walk(root) {
             let Some(cut) = self.cut(op) else { continue };
-            let b =
-                Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?.at(op.loc());
+            let b = Builder::before(op).ok_or_at(op, "is in no block")?.at(op.loc());
             let (mut max_inputs, mut offset) = (vec![], 0);
             for size in &cut.sizes {
-                max_inputs.push(
-                    self.clone_slice(&b, op, &cut, (offset, *size))
-                        .map_err(|e| Failure::at(op, e))?,
-                );
+                max_inputs.push(self.clone_slice(&b, op, &cut, (offset, *size)).at(op)?);
                 offset += size;
             }
-            let joined = b
-                .add(&Concat { inputs: max_inputs, axis: cut.axis as i64 })
-                .map_err(|e| Failure::at(op, e))?;
+            let joined = b.add(&Concat { inputs: max_inputs, axis: cut.axis as i64 }).at(op)?;
             op.result(0).replace_uses(joined);
             let read = op.operands();
             op.erase();
@@ -144,13 +138,7 @@ impl SinkConcats {
                 .all(|o| self.is_materialised(o, depth - 1))
     }
     /// Clones the op for one slice of its operands.
-    fn clone_slice(
-        &self,
-        b: &Builder,
-        op: Op,
-        cut: &ConcatSplit,
-        at: (i64, i64),
-    ) -> Result<Value, String> {
+    fn clone_slice(&self, b: &Builder, op: Op, cut: &ConcatSplit, at: (i64, i64)) -> Result<Value> {
         let operands = op.operands();
         let parts = operands
             .iter()
@@ -171,7 +159,7 @@ impl SinkConcats {
         v: Value,
         cut: &ConcatSplit,
         (offset, size): (i64, i64),
-    ) -> Result<Value, String> {
+    ) -> Result<Value> {
         let axis = cut.axis;
         if let Some((own, o)) = ConcatSplit::of(v).filter(|(own, _)| own == cut) {
             let input_number =
@@ -210,7 +198,7 @@ impl SinkConcats {
     }
 }
 
-fn slice(b: &Builder, input: Value, axis: usize, offset: i64, size: i64) -> Result<Value, String> {
+fn slice(b: &Builder, input: Value, axis: usize, offset: i64, size: i64) -> Result<Value> {
     let mut sizes = b.sizes_of(input)?;
     let rank = sizes.len();
     sizes[axis] = Size::Static(size);

@@ -15,7 +15,7 @@
 //! ```
 mod args;
 
-use crate::pass::{Failure, Numerics, Pass};
+use crate::pass::{Numerics, Pass};
 use kiln_dialects::{
     ir::*,
     ops::*,
@@ -53,7 +53,7 @@ impl Pass for SplitReductions {
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Reassociates;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         for op in walk(root) {
             let (reduce, arg) = (Reduce::of(op), args::of(op));
             let Some((input, dims)) = reduce
@@ -64,14 +64,13 @@ impl Pass for SplitReductions {
                 continue;
             };
             let Some(parts) = self.choose_split(op, input, &dims) else { continue };
-            let fail = |e: String| Failure::at(op, e);
-            let b = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
+            let b = Builder::before(op).ok_or_at(op, "is in no block")?;
             let result = match (reduce, arg) {
                 (Some(reduce), _) => split(b, op, &reduce, &parts),
                 (None, Some(arg)) => args::split(b, op, arg, &parts),
                 (None, None) => continue,
             };
-            op.result(0).replace_uses(result.map_err(fail)?);
+            op.result(0).replace_uses(result.at(op)?);
             op.erase();
             erase_dead(input);
         }
@@ -168,7 +167,7 @@ impl SplitReductions {
     }
 }
 
-fn split(b: Builder, op: Op, o: &Reduce, parts: &PartialSplit) -> Result<Value, String> {
+fn split(b: Builder, op: Op, o: &Reduce, parts: &PartialSplit) -> Result<Value> {
     let dtype = element(o.input)?;
     let sums = matches!(o.kind, ReduceKind::Sum | ReduceKind::Prod);
     let wide = if sums && dtype.is_float() && dtype.bits() <= 16 { DType::F32 } else { dtype };
@@ -216,7 +215,7 @@ fn split(b: Builder, op: Op, o: &Reduce, parts: &PartialSplit) -> Result<Value, 
     }
 }
 
-fn element(v: Value) -> Result<DType, String> {
+fn element(v: Value) -> Result<DType> {
     v.ty().element().ok_or("is not a tensor")?.dtype()
 }
 
@@ -254,7 +253,7 @@ struct Rebuild<'a> {
 }
 
 impl Rebuild<'_> {
-    fn of(&self, v: Value, done: &mut HashMap<Value, Value>) -> Result<Value, String> {
+    fn of(&self, v: Value, done: &mut HashMap<Value, Value>) -> Result<Value> {
         if let Some(rebuilt) = done.get(&v) {
             return Ok(*rebuilt);
         }
@@ -263,7 +262,7 @@ impl Rebuild<'_> {
         Ok(rebuilt)
     }
 
-    fn rebuild(&self, v: Value, done: &mut HashMap<Value, Value>) -> Result<Value, String> {
+    fn rebuild(&self, v: Value, done: &mut HashMap<Value, Value>) -> Result<Value> {
         let (b, mut sizes) = (self.b, self.b.sizes_of(v)?);
         if let Some((_, size)) = self.end {
             sizes[self.parts.dim] = Size::Static(size);

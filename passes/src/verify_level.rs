@@ -8,7 +8,8 @@
 //! before:  module attributes {kiln.level = "prims"} { … kiln.linear … }
 //! after:   error: 'kiln.linear' op is not an op of level prims
 //! ```
-use crate::pass::{Failure, Numerics, Pass, check_level, level_of};
+use crate::pass::{Numerics, Pass, check_level, level_of};
+use kiln_dialects::Result;
 use kiln_dialects::{
     ir::{Attr, Op},
     rules::{LEVELS, Level},
@@ -28,7 +29,7 @@ impl Pass for VerifyLevel {
     const LEVELS: &'static [Level] = LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
 
-    fn run(&self, op: Op) -> Result<(), Failure> {
+    fn run(&self, op: Op) -> Result<()> {
         let level = if self.level.is_empty() {
             level_of(op).ok_or("has no kiln.level, and the option level is empty")?
         } else {

@@ -68,8 +68,8 @@ fn random(shape: &[usize], seed: u64) -> Result<Tensor, Error> {
         ((z ^ (z >> 31)) >> 40) as f64 / (1u64 << 22) as f64 - 2.0
     };
     let all = (0..shape.iter().product()).map(|_: usize| next()).collect();
-    let value =
-        value::Tensor::new(DType::F32, shape.to_vec(), Data::F(all)).map_err(Error::Backend)?;
+    let value = value::Tensor::new(DType::F32, shape.to_vec(), Data::F(all))
+        .map_err(|e| Error::Backend(e.into()))?;
     Ok(Tensor::from(&value))
 }
 

@@ -60,5 +60,5 @@ fn value(view: &View) -> Result<Tensor, Error> {
     let dtype =
         dtype.ok_or_else(|| Error::Backend(format!("'{}' is no element type", view.dtype())))?;
     let bytes = view.copied()?;
-    dtype.decode(view.shape(), bytes.bytes()).map_err(Error::Backend)
+    dtype.decode(view.shape(), bytes.bytes()).map_err(|e| Error::Backend(e.into()))
 }

@@ -155,7 +155,7 @@ fn bind(
         .iter()
         .map(size)
         .collect::<Result<_, String>>()?;
-    cx.b.create_with(&BindShape { value, sizes }, &[], &mut []).map(|_| ())
+    Ok(cx.b.create_with(&BindShape { value, sizes }, &[], &mut []).map(|_| ())?)
 }
 
 /// A graph, how many of its inputs are arguments of its region, and their types; further inputs are
@@ -202,7 +202,7 @@ impl Regions<'_, '_> {
                         }
                         Err(e) => {
                             run.error.get_or_insert(e);
-                            Err("has a graph that cannot be".to_string())
+                            Err("has a graph that cannot be".into())
                         }
                     }
                 }
@@ -213,9 +213,9 @@ impl Regions<'_, '_> {
             .zip(&mut fills)
             .map(|((_, _, types), f)| (&types[..], f as &mut RegionFill))
             .collect();
-        b.generic_late(kind.name(), operands, attrs, &mut regions, &mut || {
+        Ok(b.generic_late(kind.name(), operands, attrs, &mut regions, &mut || {
             Ok(results(&yields.borrow_mut().take().unwrap_or_default()))
-        })
+        })?)
     }
 
     /// The types of what a graph gives.
@@ -262,7 +262,10 @@ impl Regions<'_, '_> {
         }
         let given = self.values(&given).map_err(plain)?;
         let types = given.iter().map(|v| v.ty()).collect();
-        self.cx.b.create_with(&Yield { values: given }, &[], &mut []).map_err(plain)?;
+        self.cx
+            .b
+            .create_with(&Yield { values: given }, &[], &mut [])
+            .map_err(|e| plain(e.into()))?;
         self.cx.b = b;
         self.cx.names = names;
         self.cx.store.restore(values);

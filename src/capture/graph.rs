@@ -76,7 +76,7 @@ pub(super) fn emit(
                 )),
                 value: None,
             };
-            top.create_with(&global, &[], &mut []).map_err(fail)?;
+            top.create_with(&global, &[], &mut []).map_err(|e| fail(e.into()))?;
         }
     }
 
@@ -104,7 +104,7 @@ pub(super) fn emit(
     });
     let func = match (func, error) {
         (_, Some(e)) => return Err(e),
-        (Err(e), None) => return Err(fail(e)),
+        (Err(e), None) => return Err(fail(e.to_string())),
         (Ok(f), None) => f,
     };
     func.set_attr("function_type", Attr::ty(Type::function(ctx, &types, &result_types)));
@@ -223,15 +223,19 @@ fn body(
         });
         let sizes = sizes.collect::<Result<Vec<_>, String>>().map_err(plain)?;
         if sizes.iter().any(|s| s.known().is_none()) {
-            b.create_with(&BindShape { value, sizes }, &[], &mut []).map_err(plain)?;
+            b.create_with(&BindShape { value, sizes }, &[], &mut [])
+                .map_err(|e| plain(e.into()))?;
         }
         cx.bind(name, value);
     }
     guards::emit(&mut cx, &program.guards_code).map_err(plain)?;
     for (name, global, ty) in globals {
         let node = GetGlobal { is_mutable: false, global: global.clone() };
-        let value =
-            b.at(b.loc.named(name)).create_with(&node, &[*ty], &mut []).map_err(plain)?.result(0);
+        let value = b
+            .at(b.loc.named(name))
+            .create_with(&node, &[*ty], &mut [])
+            .map_err(|e| plain(e.into()))?
+            .result(0);
         cx.bind(name, value);
     }
     nodes(&mut cx, &mut symbols, &program.graph_module.graph)?;

@@ -40,18 +40,20 @@ pub struct Store {
 impl Movement {
     pub(super) fn apply(&self, b: &Builder, input: Value) -> Result<Value, String> {
         match self.clone() {
-            Movement::Reshape(sizes) => b.add(&Reshape { input, sizes }),
-            Movement::Transpose(permutation) => b.add(&Transpose { input, permutation }),
+            Movement::Reshape(sizes) => Ok(b.add(&Reshape { input, sizes })?),
+            Movement::Transpose(permutation) => Ok(b.add(&Transpose { input, permutation })?),
             Movement::Slice(offsets, sizes, strides) => {
-                b.add(&Slice { input, offsets, sizes, strides })
+                Ok(b.add(&Slice { input, offsets, sizes, strides })?)
             }
-            Movement::Broadcast(dims, sizes) => b.add(&BroadcastInDim { input, dims, sizes }),
+            Movement::Broadcast(dims, sizes) => {
+                Ok(b.add(&BroadcastInDim { input, dims, sizes })?)
+            }
         }
     }
     /// The value of `from` after its moved form has become `new`.
     fn undo(&self, b: &Builder, from: Value, new: Value) -> Result<Value, String> {
         match self {
-            Movement::Reshape(_) => b.add(&Reshape { input: new, sizes: b.sizes_of(from)? }),
+            Movement::Reshape(_) => Ok(b.add(&Reshape { input: new, sizes: b.sizes_of(from)? })?),
             Movement::Transpose(permutation) => {
                 let mut inverse = vec![0; permutation.len()];
                 for (i, p) in permutation.iter().enumerate() {
@@ -60,7 +62,7 @@ impl Movement {
                         .and_then(|p| inverse.get_mut(p))
                         .ok_or("has a permutation out of range")? = i as i64;
                 }
-                b.add(&Transpose { input: new, permutation: inverse })
+                Ok(b.add(&Transpose { input: new, permutation: inverse })?)
             }
             Movement::Slice(offsets, sizes, strides) => {
                 // Positions of the box along each dimension, of the box's shape.
@@ -84,13 +86,13 @@ impl Movement {
                     })?);
                 }
                 let dims = (0..offsets.len() as i64).collect();
-                b.add(&Scatter {
+                Ok(b.add(&Scatter {
                     kind: ScatterKind::Assign,
                     input: from,
                     updates: new,
                     indices,
                     dims,
-                })
+                })?)
             }
             Movement::Broadcast(..) => {
                 Err("writes to an expanded tensor, whose elements share memory".into())

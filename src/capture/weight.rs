@@ -145,7 +145,7 @@ impl Weight {
     }
     /// The value.
     pub fn read(&self) -> Result<Tensor, String> {
-        self.dtype.decode(&self.shape, &self.elements()?)
+        Ok(self.dtype.decode(&self.shape, &self.elements()?)?)
     }
 }
 

@@ -504,18 +504,18 @@ struct Sizes {
 
 impl MakeSize for Sizes {
     type Made = Dim;
-    fn number(&mut self, n: i64) -> Result<Dim, String> {
+    fn number(&mut self, n: i64) -> Result<Dim, crate::dialects::Error> {
         Ok(Dim::Known(n))
     }
-    fn leaf(&mut self, a: &Atom, whole: &SymDim) -> Result<Dim, String> {
-        let Atom::Sym(name) = a else { return Err(format!("depends on data ({whole})")) };
+    fn leaf(&mut self, a: &Atom, whole: &SymDim) -> Result<Dim, crate::dialects::Error> {
+        let Atom::Sym(name) = a else { return Err(format!("depends on data ({whole})").into()) };
         self.names
             .iter()
             .position(|n| n == name)
             .map(Dim::Symbol)
-            .ok_or_else(|| format!("has the symbol {name}, which no argument has"))
+            .ok_or_else(|| format!("has the symbol {name}, which no argument has").into())
     }
-    fn apply(&mut self, kind: SymKind, lhs: Dim, rhs: Dim) -> Result<Dim, String> {
+    fn apply(&mut self, kind: SymKind, lhs: Dim, rhs: Dim) -> Result<Dim, crate::dialects::Error> {
         self.exprs.push(Expr { kind: expr_kind(kind), lhs, rhs });
         Ok(Dim::Expr(self.exprs.len() - 1))
     }

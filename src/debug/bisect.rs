@@ -225,7 +225,10 @@ impl Search<'_> {
                 launch.inputs.iter().filter_map(|v| known.get(v).map(|t| (*t).clone())).collect();
             for name in &only {
                 let n = symbols.get(name).copied().unwrap_or(1);
-                inputs.push(Tensor::ints(DType::I8, vec![n], vec![0; n]).map_err(Error::Backend)?);
+                inputs.push(
+                    Tensor::ints(DType::I8, vec![n], vec![0; n])
+                        .map_err(|e| Error::Backend(e.into()))?,
+                );
             }
             match self.run_alone(&text, &inputs) {
                 Ok(Some(why)) => {
@@ -295,7 +298,7 @@ impl Search<'_> {
                 }
                 Err("an op has been lost".into())
             });
-            made.map_err(Error::Backend)?;
+            made.map_err(|e| Error::Backend(e.into()))?;
             let text = part.print(PrintOptions::default());
             match self.run_alone(&text, &inputs[..types.len().min(inputs.len())]) {
                 Ok(Some(why)) => {

@@ -64,7 +64,7 @@ impl<'a> Weights<'a> {
             data: None,
             role: Default::default(),
         };
-        dtype.decode(shape, self.finder.borrow_mut().find(&global)?.bytes())
+        Ok(dtype.decode(shape, self.finder.borrow_mut().find(&global)?.bytes())?)
     }
 }
 

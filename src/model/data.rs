@@ -19,6 +19,6 @@ impl Data {
     }
     /// The value.
     pub fn tensor(&self) -> Result<Tensor, String> {
-        self.dtype.decode(&self.shape, &self.bytes)
+        Ok(self.dtype.decode(&self.shape, &self.bytes)?)
     }
 }

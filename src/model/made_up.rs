@@ -61,7 +61,7 @@ pub fn made_up(program: &Program) -> Result<Vec<Data>, CallError> {
             } else {
                 Tensor::ints(dtype, vec![n], (0..n).map(|_| (numbers.next() & 1) as i64).collect())
             };
-            bytes.extend(dtype.encode(&part.map_err(wrong)?));
+            bytes.extend(dtype.encode(&part.map_err(|e| wrong(e.to_string()))?));
         }
         Ok(Data { dtype, shape, bytes })
     };

@@ -203,7 +203,7 @@ impl Parameter {
         } else {
             Data::I(numbers.into_iter().map(|x| self.dtype().wrap(x as i64)).collect())
         };
-        value::Tensor::new(self.dtype(), self.shape().to_vec(), data)
+        Ok(value::Tensor::new(self.dtype(), self.shape().to_vec(), data)?)
     }
 }
 

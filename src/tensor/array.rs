@@ -116,7 +116,7 @@ impl Array {
     }
     /// As a value of the interpreter. Err: more elements than that takes.
     pub fn value(&self) -> Result<value::Tensor, String> {
-        self.dtype.decode(&self.shape, self.bytes.bytes())
+        Ok(self.dtype.decode(&self.shape, self.bytes.bytes())?)
     }
     /// The numbers. Err: another dtype.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>, String> {

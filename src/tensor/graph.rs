@@ -466,7 +466,7 @@ impl Graph {
         if let Some(size) = state.sizes.get(&known).copied() {
             return self.open(&mut state, size);
         }
-        match state.cx.b.size_of(value, axis).and_then(|s| state.advance().map(|()| s)) {
+        match state.cx.b.size_of(value, axis).and_then(|s| Ok(state.advance().map(|()| s)?)) {
             Ok(Size::Dynamic(size)) => self.open(&mut state, size),
             Ok(Size::Static(n)) => Dim::from(n),
             Err(_) => Dim::POISON,

@@ -51,14 +51,19 @@ struct Sizes<'a>(&'a mut State);
 
 impl MakeSize for Sizes<'_> {
     type Made = Value;
-    fn number(&mut self, n: i64) -> Result<Value, String> {
-        self.0.cx.b.index(n)
+    fn number(&mut self, n: i64) -> Result<Value, crate::dialects::Error> {
+        Ok(self.0.cx.b.index(n)?)
     }
-    fn leaf(&mut self, a: &Atom, whole: &sym::Dim) -> Result<Value, String> {
+    fn leaf(&mut self, a: &Atom, whole: &sym::Dim) -> Result<Value, crate::dialects::Error> {
         let symbol = if let Atom::Sym(name) = a { self.0.symbol_value(name) } else { None };
-        symbol.ok_or_else(|| format!("has a size that depends on data ({whole})"))
+        symbol.ok_or_else(|| format!("has a size that depends on data ({whole})").into())
     }
-    fn apply(&mut self, kind: SymKind, lhs: Value, rhs: Value) -> Result<Value, String> {
+    fn apply(
+        &mut self,
+        kind: SymKind,
+        lhs: Value,
+        rhs: Value,
+    ) -> Result<Value, crate::dialects::Error> {
         Ok(self
             .0
             .cx
@@ -79,8 +84,10 @@ impl State {
     pub(super) fn raw(&mut self, dims: &[sym::Dim]) -> Result<Vec<Size>, String> {
         dims.iter()
             .map(|d| {
-                d.known()
-                    .map_or_else(|| Sizes(self).make(d).map(Size::Dynamic), |n| Ok(Size::Static(n)))
+                Ok(match d.known() {
+                    Some(n) => Size::Static(n),
+                    None => Size::Dynamic(Sizes(self).make(d)?),
+                })
             })
             .collect()
     }
@@ -186,7 +193,7 @@ impl Graph {
             }
         }
         let mut state = self.state().map_err(module)?;
-        let made_op = op_made.map_err(module)?;
+        let made_op = op_made.map_err(|e| module(e.into()))?;
         state.cx.b.loc = b.loc;
         state.advance().map_err(module)?;
         let mut all = vec![];
@@ -247,7 +254,11 @@ impl Graph {
                     *spec = want.clone();
                 }
             }
-            state.cx.b.create_with(&Yield { values }, &[], &mut []).map_err(module)?;
+            state
+                .cx
+                .b
+                .create_with(&Yield { values }, &[], &mut [])
+                .map_err(|e| module(e.into()))?;
             Ok(specs)
         });
         self.state().map_err(module)?.close(region);

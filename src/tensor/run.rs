@@ -170,14 +170,14 @@ fn build<X>(
             Ok((values, _)) => {
                 b.ret(&values.iter().map(|(v, _)| *v).collect::<Vec<_>>()).map(|_| ())
             }
-            Err(_) => Err("capture failed".to_string()),
+            Err(_) => Err("capture failed".into()),
         };
         outcome = Some(results.and_then(|(values, x)| Ok((values, x, graph.parts()?))));
         ended
     });
     let (values, x, parts) =
         outcome.unwrap_or_else(|| Err(TraceError::Module("has no body".into())))?;
-    let func = func.map_err(TraceError::Module)?;
+    let func = func.map_err(|e| TraceError::Module(e.into()))?;
     let results: Vec<Type> = values.iter().map(|(v, _)| v.ty()).collect();
     func.set_attr("function_type", Attr::ty(Type::function(ctx, &parts.types, &results)));
     func.set_attr("arg_attrs", Attr::array(ctx, &parts.layouts));

@@ -106,7 +106,7 @@ pub fn call(program: &Host, inputs: &[Tensor], threads: usize) -> Result<Vec<Ten
         .map(|((b, s), d)| ViewMut::new(d.name(), s, b));
     let mut outs = outs.collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
     program.call(&views, &mut outs, threads).map_err(|e| e.to_string())?;
-    results.iter().zip(&shapes).zip(&dtypes).map(|((b, s), d)| d.decode(s, b)).collect()
+    results.iter().zip(&shapes).zip(&dtypes).map(|((b, s), d)| Ok(d.decode(s, b)?)).collect()
 }
 
 /// Makes a function return only some of its results.

@@ -108,7 +108,7 @@ pub struct Symbolic {
 }
 
 impl Sizes for Symbolic {
-    fn tensor(&self, v: Value) -> Result<TensorType, String> {
+    fn tensor(&self, v: Value) -> Result<TensorType, kiln_dialects::Error> {
         self.tensors.get(&v).cloned().map_or_else(|| tensor_type(v.ty()), Ok)
     }
     fn size(&self, s: &Size) -> Extent {
@@ -203,7 +203,9 @@ fn the_builder_rejects_mismatched_operands() {
     let b = Builder::at_end(c, module.body(), Loc::unknown(c));
     let x = |dtype, sizes: &[i64]| b.splat(dtype, &Size::all(sizes), 0.0).unwrap();
     let (four, five) = (x(DType::F32, &[4]), x(DType::F32, &[5]));
-    let refused = |r: Result<Value, String>, message: &str| assert_eq!(r.unwrap_err(), message);
+    let refused = |r: Result<Value, kiln_dialects::Error>, message: &str| {
+        assert_eq!(r.unwrap_err().message, message)
+    };
     refused(
         b.add(&Add { lhs: four, rhs: five }),
         "'kiln.add' op has sizes 4 and 5 in dimension 0 of its operands; broadcast first",

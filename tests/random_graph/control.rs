@@ -6,14 +6,14 @@ use kiln::dialects::{ir::*, ops::*, value::DType};
 /// Nesting limit of control flow.
 const DEEPEST: usize = 2;
 
-type Made = Result<Vec<Value>, String>;
+type Made = Result<Vec<Value>, kiln_dialects::Error>;
 
-fn yields(b: Builder, values: Vec<Value>) -> Result<(), String> {
+fn yields(b: Builder, values: Vec<Value>) -> Result<(), kiln_dialects::Error> {
     b.create_with(&Yield { values }, &[], &mut []).map(|_| ())
 }
 
 /// Binds dynamic sizes.
-fn bind(b: Builder, value: Value, sizes: &[Size]) -> Result<(), String> {
+fn bind(b: Builder, value: Value, sizes: &[Size]) -> Result<(), kiln_dialects::Error> {
     if sizes.iter().all(|s| s.known().is_some()) {
         return Ok(());
     }
@@ -51,7 +51,7 @@ impl Graph {
     }
 
     /// A 0-d `i1`, of an exact value or a constant.
-    fn condition(&mut self) -> Result<Value, String> {
+    fn condition(&mut self) -> Result<Value, kiln_dialects::Error> {
         let before = std::mem::replace(&mut self.exact, self.material.continuous);
         let found = self.value(|d, _| d.is_empty());
         self.exact = before;
@@ -64,7 +64,7 @@ impl Graph {
     }
 
     /// Random steps on a value that keep its type and sizes.
-    fn grown(&mut self, x: Value) -> Result<Value, String> {
+    fn grown(&mut self, x: Value) -> Result<Value, kiln_dialects::Error> {
         let all = self.material.steps.split_whitespace();
         let kinds: Vec<&str> = all.filter(|s| *s != "control" || self.depth < DEEPEST).collect();
         let mut last = None;

@@ -7,7 +7,7 @@ pub const STEPS: &str = "unary unary unary unary binary binary compare select cl
     transpose slice pad concat reverse gather scatter dynamic_slice dynamic_update_slice reduce arg cumulative sort dot window random \
     convolution pieces joined place control control";
 
-type Made = Result<Vec<Value>, String>;
+type Made = Result<Vec<Value>, kiln_dialects::Error>;
 
 impl Graph {
     /// One step, on exact values where small errors would become large ones.
@@ -21,7 +21,7 @@ impl Graph {
     pub fn step(&mut self, kind: &str) -> Made {
         let b = self.b;
         let none = Ok(vec![]);
-        let one = |v: Result<Value, String>| v.map(|v| vec![v]);
+        let one = |v: Result<Value, kiln_dialects::Error>| v.map(|v| vec![v]);
         match kind {
             "unary" => {
                 let kind = self.pick(UnaryKind::ALL);
@@ -396,7 +396,7 @@ impl Graph {
     }
 
     /// One half of a dynamic size, rounded up: offset and length.
-    fn half(&mut self, n: Value) -> Result<(Size, Size), String> {
+    fn half(&mut self, n: Value) -> Result<(Size, Size), kiln_dialects::Error> {
         let b = self.b;
         let made = |kind: SymKind, lhs: Value, rhs: i64| {
             b.create_with(
@@ -412,7 +412,7 @@ impl Graph {
     }
 
     /// Matmuls, pools, reductions and norms of a matrix's rows, concatenated.
-    fn joined(&mut self, x: Value) -> Result<Value, String> {
+    fn joined(&mut self, x: Value) -> Result<Value, kiln_dialects::Error> {
         let (b, sizes) = (self.b, self.b.sizes_of(x)?);
         let (height, width) = (sizes[0], sizes[1]);
         let mut inputs = vec![];

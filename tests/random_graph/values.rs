@@ -37,7 +37,7 @@ impl Graph {
         Some((v, axis as i64))
     }
     /// A value with the type and sizes of `x`: an existing one, or a splat.
-    pub fn like(&mut self, x: Value) -> Result<Value, String> {
+    pub fn like(&mut self, x: Value) -> Result<Value, kiln_dialects::Error> {
         let block = self.values.iter().find_map(|v| v.block_arg()).ok_or("has no arguments")?.0;
         let sizes = Symbolic::of(block)?;
         let (ty, wanted) = (x.ty(), sizes.tensor(x)?);
@@ -56,7 +56,7 @@ impl Graph {
         let number = self.pick(&[1.0, 2.0, 0.5, 3.0]);
         self.b.splat(dtype(x), &self.b.sizes_of(x)?, number)
     }
-    pub fn scalar(&self, dtype: DType, value: f64) -> Result<Value, String> {
+    pub fn scalar(&self, dtype: DType, value: f64) -> Result<Value, kiln_dialects::Error> {
         self.b.splat(dtype, &[], value)
     }
     pub fn permutation(&mut self, n: usize) -> Vec<i64> {

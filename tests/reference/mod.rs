@@ -287,13 +287,13 @@ impl Case {
         let mut score = |s: f64, [b, h, q, k]: [i64; 4]| match score_name {
             Some("alibi") => Ok(s + 0.25 * ((h + 1) * (k - q)) as f64 + b as f64),
             Some("softcap") => Ok(2.0 * (s / 2.0).tanh()),
-            other => Err(format!("no score {other:?}")),
+            other => Err(format!("no score {other:?}").into()),
         };
         let mask_name = self.args["mask"].as_str();
         let mut mask = |[b, h, q, k]: [i64; 4]| match mask_name {
             Some("window") => Ok((q - k).abs() <= 1 + h),
             Some("odd") => Ok((b + k) % 2 == 1),
-            other => Err(format!("no mask {other:?}")),
+            other => Err(format!("no mask {other:?}").into()),
         };
         let score: Option<kernel::ScoreFn<'_>> =
             if score_name.is_some() { Some(&mut score) } else { None };

@@ -8,7 +8,7 @@ use kiln::{
     },
     load,
     lowering::{Own, RunOptions, Stop, Stopped, driver::compile::CompileError, run_pipeline},
-    passes::{Failure, Numerics, Pass, pass, pass_options},
+    passes::{Numerics, Pass, pass, pass_options},
 };
 use std::{
     path::{Path, PathBuf},
@@ -27,7 +27,7 @@ impl Pass for SwapSub {
     const SUMMARY: &'static str = "Swaps operands of subtractions, which is wrong";
     const LEVELS: &'static [Level] = &[Level::Graph, Level::Prims];
     const NUMERICS: Numerics = Numerics::Exact;
-    fn run(&self, op: Op) -> Result<(), Failure> {
+    fn run(&self, op: Op) -> kiln::passes::Result<()> {
         for sub in walk(op).into_iter().filter(|o| o.is("kiln.sub")) {
             let (a, b) = (sub.operand(0), sub.operand(1));
             sub.set_operand(0, b);
@@ -48,7 +48,7 @@ impl Pass for AddForSub {
     const SUMMARY: &'static str = "Adds where a kernel subtracts, which is wrong";
     const LEVELS: &'static [Level] = &[Level::Linalg, Level::Scheduled];
     const NUMERICS: Numerics = Numerics::Exact;
-    fn run(&self, op: Op) -> Result<(), Failure> {
+    fn run(&self, op: Op) -> kiln::passes::Result<()> {
         for sub in walk(op).into_iter().filter(|o| o.is("arith.subf")) {
             let b = kiln::dialects::ir::Builder::before(sub).ok_or("it is in no block")?;
             let add =
@@ -73,7 +73,7 @@ impl Pass for Cancel {
     const SUMMARY: &'static str = "Ends the compilation";
     const LEVELS: &'static [Level] = &[Level::Graph, Level::Prims];
     const NUMERICS: Numerics = Numerics::Exact;
-    fn run(&self, _: Op) -> Result<(), Failure> {
+    fn run(&self, _: Op) -> kiln::passes::Result<()> {
         CANCELLED.lock().unwrap().iter().for_each(Stop::cancel);
         Ok(())
     }

@@ -66,8 +66,8 @@ pub(crate) fn guard<T>(loc: Loc, what: &str, default: T, f: impl FnOnce() -> T) 
     })
 }
 
-fn verdict(op: Op, what: &str, f: impl FnOnce() -> Result<(), String>) -> bool {
-    guard(op.loc(), what, false, || f().map_err(|e| op.error(&e)).is_ok())
+fn verdict(op: Op, what: &str, f: impl FnOnce() -> Result<()>) -> bool {
+    guard(op.loc(), what, false, || f().map_err(|e| op.error(&e.message)).is_ok())
 }
 
 #[unsafe(no_mangle)]
@@ -164,7 +164,7 @@ extern "C" fn kilnInfer(
             Attr(attributes),
         ))
     };
-    match guard(loc, "type inference", Err("type inference panicked".to_string()), run) {
+    match guard(loc, "type inference", Err("type inference panicked".into()), run) {
         Ok(types) => {
             let mut raw: Vec<_> = types.iter().map(|t| t.0).collect();
             if let Some(append) = append {
@@ -173,7 +173,7 @@ extern "C" fn kilnInfer(
             true
         }
         Err(e) => {
-            loc.emit_error(&format!("'{name}' op {e}"));
+            loc.emit_error(&format!("'{name}' op {}", e.message));
             false
         }
     }

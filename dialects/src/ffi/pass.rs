@@ -1,6 +1,9 @@
 //! Rust passes in MLIR's pass registry.
 use super::{guard, panic_text};
-use crate::ir::{Context, Ctx, Op, list, sref, text};
+use crate::{
+    error::Error,
+    ir::{Context, Ctx, Op, list, sref, text},
+};
 use mlir_sys::*;
 use std::{
     any::TypeId,
@@ -14,8 +17,8 @@ use std::{
 pub trait PassObject: Clone + Default + Send + 'static {
     /// Parses the options, in the order of [`PassDescription::options`].
     fn configure(&mut self, values: &[&str]) -> Result<(), String>;
-    /// Runs on one op. An error without text has been reported already.
-    fn run(&mut self, op: Op) -> Result<(), String>;
+    /// Runs on one op. The error becomes a diagnostic at its own location, else at `op`.
+    fn run(&mut self, op: Op) -> Result<(), Error>;
 }
 
 /// What MLIR's registry stores of a pass.
@@ -143,10 +146,13 @@ pub fn register_pass<P: PassObject>(d: PassDescription) -> Result<(), String> {
         );
         guard(op.loc(), &what, false, || {
             let outcome = o.pass.run(op);
-            if let Err(e) = outcome.as_ref()
-                && !e.is_empty()
-            {
-                op.emit_error(&format!("{}: {e}", o.flag));
+            if let Err(e) = &outcome {
+                match (e.loc, &e.op) {
+                    (Some(loc), Some(name)) => {
+                        loc.emit_error(&format!("'{name}' op {}", e.message));
+                    }
+                    _ => op.emit_error(&format!("{}: {}", o.flag, e.message)),
+                }
             }
             outcome.is_ok()
         })

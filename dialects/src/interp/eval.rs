@@ -7,23 +7,23 @@ use crate::{
 };
 use std::rc::Rc;
 
-type Get<'a> = &'a dyn Fn(Value) -> Result<Rc<Tensor>, String>;
-type GetSize<'a> = &'a dyn Fn(&Size) -> Result<i64, String>;
+type Get<'a> = &'a dyn Fn(Value) -> Result<Rc<Tensor>>;
+type GetSize<'a> = &'a dyn Fn(&Size) -> Result<i64>;
 
 /// Evaluates an op without regions and with static sizes, for constant folding. Results are rounded
 /// to their dtype. Err: ops whose value depends on more than their operands.
-pub fn evaluate(op: Op, operands: &[Option<Rc<Tensor>>]) -> Result<Vec<Tensor>, String> {
+pub fn evaluate(op: Op, operands: &[Option<Rc<Tensor>>]) -> Result<Vec<Tensor>> {
     let view = View::of(op).ok_or("is not a kiln op")?;
     let get = |v: Value| {
         let known = view.values.iter().position(|x| *x == v).and_then(|i| operands.get(i)?.clone());
-        known.ok_or_else(|| "has an operand that is not constant".to_string())
+        known.ok_or_else(|| "has an operand that is not constant".into())
     };
-    let size = |s: &Size| s.known().ok_or_else(|| "has a size that is not constant".to_string());
+    let size = |s: &Size| s.known().ok_or_else(|| "has a size that is not constant".into());
     Ok(eval(&view, &get, &size)?.into_iter().map(Tensor::rounded).collect())
 }
 
 /// As [`evaluate`], without rounding floats.
-pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<Tensor>, String> {
+pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<Tensor>> {
     let all = |values: &[Value]| values.iter().map(|v| get(*v)).collect::<Result<Vec<_>, _>>();
     let opt = |v: Option<Value>| v.map(get).transpose();
     let sizes = |s: &[Size]| s.iter().map(size).collect::<Result<Vec<i64>, _>>();
@@ -337,7 +337,7 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
 }
 
 /// A typed scalar attribute as a 0-d tensor.
-fn scalar(a: Attr) -> Result<Tensor, String> {
+fn scalar(a: Attr) -> Result<Tensor> {
     let dtype = a.type_of().dtype()?;
     if dtype.is_float() {
         Tensor::scalar_f(dtype, a.as_f64().ok_or("has no float value")?)

@@ -96,9 +96,8 @@ impl<'b> Interpreter<'b> {
             .and_then(|a| a.entry("kiln.order"))
             .and_then(Attr::as_i64s)
         {
-            Some(order) => {
-                reference::transpose(t, &order).map_err(|e| error(found, format!("input {i} {e}")))
-            }
+            Some(order) => reference::transpose(t, &order)
+                .map_err(|e| error(found, format!("input {i} {}", e.message))),
             None => Ok(t.clone()),
         };
         let inputs = inputs
@@ -132,7 +131,7 @@ impl<'b> Interpreter<'b> {
             .regions()
             .first()
             .and_then(|r| r.first())
-            .ok_or_else(|| error(func, "has no body".into()))?;
+            .ok_or_else(|| error(func, "has no body"))?;
         let args = block.args();
         if args.len() != inputs.len() {
             return Err(error(
@@ -150,9 +149,8 @@ impl<'b> Interpreter<'b> {
             Frame { interp: self, module, symbols: HashMap::new(), values: HashMap::new(), depth };
         for (i, (arg, input)) in args.iter().zip(inputs).enumerate() {
             match &input {
-                Bound::Tensor(t) => {
-                    check(arg.ty(), t).map_err(|e| error(func, format!("input {i} {e}")))?
-                }
+                Bound::Tensor(t) => check(arg.ty(), t)
+                    .map_err(|e| error(func, format!("input {i} {}", e.message)))?,
                 Bound::Index(_) if arg.ty().is_index() => {}
                 Bound::Index(_) => {
                     return Err(error(func, format!("input {i} is a size, not {}", arg.ty())));
@@ -173,15 +171,15 @@ fn func(module: Op, name: &str) -> Result<Op, RunError> {
     found.ok_or_else(|| error(module, format!("has no function @{name}")))
 }
 
-fn error(op: Op, message: String) -> RunError {
+fn error(op: Op, message: impl Into<Error>) -> RunError {
     RunError {
-        message: format!("'{}' {message}", op.name()),
+        message: format!("'{}' {}", op.name(), message.into().message),
         locations: op.loc().chain(),
         unsupported: false,
     }
 }
 
-fn unsupported(op: Op, message: String) -> RunError {
+fn unsupported(op: Op, message: impl Into<Error>) -> RunError {
     RunError { unsupported: true, ..error(op, message) }
 }
 
@@ -193,25 +191,25 @@ fn has_function(module: Op, name: &str) -> bool {
 }
 
 /// Checks that a tensor has the type.
-fn check(ty: Type, t: &Tensor) -> Result<(), String> {
+fn check(ty: Type, t: &Tensor) -> Result<()> {
     let want = crate::rules::tensor_type(ty)?;
     let fits = want.dims.len() == t.rank()
         && want.dims.iter().zip(t.shape()).all(|(d, n)| d.known().is_none_or(|d| d == *n as i64));
     if want.dtype != t.dtype() || !fits {
-        return Err(format!("is {} {:?}, which is not {ty}", t.dtype().name(), t.shape()));
+        return Err(format!("is {} {:?}, which is not {ty}", t.dtype().name(), t.shape()).into());
     }
     Ok(())
 }
 
 impl Frame<'_, '_> {
-    fn tensor(&self, v: Value) -> Result<Rc<Tensor>, String> {
+    fn tensor(&self, v: Value) -> Result<Rc<Tensor>> {
         match self.values.get(&v) {
             Some(Bound::Tensor(t)) => Ok(t.clone()),
             Some(Bound::Index(_)) => Err("uses a size as a tensor".into()),
             None => Err("uses a value that has not been computed".into()),
         }
     }
-    fn index(&self, v: Value) -> Result<i64, String> {
+    fn index(&self, v: Value) -> Result<i64> {
         match self.values.get(&v) {
             Some(Bound::Index(i)) => Ok(*i),
             Some(Bound::Tensor(_)) => Err("uses a tensor as a size".into()),
@@ -254,7 +252,7 @@ impl Frame<'_, '_> {
                     self.values
                         .get(&v)
                         .cloned()
-                        .ok_or_else(|| error(op, "uses a value that has not been computed".into()))
+                        .ok_or_else(|| error(op, "uses a value that has not been computed"))
                 };
                 return op.operands().into_iter().map(get).collect();
             }
@@ -271,12 +269,13 @@ impl Frame<'_, '_> {
             }
             for (v, r) in op.results().into_iter().zip(results) {
                 if let Bound::Tensor(t) = &r {
-                    check(v.ty(), t).map_err(|e| error(op, format!("has a result that {e}")))?;
+                    check(v.ty(), t)
+                        .map_err(|e| error(op, format!("has a result that {}", e.message)))?;
                 }
                 self.values.insert(v, r);
             }
         }
-        Err(error(block.parent().unwrap_or(self.module), "has a block without a terminator".into()))
+        Err(error(block.parent().unwrap_or(self.module), "has a block without a terminator"))
     }
 
     /// Result `n` of a function that computes globals; it runs once.
@@ -294,14 +293,13 @@ impl Frame<'_, '_> {
 
     /// Runs a region's block with these arguments.
     fn region(&mut self, region: Region, args: Vec<Bound>) -> Result<Vec<Bound>, RunError> {
-        let block =
-            region.first().ok_or_else(|| error(self.module, "has an empty region".into()))?;
+        let block = region.first().ok_or_else(|| error(self.module, "has an empty region"))?;
         self.values.extend(block.args().into_iter().zip(args));
         self.block(block)
     }
 
     fn op(&mut self, op: Op) -> Result<Vec<Bound>, RunError> {
-        let fail = |e: String| error(op, e);
+        let fail = |e: Error| error(op, e);
         let Some(kind) = op.kind() else { return self.upstream(op) };
         let regions = op.regions();
         match kind {
@@ -327,12 +325,12 @@ impl Frame<'_, '_> {
                     }
                     state = self.region(regions[1], state)?;
                 }
-                Err(fail(format!("ran {} times without ending", self.interp.max_iterations)))
+                Err(fail(format!("ran {} times without ending", self.interp.max_iterations).into()))
             }
             OpKind::Scan => self.scan(op),
             OpKind::Attention => self.attention(op),
             OpKind::CustomCall => {
-                let o = CustomCall::of(op).ok_or_else(|| fail("is malformed".into()))?;
+                let o = CustomCall::of(op).ok_or_malformed(op).map_err(fail)?;
                 let inputs: Vec<_> = o
                     .inputs
                     .iter()
@@ -343,25 +341,23 @@ impl Frame<'_, '_> {
                     unsupported(op, format!("calls '{}', which is not registered", o.callee))
                 })?;
                 Ok(call(&inputs, o.config)
-                    .map_err(fail)?
+                    .map_err(|e| fail(e.into()))?
                     .into_iter()
                     .map(|t| Bound::Tensor(Rc::new(t)))
                     .collect())
             }
             OpKind::PtxCall => match regions.first() {
                 Some(body) => self.region(*body, vec![]),
-                None => {
-                    Err(unsupported(op, "is a PTX kernel without a region to interpret".into()))
-                }
+                None => Err(unsupported(op, "is a PTX kernel without a region to interpret")),
             },
             OpKind::GetGlobal => {
-                let o = GetGlobal::of(op).ok_or_else(|| fail("is malformed".into()))?;
+                let o = GetGlobal::of(op).ok_or_malformed(op).map_err(fail)?;
                 let all = blocks(self.module).into_iter().flat_map(|b| b.ops());
                 let found = all.into_iter().find(|g| {
                     g.kind() == Some(OpKind::Global) && g.symbol().as_deref() == Some(&o.global)
                 });
                 let global = found.and_then(Global::of).ok_or_else(|| {
-                    fail(format!("refers to @{}, which is not a global", o.global))
+                    fail(format!("refers to @{}, which is not a global", o.global).into())
                 })?;
                 let made = global
                     .source
@@ -370,24 +366,26 @@ impl Frame<'_, '_> {
                     .filter(|(name, _)| has_function(self.module, name));
                 if let Some((name, n)) = made {
                     return self.prepared(name, n).map(|t| vec![Bound::Tensor(t)]).map_err(|e| {
-                        e.unwrap_or_else(|| fail(format!("refers to no result of @{name}")))
+                        e.unwrap_or_else(|| fail(format!("refers to no result of @{name}").into()))
                     });
                 }
                 let value = match (global.value, global.source) {
                     (Some(a), _) => a.as_tensor(),
-                    (None, Some(source)) => (self.interp.globals)(&o.global, &source),
+                    (None, Some(source)) => {
+                        (self.interp.globals)(&o.global, &source).map_err(Error::from)
+                    }
                     (None, None) => Err("has neither a source nor a value".into()),
                 };
                 Ok(vec![Bound::Tensor(Rc::new(value.map_err(fail)?))])
             }
             OpKind::Launch => {
-                let o = Launch::of(op).ok_or_else(|| fail("is malformed".into()))?;
+                let o = Launch::of(op).ok_or_malformed(op).map_err(fail)?;
                 let all = blocks(self.module).into_iter().flat_map(|b| b.ops());
                 let found = all
                     .into_iter()
                     .find(|m| m.is("builtin.module") && m.symbol().as_deref() == Some(&o.kernel));
                 let kernel = found.ok_or_else(|| {
-                    fail(format!("refers to @{}, which is not a kernel", o.kernel))
+                    fail(format!("refers to @{}, which is not a kernel", o.kernel).into())
                 })?;
                 let given = o.inputs.iter().chain(&o.sizes).map(|v| self.values.get(v).cloned());
                 let given: Option<Vec<Bound>> = given.collect();
@@ -396,55 +394,58 @@ impl Frame<'_, '_> {
                 self.interp.call(kernel, &o.kernel, given, self.depth + 1)
             }
             OpKind::Sym => {
-                let o = Sym::of(op).ok_or_else(|| fail("is malformed".into()))?;
+                let o = Sym::of(op).ok_or_malformed(op).map_err(fail)?;
                 let value = self
                     .symbols
                     .get(&o.name)
                     .copied()
-                    .ok_or_else(|| fail(format!("has unbound symbol @{}", o.name)))?;
+                    .ok_or_else(|| fail(format!("has unbound symbol @{}", o.name).into()))?;
                 in_range(&o, value).map_err(fail)?;
                 Ok(vec![Bound::Index(value)])
             }
             OpKind::SymExpr => {
-                let o = SymExpr::of(op).ok_or_else(|| fail("is malformed".into()))?;
+                let o = SymExpr::of(op).ok_or_malformed(op).map_err(fail)?;
                 let (a, b) = (self.index(o.lhs).map_err(fail)?, self.index(o.rhs).map_err(fail)?);
                 let value = sym::evaluate(o.kind, a, b).ok_or_else(|| {
-                    fail(format!("has no value: {} of {a} and {b}", o.kind.keyword()))
+                    fail(format!("has no value: {} of {a} and {b}", o.kind.keyword()).into())
                 })?;
                 Ok(vec![Bound::Index(value)])
             }
             OpKind::Dim => {
-                let o = Dim::of(op).ok_or_else(|| fail("is malformed".into()))?;
+                let o = Dim::of(op).ok_or_malformed(op).map_err(fail)?;
                 let t = self.tensor(o.input).map_err(fail)?;
                 let size = usize::try_from(o.axis).ok().and_then(|a| t.shape().get(a).copied());
                 Ok(vec![Bound::Index(size.ok_or_else(|| {
-                    fail(format!("has axis {} out of range for rank {}", o.axis, t.rank()))
+                    fail(format!("has axis {} out of range for rank {}", o.axis, t.rank()).into())
                 })? as i64)])
             }
             OpKind::BindShape => {
-                let o = BindShape::of(op).ok_or_else(|| fail("is malformed".into()))?;
+                let o = BindShape::of(op).ok_or_malformed(op).map_err(fail)?;
                 let t = self.tensor(o.value).map_err(fail)?;
                 for (i, (s, actual)) in o.sizes.iter().zip(t.shape()).enumerate() {
                     let stated = self.size(s).map_err(fail)?;
                     if stated != *actual as i64 {
-                        return Err(fail(format!(
-                            "states size {stated} of dimension {i}, which has size {actual}"
-                        )));
+                        return Err(fail(
+                            format!(
+                                "states size {stated} of dimension {i}, which has size {actual}"
+                            )
+                            .into(),
+                        ));
                     }
                 }
                 Ok(vec![])
             }
             OpKind::Require => {
-                let o = Require::of(op).ok_or_else(|| fail("is malformed".into()))?;
+                let o = Require::of(op).ok_or_malformed(op).map_err(fail)?;
                 let (a, b) = (self.index(o.lhs).map_err(fail)?, self.index(o.rhs).map_err(fail)?);
                 if sym::holds(o.kind, a, b) {
                     Ok(vec![])
                 } else {
-                    Err(fail(format!("is not met: {}: {a} and {b}", o.message)))
+                    Err(fail(format!("is not met: {}: {a} and {b}", o.message).into()))
                 }
             }
             _ => {
-                let view = View::of(op).ok_or_else(|| fail("is malformed".into()))?;
+                let view = View::of(op).ok_or_malformed(op).map_err(fail)?;
                 let run = eval::eval(&view, &|v| self.tensor(v), &|s| self.size(s));
                 let results = run.map_err(fail)?.into_iter();
                 Ok(results
@@ -460,7 +461,7 @@ impl Frame<'_, '_> {
         }
     }
 
-    fn size(&self, s: &Size) -> Result<i64, String> {
+    fn size(&self, s: &Size) -> Result<i64> {
         match s {
             Size::Static(n) => Ok(*n),
             Size::Dynamic(v) => self.index(*v),
@@ -468,7 +469,7 @@ impl Frame<'_, '_> {
     }
 
     fn upstream(&mut self, op: Op) -> Result<Vec<Bound>, RunError> {
-        let fail = |e: String| error(op, e);
+        let fail = |e: Error| error(op, e);
         if op.is("arith.constant") {
             let a = op.attr("value").ok_or_else(|| fail("has no value".into()))?;
             if a.type_of().is_index() {
@@ -498,14 +499,13 @@ impl Frame<'_, '_> {
         }
         Err(unsupported(
             op,
-            "is not an op that the interpreter runs; it runs the graph, prims and kernels levels"
-                .into(),
+            "is not an op that the interpreter runs; it runs the graph, prims and kernels levels",
         ))
     }
 
     fn scan(&mut self, op: Op) -> Result<Vec<Bound>, RunError> {
-        let fail = |e: String| error(op, e);
-        let o = Scan::of(op).ok_or_else(|| fail("is malformed".into()))?;
+        let fail = |e: Error| error(op, e);
+        let o = Scan::of(op).ok_or_malformed(op).map_err(fail)?;
         let mut carried: Vec<Bound> = o
             .inits
             .iter()
@@ -548,7 +548,7 @@ impl Frame<'_, '_> {
     }
 
     /// Stacks rows along a new leading dimension; without rows, dtype and sizes come from the type.
-    fn stack(&self, ty: Type, rows: Vec<Rc<Tensor>>) -> Result<Tensor, String> {
+    fn stack(&self, ty: Type, rows: Vec<Rc<Tensor>>) -> Result<Tensor> {
         let Some(first) = rows.first() else {
             let t = crate::rules::tensor_type(ty)?;
             let shape = t
@@ -573,8 +573,8 @@ impl Frame<'_, '_> {
     }
 
     fn attention(&mut self, op: Op) -> Result<Vec<Bound>, RunError> {
-        let fail = |e: String| error(op, e);
-        let o = Attention::of(op).ok_or_else(|| fail("is malformed".into()))?;
+        let fail = |e: Error| error(op, e);
+        let o = Attention::of(op).ok_or_malformed(op).map_err(fail)?;
         let get = |v: Value| self.tensor(v);
         let opt = |v: Option<Value>| v.map(get).transpose();
         let (q, k, v) =
@@ -607,7 +607,7 @@ impl Frame<'_, '_> {
             .next()
         {
             Some(Bound::Tensor(t)) => Ok(t),
-            _ => Err("has a region without a value".to_string()),
+            _ => Err(Error::from("has a region without a value")),
         };
         let mut score = |s: f64, p: [i64; 4]| {
             let mut args = vec![Bound::Tensor(Rc::new(Tensor::scalar_f(dtype, s)?))];
@@ -616,7 +616,7 @@ impl Frame<'_, '_> {
                 .as_f()?
                 .first()
                 .copied()
-                .ok_or_else(|| "has an empty score".to_string())
+                .ok_or_else(|| "has an empty score".into())
         };
         let mut mask = |p: [i64; 4]| {
             let args = position(p).into_iter().collect::<Result<Vec<_>, _>>()?;
@@ -636,7 +636,7 @@ impl Frame<'_, '_> {
     }
 }
 
-fn row(t: &Tensor, i: usize) -> Result<Tensor, String> {
+fn row(t: &Tensor, i: usize) -> Result<Tensor> {
     let mut offsets = vec![0; t.rank()];
     offsets[0] = i as i64;
     let mut sizes: Vec<i64> = t.shape().iter().map(|n| *n as i64).collect();
@@ -644,13 +644,15 @@ fn row(t: &Tensor, i: usize) -> Result<Tensor, String> {
     reference::slice(t, &offsets, &sizes, &vec![1; t.rank()])?.with_shape(t.shape()[1..].to_vec())
 }
 
-fn in_range(s: &Sym, value: i64) -> Result<(), String> {
+fn in_range(s: &Sym, value: i64) -> Result<()> {
     if value < s.min || s.max.is_some_and(|m| value > m) {
         let max = s.max.map_or("".into(), |m| m.to_string());
-        return Err(format!("has @{} = {value} outside of [{}, {max}]", s.name, s.min));
+        return Err(format!("has @{} = {value} outside of [{}, {max}]", s.name, s.min).into());
     }
     if value % s.divisor != 0 {
-        return Err(format!("has @{} = {value}, which {} does not divide", s.name, s.divisor));
+        return Err(
+            format!("has @{} = {value}, which {} does not divide", s.name, s.divisor).into()
+        );
     }
     Ok(())
 }

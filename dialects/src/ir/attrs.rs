@@ -128,7 +128,7 @@ impl Attr {
         }
     }
     /// A `dense<…>` literal with the dtype and shape of the tensor.
-    pub fn dense(c: Ctx, t: &Tensor) -> Result<Attr, String> {
+    pub fn dense(c: Ctx, t: &Tensor) -> Result<Attr> {
         let dims: Vec<_> = t.shape().iter().map(|d| crate::sym::Dim::Known(*d as i64)).collect();
         let ty = Type::tensor(c, t.dtype(), &dims).0;
         let bytes = t.dtype().encode(t);
@@ -145,13 +145,15 @@ impl Attr {
                 mlirDenseElementsAttrRawBufferGet(ty, bytes.len(), bytes.as_ptr().cast())
             }
         })
-        .ok_or_else(|| format!("{} bytes do not make a dense<…> of {}", bytes.len(), Type(ty)))
+        .ok_or_else(|| {
+            format!("{} bytes do not make a dense<…> of {}", bytes.len(), Type(ty)).into()
+        })
     }
     /// The value of a `dense<…>` literal; splats are expanded.
-    pub fn as_tensor(self) -> Result<Tensor, String> {
+    pub fn as_tensor(self) -> Result<Tensor> {
         unsafe {
             if !mlirAttributeIsADenseElements(self.0) {
-                return Err("is not a dense<…> literal".to_string());
+                return Err("is not a dense<…> literal".to_string().into());
             }
             let ty = Type(mlirAttributeGetType(self.0));
             let dtype = ty.element().ok_or("has no element type")?.dtype()?;

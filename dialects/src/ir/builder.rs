@@ -102,7 +102,7 @@ impl Builder {
         types: &[Type],
         attrs: &[(&str, Attr)],
         regions: &mut [RegionBody<'_>],
-    ) -> Result<Op, String> {
+    ) -> Result<Op> {
         self.generic_late(name, operands, attrs, regions, &mut || Ok(types.to_vec()))
     }
 
@@ -113,8 +113,8 @@ impl Builder {
         operands: &[Value],
         attrs: &[(&str, Attr)],
         regions: &mut [RegionBody<'_>],
-        types: &mut dyn FnMut() -> Result<Vec<Type>, String>,
-    ) -> Result<Op, String> {
+        types: &mut dyn FnMut() -> Result<Vec<Type>>,
+    ) -> Result<Op> {
         let mut raw_regions = vec![];
         for (args, body) in regions.iter_mut() {
             unsafe {
@@ -148,7 +148,7 @@ impl Builder {
         types: &[Type],
         attrs: &[(&str, Attr)],
         regions: Vec<MlirRegion>,
-    ) -> Result<Op, String> {
+    ) -> Result<Op> {
         let values: Vec<_> = operands.iter().map(|v| v.raw()).collect();
         let types: Vec<_> = types.iter().map(|t| t.0).collect();
         let c = self.ctx.raw();
@@ -163,25 +163,21 @@ impl Builder {
             mlirOperationStateAddAttributes(&mut state, named.len() as isize, named.as_ptr());
             mlirOperationStateAddOwnedRegions(&mut state, regions.len() as isize, regions.as_ptr());
             let op = Op::some(mlirOperationCreate(&mut state))
-                .ok_or_else(|| format!("MLIR refused to make a {name}"))?;
+                .ok_or_else(|| Error::internal(format!("MLIR refused to make a {name}")))?;
             self.insert(op);
             Ok(op)
         }
     }
 
     /// An op with one empty region, such as a function declaration.
-    pub fn generic_with_empty_region(
-        &self,
-        name: &str,
-        attrs: &[(&str, Attr)],
-    ) -> Result<Op, String> {
+    pub fn generic_with_empty_region(&self, name: &str, attrs: &[(&str, Attr)]) -> Result<Op> {
         self.create(name, &[], &[], attrs, empty_regions(1))
     }
     /// Clones an op and its regions. `operand` maps operands, nested ones too, and is the identity
     /// on values it does not map.
-    pub fn clone_op(&self, op: Op, operand: &dyn Fn(Value) -> Value) -> Result<Op, String> {
+    pub fn clone_op(&self, op: Op, operand: &dyn Fn(Value) -> Value) -> Result<Op> {
         let copy = Op::some(unsafe { mlirOperationClone(op.raw()) })
-            .ok_or_else(|| format!("MLIR refused to copy a {}", op.name()))?;
+            .ok_or_else(|| Error::internal(format!("MLIR refused to copy a {}", op.name())))?;
         for inner in walk(copy) {
             for (i, v) in inner.operands().into_iter().enumerate() {
                 inner.set_operand(i, operand(v));
@@ -202,12 +198,14 @@ impl Builder {
     }
 
     /// Builds an op with inferred result types. Err: the shape rule's.
-    pub fn create_node<N: Node>(&self, node: &N) -> Result<Op, String> {
+    pub fn create_node<N: Node>(&self, node: &N) -> Result<Op> {
         let mut s = State::new(self.ctx);
         node.write(&mut s);
         let view = View::of_list(self.ctx, N::KIND, s.values, vec![], s.attrs);
-        let types =
-            rules::infer_types(&view).map_err(|e| format!("'{}' op {e}", N::KIND.name()))?;
+        let types = rules::infer_types(&view).map_err(|e| Error {
+            message: format!("'{}' op {}", N::KIND.name(), e.message),
+            ..e
+        })?;
         let attrs: Vec<_> = view.list().iter().map(|(n, a)| (n.as_str(), *a)).collect();
         self.create(
             N::KIND.name(),
@@ -223,18 +221,18 @@ impl Builder {
         node: &N,
         types: &[Type],
         regions: &mut [RegionBody<'_>],
-    ) -> Result<Op, String> {
+    ) -> Result<Op> {
         let mut s = State::new(self.ctx);
         node.write(&mut s);
         let attrs: Vec<_> = s.attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
         self.generic(N::KIND.name(), &s.values, types, &attrs, regions)
     }
     /// The single result of [`Builder::create_node`].
-    pub fn add<N: Node>(&self, node: &N) -> Result<Value, String> {
+    pub fn add<N: Node>(&self, node: &N) -> Result<Value> {
         self.create_node(node).map(|op| op.result(0))
     }
     /// `arith.constant` of index type.
-    pub fn index(&self, value: i64) -> Result<Value, String> {
+    pub fn index(&self, value: i64) -> Result<Value> {
         Ok(self
             .create(
                 "arith.constant",
@@ -252,7 +250,7 @@ impl Builder {
         inputs: &[Type],
         results: &[Type],
         body: &mut RegionFill<'_>,
-    ) -> Result<Op, String> {
+    ) -> Result<Op> {
         let attrs = [
             ("sym_name", Attr::string(self.ctx, name)),
             ("function_type", Attr::ty(Type::function(self.ctx, inputs, results))),
@@ -265,15 +263,15 @@ impl Builder {
         Value::of(unsafe { mlirBlockAddArgument(self.block.raw(), ty.0, loc.0) })
     }
     /// `func.return`.
-    pub fn ret(&self, values: &[Value]) -> Result<Op, String> {
+    pub fn ret(&self, values: &[Value]) -> Result<Op> {
         self.create("func.return", values, &[], &[], vec![])
     }
     /// The sizes of a value: static where its type has them, `kiln.dim` ops elsewhere.
-    pub fn sizes_of(&self, v: Value) -> Result<Vec<Size>, String> {
+    pub fn sizes_of(&self, v: Value) -> Result<Vec<Size>> {
         (0..v.ty().dims().len()).map(|i| self.size_of(v, i)).collect()
     }
     /// The size of one dimension.
-    pub fn size_of(&self, v: Value, axis: usize) -> Result<Size, String> {
+    pub fn size_of(&self, v: Value, axis: usize) -> Result<Size> {
         match v.ty().dims().get(axis) {
             Some(Dim::Known(n)) => Ok(Size::Static(*n)),
             Some(_) => {
@@ -286,11 +284,11 @@ impl Builder {
                 )?;
                 Ok(Size::Dynamic(op.result(0)))
             }
-            None => Err(format!("has no dimension {axis}")),
+            None => Err(format!("has no dimension {axis}").into()),
         }
     }
     /// A size as a 0-d tensor.
-    pub fn size_as_tensor(&self, size: Size, to: DType) -> Result<Value, String> {
+    pub fn size_as_tensor(&self, size: Size, to: DType) -> Result<Value> {
         use crate::ops::*;
         let Size::Dynamic(lhs) = size else {
             return self.add(&Splat {
@@ -321,7 +319,7 @@ impl Builder {
         }
     }
     /// `kiln.splat` of a number.
-    pub fn splat(&self, dtype: DType, sizes: &[Size], value: f64) -> Result<Value, String> {
+    pub fn splat(&self, dtype: DType, sizes: &[Size], value: f64) -> Result<Value> {
         self.add(&crate::ops::Splat {
             value: Attr::scalar(self.ctx, dtype, value),
             sizes: sizes.to_vec(),
@@ -330,7 +328,7 @@ impl Builder {
 }
 
 /// Fills a region's block, given a builder inside it and the block's arguments.
-pub type RegionFill<'a> = dyn FnMut(Builder, Vec<Value>) -> Result<(), String> + 'a;
+pub type RegionFill<'a> = dyn FnMut(Builder, Vec<Value>) -> Result<()> + 'a;
 /// The argument types of a region's block, and the closure that fills it.
 pub type RegionBody<'a> = (&'a [Type], &'a mut RegionFill<'a>);
 

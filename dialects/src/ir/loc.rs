@@ -2,7 +2,7 @@
 use super::*;
 
 /// A location: file:line:col, a name, a call site, or fused locations.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Loc(pub(crate) MlirLocation);
 
 impl Loc {
@@ -98,6 +98,13 @@ impl Loc {
         }
     }
 }
+
+impl PartialEq for Loc {
+    fn eq(&self, other: &Loc) -> bool {
+        unsafe { mlirLocationEqual(self.0, other.0) }
+    }
+}
+impl Eq for Loc {}
 
 impl std::fmt::Display for Loc {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -1,13 +1,16 @@
 //! Bindings to MLIR as `Copy` handles. Only this module and `ffi` call MLIR's C API.
 //!
 //! A handle is a pointer: cheap to copy, compare and hash, and valid until the op is erased or its
-//! [`Context`] dropped. Rust does not check that, so passes read, decide, apply, and keep no handle
-//! across an erasure. Owners (`Context`, `Module`, `PassManager`) are not `Copy`.
+//! [`Context`] dropped. The compiler does not check that, so passes read, decide, apply, and keep no
+//! handle across an erasure. Debug builds check it for ops ([`Op::erase`]).
+//! Owners (`Context`, `Module`, `PassManager`) are not `Copy`.
 mod affine;
 mod attrs;
 mod builder;
 mod context;
 mod diagnostics;
+#[cfg(debug_assertions)]
+mod generation;
 mod loc;
 mod module;
 mod op;
@@ -17,6 +20,7 @@ mod types;
 mod view;
 mod walk;
 
+pub use crate::error::{Error, OptionExt, Result, ResultExt};
 pub use affine::Affine;
 pub use attrs::Attr;
 pub use builder::{Builder, RegionFill, State};

@@ -154,6 +154,8 @@ impl Op {
 
 impl Drop for Module {
     fn drop(&mut self) {
+        #[cfg(debug_assertions)]
+        generation::erase(self.op());
         unsafe { mlirModuleDestroy(self.0) }
     }
 }

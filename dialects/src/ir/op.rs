@@ -24,10 +24,67 @@ macro_rules! handle {
         }
     };
 }
-handle!(
-    /// An op.
-    Op, MlirOperation
-);
+/// An op.
+///
+/// A handle is good until the op is erased. Debug builds check that on every use and panic; in
+/// release builds the use of an older handle is undefined behaviour.
+#[derive(Clone, Copy)]
+pub struct Op {
+    address: *mut c_void,
+    #[cfg(debug_assertions)]
+    generation: u32,
+}
+
+impl Op {
+    pub(crate) fn raw(self) -> MlirOperation {
+        #[cfg(debug_assertions)]
+        generation::check(self.address(), self.generation);
+        MlirOperation { ptr: self.address }
+    }
+    pub(crate) fn some(raw: MlirOperation) -> Option<Op> {
+        (!raw.ptr.is_null()).then(|| Op::of(raw))
+    }
+    pub(crate) fn of(raw: MlirOperation) -> Op {
+        Op {
+            address: raw.ptr,
+            #[cfg(debug_assertions)]
+            generation: generation::current(raw.ptr.addr()),
+        }
+    }
+    /// Where it lies.
+    #[cfg(debug_assertions)]
+    pub(super) fn address(self) -> usize {
+        self.address.addr()
+    }
+}
+
+impl PartialEq for Op {
+    fn eq(&self, other: &Op) -> bool {
+        self.address == other.address
+    }
+}
+impl Eq for Op {}
+impl std::hash::Hash for Op {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.address.hash(state)
+    }
+}
+impl PartialOrd for Op {
+    fn partial_cmp(&self, other: &Op) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Op {
+    fn cmp(&self, other: &Op) -> std::cmp::Ordering {
+        self.address.cmp(&other.address)
+    }
+}
+impl std::fmt::Debug for Op {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Op").field(&self.address).finish()
+    }
+}
+
 handle!(
     /// A result or a block argument.
     Value, MlirValue
@@ -163,11 +220,16 @@ impl Op {
     pub fn next(self) -> Option<Op> {
         Op::some(unsafe { mlirOperationGetNextInBlock(self.raw()) })
     }
-    /// Removes the op from its block and frees it. Its results must have no uses.
+    /// Removes the op from its block and frees it, with everything inside of it. Its results must have no
+    /// uses. No handle of it or of an op inside may be used any more: debug builds panic.
+    #[track_caller]
     pub fn erase(self) {
+        let raw = self.raw();
+        #[cfg(debug_assertions)]
+        generation::erase(self);
         unsafe {
-            mlirOperationRemoveFromParent(self.raw());
-            mlirOperationDestroy(self.raw())
+            mlirOperationRemoveFromParent(raw);
+            mlirOperationDestroy(raw)
         }
     }
     /// Translates a module of the llvm (and omp) dialect to an `LLVMModuleRef` that the caller

@@ -10,7 +10,7 @@ pub struct Pattern {
     /// The root op.
     pub root: OpKind,
     /// Rewrites and returns true, or leaves the IR unchanged and returns false.
-    pub apply: fn(Op, &Rewriter) -> Result<bool, String>,
+    pub apply: fn(Op, &Rewriter) -> Result<bool>,
 }
 
 /// The pattern rewriter: changes IR and notifies the driver.
@@ -19,31 +19,39 @@ pub struct Rewriter(MlirRewriterBase);
 impl Rewriter {
     /// A builder before `op`, with its location. [`Rewriter::replace`] notifies the driver of its
     /// ops.
-    pub fn before(&self, op: Op) -> Result<Builder, String> {
-        Builder::before(op).ok_or_else(|| "is in no block".to_string())
+    pub fn before(&self, op: Op) -> Result<Builder> {
+        Builder::before(op).ok_or_at(op, "is in no block")
     }
     /// Replaces all results of `op` and erases it.
+    #[track_caller]
     pub fn replace(&self, op: Op, values: &[Value]) {
-        let raw: Vec<_> = values.iter().map(|v| v.raw()).collect();
+        let all: Vec<_> = values.iter().map(|v| v.raw()).collect();
+        let raw = op.raw();
+        #[cfg(debug_assertions)]
+        generation::erase(op);
         unsafe {
-            mlirRewriterBaseReplaceOpWithValues(self.0, op.raw(), raw.len() as isize, raw.as_ptr())
+            mlirRewriterBaseReplaceOpWithValues(self.0, raw, all.len() as isize, all.as_ptr())
         }
     }
     /// Erases an op without uses.
+    #[track_caller]
     pub fn erase(&self, op: Op) {
-        unsafe { mlirRewriterBaseEraseOp(self.0, op.raw()) }
+        let raw = op.raw();
+        #[cfg(debug_assertions)]
+        generation::erase(op);
+        unsafe { mlirRewriterBaseEraseOp(self.0, raw) }
     }
 }
 
 struct Run {
     hits: usize,
-    error: Option<String>,
+    error: Option<Error>,
 }
 
 /// Applies `patterns` below `root` to a fixed point with upstream's greedy driver, which also folds
 /// and erases dead ops. Returns the number of applications. Stopping after `rounds` iterations is
 /// no error: the IR is valid throughout.
-pub fn apply_patterns(root: Op, patterns: &[Pattern], rounds: usize) -> Result<usize, String> {
+pub fn apply_patterns(root: Op, patterns: &[Pattern], rounds: usize) -> Result<usize> {
     let mut run = Run { hits: 0, error: None };
     // Boxed, so that the pointers that the driver holds stay valid.
     let data: Vec<Box<(Pattern, *mut Run)>> =
@@ -92,7 +100,8 @@ extern "C" fn trampoline(
     // SAFETY: the driver is single-threaded, and `run` outlives it.
     let run = unsafe { &mut **run };
     let hit = hit.unwrap_or_else(|e| {
-        run.error.get_or_insert_with(|| format!("pattern {} at {}: {e}", pattern.name, op.loc()));
+        let message = format!("pattern {} at {}: {}", pattern.name, op.loc(), e.message);
+        run.error.get_or_insert_with(|| Error { message, ..e });
         false
     });
     run.hits += usize::from(hit);

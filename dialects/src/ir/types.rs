@@ -124,7 +124,7 @@ impl Type {
         unsafe { self.is_memref() && mlirAffineMapIsIdentity(mlirMemRefTypeGetAffineMap(self.0)) }
     }
     /// The dtype of a scalar type. Err: why there is none.
-    pub fn dtype(self) -> Result<DType, String> {
+    pub fn dtype(self) -> Result<DType> {
         let found = unsafe {
             let t = self.0;
             if mlirTypeIsAInteger(t) {
@@ -156,15 +156,15 @@ impl Type {
             } else if mlirTypeIsAComplex(t) {
                 return Err(format!(
                     "has element type {self}: complex numbers are not supported; split them into real and imaginary tensors"
-                ));
+                ).into());
             } else {
                 None
             }
         };
-        found.ok_or_else(|| {
+        Ok(found.ok_or_else(|| {
             let all: Vec<_> = DType::ALL.iter().map(|d| d.name()).collect();
             format!("has element type {self}, which is none of {}", all.join(" "))
-        })
+        })?)
     }
     /// The element type of a tensor type.
     pub fn element(self) -> Option<Type> {

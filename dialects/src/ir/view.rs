@@ -51,7 +51,7 @@ pub trait Node: Sized {
     /// The op.
     const KIND: OpKind;
     /// Reads operands and attributes; the error says which is missing or malformed.
-    fn read(v: &View) -> Result<Self, String>;
+    fn read(v: &View) -> Result<Self>;
     /// Writes operands and attributes.
     fn write(&self, s: &mut State);
     /// Reads an existing op; `None` if it is another op.
@@ -102,46 +102,48 @@ impl View {
         name: &str,
         what: &str,
         f: impl FnOnce(Attr) -> Option<T>,
-    ) -> Result<Option<T>, String> {
-        self.attr_opt(name)
+    ) -> Result<Option<T>> {
+        Ok(self
+            .attr_opt(name)
             .map(|a| f(a).ok_or_else(|| format!("needs {what} as attribute '{name}'")))
-            .transpose()
+            .transpose()?)
     }
-    pub(crate) fn required<T>(&self, name: &str, value: Option<T>) -> Result<T, String> {
-        value.ok_or_else(|| format!("needs attribute '{name}'"))
+    pub(crate) fn required<T>(&self, name: &str, value: Option<T>) -> Result<T> {
+        value.ok_or_else(|| format!("needs attribute '{name}'").into())
     }
-    pub(crate) fn i64s(&self, name: &str) -> Result<Option<Vec<i64>>, String> {
+    pub(crate) fn i64s(&self, name: &str) -> Result<Option<Vec<i64>>> {
         self.typed(name, "a list of 64-bit integers", Attr::as_i64s)
     }
-    pub(crate) fn i64(&self, name: &str) -> Result<Option<i64>, String> {
+    pub(crate) fn i64(&self, name: &str) -> Result<Option<i64>> {
         self.typed(name, "an integer", Attr::as_i64)
     }
-    pub(crate) fn f64(&self, name: &str) -> Result<Option<f64>, String> {
+    pub(crate) fn f64(&self, name: &str) -> Result<Option<f64>> {
         self.typed(name, "a float", Attr::as_f64)
     }
-    pub(crate) fn unit(&self, name: &str) -> Result<Option<Attr>, String> {
+    pub(crate) fn unit(&self, name: &str) -> Result<Option<Attr>> {
         Ok(self.attr_opt(name))
     }
-    pub(crate) fn ty(&self, name: &str) -> Result<Option<Type>, String> {
+    pub(crate) fn ty(&self, name: &str) -> Result<Option<Type>> {
         self.typed(name, "a type", Attr::as_type)
     }
-    pub(crate) fn string(&self, name: &str) -> Result<Option<String>, String> {
+    pub(crate) fn string(&self, name: &str) -> Result<Option<String>> {
         self.typed(name, "a string", Attr::as_string)
     }
-    pub(crate) fn symbol(&self, name: &str) -> Result<Option<String>, String> {
+    pub(crate) fn symbol(&self, name: &str) -> Result<Option<String>> {
         self.typed(name, "a symbol", Attr::as_symbol)
     }
-    pub(crate) fn attr(&self, name: &str) -> Result<Option<Attr>, String> {
+    pub(crate) fn attr(&self, name: &str) -> Result<Option<Attr>> {
         Ok(self.attr_opt(name))
     }
-    pub(crate) fn sizes(&self, dynamic: Vec<Value>, name: &str) -> Result<Vec<Size>, String> {
+    pub(crate) fn sizes(&self, dynamic: Vec<Value>, name: &str) -> Result<Vec<Size>> {
         let sizes = self.required(name, self.i64s(name)?)?;
         let holes = sizes.iter().filter(|s| **s == Size::DYNAMIC).count();
         if holes != dynamic.len() {
             return Err(format!(
                 "has {} SSA values for {holes} dynamic entries of '{name}'",
                 dynamic.len()
-            ));
+            )
+            .into());
         }
         let mut dynamic = dynamic.into_iter();
         Ok(sizes
@@ -156,12 +158,7 @@ impl View {
             .collect())
     }
     /// Reads operands in `groups` segments, of which `fixed` are single values.
-    pub fn operands(
-        &self,
-        groups: usize,
-        fixed: usize,
-        segments: bool,
-    ) -> Result<Operands<'_>, String> {
+    pub fn operands(&self, groups: usize, fixed: usize, segments: bool) -> Result<Operands<'_>> {
         let segments = if segments {
             let sizes = self
                 .attr_opt("operandSegmentSizes")
@@ -174,11 +171,14 @@ impl View {
                 return Err(format!(
                     "has operandSegmentSizes {sizes:?} for {} operands in {groups} groups",
                     self.values.len()
-                ));
+                )
+                .into());
             }
             Some(sizes)
         } else if self.values.len() < fixed || (groups == fixed && self.values.len() != fixed) {
-            return Err(format!("has {} operands where {fixed} are needed", self.values.len()));
+            return Err(
+                format!("has {} operands where {fixed} are needed", self.values.len()).into()
+            );
         } else {
             None
         };
@@ -202,7 +202,7 @@ pub struct Operands<'a> {
 }
 
 impl Operands<'_> {
-    fn take(&mut self, otherwise: usize) -> Result<Vec<Value>, String> {
+    fn take(&mut self, otherwise: usize) -> Result<Vec<Value>> {
         let n = self.segments.as_ref().map_or(otherwise, |s| s[self.group] as usize);
         let out =
             self.view.values.get(self.at..self.at + n).ok_or("has too few operands")?.to_vec();
@@ -210,28 +210,29 @@ impl Operands<'_> {
         self.at += n;
         Ok(out)
     }
-    pub(crate) fn one(&mut self) -> Result<Value, String> {
+    pub(crate) fn one(&mut self) -> Result<Value> {
         self.take(1)?
             .first()
             .copied()
             .ok_or_else(|| "has an empty operand segment where a value is needed".into())
     }
-    pub(crate) fn many(&mut self) -> Result<Vec<Value>, String> {
+    pub(crate) fn many(&mut self) -> Result<Vec<Value>> {
         self.take(self.rest)
     }
-    pub(crate) fn optional(&mut self) -> Result<Option<Value>, String> {
+    pub(crate) fn optional(&mut self) -> Result<Option<Value>> {
         let all = self.take(self.rest)?;
         if all.len() > 1 {
-            Err(format!("has {} values for an optional operand", all.len()))
+            Err(format!("has {} values for an optional operand", all.len()).into())
         } else {
             Ok(all.first().copied())
         }
     }
-    pub(crate) fn finish(self) -> Result<(), String> {
+    pub(crate) fn finish(self) -> Result<()> {
         if self.at == self.view.values.len() {
             Ok(())
         } else {
-            Err(format!("has {} operands where {} are needed", self.view.values.len(), self.at))
+            Err(format!("has {} operands where {} are needed", self.view.values.len(), self.at)
+                .into())
         }
     }
 }

@@ -1,19 +1,20 @@
 //! Activations: elementwise functions of float tensors.
 
+use crate::error::Result;
 use crate::reference::element::Element;
 use crate::value::Tensor;
 
-fn map(x: &Tensor, f: impl Fn(f64) -> f64) -> Result<Tensor, String> {
+fn map(x: &Tensor, f: impl Fn(f64) -> f64) -> Result<Tensor> {
     Tensor::floats(x.dtype(), x.shape().to_vec(), x.as_f()?.iter().map(|&x| f(x)).collect())
 }
 
 /// r = 1 / (1 + e^-x) (torch.sigmoid). Err: not a float dtype.
-pub fn sigmoid(x: &Tensor) -> Result<Tensor, String> {
+pub fn sigmoid(x: &Tensor) -> Result<Tensor> {
     map(x, |x| 1.0 / (1.0 + libm::exp(-x)))
 }
 
 /// r = x / (1 + e^-x) (Elfwing et al., 2018). Err: not a float dtype.
-pub fn silu(x: &Tensor) -> Result<Tensor, String> {
+pub fn silu(x: &Tensor) -> Result<Tensor> {
     map(x, |x| x / (1.0 + libm::exp(-x)))
 }
 
@@ -23,18 +24,18 @@ fn relu6_of_x_plus_3(x: f64) -> f64 {
 }
 
 /// r = min(max(x + 3, 0), 6) / 6 (Howard et al., 2019). Err: not a float dtype.
-pub fn hardsigmoid(x: &Tensor) -> Result<Tensor, String> {
+pub fn hardsigmoid(x: &Tensor) -> Result<Tensor> {
     map(x, |x| relu6_of_x_plus_3(x) / 6.0)
 }
 
 /// r = x * min(max(x + 3, 0), 6) / 6 (Howard et al., 2019). Err: not a float dtype.
-pub fn hardswish(x: &Tensor) -> Result<Tensor, String> {
+pub fn hardswish(x: &Tensor) -> Result<Tensor> {
     map(x, |x| x * relu6_of_x_plus_3(x) / 6.0)
 }
 
 /// r = x * (1 + erf(x / sqrt 2)) / 2, or with `tanh` x * (1 + tanh(sqrt(2/pi) * (x + 0.044715
 /// x^3))) / 2 (Hendrycks and Gimpel, 2016). Err: not a float dtype.
-pub fn gelu(x: &Tensor, tanh: bool) -> Result<Tensor, String> {
+pub fn gelu(x: &Tensor, tanh: bool) -> Result<Tensor> {
     if tanh {
         let scale = (2.0 / std::f64::consts::PI).sqrt();
         map(x, |x| x * (1.0 + libm::tanh(scale * (x + 0.044715 * x * x * x))) / 2.0)
@@ -46,6 +47,6 @@ pub fn gelu(x: &Tensor, tanh: bool) -> Result<Tensor, String> {
 
 /// r = ln(1 + e^(beta x)) / beta, and x where beta x > threshold (torch.nn.functional.softplus).
 /// Err: not a float dtype.
-pub fn softplus(x: &Tensor, beta: f64, threshold: f64) -> Result<Tensor, String> {
+pub fn softplus(x: &Tensor, beta: f64, threshold: f64) -> Result<Tensor> {
     map(x, |x| if beta * x > threshold { x } else { libm::log1p(libm::exp(beta * x)) / beta })
 }

@@ -1,14 +1,15 @@
 //! Scaled dot-product attention.
 
+use crate::error::Result;
 use crate::reference::norm::max_of;
 use crate::reference::random::Draws;
 use crate::reference::shape::{broadcast_strides, dot, has_shape};
 use crate::value::{DType, Tensor, count};
 
 /// The score function: scaled score and indices (b, h, q, k) to a new score.
-pub type ScoreFn<'a> = &'a mut dyn FnMut(f64, [i64; 4]) -> Result<f64, String>;
+pub type ScoreFn<'a> = &'a mut dyn FnMut(f64, [i64; 4]) -> Result<f64>;
 /// The mask function: whether (b, h, q, k) is attended to.
-pub type MaskFn<'a> = &'a mut dyn FnMut([i64; 4]) -> Result<bool, String>;
+pub type MaskFn<'a> = &'a mut dyn FnMut([i64; 4]) -> Result<bool>;
 
 /// Options of kiln.attention; the default is plain attention.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,15 +48,17 @@ pub fn attention(
     p: &AttentionParams<'_>,
     mut score: Option<ScoreFn<'_>>,
     mut mask: Option<MaskFn<'_>>,
-) -> Result<(Tensor, Option<Tensor>), String> {
+) -> Result<(Tensor, Option<Tensor>)> {
     let (&[b, h, q, d], &[_, g, k, _], &[.., e]) = (query.shape(), key.shape(), value.shape())
     else {
-        return Err(format!("query {:?} and key {:?} are not 4-d", query.shape(), key.shape()));
+        return Err(
+            format!("query {:?} and key {:?} are not 4-d", query.shape(), key.shape()).into()
+        );
     };
     has_shape("key", key, &[b, g, k, d])?;
     has_shape("value", value, &[b, g, k, e])?;
     if h > 0 && (g == 0 || h % g != 0) {
-        return Err(format!("{g} key heads do not divide {h} query heads"));
+        return Err(format!("{g} key heads do not divide {h} query heads").into());
     }
     let per_group = (h / g.max(1)).max(1);
     let (qs, ks, vs) = (query.as_f()?, key.as_f()?, value.as_f()?);
@@ -69,10 +72,10 @@ pub fn attention(
     let key_lengths = p.key_lengths.map(|t| lengths(t, b)).transpose()?;
     let draws = match (p.dropout_key, p.dropout_p) {
         (_, p) if !(0.0..=1.0).contains(&p) => {
-            return Err(format!("dropout_p {p} is outside of [0, 1]"));
+            return Err(format!("dropout_p {p} is outside of [0, 1]").into());
         }
         (Some(key), _) => Some(Draws::new(key)?),
-        (None, p) if p > 0.0 => return Err(format!("dropout_p {p} without a dropout key")),
+        (None, p) if p > 0.0 => return Err(format!("dropout_p {p} without a dropout key").into()),
         _ => None,
     };
     let scale = p.scale.unwrap_or(1.0 / (d as f64).sqrt());
@@ -122,10 +125,10 @@ pub fn attention(
 }
 
 /// The lengths of a batch. Err: not \[B\], not integers.
-fn lengths(tensor: &Tensor, batch: usize) -> Result<&[i64], String> {
+fn lengths(tensor: &Tensor, batch: usize) -> Result<&[i64]> {
     has_shape("lengths", tensor, &[batch])?;
     if !tensor.dtype().is_int() {
-        return Err(format!("lengths are of dtype {}, not integers", tensor.dtype()));
+        return Err(format!("lengths are of dtype {}, not integers", tensor.dtype()).into());
     }
     tensor.as_i()
 }

@@ -1,5 +1,6 @@
 //! Matmul, linear, embedding, dropout and resizing.
 
+use crate::error::Result;
 use crate::reference::element::{Element, both_data};
 use crate::reference::random::Draws;
 use crate::reference::shape::{
@@ -10,17 +11,18 @@ use crate::value::{DType, Tensor, count};
 
 /// r\[..., n\] = sum over k of x\[..., k\] * w\[n, k\] + bias\[n\], with x \[..., K\], weight \[N,
 /// K\], bias \[N\] (torch.nn.functional.linear). Err: dtypes differ, invalid shapes.
-pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor, String> {
+pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     same_dtype(x, weight)?;
     let (&[n, k], Some((&last, rows))) = (weight.shape(), x.shape().split_last()) else {
         return Err(format!(
             "input {:?} and weight {:?} are not [..., K] and [N, K]",
             x.shape(),
             weight.shape()
-        ));
+        )
+        .into());
     };
     if last != k {
-        return Err(format!("input has {last} features, weight has {k}"));
+        return Err(format!("input has {last} features, weight has {k}").into());
     }
     let shape = [rows, &[n]].concat();
     if let Some(bias) = bias {
@@ -57,22 +59,22 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tens
 /// r\[..., m, n\] = sum over k of x\[..., m, k\] * y\[..., k, n\]. Batch dimensions broadcast; a
 /// 1-d operand is a row on the left, a column on the right, and its dimension is dropped
 /// (torch.matmul). Err: dtypes differ, a 0-d operand, invalid shapes.
-pub fn matmul(x: &Tensor, y: &Tensor) -> Result<Tensor, String> {
+pub fn matmul(x: &Tensor, y: &Tensor) -> Result<Tensor> {
     same_dtype(x, y)?;
     let failure = || format!("shapes {:?} and {:?} have no matrix product", x.shape(), y.shape());
     let (left, right) = (x.shape(), y.shape());
     let (x_batch, m, k) = match *left {
         [k] => (&left[..0], 1, k),
         [.., m, k] => (&left[..left.len() - 2], m, k),
-        [] => return Err(failure()),
+        [] => return Err(failure().into()),
     };
     let (y_batch, k2, n) = match *right {
         [k] => (&right[..0], k, 1),
         [.., k, n] => (&right[..right.len() - 2], k, n),
-        [] => return Err(failure()),
+        [] => return Err(failure().into()),
     };
     if k != k2 {
-        return Err(failure());
+        return Err(failure().into());
     }
     let batch = broadcast_shapes(x_batch, y_batch)?;
     let (x_strides, y_strides) =
@@ -112,12 +114,12 @@ pub fn matmul(x: &Tensor, y: &Tensor) -> Result<Tensor, String> {
 /// r[i..., :] = weight[indices\[i...\], :] with weight \[V, D\] and integer indices
 /// (torch.nn.functional.embedding). Err: an index out of [0, V), weight not 2-d, indices not
 /// integers.
-pub fn embedding(weight: &Tensor, indices: &Tensor) -> Result<Tensor, String> {
+pub fn embedding(weight: &Tensor, indices: &Tensor) -> Result<Tensor> {
     let &[rows, width] = weight.shape() else {
-        return Err(format!("weight {:?} is not [V, D]", weight.shape()));
+        return Err(format!("weight {:?} is not [V, D]", weight.shape()).into());
     };
     if !indices.dtype().is_int() {
-        return Err(format!("indices are of dtype {}, not integers", indices.dtype()));
+        return Err(format!("indices are of dtype {}, not integers", indices.dtype()).into());
     }
     let at = indices.as_i()?;
     let mut element = 0..;
@@ -133,9 +135,9 @@ pub fn embedding(weight: &Tensor, indices: &Tensor) -> Result<Tensor, String> {
 /// r = u >= p ? x / (1 - p) : 0, u the kiln.random_uniform (f32) of the key at the element's
 /// row-major index (Srivastava et al., 2014). Err: not a float dtype, key not tensor<2xi64>, p out
 /// of \[0, 1\].
-pub fn dropout(x: &Tensor, key: &Tensor, p: f64) -> Result<Tensor, String> {
+pub fn dropout(x: &Tensor, key: &Tensor, p: f64) -> Result<Tensor> {
     if !(0.0..=1.0).contains(&p) {
-        return Err(format!("probability {p} is outside of [0, 1]"));
+        return Err(format!("probability {p} is outside of [0, 1]").into());
     }
     let draws = Draws::new(key)?;
     let kept = |(i, &x): (usize, &f64)| if draws.uniform_f32(i) >= p { x / (1.0 - p) } else { 0.0 };
@@ -145,15 +147,15 @@ pub fn dropout(x: &Tensor, key: &Tensor, p: f64) -> Result<Tensor, String> {
 /// Nearest-neighbour resize of \[N, C, ...\]: r\[n, c, i\] = x[n, c, min(floor(i * size(x) /
 /// size(r)), size(x) - 1)] (torch.nn.functional.interpolate(mode='nearest')). Any dtype. Err: not
 /// one size per spatial dimension, a non-positive size for a non-empty dimension.
-pub fn interpolate(x: &Tensor, sizes: &[i64]) -> Result<Tensor, String> {
+pub fn interpolate(x: &Tensor, sizes: &[i64]) -> Result<Tensor> {
     let Some((lead, spatial)) = x.shape().split_at_checked(2) else {
-        return Err(format!("input {:?} is not [N, C, ...]", x.shape()));
+        return Err(format!("input {:?} is not [N, C, ...]", x.shape()).into());
     };
     let sizes = to_sizes(sizes)?;
     if sizes.len() != spatial.len()
         || spatial.iter().zip(&sizes).any(|(&from, &to)| from == 0 && to > 0)
     {
-        return Err(format!("spatial dimensions {spatial:?} cannot become {sizes:?}"));
+        return Err(format!("spatial dimensions {spatial:?} cannot become {sizes:?}").into());
     }
     let all = x.strides();
     take(x, [lead, &sizes].concat(), None, |index| {

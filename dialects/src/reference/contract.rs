@@ -1,5 +1,6 @@
 //! Tensor contraction.
 
+use crate::error::Result;
 use crate::reference::element::{Element, both_data};
 use crate::reference::shape::{axes, offsets, other_axes};
 use crate::value::{DType, Tensor};
@@ -23,7 +24,7 @@ pub struct DotParams {
 /// the batch dimensions, then M, then N. Both operands are floats or neither is; integers wrap
 /// around at the result's dtype. Err: dtypes differ without element_type, sizes differ pairwise,
 /// dims out of range or repeated.
-pub fn dot_general(x: &Tensor, y: &Tensor, p: &DotParams) -> Result<Tensor, String> {
+pub fn dot_general(x: &Tensor, y: &Tensor, p: &DotParams) -> Result<Tensor> {
     let dtype = match p.element_type {
         Some(dtype) => dtype,
         None if x.dtype() == y.dtype() => x.dtype(),
@@ -32,14 +33,15 @@ pub fn dot_general(x: &Tensor, y: &Tensor, p: &DotParams) -> Result<Tensor, Stri
                 "dtypes {} and {} differ and there is no element_type",
                 x.dtype(),
                 y.dtype()
-            ));
+            )
+            .into());
         }
     };
     if dtype.is_float() != x.dtype().is_float() {
-        return Err(format!("the product of {} has not the dtype {dtype}", x.dtype()));
+        return Err(format!("the product of {} has not the dtype {dtype}", x.dtype()).into());
     }
     if p.lhs_batch.len() != p.rhs_batch.len() || p.lhs_contract.len() != p.rhs_contract.len() {
-        return Err("the lists of both operands differ in length".to_string());
+        return Err("the lists of both operands differ in length".to_string().into());
     }
     let used = |batch: &[i64], contract: &[i64], rank| axes(&[batch, contract].concat(), rank);
     let lhs = used(&p.lhs_batch, &p.lhs_contract, x.rank())?;
@@ -50,7 +52,8 @@ pub fn dot_general(x: &Tensor, y: &Tensor, p: &DotParams) -> Result<Tensor, Stri
                 "sizes {} and {} of dimensions {a} and {b} differ",
                 x.shape()[a],
                 y.shape()[b]
-            ));
+            )
+            .into());
         }
     }
     let batch = p.lhs_batch.len();

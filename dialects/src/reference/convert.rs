@@ -1,11 +1,12 @@
 //! Conversions between dtypes.
 
+use crate::error::Result;
 use crate::value::{DType, Data, Tensor};
 
 /// r = dtype(x): float to integer truncates, integer to integer wraps, to `i1` is x != 0. Float
 /// results are not rounded here. Out-of-range floats give the nearest integer, NaN gives 0. Never
 /// an error.
-pub fn convert(x: &Tensor, dtype: DType) -> Result<Tensor, String> {
+pub fn convert(x: &Tensor, dtype: DType) -> Result<Tensor> {
     let (low, high) = dtype.int_range();
     let data = match (x.data(), dtype) {
         (Data::F(v), _) if dtype.is_float() => Data::F(v.clone()),
@@ -37,10 +38,10 @@ fn round_to_odd(v: i64) -> f64 {
 
 /// Reinterprets the bits as another dtype of the same width; floats are rounded to their dtype
 /// first. Err: widths differ.
-pub fn bitcast(x: &Tensor, dtype: DType) -> Result<Tensor, String> {
+pub fn bitcast(x: &Tensor, dtype: DType) -> Result<Tensor> {
     let (from, to) = (x.dtype(), dtype);
     if from.bits() != to.bits() {
-        return Err(format!("{from} has {} bits, {to} has {}", from.bits(), to.bits()));
+        return Err(format!("{from} has {} bits, {to} has {}", from.bits(), to.bits()).into());
     }
     to.decode(x.shape(), &from.encode(x))
 }

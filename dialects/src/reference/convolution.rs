@@ -1,5 +1,6 @@
 //! Convolution of any number of spatial dimensions.
 
+use crate::error::Result;
 use crate::reference::element::{Element, both_data};
 use crate::reference::shape::{dot, for_each_index, same_dtype, same_rank, steps, strides};
 use crate::value::{DType, Tensor, count};
@@ -31,7 +32,7 @@ pub struct ConvParams {
 ///
 /// Err: inconsistent ranks, dtypes, channels or groups, a window larger than the padded input, a
 /// negative result size, output_padding when not transposed.
-pub fn convolution(x: &Tensor, weight: &Tensor, p: &ConvParams) -> Result<Tensor, String> {
+pub fn convolution(x: &Tensor, weight: &Tensor, p: &ConvParams) -> Result<Tensor> {
     same_dtype(x, weight)?;
     same_rank("weight dimensions", weight.rank(), x.rank())?;
     let spatial = x
@@ -51,7 +52,8 @@ pub fn convolution(x: &Tensor, weight: &Tensor, p: &ConvParams) -> Result<Tensor
         return Err(format!(
             "weight {:?} does not fit {channels} channels in {groups} groups",
             weight.shape()
-        ));
+        )
+        .into());
     }
     let mut shape = vec![x.shape()[0], outs];
     shape.extend(&out_spatial);
@@ -72,7 +74,7 @@ pub fn convolution(x: &Tensor, weight: &Tensor, p: &ConvParams) -> Result<Tensor
 }
 
 /// Spatial sizes of the result.
-fn output_sizes(input: &[usize], kernel: &[usize], p: &ConvParams) -> Result<Vec<usize>, String> {
+fn output_sizes(input: &[usize], kernel: &[usize], p: &ConvParams) -> Result<Vec<usize>> {
     let rank = input.len();
     steps("strides", &p.strides, rank)?;
     steps("dilation", &p.dilation, rank)?;
@@ -84,7 +86,8 @@ fn output_sizes(input: &[usize], kernel: &[usize], p: &ConvParams) -> Result<Vec
         return Err(format!(
             "output_padding {bad} on a convolution with transposed = {}",
             p.transposed
-        ));
+        )
+        .into());
     }
     let size = |k: usize| {
         let [n, low, high] = [input[k] as i128, p.pad_low[k] as i128, p.pad_high[k] as i128];
@@ -98,7 +101,7 @@ fn output_sizes(input: &[usize], kernel: &[usize], p: &ConvParams) -> Result<Vec
             if room < 0 { -1 } else { room / stride + 1 }
         };
         usize::try_from(size).map_err(|_| {
-            format!("a kernel of size {} does not fit spatial dimension {k} of size {n}, padded by {low} and {high}", kernel[k])
+            format!("a kernel of size {} does not fit spatial dimension {k} of size {n}, padded by {low} and {high}", kernel[k]).into()
         })
     };
     (0..rank).map(size).collect()
@@ -114,7 +117,7 @@ fn taps(
     output: &[usize],
     p: &ConvParams,
     rank: usize,
-) -> Result<Vec<Tap>, String> {
+) -> Result<Vec<Tap>> {
     // Iterates over `walked` and computes the index in `target`.
     let (walked, target) = if p.transposed { (input, output) } else { (output, input) };
     let target_strides = strides(target);

@@ -126,7 +126,11 @@ macro_rules! both_data {
             ($crate::value::Data::I($v), $crate::value::Data::I($w)) => {
                 $crate::value::Data::I($body)
             }
-            _ => return Err(format!("dtypes {} and {} cannot be combined", $x.dtype(), $y.dtype())),
+            _ => {
+                return Err(
+                    format!("dtypes {} and {} cannot be combined", $x.dtype(), $y.dtype()).into()
+                )
+            }
         }
     };
 }

@@ -1,5 +1,6 @@
 //! Gather, scatter and dynamic slices.
 
+use crate::error::Result;
 use crate::ops::{CumulativeKind, ScatterKind};
 use crate::reference::element::{Element, both_data};
 use crate::reference::shape::{
@@ -19,7 +20,7 @@ struct Positions {
 }
 
 /// Err: no index tensors, not one per dim, shapes differ, not integers, an index out of [0, size).
-fn positions(x: &Tensor, indices: &[&Tensor], dims: &[i64]) -> Result<Positions, String> {
+fn positions(x: &Tensor, indices: &[&Tensor], dims: &[i64]) -> Result<Positions> {
     let first = indices.first().ok_or("no index tensors")?;
     same_rank("index tensors", indices.len(), dims.len())?;
     let dims = axes(dims, x.rank())?;
@@ -28,7 +29,7 @@ fn positions(x: &Tensor, indices: &[&Tensor], dims: &[i64]) -> Result<Positions,
     for (index, &dim) in indices.iter().zip(&dims) {
         same_shape(first, index)?;
         if !index.dtype().is_int() {
-            return Err(format!("indices are of dtype {}, not integers", index.dtype()));
+            return Err(format!("indices are of dtype {}, not integers", index.dtype()).into());
         }
         let size = x.shape()[dim];
         for (position, &i) in outer.iter_mut().zip(index.as_i()?) {
@@ -47,7 +48,7 @@ fn positions(x: &Tensor, indices: &[&Tensor], dims: &[i64]) -> Result<Positions,
 /// r\[i..., j...\] = x[indices_k\[i...\] at dims\[k\], j... elsewhere]: NumPy advanced indexing
 /// with the index dimensions first. Index tensors are integers of one shape. Err: an index out of
 /// [0, size), invalid index tensors or dims.
-pub fn gather(x: &Tensor, indices: &[&Tensor], dims: &[i64]) -> Result<Tensor, String> {
+pub fn gather(x: &Tensor, indices: &[&Tensor], dims: &[i64]) -> Result<Tensor> {
     let at = positions(x, indices, dims)?;
     let mut source = at.outer.iter().flat_map(|&o| at.inner.iter().map(move |&i| o + i));
     take(x, at.shape.clone(), None, |_| Ok(source.next()))
@@ -62,7 +63,7 @@ pub fn scatter(
     updates: &Tensor,
     indices: &[&Tensor],
     dims: &[i64],
-) -> Result<Tensor, String> {
+) -> Result<Tensor> {
     let at = positions(x, indices, dims)?;
     has_shape("updates", updates, &at.shape)?;
     same_dtype(x, updates)?;
@@ -92,14 +93,16 @@ pub fn scatter(
 }
 
 /// The linear offset of a slice, its starts clamped so that it fits.
-fn clamped_start(x: &Tensor, starts: &[&Tensor], sizes: &[usize]) -> Result<usize, String> {
+fn clamped_start(x: &Tensor, starts: &[&Tensor], sizes: &[usize]) -> Result<usize> {
     same_rank("starts", starts.len(), x.rank())?;
     same_rank("sizes", sizes.len(), x.rank())?;
     let mut position = 0;
     for (k, stride) in x.strides().into_iter().enumerate() {
         has_shape("a start", starts[k], &[])?;
         if !starts[k].dtype().is_int() {
-            return Err(format!("start {k} is of dtype {}, not an integer", starts[k].dtype()));
+            return Err(
+                format!("start {k} is of dtype {}, not an integer", starts[k].dtype()).into()
+            );
         }
         let (size, bound) = (sizes[k], x.shape()[k]);
         let room = bound
@@ -113,7 +116,7 @@ fn clamped_start(x: &Tensor, starts: &[&Tensor], sizes: &[usize]) -> Result<usiz
 
 /// r\[i\] = x[clamp(start, 0, size(x) - size(r)) + i], one 0-d integer start per dimension
 /// (StableHLO dynamic_slice). Err: a size above x's, invalid starts.
-pub fn dynamic_slice(x: &Tensor, starts: &[&Tensor], sizes: &[i64]) -> Result<Tensor, String> {
+pub fn dynamic_slice(x: &Tensor, starts: &[&Tensor], sizes: &[i64]) -> Result<Tensor> {
     let sizes = to_sizes(sizes)?;
     let start = clamped_start(x, starts, &sizes)?;
     let all = x.strides();
@@ -122,25 +125,21 @@ pub fn dynamic_slice(x: &Tensor, starts: &[&Tensor], sizes: &[i64]) -> Result<Te
 
 /// A copy of x with a slice at clamped starts replaced by `update` (StableHLO
 /// dynamic_update_slice). Err: dtypes differ, a size of update above x's, invalid starts.
-pub fn dynamic_update_slice(
-    x: &Tensor,
-    update: &Tensor,
-    starts: &[&Tensor],
-) -> Result<Tensor, String> {
+pub fn dynamic_update_slice(x: &Tensor, update: &Tensor, starts: &[&Tensor]) -> Result<Tensor> {
     has_dtype("update", update, x.dtype())?;
     let start = clamped_start(x, starts, update.shape())?;
     replaced(x, update, start)
 }
 
 /// x with the slice at this linear offset replaced by `update`.
-fn replaced(x: &Tensor, update: &Tensor, start: usize) -> Result<Tensor, String> {
+fn replaced(x: &Tensor, update: &Tensor, start: usize) -> Result<Tensor> {
     fn run<E: Element>(
         x: &[E],
         update: &[E],
         start: usize,
         all: &[usize],
         shape: &[usize],
-    ) -> Result<Vec<E>, String> {
+    ) -> Result<Vec<E>> {
         let mut out = x.to_vec();
         let inner = strides(shape);
         for_each_index(shape, |index| {
@@ -160,7 +159,7 @@ pub fn insert_slice(
     dest: Option<&Tensor>,
     offsets: &[i64],
     sizes: &[i64],
-) -> Result<Tensor, String> {
+) -> Result<Tensor> {
     let shape = to_sizes(sizes)?;
     let zero = if source.dtype().is_float() {
         Tensor::scalar_f(source.dtype(), 0.0)?

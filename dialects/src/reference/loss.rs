@@ -1,5 +1,6 @@
 //! Losses.
 
+use crate::error::Result;
 use crate::ops::LossReduction;
 use crate::reference::norm::log_softmax;
 use crate::reference::shape::has_shape;
@@ -27,13 +28,13 @@ pub fn cross_entropy(
     logits: &Tensor,
     target: &Tensor,
     p: &CrossEntropyParams<'_>,
-) -> Result<Tensor, String> {
+) -> Result<Tensor> {
     let &[n, classes, ref rest @ ..] = logits.shape() else {
-        return Err(format!("logits {:?} are not [N, C, ...]", logits.shape()));
+        return Err(format!("logits {:?} are not [N, C, ...]", logits.shape()).into());
     };
     has_shape("target", target, &[&[n], rest].concat())?;
     if !target.dtype().is_int() {
-        return Err(format!("targets are of dtype {}, not integers", target.dtype()));
+        return Err(format!("targets are of dtype {}, not integers", target.dtype()).into());
     }
     let weight = match p.weight {
         Some(weight) => {

@@ -1,5 +1,6 @@
 //! Creation and data movement.
 
+use crate::error::Result;
 use crate::reference::shape::{
     axes, axis, dot, for_each_index, has_shape, same_dtype, same_rank, sizes as to_sizes, steps,
     take,
@@ -7,12 +8,12 @@ use crate::reference::shape::{
 use crate::value::{DType, Data, Tensor, count};
 
 /// r\[...\] = value, a 0-d tensor. Err: value is not 0-d, a negative size.
-pub fn splat(value: &Tensor, sizes: &[i64]) -> Result<Tensor, String> {
+pub fn splat(value: &Tensor, sizes: &[i64]) -> Result<Tensor> {
     Tensor::full(value, to_sizes(sizes)?)
 }
 
 /// r\[i...\] = i\[axis\]; integers wrap around. Err: axis out of range, a negative size.
-pub fn iota(dtype: DType, sizes: &[i64], along: i64) -> Result<Tensor, String> {
+pub fn iota(dtype: DType, sizes: &[i64], along: i64) -> Result<Tensor> {
     let shape = to_sizes(sizes)?;
     let along = axis(along, shape.len())?;
     let mut positions = Vec::with_capacity(count(&shape)?);
@@ -31,12 +32,12 @@ pub fn iota(dtype: DType, sizes: &[i64], along: i64) -> Result<Tensor, String> {
 /// Dimension k of x becomes dims\[k\] of the result; new and unit dimensions repeat (StableHLO
 /// broadcast_in_dim, dims ascending). Err: dims not ascending, a size of x neither 1 nor the
 /// result's.
-pub fn broadcast_in_dim(x: &Tensor, dims: &[i64], sizes: &[i64]) -> Result<Tensor, String> {
+pub fn broadcast_in_dim(x: &Tensor, dims: &[i64], sizes: &[i64]) -> Result<Tensor> {
     let shape = to_sizes(sizes)?;
     same_rank("dims", dims.len(), x.rank())?;
     let dims = axes(dims, shape.len())?;
     if !dims.is_sorted() {
-        return Err(format!("dims {dims:?} do not ascend"));
+        return Err(format!("dims {dims:?} do not ascend").into());
     }
     let mut strides = vec![0; shape.len()];
     for (k, (&dim, stride)) in dims.iter().zip(x.strides()).enumerate() {
@@ -47,7 +48,8 @@ pub fn broadcast_in_dim(x: &Tensor, dims: &[i64], sizes: &[i64]) -> Result<Tenso
                 return Err(format!(
                     "dimension {k} of size {size} does not broadcast to size {}",
                     shape[dim]
-                ));
+                )
+                .into());
             }
         }
     }
@@ -55,12 +57,12 @@ pub fn broadcast_in_dim(x: &Tensor, dims: &[i64], sizes: &[i64]) -> Result<Tenso
 }
 
 /// The same elements in row-major order. Err: the number of elements differs.
-pub fn reshape(x: &Tensor, sizes: &[i64]) -> Result<Tensor, String> {
+pub fn reshape(x: &Tensor, sizes: &[i64]) -> Result<Tensor> {
     x.clone().with_shape(to_sizes(sizes)?)
 }
 
 /// Permutes dimensions: size(r, k) = size(x, permutation\[k\]). Err: not a permutation.
-pub fn transpose(x: &Tensor, permutation: &[i64]) -> Result<Tensor, String> {
+pub fn transpose(x: &Tensor, permutation: &[i64]) -> Result<Tensor> {
     same_rank("permutation entries", permutation.len(), x.rank())?;
     let permutation = axes(permutation, x.rank())?;
     let all = x.strides();
@@ -70,12 +72,7 @@ pub fn transpose(x: &Tensor, permutation: &[i64]) -> Result<Tensor, String> {
 }
 
 /// r\[i...\] = x[offsets + i * strides]. Err: a stride below 1, an element out of bounds.
-pub fn slice(
-    x: &Tensor,
-    offsets: &[i64],
-    sizes: &[i64],
-    strides: &[i64],
-) -> Result<Tensor, String> {
+pub fn slice(x: &Tensor, offsets: &[i64], sizes: &[i64], strides: &[i64]) -> Result<Tensor> {
     same_rank("offsets", offsets.len(), x.rank())?;
     same_rank("sizes", sizes.len(), x.rank())?;
     steps("strides", strides, x.rank())?;
@@ -87,7 +84,8 @@ pub fn slice(
             return Err(format!(
                 "offset {}, size {} and stride {} leave dimension {k} of size {bound}",
                 offsets[k], sizes[k], strides[k]
-            ));
+            )
+            .into());
         }
     }
     let all = x.strides();
@@ -99,7 +97,7 @@ pub fn slice(
 
 /// r\[i\] = x[i - low] in bounds, the 0-d value elsewhere; size(r) = low + size(x) + high, negative
 /// counts crop. Err: value not 0-d or of another dtype, a negative size.
-pub fn pad(x: &Tensor, value: &Tensor, low: &[i64], high: &[i64]) -> Result<Tensor, String> {
+pub fn pad(x: &Tensor, value: &Tensor, low: &[i64], high: &[i64]) -> Result<Tensor> {
     has_shape("the padding value", value, &[])?;
     same_dtype(x, value)?;
     same_rank("low counts", low.len(), x.rank())?;
@@ -127,7 +125,7 @@ pub fn pad(x: &Tensor, value: &Tensor, low: &[i64], high: &[i64]) -> Result<Tens
 
 /// Concatenates tensors along one axis. Err: no inputs, dtypes or other sizes differ, axis out of
 /// range.
-pub fn concat(inputs: &[&Tensor], along: i64) -> Result<Tensor, String> {
+pub fn concat(inputs: &[&Tensor], along: i64) -> Result<Tensor> {
     let first = inputs.first().ok_or("nothing to join")?;
     let along = axis(along, first.rank())?;
     let mut shape = first.shape().to_vec();
@@ -142,7 +140,8 @@ pub fn concat(inputs: &[&Tensor], along: i64) -> Result<Tensor, String> {
                 "input {k} of shape {:?} does not fit {:?}",
                 input.shape(),
                 first.shape()
-            ));
+            )
+            .into());
         }
         shape[along] += input.shape()[along];
     }
@@ -175,7 +174,7 @@ pub fn concat(inputs: &[&Tensor], along: i64) -> Result<Tensor, String> {
 }
 
 /// r\[i\] = x[size - 1 - i] along dims. Err: a dim out of range or repeated.
-pub fn reverse(x: &Tensor, dims: &[i64]) -> Result<Tensor, String> {
+pub fn reverse(x: &Tensor, dims: &[i64]) -> Result<Tensor> {
     let dims = axes(dims, x.rank())?;
     let all = x.strides();
     let shape = x.shape().to_vec();

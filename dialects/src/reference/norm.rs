@@ -1,5 +1,6 @@
 //! Normalisations. All tensors are floats; the result has x's dtype.
 
+use crate::error::Result;
 use crate::reference::shape::{Lines, has_shape, lines};
 use crate::reference::statistic::{mean_of, variance_of};
 use crate::value::{Tensor, count};
@@ -14,18 +15,18 @@ fn optional<'a>(
     what: &str,
     tensor: Option<&'a Tensor>,
     shape: &[usize],
-) -> Result<Option<&'a [f64]>, String> {
+) -> Result<Option<&'a [f64]>> {
     tensor.map(|t| has_shape(what, t, shape).and_then(|()| t.as_f())).transpose()
 }
 
 /// The last `rank` sizes. Err: rank not in 1..=rank of x.
-fn last_sizes(x: &Tensor, rank: i64) -> Result<&[usize], String> {
+fn last_sizes(x: &Tensor, rank: i64) -> Result<&[usize]> {
     let lead = usize::try_from(rank)
         .ok()
         .filter(|&rank| rank > 0)
         .and_then(|rank| x.rank().checked_sub(rank));
     lead.map(|lead| &x.shape()[lead..])
-        .ok_or_else(|| format!("{rank} dimensions to normalise of shape {:?}", x.shape()))
+        .ok_or_else(|| format!("{rank} dimensions to normalise of shape {:?}", x.shape()).into())
 }
 
 /// Contiguous runs of `size` elements; none for an empty tensor.
@@ -42,7 +43,7 @@ pub fn layer_norm(
     bias: Option<&Tensor>,
     rank: i64,
     epsilon: f64,
-) -> Result<Tensor, String> {
+) -> Result<Tensor> {
     let inner = last_sizes(x, rank)?;
     let (weight, bias) = (optional("weight", weight, inner)?, optional("bias", bias, inner)?);
     let mut out = Vec::with_capacity(x.len());
@@ -57,10 +58,10 @@ pub fn layer_norm(
 }
 
 /// C and the number of elements per channel of \[N, C, ...\].
-fn channels(x: &Tensor) -> Result<(usize, usize), String> {
+fn channels(x: &Tensor) -> Result<(usize, usize)> {
     match x.shape() {
         [_, c, rest @ ..] => Ok((*c, count(rest)?)),
-        shape => Err(format!("input {shape:?} is not [N, C, ...]")),
+        shape => Err(format!("input {shape:?} is not [N, C, ...]").into()),
     }
 }
 
@@ -72,7 +73,7 @@ pub fn group_norm(
     bias: Option<&Tensor>,
     groups: i64,
     epsilon: f64,
-) -> Result<Tensor, String> {
+) -> Result<Tensor> {
     let (c, inner) = channels(x)?;
     let parts = usize::try_from(groups).ok().filter(|&g| g > 0 && c % g == 0);
     let parts = parts.ok_or_else(|| format!("{c} channels in {groups} groups"))?;
@@ -107,7 +108,7 @@ pub struct BatchNormParams<'a> {
 
 /// r = (x - mean) / sqrt(variance + epsilon) * weight + bias on \[N, C, ...\] with running
 /// statistics \[C\] (Ioffe and Szegedy, 2015, inference). Err: invalid shapes, not a float dtype.
-pub fn batch_norm(x: &Tensor, p: &BatchNormParams<'_>) -> Result<Tensor, String> {
+pub fn batch_norm(x: &Tensor, p: &BatchNormParams<'_>) -> Result<Tensor> {
     let (c, inner) = channels(x)?;
     let (weight, bias) = (optional("weight", p.weight, &[c])?, optional("bias", p.bias, &[c])?);
     let (mean, variance) =
@@ -126,12 +127,7 @@ pub fn batch_norm(x: &Tensor, p: &BatchNormParams<'_>) -> Result<Tensor, String>
 
 /// r = x / sqrt(mean(x^2) + epsilon) * weight over the last `rank` dimensions, which are weight's
 /// (Zhang and Sennrich, 2019). Err: as [`layer_norm`].
-pub fn rms_norm(
-    x: &Tensor,
-    weight: Option<&Tensor>,
-    rank: i64,
-    epsilon: f64,
-) -> Result<Tensor, String> {
+pub fn rms_norm(x: &Tensor, weight: Option<&Tensor>, rank: i64, epsilon: f64) -> Result<Tensor> {
     let inner = last_sizes(x, rank)?;
     let weight = optional("weight", weight, inner)?;
     let mut out = Vec::with_capacity(x.len());
@@ -148,7 +144,7 @@ pub fn max_of(v: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// Applies `f` to every line along one axis.
-fn per_line(x: &Tensor, axis: i64, f: impl Fn(&[f64]) -> Vec<f64>) -> Result<Tensor, String> {
+fn per_line(x: &Tensor, axis: i64, f: impl Fn(&[f64]) -> Vec<f64>) -> Result<Tensor> {
     let v = x.as_f()?;
     let Lines { starts, size, step } = lines(x.shape(), axis)?;
     let mut out = v.to_vec();
@@ -163,7 +159,7 @@ fn per_line(x: &Tensor, axis: i64, f: impl Fn(&[f64]) -> Vec<f64>) -> Result<Ten
 
 /// r = e^(x - max x) / sum of e^(x - max x) along one axis (torch.softmax). Err: axis out of range,
 /// not a float dtype.
-pub fn softmax(x: &Tensor, axis: i64) -> Result<Tensor, String> {
+pub fn softmax(x: &Tensor, axis: i64) -> Result<Tensor> {
     per_line(x, axis, |line| {
         let max = max_of(line.iter().copied());
         let powers: Vec<f64> = line.iter().map(|x| libm::exp(x - max)).collect();
@@ -174,7 +170,7 @@ pub fn softmax(x: &Tensor, axis: i64) -> Result<Tensor, String> {
 
 /// r = x - max x - ln(sum of e^(x - max x)) along one axis (torch.log_softmax). Err: axis out of
 /// range, not a float dtype.
-pub fn log_softmax(x: &Tensor, axis: i64) -> Result<Tensor, String> {
+pub fn log_softmax(x: &Tensor, axis: i64) -> Result<Tensor> {
     per_line(x, axis, |line| {
         let max = max_of(line.iter().copied());
         let log = libm::log(line.iter().map(|x| libm::exp(x - max)).sum());

@@ -1,5 +1,6 @@
 //! Elementwise prims, without broadcasting.
 
+use crate::error::Result;
 use crate::ops::{BinaryKind, CompareKind, UnaryKind};
 use crate::reference::element::{Element, both_data};
 use crate::reference::scalar::{binary_float, binary_int, unary_float, unary_int};
@@ -9,7 +10,7 @@ use crate::value::{DType, Data, Tensor};
 /// r = kind(x), of x's dtype; `is_finite` and `is_nan` give `i1`. Floats support all kinds but
 /// `not`; integers neg, abs, sign and not; `i1` not; all support is_finite and is_nan. Formulas:
 /// Elementwise.td. Err: the kind is not defined on the dtype.
-pub fn unary(kind: UnaryKind, x: &Tensor) -> Result<Tensor, String> {
+pub fn unary(kind: UnaryKind, x: &Tensor) -> Result<Tensor> {
     let dtype = x.dtype();
     let missing = || format!("{kind:?} is not defined on {dtype}");
     if matches!(kind, UnaryKind::IsFinite | UnaryKind::IsNan) {
@@ -38,7 +39,7 @@ pub fn unary(kind: UnaryKind, x: &Tensor) -> Result<Tensor, String> {
 /// r = x kind y, of the operands' dtype. Floats support all kinds but the bitwise ones; integers
 /// all but atan2; `i1` and, or, xor, max, min, add (or) and mul (and). Formulas: Elementwise.td.
 /// Err: shapes or dtypes differ, the kind is not defined on the dtype, integer division by 0.
-pub fn binary(kind: BinaryKind, x: &Tensor, y: &Tensor) -> Result<Tensor, String> {
+pub fn binary(kind: BinaryKind, x: &Tensor, y: &Tensor) -> Result<Tensor> {
     same_shape(x, y)?;
     same_dtype(x, y)?;
     let dtype = x.dtype();
@@ -52,9 +53,9 @@ pub fn binary(kind: BinaryKind, x: &Tensor, y: &Tensor) -> Result<Tensor, String
             let pairs = x.as_i()?.iter().zip(y.as_i()?).enumerate();
             let at = |(k, (&x, &y))| match binary_int(kind, dtype, x, y) {
                 Ok(value) => Ok(dtype.wrap(value)),
-                Err(why) => Err(format!("{why} (element {k})")),
+                Err(why) => Err(format!("{why} (element {k})").into()),
             };
-            Data::I(pairs.map(at).collect::<Result<_, String>>()?)
+            Data::I(pairs.map(at).collect::<Result<_>>()?)
         }
     };
     Tensor::new(dtype, x.shape().to_vec(), data)
@@ -62,7 +63,7 @@ pub fn binary(kind: BinaryKind, x: &Tensor, y: &Tensor) -> Result<Tensor, String
 
 /// r = x kind y as `i1`; comparisons with NaN are false except `ne` (IEEE 754-2019, 5.11). Err:
 /// shapes or dtypes differ.
-pub fn compare(kind: CompareKind, x: &Tensor, y: &Tensor) -> Result<Tensor, String> {
+pub fn compare(kind: CompareKind, x: &Tensor, y: &Tensor) -> Result<Tensor> {
     same_shape(x, y)?;
     same_dtype(x, y)?;
     fn run<E: Element>(kind: CompareKind, v: &[E], w: &[E]) -> Vec<i64> {
@@ -85,7 +86,7 @@ pub fn compare(kind: CompareKind, x: &Tensor, y: &Tensor) -> Result<Tensor, Stri
 
 /// r = c ? x : y for an `i1` tensor c of the same shape. Err: c is not `i1`, shapes or dtypes
 /// differ.
-pub fn select(condition: &Tensor, on_true: &Tensor, on_false: &Tensor) -> Result<Tensor, String> {
+pub fn select(condition: &Tensor, on_true: &Tensor, on_false: &Tensor) -> Result<Tensor> {
     has_dtype("condition", condition, DType::I1)?;
     same_shape(condition, on_true)?;
     same_shape(on_true, on_false)?;
@@ -104,6 +105,6 @@ pub fn select(condition: &Tensor, on_true: &Tensor, on_false: &Tensor) -> Result
 
 /// r = min(max(x, low), high); propagates NaN, `high` wins where low > high. Err: shapes or dtypes
 /// differ.
-pub fn clamp(x: &Tensor, low: &Tensor, high: &Tensor) -> Result<Tensor, String> {
+pub fn clamp(x: &Tensor, low: &Tensor, high: &Tensor) -> Result<Tensor> {
     binary(BinaryKind::Min, &binary(BinaryKind::Max, x, low)?, high)
 }

@@ -1,5 +1,6 @@
 //! Pooling over the spatial dimensions of [N, C, spatial...].
 
+use crate::error::Result;
 use crate::reference::element::{Element, each_data};
 use crate::reference::shape::{dot, for_each_index, same_rank, sizes as to_sizes, steps, strides};
 use crate::value::{Tensor, count};
@@ -37,7 +38,7 @@ pub struct AvgPoolParams {
 }
 
 /// N * C and the spatial sizes. Err: x is not \[N, C, ...\].
-fn split(x: &Tensor) -> Result<(usize, &[usize]), String> {
+fn split(x: &Tensor) -> Result<(usize, &[usize])> {
     let split = x.shape().split_at_checked(2);
     let (lead, spatial) =
         split.ok_or_else(|| format!("input {:?} is not [N, C, ...]", x.shape()))?;
@@ -58,14 +59,15 @@ fn reaches(
     n: usize,
     [window, stride, padding, dilation]: [i64; 4],
     ceil_mode: bool,
-) -> Result<Vec<Reach>, String> {
+) -> Result<Vec<Reach>> {
     let (size, pad) = (n as i128, padding as i128);
     let reach = dilation as i128 * (window as i128 - 1);
     let room = size + 2 * pad - reach - 1;
     if padding < 0 || room < 0 {
         return Err(format!(
             "a window of size {window} does not fit size {n}, padded by {padding}"
-        ));
+        )
+        .into());
     }
     let stride = stride as i128;
     let mut last = room / stride;
@@ -94,7 +96,7 @@ fn pool<E: Element>(
     start: E,
     fold: impl Fn(E, E) -> E,
     finish: impl Fn(E, &[&Reach]) -> E,
-) -> Result<Vec<E>, String> {
+) -> Result<Vec<E>> {
     let sizes: Vec<usize> = windows.iter().map(Vec::len).collect();
     let (all, size) = (strides(spatial), count(spatial)?);
     let mut out = vec![];
@@ -120,7 +122,7 @@ fn all_windows(
     x: &Tensor,
     lists: [&[i64]; 4],
     ceil_mode: bool,
-) -> Result<(Vec<Vec<Reach>>, Vec<usize>), String> {
+) -> Result<(Vec<Vec<Reach>>, Vec<usize>)> {
     let (_, spatial) = split(x)?;
     let [window, stride, padding, dilation] = lists;
     steps("windows", window, spatial.len())?;
@@ -137,7 +139,7 @@ fn all_windows(
 /// propagates; ceil_mode rounds the size up, unless the last window would start in the right
 /// padding (torch.nn.functional.max_pool2d). Any dtype; a window within the padding gives the least
 /// value. Err: invalid lists, a window larger than the padded input.
-pub fn max_pool(x: &Tensor, p: &MaxPoolParams) -> Result<Tensor, String> {
+pub fn max_pool(x: &Tensor, p: &MaxPoolParams) -> Result<Tensor> {
     let (windows, shape) =
         all_windows(x, [&p.window, &p.strides, &p.padding, &p.dilation], p.ceil_mode)?;
     let (lead, spatial) = split(x)?;
@@ -152,12 +154,12 @@ pub fn max_pool(x: &Tensor, p: &MaxPoolParams) -> Result<Tensor, String> {
 /// included if count_include_pad (but never what ceil_mode adds), or divisor_override. A window
 /// within the padding gives 0. Err: not a float dtype, invalid lists, a window larger than the
 /// padded input, divisor_override 0.
-pub fn avg_pool(x: &Tensor, p: &AvgPoolParams) -> Result<Tensor, String> {
+pub fn avg_pool(x: &Tensor, p: &AvgPoolParams) -> Result<Tensor> {
     let ones = vec![1; p.window.len()];
     let (windows, shape) = all_windows(x, [&p.window, &p.strides, &p.padding, &ones], p.ceil_mode)?;
     let (lead, spatial) = split(x)?;
     if p.divisor_override == Some(0) {
-        return Err("divisor_override is 0".to_string());
+        return Err("divisor_override is 0".to_string().into());
     }
     let finish = |sum: f64, reach: &[&Reach]| {
         let inside: usize = reach.iter().map(|r| r.inside.len()).product();
@@ -173,13 +175,13 @@ pub fn avg_pool(x: &Tensor, p: &AvgPoolParams) -> Result<Tensor, String> {
 /// r\[n, c, i\] = mean of x[n, c, floor(i * H / h) .. ceil((i + 1) * H / h)], with the spatial
 /// dimensions resized to `sizes` (torch.nn.functional.adaptive_avg_pool2d). Err: not a float dtype,
 /// not one size per spatial dimension, an empty spatial dimension.
-pub fn adaptive_avg_pool(x: &Tensor, sizes: &[i64]) -> Result<Tensor, String> {
+pub fn adaptive_avg_pool(x: &Tensor, sizes: &[i64]) -> Result<Tensor> {
     let (lead, spatial) = split(x)?;
     let sizes = to_sizes(sizes)?;
     same_rank("sizes", sizes.len(), spatial.len())?;
     count(&sizes)?;
     if spatial.contains(&0) {
-        return Err(format!("no mean over spatial dimensions {spatial:?}"));
+        return Err(format!("no mean over spatial dimensions {spatial:?}").into());
     }
     let one = |(&n, &size): (&usize, &usize)| {
         let reach = |i: usize| Reach {

@@ -1,6 +1,7 @@
 //! Counter-based random numbers (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, SC
 //! 2011).
 
+use crate::error::Result;
 use crate::reference::shape::{has_dtype, has_shape, sizes as to_sizes};
 use crate::value::{DType, Data, Tensor, count};
 
@@ -31,12 +32,12 @@ pub struct Draws {
 
 impl Draws {
     /// Err: the key is not tensor<2xi64>.
-    pub fn new(key: &Tensor) -> Result<Draws, String> {
+    pub fn new(key: &Tensor) -> Result<Draws> {
         has_shape("the key", key, &[2])?;
         has_dtype("the key", key, DType::I64)?;
         match key.as_i()? {
             &[seed, offset] => Ok(Draws { seed: seed as u64, offset: offset as u64 }),
-            other => Err(format!("the key has {} elements", other.len())),
+            other => Err(format!("the key has {} elements", other.len()).into()),
         }
     }
 
@@ -67,7 +68,7 @@ impl Draws {
 
 /// Uniform bits as i32 or i64: r\[i\] = philox(seed, (i / 4, offset))\[i mod 4\], i the row-major
 /// index; see Reduce.td for i64. Err: the key is not tensor<2xi64>, a negative size, another dtype.
-pub fn random_bits(key: &Tensor, sizes: &[i64], dtype: DType) -> Result<Tensor, String> {
+pub fn random_bits(key: &Tensor, sizes: &[i64], dtype: DType) -> Result<Tensor> {
     let (draws, shape) = (Draws::new(key)?, to_sizes(sizes)?);
     let n = count(&shape)?;
     let bits = match dtype {
@@ -76,7 +77,7 @@ pub fn random_bits(key: &Tensor, sizes: &[i64], dtype: DType) -> Result<Tensor, 
             .map(|i| draws.pair(i))
             .map(|(low, high)| i64::from(low) | i64::from(high) << 32)
             .collect(),
-        _ => return Err(format!("random bits have dtype i32 or i64, not {dtype}")),
+        _ => return Err(format!("random bits have dtype i32 or i64, not {dtype}").into()),
     };
     Tensor::new(dtype, shape, Data::I(bits))
 }
@@ -90,14 +91,14 @@ pub fn random_uniform(
     dtype: DType,
     low: f64,
     high: f64,
-) -> Result<Tensor, String> {
+) -> Result<Tensor> {
     let (draws, shape) = (Draws::new(key)?, to_sizes(sizes)?);
     let precision = match dtype {
         DType::F64 => 53,
         DType::F32 => 24,
         DType::F16 => 11,
         DType::BF16 => 8,
-        _ => return Err(format!("random_uniform has no dtype {dtype}")),
+        _ => return Err(format!("random_uniform has no dtype {dtype}").into()),
     };
     let unit = |i: usize| {
         if dtype == DType::F64 {
@@ -121,7 +122,7 @@ pub fn random_normal(
     dtype: DType,
     mean: f64,
     std: f64,
-) -> Result<Tensor, String> {
+) -> Result<Tensor> {
     let (draws, shape) = (Draws::new(key)?, to_sizes(sizes)?);
     let scale = 1.0 / (1u64 << 32) as f64;
     let normal = |i: usize| {

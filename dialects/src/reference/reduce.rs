@@ -1,5 +1,6 @@
 //! Reductions and scans.
 
+use crate::error::Result;
 use crate::ops::{CumulativeKind, ReduceKind};
 use crate::reference::element::{Element, each_data};
 use crate::reference::shape::{Lines, axes, lines, offsets, other_axes};
@@ -10,12 +11,7 @@ use std::cmp::Ordering;
 /// wrap around. any and all take `i1`, which also has max and sum (or), min and prod (and). With
 /// `maybe_empty`, max and min of no elements are the dtype's least and greatest value. Err: any or
 /// all of another dtype, max or min of no elements without it, a dim out of range or repeated.
-pub fn reduce(
-    kind: ReduceKind,
-    x: &Tensor,
-    dims: &[i64],
-    maybe_empty: bool,
-) -> Result<Tensor, String> {
+pub fn reduce(kind: ReduceKind, x: &Tensor, dims: &[i64], maybe_empty: bool) -> Result<Tensor> {
     let dims = axes(dims, x.rank())?;
     let fold = match kind {
         ReduceKind::Sum => CumulativeKind::Sum,
@@ -24,7 +20,7 @@ pub fn reduce(
         ReduceKind::Min | ReduceKind::All => CumulativeKind::Min,
     };
     if matches!(kind, ReduceKind::Any | ReduceKind::All) && x.dtype() != DType::I1 {
-        return Err(format!("{kind:?} takes i1, not {}", x.dtype()));
+        return Err(format!("{kind:?} takes i1, not {}", x.dtype()).into());
     }
     let free = other_axes(&dims, x.rank());
     let shape: Vec<usize> = free.iter().map(|&d| x.shape()[d]).collect();
@@ -34,7 +30,9 @@ pub fn reduce(
         && !maybe_empty
         && matches!(kind, ReduceKind::Max | ReduceKind::Min)
     {
-        return Err(format!("{kind:?} of no elements, dims {dims:?} of shape {:?}", x.shape()));
+        return Err(
+            format!("{kind:?} of no elements, dims {dims:?} of shape {:?}", x.shape()).into()
+        );
     }
     fn run<E: Element>(
         v: &[E],
@@ -54,19 +52,19 @@ pub fn reduce(
 
 /// Index of the maximum along one axis as i64: the first of equal ones, or the first NaN. The axis
 /// is dropped. Err: axis out of range or of size 0.
-pub fn arg_max(x: &Tensor, axis: i64) -> Result<Tensor, String> {
+pub fn arg_max(x: &Tensor, axis: i64) -> Result<Tensor> {
     arg(x, axis, Ordering::Greater)
 }
 
 /// Index of the minimum along one axis, as [`arg_max`].
-pub fn arg_min(x: &Tensor, axis: i64) -> Result<Tensor, String> {
+pub fn arg_min(x: &Tensor, axis: i64) -> Result<Tensor> {
     arg(x, axis, Ordering::Less)
 }
 
-fn arg(x: &Tensor, axis: i64, wanted: Ordering) -> Result<Tensor, String> {
+fn arg(x: &Tensor, axis: i64, wanted: Ordering) -> Result<Tensor> {
     let lines = lines(x.shape(), axis)?;
     if lines.size == 0 && !lines.starts.is_empty() {
-        return Err(format!("no elements along axis {axis} of shape {:?}", x.shape()));
+        return Err(format!("no elements along axis {axis} of shape {:?}", x.shape()).into());
     }
     let mut shape = x.shape().to_vec();
     shape.remove(axis as usize);
@@ -97,7 +95,7 @@ fn arg(x: &Tensor, axis: i64, wanted: Ordering) -> Result<Tensor, String> {
 
 /// r\[i\] = kind of x[0..=i] along one axis, of x's dtype; integers wrap around, max and min
 /// propagate NaN. Err: axis out of range.
-pub fn cumulative(kind: CumulativeKind, x: &Tensor, axis: i64) -> Result<Tensor, String> {
+pub fn cumulative(kind: CumulativeKind, x: &Tensor, axis: i64) -> Result<Tensor> {
     let lines = lines(x.shape(), axis)?;
     fn run<E: Element>(v: &[E], lines: &Lines, kind: CumulativeKind, dtype: DType) -> Vec<E> {
         let mut out = v.to_vec();

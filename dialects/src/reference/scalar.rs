@@ -1,5 +1,6 @@
 //! Scalar functions of the elementwise ops.
 
+use crate::error::Result;
 use crate::ops::{BinaryKind, UnaryKind};
 use crate::reference::element::Element;
 use crate::value::DType;
@@ -88,15 +89,15 @@ fn floor_div(x: f64, y: f64) -> f64 {
 
 /// The integer function of a binary kind before wrap-around. Err: not defined on the dtype,
 /// division by 0.
-pub fn binary_int(kind: BinaryKind, dtype: DType, x: i64, y: i64) -> Result<i64, String> {
+pub fn binary_int(kind: BinaryKind, dtype: DType, x: i64, y: i64) -> Result<i64> {
     use BinaryKind as K;
     let divides = matches!(kind, K::Div | K::Rem | K::FloorDiv);
     let numbers_only = divides || matches!(kind, K::Sub | K::Pow | K::Shl | K::Shr);
     if kind == K::Atan2 || (numbers_only && dtype == DType::I1) {
-        return Err(format!("{kind:?} is not defined on {dtype}"));
+        return Err(format!("{kind:?} is not defined on {dtype}").into());
     }
     if divides && y == 0 {
-        return Err(format!("{kind:?} of {x} by 0"));
+        return Err(format!("{kind:?} of {x} by 0").into());
     }
     Ok(match kind {
         K::Add => x.wrapping_add(y),

@@ -1,42 +1,47 @@
 //! Index arithmetic shared by the reference functions.
 
+use crate::error::Result;
 use crate::value::{DType, Data, Tensor, count};
 
 /// Sizes as usize. Err: a negative size.
-pub fn sizes(sizes: &[i64]) -> Result<Vec<usize>, String> {
+pub fn sizes(sizes: &[i64]) -> Result<Vec<usize>> {
     sizes
         .iter()
-        .map(|&size| usize::try_from(size).map_err(|_| format!("size {size} is negative")))
+        .map(|&size| usize::try_from(size).map_err(|_| format!("size {size} is negative").into()))
         .collect()
 }
 
 /// Strides or dilations as i64. Err: not `rank` of them, one below 1.
-pub fn steps(what: &str, steps: &[i64], rank: usize) -> Result<(), String> {
+pub fn steps(what: &str, steps: &[i64], rank: usize) -> Result<()> {
     same_rank(what, steps.len(), rank)?;
     match steps.iter().find(|&&step| step < 1) {
-        Some(step) => Err(format!("{what} {step} is not positive")),
+        Some(step) => Err(format!("{what} {step} is not positive").into()),
         None => Ok(()),
     }
 }
 
 /// Err: the list does not have one entry per dimension.
-pub fn same_rank(what: &str, given: usize, rank: usize) -> Result<(), String> {
-    if given == rank { Ok(()) } else { Err(format!("{given} {what} given for {rank} dimensions")) }
+pub fn same_rank(what: &str, given: usize, rank: usize) -> Result<()> {
+    if given == rank {
+        Ok(())
+    } else {
+        Err(format!("{given} {what} given for {rank} dimensions").into())
+    }
 }
 
 /// One axis as usize. Err: out of range.
-pub fn axis(axis: i64, rank: usize) -> Result<usize, String> {
+pub fn axis(axis: i64, rank: usize) -> Result<usize> {
     usize::try_from(axis)
         .ok()
         .filter(|&axis| axis < rank)
-        .ok_or_else(|| format!("axis {axis} is out of range for rank {rank}"))
+        .ok_or_else(|| format!("axis {axis} is out of range for rank {rank}").into())
 }
 
 /// Distinct axes as usize. Err: one out of range or repeated.
-pub fn axes(list: &[i64], rank: usize) -> Result<Vec<usize>, String> {
+pub fn axes(list: &[i64], rank: usize) -> Result<Vec<usize>> {
     let axes: Vec<usize> = list.iter().map(|&a| axis(a, rank)).collect::<Result<_, _>>()?;
     match (1..axes.len()).find(|&k| axes[..k].contains(&axes[k])) {
-        Some(k) => Err(format!("axis {} is given twice", axes[k])),
+        Some(k) => Err(format!("axis {} is given twice", axes[k]).into()),
         None => Ok(axes),
     }
 }
@@ -47,38 +52,38 @@ pub fn other_axes(axes: &[usize], rank: usize) -> Vec<usize> {
 }
 
 /// Err: the shapes differ.
-pub fn same_shape(x: &Tensor, y: &Tensor) -> Result<(), String> {
+pub fn same_shape(x: &Tensor, y: &Tensor) -> Result<()> {
     if x.shape() == y.shape() {
         Ok(())
     } else {
-        Err(format!("shapes {:?} and {:?} differ", x.shape(), y.shape()))
+        Err(format!("shapes {:?} and {:?} differ", x.shape(), y.shape()).into())
     }
 }
 
 /// Err: the dtypes differ.
-pub fn same_dtype(x: &Tensor, y: &Tensor) -> Result<(), String> {
+pub fn same_dtype(x: &Tensor, y: &Tensor) -> Result<()> {
     if x.dtype() == y.dtype() {
         Ok(())
     } else {
-        Err(format!("dtypes {} and {} differ", x.dtype(), y.dtype()))
+        Err(format!("dtypes {} and {} differ", x.dtype(), y.dtype()).into())
     }
 }
 
 /// Err: the tensor does not have this shape.
-pub fn has_shape(what: &str, x: &Tensor, shape: &[usize]) -> Result<(), String> {
+pub fn has_shape(what: &str, x: &Tensor, shape: &[usize]) -> Result<()> {
     if x.shape() == shape {
         Ok(())
     } else {
-        Err(format!("{what} has shape {:?}, not {shape:?}", x.shape()))
+        Err(format!("{what} has shape {:?}, not {shape:?}", x.shape()).into())
     }
 }
 
 /// Err: another dtype.
-pub fn has_dtype(what: &str, x: &Tensor, dtype: DType) -> Result<(), String> {
+pub fn has_dtype(what: &str, x: &Tensor, dtype: DType) -> Result<()> {
     if x.dtype() == dtype {
         Ok(())
     } else {
-        Err(format!("{what} has dtype {}, not {dtype}", x.dtype()))
+        Err(format!("{what} has dtype {}, not {dtype}", x.dtype()).into())
     }
 }
 
@@ -94,8 +99,8 @@ pub fn strides(shape: &[usize]) -> Vec<usize> {
 /// Visits every index of a shape in row-major order.
 pub fn for_each_index(
     shape: &[usize],
-    mut visit: impl FnMut(&[usize]) -> Result<(), String>,
-) -> Result<(), String> {
+    mut visit: impl FnMut(&[usize]) -> Result<()>,
+) -> Result<()> {
     let mut index = vec![0; shape.len()];
     for _ in 0..count(shape)? {
         visit(&index)?;
@@ -116,8 +121,8 @@ pub fn take(
     x: &Tensor,
     shape: Vec<usize>,
     fill: Option<&Tensor>,
-    mut source: impl FnMut(&[usize]) -> Result<Option<usize>, String>,
-) -> Result<Tensor, String> {
+    mut source: impl FnMut(&[usize]) -> Result<Option<usize>>,
+) -> Result<Tensor> {
     let mut positions = Vec::with_capacity(count(&shape)?);
     for_each_index(&shape, |index| {
         positions.push(source(index)?);
@@ -137,7 +142,7 @@ pub fn take(
                 |at: &Option<usize>| at.map_or(fill, |at| v.get(at).copied()).ok_or_else(outside);
             Data::I(positions.iter().map(pick).collect::<Result<_, _>>()?)
         }
-        _ => return Err(format!("a fill value has not the dtype {}", x.dtype())),
+        _ => return Err(format!("a fill value has not the dtype {}", x.dtype()).into()),
     };
     Tensor::new(x.dtype(), shape, data)
 }
@@ -149,7 +154,7 @@ pub fn dot(index: &[usize], strides: &[usize]) -> usize {
 
 /// Linear offsets of all indices along `axes` (in their order, row-major), index 0 elsewhere. Err:
 /// as [`count`].
-pub fn offsets(shape: &[usize], axes: &[usize]) -> Result<Vec<usize>, String> {
+pub fn offsets(shape: &[usize], axes: &[usize]) -> Result<Vec<usize>> {
     let all = strides(shape);
     let box_shape: Vec<usize> = axes.iter().map(|&a| shape[a]).collect();
     let box_strides: Vec<usize> = axes.iter().map(|&a| all[a]).collect();
@@ -173,7 +178,7 @@ pub struct Lines {
 }
 
 /// All lines along one axis. Err: the axis is out of range.
-pub fn lines(shape: &[usize], along: i64) -> Result<Lines, String> {
+pub fn lines(shape: &[usize], along: i64) -> Result<Lines> {
     let along = axis(along, shape.len())?;
     let starts = offsets(shape, &other_axes(&[along], shape.len()))?;
     Ok(Lines { starts, size: shape[along], step: strides(shape)[along] })
@@ -181,13 +186,13 @@ pub fn lines(shape: &[usize], along: i64) -> Result<Lines, String> {
 
 /// Strides that read `shape` at an index of `target` under NumPy broadcasting: trailing dimensions
 /// align, repeated ones have stride 0. Err: it does not broadcast.
-pub fn broadcast_strides(shape: &[usize], target: &[usize]) -> Result<Vec<usize>, String> {
+pub fn broadcast_strides(shape: &[usize], target: &[usize]) -> Result<Vec<usize>> {
     let failure = || format!("shape {shape:?} does not broadcast to {target:?}");
     let missing = target.len().checked_sub(shape.len()).ok_or_else(failure)?;
     let mut out = vec![0; missing];
     for ((&size, &wanted), stride) in shape.iter().zip(&target[missing..]).zip(strides(shape)) {
         if size != wanted && size != 1 {
-            return Err(failure());
+            return Err(failure().into());
         }
         out.push(if size == 1 { 0 } else { stride });
     }
@@ -195,7 +200,7 @@ pub fn broadcast_strides(shape: &[usize], target: &[usize]) -> Result<Vec<usize>
 }
 
 /// The shape that two shapes broadcast to. Err: they do not.
-pub fn broadcast_shapes(a: &[usize], b: &[usize]) -> Result<Vec<usize>, String> {
+pub fn broadcast_shapes(a: &[usize], b: &[usize]) -> Result<Vec<usize>> {
     let rank = a.len().max(b.len());
     let size =
         |shape: &[usize], k: usize| (k + shape.len()).checked_sub(rank).map_or(1, |k| shape[k]);
@@ -203,7 +208,7 @@ pub fn broadcast_shapes(a: &[usize], b: &[usize]) -> Result<Vec<usize>, String> 
         .map(|k| match (size(a, k), size(b, k)) {
             (x, y) if x == y || y == 1 => Ok(x),
             (1, y) => Ok(y),
-            _ => Err(format!("shapes {a:?} and {b:?} do not broadcast")),
+            _ => Err(format!("shapes {a:?} and {b:?} do not broadcast").into()),
         })
         .collect()
 }

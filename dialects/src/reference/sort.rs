@@ -1,5 +1,6 @@
 //! Sorts along one axis.
 
+use crate::error::Result;
 use crate::reference::element::{Element, each_data};
 use crate::reference::movement::slice;
 use crate::reference::shape::lines;
@@ -8,7 +9,7 @@ use crate::value::{DType, Tensor};
 /// Stable sort along one axis: values and their original indices (i64), both of x's shape. NaN
 /// sorts above everything (last, or first if descending); equal elements keep their order either
 /// way (torch.sort(stable=True)). Err: axis out of range.
-pub fn sort(x: &Tensor, axis: i64, descending: bool) -> Result<(Tensor, Tensor), String> {
+pub fn sort(x: &Tensor, axis: i64, descending: bool) -> Result<(Tensor, Tensor)> {
     let lines = lines(x.shape(), axis)?;
     let mut indices = vec![0; x.len()];
     // Fills `indices` and returns the sorted values.
@@ -38,12 +39,12 @@ pub fn sort(x: &Tensor, axis: i64, descending: bool) -> Result<(Tensor, Tensor),
 
 /// The k greatest (or smallest) elements along one axis in order, with their indices (i64): a
 /// prefix of [`sort`]. Err: axis out of range, k negative or above the axis' size.
-pub fn top_k(x: &Tensor, axis: i64, k: i64, smallest: bool) -> Result<(Tensor, Tensor), String> {
+pub fn top_k(x: &Tensor, axis: i64, k: i64, smallest: bool) -> Result<(Tensor, Tensor)> {
     let (values, indices) = sort(x, axis, !smallest)?;
     let mut sizes: Vec<i64> = x.shape().iter().map(|&size| size as i64).collect();
     let size = &mut sizes[axis as usize];
     if k < 0 || k > *size {
-        return Err(format!("k is {k}, axis {axis} has size {size}"));
+        return Err(format!("k is {k}, axis {axis} has size {size}").into());
     }
     *size = k;
     let (zeros, ones) = (vec![0; sizes.len()], vec![1; sizes.len()]);

@@ -1,5 +1,6 @@
 //! Statistics along dims.
 
+use crate::error::Result;
 use crate::reference::shape::{axes, offsets, other_axes};
 use crate::value::Tensor;
 
@@ -9,7 +10,7 @@ fn statistic(
     dims: &[i64],
     keep_dims: bool,
     f: impl Fn(&[f64]) -> f64,
-) -> Result<Tensor, String> {
+) -> Result<Tensor> {
     let v = x.as_f()?;
     let dims = axes(dims, x.rank())?;
     let free = other_axes(&dims, x.rank());
@@ -42,16 +43,16 @@ pub fn variance_of(v: &[f64], correction: f64) -> f64 {
 
 /// r = sum x / n along dims, which are dropped, or kept as unit dimensions under keep_dims
 /// (torch.mean); NaN of no elements. Err: not a float dtype, a dim out of range or repeated.
-pub fn mean(x: &Tensor, dims: &[i64], keep_dims: bool) -> Result<Tensor, String> {
+pub fn mean(x: &Tensor, dims: &[i64], keep_dims: bool) -> Result<Tensor> {
     statistic(x, dims, keep_dims, mean_of)
 }
 
 /// r = sum (x - mean x)^2 / max(n - correction, 0) along dims (torch.var). Err: as [`mean`].
-pub fn var(x: &Tensor, dims: &[i64], keep_dims: bool, correction: f64) -> Result<Tensor, String> {
+pub fn var(x: &Tensor, dims: &[i64], keep_dims: bool, correction: f64) -> Result<Tensor> {
     statistic(x, dims, keep_dims, |v| variance_of(v, correction))
 }
 
 /// r = sqrt(var x) along dims (torch.std). Err: as [`mean`].
-pub fn std(x: &Tensor, dims: &[i64], keep_dims: bool, correction: f64) -> Result<Tensor, String> {
+pub fn std(x: &Tensor, dims: &[i64], keep_dims: bool, correction: f64) -> Result<Tensor> {
     statistic(x, dims, keep_dims, |v| variance_of(v, correction).sqrt())
 }

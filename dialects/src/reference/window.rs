@@ -1,5 +1,6 @@
 //! Reductions over sliding windows.
 
+use crate::error::Result;
 use crate::ops::CumulativeKind;
 use crate::reference::element::{Element, each_data};
 use crate::reference::shape::{for_each_index, same_rank, steps, strides};
@@ -24,7 +25,7 @@ pub struct WindowParams {
 /// kind's identity (StableHLO reduce_window); sizes as in kiln.convolution. Integers wrap around.
 /// Err: lists not of the rank, a window, stride or dilation below 1, a window larger than the
 /// padded input.
-pub fn reduce_window(kind: CumulativeKind, x: &Tensor, p: &WindowParams) -> Result<Tensor, String> {
+pub fn reduce_window(kind: CumulativeKind, x: &Tensor, p: &WindowParams) -> Result<Tensor> {
     steps("windows", &p.window, x.rank())?;
     steps("strides", &p.strides, x.rank())?;
     steps("dilation", &p.dilation, x.rank())?;
@@ -49,7 +50,7 @@ fn run<E: Element>(
     x: &Tensor,
     shape: &[usize],
     p: &WindowParams,
-) -> Result<Vec<E>, String> {
+) -> Result<Vec<E>> {
     let dtype: DType = x.dtype();
     let all = strides(x.shape());
     let window: Vec<usize> = p.window.iter().map(|&w| w as usize).collect();

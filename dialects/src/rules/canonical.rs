@@ -7,7 +7,7 @@ pub static CANONICAL: &[Pattern] =
 
 /// Erases shape bindings of values without other uses; arguments keep theirs, which guards come
 /// from.
-fn drop_unneeded_facts(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn drop_unneeded_facts(op: Op, r: &Rewriter) -> Result<bool> {
     let value = op.operand(0);
     if value.def().is_none()
         || value.uses().iter().any(|(user, _)| user.kind() != Some(OpKind::BindShape))

@@ -3,7 +3,7 @@ use super::shape::{Sizes, TensorType, axes_of, ensure, unify, unify_all, without
 use crate::{ir::*, ops::*, sym::Dim, value::DType};
 
 /// NumPy broadcasting of two shapes.
-pub(super) fn broadcast(a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>, String> {
+pub(super) fn broadcast(a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>> {
     let rank = a.len().max(b.len());
     let at = |d: &[Dim], i: usize| {
         (i + d.len()).checked_sub(rank).map_or(Dim::Known(1), |j| d[j].clone())
@@ -20,14 +20,14 @@ pub(super) fn broadcast(a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>, String> {
         .collect()
 }
 
-fn same_dtype(a: &TensorType, b: &TensorType) -> Result<(), String> {
+fn same_dtype(a: &TensorType, b: &TensorType) -> Result<()> {
     ensure(a.dtype == b.dtype, || {
         format!("mixes {} and {}; convert first", a.dtype.name(), b.dtype.name())
     })?;
     ensure(a.dtype != DType::I1, || "is not defined on i1".into())
 }
 
-pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
+pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>> {
     match view.kind {
         OpKind::DotGeneral => dot_general(&DotGeneral::read(view)?, v),
         OpKind::Linear => linear(&Linear::read(view)?, v),
@@ -45,17 +45,17 @@ pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, Strin
             }])
         }
         OpKind::Attention => attention(&Attention::read(view)?, v),
-        other => Err(format!("({}) is not a contraction", other.name())),
+        other => Err(format!("({}) is not a contraction", other.name()).into()),
     }
 }
 
 /// Batch, contracted and free dimensions.
 type Parts = (Vec<Dim>, Vec<Dim>, Vec<Dim>);
 
-fn dot_general(o: &DotGeneral, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
+fn dot_general(o: &DotGeneral, v: &dyn Sizes) -> Result<Vec<TensorType>> {
     let (x, y) = (v.tensor(o.lhs)?, v.tensor(o.rhs)?);
     same_dtype(&x, &y)?;
-    let side = |t: &TensorType, batch: &[i64], contract: &[i64], name| -> Result<Parts, String> {
+    let side = |t: &TensorType, batch: &[i64], contract: &[i64], name| -> Result<Parts> {
         let all = axes_of(&[batch, contract].concat(), t.dims.len(), name)?;
         let pick = |axes: &[usize]| axes.iter().map(|a| t.dims[*a].clone()).collect();
         Ok((pick(&all[..batch.len()]), pick(&all[batch.len()..]), without(&t.dims, &all, false)))
@@ -77,7 +77,7 @@ fn dot_general(o: &DotGeneral, v: &dyn Sizes) -> Result<Vec<TensorType>, String>
     Ok(vec![TensorType { dtype, dims: [batch, xf, yf].concat() }])
 }
 
-fn linear(o: &Linear, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
+fn linear(o: &Linear, v: &dyn Sizes) -> Result<Vec<TensorType>> {
     let (x, w) = (v.tensor(o.input)?, v.tensor(o.weight)?);
     same_dtype(&x, &w)?;
     ensure(!x.dims.is_empty(), || "needs an input of rank 1 or more".into())?;
@@ -92,7 +92,7 @@ fn linear(o: &Linear, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
     Ok(vec![TensorType { dtype: x.dtype, dims: [&x.dims[..last], &w.dims[..1]].concat() }])
 }
 
-fn matmul(o: &Matmul, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
+fn matmul(o: &Matmul, v: &dyn Sizes) -> Result<Vec<TensorType>> {
     let (x, y) = (v.tensor(o.lhs)?, v.tensor(o.rhs)?);
     same_dtype(&x, &y)?;
     let (m, n) = (x.dims.len(), y.dims.len());
@@ -109,7 +109,7 @@ fn matmul(o: &Matmul, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
     Ok(vec![TensorType { dtype: x.dtype, dims }])
 }
 
-fn attention(o: &Attention, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
+fn attention(o: &Attention, v: &dyn Sizes) -> Result<Vec<TensorType>> {
     let (q, k, w) = (v.tensor(o.query)?, v.tensor(o.key)?, v.tensor(o.value)?);
     for t in [&q, &k, &w] {
         ensure(t.dims.len() == 4, || format!("needs [B, H, S, D], has rank {}", t.dims.len()))?;

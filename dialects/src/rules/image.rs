@@ -2,16 +2,16 @@
 use super::shape::{Sizes, TensorType, ensure, ensure_len, unify};
 use crate::{ir::*, ops::*, sym::Dim, value::DType};
 
-fn spatial(x: &TensorType) -> Result<usize, String> {
+fn spatial(x: &TensorType) -> Result<usize> {
     ensure(x.dims.len() >= 3, || {
         format!("needs [N, C, ...] with spatial dimensions, has rank {}", x.dims.len())
     })?;
     Ok(x.dims.len() - 2)
 }
 
-fn all(list: &[i64], least: i64, name: &str) -> Result<(), String> {
+fn all(list: &[i64], least: i64, name: &str) -> Result<()> {
     match list.iter().find(|x| **x < least) {
-        Some(x) => Err(format!("has {x} in '{name}', which is below {least}")),
+        Some(x) => Err(format!("has {x} in '{name}', which is below {least}").into()),
         None => Ok(()),
     }
 }
@@ -24,7 +24,7 @@ fn windows(
     window: &Dim,
     stride: i64,
     dilation: i64,
-) -> Result<Dim, String> {
+) -> Result<Dim> {
     let reach = window.sub(&Dim::Known(1)).mul(&Dim::Known(dilation)).add(&Dim::Known(1));
     let room = size.add(&Dim::Known(low)).add(&Dim::Known(high)).sub(&reach);
     ensure(room.known().is_none_or(|n| n >= 0), || {
@@ -42,7 +42,7 @@ fn pooled(
     stride: i64,
     dilation: i64,
     ceil_mode: bool,
-) -> Result<Dim, String> {
+) -> Result<Dim> {
     let floor = windows(size, padding, padding, &Dim::Known(window), stride, dilation)?;
     if !ceil_mode {
         return Ok(floor);
@@ -61,11 +61,11 @@ fn pooled(
     Ok(Dim::apply(SymKind::Min, &ceil, &starts))
 }
 
-fn numeric(x: &TensorType) -> Result<(), String> {
+fn numeric(x: &TensorType) -> Result<()> {
     ensure(x.dtype != DType::I1, || "is not defined on i1".into())
 }
 
-pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
+pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>> {
     match view.kind {
         OpKind::Convolution => convolution(&Convolution::read(view)?, v),
         OpKind::ReduceWindow => {
@@ -136,7 +136,7 @@ pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, Strin
                 dims: [x.dims[..2].to_vec(), v.sizes(&o.sizes)].concat(),
             }])
         }
-        other => Err(format!("({}) is not a windowed op", other.name())),
+        other => Err(format!("({}) is not a windowed op", other.name()).into()),
     }
 }
 
@@ -144,7 +144,7 @@ fn pool(
     x: &TensorType,
     [window, strides, padding, dilation]: [&Vec<i64>; 4],
     ceil_mode: bool,
-) -> Result<Vec<TensorType>, String> {
+) -> Result<Vec<TensorType>> {
     let n = spatial(x)?;
     for (list, name, least) in [
         (window, "window", 1),
@@ -159,7 +159,8 @@ fn pool(
         return Err(format!(
             "has padding {} of more than half of its window {}",
             padding[i], window[i]
-        ));
+        )
+        .into());
     }
     let size = |i: usize| {
         pooled(&x.dims[i + 2], padding[i], window[i], strides[i], dilation[i], ceil_mode)
@@ -168,7 +169,7 @@ fn pool(
     Ok(vec![TensorType { dtype: x.dtype, dims: [x.dims[..2].to_vec(), sizes].concat() }])
 }
 
-fn convolution(o: &Convolution, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
+fn convolution(o: &Convolution, v: &dyn Sizes) -> Result<Vec<TensorType>> {
     let (x, w) = (v.tensor(o.input)?, v.tensor(o.weight)?);
     numeric(&x)?;
     ensure(x.dtype == w.dtype, || {
@@ -211,7 +212,7 @@ fn convolution(o: &Convolution, v: &dyn Sizes) -> Result<Vec<TensorType>, String
         })?;
         w.dims[0].clone()
     };
-    let size = |i: usize| -> Result<Dim, String> {
+    let size = |i: usize| -> Result<Dim> {
         let (d, k) = (&x.dims[i + 2], &w.dims[i + 2]);
         if !o.transposed {
             return windows(d, o.pad_low[i], o.pad_high[i], k, o.strides[i], o.dilation[i]);

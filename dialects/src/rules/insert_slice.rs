@@ -1,5 +1,6 @@
 //! `kiln.insert_slice`: its type rule, and the single-use rule of its destination.
 use super::shape::{Sizes, TensorType, ensure};
+use crate::error::{OptionExt, Result};
 use crate::{
     ir::{Node as _, Op, Value},
     ops::{InsertSlice, OpKind},
@@ -7,7 +8,7 @@ use crate::{
 };
 
 /// The result type.
-pub fn infer(o: &InsertSlice, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
+pub fn infer(o: &InsertSlice, v: &dyn Sizes) -> Result<Vec<TensorType>> {
     let source = v.tensor(o.source)?;
     let rank = source.dims.len();
     ensure(o.offsets.len() == rank && o.sizes.len() == rank, || {
@@ -54,8 +55,8 @@ fn bounds(o: &InsertSlice) -> Vec<Bounds> {
 }
 
 /// The destination has no other use, and earlier slices are not overwritten.
-pub fn verify(op: Op) -> Result<(), String> {
-    let o = InsertSlice::of(op).ok_or("is malformed")?;
+pub fn verify(op: Op) -> Result<()> {
+    let o = InsertSlice::of(op).ok_or_malformed(op)?;
     let own = bounds(&o);
     let mut at: Option<Value> = o.dest;
     while let Some(dest) = at {

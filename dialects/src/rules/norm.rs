@@ -2,7 +2,7 @@
 use super::shape::{Sizes, TensorType, axes_of, axis_of, ensure, unify, unify_all, without};
 use crate::{ir::*, ops::*, sym::Dim, value::DType};
 
-fn float(t: &TensorType) -> Result<(), String> {
+fn float(t: &TensorType) -> Result<()> {
     ensure(t.dtype.is_float(), || format!("is not defined on {}", t.dtype.name()))
 }
 
@@ -13,7 +13,7 @@ fn parameter(
     x: &TensorType,
     dims: &[Dim],
     name: &str,
-) -> Result<(), String> {
+) -> Result<()> {
     let Some(p) = p else { return Ok(()) };
     let t = v.tensor(p)?;
     ensure(t.dtype == x.dtype || (t.dtype == DType::F32 && x.dtype.bits() == 16), || {
@@ -22,21 +22,24 @@ fn parameter(
     unify_all(dims, &t.dims, &format!("of the input and {name}")).map(|_| ())
 }
 
-fn trailing(x: &TensorType, rank: i64) -> Result<&[Dim], String> {
+fn trailing(x: &TensorType, rank: i64) -> Result<&[Dim]> {
     let n = usize::try_from(rank).ok().filter(|n| *n >= 1 && *n <= x.dims.len());
     let n = n.ok_or_else(|| format!("normalises {rank} of {} dimensions", x.dims.len()))?;
     Ok(&x.dims[x.dims.len() - n..])
 }
 
-fn channels(x: &TensorType) -> Result<Dim, String> {
-    x.dims.get(1).cloned().ok_or_else(|| format!("needs [N, C, ...], has rank {}", x.dims.len()))
+fn channels(x: &TensorType) -> Result<Dim> {
+    x.dims
+        .get(1)
+        .cloned()
+        .ok_or_else(|| format!("needs [N, C, ...], has rank {}", x.dims.len()).into())
 }
 
-fn positive(epsilon: f64) -> Result<(), String> {
+fn positive(epsilon: f64) -> Result<()> {
     ensure(epsilon >= 0.0, || format!("has epsilon {epsilon}, which is negative"))
 }
 
-pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
+pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>> {
     match view.kind {
         OpKind::LayerNorm => {
             let o = LayerNorm::read(view)?;
@@ -144,6 +147,6 @@ pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, Strin
             let axes = axes_of(&dims, x.dims.len(), "dims")?;
             Ok(vec![TensorType { dims: without(&x.dims, &axes, keep), ..x }])
         }
-        other => Err(format!("({}) is not a normalisation", other.name())),
+        other => Err(format!("({}) is not a normalisation", other.name()).into()),
     }
 }

@@ -50,14 +50,14 @@ fn takes_binary(kind: BinaryKind, d: DType) -> bool {
     }
 }
 
-fn accept(ok: bool, d: DType) -> Result<(), String> {
+fn accept(ok: bool, d: DType) -> Result<()> {
     ensure(ok, || format!("is not defined on {}", d.name()))
 }
 
 /// The elementwise prims.
-pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
+pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>> {
     let operand = |i: usize| v.tensor(*view.values.get(i).ok_or("has too few operands")?);
-    let same = |n: usize| -> Result<TensorType, String> {
+    let same = |n: usize| -> Result<TensorType> {
         ensure(view.values.len() == n, || {
             format!("has {} operands where {n} are needed", view.values.len())
         })?;
@@ -128,13 +128,13 @@ pub(super) fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, Strin
             })?;
             TensorType { dtype: to, ..t }
         }
-        other => return Err(format!("({}) is not an elementwise op", other.name())),
+        other => return Err(format!("({}) is not an elementwise op", other.name()).into()),
     };
     Ok(vec![t])
 }
 
 /// Activations: floats only, the result has the input's type.
-pub(super) fn activation(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
+pub(super) fn activation(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>> {
     let t = v.tensor(*view.values.first().ok_or("has no operand")?)?;
     accept(t.dtype.is_float(), t.dtype)?;
     if view.kind == OpKind::Softplus {

@@ -1,6 +1,7 @@
 //! The shape and dtype rule of every op, over [`Dim`]: on the sizes of types it is type inference,
 //! on symbols it is symbolic shape propagation.
 use super::{contract, image, pointwise};
+use crate::error::Result;
 use crate::{
     ir::{Node, Size, Type, Value, View},
     ops::*,
@@ -20,7 +21,7 @@ pub struct TensorType {
 /// The source of operand types and sizes.
 pub trait Sizes {
     /// The type of an operand.
-    fn tensor(&self, v: Value) -> Result<TensorType, String>;
+    fn tensor(&self, v: Value) -> Result<TensorType>;
     /// An entry of a list of sizes.
     fn size(&self, s: &Size) -> Dim;
     /// All entries.
@@ -32,7 +33,7 @@ pub trait Sizes {
 /// Sizes as in the types; SSA sizes are unknown.
 struct Static;
 impl Sizes for Static {
-    fn tensor(&self, v: Value) -> Result<TensorType, String> {
+    fn tensor(&self, v: Value) -> Result<TensorType> {
         tensor_type(v.ty())
     }
     fn size(&self, s: &Size) -> Dim {
@@ -41,27 +42,27 @@ impl Sizes for Static {
 }
 
 /// The dtype and dimensions of a type. Err: why it is not a kiln tensor.
-pub fn tensor_type(t: Type) -> Result<TensorType, String> {
+pub fn tensor_type(t: Type) -> Result<TensorType> {
     if !t.is_tensor() {
-        return Err(format!("needs a ranked tensor, has {t}"));
+        return Err(format!("needs a ranked tensor, has {t}").into());
     }
     if t.has_encoding() {
         return Err(format!(
             "has type {t}: encodings are not part of kiln's types; memory formats are #kiln.layout on entry arguments"
-        ));
+        ).into());
     }
     Ok(TensorType { dtype: t.element().ok_or("has no element type")?.dtype()?, dims: t.dims() })
 }
 
 /// Result types from operand types. Errors do not name the op.
-pub fn infer_types(v: &View) -> Result<Vec<Type>, String> {
+pub fn infer_types(v: &View) -> Result<Vec<Type>> {
     Ok(infer(v, &Static)?.into_iter().map(|t| Type::tensor(v.ctx, t.dtype, &t.dims)).collect())
 }
 
 /// The size that both equal. Err: they provably differ.
-pub fn unify(a: &Dim, b: &Dim, what: impl Fn() -> String) -> Result<Dim, String> {
+pub fn unify(a: &Dim, b: &Dim, what: impl Fn() -> String) -> Result<Dim> {
     match (a, b) {
-        _ if a.differs(b) => Err(format!("has sizes {a} and {b} {}", what())),
+        _ if a.differs(b) => Err(format!("has sizes {a} and {b} {}", what()).into()),
         (Dim::Known(_), _) | (_, Dim::Unknown) => Ok(a.clone()),
         (_, Dim::Known(_)) | (Dim::Unknown, _) => Ok(b.clone()),
         _ => Ok(a.clone()),
@@ -69,9 +70,9 @@ pub fn unify(a: &Dim, b: &Dim, what: impl Fn() -> String) -> Result<Dim, String>
 }
 
 /// Unifies per dimension; ranks must be equal.
-pub(super) fn unify_all(a: &[Dim], b: &[Dim], what: &str) -> Result<Vec<Dim>, String> {
+pub(super) fn unify_all(a: &[Dim], b: &[Dim], what: &str) -> Result<Vec<Dim>> {
     if a.len() != b.len() {
-        return Err(format!("has ranks {} and {} {what}", a.len(), b.len()));
+        return Err(format!("has ranks {} and {} {what}", a.len(), b.len()).into());
     }
     a.iter()
         .zip(b)
@@ -81,39 +82,39 @@ pub(super) fn unify_all(a: &[Dim], b: &[Dim], what: &str) -> Result<Vec<Dim>, St
 }
 
 /// A checked axis.
-pub(super) fn axis_of(axis: i64, rank: usize) -> Result<usize, String> {
+pub(super) fn axis_of(axis: i64, rank: usize) -> Result<usize> {
     usize::try_from(axis)
         .ok()
         .filter(|a| *a < rank)
-        .ok_or_else(|| format!("has axis {axis} out of range for rank {rank}"))
+        .ok_or_else(|| format!("has axis {axis} out of range for rank {rank}").into())
 }
 
 /// Checked, distinct axes.
-pub(super) fn axes_of(axes: &[i64], rank: usize, name: &str) -> Result<Vec<usize>, String> {
+pub(super) fn axes_of(axes: &[i64], rank: usize, name: &str) -> Result<Vec<usize>> {
     let mut all = vec![];
     for a in axes {
         let a = axis_of(*a, rank)?;
         if all.contains(&a) {
-            return Err(format!("repeats dimension {a} in '{name}'"));
+            return Err(format!("repeats dimension {a} in '{name}'").into());
         }
         all.push(a);
     }
     Ok(all)
 }
 
-pub(super) fn ensure(ok: bool, message: impl FnOnce() -> String) -> Result<(), String> {
-    if ok { Ok(()) } else { Err(message()) }
+pub(super) fn ensure(ok: bool, message: impl FnOnce() -> String) -> Result<()> {
+    if ok { Ok(()) } else { Err(message().into()) }
 }
 
-pub(super) fn ensure_len(list: &[i64], n: usize, name: &str) -> Result<(), String> {
+pub(super) fn ensure_len(list: &[i64], n: usize, name: &str) -> Result<()> {
     ensure(list.len() == n, || {
         format!("has {} entries in '{name}' where {n} are needed", list.len())
     })
 }
 
-fn no_negative(sizes: &[Size]) -> Result<(), String> {
+fn no_negative(sizes: &[Size]) -> Result<()> {
     match sizes.iter().find_map(|s| s.known().filter(|n| *n < 0)) {
-        Some(n) => Err(format!("has size {n}, which is negative")),
+        Some(n) => Err(format!("has size {n}, which is negative").into()),
         None => Ok(()),
     }
 }
@@ -128,7 +129,7 @@ pub(super) fn without(dims: &[Dim], gone: &[usize], keep: bool) -> Vec<Dim> {
     dims.iter().enumerate().filter_map(cell).collect()
 }
 
-fn is_index_dtype(t: &TensorType) -> Result<(), String> {
+fn is_index_dtype(t: &TensorType) -> Result<()> {
     ensure(t.dtype.is_int(), || format!("needs integer indices, has {}", t.dtype.name()))
 }
 
@@ -138,7 +139,7 @@ fn indexed(
     input: &TensorType,
     indices: &[Value],
     dims: &[i64],
-) -> Result<(Vec<Dim>, Vec<Dim>), String> {
+) -> Result<(Vec<Dim>, Vec<Dim>)> {
     let axes = axes_of(dims, input.dims.len(), "dims")?;
     ensure(indices.len() == axes.len() && !axes.is_empty(), || {
         format!("has {} index tensors for {} dims", indices.len(), axes.len())
@@ -153,7 +154,7 @@ fn indexed(
     Ok((shape, without(&input.dims, &axes, false)))
 }
 
-fn starts(v: &dyn Sizes, starts: &[Value], rank: usize) -> Result<(), String> {
+fn starts(v: &dyn Sizes, starts: &[Value], rank: usize) -> Result<()> {
     ensure(starts.len() == rank, || format!("has {} starts for rank {rank}", starts.len()))?;
     starts.iter().try_for_each(|s| {
         let t = v.tensor(*s)?;
@@ -163,7 +164,7 @@ fn starts(v: &dyn Sizes, starts: &[Value], rank: usize) -> Result<(), String> {
 }
 
 /// The rule. Err: ops whose result types cannot be inferred.
-pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>, String> {
+pub fn infer(view: &View, v: &dyn Sizes) -> Result<Vec<TensorType>> {
     let one = |dtype, dims| Ok(vec![TensorType { dtype, dims }]);
     match view.kind {
         unary!()

@@ -6,7 +6,7 @@ use crate::{ir::*, ops::*, sym::Dim, value::DType};
 /// Byte limit of constants in IR; larger ones belong in a `kiln.global` with a source.
 pub const CONSTANT_LIMIT: usize = 4096;
 
-fn data_limit(a: Attr) -> Result<TensorType, String> {
+fn data_limit(a: Attr) -> Result<TensorType> {
     let ty = tensor_type(a.type_of())?;
     let stored = a.stored_elements().ok_or("is not a dense<...> literal")?;
     let bytes = stored * ty.dtype.byte_size();
@@ -19,7 +19,7 @@ fn data_limit(a: Attr) -> Result<TensorType, String> {
 }
 
 /// The verifier of every op.
-pub fn verify(op: Op) -> Result<(), String> {
+pub fn verify(op: Op) -> Result<()> {
     let view = View::of(op).ok_or("is not a kiln op")?;
     match view.kind {
         OpKind::Sym => {
@@ -27,7 +27,9 @@ pub fn verify(op: Op) -> Result<(), String> {
             ensure(o.min >= 0, || format!("needs min >= 0, has {}", o.min))?;
             ensure(o.divisor >= 1, || format!("needs divisor >= 1, has {}", o.divisor))?;
             match o.max {
-                Some(max) if max < o.min => Err(format!("has an empty range [{}, {max}]", o.min)),
+                Some(max) if max < o.min => {
+                    Err(format!("has an empty range [{}, {max}]", o.min).into())
+                }
                 _ => one_range(op, &o),
             }
         }
@@ -171,7 +173,7 @@ pub fn verify(op: Op) -> Result<(), String> {
 }
 
 /// Equal names are one symbol, so all declarations must have the same range.
-fn one_range(op: Op, o: &Sym) -> Result<(), String> {
+fn one_range(op: Op, o: &Sym) -> Result<()> {
     for other in op.block().map(Block::ops).unwrap_or_default() {
         if other == op {
             break;
@@ -194,7 +196,7 @@ fn list(types: &[Type]) -> String {
 }
 
 /// The block of region `i` and the operands of its yield.
-fn body(op: Op, i: usize) -> Result<(Block, Vec<Value>), String> {
+fn body(op: Op, i: usize) -> Result<(Block, Vec<Value>)> {
     let name = op.kind().and_then(|k| k.regions().get(i).copied()).unwrap_or("body");
     let block = op
         .regions()
@@ -207,12 +209,12 @@ fn body(op: Op, i: usize) -> Result<(Block, Vec<Value>), String> {
     Ok((block, end.operands()))
 }
 
-fn same(have: &[Type], need: &[Type], what: &str) -> Result<(), String> {
+fn same(have: &[Type], need: &[Type], what: &str) -> Result<()> {
     ensure(have == need, || format!("{what} {} where {} is needed", list(have), list(need)))
 }
 
 /// Verifies ops with regions, after the nested ops.
-pub fn verify_regions(op: Op) -> Result<(), String> {
+pub fn verify_regions(op: Op) -> Result<()> {
     let scalar = |d| Type::tensor(op.ctx(), d, &[]);
     match op.kind() {
         Some(OpKind::If) => (0..2).try_for_each(|i| {
@@ -258,7 +260,7 @@ pub fn verify_regions(op: Op) -> Result<(), String> {
     }
 }
 
-fn verify_scan(op: Op) -> Result<(), String> {
+fn verify_scan(op: Op) -> Result<()> {
     let o = Scan::read(&View::of(op).ok_or("is not a kiln op")?)?;
     let carried = types(&o.inits);
     let mut length = Dim::Unknown;
@@ -293,7 +295,7 @@ fn verify_scan(op: Op) -> Result<(), String> {
 }
 
 /// Verifies `kiln.get_global` and `kiln.launch` against the symbol they reference.
-pub fn verify_symbol(op: Op, found: Option<Op>) -> Result<(), String> {
+pub fn verify_symbol(op: Op, found: Option<Op>) -> Result<()> {
     if let Some(o) = Launch::of(op) {
         return ensure(found.is_some_and(|f| f.is("builtin.module")), || {
             format!("refers to @{}, which is not a kernel module", o.kernel)
@@ -313,7 +315,7 @@ pub fn verify_symbol(op: Op, found: Option<Op>) -> Result<(), String> {
 }
 
 /// Verifies `kiln.*` attributes on ops of any dialect.
-pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
+pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<()> {
     match name {
         "kiln.level" => {
             let known = || LEVELS.iter().map(|l| l.name()).collect::<Vec<_>>().join(", ");
@@ -471,7 +473,11 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
         "kiln.kernel" => {
             ensure(value.entries().is_some(), || "needs a dictionary as kiln.kernel".into())?
         }
-        _ => return Err(format!("has attribute {name}, which the kiln dialect does not know")),
+        _ => {
+            return Err(
+                format!("has attribute {name}, which the kiln dialect does not know").into()
+            );
+        }
     }
     ensure(op.is("builtin.module"), || format!("has {name}, which belongs on a module"))
 }
@@ -479,7 +485,7 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<(), String> {
 /// Verifies `kiln.layout` on function arguments (with a type) and results (without), `kiln.order`
 /// on arguments of entries, and `kiln.sizes`, `kiln.noalias`, `kiln.divisor`, `kiln.least` on
 /// arguments of kernels.
-pub fn verify_arg_attr(ty: Option<Type>, name: &str, value: Attr) -> Result<(), String> {
+pub fn verify_arg_attr(ty: Option<Type>, name: &str, value: Attr) -> Result<()> {
     match name {
         "kiln.layout" => {}
         "kiln.sizes" => {
@@ -518,7 +524,8 @@ pub fn verify_arg_attr(ty: Option<Type>, name: &str, value: Attr) -> Result<(), 
         _ => {
             return Err(format!(
                 "has argument attribute {name}, which the kiln dialect does not know"
-            ));
+            )
+            .into());
         }
     }
     let (strides, offset, alignment) = value

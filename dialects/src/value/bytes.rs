@@ -1,6 +1,7 @@
 //! Tensors as raw little-endian bytes.
 
 use super::{DType, Data, Tensor, count};
+use crate::error::Result;
 
 impl DType {
     /// Raw little-endian bytes of the elements, rounded or wrapped to this dtype; one byte per
@@ -32,7 +33,7 @@ impl DType {
 
     /// Decodes raw little-endian bytes; any nonzero byte is a true `i1`. Err: wrong number of
     /// bytes.
-    pub fn decode(self, shape: &[usize], bytes: &[u8]) -> Result<Tensor, String> {
+    pub fn decode(self, shape: &[usize], bytes: &[u8]) -> Result<Tensor> {
         let size = self.byte_size();
         let elements = count(shape)?;
         let expected = elements.checked_mul(size).ok_or("is larger than any memory")?;
@@ -40,7 +41,8 @@ impl DType {
             return Err(format!(
                 "{} bytes given for {self} of shape {shape:?}, which has {expected}",
                 bytes.len()
-            ));
+            )
+            .into());
         }
         let words = bytes.chunks_exact(size).map(|chunk| {
             let mut word = [0; 8];

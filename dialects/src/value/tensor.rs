@@ -1,6 +1,7 @@
 //! A contiguous row-major tensor, with elements held as f64 or i64.
 
 use super::DType;
+use crate::error::Result;
 
 /// Most elements that a tensor may have.
 const MAX_ELEMENTS: usize = 1 << 31;
@@ -40,7 +41,7 @@ pub struct Tensor {
 }
 
 /// The number of elements of a shape. Err: more than 2^31.
-pub fn count(shape: &[usize]) -> Result<usize, String> {
+pub fn count(shape: &[usize]) -> Result<usize> {
     if shape.contains(&0) {
         return Ok(0);
     }
@@ -48,63 +49,69 @@ pub fn count(shape: &[usize]) -> Result<usize, String> {
         .iter()
         .try_fold(1usize, |product, &size| product.checked_mul(size))
         .filter(|&product| product <= MAX_ELEMENTS)
-        .ok_or_else(|| format!("a tensor of shape {shape:?} has more than {MAX_ELEMENTS} elements"))
+        .ok_or_else(|| {
+            format!("a tensor of shape {shape:?} has more than {MAX_ELEMENTS} elements").into()
+        })
 }
 
 impl Tensor {
     /// A tensor of these elements. Err: wrong number or kind of elements, an integer out of the
     /// dtype's range.
-    pub fn new(dtype: DType, shape: Vec<usize>, data: Data) -> Result<Tensor, String> {
+    pub fn new(dtype: DType, shape: Vec<usize>, data: Data) -> Result<Tensor> {
         let expected = count(&shape)?;
         if data.len() != expected {
             return Err(format!(
                 "{} elements given for shape {shape:?}, which has {expected}",
                 data.len()
-            ));
+            )
+            .into());
         }
         if dtype.is_float() != matches!(data, Data::F(_)) {
             let given = if dtype.is_float() { "integers" } else { "floats" };
-            return Err(format!("{given} given for a tensor of dtype {dtype}"));
+            return Err(format!("{given} given for a tensor of dtype {dtype}").into());
         }
         if let Data::I(values) = &data {
             let (low, high) = dtype.int_range();
             if let Some(value) = values.iter().find(|value| !(low..=high).contains(*value)) {
                 return Err(format!(
                     "{value} does not fit dtype {dtype}, whose range is {low} to {high}"
-                ));
+                )
+                .into());
             }
         }
         Ok(Tensor { dtype, shape, data })
     }
 
     /// A tensor of a float dtype; the elements are not rounded. Err: as [`Tensor::new`].
-    pub fn floats(dtype: DType, shape: Vec<usize>, data: Vec<f64>) -> Result<Tensor, String> {
+    pub fn floats(dtype: DType, shape: Vec<usize>, data: Vec<f64>) -> Result<Tensor> {
         Tensor::new(dtype, shape, Data::F(data))
     }
 
     /// A tensor of an integer dtype or `i1`. Err: as [`Tensor::new`].
-    pub fn ints(dtype: DType, shape: Vec<usize>, data: Vec<i64>) -> Result<Tensor, String> {
+    pub fn ints(dtype: DType, shape: Vec<usize>, data: Vec<i64>) -> Result<Tensor> {
         Tensor::new(dtype, shape, Data::I(data))
     }
 
     /// A 0-d tensor of a float dtype. Err: another dtype.
-    pub fn scalar_f(dtype: DType, value: f64) -> Result<Tensor, String> {
+    pub fn scalar_f(dtype: DType, value: f64) -> Result<Tensor> {
         Tensor::floats(dtype, vec![], vec![value])
     }
 
     /// A 0-d tensor of an integer dtype or `i1`. Err: another dtype, a value outside of its range.
-    pub fn scalar_i(dtype: DType, value: i64) -> Result<Tensor, String> {
+    pub fn scalar_i(dtype: DType, value: i64) -> Result<Tensor> {
         Tensor::ints(dtype, vec![], vec![value])
     }
 
     /// A tensor filled with a 0-d value. Err: `value` is not 0-d, too many elements.
-    pub fn full(value: &Tensor, shape: Vec<usize>) -> Result<Tensor, String> {
+    pub fn full(value: &Tensor, shape: Vec<usize>) -> Result<Tensor> {
         let n = count(&shape)?;
         let data = match (&value.data, value.shape.is_empty()) {
             (Data::F(v), true) => Data::F(vec![v[0]; n]),
             (Data::I(v), true) => Data::I(vec![v[0]; n]),
             _ => {
-                return Err(format!("a 0-d value is needed, this one has shape {:?}", value.shape));
+                return Err(
+                    format!("a 0-d value is needed, this one has shape {:?}", value.shape).into()
+                );
             }
         };
         Ok(Tensor { dtype: value.dtype, shape, data })
@@ -141,18 +148,20 @@ impl Tensor {
     }
 
     /// The elements of a float tensor. Err: another dtype.
-    pub fn as_f(&self) -> Result<&[f64], String> {
+    pub fn as_f(&self) -> Result<&[f64]> {
         match &self.data {
             Data::F(values) => Ok(values),
-            Data::I(_) => Err(format!("a float dtype is needed, not {}", self.dtype)),
+            Data::I(_) => Err(format!("a float dtype is needed, not {}", self.dtype).into()),
         }
     }
 
     /// The elements of an integer or `i1` tensor. Err: a float dtype.
-    pub fn as_i(&self) -> Result<&[i64], String> {
+    pub fn as_i(&self) -> Result<&[i64]> {
         match &self.data {
             Data::I(values) => Ok(values),
-            Data::F(_) => Err(format!("an integer dtype or i1 is needed, not {}", self.dtype)),
+            Data::F(_) => {
+                Err(format!("an integer dtype or i1 is needed, not {}", self.dtype).into())
+            }
         }
     }
 
@@ -166,14 +175,15 @@ impl Tensor {
     }
 
     /// The same elements with another shape. Err: the number of elements differs.
-    pub fn with_shape(self, shape: Vec<usize>) -> Result<Tensor, String> {
+    pub fn with_shape(self, shape: Vec<usize>) -> Result<Tensor> {
         let n = count(&shape)?;
         if n != self.len() {
             return Err(format!(
                 "shape {:?} has {} elements, shape {shape:?} has {n}",
                 self.shape,
                 self.len()
-            ));
+            )
+            .into());
         }
         Ok(Tensor { shape, ..self })
     }

@@ -1,5 +1,6 @@
 //! Which reductions can be split into partial results.
 use crate::analysis::{Body, Init, Output, Stage};
+use kiln_dialects::Result;
 use kiln_dialects::{
     ir::{Block, Op, Value},
     value::DType,
@@ -23,7 +24,7 @@ impl Stage {
     }
 
     /// Whether what [`MERGES`] promises can be so.
-    pub(crate) fn merge_is_sound(&self) -> Result<(), String> {
+    pub(crate) fn merge_is_sound(&self) -> Result<()> {
         let Body::Block(block) = self.body else { return Err("has no block that merges".into()) };
         let types: Vec<_> = block.args().iter().map(|v| v.ty()).collect();
         let (new, running) = types.split_at(self.inputs.len().min(types.len()));
@@ -35,7 +36,7 @@ impl Stage {
         } else {
             Err(format!(
                 "has {MERGES}, but takes more than an element for each of its running values, or starts from none"
-            ))
+            ).into())
         }
     }
 }

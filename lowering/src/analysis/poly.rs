@@ -1,5 +1,6 @@
 //! Index arithmetic as plain data: sizes are polynomials over SSA sizes, addresses are linear in
 //! the loop dimensions plus divisions.
+use kiln_dialects::Result;
 use kiln_dialects::ir::{Affine, Value};
 use std::collections::BTreeMap;
 
@@ -165,7 +166,7 @@ impl Lin {
         all
     }
     /// From an affine expression without symbols.
-    pub fn of(e: &Affine, extents: &[Poly]) -> Result<Lin, String> {
+    pub fn of(e: &Affine, extents: &[Poly]) -> Result<Lin> {
         let number = |e: &Affine| match e {
             Affine::Const(k) => Ok(*k),
             _ => {

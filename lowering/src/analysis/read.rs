@@ -1,15 +1,10 @@
 //! Reads the function of a kernel.
 use crate::analysis::*;
 use kiln_dialects::{ir::*, sym::Dim};
-use kiln_passes::Failure;
 
 /// The kernel that a function is, or what of it cannot be read.
-pub fn read(func: Op) -> Result<Kernel, Failure> {
-    let block = func
-        .regions()
-        .first()
-        .and_then(|r| r.first())
-        .ok_or_else(|| Failure::at(func, "has no body"))?;
+pub fn read(func: Op) -> Result<Kernel> {
+    let block = func.regions().first().and_then(|r| r.first()).ok_or_at(func, "has no body")?;
     let kernel = Kernel {
         func,
         buffers: vec![],
@@ -27,7 +22,7 @@ pub fn read(func: Op) -> Result<Kernel, Failure> {
     };
     reader.arguments(block)?;
     for op in block.ops() {
-        reader.op(op).map_err(|e| Failure::at(op, e))?;
+        reader.op(op).at(op)?;
     }
     Ok(reader.k)
 }
@@ -44,15 +39,15 @@ struct Reader {
     front: usize,
 }
 
-fn size(d: &Dim, dynamic: &mut impl Iterator<Item = Poly>) -> Result<Poly, String> {
+fn size(d: &Dim, dynamic: &mut impl Iterator<Item = Poly>) -> Result<Poly> {
     match d.known() {
         Some(n) => Ok(Poly::number(n)),
-        None => dynamic.next().ok_or_else(|| "has a size that nothing states".to_string()),
+        None => dynamic.next().ok_or_else(|| "has a size that nothing states".to_string().into()),
     }
 }
 
 impl Reader {
-    fn arguments(&mut self, block: Block) -> Result<(), Failure> {
+    fn arguments(&mut self, block: Block) -> Result<()> {
         let func = self.k.func;
         let args = block.args();
         let indices: Vec<Value> = args.iter().copied().filter(|a| a.ty().is_index()).collect();
@@ -68,7 +63,7 @@ impl Reader {
                     (Some(n), _) if n >= 0 => Poly::number(n),
                     (_, Some(v)) => Poly::symbol(*v),
                     _ => {
-                        return Err(Failure::at(
+                        return Err(Error::at(
                             func,
                             format!(
                                 "has argument {i}, whose kiln.sizes do not state dimension {axis}"
@@ -77,13 +72,13 @@ impl Reader {
                     }
                 });
             }
-            self.buffer(*a, sizes, Role::Input(i)).map_err(|e| Failure::at(func, e))?;
+            self.buffer(*a, sizes, Role::Input(i)).at(func)?;
         }
         Ok(())
     }
 
     /// A buffer of its own for a tensor.
-    fn buffer(&mut self, tensor: Value, sizes: Vec<Poly>, role: Role) -> Result<Place, String> {
+    fn buffer(&mut self, tensor: Value, sizes: Vec<Poly>, role: Role) -> Result<Place> {
         let element = tensor.ty().element().ok_or("is no tensor")?;
         self.k.buffers.push(Buffer { element, sizes: sizes.clone(), role });
         let view = Place {
@@ -106,12 +101,12 @@ impl Reader {
     }
 
     /// The sizes of a tensor of this type whose dynamic ones are these values.
-    fn sizes(&self, ty: Type, dynamic: &[Value]) -> Result<Vec<Poly>, String> {
+    fn sizes(&self, ty: Type, dynamic: &[Value]) -> Result<Vec<Poly>> {
         let mut dynamic = dynamic.iter().map(|v| self.poly(*v));
         ty.dims().iter().map(|d| size(d, &mut dynamic)).collect()
     }
 
-    fn op(&mut self, op: Op) -> Result<(), String> {
+    fn op(&mut self, op: Op) -> Result<()> {
         match op.name().as_str() {
             "tensor.empty" => {
                 let sizes = self.sizes(op.result(0).ty(), &op.operands())?;
@@ -144,13 +139,13 @@ impl Reader {
         }
     }
 
-    fn sizes_of(&self, v: Value) -> Result<Vec<Poly>, String> {
+    fn sizes_of(&self, v: Value) -> Result<Vec<Poly>> {
         let view = self.k.views.get(&v).map(|w| &w.sizes).or_else(|| self.fresh.get(&v));
-        view.cloned().ok_or_else(|| "takes a tensor that nothing defines".to_string())
+        view.cloned().ok_or_else(|| "takes a tensor that nothing defines".to_string().into())
     }
 
     /// Where a tensor is that is read; a fill becomes a stage now.
-    fn view(&mut self, v: Value) -> Result<Place, String> {
+    fn view(&mut self, v: Value) -> Result<Place> {
         match self.k.views.get(&v) {
             Some(view) => Ok(view.clone()),
             None => self.own(v, v),
@@ -158,7 +153,7 @@ impl Reader {
     }
 
     /// A buffer for `tensor` that starts out as `source`, a fill or an empty tensor.
-    fn own(&mut self, tensor: Value, source: Value) -> Result<Place, String> {
+    fn own(&mut self, tensor: Value, source: Value) -> Result<Place> {
         let sizes = self.sizes_of(source)?;
         let view = self.buffer(tensor, sizes, Role::Temporary)?;
         if let (Some(value), Some(op)) = (self.fills.get(&source).copied(), source.def()) {
@@ -172,7 +167,7 @@ impl Reader {
         Ok(view)
     }
 
-    fn reshape(&mut self, op: Op) -> Result<(), String> {
+    fn reshape(&mut self, op: Op) -> Result<()> {
         let source = op.operand(0);
         let old = self.sizes_of(source)?;
         let groups: Vec<Vec<i64>> = match op.attr("reassociation").and_then(|a| a.as_array()) {
@@ -209,7 +204,7 @@ impl Reader {
     }
 
     /// An argument with zeros around it.
-    fn pad(&mut self, op: Op) -> Result<(), String> {
+    fn pad(&mut self, op: Op) -> Result<()> {
         let counts = |name: &str| {
             op.attr(name).and_then(|a| a.as_i64s()).filter(|all| all.iter().all(|n| *n >= 0))
         };
@@ -244,18 +239,17 @@ impl Reader {
     }
 
     /// Offsets, sizes and strides of a slice; `skip` operands stand before them.
-    fn slice(&self, op: Op, skip: usize) -> Result<[Vec<Poly>; 3], String> {
+    fn slice(&self, op: Op, skip: usize) -> Result<[Vec<Poly>; 3]> {
         let mut operands = op.operands().into_iter().skip(skip);
-        let mut list = |name: &str| -> Result<Vec<Poly>, String> {
+        let mut list = |name: &str| -> Result<Vec<Poly>> {
             let fixed = op
                 .attr(name)
                 .and_then(|a| a.as_i64s())
                 .ok_or("has no offsets, sizes and strides")?;
             let one = |k: &i64| match *k == i64::MIN {
-                true => operands
-                    .next()
-                    .map(|v| self.poly(v))
-                    .ok_or_else(|| "lacks an operand".to_string()),
+                true => {
+                    operands.next().map(|v| self.poly(v)).ok_or_else(|| "lacks an operand".into())
+                }
                 false => Ok(Poly::number(*k)),
             };
             fixed.iter().map(one).collect()
@@ -263,7 +257,7 @@ impl Reader {
         Ok([list("static_offsets")?, list("static_sizes")?, list("static_strides")?])
     }
 
-    fn extract(&mut self, op: Op) -> Result<(), String> {
+    fn extract(&mut self, op: Op) -> Result<()> {
         let [offsets, sizes, strides] = self.slice(op, 1)?;
         if op.result(0).ty().dims().len() != sizes.len() {
             return Err("drops dimensions".into());
@@ -291,7 +285,7 @@ impl Reader {
         Ok(())
     }
 
-    fn insert(&mut self, op: Op) -> Result<(), String> {
+    fn insert(&mut self, op: Op) -> Result<()> {
         let (piece, whole, result) = (op.operand(0), op.operand(1), op.result(0));
         let [offsets, sizes, steps] = self.slice(op, 2)?;
         if piece.ty().dims().len() != sizes.len() {
@@ -334,7 +328,7 @@ impl Reader {
         Ok(())
     }
 
-    fn results(&mut self, op: Op) -> Result<(), String> {
+    fn results(&mut self, op: Op) -> Result<()> {
         for (i, v) in op.operands().into_iter().enumerate() {
             let view = self.view(v)?;
             let whole = self.k.buffers.get(view.buffer).ok_or("has no buffer")?;
@@ -380,7 +374,7 @@ impl Reader {
         Ok(())
     }
 
-    fn stage(&mut self, op: Op) -> Result<(), String> {
+    fn stage(&mut self, op: Op) -> Result<()> {
         let maps: Option<Vec<_>> = op
             .attr("indexing_maps")
             .and_then(|a| a.as_array())
@@ -414,7 +408,7 @@ impl Reader {
             .into_iter()
             .collect::<Option<_>>()
             .ok_or("has a loop dimension whose size no operand states")?;
-        let index = |i: usize| -> Result<Vec<Lin>, String> {
+        let index = |i: usize| -> Result<Vec<Lin>> {
             maps.get(i)
                 .ok_or("has too few indexing maps")?
                 .1
@@ -447,7 +441,7 @@ impl Reader {
                     .indexed
                     .extend(inner.attr("dim").and_then(|a| a.as_i64()).map(|d| d as usize));
             } else if !inner.regions().is_empty() {
-                return Err(format!("has a {} in its body", inner.name()));
+                return Err(format!("has a {} in its body", inner.name()).into());
             }
         }
         for o in 0..outs {

@@ -4,30 +4,25 @@ use kiln_dialects::{
     ops::{self, OpKind, SymExpr, SymKind},
     sym::{Atom, Dim},
 };
-use kiln_passes::{Failure, refine_shapes::Facts};
+use kiln_passes::refine_shapes::Facts;
 
 /// Makes something of a symbolic size: IR, or plain data.
 pub trait MakeSize {
     /// What a size becomes.
     type Made: Copy;
     /// A number.
-    fn number(&mut self, n: i64) -> Result<Self::Made, String>;
+    fn number(&mut self, n: i64) -> Result<Self::Made>;
     /// A symbol, or a size without a name. Operations do not come here.
-    fn leaf(&mut self, a: &Atom, whole: &Dim) -> Result<Self::Made, String>;
+    fn leaf(&mut self, a: &Atom, whole: &Dim) -> Result<Self::Made>;
     /// An operation on two sizes.
-    fn apply(
-        &mut self,
-        kind: SymKind,
-        lhs: Self::Made,
-        rhs: Self::Made,
-    ) -> Result<Self::Made, String>;
+    fn apply(&mut self, kind: SymKind, lhs: Self::Made, rhs: Self::Made) -> Result<Self::Made>;
     /// What was made of the size before.
     fn made(&self, d: &Dim) -> Option<Self::Made>;
     /// Remembers what was made.
     fn remember(&mut self, d: &Dim, made: Self::Made);
 
     /// The size: a number, what was made of it before, or a sum of products.
-    fn make(&mut self, d: &Dim) -> Result<Self::Made, String> {
+    fn make(&mut self, d: &Dim) -> Result<Self::Made> {
         if let Some(n) = d.known() {
             return self.number(n);
         }
@@ -55,7 +50,7 @@ pub trait MakeSize {
         Ok(made)
     }
     /// One factor of a term of `whole`.
-    fn atom(&mut self, a: &Atom, whole: &Dim) -> Result<Self::Made, String> {
+    fn atom(&mut self, a: &Atom, whole: &Dim) -> Result<Self::Made> {
         if let Some(made) = self.made(&Dim::atom(a.clone())) {
             return Ok(made);
         }
@@ -69,7 +64,7 @@ pub trait MakeSize {
         kind: SymKind,
         lhs: Option<Self::Made>,
         rhs: Self::Made,
-    ) -> Result<Self::Made, String> {
+    ) -> Result<Self::Made> {
         match lhs {
             Some(lhs) => self.apply(kind, lhs, rhs),
             None => Ok(rhs),
@@ -136,7 +131,7 @@ impl<'a> SizeValues<'a> {
     }
 
     /// One dimension of a value, as a number or an SSA size.
-    pub fn size(&mut self, v: Value, axis: usize) -> Result<Size, String> {
+    pub fn size(&mut self, v: Value, axis: usize) -> Result<Size> {
         if let Some(n) = v.ty().dims().get(axis).and_then(Dim::known) {
             return Ok(Size::Static(n));
         }
@@ -156,7 +151,7 @@ impl<'a> SizeValues<'a> {
     }
 
     /// A size as a number or an SSA value, computed from symbols if it has none yet.
-    pub fn value(&mut self, dim: &Dim) -> Result<Size, String> {
+    pub fn value(&mut self, dim: &Dim) -> Result<Size> {
         if let Some(n) = dim.known() {
             return Ok(Size::Static(n));
         }
@@ -166,15 +161,16 @@ impl<'a> SizeValues<'a> {
 
 impl MakeSize for SizeValues<'_> {
     type Made = Value;
-    fn number(&mut self, n: i64) -> Result<Value, String> {
+    fn number(&mut self, n: i64) -> Result<Value> {
         self.builder.index(n)
     }
-    fn leaf(&mut self, _: &Atom, whole: &Dim) -> Result<Value, String> {
+    fn leaf(&mut self, _: &Atom, whole: &Dim) -> Result<Value> {
         Err(format!(
             "has a size that no input states ({whole}); kiln.bind_shape on an argument would"
-        ))
+        )
+        .into())
     }
-    fn apply(&mut self, kind: SymKind, lhs: Value, rhs: Value) -> Result<Value, String> {
+    fn apply(&mut self, kind: SymKind, lhs: Value, rhs: Value) -> Result<Value> {
         let index = Type::index(self.builder.ctx);
         if !self.arith {
             return Ok(self
@@ -200,20 +196,20 @@ fn asks_argument(op: Op) -> bool {
 
 /// Writes sizes that are asked of computed values as arithmetic on those of arguments: the values
 /// go into kernels. Says whether there were any.
-pub fn ask_arguments_only(block: Block, facts: &Facts) -> Result<bool, Failure> {
+pub fn ask_arguments_only(block: Block, facts: &Facts) -> Result<bool> {
     let asked: Vec<Op> = block
         .ops()
         .into_iter()
         .filter(|o| o.kind() == Some(OpKind::Dim) && !asks_argument(*o))
         .collect();
     for op in &asked {
-        let b = Builder::before(*op).ok_or_else(|| Failure::at(*op, "is in no block"))?;
+        let b = Builder::before(*op).ok_or_at(*op, "is in no block")?;
         let size = SizeValues::of_host(block, facts, b, *op).value(&facts.size_value(op.result(0)));
         let value = size.and_then(|s| match s {
             Size::Static(n) => b.index(n),
             Size::Dynamic(v) => Ok(v),
         });
-        op.result(0).replace_uses(value.map_err(|e| Failure::at(*op, e))?);
+        op.result(0).replace_uses(value.at(*op)?);
         op.erase();
     }
     Ok(!asked.is_empty())

@@ -29,7 +29,7 @@ use kiln_dialects::{
     rules::{Level, is_driver, tensor_type},
     sym::Dim as SymDim,
 };
-use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
+use kiln_passes::{Numerics, Pass, refine_shapes::Facts};
 use kiln_runtime::profile;
 use std::collections::{HashMap, HashSet};
 
@@ -51,7 +51,7 @@ impl Pass for HostAbi {
     const NUMERICS: Numerics = Numerics::Exact;
     const DIALECTS: &'static [&'static str] = &["llvm", "omp", "scf"];
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         let (mut kernels, mut declarations) = (HashMap::new(), vec![]);
         for m in blocks(root)
             .into_iter()
@@ -73,7 +73,7 @@ impl Pass for HostAbi {
         let mut declared = HashSet::new();
         for func in host_functions(root) {
             let host = Host::read(func, &kernels, self.serial_below)?;
-            host.apply(root, &mut declared).map_err(|e| Failure::at(func, e))?;
+            host.apply(root, &mut declared).at(func)?;
         }
         declarations.into_iter().for_each(Op::erase);
         // The runtime runs it from plain data.
@@ -107,16 +107,8 @@ struct Host<'a> {
 }
 
 impl<'a> Host<'a> {
-    fn read(
-        func: Op,
-        kernels: &'a HashMap<String, Callee>,
-        serial_below: i64,
-    ) -> Result<Host<'a>, Failure> {
-        let block = func
-            .regions()
-            .first()
-            .and_then(|r| r.first())
-            .ok_or_else(|| Failure::at(func, "has no body"))?;
+    fn read(func: Op, kernels: &'a HashMap<String, Callee>, serial_below: i64) -> Result<Host<'a>> {
+        let block = func.regions().first().and_then(|r| r.first()).ok_or_at(func, "has no body")?;
         Ok(Host {
             func,
             ops: block.ops(),
@@ -132,7 +124,7 @@ impl<'a> Host<'a> {
         self.ops.iter().filter_map(|op| Some((*op, Launch::of(*op)?)))
     }
 
-    fn apply(&self, root: Op, declared: &mut HashSet<String>) -> Result<(), String> {
+    fn apply(&self, root: Op, declared: &mut HashSet<String>) -> Result<()> {
         let c = root.ctx();
         let ty = |s: &str| Type::parse(c, s).ok_or_else(|| format!("'{s}' is no type"));
         let (ptr, int, word) = (ty("!llvm.ptr")?, ty("i32")?, ty("i64")?);
@@ -168,7 +160,7 @@ impl<'a> Host<'a> {
                 Some(condition) => {
                     let mut threads = |b: Builder, _: Vec<Value>| {
                         let mut region = |b: Builder, _: Vec<Value>| {
-                            let call = |name: &str| -> Result<Value, String> {
+                            let call = |name: &str| -> Result<Value> {
                                 let attrs = [("callee", Attr::symbol(c, name))];
                                 let n =
                                     b.generic("func.call", &[], &[int], &attrs, &mut [])?.result(0);
@@ -223,18 +215,13 @@ impl<'a> Host<'a> {
         Ok(())
     }
 
-    fn words(&self, b: Builder, args: Value) -> Result<Words<'_>, String> {
+    fn words(&self, b: Builder, args: Value) -> Result<Words<'_>> {
         Words::new(&self.slots, &self.args, b, args)
     }
 
     /// Whether there is more than one thread and enough work for them; `None` if it is known that
     /// there is not.
-    fn worth_threads(
-        &self,
-        w: &mut Words,
-        threads: Value,
-        int: Type,
-    ) -> Result<Option<Value>, String> {
+    fn worth_threads(&self, w: &mut Words, threads: Value, int: Type) -> Result<Option<Value>> {
         let mut work = SymDim::Known(0);
         for (_, launch) in self.launches() {
             let elements =
@@ -248,7 +235,7 @@ impl<'a> Host<'a> {
                     .add(&elements(out).mul(&SymDim::Known(launch.flops_per_element.unwrap_or(0))));
             }
         }
-        let compare = |w: &Words, x: Value, y: Value| -> Result<Value, String> {
+        let compare = |w: &Words, x: Value, y: Value| -> Result<Value> {
             let i1 = Type::parse(w.b.ctx, "i1").ok_or("has no i1")?;
             let predicate = [("predicate", Attr::i64(w.b.ctx, 4))];
             Ok(w.b.generic("arith.cmpi", &[x, y], &[i1], &predicate, &mut [])?.result(0))
@@ -293,7 +280,7 @@ impl<'a> Host<'a> {
     }
 
     /// Every launch as a call, with the barriers that a team needs.
-    fn calls(&self, w: &mut Words, tid: Value, nth: Value, team: bool) -> Result<(), String> {
+    fn calls(&self, w: &mut Words, tid: Value, nth: Value, team: bool) -> Result<()> {
         let mut open: Vec<(Op, Launch)> = vec![];
         // Calls of the runtime come one after the other on a thread, so that they share their
         // memory.

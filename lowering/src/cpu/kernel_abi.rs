@@ -23,7 +23,7 @@ use kiln_dialects::{
     rules::{LEVELS, Level},
     sym::Dim,
 };
-use kiln_passes::{Failure, Numerics, Pass};
+use kiln_passes::{Numerics, Pass};
 
 kiln_passes::pass_options! {
     /// The pass.
@@ -38,11 +38,11 @@ impl Pass for KernelAbi {
     const REQUIRED: bool = true;
     const DIALECTS: &'static [&'static str] = &["llvm"];
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         // Read and decide: everything is known before the first change.
         let kernels: Vec<Kernel> =
             walk(root).into_iter().filter(is_kernel).map(Kernel::read).collect::<Result<_, _>>()?;
-        kernels.iter().try_for_each(|k| k.apply().map_err(|e| Failure::at(k.func, e)))
+        kernels.iter().try_for_each(|k| k.apply().map_err(|e| Error::at(k.func, e)))
     }
 }
 
@@ -77,11 +77,10 @@ struct Kernel {
 }
 
 impl Kernel {
-    fn read(func: Op) -> Result<Kernel, Failure> {
-        let fail = |s: String| Failure::at(func, s);
+    fn read(func: Op) -> Result<Kernel> {
         let signature =
             func.attr("function_type").and_then(Attr::as_type).and_then(Type::signature);
-        let (inputs, results) = signature.ok_or_else(|| fail("has no function type".into()))?;
+        let (inputs, results) = signature.ok_or_at(func, "has no function type")?;
         let listed = func.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_default();
         let arg_attrs: Vec<_> = (0..inputs.len())
             .map(|i| listed.get(i).and_then(|a| a.entries()).unwrap_or_default())
@@ -91,7 +90,7 @@ impl Kernel {
             ty if ty.is_index() => Ok(Param::Index),
             ty if ty.is_memref() => extents(ty, &arg_attrs[i], &indices)
                 .map(Param::Memref)
-                .map_err(|e| fail(format!("parameter {i} {e}"))),
+                .map_err(|e| Error::at(func, format!("parameter {i} {}", e.message))),
             _ => Ok(Param::Scalar),
         };
         let params = (0..inputs.len()).map(param).collect::<Result<_, _>>()?;
@@ -105,7 +104,7 @@ impl Kernel {
         })
     }
 
-    fn apply(&self) -> Result<(), String> {
+    fn apply(&self) -> Result<()> {
         let c = self.func.ctx();
         let ty = |s: &str| Type::parse(c, s).ok_or_else(|| format!("'{s}' is no type"));
         let (ptr, i64_ty) = (ty("!llvm.ptr")?, ty("i64")?);
@@ -140,7 +139,7 @@ impl Kernel {
     }
 
     /// Changes the types of the body's parameters and puts what they were at its top.
-    fn rebuild(&self, body: Block, inputs: &[Type], i64_ty: Type) -> Result<(), String> {
+    fn rebuild(&self, body: Block, inputs: &[Type], i64_ty: Type) -> Result<()> {
         let first = *body.ops().first().ok_or("has an empty body")?;
         let b =
             Make { b: Builder::before(first).ok_or("is in no block")?.at(self.func.loc()), i64_ty };
@@ -169,9 +168,11 @@ impl Kernel {
 }
 
 /// The sizes of a memref parameter, or what is wrong with them.
-fn extents(ty: Type, attrs: &[(String, Attr)], indices: &[usize]) -> Result<Vec<Extent>, String> {
+fn extents(ty: Type, attrs: &[(String, Attr)], indices: &[usize]) -> Result<Vec<Extent>> {
     if !ty.is_contiguous_memref() {
-        return Err(format!("of type {ty} is not contiguous; kernels take contiguous memrefs"));
+        return Err(
+            format!("of type {ty} is not contiguous; kernels take contiguous memrefs").into()
+        );
     }
     let dims = ty.dims();
     let stated = match attrs.iter().find(|(n, _)| n == SIZES) {
@@ -183,7 +184,7 @@ fn extents(ty: Type, attrs: &[(String, Attr)], indices: &[usize]) -> Result<Vec<
     };
     let extent = |(dim, stated): (Dim, i64)| match (dim.known(), stated) {
         (Some(n), s) if s >= 0 && s != n => {
-            Err(format!("of type {ty} has size {n} where {SIZES} says {s}"))
+            Err(format!("of type {ty} has size {n} where {SIZES} says {s}").into())
         }
         (Some(n), _) => Ok(Extent::Number(n)),
         (None, s) if s >= 0 => Ok(Extent::Number(s)),
@@ -212,10 +213,10 @@ impl Make {
         operands: &[Value],
         ty: Type,
         attrs: &[(&str, Attr)],
-    ) -> Result<Value, String> {
+    ) -> Result<Value> {
         Ok(self.b.generic(name, operands, &[ty], attrs, &mut [])?.result(0))
     }
-    fn number(&self, n: i64) -> Result<Value, String> {
+    fn number(&self, n: i64) -> Result<Value> {
         self.op("llvm.mlir.constant", &[], self.i64_ty, &[("value", Attr::i64(self.b.ctx, n))])
     }
     /// The memref that `finalize-memref-to-llvm` sees through: allocated and aligned pointer,
@@ -226,7 +227,7 @@ impl Make {
         sizes: &[Value],
         (zero, one): (Value, Value),
         memref: Type,
-    ) -> Result<Value, String> {
+    ) -> Result<Value> {
         let (c, rank) = (self.b.ctx, sizes.len());
         let arrays = if rank == 0 {
             String::new()
@@ -236,7 +237,7 @@ impl Make {
         let text = format!("!llvm.struct<(ptr, ptr, i64{arrays})>");
         let ty = Type::parse(c, &text).ok_or_else(|| format!("'{text}' is no type"))?;
         let mut all = self.op("llvm.mlir.poison", &[], ty, &[])?;
-        let mut insert = |value: Value, at: &[i64]| -> Result<(), String> {
+        let mut insert = |value: Value, at: &[i64]| -> Result<()> {
             all =
                 self.op("llvm.insertvalue", &[all, value], ty, &[("position", Attr::i64s(c, at))])?;
             Ok(())

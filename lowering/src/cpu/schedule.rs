@@ -18,7 +18,7 @@ use crate::{
     strategies::{Analysis, Bf16, Cpu, Device, Machine, SCHEDULE, table},
 };
 use kiln_dialects::{ir::*, rules::Level};
-use kiln_passes::{Failure, Numerics, Pass};
+use kiln_passes::{Numerics, Pass};
 
 kiln_passes::pass_options! {
     /// The pass.
@@ -45,7 +45,7 @@ impl Pass for SchedulePass {
     const REQUIRED: bool = true;
     const NUMERICS: Numerics = Numerics::Exact;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         if ![128, 256, 512].contains(&self.vector_bits) {
             return Err(format!("vector-bits is 128, 256 or 512, not {}", self.vector_bits).into());
         }

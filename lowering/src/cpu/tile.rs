@@ -23,7 +23,7 @@ use crate::{
     strategies::{Analysis, Device, Emission, table::scheduled},
 };
 use kiln_dialects::{ir::*, rules::Level, sym::Dim};
-use kiln_passes::{Failure, Numerics, Pass};
+use kiln_passes::{Numerics, Pass};
 
 kiln_passes::pass_options! {
     /// The pass.
@@ -40,12 +40,12 @@ impl Pass for Tile {
     const DIALECTS: &'static [&'static str] =
         &["amx", "arith", "math", "memref", "scf", "vector", "x86vector"];
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         for func in kernels_of(root) {
             let (row, schedule) = scheduled(func, Device::Cpu)?;
             let view = Analysis::of(func)?
                 .view(row.view())
-                .ok_or_else(|| Failure::at(func, row.mismatch()))?;
+                .ok_or_else(|| Error::at(func, row.mismatch()))?;
             let (mut kernel, plan) = (view.0.clone(), &view.1);
             let index = Type::index(func.ctx());
             let stack = |c: Code, element: Type, count: i64| {
@@ -59,7 +59,7 @@ impl Pass for Tile {
             function::emit(&mut kernel, plan, &[index, index], &how, &mut |c, scope, arguments| {
                 row.emit(&Emission { c, scope, plan, arguments }, schedule)
             })
-            .map_err(|e| Failure::at(func, e))?;
+            .at(func)?;
             func.erase();
         }
         root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Tiled.name()));

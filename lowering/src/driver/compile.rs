@@ -21,8 +21,9 @@ use crate::{
     },
     run_pipeline,
 };
+use kiln_dialects::error::Kind;
 use kiln_dialects::{ir::*, rules::Level};
-use kiln_passes::{Failure, pass::level_of};
+use kiln_passes::pass::level_of;
 use kiln_runtime::{
     cache::{Remark, Store},
     program as p,
@@ -162,6 +163,15 @@ pub enum CompileError {
     Module(String),
 }
 
+impl From<Error> for CompileError {
+    fn from(e: Error) -> CompileError {
+        match e.kind {
+            Kind::Unsupported => CompileError::Unsupported(vec![e.to_string()]),
+            Kind::Invalid | Kind::Internal => CompileError::Module(e.to_string()),
+        }
+    }
+}
+
 impl From<PassError> for CompileError {
     fn from(e: PassError) -> CompileError {
         match e {
@@ -220,7 +230,7 @@ pub fn compile(
     }
     let mut level = level.max(Level::Linalg);
     if level == Level::Linalg {
-        options.schedules.apply(module.op(), &options.target).map_err(CompileError::Module)?;
+        options.schedules.apply(module.op(), &options.target)?;
     }
     if options.target.chip().is_some() {
         let missing = support::missing(module.op());
@@ -238,7 +248,7 @@ pub fn compile(
     if let Some(dir) = options.debug.dump {
         extract::write(module, &dir.join("kernels"))?;
     }
-    let jobs = kernels_of(module, options, level).map_err(CompileError::Module)?;
+    let jobs = kernels_of(module, options, level)?;
     let given = external_ptx::objects(module.op());
     report.graph = start.elapsed();
 
@@ -318,11 +328,7 @@ fn host(
                 .passes,
         );
     }
-    let said = |f: Failure| match (f.loc, f.op) {
-        (Some(loc), Some(op)) => CompileError::Module(format!("{loc}: '{op}' op {}", f.message)),
-        _ => CompileError::Module(f.message),
-    };
-    let mut program = describe(module.op(), function).map_err(said)?;
+    let mut program = describe(module.op(), function)?;
     let target = match &options.target {
         Target::Cuda { chip, .. } => {
             let target =

@@ -56,7 +56,7 @@ pub fn program(
     op: Op,
     launch: &Launch,
     kernel: Op,
-) -> Result<(Module, Vec<String>), String> {
+) -> Result<(Module, Vec<String>)> {
     let ctx = op.ctx();
     let own = Module::new(op.loc());
     module
@@ -151,7 +151,7 @@ fn sizes(v: Value) -> Option<Vec<Size>> {
 }
 
 /// The symbols that an index is made of.
-fn symbols(v: Value, all: &mut Vec<Value>) -> Result<(), String> {
+fn symbols(v: Value, all: &mut Vec<Value>) -> Result<()> {
     let op = v.def().ok_or("a size is an argument of its function")?;
     if Sym::of(op).is_some() {
         if !all.contains(&v) {
@@ -162,7 +162,7 @@ fn symbols(v: Value, all: &mut Vec<Value>) -> Result<(), String> {
     op.operands().into_iter().try_for_each(|v| symbols(v, all))
 }
 
-fn size(b: &Builder, s: &Size, map: &mut HashMap<Value, Value>) -> Result<Size, String> {
+fn size(b: &Builder, s: &Size, map: &mut HashMap<Value, Value>) -> Result<Size> {
     match s {
         Size::Static(n) => Ok(Size::Static(*n)),
         Size::Dynamic(v) => Ok(Size::Dynamic(index(b, *v, map)?)),
@@ -170,7 +170,7 @@ fn size(b: &Builder, s: &Size, map: &mut HashMap<Value, Value>) -> Result<Size, 
 }
 
 /// An index, with all that it is made of.
-fn index(b: &Builder, v: Value, map: &mut HashMap<Value, Value>) -> Result<Value, String> {
+fn index(b: &Builder, v: Value, map: &mut HashMap<Value, Value>) -> Result<Value> {
     if let Some(made) = map.get(&v) {
         return Ok(*made);
     }

@@ -26,7 +26,7 @@ pub(crate) fn kernels_of(
     module: &Module,
     options: &CompileOptions,
     level: Level,
-) -> Result<Vec<Job>, String> {
+) -> Result<Vec<Job>> {
     let ctx = module.op().ctx();
     let tiles = matches!(&options.target, Target::Host(t) if t.bf16() == "amx");
     let mut jobs: BTreeMap<String, Job> = BTreeMap::new();

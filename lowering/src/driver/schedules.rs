@@ -11,7 +11,6 @@ use crate::{
     target::{Target, launch::LIBRARY},
 };
 use kiln_dialects::ir::*;
-use kiln_passes::Failure;
 use sha2::{Digest, Sha256};
 use std::{collections::BTreeMap, fmt};
 
@@ -44,7 +43,8 @@ impl Schedules {
                     "line {} has {} fields and not 4: a kernel, a target, microseconds, a schedule",
                     n + 1,
                     fields.len()
-                ));
+                )
+                .into());
             };
             let micros = micros.parse().ok().filter(|t: &f64| *t >= 0.0);
             let micros =
@@ -94,7 +94,7 @@ impl Schedules {
     }
     /// Writes the schedules on a module's kernels at `linalg`; on how many. Err: a line that is no
     /// schedule.
-    pub fn apply(&self, module: Op, target: &Target) -> Result<usize, String> {
+    pub fn apply(&self, module: Op, target: &Target) -> Result<usize> {
         let (mut count, target) = (0, target.to_string());
         if self.is_empty() {
             return Ok(0);
@@ -155,9 +155,9 @@ const LIBRARY_ENTRY: &str = "library";
 ///
 /// # Errors
 /// The schedule is none, or its parameters are outside of their domains.
-pub fn candidates(func: Op, schedule: Attr, target: &Target) -> Result<Vec<Attr>, Failure> {
+pub fn candidates(func: Op, schedule: Attr, target: &Target) -> Result<Vec<Attr>> {
     let device = if target.chip().is_some() { Device::Gpu } else { Device::Cpu };
     let name = schedule.as_schedule().map(|(name, _)| name).unwrap_or_default();
-    let row = find(&name, device).map_err(|e| Failure::at(func, e))?;
+    let row = find(&name, device).at(func)?;
     row.candidates(func, schedule)
 }

@@ -2,7 +2,7 @@
 use crate::{
     analysis::{Access, Attention, Body, Init, Kernel, Lin, Output, Poly, Stage},
     emit::{
-        code::{Code, Made},
+        code::Code,
         lanes::{Lanes, Val},
     },
 };
@@ -32,7 +32,7 @@ pub type Passed = HashMap<Access, Val>;
 
 impl Scope<'_> {
     /// A size as a value.
-    pub fn poly(&self, c: Code, p: &Poly) -> Made<Value> {
+    pub fn poly(&self, c: Code, p: &Poly) -> Result<Value> {
         let mut sum = c.index(0)?;
         for (symbols, k) in p.in_order() {
             let mut term = c.index(k)?;
@@ -44,14 +44,14 @@ impl Scope<'_> {
         Ok(sum)
     }
     /// A scalar of the old function.
-    pub fn scalar(&self, v: Value) -> Made<Value> {
+    pub fn scalar(&self, v: Value) -> Result<Value> {
         self.scalars
             .get(&v)
             .copied()
-            .ok_or_else(|| "takes a scalar that the kernel does not have".to_string())
+            .ok_or_else(|| "takes a scalar that the kernel does not have".to_string().into())
     }
     /// An address.
-    pub fn address(&self, c: Code, at: &Lin, dims: &[Val], lanes: Lanes) -> Made<Val> {
+    pub fn address(&self, c: Code, at: &Lin, dims: &[Val], lanes: Lanes) -> Result<Val> {
         let mut sum = Val::One(self.poly(c, &at.constant)?);
         for (d, p) in &at.dims {
             let x = *dims.get(*d).ok_or("has an index beyond its loops")?;
@@ -64,12 +64,12 @@ impl Scope<'_> {
         Ok(sum)
     }
     /// The memory of a buffer.
-    pub fn buffer(&self, b: usize) -> Made<Value> {
+    pub fn buffer(&self, b: usize) -> Result<Value> {
         self.memory
             .get(b)
             .copied()
             .flatten()
-            .ok_or_else(|| "reads a buffer that has no memory".to_string())
+            .ok_or_else(|| "reads a buffer that has no memory".to_string().into())
     }
     /// Reads an element, unless this iteration has it.
     pub fn read(
@@ -79,7 +79,7 @@ impl Scope<'_> {
         dims: &[Val],
         lanes: Lanes,
         passed: &Passed,
-    ) -> Made<Val> {
+    ) -> Result<Val> {
         match passed.get(a) {
             Some(v) => Ok(*v),
             None if self.kernel.pads.contains_key(&a.buffer) => self.padded(c, a, dims, lanes),
@@ -93,7 +93,7 @@ impl Scope<'_> {
         }
     }
     /// Reads an element of a padded argument: its own or 0.
-    fn padded(&self, c: Code, a: &Access, dims: &[Val], lanes: Lanes) -> Made<Val> {
+    fn padded(&self, c: Code, a: &Access, dims: &[Val], lanes: Lanes) -> Result<Val> {
         let memory = self.buffer(a.buffer)?;
         let (Some(pads), Val::One(mut left), 1) =
             (self.kernel.pads.get(&a.buffer), self.address(c, &a.at, dims, lanes)?, lanes.count)
@@ -128,7 +128,7 @@ impl Scope<'_> {
         dims: &[Val],
         lanes: Lanes,
         passed: &Passed,
-    ) -> Made<Option<Val>> {
+    ) -> Result<Option<Val>> {
         Ok(match init {
             Init::None => None,
             Init::Fill(v) => Some(Val::One(self.scalar(*v)?)),
@@ -144,7 +144,7 @@ impl Scope<'_> {
         lanes: Lanes,
         running: &mut [Value],
         passed: &mut Passed,
-    ) -> Made<()> {
+    ) -> Result<()> {
         let mut next = running.iter_mut();
         for i in stages {
             let s = self.kernel.stages.get(*i).ok_or("has a stage that is not there")?;
@@ -196,7 +196,7 @@ impl Scope<'_> {
         lanes: Lanes,
         v: Val,
         nontemporal: bool,
-    ) -> Made<()> {
+    ) -> Result<()> {
         let Some(memory) = self.memory.get(o.access.buffer).copied().flatten() else {
             return Ok(());
         };
@@ -217,7 +217,7 @@ impl Scope<'_> {
         args: Vec<Option<Val>>,
         dims: &[Val],
         lanes: Lanes,
-    ) -> Made<Vec<Val>> {
+    ) -> Result<Vec<Val>> {
         let block = match s.body {
             Body::Fill(v) => return Ok(vec![Val::One(self.scalar(v)?)]),
             Body::Copy => return Ok(args.into_iter().take(1).flatten().collect()),
@@ -227,7 +227,7 @@ impl Scope<'_> {
             block.args().into_iter().zip(args).filter_map(|(a, v)| Some((a, v?))).collect();
         for op in block.ops() {
             let c = Code(c.0.at(op.loc()));
-            let get = |v: Value| -> Made<Val> {
+            let get = |v: Value| -> Result<Val> {
                 values.get(&v).copied().map_or_else(|| self.scalar(v).map(Val::One), Ok)
             };
             if op.is("linalg.yield") {
@@ -252,7 +252,7 @@ impl Scope<'_> {
         dims: &[Val],
         lanes: Lanes,
         passed: &Passed,
-    ) -> Made<Val> {
+    ) -> Result<Val> {
         let Body::Block(block) = s.body else { return Err("has no body to compute in".into()) };
         let needed = made_of(block, v);
         let mut values: HashMap<Value, Val> = HashMap::new();
@@ -273,7 +273,7 @@ impl Scope<'_> {
         for op in
             block.ops().into_iter().filter(|op| op.results().iter().any(|r| needed.contains(r)))
         {
-            let get = |v: Value| -> Made<Val> {
+            let get = |v: Value| -> Result<Val> {
                 values.get(&v).copied().map_or_else(|| self.scalar(v).map(Val::One), Ok)
             };
             let made = self.scalar_op(Code(c.0.at(op.loc())), s, op, dims, lanes, &get)?;
@@ -284,7 +284,7 @@ impl Scope<'_> {
 
     /// A value of a stage's body by itself, with what it depends on. `dims`: the loops that it
     /// depends on, and any others.
-    pub fn by_itself(&self, c: Code, s: &Stage, v: Value, dims: &[Val]) -> Made<Value> {
+    pub fn by_itself(&self, c: Code, s: &Stage, v: Value, dims: &[Val]) -> Result<Value> {
         let one = Lanes { count: 1, mask: None };
         let Body::Block(block) = s.body else { return Err("has no body to compute in".into()) };
         let found = match (v.block_arg(), v.def()) {
@@ -301,11 +301,11 @@ impl Scope<'_> {
                 let made = inputs
                     .into_iter()
                     .map(|v| Ok((v, self.by_itself(c, s, v, dims)?)))
-                    .collect::<Made<HashMap<_, _>>>()?;
+                    .collect::<Result<HashMap<_, _>>>()?;
                 let get = |v: Value| {
                     made.get(&v)
                         .map(|v| Val::One(*v))
-                        .ok_or_else(|| "takes what is not there".to_string())
+                        .ok_or_else(|| "takes what is not there".into())
                 };
                 self.scalar_op(Code(c.0.at(op.loc())), s, op, dims, one, &get)?
             }
@@ -323,14 +323,14 @@ impl Scope<'_> {
         c: Code,
         at: &Attention,
         around: &[Value],
-        most: &dyn Fn(usize) -> Made<Value>,
-    ) -> Made<[Option<Value>; 2]> {
+        most: &dyn Fn(usize) -> Result<Value>,
+    ) -> Result<[Option<Value>; 2]> {
         let stage = self.kernel.stages.get(at.seen).ok_or("has no such stage")?;
         let mut dims: Vec<Val> = around.iter().map(|i| Val::One(*i)).collect();
         if at.limits.lengths != [None; 2] {
             dims.resize(stage.extents.len(), Val::One(c.index(0)?));
         }
-        let one = |axis: usize| -> Made<Option<Value>> {
+        let one = |axis: usize| -> Result<Option<Value>> {
             let Some(v) = at.limits.lengths[axis] else { return Ok(None) };
             let n = self.by_itself(c, stage, v, &dims)?;
             let cast = |v: Value, ty: Type| {
@@ -351,8 +351,8 @@ impl Scope<'_> {
         op: Op,
         dims: &[Val],
         lanes: Lanes,
-        get: &dyn Fn(Value) -> Made<Val>,
-    ) -> Made<Val> {
+        get: &dyn Fn(Value) -> Result<Val>,
+    ) -> Result<Val> {
         let name = op.name();
         if name == "linalg.index" {
             let d = op.attr("dim").and_then(|a| a.as_i64()).unwrap_or(0) as usize;
@@ -373,14 +373,14 @@ impl Scope<'_> {
             return lanes.load(c, self.buffer(view.buffer)?, at);
         }
         if op.result_count() != 1 || !op.regions().is_empty() {
-            return Err(format!("has a {name} in its body"));
+            return Err(format!("has a {name} in its body").into());
         }
         let operands: Vec<Val> = match product_of(op) {
             // a * b + c with one rounding.
             Some((product, other)) => {
                 vec![get(product.operand(0))?, get(product.operand(1))?, get(other)?]
             }
-            None => op.operands().into_iter().map(get).collect::<Made<_>>()?,
+            None => op.operands().into_iter().map(get).collect::<Result<_>>()?,
         };
         let ty = op.result(0).ty();
         match (name.as_str(), operands.as_slice()) {
@@ -404,7 +404,7 @@ impl Scope<'_> {
             return Ok(Val::One(c.op(name, &same, ty, &attrs)?));
         }
         let many: Vec<Value> =
-            operands.into_iter().map(|v| lanes.many(c, v)).collect::<Made<_>>()?;
+            operands.into_iter().map(|v| lanes.many(c, v)).collect::<Result<_>>()?;
         Ok(Val::Many(c.op(name, &many, Type::vector(ty, lanes.count), &attrs)?))
     }
 }

@@ -6,14 +6,12 @@ use kiln_dialects::ir::*;
 #[derive(Clone, Copy)]
 pub struct Code(pub Builder);
 
-/// A result, with a sentence for an error.
-pub type Made<T> = Result<T, String>;
 /// What a loop does: builder inside, induction variable, carried values; returns the carried values
 /// of the next iteration.
-pub type LoopBody<'a> = dyn FnMut(Code, Value, &[Value]) -> Made<Vec<Value>> + 'a;
+pub type LoopBody<'a> = dyn FnMut(Code, Value, &[Value]) -> Result<Vec<Value>> + 'a;
 
 /// What a branch does.
-pub type Then<'a> = dyn FnMut(Code) -> Made<()> + 'a;
+pub type Then<'a> = dyn FnMut(Code) -> Result<()> + 'a;
 
 /// The number that a value is, if it is an `arith.constant`.
 pub fn known(v: Value) -> Option<i64> {
@@ -24,7 +22,7 @@ pub fn known(v: Value) -> Option<i64> {
 }
 
 /// Forbids LLVM to write out a loop, given by its results.
-pub fn rolled(results: &[Value]) -> Made<()> {
+pub fn rolled(results: &[Value]) -> Result<()> {
     let op =
         results.first().and_then(|v| v.def()).filter(|o| o.is("scf.for")).ok_or("is no loop")?;
     let text = "#llvm.loop_annotation<unroll = <disable = true>>";
@@ -62,28 +60,28 @@ impl Code {
         operands: &[Value],
         ty: Type,
         attrs: &[(&str, Attr)],
-    ) -> Made<Value> {
+    ) -> Result<Value> {
         Ok(self.0.generic(name, operands, &[ty], attrs, &mut [])?.result(0))
     }
     /// An op without results.
-    pub fn effect(self, name: &str, operands: &[Value], attrs: &[(&str, Attr)]) -> Made<()> {
+    pub fn effect(self, name: &str, operands: &[Value], attrs: &[(&str, Attr)]) -> Result<()> {
         self.0.generic(name, operands, &[], attrs, &mut []).map(drop)
     }
     /// A number of index type.
-    pub fn index(self, k: i64) -> Made<Value> {
+    pub fn index(self, k: i64) -> Result<Value> {
         self.0.index(k)
     }
     /// A constant from the text of its attribute.
-    pub fn constant(self, text: &str, ty: Type) -> Made<Value> {
+    pub fn constant(self, text: &str, ty: Type) -> Result<Value> {
         let value = Attr::parse(self.ctx(), &format!("{text} : {ty}"))
             .ok_or_else(|| format!("{text} is no constant of type {ty}"))?;
         self.op("arith.constant", &[], ty, &[("value", value)])
     }
-    fn binary(self, name: &str, a: Value, b: Value) -> Made<Value> {
+    fn binary(self, name: &str, a: Value, b: Value) -> Result<Value> {
         self.op(name, &[a, b], a.ty(), &[])
     }
     /// A sum of index values.
-    pub fn add(self, a: Value, b: Value) -> Made<Value> {
+    pub fn add(self, a: Value, b: Value) -> Result<Value> {
         match (known(a), known(b)) {
             (Some(x), Some(y)) => self.index(x + y),
             (Some(0), _) => Ok(b),
@@ -97,7 +95,7 @@ impl Code {
         }
     }
     /// A difference.
-    pub fn sub(self, a: Value, b: Value) -> Made<Value> {
+    pub fn sub(self, a: Value, b: Value) -> Result<Value> {
         match (distance(b, a), known(b)) {
             (Some(k), _) => self.index(k),
             (_, Some(0)) => Ok(a),
@@ -105,7 +103,7 @@ impl Code {
         }
     }
     /// A product.
-    pub fn mul(self, a: Value, b: Value) -> Made<Value> {
+    pub fn mul(self, a: Value, b: Value) -> Result<Value> {
         match (known(a), known(b)) {
             (Some(x), Some(y)) => self.index(x * y),
             (Some(1), _) => Ok(b),
@@ -116,7 +114,7 @@ impl Code {
         }
     }
     /// A quotient of what is not negative.
-    pub fn div(self, a: Value, b: Value) -> Made<Value> {
+    pub fn div(self, a: Value, b: Value) -> Result<Value> {
         match (known(a), known(b)) {
             (Some(x), Some(y)) if y > 0 => self.index(x / y),
             (_, Some(1)) => Ok(a),
@@ -124,7 +122,7 @@ impl Code {
         }
     }
     /// A remainder of what is not negative.
-    pub fn rem(self, a: Value, b: Value) -> Made<Value> {
+    pub fn rem(self, a: Value, b: Value) -> Result<Value> {
         match (known(a), known(b)) {
             (Some(x), Some(y)) if y > 0 => self.index(x % y),
             (_, Some(1)) => self.index(0),
@@ -132,19 +130,19 @@ impl Code {
         }
     }
     /// A quotient of what is not negative, rounded up.
-    pub fn ceil_div(self, a: Value, b: Value) -> Made<Value> {
+    pub fn ceil_div(self, a: Value, b: Value) -> Result<Value> {
         let more = self.sub(b, self.index(1)?)?;
         self.div(self.add(a, more)?, b)
     }
     /// The lesser.
-    pub fn min(self, a: Value, b: Value) -> Made<Value> {
+    pub fn min(self, a: Value, b: Value) -> Result<Value> {
         match (known(a), known(b)) {
             (Some(x), Some(y)) => self.index(x.min(y)),
             _ => self.binary("arith.minsi", a, b),
         }
     }
     /// Where the part of `size` ends that starts at `lo`; all parts but the last have `block`.
-    pub fn end(self, lo: Value, block: Value, size: Value) -> Made<Value> {
+    pub fn end(self, lo: Value, block: Value, size: Value) -> Result<Value> {
         let next = self.add(lo, block)?;
         match (known(block), known(size)) {
             (Some(b), Some(n)) if b > 0 && n % b == 0 => Ok(next),
@@ -160,7 +158,7 @@ impl Code {
         step: i64,
         carried: &[Value],
         body: &mut LoopBody<'_>,
-    ) -> Made<Vec<Value>> {
+    ) -> Result<Vec<Value>> {
         match distance(lo, hi) {
             Some(n) if n <= 0 => return Ok(carried.to_vec()),
             Some(n) if n <= step => return body(self, lo, carried),
@@ -176,12 +174,12 @@ impl Code {
         step: Value,
         carried: &[Value],
         body: &mut LoopBody<'_>,
-    ) -> Made<Vec<Value>> {
+    ) -> Result<Vec<Value>> {
         let operands: Vec<Value> = [&[lo, hi, step], carried].concat();
         let types: Vec<Type> = carried.iter().map(|v| v.ty()).collect();
         let args: Vec<Type> =
             std::iter::once(Type::index(self.ctx())).chain(types.iter().copied()).collect();
-        let mut fill = |b: Builder, args: Vec<Value>| -> Result<(), String> {
+        let mut fill = |b: Builder, args: Vec<Value>| -> Result<()> {
             let (iv, rest) = args.split_first().ok_or("has no induction variable")?;
             let next = body(Code(b), *iv, rest)?;
             b.generic("scf.yield", &next, &[], &[], &mut []).map(drop)
@@ -198,7 +196,7 @@ impl Code {
         count: usize,
         carried: &[Value],
         body: &mut LoopBody<'_>,
-    ) -> Made<Vec<Value>> {
+    ) -> Result<Vec<Value>> {
         if count < 2 {
             return self.strided(lo, hi, step, carried, body);
         }
@@ -224,8 +222,8 @@ impl Code {
         hi: Value,
         step: Value,
         count: usize,
-        body: &mut dyn FnMut(Code, &[Value]) -> Made<()>,
-    ) -> Made<()> {
+        body: &mut dyn FnMut(Code, &[Value]) -> Result<()>,
+    ) -> Result<()> {
         let mut next = lo;
         if count > 1 {
             let end = self.sub(hi, self.mul(step, self.index(count as i64 - 1)?)?)?;
@@ -248,8 +246,8 @@ impl Code {
         condition: Value,
         then: &mut Then<'_>,
         otherwise: Option<&mut Then<'_>>,
-    ) -> Made<()> {
-        let mut fill = |b: Builder, _: Vec<Value>| -> Result<(), String> {
+    ) -> Result<()> {
+        let mut fill = |b: Builder, _: Vec<Value>| -> Result<()> {
             then(Code(b))?;
             b.generic("scf.yield", &[], &[], &[], &mut []).map(drop)
         };
@@ -268,7 +266,7 @@ impl Code {
                 )
                 .map(drop);
         };
-        let mut other = |b: Builder, _: Vec<Value>| -> Result<(), String> {
+        let mut other = |b: Builder, _: Vec<Value>| -> Result<()> {
             otherwise(Code(b))?;
             b.generic("scf.yield", &[], &[], &[], &mut []).map(drop)
         };
@@ -277,22 +275,22 @@ impl Code {
             .map(drop)
     }
     /// A comparison of index values by its number in `arith.cmpi`.
-    pub fn compare(self, predicate: i64, a: Value, b: Value) -> Made<Value> {
+    pub fn compare(self, predicate: i64, a: Value, b: Value) -> Result<Value> {
         let i1 = Type::scalar(self.ctx(), kiln_dialects::value::DType::I1);
         self.op("arith.cmpi", &[a, b], i1, &[("predicate", Attr::i64(self.ctx(), predicate))])
     }
     /// Whether `a < b`, both not negative.
-    pub fn below(self, a: Value, b: Value) -> Made<Value> {
+    pub fn below(self, a: Value, b: Value) -> Result<Value> {
         self.compare(6, a, b)
     }
     /// Whether all hold; `None` for none.
-    pub fn both(self, all: &[Value]) -> Made<Option<Value>> {
+    pub fn both(self, all: &[Value]) -> Result<Option<Value>> {
         let mut all = all.iter();
         let Some(first) = all.next().copied() else { return Ok(None) };
         all.try_fold(first, |a, b| self.op("arith.andi", &[a, *b], a.ty(), &[])).map(Some)
     }
     /// `condition ? a : b`.
-    pub fn select(self, condition: Value, a: Value, b: Value) -> Made<Value> {
+    pub fn select(self, condition: Value, a: Value, b: Value) -> Result<Value> {
         self.op("arith.select", &[condition, a, b], a.ty(), &[])
     }
 }

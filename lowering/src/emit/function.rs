@@ -1,10 +1,7 @@
 //! The new function: arguments, flat memory of every buffer, scratch.
 use crate::{
     analysis::{Kernel, Plan, Poly, Role},
-    emit::{
-        body::Scope,
-        code::{Code, Made},
-    },
+    emit::{body::Scope, code::Code},
     target::kernel_attrs::{DERIVED, IN_PLACE},
 };
 use kiln_dialects::{ir::*, sym::Dim};
@@ -13,13 +10,13 @@ use std::collections::HashMap;
 /// Memory for what a row passes on.
 pub struct Scratch<'a> {
     /// Makes flat memory of so many elements.
-    pub make: &'a dyn Fn(Code, Type, i64) -> Made<Value>,
+    pub make: &'a dyn Fn(Code, Type, i64) -> Result<Value>,
     /// Most bytes of it.
     pub most: i64,
 }
 
 /// Fills the new function, given its scope and its further arguments.
-pub type Fill<'a> = dyn FnMut(Code, &Scope<'_>, &[Value]) -> Made<()> + 'a;
+pub type Fill<'a> = dyn FnMut(Code, &Scope<'_>, &[Value]) -> Result<()> + 'a;
 
 /// Writes the kernel behind its old function, with further arguments of these types at the end.
 pub fn emit(
@@ -28,7 +25,7 @@ pub fn emit(
     further: &[Type],
     scratch: &Scratch<'_>,
     fill: &mut Fill<'_>,
-) -> Made<()> {
+) -> Result<()> {
     let func = k.func;
     let block = func.regions().first().and_then(|r| r.first()).ok_or("has no body")?;
     let old = block.args();
@@ -144,7 +141,7 @@ fn rows_as_scratch(k: &mut Kernel, plan: &Plan) {
     }
 }
 
-fn clone(c: Code, op: Op, map: &mut HashMap<Value, Value>) -> Made<()> {
+fn clone(c: Code, op: Op, map: &mut HashMap<Value, Value>) -> Result<()> {
     let operands: Vec<Value> = op
         .operands()
         .iter()
@@ -159,7 +156,7 @@ fn clone(c: Code, op: Op, map: &mut HashMap<Value, Value>) -> Made<()> {
 }
 
 /// All elements of an argument in one dimension.
-fn flat(c: Code, scope: &Scope<'_>, memory: Value, sizes: &[Poly]) -> Made<Value> {
+fn flat(c: Code, scope: &Scope<'_>, memory: Value, sizes: &[Poly]) -> Result<Value> {
     let (ctx, count) = (c.ctx(), Poly::product(sizes));
     let element = memory.ty().element().ok_or("is no memref")?;
     let (size, fixed) = match count.known() {
@@ -184,14 +181,14 @@ fn local(
     buffer: usize,
     scratch: &Scratch<'_>,
     total: &mut i64,
-) -> Made<Value> {
+) -> Result<Value> {
     let element = k.buffers[buffer].element;
     let most = k
         .span(buffer, 0)
         .ok_or("has an intermediate of dynamic size that no result has room for")?;
     *total += most * element.dtype()?.byte_size() as i64;
     if *total > scratch.most {
-        return Err(format!("has intermediates of more than {} bytes", scratch.most));
+        return Err(format!("has intermediates of more than {} bytes", scratch.most).into());
     }
     (scratch.make)(c, element, most)
 }

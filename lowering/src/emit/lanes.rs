@@ -1,6 +1,6 @@
 //! Values of several iterations at once: one that is the same in all, one that grows by a step, or
 //! a vector.
-use crate::emit::code::{Code, Made, known};
+use crate::emit::code::{Code, known};
 use kiln_dialects::ir::*;
 
 /// A value in every lane.
@@ -25,13 +25,13 @@ pub struct Lanes {
 
 impl Lanes {
     /// `0, step, 2 step, …`.
-    fn iota(&self, c: Code, element: Type, step: i64) -> Made<Value> {
+    fn iota(&self, c: Code, element: Type, step: i64) -> Result<Value> {
         let numbers: Vec<String> = (0..self.count as i64).map(|i| (i * step).to_string()).collect();
         c.constant(&format!("dense<[{}]>", numbers.join(",")), Type::vector(element, self.count))
     }
     /// As a vector; a scalar as it is if there is one lane.
-    pub fn many(&self, c: Code, v: Val) -> Made<Value> {
-        let spread = |x: Value| -> Made<Value> {
+    pub fn many(&self, c: Code, v: Val) -> Result<Value> {
+        let spread = |x: Value| -> Result<Value> {
             if self.count == 1 {
                 Ok(x)
             } else {
@@ -48,7 +48,7 @@ impl Lanes {
         }
     }
     /// A sum or difference of integers.
-    pub fn sum(&self, c: Code, a: Val, b: Val, minus: bool) -> Made<Val> {
+    pub fn sum(&self, c: Code, a: Val, b: Val, minus: bool) -> Result<Val> {
         let scalar = |x: Value, y: Value| match (minus, x.ty().is_index()) {
             (false, true) => c.add(x, y),
             (true, true) => c.sub(x, y),
@@ -75,7 +75,7 @@ impl Lanes {
         })
     }
     /// A product with a scalar of index type.
-    pub fn scaled(&self, c: Code, a: Val, by: Value) -> Made<Val> {
+    pub fn scaled(&self, c: Code, a: Val, by: Value) -> Result<Val> {
         Ok(match (a, known(by)) {
             (Val::One(x), _) => Val::One(c.mul(x, by)?),
             (_, Some(1)) => a,
@@ -88,10 +88,10 @@ impl Lanes {
         })
     }
     /// `a floordiv by` or `a mod by`, for negative `a` too.
-    pub fn division(&self, c: Code, a: Val, by: i64, modulo: bool) -> Made<Val> {
+    pub fn division(&self, c: Code, a: Val, by: i64, modulo: bool) -> Result<Val> {
         let scalar = matches!(a, Val::One(_)) || self.count == 1;
         let x = if let Val::One(x) = a { x } else { self.many(c, a)? };
-        let number = |k: i64| -> Made<Value> {
+        let number = |k: i64| -> Result<Value> {
             let k = c.index(k)?;
             if scalar { Ok(k) } else { self.many(c, Val::One(k)) }
         };
@@ -110,17 +110,17 @@ impl Lanes {
         };
         Ok(if scalar { Val::One(result) } else { Val::Many(result) })
     }
-    fn all(&self, c: Code) -> Made<Value> {
+    fn all(&self, c: Code) -> Result<Value> {
         let i1 = Type::scalar(c.ctx(), kiln_dialects::value::DType::I1);
         self.mask.map_or_else(|| c.constant("dense<true>", Type::vector(i1, self.count)), Ok)
     }
     /// Ones, for lanes that do not count: what is done with them faults in no lane.
-    fn ones(&self, c: Code, element: Type) -> Made<Value> {
+    fn ones(&self, c: Code, element: Type) -> Result<Value> {
         let one = if element.dtype()?.is_float() { "dense<1.0>" } else { "dense<1>" };
         c.constant(one, Type::vector(element, self.count))
     }
     /// Reads elements of a flat buffer.
-    pub fn load(&self, c: Code, buffer: Value, at: Val) -> Made<Val> {
+    pub fn load(&self, c: Code, buffer: Value, at: Val) -> Result<Val> {
         let element = buffer.ty().element().ok_or("reads from what is no buffer")?;
         let vector = Type::vector(element, self.count);
         Ok(match (at, self.mask) {
@@ -143,7 +143,7 @@ impl Lanes {
     }
     /// Asks for what lies `bytes` behind a whole vector of consecutive elements; behind the end of
     /// a buffer that does nothing.
-    pub fn prefetch(&self, c: Code, buffer: Value, at: Val, bytes: usize) -> Made<()> {
+    pub fn prefetch(&self, c: Code, buffer: Value, at: Val, bytes: usize) -> Result<()> {
         let (Val::Steps(i, 1), None) = (at, self.mask) else { return Ok(()) };
         let size =
             buffer.ty().element().ok_or("reads from what is no buffer")?.dtype()?.byte_size();
@@ -158,7 +158,7 @@ impl Lanes {
     }
     /// Writes elements of a flat buffer; `nontemporal`: whole vectors past the caches, which are at
     /// multiples of their size.
-    pub fn store(&self, c: Code, buffer: Value, at: Val, v: Val, nontemporal: bool) -> Made<()> {
+    pub fn store(&self, c: Code, buffer: Value, at: Val, v: Val, nontemporal: bool) -> Result<()> {
         let bytes = self.count
             * buffer.ty().element().ok_or("writes to what is no buffer")?.dtype()?.byte_size();
         let past = Attr::parse(c.ctx(), "true").ok_or("has no true")?;

@@ -4,7 +4,7 @@ use crate::{
     analysis::{Nest, Output},
     emit::{
         body::{Passed, Scope},
-        code::{Code, Made, known},
+        code::{Code, known},
         lanes::{Lanes, Val},
         partials,
     },
@@ -38,7 +38,7 @@ pub fn reducing<'a>(scope: &'a Scope<'_>, nest: &'a Nest) -> impl Iterator<Item 
 }
 
 /// The indices behind one number, by sizes.
-pub fn decode(c: Code, mut i: Value, sizes: &[Value]) -> Made<Vec<Value>> {
+pub fn decode(c: Code, mut i: Value, sizes: &[Value]) -> Result<Vec<Value>> {
     let mut all = vec![];
     for (n, size) in sizes.iter().enumerate().rev() {
         if known(*size) == Some(1) {
@@ -57,14 +57,14 @@ pub fn decode(c: Code, mut i: Value, sizes: &[Value]) -> Made<Vec<Value>> {
 /// Fixed loop dimensions.
 pub type Fixed = Vec<Option<Value>>;
 /// What is done inside of the reduction loops: builder, all fixed dimensions, carried values.
-pub type Inside<'a> = dyn FnMut(Code, &Fixed, &[Value]) -> Made<Vec<Value>> + 'a;
+pub type Inside<'a> = dyn FnMut(Code, &Fixed, &[Value]) -> Result<Vec<Value>> + 'a;
 /// What is done with vectors: builder, first index, how many, mask, carried values.
 pub type Chunk<'a> =
-    dyn FnMut(Code, Value, usize, Option<Value>, &[Value]) -> Made<Vec<Value>> + 'a;
+    dyn FnMut(Code, Value, usize, Option<Value>, &[Value]) -> Result<Vec<Value>> + 'a;
 
 impl Loops<'_> {
     /// The loops around what is not fixed yet; the vector dimension runs over `range`.
-    pub fn emit(&self, c: Code, fixed: &Fixed, range: Option<(Value, Value)>) -> Made<()> {
+    pub fn emit(&self, c: Code, fixed: &Fixed, range: Option<(Value, Value)>) -> Result<()> {
         let free =
             |d: &usize| fixed[*d].is_none() && Some(*d) != self.vector && !self.nest.reduction[*d];
         if let Some(d) = (0..fixed.len()).find(free) {
@@ -91,7 +91,7 @@ impl Loops<'_> {
     }
 
     /// How far a dimension goes: the last inner part of one that was split may be shorter.
-    pub fn size(&self, c: Code, d: usize, fixed: &Fixed) -> Made<Value> {
+    pub fn size(&self, c: Code, d: usize, fixed: &Fixed) -> Result<Value> {
         let size = self.scope.poly(c, &self.nest.extents[d])?;
         match &self.nest.split {
             Some((outer, inner, both)) if *inner == d => {
@@ -111,7 +111,7 @@ impl Loops<'_> {
         hi: Value,
         carried: &[Value],
         f: &mut Chunk<'_>,
-    ) -> Made<Vec<Value>> {
+    ) -> Result<Vec<Value>> {
         let (mut at, mut values) = (lo, carried.to_vec());
         let groups = if self.unroll > 1 { vec![self.unroll, 1] } else { vec![1] };
         for count in groups {
@@ -139,7 +139,7 @@ impl Loops<'_> {
     }
 
     /// Loop dimensions as values; what is not fixed is 0, for addresses that do not have it.
-    pub fn dims(&self, c: Code, fixed: &Fixed, vector: Option<Val>) -> Made<Vec<Val>> {
+    pub fn dims(&self, c: Code, fixed: &Fixed, vector: Option<Val>) -> Result<Vec<Val>> {
         let one = |(d, v): (usize, &Option<Value>)| match (v, vector) {
             (Some(v), _) => Ok(Val::One(*v)),
             (None, Some(x)) if Some(d) == self.vector => Ok(x),
@@ -149,7 +149,7 @@ impl Loops<'_> {
     }
 
     /// Index of the first lane of the `nth` vector, and of those beside it.
-    pub fn lane(&self, c: Code, start: Value, nth: usize) -> Made<Val> {
+    pub fn lane(&self, c: Code, start: Value, nth: usize) -> Result<Val> {
         let i = c.add(start, c.index((nth * self.lanes) as i64)?)?;
         Ok(if self.lanes == 1 { Val::One(i) } else { Val::Steps(i, 1) })
     }
@@ -164,7 +164,7 @@ impl Loops<'_> {
         count: usize,
         mask: Option<Value>,
         rows: Option<Rows>,
-    ) -> Made<()> {
+    ) -> Result<()> {
         let lanes = Lanes { count: if start.is_some() { self.lanes } else { 1 }, mask };
         let mut at: Vec<(Option<usize>, Option<usize>)> = vec![];
         for row in 0..rows.map_or(1, |r| r.2) {
@@ -173,7 +173,7 @@ impl Loops<'_> {
         let dims = |c: Code,
                     fixed: &Fixed,
                     (row, n): (Option<usize>, Option<usize>)|
-         -> Made<Vec<Val>> {
+         -> Result<Vec<Val>> {
             let mut fixed = fixed.clone();
             if let (Some((d, first, _)), Some(row)) = (rows, row) {
                 fixed[d] = Some(c.add(first, c.index(row as i64)?)?);
@@ -217,7 +217,7 @@ impl Loops<'_> {
     }
 
     /// Writes finished values of the reductions, and does what follows on them.
-    pub fn finish(&self, c: Code, dims: &[Val], lanes: Lanes, results: &[Value]) -> Made<()> {
+    pub fn finish(&self, c: Code, dims: &[Val], lanes: Lanes, results: &[Value]) -> Result<()> {
         let mut passed = Passed::new();
         for (o, v) in self.reducing().zip(results) {
             let v = if lanes.count == 1 { Val::One(*v) } else { Val::Many(*v) };
@@ -234,7 +234,7 @@ impl Loops<'_> {
         fixed: &Fixed,
         carried: &[Value],
         body: &mut Inside<'_>,
-    ) -> Made<Vec<Value>> {
+    ) -> Result<Vec<Value>> {
         let free = |d: &usize| fixed[*d].is_none() && Some(*d) != self.vector;
         let Some(d) = (0..fixed.len()).find(free) else { return body(c, fixed, carried) };
         let (lo, hi) = (c.index(0)?, self.scope.poly(c, &self.nest.extents[d])?);
@@ -247,7 +247,7 @@ impl Loops<'_> {
 
     /// A reduction over the vector dimension: partial results in vectors, combined at the end in a
     /// fixed order.
-    fn reduced(&self, c: Code, fixed: &Fixed, lo: Value, hi: Value) -> Made<()> {
+    fn reduced(&self, c: Code, fixed: &Fixed, lo: Value, hi: Value) -> Result<()> {
         let mut running = vec![];
         for _ in 0..self.unroll {
             running.extend(partials::identities(c, self.scope, self.nest, self.lanes)?);
@@ -295,7 +295,7 @@ impl Loops<'_> {
 
     /// The lanes of each running value as one: what combines alone by the processor's own
     /// reductions.
-    fn across(&self, c: Code, vectors: &[Value]) -> Made<Vec<Value>> {
+    fn across(&self, c: Code, vectors: &[Value]) -> Result<Vec<Value>> {
         if self.reducing().any(|o| o.combine.is_none()) {
             return partials::across(c, self.scope, self.nest, self.lanes, vectors);
         }

@@ -3,14 +3,14 @@ use crate::{
     analysis::{Init, Nest, Stage},
     emit::{
         body::{Passed, Scope},
-        code::{Code, Made},
+        code::Code,
         lanes::{Lanes, Val},
     },
 };
 use kiln_dialects::ir::*;
 
 /// Two partial results as one, of values that belong together.
-pub type Combine<'a> = dyn Fn(&[Value], &[Value]) -> Made<Vec<Value>> + 'a;
+pub type Combine<'a> = dyn Fn(&[Value], &[Value]) -> Result<Vec<Value>> + 'a;
 
 /// Whether partial results of all that a nest reduces combine.
 pub fn possible(scope: &Scope<'_>, nest: &Nest) -> bool {
@@ -24,7 +24,7 @@ fn stages<'a>(scope: &'a Scope<'_>, nest: &'a Nest) -> impl Iterator<Item = &'a 
 }
 
 /// What each of a nest's running values starts from, in each lane.
-pub fn identities(c: Code, scope: &Scope<'_>, nest: &Nest, lanes: usize) -> Made<Vec<Value>> {
+pub fn identities(c: Code, scope: &Scope<'_>, nest: &Nest, lanes: usize) -> Result<Vec<Value>> {
     let each = Lanes { count: lanes, mask: None };
     let mut all = vec![];
     for s in stages(scope, nest) {
@@ -54,7 +54,7 @@ pub fn combined(
     lanes: usize,
     a: &[Value],
     b: &[Value],
-) -> Made<Vec<Value>> {
+) -> Result<Vec<Value>> {
     let each = Lanes { count: lanes, mask: None };
     let mut pairs = a.iter().zip(b);
     let mut all = vec![];
@@ -68,7 +68,7 @@ pub fn combined(
             let val = |v: &Value| Some(if lanes > 1 { Val::Many(*v) } else { Val::One(*v) });
             let args = b.iter().chain(&a).map(val).collect();
             let made = scope.stage(Code(c.0.at(s.op.loc())), s, args, &[], each)?;
-            all.extend(made.into_iter().map(|v| each.many(c, v)).collect::<Made<Vec<_>>>()?);
+            all.extend(made.into_iter().map(|v| each.many(c, v)).collect::<Result<Vec<_>>>()?);
             continue;
         }
         for ((o, a), b) in s.outputs.iter().filter(|o| o.reduces).zip(a).zip(b) {
@@ -88,27 +88,29 @@ pub fn across(
     nest: &Nest,
     lanes: usize,
     parts: &[Value],
-) -> Made<Vec<Value>> {
+) -> Result<Vec<Value>> {
     if lanes == 1 {
         return Ok(parts.to_vec());
     }
-    let lane = |i: usize| parts.iter().map(|v| part(c, *v, i)).collect::<Made<Vec<_>>>();
-    pairwise((0..lanes).map(lane).collect::<Made<_>>()?, &|a, b| combined(c, scope, nest, 1, a, b))
+    let lane = |i: usize| parts.iter().map(|v| part(c, *v, i)).collect::<Result<Vec<_>>>();
+    pairwise((0..lanes).map(lane).collect::<Result<_>>()?, &|a, b| {
+        combined(c, scope, nest, 1, a, b)
+    })
 }
 
 /// Several partial results as one, so that no chain of sums is longer than it need be.
-pub fn pairwise(mut all: Vec<Vec<Value>>, two: &Combine<'_>) -> Made<Vec<Value>> {
+pub fn pairwise(mut all: Vec<Vec<Value>>, two: &Combine<'_>) -> Result<Vec<Value>> {
     while all.len() > 1 {
         all = all
             .chunks(2)
             .map(|p| if let [a, b] = p { two(a, b) } else { Ok(p[0].clone()) })
-            .collect::<Made<_>>()?;
+            .collect::<Result<_>>()?;
     }
     all.pop().ok_or_else(|| "has no parts".into())
 }
 
 /// One lane of a vector.
-pub fn part(c: Code, v: Value, i: usize) -> Made<Value> {
+pub fn part(c: Code, v: Value, i: usize) -> Result<Value> {
     let element = v.ty().element().ok_or("is no vector")?;
     c.op("vector.extract", &[v], element, &[("static_position", Attr::i64s(c.ctx(), &[i as i64]))])
 }
@@ -122,7 +124,7 @@ pub fn with_start(
     lanes: usize,
     parts: &[Value],
     passed: &Passed,
-) -> Made<Vec<Value>> {
+) -> Result<Vec<Value>> {
     let each = Lanes { count: lanes, mask: None };
     let (mut all, mut parts) = (vec![], parts.iter());
     for s in stages(scope, nest) {

@@ -18,7 +18,7 @@ use kiln_dialects::{
     rules::{LEVELS, Level},
     value::DType,
 };
-use kiln_passes::{Failure, Numerics, Pass};
+use kiln_passes::{Numerics, Pass};
 
 kiln_passes::pass_options! {
     /// The pass.
@@ -41,11 +41,11 @@ impl Pass for GpuAbi {
     const REQUIRED: bool = true;
     const DIALECTS: &'static [&'static str] = &["llvm", "memref", "nvvm", "vector"];
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         for func in crate::analysis::kernels_of(root) {
             let mut shared = 0;
             for op in walk(func) {
-                let made = self.op(func, op, &mut shared).map_err(|e| Failure::at(op, e))?;
+                let made = self.op(func, op, &mut shared).at(op)?;
                 if made {
                     op.erase();
                 }
@@ -58,16 +58,13 @@ impl Pass for GpuAbi {
 
 impl GpuAbi {
     /// Writes what takes the place of an op in front of it; whether there is something.
-    fn op(&self, func: Op, op: Op, shared: &mut usize) -> Result<bool, String> {
+    fn op(&self, func: Op, op: Op, shared: &mut usize) -> Result<bool> {
         let Some(b) = Builder::before(op) else { return Ok(false) };
         let c = op.ctx();
-        let make = |name: &str,
-                    operands: &[Value],
-                    ty: Type,
-                    attrs: &[(&str, Attr)]|
-         -> Result<Value, String> {
-            Ok(b.generic(name, operands, &[ty], attrs, &mut [])?.result(0))
-        };
+        let make =
+            |name: &str, operands: &[Value], ty: Type, attrs: &[(&str, Attr)]| -> Result<Value> {
+                Ok(b.generic(name, operands, &[ty], attrs, &mut [])?.result(0))
+            };
         let (i32, i64) = (Type::scalar(c, DType::I32), Type::scalar(c, DType::I64));
         if let Some((_, register)) = REGISTERS.iter().find(|(name, _)| op.is(name)) {
             let number = make("arith.extui", &[make(register, &[], i32, &[])?], i64, &[])?;
@@ -113,15 +110,12 @@ impl GpuAbi {
 }
 
 /// An instruction for each lane of an op. A reciprocal takes the divisor alone.
-fn lanes(b: &Builder, op: Op, instruction: &str) -> Result<Value, String> {
+fn lanes(b: &Builder, op: Op, instruction: &str) -> Result<Value> {
     let c = b.ctx;
-    let make = |name: &str,
-                operands: &[Value],
-                ty: Type,
-                attrs: &[(&str, Attr)]|
-     -> Result<Value, String> {
-        Ok(b.generic(name, operands, &[ty], attrs, &mut [])?.result(0))
-    };
+    let make =
+        |name: &str, operands: &[Value], ty: Type, attrs: &[(&str, Attr)]| -> Result<Value> {
+            Ok(b.generic(name, operands, &[ty], attrs, &mut [])?.result(0))
+        };
     let mut operands = op.operands();
     if !instruction.contains("$2") {
         operands = operands.split_off(operands.len() - 1);
@@ -153,15 +147,12 @@ fn lanes(b: &Builder, op: Op, instruction: &str) -> Result<Value, String> {
 
 /// `gpu.shuffle` of a value of any scalar type, through 32 bits at a time: what another thread of
 /// the warp has, and whether there is one. Only `up` asks for that.
-fn shuffled(b: &Builder, op: Op) -> Result<(Value, Option<Value>), String> {
+fn shuffled(b: &Builder, op: Op) -> Result<(Value, Option<Value>)> {
     let (c, value, lane) = (b.ctx, op.operand(0), op.operand(1));
-    let make = |name: &str,
-                operands: &[Value],
-                ty: Type,
-                attrs: &[(&str, Attr)]|
-     -> Result<Value, String> {
-        Ok(b.generic(name, operands, &[ty], attrs, &mut [])?.result(0))
-    };
+    let make =
+        |name: &str, operands: &[Value], ty: Type, attrs: &[(&str, Attr)]| -> Result<Value> {
+            Ok(b.generic(name, operands, &[ty], attrs, &mut [])?.result(0))
+        };
     let (i32, i64) = (Type::scalar(c, DType::I32), Type::scalar(c, DType::I64));
     let number = |n: i64, ty: Type| {
         make("arith.constant", &[], ty, &[("value", Attr::scalar_int(c, ty.dtype()?, n))])
@@ -186,7 +177,7 @@ fn shuffled(b: &Builder, op: Op) -> Result<(Value, Option<Value>), String> {
         .ok_or_else(|| format!("has {mode}, which is none of xor up idx"))?;
     let kind = Attr::parse(c, &format!("#nvvm<shfl_kind {name}>")).ok_or("has no nvvm dialect")?;
     let mut there = None;
-    let mut step = |v: Value| -> Result<Value, String> {
+    let mut step = |v: Value| -> Result<Value> {
         let operands = [number(-1, i32)?, v, lane, number(limit, i32)?];
         if name != "up" {
             return make("nvvm.shfl.sync", &operands, v.ty(), &[("kind", kind)]);
@@ -216,7 +207,7 @@ fn shuffled(b: &Builder, op: Op) -> Result<(Value, Option<Value>), String> {
                 if ty == integer { value } else { make("arith.bitcast", &[value], integer, &[])? };
             let bits = if dtype.bits() == 64 {
                 let high = make("arith.shrui", &[bits, number(32, i64)?], i64, &[])?;
-                let mut half = |v: Value| -> Result<Value, String> {
+                let mut half = |v: Value| -> Result<Value> {
                     let part = step(make("arith.trunci", &[v], i32, &[])?)?;
                     make("arith.extui", &[part], i64, &[])
                 };

@@ -19,7 +19,7 @@ use kiln_dialects::{
     rules::{LEVELS, Level},
     value::DType,
 };
-use kiln_passes::{Failure, Numerics, Pass};
+use kiln_passes::{Numerics, Pass};
 
 /// NVPTX's, as its target machine says. Without one the translation takes integers of 64 bits to
 /// lie at multiples of 4 bytes, reads and writes them in halves, and the driver then loses lower
@@ -166,7 +166,7 @@ impl Pass for GpuModule {
     const REQUIRED: bool = true;
     const DIALECTS: &'static [&'static str] = &["gpu", "llvm", "nvvm"];
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         if !Chip::ALL.iter().any(|c| c.name() == self.chip) {
             return Err(format!("chip is sm_80, sm_86, sm_89 or sm_90a, not {}", self.chip).into());
         }
@@ -218,12 +218,12 @@ fn tensor_maps(func: Op) -> Option<()> {
     Some(())
 }
 
-fn wrap(module: Op, chip: &str) -> Result<(), Failure> {
+fn wrap(module: Op, chip: &str) -> Result<()> {
     let inside: Vec<Op> = blocks(module).into_iter().flat_map(|b| b.ops()).collect();
     if let Some(op) = inside.iter().find(|o| {
         (o.attr(TENSOR_MAPS).is_some() || o.attr(CLUSTER).is_some()) && chip != Chip::Sm90a.name()
     }) {
-        return Err(Failure::at(
+        return Err(Error::at(
             *op,
             format!(
                 "is scheduled for the copy engine, the tensor cores or the clusters of sm_90a, which {chip} does not have"
@@ -232,21 +232,20 @@ fn wrap(module: Op, chip: &str) -> Result<(), Failure> {
     }
     for op in inside.iter().flat_map(|o| walk(*o)) {
         if !known(op) {
-            return Err(Failure::at(op, format!("has no compiled form yet for {chip}")));
+            return Err(Error::unsupported(op, format!("has no compiled form yet for {chip}")));
         }
     }
     let Some(first) = inside.first().copied() else { return Ok(()) };
     let c = module.ctx();
-    let at = |e: String| Failure::at(first, e);
     let target = Attr::parse(c, &format!("#nvvm.target<O = 3, chip = \"{chip}\">"))
-        .ok_or_else(|| at("has no nvvm dialect".into()))?;
+        .ok_or_at(first, "has no nvvm dialect")?;
     let attrs = [
         ("sym_name", Attr::string(c, "gpu")),
         ("targets", Attr::array(c, &[target])),
         ("llvm.data_layout", Attr::string(c, DATA_LAYOUT)),
     ];
-    let b = Builder::before(first).ok_or_else(|| at("is in no module".into()))?;
-    let mut fill = |b: Builder, _: Vec<Value>| -> Result<(), String> {
+    let b = Builder::before(first).ok_or_at(first, "is in no module")?;
+    let mut fill = |b: Builder, _: Vec<Value>| -> Result<()> {
         for op in &inside {
             let copy = b.clone_op(*op, &|v| v)?;
             if let Some(threads) = copy.attr(THREADS).and_then(Attr::as_i64) {
@@ -278,7 +277,7 @@ fn wrap(module: Op, chip: &str) -> Result<(), Failure> {
         }
         Ok(())
     };
-    b.generic("gpu.module", &[], &[], &attrs, &mut [(&[], &mut fill)]).map_err(at)?;
+    b.generic("gpu.module", &[], &[], &attrs, &mut [(&[], &mut fill)]).at(first)?;
     inside.iter().for_each(|o| o.erase());
     Ok(())
 }

@@ -20,7 +20,7 @@ use crate::{
     target::Chip,
 };
 use kiln_dialects::{ir::*, rules::Level};
-use kiln_passes::{Failure, Numerics, Pass};
+use kiln_passes::{Numerics, Pass};
 
 /// On a kernel: why a strategy that it looks made for refused it, by the strategy's name.
 pub const REFUSED: &str = "kiln.refused";
@@ -50,7 +50,7 @@ impl Pass for GpuSchedule {
     const REQUIRED: bool = true;
     const NUMERICS: Numerics = Numerics::Exact;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         if ![32, 64, 128, 256, 512, 1024].contains(&self.threads) {
             return Err(
                 format!("threads is a power of two from 32 to 1024, not {}", self.threads).into()
@@ -74,12 +74,11 @@ impl Pass for GpuSchedule {
                 }
             }
             let (row, schedule) = table::scheduled(func, Device::Gpu)?;
-            let view =
-                analysis.view(row.view()).ok_or_else(|| Failure::at(func, row.mismatch()))?;
+            let view = analysis.view(row.view()).ok_or_else(|| Error::at(func, row.mismatch()))?;
             let request = Request { kernel: &view.0, plan: &view.1, machine };
             row.launch(&request, schedule)?.apply(func);
             if row.view().name != View::WHOLE.name {
-                library::describe(&view.0, &view.1, tf32).map_err(|e| Failure::at(func, e))?;
+                library::describe(&view.0, &view.1, tf32).at(func)?;
             }
         }
         root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Scheduled.name()));

@@ -14,14 +14,14 @@
 use crate::{
     analysis::kernels_of,
     emit::{
-        code::{Code, Made},
+        code::Code,
         function::{self, Scratch},
     },
     strategies::{Analysis, Device, Emission, gpu::common::shared, table::scheduled},
     target::launch::SHARED,
 };
 use kiln_dialects::{ir::*, rules::Level};
-use kiln_passes::{Failure, Numerics, Pass};
+use kiln_passes::{Numerics, Pass};
 
 kiln_passes::pass_options! {
     /// The pass.
@@ -39,25 +39,24 @@ impl Pass for GpuTile {
     const DIALECTS: &'static [&'static str] =
         &["arith", "gpu", "llvm", "math", "memref", "nvvm", "scf", "vector"];
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         for func in kernels_of(root) {
             let (row, schedule) = scheduled(func, Device::Gpu)?;
-            let fail = |e: String| Failure::at(func, e);
-            let types = row.arguments(func).map_err(fail)?;
+            let types = row.arguments(func).at(func)?;
             let view = Analysis::of(func)?
                 .view(row.view())
-                .ok_or_else(|| Failure::at(func, row.mismatch()))?;
+                .ok_or_else(|| Error::at(func, row.mismatch()))?;
             let (mut kernel, plan) = (view.0.clone(), &view.1);
             let copies = row.scratch_copies(func, schedule)?;
             // Scratch for each of the CTA's rows, at a distance that keeps vector accesses aligned.
-            let scratch = |c: Code, element: Type, count: i64| -> Made<Value> {
+            let scratch = |c: Code, element: Type, count: i64| -> Result<Value> {
                 shared(c, element, copies * ((count + 15) / 16 * 16))
             };
             let how = Scratch { make: &scratch, most: SHARED };
             function::emit(&mut kernel, plan, &types, &how, &mut |c, scope, arguments| {
                 row.emit(&Emission { c, scope, plan, arguments }, schedule)
             })
-            .map_err(fail)?;
+            .at(func)?;
             func.erase();
         }
         root.set_attr("kiln.level", Attr::string(root.ctx(), Level::Tiled.name()));

@@ -2,7 +2,7 @@
 use kiln_dialects::ir::*;
 
 /// The PTX of the only `gpu.binary` below an op.
-pub fn ptx(root: Op) -> Result<Vec<u8>, String> {
+pub fn ptx(root: Op) -> Result<Vec<u8>> {
     let binary = walk(root).into_iter().find(|o| o.is("gpu.binary")).ok_or("no code came out")?;
     let object = binary
         .attr("objects")

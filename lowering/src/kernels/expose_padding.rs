@@ -26,7 +26,7 @@ use kiln_dialects::{
     rules::{Level, tensor_type},
     value::DType,
 };
-use kiln_passes::{Failure, Numerics, Pass};
+use kiln_passes::{Numerics, Pass};
 
 kiln_passes::pass_options! {
     /// The pass.
@@ -43,17 +43,16 @@ impl Pass for ExposePadding {
     const REQUIRED: bool = true;
     const NUMERICS: Numerics = Numerics::Exact;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         for op in walk(root) {
-            let fail = |e: String| Failure::at(op, e);
             let Some(b) = Builder::before(op) else { continue };
             let new = match op.kind() {
                 Some(OpKind::Convolution) if self.keeps(op) => {
                     store_image(op);
                     None
                 }
-                Some(OpKind::Convolution) => convolution(&b, op).map_err(fail)?,
-                Some(OpKind::ReduceWindow) => window(&b, op).map_err(fail)?,
+                Some(OpKind::Convolution) => convolution(&b, op).at(op)?,
+                Some(OpKind::ReduceWindow) => window(&b, op).at(op)?,
                 _ => None,
             };
             if let Some(v) = new {
@@ -119,7 +118,7 @@ fn store_image(op: Op) {
     }
 }
 
-fn padded(b: &Builder, x: Value, value: f64, low: &[i64], high: &[i64]) -> Result<Value, String> {
+fn padded(b: &Builder, x: Value, value: f64, low: &[i64], high: &[i64]) -> Result<Value> {
     if low.iter().chain(high).all(|p| *p == 0) {
         return Ok(x);
     }
@@ -128,8 +127,8 @@ fn padded(b: &Builder, x: Value, value: f64, low: &[i64], high: &[i64]) -> Resul
     b.add(&Pad { input: x, value, low: Size::all(low), high: Size::all(high) })
 }
 
-fn convolution(b: &Builder, op: Op) -> Result<Option<Value>, String> {
-    let mut o = Convolution::of(op).ok_or("is malformed")?;
+fn convolution(b: &Builder, op: Op) -> Result<Option<Value>> {
+    let mut o = Convolution::of(op).ok_or_malformed(op)?;
     let spatial = o.strides.len();
     if o.transposed {
         return transposed(b, o, op).map(Some);
@@ -145,7 +144,7 @@ fn convolution(b: &Builder, op: Op) -> Result<Option<Value>, String> {
 
 /// A transposed convolution is a plain one of the input with `stride - 1` zeros behind each
 /// element, and of the weight turned around.
-fn transposed(b: &Builder, o: Convolution, op: Op) -> Result<Value, String> {
+fn transposed(b: &Builder, o: Convolution, op: Op) -> Result<Value> {
     let spatial = o.strides.len();
     let mut x = o.input;
     for (i, stride) in o.strides.iter().enumerate().filter(|(_, s)| **s != 1) {
@@ -202,18 +201,18 @@ fn transposed(b: &Builder, o: Convolution, op: Op) -> Result<Value, String> {
     if v.ty() == op.result(0).ty() {
         Ok(v)
     } else {
-        Err(format!("would have type {} as a plain convolution", v.ty()))
+        Err(format!("would have type {} as a plain convolution", v.ty()).into())
     }
 }
 
 /// `size * factor + add`.
-fn linear(b: &Builder, size: Size, factor: i64, add: i64) -> Result<Size, String> {
+fn linear(b: &Builder, size: Size, factor: i64, add: i64) -> Result<Size> {
     let v = match size {
         Size::Static(n) => return Ok(Size::Static(n * factor + add)),
         Size::Dynamic(v) => v,
     };
     let index = [Type::index(b.ctx)];
-    let apply = |kind, lhs, n| -> Result<Value, String> {
+    let apply = |kind, lhs, n| -> Result<Value> {
         Ok(b.create_with(&SymExpr { kind, lhs, rhs: b.index(n)? }, &index, &mut [])?.result(0))
     };
     let product = apply(SymKind::Mul, v, factor)?;
@@ -225,7 +224,7 @@ fn linear(b: &Builder, size: Size, factor: i64, add: i64) -> Result<Size, String
 }
 
 /// A weight `[C, O / groups, ..]` as `[O, C / groups, ..]`.
-fn swapped(b: &Builder, weight: Value, groups: i64) -> Result<Value, String> {
+fn swapped(b: &Builder, weight: Value, groups: i64) -> Result<Value> {
     let sizes = b.sizes_of(weight)?;
     let rest = sizes.len() as i64;
     if groups == 1 {
@@ -245,8 +244,8 @@ fn swapped(b: &Builder, weight: Value, groups: i64) -> Result<Value, String> {
     b.add(&Reshape { input: turned, sizes: shape(&[groups * filters, channels]) })
 }
 
-fn window(b: &Builder, op: Op) -> Result<Option<Value>, String> {
-    let mut o = ReduceWindow::of(op).ok_or("is malformed")?;
+fn window(b: &Builder, op: Op) -> Result<Option<Value>> {
+    let mut o = ReduceWindow::of(op).ok_or_malformed(op)?;
     if o.pad_low.iter().chain(&o.pad_high).all(|p| *p == 0) {
         return Ok(None);
     }

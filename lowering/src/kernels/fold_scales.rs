@@ -27,7 +27,7 @@ use kiln_dialects::{
     sym::Dim,
     value::DType,
 };
-use kiln_passes::{Failure, Numerics, Pass};
+use kiln_passes::{Numerics, Pass};
 
 kiln_passes::pass_options! {
     /// The pass.
@@ -40,7 +40,7 @@ impl Pass for FoldScales {
     const LEVELS: &'static [Level] = &[Level::Prims];
     const NUMERICS: Numerics = Numerics::Reassociates;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         for func in blocks(root)
             .into_iter()
             .flat_map(|b| b.ops())
@@ -53,7 +53,7 @@ impl Pass for FoldScales {
             let mut dead = vec![];
             for op in ops {
                 let Some(chain) = Chain::of(op, &frozen) else { continue };
-                chain.fold().map_err(|e| Failure::at(op, e))?;
+                chain.fold().at(op)?;
                 dead.extend(chain.steps.iter().rev().map(|s| s.op));
                 dead.extend(chain.weight.map(|_| op));
             }
@@ -186,7 +186,7 @@ impl Chain {
     }
 
     /// Writes the contraction with its new weight, and the sum with what is left, behind the chain.
-    fn fold(&self) -> Result<(), String> {
+    fn fold(&self) -> Result<()> {
         let Some(last) = self.steps.last() else { return Ok(()) };
         let b = Builder::before(last.op).ok_or("is in no block")?;
         let count = [Size::Static(self.count)];

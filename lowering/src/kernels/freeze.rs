@@ -18,7 +18,7 @@
 //! ```
 use crate::kernels::frozen::{Frozen, STORED, bytes, dear, is_movement};
 use kiln_dialects::{ir::*, ops::*, rules::Level};
-use kiln_passes::{Failure, Numerics, Pass};
+use kiln_passes::{Numerics, Pass};
 use std::collections::{HashMap, HashSet};
 
 kiln_passes::pass_options! {
@@ -37,7 +37,7 @@ impl Pass for Freeze {
     const LEVELS: &'static [Level] = &[Level::Prims];
     const NUMERICS: Numerics = Numerics::Exact;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         let all = || blocks(root).into_iter().flat_map(|b| b.ops());
         let mut names: HashSet<String> = all().filter_map(Op::symbol).collect();
         for func in all().filter(|o| o.is("func.func")).collect::<Vec<_>>() {
@@ -56,7 +56,7 @@ struct Search<'a> {
 }
 
 impl Freeze {
-    fn function(&self, func: Op, names: &mut HashSet<String>) -> Result<(), Failure> {
+    fn function(&self, func: Op, names: &mut HashSet<String>) -> Result<()> {
         let Some(block) = func.regions().first().and_then(|r| r.first()) else { return Ok(()) };
         let ops = block.ops();
         let frozen = Frozen::of(&ops);
@@ -72,8 +72,7 @@ impl Freeze {
         if moved.is_empty() {
             return Ok(());
         }
-        let at = |e: String| Failure::at(func, e);
-        let b = Builder::before(func).ok_or_else(|| at("is in no block".into()))?;
+        let b = Builder::before(func).ok_or_at(func, "is in no block")?;
         let prepare = fresh("prepare", names);
         let cone: HashSet<Op> = moved.iter().flat_map(|v| frozen.cone(*v)).collect();
         let types: Vec<Type> = moved.iter().map(|v| v.ty()).collect();
@@ -85,9 +84,9 @@ impl Freeze {
             }
             b.ret(&moved.iter().map(|v| map[v]).collect::<Vec<_>>()).map(|_| ())
         };
-        b.function(&prepare, &[], &types, &mut fill).map_err(at)?;
+        b.function(&prepare, &[], &types, &mut fill).at(func)?;
         for (n, v) in moved.iter().enumerate() {
-            let op = v.def().ok_or_else(|| at("has no op".into()))?;
+            let op = v.def().ok_or_at(func, "has no op")?;
             let global = Global {
                 sym_name: fresh(&format!("frozen_{n}"), names),
                 sym_visibility: Some("private".into()),
@@ -96,10 +95,10 @@ impl Freeze {
                 source: Some(format!("{prepare}#{n}")),
                 value: None,
             };
-            b.at(op.loc()).create_with(&global, &[], &mut []).map_err(at)?;
-            let own = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
+            b.at(op.loc()).create_with(&global, &[], &mut []).at(func)?;
+            let own = Builder::before(op).ok_or_at(op, "is in no block")?;
             let get = GetGlobal { is_mutable: false, global: global.sym_name };
-            v.replace_uses(own.create_with(&get, &[v.ty()], &mut []).map_err(at)?.result(0));
+            v.replace_uses(own.create_with(&get, &[v.ty()], &mut []).at(func)?.result(0));
         }
         for op in ops.into_iter().rev() {
             let free = op.results().iter().all(|v| frozen.contains(*v) && v.uses().is_empty());

@@ -12,13 +12,16 @@ use crate::{
         transpose_folding::Ahead,
     },
 };
+use kiln_dialects::error::OptionExt;
+use kiln_dialects::error::ResultExt;
+use kiln_dialects::{Error, Result};
 use kiln_dialects::{
     ir::{Node as _, *},
     ops::*,
     rules::tensor_type,
     sym::{Atom, Dim as SymDim},
 };
-use kiln_passes::{Failure, expand_scans::LOOPS, refine_shapes::Facts};
+use kiln_passes::{expand_scans::LOOPS, refine_shapes::Facts};
 use std::collections::{HashMap, HashSet};
 
 /// What an op is to fusion.
@@ -174,13 +177,9 @@ const SPREAD: i64 = 8;
 impl Graph<'_> {
     /// Reads a function of one block. `ahead`: whether ops in front of a transpose are computed
     /// behind it.
-    pub fn read(func: Op, facts: &Facts, ahead: bool) -> Result<Graph<'_>, Failure> {
-        let block = func
-            .regions()
-            .first()
-            .and_then(|r| r.first())
-            .ok_or_else(|| Failure::at(func, "has no body"))?;
-        let end = block.terminator().ok_or_else(|| Failure::at(func, "has no return"))?;
+    pub fn read(func: Op, facts: &Facts, ahead: bool) -> Result<Graph<'_>> {
+        let block = func.regions().first().and_then(|r| r.first()).ok_or_at(func, "has no body")?;
+        let end = block.terminator().ok_or_at(func, "has no return")?;
         let mut g = Graph {
             facts,
             nodes: vec![],
@@ -192,7 +191,7 @@ impl Graph<'_> {
         let ops: Vec<Op> = block.ops().into_iter().filter(|o| *o != end).collect();
         let mut roles = HashMap::new();
         for op in &ops {
-            let role = g.role(*op).map_err(|e| Failure::at(*op, e))?;
+            let role = g.role(*op).at(*op)?;
             if role == Role::View {
                 g.views.insert(*op);
             }
@@ -213,7 +212,7 @@ impl Graph<'_> {
             if g.ahead.has(op.result(0)) {
                 continue;
             }
-            let node = g.node(op, class).map_err(|e| Failure::at(op, e))?;
+            let node = g.node(op, class).at(op)?;
             let free = class == Class::Pointwise && !must.contains(&op.result(0));
             // Of its left operand a product computes what is said.
             if let Some(cost) = free
@@ -231,7 +230,7 @@ impl Graph<'_> {
         Ok(g)
     }
 
-    fn role(&self, op: Op) -> Result<Role, String> {
+    fn role(&self, op: Op) -> Result<Role> {
         use OpKind::*;
         if makes_sizes(op) {
             return Ok(Role::Host);
@@ -275,7 +274,7 @@ impl Graph<'_> {
             Cumulative if op.attr(LOOPS).is_some() => Role::Compute(Class::Scan),
             _ if is_library(kind) => Role::Library,
             _ if kind.is_elementwise() => Role::Compute(Class::Pointwise),
-            _ => return Err("has no compiled form yet".into()),
+            _ => return Err(Error::unsupported(op, "has no compiled form yet")),
         })
     }
 
@@ -368,14 +367,14 @@ impl Graph<'_> {
                 && op.attr("value").and_then(Attr::splat_value).is_none())
     }
 
-    fn node(&self, op: Op, class: Class) -> Result<Node, String> {
+    fn node(&self, op: Op, class: Class) -> Result<Node> {
         let own = self.facts.dims(op.result(0)).to_vec();
         let mut node =
             Node { value: op.result(0), class, dims: own, reduced: vec![], leaves: vec![] };
         let id = |n: usize| (0..n).map(|d| Ix::dim(d, n)).collect::<Vec<_>>();
         match class {
             Class::Reduce => {
-                let o = Reduce::of(op).ok_or("is malformed")?;
+                let o = Reduce::of(op).ok_or_malformed(op)?;
                 node.dims = self.facts.dims(o.input).to_vec();
                 node.reduced = o.dims.iter().map(|d| *d as usize).collect();
                 node.reduced.sort_unstable();

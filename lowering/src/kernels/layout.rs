@@ -29,7 +29,7 @@ use kiln_dialects::{
     rules::{Level, tensor_type},
     sym::Dim as SymDim,
 };
-use kiln_passes::{Failure, Numerics, Pass};
+use kiln_passes::{Numerics, Pass};
 use std::collections::{HashMap, HashSet};
 
 kiln_passes::pass_options! {
@@ -49,7 +49,7 @@ impl Pass for Layout {
     const LEVELS: &'static [Level] = &[Level::Prims];
     const NUMERICS: Numerics = Numerics::Reassociates;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         let stated = |f: &Op| f.is("func.func") && f.attr("kiln.memory_format").is_none();
         for func in
             blocks(root).into_iter().flat_map(|b| b.ops()).filter(stated).collect::<Vec<_>>()
@@ -73,9 +73,9 @@ impl Pass for Layout {
             let said = if flops >= self.flops {
                 let mut turn = Turn { last: HashMap::new(), dead: HashSet::new(), turned: vec![] };
                 for op in &ops {
-                    turn.op(*op).map_err(|e| Failure::at(*op, e))?;
+                    turn.op(*op).at(*op)?;
                 }
-                turn.finish(&ops).map_err(|e| Failure::at(func, e))?;
+                turn.finish(&ops).at(func)?;
                 "channels last".to_string()
             } else {
                 format!(
@@ -131,7 +131,7 @@ fn place(d: i64) -> i64 {
 
 impl Turn {
     /// A value with channels last, for the ops from `b` on.
-    fn last(&mut self, b: &Builder, v: Value) -> Result<Value, String> {
+    fn last(&mut self, b: &Builder, v: Value) -> Result<Value> {
         if let Some(t) = self.last.get(&v) {
             return Ok(*t);
         }
@@ -156,10 +156,10 @@ impl Turn {
         self.dead.insert(op);
     }
 
-    fn op(&mut self, op: Op) -> Result<(), String> {
+    fn op(&mut self, op: Op) -> Result<()> {
         let Some(b) = Builder::before(op) else { return Ok(()) };
         if two_dimensional(op) {
-            let o = Convolution::of(op).ok_or("is malformed")?;
+            let o = Convolution::of(op).ok_or_malformed(op)?;
             let x = self.last(&b, o.input)?;
             let input = b.add(&Transpose { input: x, permutation: CHANNELS_FIRST.to_vec() })?;
             let y = b.add(&Convolution { input, ..o })?;
@@ -185,7 +185,7 @@ impl Turn {
         let x = self.last.get(&op.operand(0)).copied();
         match (kind, x) {
             (OpKind::Transpose, Some(x)) => {
-                let o = Transpose::of(op).ok_or("is malformed")?;
+                let o = Transpose::of(op).ok_or_malformed(op)?;
                 let permutation: Vec<i64> = o.permutation.iter().map(|d| place(*d)).collect();
                 let new = if permutation == [0, 1, 2, 3] {
                     x
@@ -195,7 +195,7 @@ impl Turn {
                 self.replaced(op, new);
             }
             (OpKind::Reshape, Some(x)) => {
-                let o = Reshape::of(op).ok_or("is malformed")?;
+                let o = Reshape::of(op).ok_or_malformed(op)?;
                 let (from, to) = (o.input.ty().dims(), op.result(0).ty().dims());
                 let area = from[2].known().and_then(|h| h.checked_mul(from[3].known()?));
                 // Height and width become one dimension behind the channels.
@@ -214,7 +214,7 @@ impl Turn {
                 }
             }
             (OpKind::Reduce, Some(x)) => {
-                let o = Reduce::of(op).ok_or("is malformed")?;
+                let o = Reduce::of(op).ok_or_malformed(op)?;
                 let mut dims: Vec<i64> = o.dims.iter().map(|d| place(*d)).collect();
                 dims.sort_unstable();
                 let new = b.add(&Reduce { input: x, dims, ..o.clone() })?;
@@ -229,7 +229,7 @@ impl Turn {
                 self.replaced(op, new);
             }
             (OpKind::BroadcastInDim, Some(input)) => {
-                let o = BroadcastInDim::of(op).ok_or("is malformed")?;
+                let o = BroadcastInDim::of(op).ok_or_malformed(op)?;
                 if o.dims == [0, 1, 2, 3] {
                     let new =
                         b.add(&BroadcastInDim { input, dims: o.dims, sizes: picked(&o.sizes) })?;
@@ -237,7 +237,7 @@ impl Turn {
                 }
             }
             (OpKind::ReduceWindow, Some(input)) => {
-                let o = ReduceWindow::of(op).ok_or("is malformed")?;
+                let o = ReduceWindow::of(op).ok_or_malformed(op)?;
                 let (window, strides, dilation) =
                     (picked(&o.window), picked(&o.strides), picked(&o.dilation));
                 let (pad_low, pad_high) = (picked(&o.pad_low), picked(&o.pad_high));
@@ -253,7 +253,7 @@ impl Turn {
                 self.is(op, new);
             }
             (OpKind::Pad, Some(input)) => {
-                let o = Pad::of(op).ok_or("is malformed")?;
+                let o = Pad::of(op).ok_or_malformed(op)?;
                 let new = b.add(&Pad {
                     input,
                     value: o.value,
@@ -263,7 +263,7 @@ impl Turn {
                 self.is(op, new);
             }
             (OpKind::Slice, Some(input)) => {
-                let o = Slice::of(op).ok_or("is malformed")?;
+                let o = Slice::of(op).ok_or_malformed(op)?;
                 let new = b.add(&Slice {
                     input,
                     offsets: picked(&o.offsets),
@@ -274,13 +274,13 @@ impl Turn {
             }
             (OpKind::Reverse, Some(input)) => {
                 let mut dims: Vec<i64> =
-                    Reverse::of(op).ok_or("is malformed")?.dims.iter().map(|d| place(*d)).collect();
+                    Reverse::of(op).ok_or_malformed(op)?.dims.iter().map(|d| place(*d)).collect();
                 dims.sort_unstable();
                 let new = b.add(&Reverse { input, dims })?;
                 self.is(op, new);
             }
             (OpKind::Concat, _) => {
-                let o = Concat::of(op).ok_or("is malformed")?;
+                let o = Concat::of(op).ok_or_malformed(op)?;
                 let inputs =
                     o.inputs.iter().map(|v| self.last(&b, *v)).collect::<Result<_, _>>()?;
                 let new = b.add(&Concat { inputs, axis: place(o.axis) })?;
@@ -291,7 +291,7 @@ impl Turn {
                     .operands()
                     .into_iter()
                     .map(|v| Ok((v, self.last(&b, v)?)))
-                    .collect::<Result<HashMap<_, _>, String>>()?;
+                    .collect::<Result<HashMap<_, _>>>()?;
                 let t = tensor_type(op.result(0).ty())?;
                 let new = b.clone_op(op, &|v| operands.get(&v).copied().unwrap_or(v))?.result(0);
                 new.set_ty(Type::tensor(b.ctx, t.dtype, &picked(&t.dims)));
@@ -303,7 +303,7 @@ impl Turn {
     }
 
     /// Gives what still needs channels first a transpose, and drops what is replaced.
-    fn finish(self, ops: &[Op]) -> Result<(), String> {
+    fn finish(self, ops: &[Op]) -> Result<()> {
         for v in &self.turned {
             if v.uses().iter().any(|(user, _)| !self.dead.contains(user)) {
                 let new = self.last[v];

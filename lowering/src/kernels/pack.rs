@@ -35,7 +35,7 @@ use kiln_dialects::{
     rules::{Level, tensor_type},
     value::DType,
 };
-use kiln_passes::{Failure, Numerics, Pass};
+use kiln_passes::{Numerics, Pass};
 
 kiln_passes::pass_options! {
     /// The pass.
@@ -60,7 +60,7 @@ impl Pass for Pack {
     const LEVELS: &'static [Level] = &[Level::Prims];
     const NUMERICS: Numerics = Numerics::Exact;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         if self.block < 1 {
             return Err(format!("block is at least 1, not {}", self.block).into());
         }
@@ -74,7 +74,6 @@ impl Pass for Pack {
             let ops = block.ops();
             let frozen = Frozen::of(&ops);
             for op in ops {
-                let fail = |e: String| Failure::at(op, e);
                 let Some((operand, columns)) = weight(op).filter(|(i, _)| {
                     frozen.contains(op.operand(*i)) && op.attr("kiln.pack").is_none()
                 }) else {
@@ -86,23 +85,21 @@ impl Pass for Pack {
                 let w = op.operand(operand);
                 if self.channels_last {
                     if let Some((order, said)) = windowed(op, w) {
-                        let b = Builder::before(op)
-                            .ok_or_else(|| fail("is in no block".into()))?
-                            .at(w.loc());
-                        op.set_operand(operand, stored(&b, w, order).map_err(fail)?);
+                        let b = Builder::before(op).ok_or_at(op, "is in no block")?.at(w.loc());
+                        op.set_operand(operand, stored(&b, w, order).at(op)?);
                         op.set_attr("kiln.pack", Attr::string(op.ctx(), said));
                     }
                     continue;
                 }
                 let said = match self.pays(op, w, columns) {
                     Ok(()) => {
-                        op.set_operand(operand, self.packed(op, w, columns).map_err(fail)?);
+                        op.set_operand(operand, self.packed(op, w, columns).at(op)?);
                         let pairs =
                             if self.in_pairs(op, w, columns) { ", rows in pairs" } else { "" };
                         format!("in blocks of {} columns{pairs}", self.block)
                     }
                     Err(why) if last_pays(op, columns) => {
-                        op.set_operand(operand, last(op, w, columns).map_err(fail)?);
+                        op.set_operand(operand, last(op, w, columns).at(op)?);
                         format!("with columns last: {why}")
                     }
                     Err(why) => format!("as it is: {why}"),
@@ -140,7 +137,7 @@ fn windowed(op: Op, w: Value) -> Option<(Vec<i64>, &'static str)> {
 }
 
 impl Pack {
-    fn pays(&self, op: Op, w: Value, columns: usize) -> Result<(), String> {
+    fn pays(&self, op: Op, w: Value, columns: usize) -> Result<()> {
         let sizes: Vec<i64> = w.ty().dims().iter().filter_map(|d| d.known()).collect();
         let n = sizes[columns];
         let depth: i64 =
@@ -149,10 +146,14 @@ impl Pack {
         let depthwise = Convolution::of(op).is_some_and(|o| o.groups != 1);
         match () {
             () if depthwise => Err("each channel has a window of its own".into()),
-            () if depth < self.depth => Err(format!("{depth} rows are fewer than {}", self.depth)),
-            () if n < self.block => Err(format!("{n} columns are fewer than {}", self.block)),
+            () if depth < self.depth => {
+                Err(format!("{depth} rows are fewer than {}", self.depth).into())
+            }
+            () if n < self.block => {
+                Err(format!("{n} columns are fewer than {}", self.block).into())
+            }
             () if (whole - n) * 100 > n * self.growth => {
-                Err(format!("{n} columns would become {whole}"))
+                Err(format!("{n} columns would become {whole}").into())
             }
             () => Ok(()),
         }
@@ -171,7 +172,7 @@ impl Pack {
     }
 
     /// The weight through blocks: `columns` apart, in front, and last.
-    fn packed(&self, op: Op, w: Value, columns: usize) -> Result<Value, String> {
+    fn packed(&self, op: Op, w: Value, columns: usize) -> Result<Value> {
         let b = Builder::before(op).ok_or("is in no block")?.at(w.loc());
         let t = tensor_type(w.ty())?;
         let sizes: Vec<i64> = t
@@ -239,7 +240,7 @@ fn order(rank: usize, columns: usize) -> Vec<i64> {
 }
 
 /// A value that is stored in another order and read in its own.
-fn stored(b: &Builder, input: Value, permutation: Vec<i64>) -> Result<Value, String> {
+fn stored(b: &Builder, input: Value, permutation: Vec<i64>) -> Result<Value> {
     let mut back = vec![0; permutation.len()];
     permutation.iter().enumerate().for_each(|(i, p)| back[*p as usize] = i as i64);
     let op = b.create_node(&Transpose { input, permutation })?;
@@ -256,7 +257,7 @@ fn last_pays(op: Op, columns: usize) -> bool {
     columns + 1 != o.rhs.ty().dims().len() && rows >= 4
 }
 
-fn last(op: Op, w: Value, columns: usize) -> Result<Value, String> {
+fn last(op: Op, w: Value, columns: usize) -> Result<Value> {
     let b = Builder::before(op).ok_or("is in no block")?.at(w.loc());
     stored(&b, w, [order(w.ty().dims().len(), columns), vec![columns as i64]].concat())
 }

@@ -26,7 +26,7 @@ use kiln_dialects::{
     rules::{Level, tensor_type},
     value::DType,
 };
-use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
+use kiln_passes::{Numerics, Pass, refine_shapes::Facts};
 
 /// The calibrated model; what padding gains on older chips is as much, relatively.
 const MODEL: Chip = Chip::Sm90a;
@@ -58,7 +58,7 @@ impl Pass for PadProducts {
     const LEVELS: &'static [Level] = &[Level::Prims];
     const NUMERICS: Numerics = Numerics::Reassociates;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         if self.chip.is_empty() {
             return Ok(());
         }
@@ -77,10 +77,8 @@ impl Pass for PadProducts {
             let known = Known { frozen: Frozen::of(&ops), facts: Facts::of(func, self.rounds)? };
             for (op, dot, depth) in odd {
                 let Some(more) = self.padding(&dot, depth, &known) else { continue };
-                let b = Builder::before(op)
-                    .ok_or_else(|| Failure::at(op, "is in no block"))?
-                    .at(op.loc());
-                let (lhs, rhs) = padded(&b, &dot, more).map_err(|e| Failure::at(op, e))?;
+                let b = Builder::before(op).ok_or_at(op, "is in no block")?.at(op.loc());
+                let (lhs, rhs) = padded(&b, &dot, more).at(op)?;
                 op.set_operand(0, lhs);
                 op.set_operand(1, rhs);
             }
@@ -166,7 +164,7 @@ impl PadProducts {
 }
 
 /// Both operands with so many zeros behind what is summed.
-fn padded(b: &Builder, o: &DotGeneral, more: i64) -> Result<(Value, Value), String> {
+fn padded(b: &Builder, o: &DotGeneral, more: i64) -> Result<(Value, Value)> {
     let zero = b.splat(tensor_type(o.lhs.ty())?.dtype, &[], 0.0)?;
     let pad = |input: Value, contract: &[i64]| {
         let high: Vec<i64> = (0..input.ty().dims().len() as i64)

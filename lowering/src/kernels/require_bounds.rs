@@ -23,7 +23,7 @@ use kiln_dialects::{
     rules::{Level, Sizes, is_driver},
     sym::Dim,
 };
-use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
+use kiln_passes::{Numerics, Pass, refine_shapes::Facts};
 
 kiln_passes::pass_options! {
     /// The pass.
@@ -40,7 +40,7 @@ impl Pass for RequireBounds {
     const LEVELS: &'static [Level] = &[Level::Prims];
     const NUMERICS: Numerics = Numerics::Exact;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         let functions: Vec<Op> =
             walk(root).into_iter().filter(|o| o.is("func.func") && !is_driver(*o)).collect();
         for func in functions {
@@ -173,14 +173,14 @@ fn decided(facts: &Facts, c: &Condition) -> bool {
         || !c.equal && facts.bounds(&c.more.sub(&c.less)).0.is_some_and(|least| least >= 0)
 }
 
-fn state(block: Block, facts: &Facts, found: Vec<(Op, Condition)>) -> Result<(), Failure> {
+fn state(block: Block, facts: &Facts, found: Vec<(Op, Condition)>) -> Result<()> {
     let Some(end) = block.terminator().filter(|_| !found.is_empty()) else { return Ok(()) };
-    let builder = Builder::before(end).ok_or_else(|| Failure::at(end, "is in no block"))?;
+    let builder = Builder::before(end).ok_or_at(end, "is in no block")?;
     let mut sizes = SizeValues::of_host(block, facts, builder, end);
     // Sizes of arguments that nothing names are asked for.
     for v in block.args().into_iter().filter(|v| v.ty().is_tensor() && !bound(*v)) {
         for axis in 0..v.ty().dims().len() {
-            sizes.size(v, axis).map_err(|e| Failure::at(end, e))?;
+            sizes.size(v, axis).at(end)?;
         }
     }
     for (op, c) in found {
@@ -188,13 +188,10 @@ fn state(block: Block, facts: &Facts, found: Vec<(Op, Condition)>) -> Result<(),
             Size::Static(n) => builder.index(n),
             Size::Dynamic(v) => Ok(v),
         };
-        let (lhs, rhs) = (
-            value(&c.less).map_err(|e| Failure::at(op, e))?,
-            value(&c.more).map_err(|e| Failure::at(op, e))?,
-        );
+        let (lhs, rhs) = (value(&c.less).at(op)?, value(&c.more).at(op)?);
         let kind = if c.equal { CompareKind::Eq } else { CompareKind::Le };
         let require = Require { kind, lhs, rhs, message: c.words };
-        builder.at(op.loc()).create_with(&require, &[], &mut []).map_err(|e| Failure::at(op, e))?;
+        builder.at(op.loc()).create_with(&require, &[], &mut []).at(op)?;
     }
     Ok(())
 }

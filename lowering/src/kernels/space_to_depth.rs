@@ -30,7 +30,7 @@ use kiln_dialects::{
     rules::{Level, tensor_type},
     value::DType,
 };
-use kiln_passes::{Failure, Numerics, Pass};
+use kiln_passes::{Numerics, Pass};
 
 kiln_passes::pass_options! {
     /// The pass.
@@ -59,7 +59,7 @@ impl Pass for SpaceToDepth {
     const LEVELS: &'static [Level] = &[Level::Prims];
     const NUMERICS: Numerics = Numerics::Reassociates;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         if self.chip.is_empty() {
             return Ok(());
         }
@@ -79,8 +79,8 @@ impl Pass for SpaceToDepth {
             let all: Vec<(Op, Blocks)> =
                 ops.into_iter().filter_map(|op| Some((op, of(op)?))).collect();
             for (op, blocks) in all {
-                let b = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
-                let new = blocks.convolution(&b).map_err(|e| Failure::at(op, e))?;
+                let b = Builder::before(op).ok_or_at(op, "is in no block")?;
+                let new = blocks.convolution(&b).at(op)?;
                 op.result(0).replace_uses(new);
                 let padding = blocks.padding;
                 op.erase();
@@ -202,10 +202,10 @@ impl Blocks {
         )
     }
 
-    fn convolution(&self, b: &Builder) -> Result<Value, String> {
+    fn convolution(&self, b: &Builder) -> Result<Value> {
         let [high, wide] = &self.along;
         let zero = b.splat(self.dtype, &[], 0.0)?;
-        let pad = |b: &Builder, input: Value, low: &[i64], high: &[i64]| -> Result<Value, String> {
+        let pad = |b: &Builder, input: Value, low: &[i64], high: &[i64]| -> Result<Value> {
             if low.iter().chain(high).all(|n| *n == 0) {
                 return Ok(input);
             }
@@ -280,7 +280,7 @@ impl Blocks {
         channels: i64,
         blocks: [i64; 2],
         order: &[usize; 6],
-    ) -> Result<Value, String> {
+    ) -> Result<Value> {
         let (steps, of) = (self.along.each_ref().map(|a| a.step), Size::Static);
         let all = [front, of(channels), of(blocks[0]), of(steps[0]), of(blocks[1]), of(steps[1])];
         let kept: Vec<usize> =
@@ -291,7 +291,7 @@ impl Blocks {
     }
 }
 
-fn reshaped(b: &Builder, input: Value, sizes: &[Size]) -> Result<Value, String> {
+fn reshaped(b: &Builder, input: Value, sizes: &[Size]) -> Result<Value> {
     if input.ty().dims().len() == sizes.len() {
         return Ok(input);
     }

@@ -30,7 +30,7 @@ use kiln_dialects::{
     rules::Level,
     sym::Dim,
 };
-use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
+use kiln_passes::{Numerics, Pass, refine_shapes::Facts};
 use std::collections::HashSet;
 
 kiln_passes::pass_options! {
@@ -51,7 +51,7 @@ impl Pass for SplitConcats {
     const LEVELS: &'static [Level] = &[Level::Prims];
     const NUMERICS: Numerics = Numerics::Exact;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         let functions: Vec<Op> = walk(root).into_iter().filter(|o| o.is("func.func")).collect();
         for func in functions {
             let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };
@@ -67,7 +67,7 @@ impl Pass for SplitConcats {
             let facts = Facts::of(func, self.rounds)?;
             // The last one first: what it joins is known by the values that there were.
             for (op, placed) in found.into_iter().rev() {
-                split(block, &facts, op, &placed).map_err(|e| Failure::at(op, e))?;
+                split(block, &facts, op, &placed).at(op)?;
             }
         }
         Ok(())
@@ -130,8 +130,8 @@ fn elements(v: Value) -> i64 {
     v.ty().dims().iter().fold(1, |n, d| n.saturating_mul(d.known().unwrap_or(128)))
 }
 
-fn split(block: Block, facts: &Facts, op: Op, placed: &[bool]) -> Result<(), String> {
-    let o = Concat::of(op).ok_or("is malformed")?;
+fn split(block: Block, facts: &Facts, op: Op, placed: &[bool]) -> Result<()> {
+    let o = Concat::of(op).ok_or_malformed(op)?;
     let (axis, rank) = (o.axis as usize, op.result(0).ty().dims().len());
     let b = Builder::before(op).ok_or("is in no block")?;
     let mut values = SizeValues::of_host(block, facts, b, op);

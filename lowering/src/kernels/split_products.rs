@@ -26,7 +26,7 @@ use kiln_dialects::{
     rules::{Level, tensor_type},
     value::DType,
 };
-use kiln_passes::{Failure, Numerics, Pass};
+use kiln_passes::{Numerics, Pass};
 
 kiln_passes::pass_options! {
     /// The pass.
@@ -105,7 +105,7 @@ impl Pass for SplitProducts {
     const LEVELS: &'static [Level] = &[Level::Prims];
     const NUMERICS: Numerics = Numerics::Reassociates;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         if self.chip != Chip::Sm90a.name() {
             return Ok(());
         }
@@ -118,8 +118,8 @@ impl Pass for SplitProducts {
                 None => self.parts(&dot),
             };
             let Some(parts) = parts else { continue };
-            let b = Builder::before(op).ok_or_else(|| Failure::at(op, "is in no block"))?;
-            let result = split(b.at(op.loc()), op, &dot, parts).map_err(|e| Failure::at(op, e))?;
+            let b = Builder::before(op).ok_or_at(op, "is in no block")?;
+            let result = split(b.at(op.loc()), op, &dot, parts).at(op)?;
             op.result(0).replace_uses(result);
             op.erase();
         }
@@ -198,7 +198,7 @@ fn operand(
     batch: &[i64],
     contract: &[i64],
     parts: i64,
-) -> Result<(Value, Vec<i64>, Vec<i64>), String> {
+) -> Result<(Value, Vec<i64>, Vec<i64>)> {
     let depth = *contract.first().ok_or("sums nothing")?;
     let mut sizes = b.sizes_of(v)?;
     let all = sizes[depth as usize].known().ok_or("has an open depth")?;
@@ -207,7 +207,7 @@ fn operand(
     Ok((b.add(&Reshape { input: v, sizes })?, batch, vec![depth + 1]))
 }
 
-fn split(b: Builder, op: Op, o: &DotGeneral, parts: i64) -> Result<Value, String> {
+fn split(b: Builder, op: Op, o: &DotGeneral, parts: i64) -> Result<Value> {
     let (lhs, lhs_batch, lhs_contract) = operand(b, o.lhs, &o.lhs_batch, &o.lhs_contract, parts)?;
     let (rhs, rhs_batch, rhs_contract) = operand(b, o.rhs, &o.rhs_batch, &o.rhs_contract, parts)?;
     let wide = Type::scalar(b.ctx, DType::F32);

@@ -10,12 +10,7 @@ use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// The first position of the extreme, or of the first NaN. Pairs combine in any order, since of
 /// equal values the lesser position wins.
-pub fn arg(
-    k: &Kernel,
-    input: Value,
-    axis: usize,
-    better: CompareKind,
-) -> Result<Vec<Value>, String> {
+pub fn arg(k: &Kernel, input: Value, axis: usize, better: CompareKind) -> Result<Vec<Value>> {
     let (d, sizes) = (dtype(input)?, k.sizes_of(input)?);
     let n = sizes.len();
     let stay: Vec<usize> = (0..n).filter(|i| *i != axis).collect();
@@ -80,7 +75,7 @@ fn beats(
     (x, i): (Value, Value),
     (best, at): (Value, Value),
     d: DType,
-) -> Result<Value, String> {
+) -> Result<Value> {
     let first = s.cmpi(2, i, at)?;
     let (better, same) = if d.is_float() {
         let unordered = if better == CompareKind::Gt { 9 } else { 11 };

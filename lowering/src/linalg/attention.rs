@@ -22,7 +22,7 @@ struct Heads {
 }
 
 impl Heads {
-    fn of(k: &Kernel, o: &Attention) -> Result<Heads, String> {
+    fn of(k: &Kernel, o: &Attention) -> Result<Heads> {
         let (q, g) = (k.sizes_of(o.query)?, k.sizes_of(o.key)?);
         Ok(match (q[1].known(), g[1].known()) {
             (Some(h), Some(g)) if h != g && g > 0 => {
@@ -48,8 +48,8 @@ impl Heads {
 
 /// The tensor of an attention, or of the transposition of it that alone reads it, and the value
 /// that it stands for; the same of the log-sum-exp, if there are readers.
-pub fn attention(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>, String> {
-    let o = Attention::of(op).ok_or("is malformed")?;
+pub fn attention(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>> {
+    let o = Attention::of(op).ok_or_malformed(op)?;
     let heads = Heads::of(k, &o)?;
     let (q, ks, v) = (k.sizes_of(o.query)?, k.sizes_of(o.key)?, k.sizes_of(o.value)?);
     let (d, outer) = (wide(dtype(o.query)?), heads.outer.len());
@@ -57,7 +57,7 @@ pub fn attention(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>, String> {
     let id: Vec<Ix> = (0..loops).map(|i| Ix::dim(i, loops)).collect();
     let row: Vec<usize> = (0..=outer).collect();
     // A tensor of this function is its own name, so that stages can read it.
-    let named = |t: Vec<Value>| -> Result<Value, String> {
+    let named = |t: Vec<Value>| -> Result<Value> {
         let t = *t.first().ok_or("makes no tensor")?;
         k.keep(t, t);
         Ok(t)
@@ -248,13 +248,13 @@ impl Regions {
     fn reads(&self) -> impl Iterator<Item = (Value, Vec<Ix>)> {
         [self.score, self.mask].into_iter().flatten().map(|(_, v)| (v, vec![]))
     }
-    fn score(&self, body: &mut Body, s: Value, place: &[Ix; 4]) -> Result<Option<Value>, String> {
+    fn score(&self, body: &mut Body, s: Value, place: &[Ix; 4]) -> Result<Option<Value>> {
         let Some((block, v)) = self.score else { return Ok(None) };
         body.give(*block.args().first().ok_or("has a score without arguments")?, s);
         give_positions(body, block, 1, place)?;
         body.element(v, &[]).map(Some)
     }
-    fn mask(&self, body: &mut Body, place: &[Ix; 4]) -> Result<Option<Value>, String> {
+    fn mask(&self, body: &mut Body, place: &[Ix; 4]) -> Result<Option<Value>> {
         let Some((block, v)) = self.mask else { return Ok(None) };
         give_positions(body, block, 0, place)?;
         body.element(v, &[]).map(Some)
@@ -262,12 +262,7 @@ impl Regions {
 }
 
 /// Positions are 64-bit integers to a region.
-fn give_positions(
-    body: &mut Body,
-    block: Block,
-    first: usize,
-    place: &[Ix; 4],
-) -> Result<(), String> {
+fn give_positions(body: &mut Body, block: Block, first: usize, place: &[Ix; 4]) -> Result<()> {
     for (arg, at) in
         block.args().into_iter().skip(first).zip(place).filter(|(a, _)| !a.uses().is_empty())
     {
@@ -280,13 +275,7 @@ fn give_positions(
 }
 
 /// `x`, or a number in a row whose maximum is -inf.
-fn or_if_none(
-    body: &mut Body,
-    max: Value,
-    x: Value,
-    number: f64,
-    d: DType,
-) -> Result<Value, String> {
+fn or_if_none(body: &mut Body, max: Value, x: Value, number: f64, d: DType) -> Result<Value> {
     let low = body.s.float(f64::NEG_INFINITY, max)?;
     let none = body.s.compare(CompareKind::Eq, max, low, d)?;
     let number = body.s.float(number, x)?;
@@ -304,7 +293,7 @@ fn broadcast(bias: Value, place: &[Ix; 4], to: &[Size; 4], loops: usize) -> Vec<
 }
 
 /// The value to store and the loops that index it in the order of memory.
-fn layout(op: Op, outer: usize) -> Result<(Value, Vec<usize>), String> {
+fn layout(op: Op, outer: usize) -> Result<(Value, Vec<usize>)> {
     let moved = turned(op).and_then(|t| Some((t.result(0), Transpose::of(t)?.permutation)));
     let (value, permutation) = moved.unwrap_or((op.result(0), vec![0, 1, 2, 3]));
     // Heads are one loop or two.
@@ -316,7 +305,7 @@ fn layout(op: Op, outer: usize) -> Result<(Value, Vec<usize>), String> {
 }
 
 /// With both loops over heads as one dimension again.
-fn joined(k: &Kernel, t: Value, order: &[usize], outer: usize) -> Result<Value, String> {
+fn joined(k: &Kernel, t: Value, order: &[usize], outer: usize) -> Result<Value> {
     if outer == 2 {
         return Ok(t);
     }

@@ -29,7 +29,7 @@ pub struct Inputs {
 }
 
 /// The dtype of a prim value.
-pub fn dtype(v: Value) -> Result<DType, String> {
+pub fn dtype(v: Value) -> Result<DType> {
     tensor_type(v.ty()).map(|t| t.dtype)
 }
 
@@ -39,13 +39,7 @@ fn affine(at: &[Ix]) -> bool {
 
 impl Kernel<'_> {
     /// Collects what the element of `v` at `at` reads.
-    pub fn scan(
-        &self,
-        v: Value,
-        at: &[Ix],
-        loops: usize,
-        inputs: &mut Inputs,
-    ) -> Result<(), String> {
+    pub fn scan(&self, v: Value, at: &[Ix], loops: usize, inputs: &mut Inputs) -> Result<()> {
         if !inputs.seen.insert((v, at.to_vec())) || self.given.borrow().contains(&v) {
             return Ok(());
         }
@@ -69,7 +63,7 @@ impl Kernel<'_> {
             .try_for_each(|o| self.scan(o, at, loops, inputs))
     }
 
-    fn scan_index(&self, ix: &Ix, loops: usize, inputs: &mut Inputs) -> Result<(), String> {
+    fn scan_index(&self, ix: &Ix, loops: usize, inputs: &mut Inputs) -> Result<()> {
         match ix {
             Ix::Data { tensor, at, limit } => {
                 self.scan(*tensor, at, loops, inputs)?;
@@ -125,7 +119,7 @@ impl<'a, 'k> Body<'a, 'k> {
         self.made.insert((v, vec![]), element);
     }
     /// The element of `v` at `at`, in its compute type.
-    pub fn element(&mut self, v: Value, at: &[Ix]) -> Result<Value, String> {
+    pub fn element(&mut self, v: Value, at: &[Ix]) -> Result<Value> {
         let key = (v, at.to_vec());
         if let Some(m) = self.made.get(&key) {
             return Ok(*m);
@@ -138,7 +132,7 @@ impl<'a, 'k> Body<'a, 'k> {
         Ok(value)
     }
 
-    fn read(&mut self, v: Value, tensor: Value, at: &[Ix]) -> Result<Value, String> {
+    fn read(&mut self, v: Value, tensor: Value, at: &[Ix]) -> Result<Value> {
         let given = self.inputs.list.iter().position(|i| i.tensor == tensor && i.at == at);
         let raw = match given {
             Some(i) => self.args[i],
@@ -155,7 +149,7 @@ impl<'a, 'k> Body<'a, 'k> {
     }
 
     /// An index as an SSA value.
-    pub fn index(&mut self, ix: &Ix) -> Result<Value, String> {
+    pub fn index(&mut self, ix: &Ix) -> Result<Value> {
         let ty = Type::index(self.s.b.ctx);
         match ix {
             Ix::Lin(l) => {
@@ -199,12 +193,12 @@ impl<'a, 'k> Body<'a, 'k> {
             }
         }
     }
-    fn binary_index(&mut self, name: &str, a: &Ix, b: &Ix) -> Result<Value, String> {
+    fn binary_index(&mut self, name: &str, a: &Ix, b: &Ix) -> Result<Value> {
         let (x, y) = (self.index(a)?, self.index(b)?);
         self.s.op(name, &[x, y], Type::index(self.s.b.ctx))
     }
     /// `linalg.index`.
-    pub fn dim(&mut self, d: usize) -> Result<Value, String> {
+    pub fn dim(&mut self, d: usize) -> Result<Value> {
         if let Some(v) = self.dims.get(&d) {
             return Ok(*v);
         }
@@ -224,7 +218,7 @@ impl<'a, 'k> Body<'a, 'k> {
         Ok(v)
     }
 
-    fn compute(&mut self, v: Value, at: &[Ix]) -> Result<Value, String> {
+    fn compute(&mut self, v: Value, at: &[Ix]) -> Result<Value> {
         let op = v.def().ok_or("reads a value that is not stored")?;
         let kind = op.kind().ok_or_else(|| format!("reads the result of {}", op.name()))?;
         let kernel = self.kernel;
@@ -236,7 +230,7 @@ impl<'a, 'k> Body<'a, 'k> {
         let d = dtype(v)?;
         match kind {
             OpKind::Splat => {
-                s.constant(scalar_attr(Splat::of(op).ok_or("is malformed")?.value, d, s.b.ctx)?)
+                s.constant(scalar_attr(Splat::of(op).ok_or_malformed(op)?.value, d, s.b.ctx)?)
             }
             OpKind::Constant => {
                 let value = op
@@ -246,18 +240,18 @@ impl<'a, 'k> Body<'a, 'k> {
                 s.constant(scalar_attr(value, d, s.b.ctx)?)
             }
             OpKind::Iota => {
-                let o = Iota::of(op).ok_or("is malformed")?;
+                let o = Iota::of(op).ok_or_malformed(op)?;
                 let i = self.index(&at[o.axis as usize])?;
                 let wide = s.op("arith.index_cast", &[i], Type::scalar(s.b.ctx, DType::I64))?;
                 s.convert(wide, DType::I64, d)
             }
             OpKind::Compare => {
-                let o = Compare::of(op).ok_or("is malformed")?;
+                let o = Compare::of(op).ok_or_malformed(op)?;
                 let (x, y) = (self.element(o.lhs, at)?, self.element(o.rhs, at)?);
                 s.compare(o.kind, x, y, dtype(o.lhs)?)
             }
             OpKind::Select => {
-                let o = Select::of(op).ok_or("is malformed")?;
+                let o = Select::of(op).ok_or_malformed(op)?;
                 let (c, x, y) = (
                     self.element(o.condition, at)?,
                     self.element(o.on_true, at)?,
@@ -266,7 +260,7 @@ impl<'a, 'k> Body<'a, 'k> {
                 s.select(c, x, y)
             }
             OpKind::Clamp => {
-                let o = Clamp::of(op).ok_or("is malformed")?;
+                let o = Clamp::of(op).ok_or_malformed(op)?;
                 let (x, low, high) = (
                     self.element(o.input, at)?,
                     self.element(o.low, at)?,
@@ -276,12 +270,12 @@ impl<'a, 'k> Body<'a, 'k> {
                 s.binary(BinaryKind::Min, x, high, d)
             }
             OpKind::Convert => {
-                let o = Convert::of(op).ok_or("is malformed")?;
+                let o = Convert::of(op).ok_or_malformed(op)?;
                 let x = self.element(o.input, at)?;
                 s.convert(x, dtype(o.input)?, d)
             }
             OpKind::Bitcast => {
-                let o = Bitcast::of(op).ok_or("is malformed")?;
+                let o = Bitcast::of(op).ok_or_malformed(op)?;
                 let x = self.element(o.input, at)?;
                 s.bitcast(x, dtype(o.input)?, d)
             }
@@ -297,7 +291,9 @@ impl<'a, 'k> Body<'a, 'k> {
                             (self.element(op.operand(0), at)?, self.element(op.operand(1), at)?);
                         s.binary(k, x, y, d)
                     }
-                    _ => Err(format!("'{}' is not computed element by element", kind.name())),
+                    _ => {
+                        Err(format!("'{}' is not computed element by element", kind.name()).into())
+                    }
                 }
             }
         }
@@ -305,7 +301,7 @@ impl<'a, 'k> Body<'a, 'k> {
 }
 
 /// A typed scalar attribute in the compute type of its dtype.
-fn scalar_attr(a: Attr, d: DType, c: Ctx) -> Result<Attr, String> {
+fn scalar_attr(a: Attr, d: DType, c: Ctx) -> Result<Attr> {
     let ty = compute_type(c, d).dtype()?;
     if d.is_float() {
         // The value is one of the narrow dtype already, so that widening it is exact.

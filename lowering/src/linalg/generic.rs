@@ -17,11 +17,11 @@ pub struct Generic<'g> {
 }
 
 /// From the block arguments to what is yielded.
-pub type Fill<'f> = dyn FnMut(Scalars, &[Value]) -> Result<Vec<Value>, String> + 'f;
+pub type Fill<'f> = dyn FnMut(Scalars, &[Value]) -> Result<Vec<Value>> + 'f;
 
 impl Generic<'_> {
     /// The op; its results are the outputs' tensors.
-    pub fn make(&self, fill: &mut Fill<'_>) -> Result<Vec<Value>, String> {
+    pub fn make(&self, fill: &mut Fill<'_>) -> Result<Vec<Value>> {
         let (b, c) = (self.b, self.b.ctx);
         let all: Vec<&(Value, Vec<usize>)> = self.ins.iter().chain(self.outs).collect();
         let parse = |s: &str| Attr::parse(c, s).ok_or_else(|| format!("made a bad attribute {s}"));

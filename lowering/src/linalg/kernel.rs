@@ -44,7 +44,7 @@ pub struct Nest<'n> {
 }
 
 /// Computes what an iteration yields.
-pub type Yield<'n> = dyn FnMut(&mut Body, &[Value]) -> Result<Vec<Value>, String> + 'n;
+pub type Yield<'n> = dyn FnMut(&mut Body, &[Value]) -> Result<Vec<Value>> + 'n;
 
 impl Kernel<'_> {
     /// The tensor of a value, if it has one.
@@ -52,14 +52,14 @@ impl Kernel<'_> {
         self.tensors.borrow().get(&v).copied()
     }
     /// The SSA size of a dimension of a prim value.
-    pub fn size(&self, v: Value, axis: usize) -> Result<Value, String> {
+    pub fn size(&self, v: Value, axis: usize) -> Result<Value> {
         match self.sizes.borrow_mut().size(v, axis)? {
             Size::Static(n) => self.b.index(n),
             Size::Dynamic(v) => Ok(v),
         }
     }
     /// All sizes of a prim value.
-    pub fn sizes_of(&self, v: Value) -> Result<Vec<Size>, String> {
+    pub fn sizes_of(&self, v: Value) -> Result<Vec<Size>> {
         (0..v.ty().dims().len()).map(|axis| self.sizes.borrow_mut().size(v, axis)).collect()
     }
     /// An index argument in the new function; other values are there already.
@@ -68,7 +68,7 @@ impl Kernel<'_> {
     }
 
     /// `tensor.empty`.
-    pub fn empty(&self, d: DType, sizes: &[Size]) -> Result<Value, String> {
+    pub fn empty(&self, d: DType, sizes: &[Size]) -> Result<Value> {
         let dims: Vec<SymDim> =
             sizes.iter().map(|s| s.known().map_or(SymDim::Unknown, SymDim::Known)).collect();
         let dynamic: Vec<Value> = sizes
@@ -80,7 +80,7 @@ impl Kernel<'_> {
     }
 
     /// A tensor filled with a number.
-    pub fn filled(&self, d: DType, sizes: &[Size], value: f64) -> Result<Value, String> {
+    pub fn filled(&self, d: DType, sizes: &[Size], value: f64) -> Result<Value> {
         let empty = self.empty(d, sizes)?;
         let number = if d.is_float() {
             Attr::scalar(self.b.ctx, d, value)
@@ -91,7 +91,7 @@ impl Kernel<'_> {
         self.fill(scalar, empty)
     }
     /// `linalg.fill`.
-    pub fn fill(&self, scalar: Value, out: Value) -> Result<Value, String> {
+    pub fn fill(&self, scalar: Value, out: Value) -> Result<Value> {
         let element = out.ty().element().ok_or("fills no tensor")?;
         let mut body = |b: Builder, args: Vec<Value>| {
             b.generic("linalg.yield", &[args[0]], &[], &[], &mut []).map(|_| ())
@@ -112,7 +112,7 @@ impl Kernel<'_> {
 
     /// The part of a tensor that plain loop indices reach: linalg wants a dimension that a loop
     /// alone indexes to have the loop's size.
-    fn narrowed(&self, input: &Input, loops: &[Size]) -> Result<Value, String> {
+    fn narrowed(&self, input: &Input, loops: &[Size]) -> Result<Value> {
         let (t, map) = (input.tensor, &input.at);
         let plain = |l: &Lin| {
             (l.add == 0 && l.coef.iter().filter(|c| **c != 0).count() == 1)
@@ -154,7 +154,7 @@ impl Kernel<'_> {
     }
 
     /// A `linalg.generic`; results are its outputs' tensors.
-    pub fn generic(&self, nest: Nest) -> Result<Vec<Value>, String> {
+    pub fn generic(&self, nest: Nest) -> Result<Vec<Value>> {
         // Without iterations its outputs stay as they are; a slice of MLIR may not even start in a
         // dimension of no elements.
         if nest.sizes.iter().any(|s| s.known() == Some(0)) {
@@ -232,7 +232,7 @@ impl Kernel<'_> {
 
     /// Computes a value element by element into a tensor; `own`: of its declared dtype rather than
     /// the one it is computed in.
-    pub fn pointwise(&self, v: Value, own: bool) -> Result<Value, String> {
+    pub fn pointwise(&self, v: Value, own: bool) -> Result<Value> {
         let d = dtype(v)?;
         let sizes = self.sizes_of(v)?;
         let out = self.empty(if own { storage(d) } else { wide(d) }, &sizes)?;
@@ -240,7 +240,7 @@ impl Kernel<'_> {
     }
 
     /// Writes a value's elements to a tensor of the same sizes.
-    pub fn write(&self, v: Value, sizes: &[Size], out: Value) -> Result<Value, String> {
+    pub fn write(&self, v: Value, sizes: &[Size], out: Value) -> Result<Value> {
         let n = sizes.len();
         let at: Vec<Ix> = (0..n).map(|i| Ix::dim(i, n)).collect();
         let place = at.clone();
@@ -310,7 +310,7 @@ fn dims_of(loops: usize, over: &[usize]) -> Vec<Ix> {
 }
 
 /// The text of an affine map.
-fn map_text(loops: usize, results: &[Ix]) -> Result<String, String> {
+fn map_text(loops: usize, results: &[Ix]) -> Result<String> {
     let dims: Vec<String> = (0..loops).map(|d| format!("d{d}")).collect();
     let results: Vec<String> = results
         .iter()

@@ -6,7 +6,7 @@ use crate::{
     program::{external_ptx::Given, library_call::Library},
 };
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type};
-use kiln_passes::{Failure, expand_scans::LOOPS, refine_shapes::Facts};
+use kiln_passes::{expand_scans::LOOPS, refine_shapes::Facts};
 
 /// The op of such a kernel.
 pub fn library_op(block: Block) -> Option<Op> {
@@ -29,16 +29,12 @@ fn config(op: Op) -> Option<Vec<i64>> {
 
 /// Puts a declaration in place of a kernel's function: tensors that are read, tensors that are
 /// written, sizes.
-pub fn declare(func: Op, op: Op, end: Op, args: &[Value], facts: &Facts) -> Result<(), Failure> {
-    let at = |e: String| Failure::at(op, e);
+pub fn declare(func: Op, op: Op, end: Op, args: &[Value], facts: &Facts) -> Result<()> {
     let c = func.ctx();
-    let kind = op.kind().ok_or_else(|| at("is no prim".into()))?;
+    let kind = op.kind().ok_or_at(op, "is no prim")?;
     let tensors: Vec<Value> = args.iter().copied().filter(|v| v.ty().is_tensor()).collect();
     let place = |v: Value| {
-        tensors
-            .iter()
-            .position(|a| *a == v)
-            .ok_or_else(|| at("reads a value that is not stored".into()))
+        tensors.iter().position(|a| *a == v).ok_or_at(op, "reads a value that is not stored")
     };
     let operands: Vec<usize> = op
         .operands()
@@ -48,35 +44,38 @@ pub fn declare(func: Op, op: Op, end: Op, args: &[Value], facts: &Facts) -> Resu
         .collect::<Result<_, _>>()?;
     let returned = end.operands();
     if returned.iter().any(|v| v.def() != Some(op)) {
-        return Err(at("shares its kernel with other ops, which has no compiled form yet".into()));
+        return Err(Error::unsupported(
+            op,
+            "shares its kernel with other ops, which has no compiled form yet",
+        ));
     }
     let results: Vec<Option<usize>> =
         op.results().into_iter().map(|r| returned.iter().position(|v| *v == r)).collect();
-    let config = config(op).ok_or_else(|| at("is malformed".into()))?;
+    let config = config(op).ok_or_at(op, "is malformed")?;
     let callee = format!("kiln_{}", kind.mnemonic());
     let indices: Vec<Value> = args.iter().copied().filter(|v| v.ty().is_index()).collect();
     let all: Vec<Value> = tensors.iter().chain(&returned).chain(&indices).copied().collect();
-    let own = |v: &Value| -> Result<Type, String> {
+    let own = |v: &Value| -> Result<Type> {
         match tensor_type(v.ty()) {
             Ok(t) => Ok(Type::tensor(c, storage(t.dtype), &t.dims)),
             Err(_) => Ok(v.ty()),
         }
     };
-    let types = all.iter().map(own).collect::<Result<Vec<_>, _>>().map_err(at)?;
+    let types = all.iter().map(own).collect::<Result<Vec<_>, _>>().at(op)?;
     let attrs = [
         ("sym_name", Attr::string(c, &func.symbol().unwrap_or_default())),
         ("function_type", Attr::ty(Type::function(c, &types, &[]))),
         ("sym_visibility", Attr::string(c, "private")),
         ("arg_attrs", crate::linalg::sizes_attr(c, facts, &all)),
     ];
-    let b = Builder::before(func).ok_or_else(|| Failure::at(func, "is in no block"))?;
-    b.at(op.loc()).generic_with_empty_region("func.func", &attrs).map_err(at)?;
-    let module = func.parent().ok_or_else(|| Failure::at(func, "is in no module"))?;
+    let b = Builder::before(func).ok_or_at(func, "is in no block")?;
+    b.at(op.loc()).generic_with_empty_region("func.func", &attrs).at(op)?;
+    let module = func.parent().ok_or_at(func, "is in no module")?;
     match PtxCall::of(op) {
         Some(call) => {
             let results: Option<Vec<usize>> = results.into_iter().collect();
-            let results = results.ok_or_else(|| at("has a result without memory".into()))?;
-            Given::describe(module, &call, &operands, &results, &indices).map_err(at)?;
+            let results = results.ok_or_at(op, "has a result without memory")?;
+            Given::describe(module, &call, &operands, &results, &indices).at(op)?;
         }
         None => Library { callee, operands, results, config }.describe(module),
     }

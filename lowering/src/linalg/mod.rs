@@ -42,7 +42,7 @@ use kiln_dialects::{
     rules::{Level, tensor_type},
     sym::Dim as SymDim,
 };
-use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
+use kiln_passes::{Numerics, Pass, refine_shapes::Facts};
 use std::{
     cell::RefCell,
     collections::{HashMap, HashSet},
@@ -65,7 +65,7 @@ impl Pass for ToLinalg {
     const NUMERICS: Numerics = Numerics::Reassociates;
     const DIALECTS: &'static [&'static str] = &["linalg", "tensor", "math"];
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         for func in kernels_of(root) {
             lower(func, self.rounds)?;
         }
@@ -74,38 +74,26 @@ impl Pass for ToLinalg {
     }
 }
 
-fn lower(func: Op, rounds: usize) -> Result<(), Failure> {
+fn lower(func: Op, rounds: usize) -> Result<()> {
     let facts = Facts::of(func, rounds)?;
-    let at = |e: String| Failure::at(func, e);
-    let block = func
-        .regions()
-        .first()
-        .and_then(|r| r.first())
-        .ok_or_else(|| Failure::at(func, "has no body"))?;
-    let name = func.symbol().ok_or_else(|| Failure::at(func, "has no name"))?;
+    let block = func.regions().first().and_then(|r| r.first()).ok_or_at(func, "has no body")?;
+    let name = func.symbol().ok_or_at(func, "has no name")?;
     let c = func.ctx();
-    let own = |v: &Value| -> Result<Type, String> {
+    let own = |v: &Value| -> Result<Type> {
         match tensor_type(v.ty()) {
             Ok(t) => Ok(Type::tensor(c, storage(t.dtype), &t.dims)),
             Err(_) => Ok(v.ty()),
         }
     };
-    let end = block.terminator().ok_or_else(|| Failure::at(func, "has no return"))?;
+    let end = block.terminator().ok_or_at(func, "has no return")?;
     if let Some(op) = library::library_op(block) {
         return library::declare(func, op, end, &block.args(), &facts);
     }
-    let inputs = block.args().iter().map(own).collect::<Result<Vec<_>, _>>().map_err(at)?;
-    let results = end.operands().iter().map(own).collect::<Result<Vec<_>, _>>().map_err(at)?;
-    let b = Builder::before(func).ok_or_else(|| Failure::at(func, "is in no block"))?;
-    let mut failure = None;
-    let new = b.function(&name, &inputs, &results, &mut |b, args| {
-        body(&facts, block, end, b, &args).map_err(|f| {
-            let message = f.message.clone();
-            failure = Some(f);
-            message
-        })
-    });
-    let new = new.map_err(|e| failure.take().unwrap_or_else(|| Failure::at(func, e)))?;
+    let inputs = block.args().iter().map(own).collect::<Result<Vec<_>, _>>().at(func)?;
+    let results = end.operands().iter().map(own).collect::<Result<Vec<_>, _>>().at(func)?;
+    let b = Builder::before(func).ok_or_at(func, "is in no block")?;
+    let mut fill = |b: Builder, args: Vec<Value>| body(&facts, block, end, b, &args);
+    let new = b.function(&name, &inputs, &results, &mut fill).at(func)?;
     // The first function of the module is the kernel's; the old one goes.
     new.set_attr("arg_attrs", sizes_attr(c, &facts, &block.args()));
     func.erase();
@@ -131,7 +119,7 @@ fn sizes_attr(c: Ctx, facts: &Facts, args: &[Value]) -> Attr {
     Attr::array(c, &args.iter().map(one).collect::<Vec<_>>())
 }
 
-fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Result<(), Failure> {
+fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Result<()> {
     let pairs: Vec<(Value, Value)> = old.args().into_iter().zip(args.iter().copied()).collect();
     let index = || pairs.iter().copied().filter(|(v, _)| v.ty().is_index());
     let ops: Vec<Op> = old.ops().into_iter().filter(|o| *o != end).collect();
@@ -148,43 +136,38 @@ fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Resul
     let mut narrow: HashMap<Value, Value> = HashMap::new();
     let own = |v: Value| dtype(v).map(|d| Type::scalar(b.ctx, storage(d)));
     for op in ops {
-        let fail = |e: String| Failure::at(op, e);
-        let kind = op.kind().ok_or_else(|| Failure::at(op, "is no prim"))?;
+        let kind = op.kind().ok_or_at(op, "is no prim")?;
         k.b = b.at(op.loc());
         if kind == OpKind::Attention {
-            attention::attention(&k, op)
-                .map_err(fail)?
-                .into_iter()
-                .for_each(|(v, made)| k.keep(v, made));
+            attention::attention(&k, op).at(op)?.into_iter().for_each(|(v, made)| k.keep(v, made));
         } else if is_stage(kind) {
-            let made = stage(&k, op).map_err(fail)?;
+            let made = stage(&k, op).at(op)?;
             let stored = turned(op).unwrap_or(op);
             stored.results().into_iter().zip(made).for_each(|(v, t)| k.keep(v, t));
             // At once, while its elements are in registers.
             for v in stored.results().into_iter().filter(|v| returned.contains(v)) {
-                if k.stored(v).and_then(|t| t.ty().element()) != Some(own(v).map_err(fail)?) {
-                    narrow.insert(v, k.pointwise(v, true).map_err(fail)?);
+                if k.stored(v).and_then(|t| t.ty().element()) != Some(own(v).at(op)?) {
+                    narrow.insert(v, k.pointwise(v, true).at(op)?);
                 }
             }
         } else if op.result_count() == 1 && stages.contains(&op.result(0)) && turns(op).is_none() {
             let v = op.result(0);
-            let made = k.pointwise(v, returned.contains(&v)).map_err(fail)?;
+            let made = k.pointwise(v, returned.contains(&v)).at(op)?;
             k.keep(v, made);
         }
     }
-    let fail = |e: String| Failure::at(end, e);
     let mut results = vec![];
     for v in returned {
-        let own = own(v).map_err(fail)?;
+        let own = own(v).at(end)?;
         let stored = narrow.get(&v).copied().or_else(|| k.stored(v));
         let stored = stored
             .filter(|t| v.def().is_some() && t.ty().element() == Some(own) && !results.contains(t));
         results.push(match stored {
             Some(t) => t,
-            None => k.pointwise(v, true).map_err(fail)?,
+            None => k.pointwise(v, true).at(end)?,
         });
     }
-    b.ret(&results).map(|_| ()).map_err(fail)
+    b.ret(&results).map(|_| ()).at(end)
 }
 
 /// The element-wise values that get a nest of their own: results, and what is dear and read by

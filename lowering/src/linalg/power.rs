@@ -1,5 +1,6 @@
 //! Powers.
 use crate::linalg::scalar::Scalars;
+use kiln_dialects::Result;
 use kiln_dialects::{
     ir::{Attr, Value},
     value::DType,
@@ -8,7 +9,7 @@ use kiln_dialects::{
 /// x^y. Of a square, a cube, a fourth power and a reciprocal, products are as exact as the general
 /// power (1.5 ulp of f32), also where they overflow, are subnormal, or have a sign of zero; a
 /// general power takes about fifty times as long.
-pub fn float_pow(s: &Scalars, x: Value, y: Value) -> Result<Value, String> {
+pub fn float_pow(s: &Scalars, x: Value, y: Value) -> Result<Value> {
     let widened = |v: Value| v.def().filter(|o| o.is("arith.extf")).map_or(v, |o| o.operand(0));
     let known = widened(y)
         .def()
@@ -28,7 +29,7 @@ pub fn float_pow(s: &Scalars, x: Value, y: Value) -> Result<Value, String> {
 /// x^y modulo two to the bits; for negative y what rounding toward zero gives, and 0 for 0. By
 /// squaring, one step for each bit that an exponent can have: a loop would keep the element out of
 /// vectors.
-pub fn int_pow(s: &Scalars, x: Value, y: Value, d: DType) -> Result<Value, String> {
+pub fn int_pow(s: &Scalars, x: Value, y: Value, d: DType) -> Result<Value> {
     let known = y
         .def()
         .filter(|o| o.is("arith.constant"))

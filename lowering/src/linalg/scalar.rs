@@ -40,7 +40,7 @@ pub struct Scalars {
     pub b: Builder,
 }
 
-type Made = Result<Value, String>;
+type Made = Result<Value>;
 
 impl Scalars {
     /// An op with one result.
@@ -168,7 +168,7 @@ impl Scalars {
                 let greater = self.cmpi(if d == DType::UI8 { 8 } else { 4 }, x, zero)?;
                 self.select(greater, one, below)
             }
-            other => Err(format!("has no {other:?} on integers")),
+            other => Err(format!("has no {other:?} on integers").into()),
         }
     }
 
@@ -204,7 +204,7 @@ impl Scalars {
             }
             (K::Shl | K::Shr, false) => return self.shift(kind, x, y, d),
             (K::Pow, false) => return crate::linalg::power::int_pow(self, x, y, d),
-            (other, _) => return Err(format!("has no {other:?} on {d}")),
+            (other, _) => return Err(format!("has no {other:?} on {d}").into()),
         };
         self.same(name, &[x, y])
     }

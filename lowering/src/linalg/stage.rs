@@ -12,36 +12,34 @@ use crate::{
 };
 use kiln_dialects::{ir::*, ops::*, sym::Dim as SymDim, value::DType};
 
-type Tensors = Result<Vec<Value>, String>;
+type Tensors = Result<Vec<Value>>;
 
 /// The tensors of an op's results.
 pub fn stage(k: &Kernel, op: Op) -> Tensors {
     match op.kind() {
-        Some(OpKind::Reduce) => reduce(k, &Reduce::of(op).ok_or("is malformed")?),
-        Some(OpKind::DotGeneral) => dot_general(k, op, &DotGeneral::of(op).ok_or("is malformed")?),
-        Some(OpKind::Convolution) => {
-            convolution(k, op, &Convolution::of(op).ok_or("is malformed")?)
-        }
+        Some(OpKind::Reduce) => reduce(k, &Reduce::of(op).ok_or_malformed(op)?),
+        Some(OpKind::DotGeneral) => dot_general(k, op, &DotGeneral::of(op).ok_or_malformed(op)?),
+        Some(OpKind::Convolution) => convolution(k, op, &Convolution::of(op).ok_or_malformed(op)?),
         Some(OpKind::ReduceWindow) => {
-            reduce_window(k, op, &ReduceWindow::of(op).ok_or("is malformed")?)
+            reduce_window(k, op, &ReduceWindow::of(op).ok_or_malformed(op)?)
         }
-        Some(OpKind::Cumulative) => cumulative(k, &Cumulative::of(op).ok_or("is malformed")?),
+        Some(OpKind::Cumulative) => cumulative(k, &Cumulative::of(op).ok_or_malformed(op)?),
         Some(OpKind::ArgMax) => arg(
             k,
             op.operand(0),
-            ArgMax::of(op).ok_or("is malformed")?.axis as usize,
+            ArgMax::of(op).ok_or_malformed(op)?.axis as usize,
             CompareKind::Gt,
         ),
         Some(OpKind::ArgMin) => arg(
             k,
             op.operand(0),
-            ArgMin::of(op).ok_or("is malformed")?.axis as usize,
+            ArgMin::of(op).ok_or_malformed(op)?.axis as usize,
             CompareKind::Lt,
         ),
-        Some(OpKind::Concat) => concat(k, op, &Concat::of(op).ok_or("is malformed")?),
-        Some(OpKind::InsertSlice) => place(k, op, &InsertSlice::of(op).ok_or("is malformed")?),
-        Some(OpKind::Pad) => pad(k, op, &Pad::of(op).ok_or("is malformed")?),
-        _ => Err("has no compiled form yet".into()),
+        Some(OpKind::Concat) => concat(k, op, &Concat::of(op).ok_or_malformed(op)?),
+        Some(OpKind::InsertSlice) => place(k, op, &InsertSlice::of(op).ok_or_malformed(op)?),
+        Some(OpKind::Pad) => pad(k, op, &Pad::of(op).ok_or_malformed(op)?),
+        _ => Err(Error::unsupported(op, "has no compiled form yet")),
     }
 }
 
@@ -81,7 +79,7 @@ fn neutral(c: Ctx, kind: ReduceKind, d: DType) -> Attr {
 }
 
 /// A tensor of the identity of a reduction, in the dtype in which it is kept.
-pub fn start(k: &Kernel, kind: ReduceKind, d: DType, sizes: &[Size]) -> Result<Value, String> {
+pub fn start(k: &Kernel, kind: ReduceKind, d: DType, sizes: &[Size]) -> Result<Value> {
     let empty = k.empty(wide(d), sizes)?;
     let scalar = crate::linalg::scalar::Scalars { b: k.b }.constant(neutral(k.b.ctx, kind, d))?;
     k.fill(scalar, empty)
@@ -206,7 +204,7 @@ pub fn contract(k: &Kernel, lhs: Value, rhs: Value, result: DType, c: &Contracti
 
 /// A factor as it would lie in memory: what is computed of an operand is rounded as if it were
 /// stored.
-fn rounded(body: &Body, x: Value, d: DType) -> Result<Value, String> {
+fn rounded(body: &Body, x: Value, d: DType) -> Result<Value> {
     let stored = x.def().is_some_and(|o| o.is("arith.extf") && o.operand(0).ty().dtype() == Ok(d));
     let narrow = d.is_float() && wide(d) != d;
     if narrow && !stored { body.s.convert(x, wide(d), d) } else { Ok(x) }
@@ -446,8 +444,8 @@ fn piece(
     whole: Value,
     offsets: &[Size],
     sizes: &[Size],
-    write: &mut dyn FnMut(Value) -> Result<Value, String>,
-) -> Result<Value, String> {
+    write: &mut dyn FnMut(Value) -> Result<Value>,
+) -> Result<Value> {
     // Nothing to write; a slice of MLIR may not start at the end.
     if sizes.iter().any(|s| s.known() == Some(0)) {
         return Ok(whole);
@@ -520,14 +518,14 @@ fn of_stage(v: Value) -> bool {
     false
 }
 
-fn sum(k: &Kernel, a: Size, b: Size) -> Result<Size, String> {
+fn sum(k: &Kernel, a: Size, b: Size) -> Result<Size> {
     if let (Some(x), Some(y)) = (a.known(), b.known()) {
         return Ok(Size::Static(x + y));
     }
     apply(k, "arith.addi", a, b)
 }
 
-fn apply(k: &Kernel, name: &str, a: Size, b: Size) -> Result<Size, String> {
+fn apply(k: &Kernel, name: &str, a: Size, b: Size) -> Result<Size> {
     let ssa = |s: Size| match s {
         Size::Static(n) => k.b.index(n),
         Size::Dynamic(v) => Ok(v),
@@ -537,7 +535,7 @@ fn apply(k: &Kernel, name: &str, a: Size, b: Size) -> Result<Size, String> {
 }
 
 /// A padding as what it adds and what it removes, of which one is 0.
-fn added_and_removed(k: &Kernel, count: Size) -> Result<(Size, Size), String> {
+fn added_and_removed(k: &Kernel, count: Size) -> Result<(Size, Size)> {
     let zero = Size::Static(0);
     match count {
         Size::Static(n) => Ok((Size::Static(n.max(0)), Size::Static(-n.min(0)))),

@@ -1,7 +1,7 @@
 //! Formulas as ops: arithmetic on values of one shape, scalar or vector.
 use kiln_dialects::ir::*;
 
-pub type Res = Result<Value, String>;
+pub type Res = Result<Value>;
 
 /// Makes arith and math ops in front of the op that is expanded. None of them carries fast-math
 /// flags: the formulas count on each rounding.
@@ -50,9 +50,9 @@ impl Emit {
         Emit { b: self.b, around: self.around.clone(), element: "f64", scalef: self.scalef }
     }
     /// The shape with another element type.
-    pub fn ty(&self, element: &str) -> Result<Type, String> {
+    pub fn ty(&self, element: &str) -> Result<Type> {
         let text = format!("{}{element}{}", self.around.0, self.around.1);
-        Type::parse(self.b.ctx, &text).ok_or_else(|| format!("'{text}' is no type"))
+        Type::parse(self.b.ctx, &text).ok_or_else(|| format!("'{text}' is no type").into())
     }
     fn constant(&self, literal: &str, element: &str) -> Res {
         let ty = self.ty(element)?;
@@ -312,8 +312,8 @@ impl Emit {
         &self,
         condition: Value,
         values: &[Value],
-        then: &mut dyn FnMut(&Emit) -> Result<Vec<Value>, String>,
-    ) -> Result<Vec<Value>, String> {
+        then: &mut dyn FnMut(&Emit) -> Result<Vec<Value>>,
+    ) -> Result<Vec<Value>> {
         let types: Vec<Type> = values.iter().map(|v| v.ty()).collect();
         let yields = |b: Builder, values: &[Value]| {
             b.generic("scf.yield", values, &[], &[], &mut []).map(|_| ())
@@ -358,7 +358,7 @@ impl Emit {
         self.select(self.lt(self.abs(x)?, self.c(bound)?)?, x, y)
     }
     /// Nearest integer. No NaN or infinity is ever converted, which would be poison.
-    pub fn round(&self, a: Value) -> Result<Whole, String> {
+    pub fn round(&self, a: Value) -> Result<Whole> {
         let magic = if self.element == "f64" { 6755399441055744.0 } else { 12582912.0 };
         let shifted = self.add(a, self.c(magic)?)?;
         let bits = if self.element == "f64" {

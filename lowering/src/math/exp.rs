@@ -1,6 +1,7 @@
 //! exp and what is made of it. Reduction to |r| <= ln 2 / 2 after Cody and Waite; the polynomial is
 //! that of Cephes' `expf` (S. Moshier).
 use crate::math::emit::{Emit, Res, Whole};
+use kiln_dialects::Result;
 use kiln_dialects::ir::Value;
 
 const LOG2E: f64 = std::f64::consts::LOG2_E;
@@ -19,7 +20,7 @@ const EXP: [f64; 6] = [
 ];
 
 /// x as n ln 2 + r.
-fn reduce(e: &Emit, x: Value) -> Result<(Whole, Value), String> {
+fn reduce(e: &Emit, x: Value) -> Result<(Whole, Value)> {
     let (n, bits) = e.round(e.mul(x, e.c(LOG2E)?)?)?;
     let r = e.fmac(n, -LN2_HI, x)?;
     Ok(((n, bits), e.fmac(n, -LN2_LO, r)?))

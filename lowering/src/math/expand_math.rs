@@ -25,7 +25,7 @@ use kiln_dialects::{
     ir::*,
     rules::{LEVELS, Level},
 };
-use kiln_passes::{Failure, Numerics, Pass};
+use kiln_passes::{Numerics, Pass};
 
 kiln_passes::pass_options! {
     /// The pass.
@@ -77,7 +77,7 @@ impl Pass for ExpandMath {
     const REQUIRED: bool = true;
     const DIALECTS: &'static [&'static str] = &["llvm", "math", "scf", "vector"];
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         let function = |o: &Op| o.is("arith.remf") || ACCURACY.iter().any(|(name, ..)| o.is(name));
         let instruction = |o: &Op| self.approximations && approximation(*o).is_some();
         let expandable = |o: &Op| {
@@ -102,13 +102,13 @@ impl Pass for ExpandMath {
             } else if let Some((e, narrow)) =
                 ["bf16", "f16"].into_iter().find_map(|n| Some((emit(n)?, n)))
             {
-                let wide: Result<Vec<Value>, String> =
+                let wide: Result<Vec<Value>> =
                     op.operands().into_iter().map(|v| e.extend(v, "f32")).collect();
                 wide.and_then(|wide| expand(&e, op, &wide)).and_then(|y| e.truncate(y, narrow))
             } else {
                 continue;
             };
-            op.result(0).replace_uses(new.map_err(|e| Failure::at(op, e))?);
+            op.result(0).replace_uses(new.at(op)?);
             op.erase();
         }
         Ok(())

@@ -32,7 +32,9 @@ pub fn expand(b: Builder, op: Op) -> Res {
     } else {
         (Emit::new(b, x.ty(), "f32").zip(mantissa(ty)).map(|(e, m)| narrow(&e, x, m, ty)), "from")
     };
-    made.unwrap_or_else(|| Err(format!("converts a float of 8 bits {step} another type than f32")))
+    made.unwrap_or_else(|| {
+        Err(format!("converts a float of 8 bits {step} another type than f32").into())
+    })
 }
 
 /// The bits as those of an f16, whose exponents begin lower by the difference of the biases.

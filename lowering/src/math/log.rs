@@ -1,6 +1,7 @@
 //! Logarithms, after Cephes' `logf`, `log2f` and `log10f` (S. Moshier): x = 2^n (1 + f) with 1 + f
 //! between sqrt 1/2 and sqrt 2.
 use crate::math::emit::{Emit, Res};
+use kiln_dialects::Result;
 use kiln_dialects::ir::Value;
 
 /// (ln(1 + f) - f + f^2 / 2) / f^3.
@@ -26,7 +27,7 @@ struct Parts {
 }
 
 /// For x > 0; anything else gives numbers that [`special`] replaces.
-fn parts(e: &Emit, x: Value) -> Result<Parts, String> {
+fn parts(e: &Emit, x: Value) -> Result<Parts> {
     let subnormal = e.lt(x, e.c(f32::MIN_POSITIVE as f64)?)?;
     let x = e.select(subnormal, e.mul(x, e.c(f64::powi(2.0, 23))?)?, x)?;
     let bits = e.bits(x)?;

@@ -1,6 +1,7 @@
 //! Trigonometric functions and their inverses. Polynomials of Cephes' `sinf`, `cosf`, `asinf`,
 //! `atanf` (S. Moshier).
 use crate::math::emit::{Emit, Res};
+use kiln_dialects::Result;
 use kiln_dialects::ir::Value;
 use std::f64::consts::{FRAC_2_PI, FRAC_PI_2, FRAC_PI_4, PI};
 
@@ -13,7 +14,7 @@ const NEAR: f64 = (1u64 << 40) as f64;
 
 /// x modulo pi/2 as f64, and the number of quarter turns in the low bits of an integer. An fma
 /// leaves one rounding.
-fn reduce(e: &Emit, x: Value) -> Result<(Value, Value), String> {
+fn reduce(e: &Emit, x: Value) -> Result<(Value, Value)> {
     let w = e.wide();
     let wide = e.extend(x, "f64")?;
     let (n, bits) = w.round(w.mul(wide, w.c(FRAC_2_PI)?)?)?;
@@ -34,7 +35,7 @@ const TWO_OVER_PI: [i64; 7] =
 
 /// The same beyond [`NEAR`], after Payne and Hanek: of x 2/pi, only the two bits in front of the
 /// point and those behind it are computed.
-fn reduce_far(e: &Emit, x: Value) -> Result<(Value, Value), String> {
+fn reduce_far(e: &Emit, x: Value) -> Result<(Value, Value)> {
     let w = e.wide();
     let bits = w.same_as("arith.extui", e.bits(x)?, "i64")?;
     let mantissa = w.shl(w.or(w.and(bits, w.i(0x7fffff)?)?, w.i(0x800000)?)?, 8)?;
@@ -69,7 +70,7 @@ fn reduce_far(e: &Emit, x: Value) -> Result<(Value, Value), String> {
 }
 
 /// sin and cos of x modulo pi/2, and the number of quarter turns.
-fn quarter(e: &Emit, x: Value) -> Result<(Value, Value, Value), String> {
+fn quarter(e: &Emit, x: Value) -> Result<(Value, Value, Value)> {
     let (r, bits) = reduce(e, x)?;
     let r = e.truncate(r, "f32")?;
     let z = e.mul(r, r)?;
@@ -116,7 +117,7 @@ const ASIN: [f64; 5] =
 
 /// asin of min(|x|, sqrt((1 - |x|) / 2)), and whether it is of the latter. NaN beyond 1, by the
 /// root.
-fn half_asin(e: &Emit, x: Value) -> Result<(Value, Value), String> {
+fn half_asin(e: &Emit, x: Value) -> Result<(Value, Value)> {
     let a = e.abs(x)?;
     let far = e.gt(a, e.c(0.5)?)?;
     let folded = e.mul(e.sub(e.c(1.0)?, a)?, e.c(0.5)?)?;
@@ -160,7 +161,7 @@ pub fn atan(e: &Emit, x: Value) -> Res {
 }
 
 /// The smaller of |x| and |y| over the greater, and whether y is the greater.
-pub fn slope(e: &Emit, y: Value, x: Value) -> Result<(Value, Value), String> {
+pub fn slope(e: &Emit, y: Value, x: Value) -> Result<(Value, Value)> {
     let (ax, ay) = (e.abs(x)?, e.abs(y)?);
     let steep = e.gt(ay, ax)?;
     let (small, great) = (e.select(steep, ax, ay)?, e.select(steep, ay, ax)?);

@@ -35,7 +35,7 @@ impl<'a> Words<'a> {
         inputs: &'a [Value],
         b: Builder,
         args: Value,
-    ) -> Result<Words<'a>, String> {
+    ) -> Result<Words<'a>> {
         let ty = |s: &str| Type::parse(b.ctx, s).ok_or_else(|| format!("'{s}' is no type"));
         let (ptr, word) = (ty("!llvm.ptr")?, ty("i64")?);
         Ok(Words {
@@ -52,7 +52,7 @@ impl<'a> Words<'a> {
     }
 
     /// Tells the call's profile, if it has one, that so many launches are over.
-    pub fn launches_over(&mut self, n: i64, tid: Value) -> Result<(), String> {
+    pub fn launches_over(&mut self, n: i64, tid: Value) -> Result<()> {
         let profile = match self.profile {
             Some(loaded) => loaded,
             None => self.load(Slots::PROFILE, self.ptr)?,
@@ -63,12 +63,12 @@ impl<'a> Words<'a> {
         self.b.generic("func.call", &[profile, n, tid], &[], &callee, &mut []).map(|_| ())
     }
     /// A constant.
-    pub fn constant(&self, n: i64, ty: Type) -> Result<Value, String> {
+    pub fn constant(&self, n: i64, ty: Type) -> Result<Value> {
         let value = Attr::scalar_int(self.b.ctx, ty.dtype()?, n);
         Ok(self.b.generic("arith.constant", &[], &[ty], &[("value", value)], &mut [])?.result(0))
     }
     /// Arithmetic on words.
-    pub fn apply(&self, name: &str, x: Value, y: Value) -> Result<Value, String> {
+    pub fn apply(&self, name: &str, x: Value, y: Value) -> Result<Value> {
         Ok(self.b.generic(name, &[x, y], &[self.word], &[], &mut [])?.result(0))
     }
     /// The address that many elements behind another one.
@@ -78,7 +78,7 @@ impl<'a> Words<'a> {
         constant: Option<usize>,
         dynamic: Option<Value>,
         element: &str,
-    ) -> Result<Value, String> {
+    ) -> Result<Value> {
         let c = self.b.ctx;
         let element = Type::parse(c, element).ok_or("has no such type")?;
         let index = constant.map_or(i32::MIN, |n| n as i32);
@@ -88,13 +88,13 @@ impl<'a> Words<'a> {
         Ok(self.b.generic("llvm.getelementptr", &operands, &[self.ptr], &attrs, &mut [])?.result(0))
     }
     /// The word in a slot.
-    fn load(&self, slot: usize, ty: Type) -> Result<Value, String> {
+    fn load(&self, slot: usize, ty: Type) -> Result<Value> {
         let place = self.offset(self.args, Some(slot), None, "i64")?;
         Ok(self.b.generic("llvm.load", &[place], &[ty], &[], &mut [])?.result(0))
     }
 
     /// The memory of a tensor of the host function.
-    pub fn pointer(&mut self, v: Value) -> Result<Value, String> {
+    pub fn pointer(&mut self, v: Value) -> Result<Value> {
         if let Some(p) = self.pointers.get(&v) {
             return Ok(*p);
         }
@@ -107,7 +107,7 @@ impl<'a> Words<'a> {
             Some(op) => match op.kind() {
                 Some(OpKind::Reshape) => self.pointer(op.operand(0))?,
                 Some(OpKind::Launch) => {
-                    let launch = Launch::of(op).ok_or("is malformed")?;
+                    let launch = Launch::of(op).ok_or_malformed(op)?;
                     let i = op
                         .results()
                         .iter()
@@ -116,22 +116,22 @@ impl<'a> Words<'a> {
                     self.pointer(launch.outs[i])?
                 }
                 Some(OpKind::GetGlobal) => {
-                    let global = GetGlobal::of(op).ok_or("is malformed")?.global;
+                    let global = GetGlobal::of(op).ok_or_malformed(op)?.global;
                     self.load(
                         self.slots.global(&global).ok_or("reads a global without a slot")?,
                         self.ptr,
                     )?
                 }
                 Some(OpKind::Output) => {
-                    let index = Output::of(op).ok_or("is malformed")?.index;
+                    let index = Output::of(op).ok_or_malformed(op)?.index;
                     self.load(self.slots.output(index as usize), self.ptr)?
                 }
                 Some(OpKind::Arena) => {
                     let arena = self.load(Slots::ARENA, self.ptr)?;
-                    let offset = self.number(Arena::of(op).ok_or("is malformed")?.offset)?;
+                    let offset = self.number(Arena::of(op).ok_or_malformed(op)?.offset)?;
                     self.offset(arena, None, Some(offset), "i8")?
                 }
-                _ => return Err(format!("has memory made by {}", op.name())),
+                _ => return Err(format!("has memory made by {}", op.name()).into()),
             },
         };
         self.pointers.insert(v, made);
@@ -139,7 +139,7 @@ impl<'a> Words<'a> {
     }
 
     /// A size as a word.
-    pub fn number(&mut self, v: Value) -> Result<Value, String> {
+    pub fn number(&mut self, v: Value) -> Result<Value> {
         if let Some(n) = self.numbers.get(&v) {
             return Ok(*n);
         }
@@ -169,7 +169,7 @@ impl<'a> Words<'a> {
                 self.word,
             )?
         } else {
-            return Err(format!("has a size made by {}", op.name()));
+            return Err(format!("has a size made by {}", op.name()).into());
         };
         self.numbers.insert(v, made);
         Ok(made)

@@ -8,7 +8,7 @@ use kiln_dialects::{
     ops::{CustomCall, OpKind, Scan},
     rules::tensor_type,
 };
-use kiln_passes::{Failure, refine_shapes::Facts};
+use kiln_passes::refine_shapes::Facts;
 use kiln_runtime::{
     control as c,
     program::{Dim, Program},
@@ -21,12 +21,8 @@ pub fn control(
     func: Op,
     sizes: &mut dyn MakeSize<Made = Dim>,
     facts: &Facts,
-) -> Result<c::Control, Failure> {
-    let block = func
-        .regions()
-        .first()
-        .and_then(|r| r.first())
-        .ok_or_else(|| Failure::at(func, "has no body"))?;
+) -> Result<c::Control> {
+    let block = func.regions().first().and_then(|r| r.first()).ok_or_at(func, "has no body")?;
     let mut reader = Reader {
         module,
         sizes,
@@ -60,12 +56,12 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn value(&mut self, v: Value) -> Result<usize, String> {
+    fn value(&mut self, v: Value) -> Result<usize> {
         self.value_like(v, None)
     }
     /// A value; where nothing states its sizes, since nobody reads it, they are the ones that
     /// follow from other values.
-    fn value_like(&mut self, v: Value, like: Option<Vec<Dim>>) -> Result<usize, String> {
+    fn value_like(&mut self, v: Value, like: Option<Vec<Dim>>) -> Result<usize> {
         if let Some(n) = self.numbers.get(&v) {
             return Ok(*n);
         }
@@ -73,10 +69,11 @@ impl Reader<'_> {
             return Err(format!(
                 "carries a value of {} through control flow; it carries tensors",
                 v.ty()
-            ));
+            )
+            .into());
         }
         let dtype = tensor_type(v.ty())?.dtype.name().into();
-        let stated: Result<Vec<Dim>, String> =
+        let stated: Result<Vec<Dim>> =
             self.facts.dims(v).iter().map(|d| self.sizes.make(d)).collect();
         let number = self.made.values.len();
         let dims = match (stated, like) {
@@ -90,7 +87,7 @@ impl Reader<'_> {
         self.numbers.insert(v, number);
         Ok(number)
     }
-    fn all(&mut self, values: Vec<Value>) -> Result<Vec<usize>, String> {
+    fn all(&mut self, values: Vec<Value>) -> Result<Vec<usize>> {
         values.into_iter().map(|v| self.value(v)).collect()
     }
 
@@ -99,28 +96,23 @@ impl Reader<'_> {
     }
 
     /// `like`: sizes of what it takes.
-    fn body(&mut self, block: Block, like: &[Vec<Dim>]) -> Result<c::Body, Failure> {
+    fn body(&mut self, block: Block, like: &[Vec<Dim>]) -> Result<c::Body> {
         let end = block
             .terminator()
-            .ok_or_else(|| Failure::at(self.module, "has a block without an end"))?;
+            .ok_or_else(|| Error::at(self.module, "has a block without an end"))?;
         let mut args = vec![];
         for (i, v) in block.args().into_iter().enumerate() {
-            args.push(self.value_like(v, like.get(i).cloned()).map_err(|e| Failure::at(end, e))?);
+            args.push(self.value_like(v, like.get(i).cloned()).at(end)?);
         }
         let mut steps = vec![];
         for op in block.ops().into_iter().filter(|o| *o != end && !makes_sizes(*o)) {
             steps.push(self.step(op)?);
         }
-        Ok(c::Body {
-            args,
-            steps,
-            yields: self.all(end.operands()).map_err(|e| Failure::at(end, e))?,
-        })
+        Ok(c::Body { args, steps, yields: self.all(end.operands()).at(end)? })
     }
 
-    fn step(&mut self, op: Op) -> Result<c::Step, Failure> {
-        let at = |e: String| Failure::at(op, e);
-        let inputs = self.all(op.operands()).map_err(at)?;
+    fn step(&mut self, op: Op) -> Result<c::Step> {
+        let inputs = self.all(op.operands()).at(op)?;
         let carried = match op.kind() {
             Some(OpKind::While) => inputs.len(),
             Some(OpKind::Scan) => Scan::of(op).map_or(0, |s| s.inits.len()),
@@ -135,9 +127,7 @@ impl Reader<'_> {
             .collect();
         let mut bodies = vec![];
         for region in op.regions() {
-            bodies.push(
-                self.body(region.first().ok_or_else(|| at("has an empty region".into()))?, &taken)?,
-            );
+            bodies.push(self.body(region.first().ok_or_at(op, "has an empty region")?, &taken)?);
         }
         let given =
             bodies.last().map_or(vec![], |b| b.yields.iter().map(|v| self.dims(*v)).collect());
@@ -151,13 +141,13 @@ impl Reader<'_> {
                 Some(OpKind::Scan) if i >= carried => Some([vec![length?], dims].concat()),
                 _ => (taken.get(i) == Some(&dims)).then_some(dims),
             });
-            results.push(self.value_like(v, like).map_err(at)?);
+            results.push(self.value_like(v, like).at(op)?);
         }
         let assumed = |i: usize| {
             bodies.last().and_then(|b| b.args.get(i)).is_some_and(|v| self.assumed.contains(v))
         };
         if (0..carried).any(|i| assumed(i) && given.get(i) != taken.get(i)) {
-            return Err(at("carries a value whose sizes change".into()));
+            return Err(Error::at(op, "carries a value whose sizes change"));
         }
         let mut bodies = bodies.into_iter();
         let mut next = || bodies.next().unwrap_or_default();
@@ -174,7 +164,7 @@ impl Reader<'_> {
                 c::Step::While { inits: inputs, condition: next(), body: next(), results, source }
             }
             Some(OpKind::Scan) => {
-                let scan = Scan::of(op).ok_or_else(|| at("is malformed".into()))?;
+                let scan = Scan::of(op).ok_or_malformed(op)?;
                 let (inits, inputs) = inputs.split_at(scan.inits.len());
                 c::Step::Scan {
                     inits: inits.to_vec(),
@@ -186,9 +176,12 @@ impl Reader<'_> {
                 }
             }
             Some(OpKind::CustomCall) => {
-                let call = CustomCall::of(op).ok_or_else(|| at("is malformed".into()))?;
+                let call = CustomCall::of(op).ok_or_malformed(op)?;
                 if call.config.is_some() {
-                    return Err(at("has a config, which has no compiled form yet".into()));
+                    return Err(Error::unsupported(
+                        op,
+                        "has a config, which has no compiled form yet",
+                    ));
                 }
                 c::Step::Custom { callee: call.callee, inputs, results, source }
             }
@@ -196,7 +189,7 @@ impl Reader<'_> {
                 let name = op
                     .attr("callee")
                     .and_then(Attr::as_symbol)
-                    .ok_or_else(|| at("names no function".into()))?;
+                    .ok_or_at(op, "names no function")?;
                 let part = match self.names.iter().position(|n| *n == name) {
                     Some(part) => part,
                     None => {
@@ -207,7 +200,12 @@ impl Reader<'_> {
                 };
                 c::Step::Call { part, inputs, results }
             }
-            _ => return Err(at("stands between programs, where it has no compiled form".into())),
+            _ => {
+                return Err(Error::unsupported(
+                    op,
+                    "stands between programs, where it has no compiled form",
+                ));
+            }
         })
     }
 }

@@ -62,7 +62,8 @@ impl Text {
                 return Err(format!(
                     "is launched with {threads} threads a block, and its PTX says {name} {}",
                     stated.trim()
-                ));
+                )
+                .into());
             }
         }
         Ok(Text { target, parameters })
@@ -130,7 +131,8 @@ fn parameters(rest: &str) -> Result<usize, String> {
         if !wide || p.contains('[') {
             return Err(format!(
                 "has PTX whose parameter {i} is '{p}'; all are .u64: addresses and sizes"
-            ));
+            )
+            .into());
         }
     }
     Ok(all.len())
@@ -197,7 +199,7 @@ impl Given {
         operands: &[usize],
         results: &[usize],
         indices: &[Value],
-    ) -> Result<(), String> {
+    ) -> Result<()> {
         let c = kernel.ctx();
         let text = |s: &Size| match s {
             Size::Static(n) => Ok(n.to_string()),

@@ -19,7 +19,7 @@ use crate::{
     target::kernel_attrs::{IN_PLACE, IN_PLACE_ENTRY},
 };
 use kiln_dialects::{ir::*, rules::Level};
-use kiln_passes::{Failure, Numerics, Pass};
+use kiln_passes::{Numerics, Pass};
 
 kiln_passes::pass_options! {
     /// The pass.
@@ -33,7 +33,7 @@ impl Pass for InPlace {
     const LEVELS: &'static [Level] = &[Level::Linalg];
     const NUMERICS: Numerics = Numerics::Exact;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         for func in kernels_of(root) {
             let mut k = analysis::read(func)?;
             if Attention::of(&k).is_some() {

@@ -14,7 +14,7 @@ use kiln_dialects::{
     sym::{Atom, Dim as SymDim},
     value::DType,
 };
-use kiln_passes::{Failure, refine_shapes::Facts};
+use kiln_passes::refine_shapes::Facts;
 use kiln_runtime::{
     program as p,
     program::{Dim, Program},
@@ -33,13 +33,9 @@ pub struct Slots {
 
 impl Slots {
     /// Reads a host function.
-    pub fn of(func: Op) -> Result<Slots, Failure> {
-        let block = func
-            .regions()
-            .first()
-            .and_then(|r| r.first())
-            .ok_or_else(|| Failure::at(func, "has no body"))?;
-        let end = block.terminator().ok_or_else(|| Failure::at(func, "has no return"))?;
+    pub fn of(func: Op) -> Result<Slots> {
+        let block = func.regions().first().and_then(|r| r.first()).ok_or_at(func, "has no body")?;
+        let end = block.terminator().ok_or_at(func, "has no return")?;
         let args = block.args();
         let mut s = Slots {
             inputs: args.len(),
@@ -64,8 +60,8 @@ impl Slots {
                     }
                 }
             } else if let Some(d) = ops::Dim::of(op) {
-                let input = place(d.input)
-                    .ok_or_else(|| Failure::at(op, "asks for the size of what is no argument"))?;
+                let input =
+                    place(d.input).ok_or_at(op, "asks for the size of what is no argument")?;
                 let name = dim_name(input, d.axis as usize);
                 if s.symbols.iter().all(|(n, ..)| *n != name) {
                     s.symbols.push((name, input, d.axis as usize));
@@ -123,15 +119,17 @@ struct Sizes<'a> {
 
 impl MakeSize for Sizes<'_> {
     type Made = Dim;
-    fn number(&mut self, n: i64) -> Result<Dim, String> {
+    fn number(&mut self, n: i64) -> Result<Dim> {
         Ok(Dim::Known(n))
     }
-    fn leaf(&mut self, a: &Atom, _: &SymDim) -> Result<Dim, String> {
+    fn leaf(&mut self, a: &Atom, _: &SymDim) -> Result<Dim> {
         let Atom::Sym(name) = a else { return Err("has a size that no argument states".into()) };
         let found = self.slots.symbols.iter().position(|(n, ..)| n == name);
-        found.map(Dim::Symbol).ok_or_else(|| format!("has symbol @{name}, which no argument binds"))
+        found
+            .map(Dim::Symbol)
+            .ok_or_else(|| format!("has symbol @{name}, which no argument binds").into())
     }
-    fn apply(&mut self, kind: SymKind, lhs: Dim, rhs: Dim) -> Result<Dim, String> {
+    fn apply(&mut self, kind: SymKind, lhs: Dim, rhs: Dim) -> Result<Dim> {
         self.exprs.push(p::Expr { kind: expr_kind(kind), lhs, rhs });
         Ok(Dim::Expr(self.exprs.len() - 1))
     }
@@ -169,26 +167,22 @@ pub fn relation(kind: ops::CompareKind) -> p::Relation {
 }
 
 /// Facts in which an argument's size that only `kiln.dim` names is a symbol.
-pub fn facts(func: Op) -> Result<Facts, Failure> {
+pub fn facts(func: Op) -> Result<Facts> {
     Facts::of(func, 2)
 }
 
 /// The program of a module on level `program`, without its objects.
-pub fn describe(module: Op, function: &str) -> Result<Program, Failure> {
+pub fn describe(module: Op, function: &str) -> Result<Program> {
     let drivers = blocks(module).into_iter().flat_map(|b| b.ops()).filter(|o| is_driver(*o));
     let func = host_functions(module)
         .into_iter()
         .chain(drivers)
         .find(|f| f.symbol().as_deref() == Some(function));
-    let func = func.ok_or_else(|| Failure::at(module, format!("has no function @{function}")))?;
+    let func = func.ok_or_else(|| Error::at(module, format!("has no function @{function}")))?;
     let slots = Slots::of(func)?;
     let facts = facts(func)?;
-    let block = func
-        .regions()
-        .first()
-        .and_then(|r| r.first())
-        .ok_or_else(|| Failure::at(func, "has no body"))?;
-    let end = block.terminator().ok_or_else(|| Failure::at(func, "has no return"))?;
+    let block = func.regions().first().and_then(|r| r.first()).ok_or_at(func, "has no body")?;
+    let end = block.terminator().ok_or_at(func, "has no return")?;
     let mut sizes = Sizes { slots: &slots, exprs: vec![], known: HashMap::new() };
     for op in block.ops() {
         if let Some(d) = ops::Dim::of(op) {
@@ -198,12 +192,11 @@ pub fn describe(module: Op, function: &str) -> Result<Program, Failure> {
             found.map(|i| sizes.known.insert(facts.size_value(op.result(0)), Dim::Symbol(i)));
         }
     }
-    let at = |op: Op| move |e: String| Failure::at(op, e);
     let mut program = Program { format: p::FORMAT, name: function.into(), ..Default::default() };
     for (i, v) in block.args().into_iter().enumerate() {
         program.inputs.push(
             tensor(&mut sizes, &facts, v, name_of(v).unwrap_or_else(|| format!("input_{i}")))
-                .map_err(at(func))?,
+                .at(func)?,
         );
     }
     // Callers pass a tensor, whatever the order in which the function takes its dimensions.
@@ -243,9 +236,7 @@ pub fn describe(module: Op, function: &str) -> Result<Program, Failure> {
         });
     }
     for (i, v) in end.operands().into_iter().enumerate() {
-        program
-            .outputs
-            .push(tensor(&mut sizes, &facts, v, format!("output_{i}")).map_err(at(end))?);
+        program.outputs.push(tensor(&mut sizes, &facts, v, format!("output_{i}")).at(end)?);
     }
     let globals: HashMap<String, Op> = blocks(module)
         .into_iter()
@@ -258,18 +249,18 @@ pub fn describe(module: Op, function: &str) -> Result<Program, Failure> {
     for name in &slots.globals {
         let op = *globals
             .get(name)
-            .ok_or_else(|| Failure::at(func, format!("reads @{name}, which is no global")))?;
-        let mut global = global(op).map_err(at(op))?;
+            .ok_or_else(|| Error::at(func, format!("reads @{name}, which is no global")))?;
+        let mut global = global(op).at(op)?;
         let made = global.source.split_once('#').map(|(name, _)| name.to_string());
         if let Some(name) = made.filter(|name| functions.contains_key(name)) {
             global.role = p::Role::Packed;
             match &program.prepare {
                 Some(one) if one.name != name => {
-                    return Err(Failure::at(op, "is made by another function than others"));
+                    return Err(Error::at(op, "is made by another function than others"));
                 }
                 Some(_) => {}
                 None if name == function => {
-                    return Err(Failure::at(op, "is made by the function that reads it"));
+                    return Err(Error::at(op, "is made by the function that reads it"));
                 }
                 None => program.prepare = Some(Box::new(describe(module, &name)?)),
             }
@@ -295,10 +286,10 @@ pub fn describe(module: Op, function: &str) -> Result<Program, Failure> {
         .collect();
     for op in block.ops() {
         if let Some(a) = ArenaSize::of(op) {
-            program.arena = sizes.make(&facts.size_value(a.bytes)).map_err(at(op))?;
+            program.arena = sizes.make(&facts.size_value(a.bytes)).at(op)?;
         }
         if let Some(r) = ops::Require::of(op) {
-            let mut size = |v: Value| sizes.make(&facts.size_value(v)).map_err(at(op));
+            let mut size = |v: Value| sizes.make(&facts.size_value(v)).at(op);
             let (lhs, rhs) = (size(r.lhs)?, size(r.rhs)?);
             let decided = matches!((lhs, rhs), (Dim::Known(a), Dim::Known(b)) if kiln_dialects::sym::holds(r.kind, a, b));
             if !decided {
@@ -311,10 +302,10 @@ pub fn describe(module: Op, function: &str) -> Result<Program, Failure> {
             }
         }
         if op.kind() == Some(OpKind::Launch) {
-            let mut kernel = kernel(&kernels, &launches, op, &mut sizes, &facts).map_err(at(op))?;
+            let mut kernel = kernel(&kernels, &launches, op, &mut sizes, &facts).at(op)?;
             data_flow(&mut kernel, op, &block.args(), &mut sizes, &facts);
             kernel.launch =
-                launch(&symbols, op, &slots, &block.args(), &mut sizes, &facts).map_err(at(op))?;
+                launch(&symbols, op, &slots, &block.args(), &mut sizes, &facts).at(op)?;
             program.kernels.push(kernel);
         }
     }
@@ -334,8 +325,8 @@ fn launch(
     args: &[Value],
     sizes: &mut Sizes,
     facts: &Facts,
-) -> Result<Option<p::Launch>, String> {
-    let launch = Launch::of(op).ok_or("is malformed")?;
+) -> Result<Option<p::Launch>> {
+    let launch = Launch::of(op).ok_or_malformed(op)?;
     let kernel = symbols.get(&launch.kernel).copied();
     let about = kernel.and_then(|m| m.attr("kiln.kernel"));
     let func = kernel.and_then(|m| crate::analysis::kernels_of(m).first().copied());
@@ -346,7 +337,7 @@ fn launch(
     else {
         return Ok(None);
     };
-    let memory = |v: Value, sizes: &mut Sizes| -> Result<p::Arg, String> {
+    let memory = |v: Value, sizes: &mut Sizes| -> Result<p::Arg> {
         let mut v = v;
         loop {
             let Some(op) = v.def() else {
@@ -359,7 +350,7 @@ fn launch(
             match op.kind() {
                 Some(OpKind::Reshape) => v = op.operand(0),
                 Some(OpKind::Launch) => {
-                    let writer = Launch::of(op).ok_or("is malformed")?;
+                    let writer = Launch::of(op).ok_or_malformed(op)?;
                     let i = op
                         .results()
                         .iter()
@@ -368,7 +359,7 @@ fn launch(
                     v = *writer.outs.get(i).ok_or("has fewer destinations than results")?;
                 }
                 Some(OpKind::GetGlobal) => {
-                    let name = GetGlobal::of(op).ok_or("is malformed")?.global;
+                    let name = GetGlobal::of(op).ok_or_malformed(op)?.global;
                     let found = slots.globals.iter().position(|g| *g == name);
                     return found
                         .map(p::Arg::Global)
@@ -376,14 +367,14 @@ fn launch(
                 }
                 Some(OpKind::Output) => {
                     return Ok(p::Arg::Output(
-                        ops::Output::of(op).ok_or("is malformed")?.index as usize,
+                        ops::Output::of(op).ok_or_malformed(op)?.index as usize,
                     ));
                 }
                 Some(OpKind::Arena) => {
-                    let offset = ops::Arena::of(op).ok_or("is malformed")?.offset;
+                    let offset = ops::Arena::of(op).ok_or_malformed(op)?.offset;
                     return Ok(p::Arg::Arena(sizes.make(&facts.size_value(offset))?));
                 }
-                _ => return Err(format!("has memory made by {}", op.name())),
+                _ => return Err(format!("has memory made by {}", op.name()).into()),
             }
         }
     };
@@ -431,7 +422,7 @@ fn launch(
 }
 
 /// An entry of `kiln.tensor_maps`, over sizes.
-fn tensor_map(m: Attr, given: &[SymDim], sizes: &mut Sizes) -> Result<p::TensorMap, String> {
+fn tensor_map(m: Attr, given: &[SymDim], sizes: &mut Sizes) -> Result<p::TensorMap> {
     let bad = || format!("has a bad tensor map {m}");
     let extent: Vec<u32> = m
         .entry("box")
@@ -513,14 +504,14 @@ fn name_of(v: Value) -> Option<String> {
         .find_map(|part| Some(part.strip_prefix('"')?.strip_suffix('"')?.to_string()))
 }
 
-fn tensor(sizes: &mut Sizes, facts: &Facts, v: Value, name: String) -> Result<p::Tensor, String> {
+fn tensor(sizes: &mut Sizes, facts: &Facts, v: Value, name: String) -> Result<p::Tensor> {
     let t = tensor_type(v.ty())?;
     let dims = facts.dims(v).iter().map(|d| sizes.make(d)).collect::<Result<_, _>>()?;
     Ok(p::Tensor { name, dtype: t.dtype.name().into(), dims, order: vec![] })
 }
 
-fn global(op: Op) -> Result<p::Global, String> {
-    let g = ops::Global::of(op).ok_or("is malformed")?;
+fn global(op: Op) -> Result<p::Global> {
+    let g = ops::Global::of(op).ok_or_malformed(op)?;
     let t = tensor_type(g.r#type)?;
     let shape = t
         .dims
@@ -594,8 +585,8 @@ fn kernel(
     op: Op,
     sizes: &mut Sizes,
     facts: &Facts,
-) -> Result<p::Kernel, String> {
-    let launch = Launch::of(op).ok_or("is malformed")?;
+) -> Result<p::Kernel> {
+    let launch = Launch::of(op).ok_or_malformed(op)?;
     let kernel = *kernels
         .get(&launch.kernel)
         .ok_or_else(|| format!("names @{}, which is no kernel", launch.kernel))?;
@@ -620,7 +611,7 @@ fn kernel(
             launch.sizes.get((-1 - n) as usize).map_or(SymDim::Unknown, |v| facts.size_value(*v))
         }
     };
-    let volume = |v: &Value, dims: &[SymDim]| -> Result<SymDim, String> {
+    let volume = |v: &Value, dims: &[SymDim]| -> Result<SymDim> {
         Ok(dims
             .iter()
             .fold(SymDim::Known(tensor_type(v.ty())?.dtype.byte_size() as i64), |n, d| n.mul(d)))

@@ -1,6 +1,7 @@
 //! Launches that are no compiled code: calls of the functions in `kiln_runtime::library`, with what
 //! they take as words on the stack.
 use crate::{program::argument_array::Words, target::kernel_attrs::SIZES};
+use kiln_dialects::error::Kind;
 use kiln_dialects::{ir::*, ops::Launch, rules::tensor_type};
 use kiln_runtime::library::Code;
 
@@ -60,9 +61,9 @@ impl Library {
         launch: &Launch,
         sizes: &[Vec<i64>],
         memory: Value,
-    ) -> Result<(), String> {
+    ) -> Result<()> {
         let mut at = 0;
-        let mut put = |w: &Words, v: Value| -> Result<(), String> {
+        let mut put = |w: &Words, v: Value| -> Result<()> {
             let place = w.offset(memory, Some(at), None, "i64")?;
             at += 1;
             w.b.generic("llvm.store", &[v, place], &[], &[], &mut []).map(|_| ())
@@ -84,7 +85,10 @@ impl Library {
                 .ok_or("has fewer tensors than its kernel")?;
             let dtype = tensor_type(v.ty())?.dtype;
             let code = Code::of(dtype.name()).ok_or_else(|| {
-                format!("has a tensor of {dtype}, which has no compiled form yet")
+                Error::new(
+                    Kind::Unsupported,
+                    format!("has a tensor of {dtype}, which has no compiled form yet"),
+                )
             })?;
             let sizes = sizes.get(place).ok_or("has more tensors than its kernel")?;
             let pointer = w.pointer(v)?;

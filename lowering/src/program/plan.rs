@@ -28,7 +28,7 @@ use kiln_dialects::{
     rules::{Level, is_driver, tensor_type},
     sym::{Atom, Dim as SymDim},
 };
-use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
+use kiln_passes::{Numerics, Pass, refine_shapes::Facts};
 use std::collections::HashMap;
 
 kiln_passes::pass_options! {
@@ -48,7 +48,7 @@ impl Pass for Plan {
     const REQUIRED: bool = true;
     const NUMERICS: Numerics = Numerics::Exact;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         if self.alignment < 1 {
             return Err(format!("alignment is at least 1, not {}", self.alignment).into());
         }
@@ -86,34 +86,31 @@ struct Slot {
 }
 
 impl Plan {
-    fn function(&self, about: &Kernels, func: Op) -> Result<(), Failure> {
+    fn function(&self, about: &Kernels, func: Op) -> Result<()> {
         let Some(block) = func.regions().first().and_then(|r| r.first()) else { return Ok(()) };
-        let end = block.terminator().ok_or_else(|| Failure::at(func, "has no return"))?;
+        let end = block.terminator().ok_or_at(func, "has no return")?;
         let launches: Vec<Op> =
             block.ops().into_iter().filter(|o| o.kind() == Some(OpKind::Launch)).collect();
         let order: HashMap<Op, usize> = launches.iter().enumerate().map(|(n, l)| (*l, n)).collect();
         let facts = Facts::of(func, 2)?;
         let (mut slots, mut outputs): (Vec<Slot>, _) = (vec![], vec![]);
         for (n, op) in launches.iter().enumerate() {
-            let launch = Launch::of(*op).ok_or_else(|| Failure::at(*op, "is malformed"))?;
+            let launch = Launch::of(*op).ok_or_malformed(*op)?;
             let allowed = in_place(about, &launch.kernel);
             for (r, (out, result)) in launch.outs.iter().zip(op.results()).enumerate() {
                 if let Some(wrong) = handed_on(about, *op, &launch, r) {
-                    wrong.map_err(|e| Failure::at(*op, e))?;
+                    wrong.at(*op)?;
                     continue;
                 }
                 let empty = out.def().filter(|o| o.is("tensor.empty"));
                 let empty = empty.ok_or_else(|| {
-                    Failure::at(
-                        *op,
-                        "writes to memory that is neither a tensor.empty nor handed on",
-                    )
+                    Error::at(*op, "writes to memory that is neither a tensor.empty nor handed on")
                 })?;
                 let (last, returned) = last_use(result, &order, end, n);
                 match returned {
                     Some(i) => outputs.push((empty, i)),
                     None => {
-                        let bytes = bytes(empty, &facts).map_err(|e| Failure::at(*op, e))?;
+                        let bytes = bytes(empty, &facts).at(*op)?;
                         let over = allowed
                             .iter()
                             .filter(|(result, _)| *result == r)
@@ -131,12 +128,11 @@ impl Plan {
             }
         }
         let (offsets, total) = place(&slots, self.alignment);
-        let at = |e: String| Failure::at(func, e);
         // Offsets are needed at the first launch, so that their arithmetic goes in front of it.
         let first = launches.first().copied().unwrap_or(end);
         let empties: Vec<Op> = block.ops().into_iter().filter(|o| o.is("tensor.empty")).collect();
         let front = empties.first().copied().unwrap_or(first);
-        let b = Builder::before(front).ok_or_else(|| Failure::at(front, "is in no block"))?;
+        let b = Builder::before(front).ok_or_at(front, "is in no block")?;
         let mut sizes = SizeValues::of_host(block, &facts, b, front);
         let mut ssa = |d: &SymDim| match sizes.value(d)? {
             Size::Static(n) => b.index(n),
@@ -145,26 +141,26 @@ impl Plan {
         let mut made = vec![];
         for (slot, offset) in slots.iter().zip(&offsets) {
             let node = Arena {
-                offset: ssa(offset).map_err(at)?,
+                offset: ssa(offset).at(func)?,
                 first: slot.first,
                 last: slot.last.min(until(&slots, slot)),
             };
             let b = Builder::before(slot.empty)
-                .ok_or_else(|| Failure::at(slot.empty, "is in no block"))?;
+                .ok_or_else(|| Error::at(slot.empty, "is in no block"))?;
             made.push((
                 slot.empty,
-                b.create_with(&node, &[slot.empty.result(0).ty()], &mut []).map_err(at)?,
+                b.create_with(&node, &[slot.empty.result(0).ty()], &mut []).at(func)?,
             ));
         }
         for (empty, i) in outputs {
-            let b = Builder::before(empty).ok_or_else(|| Failure::at(empty, "is in no block"))?;
+            let b = Builder::before(empty).ok_or_at(empty, "is in no block")?;
             made.push((
                 empty,
                 b.create_with(&Output { index: i as i64 }, &[empty.result(0).ty()], &mut [])
-                    .map_err(at)?,
+                    .at(func)?,
             ));
         }
-        b.create_with(&ArenaSize { bytes: ssa(&total).map_err(at)? }, &[], &mut []).map_err(at)?;
+        b.create_with(&ArenaSize { bytes: ssa(&total).at(func)? }, &[], &mut []).at(func)?;
         for (old, new) in made {
             let dims = new.result(0).ty().dims();
             if dims.contains(&SymDim::Unknown) {
@@ -174,10 +170,9 @@ impl Plan {
                     .iter()
                     .map(size)
                     .collect::<Option<Vec<_>>>()
-                    .ok_or_else(|| Failure::at(old, "has too few sizes"))?;
-                let b = Builder::after(new).ok_or_else(|| Failure::at(old, "is in no block"))?;
-                b.create_with(&BindShape { value: new.result(0), sizes }, &[], &mut [])
-                    .map_err(at)?;
+                    .ok_or_at(old, "has too few sizes")?;
+                let b = Builder::after(new).ok_or_at(old, "is in no block")?;
+                b.create_with(&BindShape { value: new.result(0), sizes }, &[], &mut []).at(func)?;
             }
             old.result(0).replace_uses(new.result(0));
             old.erase();
@@ -188,12 +183,7 @@ impl Plan {
 
 /// Whether a launch writes on the result of an earlier one, whose memory it then has; Err: if that
 /// may not be.
-fn handed_on(
-    about: &Kernels,
-    op: Op,
-    launch: &Launch,
-    result: usize,
-) -> Option<Result<(), String>> {
+fn handed_on(about: &Kernels, op: Op, launch: &Launch, result: usize) -> Option<Result<()>> {
     let out = *launch.outs.get(result)?;
     out.def().filter(|o| o.kind() == Some(OpKind::Launch))?;
     let puts =
@@ -207,10 +197,12 @@ fn handed_on(
         (true, true) => Ok(()),
         (false, _) => Err(format!(
             "writes all of result {result} to memory that an earlier launch has written"
-        )),
+        )
+        .into()),
         (_, false) => Err(format!(
             "writes result {result} on a tensor that it does not take, or that others read"
-        )),
+        )
+        .into()),
     })
 }
 
@@ -241,7 +233,7 @@ fn last_use(
 }
 
 /// The bytes of a `tensor.empty`.
-fn bytes(empty: Op, facts: &Facts) -> Result<SymDim, String> {
+fn bytes(empty: Op, facts: &Facts) -> Result<SymDim> {
     let t = tensor_type(empty.result(0).ty())?;
     let mut dynamic = empty.operands().into_iter();
     let mut product = SymDim::Known(t.dtype.byte_size() as i64);

@@ -11,6 +11,7 @@ mod parameters;
 mod request;
 pub mod table;
 
+use kiln_dialects::Result;
 pub use kiln_macros::Parameters;
 pub use launch::Launch;
 pub use parameters::{
@@ -19,10 +20,7 @@ pub use parameters::{
 pub use request::{Analysed, Analysis, Bf16, Cpu, Gpu, Machine, Match, Request, View};
 
 use crate::analysis::Plan;
-use crate::emit::{
-    body::Scope,
-    code::{Code, Made},
-};
+use crate::emit::{body::Scope, code::Code};
 use kiln_dialects::ir::{Op, Type, Value};
 
 /// The kind of machine that a strategy is for.
@@ -72,11 +70,11 @@ pub trait Strategy: 'static {
     ///
     /// # Errors
     /// Parameters that are each in their domain and do not fit the kernel or each other.
-    fn launch(_request: &Request<'_>, _params: &Self::Params) -> Result<Launch, String> {
+    fn launch(_request: &Request<'_>, _params: &Self::Params) -> Result<Launch> {
         Ok(Launch::default())
     }
     /// Types of the arguments that [`Emission::arguments`] has on a GPU.
-    fn arguments(_func: Op) -> Result<Vec<Type>, String> {
+    fn arguments(_func: Op) -> Result<Vec<Type>> {
         Ok(vec![])
     }
     /// Copies of the scratch of a row that a CTA has.
@@ -88,7 +86,7 @@ pub trait Strategy: 'static {
         vec![]
     }
     /// Emits the kernel.
-    fn emit(e: &Emission<'_, '_>, params: &Self::Params) -> Made<()>;
+    fn emit(e: &Emission<'_, '_>, params: &Self::Params) -> Result<()>;
 }
 
 /// These parameters with single ones doubled and halved, where that is in their domain.

@@ -1,6 +1,7 @@
 //! Typed parameters of strategies: `#kiln.schedule<"NAME", {…}>` as a struct and back.
 use kiln_dialects::ir::{Attr, Ctx, Op};
-use kiln_passes::{Failure, names};
+use kiln_dialects::{Error, Result};
+use kiln_passes::names;
 
 /// The attribute of a kernel's function that holds its schedule.
 pub const SCHEDULE: &str = "kiln.schedule";
@@ -138,9 +139,9 @@ pub trait Parameters: Clone + std::fmt::Debug {
 /// # Errors
 /// A parameter that is unknown, missing, no integer or outside of its domain, at the function's
 /// location.
-pub fn read<P: Parameters>(func: Op, strategy: &str, schedule: Attr) -> Result<P, Failure> {
+pub fn read<P: Parameters>(func: Op, strategy: &str, schedule: Attr) -> Result<P> {
     let entries = schedule.as_schedule().and_then(|(_, d)| d.entries()).unwrap_or_default();
-    let fail = |what: String| Err(Failure::at(func, format!("has schedule '{strategy}' {what}")));
+    let fail = |what: String| Err(Error::at(func, format!("has schedule '{strategy}' {what}")));
     let list = || P::ROWS.iter().map(|r| r.name).collect::<Vec<_>>();
     for (name, _) in &entries {
         if !P::ROWS.iter().any(|r| r.name == name) {

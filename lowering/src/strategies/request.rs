@@ -3,8 +3,8 @@ use crate::{
     analysis::{self, Kernel, Plan, SCRATCH},
     target::{Chip, launch::SHARED},
 };
+use kiln_dialects::Result;
 use kiln_dialects::ir::Op;
-use kiln_passes::Failure;
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
 /// The loops that a strategy sees of a kernel.
@@ -57,7 +57,7 @@ pub struct Analysis {
 
 impl Analysis {
     /// Reads a kernel's function on level `linalg` or `scheduled`.
-    pub fn of(func: Op) -> Result<Analysis, Failure> {
+    pub fn of(func: Op) -> Result<Analysis> {
         Ok(Analysis { func, kernel: analysis::read(func)?, views: RefCell::default() })
     }
     /// The kernel without a view.
@@ -154,7 +154,7 @@ impl Request<'_> {
     ///
     /// # Errors
     /// The kernel is scheduled for a GPU.
-    pub fn cpu(&self) -> Result<Cpu, String> {
+    pub fn cpu(&self) -> Result<Cpu> {
         match self.machine {
             Machine::Cpu(cpu) => Ok(cpu),
             Machine::Gpu(_) => Err("has a strategy of processors on a GPU".into()),
@@ -164,7 +164,7 @@ impl Request<'_> {
     ///
     /// # Errors
     /// The kernel is scheduled for a processor.
-    pub fn gpu(&self) -> Result<Gpu, String> {
+    pub fn gpu(&self) -> Result<Gpu> {
         match self.machine {
             Machine::Gpu(gpu) => Ok(gpu),
             Machine::Cpu(_) => Err("has a strategy of GPUs on a processor".into()),

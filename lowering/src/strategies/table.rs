@@ -3,9 +3,11 @@ use super::{
     Analysis, Device, Emission, Launch, Machine, Match, ParameterRow, Parameters, Request,
     SCHEDULE, Strategy, View, cpu, gpu, read_parameters,
 };
-use crate::emit::code::Made;
+use kiln_dialects::error::OptionExt;
+use kiln_dialects::error::ResultExt;
 use kiln_dialects::ir::{Attr, Op, Type};
-use kiln_passes::{Failure, names};
+use kiln_dialects::{Error, Result};
+use kiln_passes::names;
 use std::marker::PhantomData;
 
 /// Every strategy. Of one device, the first that matches is taken; neighbours that state a cost
@@ -59,15 +61,15 @@ pub trait Row: Sync {
     /// [`Strategy::matches`].
     fn matches(&self, request: &Request<'_>) -> Match<Attr>;
     /// [`Strategy::launch`] with the parameters of a schedule.
-    fn launch(&self, request: &Request<'_>, schedule: Attr) -> Result<Launch, Failure>;
+    fn launch(&self, request: &Request<'_>, schedule: Attr) -> Result<Launch>;
     /// [`Strategy::arguments`].
-    fn arguments(&self, func: Op) -> Result<Vec<Type>, String>;
+    fn arguments(&self, func: Op) -> Result<Vec<Type>>;
     /// [`Strategy::scratch_copies`].
-    fn scratch_copies(&self, func: Op, schedule: Attr) -> Result<i64, Failure>;
+    fn scratch_copies(&self, func: Op, schedule: Attr) -> Result<i64>;
     /// [`Strategy::candidates`].
-    fn candidates(&self, func: Op, schedule: Attr) -> Result<Vec<Attr>, Failure>;
+    fn candidates(&self, func: Op, schedule: Attr) -> Result<Vec<Attr>>;
     /// [`Strategy::emit`].
-    fn emit(&self, e: &Emission<'_, '_>, schedule: Attr) -> Made<()>;
+    fn emit(&self, e: &Emission<'_, '_>, schedule: Attr) -> Result<()>;
 }
 
 /// A row of a strategy.
@@ -110,25 +112,25 @@ impl<S: Strategy> Row for Of<S> {
             Match::Yes { params, cost } => Match::Yes { params: params.attr(c, S::NAME), cost },
         }
     }
-    fn launch(&self, request: &Request<'_>, schedule: Attr) -> Result<Launch, Failure> {
+    fn launch(&self, request: &Request<'_>, schedule: Attr) -> Result<Launch> {
         let func = request.kernel.func;
         let params = read_parameters(func, S::NAME, schedule)?;
-        S::launch(request, &params).map_err(|e| Failure::at(func, e))
+        S::launch(request, &params).at(func)
     }
-    fn arguments(&self, func: Op) -> Result<Vec<Type>, String> {
+    fn arguments(&self, func: Op) -> Result<Vec<Type>> {
         S::arguments(func)
     }
-    fn scratch_copies(&self, func: Op, schedule: Attr) -> Result<i64, Failure> {
+    fn scratch_copies(&self, func: Op, schedule: Attr) -> Result<i64> {
         Ok(S::scratch_copies(&read_parameters(func, S::NAME, schedule)?))
     }
-    fn candidates(&self, func: Op, schedule: Attr) -> Result<Vec<Attr>, Failure> {
+    fn candidates(&self, func: Op, schedule: Attr) -> Result<Vec<Attr>> {
         let params = read_parameters(func, S::NAME, schedule)?;
         let mut all: Vec<Attr> =
             S::candidates(&params).iter().map(|p| p.attr(func.ctx(), S::NAME)).collect();
         all.retain(|a| a.to_string() != schedule.to_string());
         Ok(all)
     }
-    fn emit(&self, e: &Emission<'_, '_>, schedule: Attr) -> Made<()> {
+    fn emit(&self, e: &Emission<'_, '_>, schedule: Attr) -> Result<()> {
         let params = read_parameters(e.scope.kernel.func, S::NAME, schedule);
         S::emit(e, &params.map_err(|f| f.message)?)
     }
@@ -138,24 +140,24 @@ impl<S: Strategy> Row for Of<S> {
 ///
 /// # Errors
 /// An unknown name, with the nearest one.
-pub fn find(name: &str, device: Device) -> Result<&'static dyn Row, String> {
+pub fn find(name: &str, device: Device) -> Result<&'static dyn Row> {
     let all = || STRATEGIES.iter().filter(|r| r.device() == device);
-    all().find(|r| r.name() == name).copied().ok_or_else(|| {
+    Ok(all().find(|r| r.name() == name).copied().ok_or_else(|| {
         let hint = names::hint(name, all().map(|r| r.name()));
         let list: Vec<_> = all().map(|r| r.name()).collect();
         format!("has unknown schedule '{name}'{hint} (schedules: {})", list.join(", "))
-    })
+    })?)
 }
 
 /// The strategy of the schedule on a function, and the schedule.
 ///
 /// # Errors
 /// There is none, or no strategy has its name.
-pub fn scheduled(func: Op, device: Device) -> Result<(&'static dyn Row, Attr), Failure> {
+pub fn scheduled(func: Op, device: Device) -> Result<(&'static dyn Row, Attr)> {
     let attr = func.attr(SCHEDULE).filter(|a| a.as_schedule().is_some());
-    let attr = attr.ok_or_else(|| Failure::at(func, "has no #kiln.schedule"))?;
+    let attr = attr.ok_or_at(func, "has no #kiln.schedule")?;
     let name = attr.as_schedule().map(|(name, _)| name).unwrap_or_default();
-    Ok((find(&name, device).map_err(|e| Failure::at(func, e))?, attr))
+    Ok((find(&name, device).at(func)?, attr))
 }
 
 /// Chooses a strategy and its parameters for a kernel; reasons of strategies that refused, by name.
@@ -166,7 +168,7 @@ pub fn choose(
     analysis: &Analysis,
     machine: Machine,
     device: Device,
-) -> Result<(Attr, Vec<(&'static str, String)>), Failure> {
+) -> Result<(Attr, Vec<(&'static str, String)>)> {
     let mut best: Option<(Attr, f64)> = None;
     let mut refused = vec![];
     for row in STRATEGIES.iter().filter(|r| r.device() == device) {
@@ -186,6 +188,6 @@ pub fn choose(
             }
         }
     }
-    let (attr, _) = best.ok_or_else(|| Failure::at(analysis.func, "is computed by no strategy"))?;
+    let (attr, _) = best.ok_or_else(|| Error::at(analysis.func, "is computed by no strategy"))?;
     Ok((attr, refused))
 }

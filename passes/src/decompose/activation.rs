@@ -2,7 +2,7 @@
 use super::tools::*;
 use kiln_dialects::{ir::*, ops::*};
 
-pub(super) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Value, String> {
+pub(super) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Value> {
     let m = Math { b };
     let input = op.operand(0);
     let narrow = dtype(input)?;
@@ -12,22 +12,22 @@ pub(super) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Value, String>
         OpKind::Silu => m.mul(x, sigmoid(&m, x)?)?,
         OpKind::Hardsigmoid => hard(&m, x)?,
         OpKind::Hardswish => m.mul(x, hard(&m, x)?)?,
-        OpKind::Gelu => gelu(&m, x, Gelu::of(op).ok_or("is malformed")?.tanh)?,
-        OpKind::Softplus => softplus(&m, x, &Softplus::of(op).ok_or("is malformed")?)?,
-        other => return Err(format!("({}) is not an activation", other.name())),
+        OpKind::Gelu => gelu(&m, x, Gelu::of(op).ok_or_malformed(op)?.tanh)?,
+        OpKind::Softplus => softplus(&m, x, &Softplus::of(op).ok_or_malformed(op)?)?,
+        other => return Err(format!("({}) is not an activation", other.name()).into()),
     };
     m.convert(y, narrow)
 }
 
 /// 1 / (1 + e^-x)
-fn sigmoid(m: &Math<'_>, x: Value) -> Result<Value, String> {
+fn sigmoid(m: &Math<'_>, x: Value) -> Result<Value> {
     let e = m.unary(UnaryKind::Exp, m.unary(UnaryKind::Neg, x)?)?;
     let one = m.full_like(x, 1.0)?;
     m.div(one, m.add(e, one)?)
 }
 
 /// min(max(x + 3, 0), 6) / 6
-fn hard(m: &Math<'_>, x: Value) -> Result<Value, String> {
+fn hard(m: &Math<'_>, x: Value) -> Result<Value> {
     let shifted = m.add(x, m.full_like(x, 3.0)?)?;
     let (low, high) = (m.full_like(x, 0.0)?, m.full_like(x, 6.0)?);
     let clamped = m.b.add(&Clamp { input: shifted, low, high })?;
@@ -35,7 +35,7 @@ fn hard(m: &Math<'_>, x: Value) -> Result<Value, String> {
 }
 
 /// x * (1 + erf(x / sqrt 2)) / 2, or the tanh approximation
-fn gelu(m: &Math<'_>, x: Value, tanh: bool) -> Result<Value, String> {
+fn gelu(m: &Math<'_>, x: Value, tanh: bool) -> Result<Value> {
     let inner = if tanh {
         let cube = m.mul(m.mul(x, x)?, x)?;
         let sum = m.add(x, m.mul(cube, m.full_like(x, 0.044715)?)?)?;
@@ -49,7 +49,7 @@ fn gelu(m: &Math<'_>, x: Value, tanh: bool) -> Result<Value, String> {
 }
 
 /// ln(1 + e^(beta x)) / beta, and x where beta x > threshold
-fn softplus(m: &Math<'_>, x: Value, o: &Softplus) -> Result<Value, String> {
+fn softplus(m: &Math<'_>, x: Value, o: &Softplus) -> Result<Value> {
     let beta = m.full_like(x, o.beta)?;
     let scaled = m.mul(x, beta)?;
     let soft = m.div(m.unary(UnaryKind::Log1p, m.unary(UnaryKind::Exp, scaled)?)?, beta)?;

@@ -60,9 +60,9 @@ fn unsupported_by_tensor_cores(o: &Attention, heads: [i64; 2]) -> Option<&'stati
     (!fits).then_some("its head sizes are not multiples of 8 up to 256")
 }
 
-pub(super) fn expand(op: Op, b: &Builder) -> Result<Vec<Value>, String> {
+pub(super) fn expand(op: Op, b: &Builder) -> Result<Vec<Value>> {
     let m = Math { b };
-    let o = Attention::of(op).ok_or("is malformed")?;
+    let o = Attention::of(op).ok_or_malformed(op)?;
     let narrow = dtype(o.query)?;
     let accumulator_type = accumulator_type(narrow);
     let mut scores = scores(&m, &o, accumulator_type)?;
@@ -108,7 +108,7 @@ pub(super) fn expand(op: Op, b: &Builder) -> Result<Vec<Value>, String> {
 }
 
 /// scale * q . k + bias as [B, H, Q, K] in the wide dtype.
-fn scores(m: &Math<'_>, o: &Attention, to: DType) -> Result<Value, String> {
+fn scores(m: &Math<'_>, o: &Attention, to: DType) -> Result<Value> {
     let (q, k) = (m.sizes_of(o.query)?, m.sizes_of(o.key)?);
     let element = (dtype(o.query)? != to).then(|| Type::scalar(m.b.ctx, to));
     let mut s = if grouped(o) {
@@ -141,7 +141,7 @@ fn grouped(o: &Attention) -> bool {
 }
 
 /// Softmax over the keys, 0 for fully masked rows (all -inf), and the log-sum-exp on request.
-fn normalise(m: &Math<'_>, s: Value, with_lse: bool) -> Result<(Value, Option<Value>), String> {
+fn normalise(m: &Math<'_>, s: Value, with_lse: bool) -> Result<(Value, Option<Value>)> {
     let (axis, rows) = ([3], m.sizes_of(s)?[..3].to_vec());
     let none = m.b.splat(dtype(s)?, &rows, f64::NEG_INFINITY)?;
     if s.ty().dims()[3].known() == Some(0) {
@@ -158,7 +158,7 @@ fn normalise(m: &Math<'_>, s: Value, with_lse: bool) -> Result<(Value, Option<Va
 }
 
 /// weights . v as [B, H, Q, E] in the weights' dtype.
-fn product(m: &Math<'_>, o: &Attention, weights: Value) -> Result<Value, String> {
+fn product(m: &Math<'_>, o: &Attention, weights: Value) -> Result<Value> {
     let mut v = m.convert(o.value, dtype(weights)?)?;
     if let Some(l) = o.key_lengths {
         // Values past the end of the sequence may be inf or NaN, and 0 * NaN is NaN: mask them.

@@ -2,19 +2,19 @@
 use super::tools::*;
 use kiln_dialects::{ir::*, ops::*};
 
-pub(super) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Value, String> {
+pub(super) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Value> {
     let m = Math { b };
     match kind {
-        OpKind::Linear => linear(&m, &Linear::of(op).ok_or("is malformed")?),
+        OpKind::Linear => linear(&m, &Linear::of(op).ok_or_malformed(op)?),
         OpKind::Matmul => {
-            let o = Matmul::of(op).ok_or("is malformed")?;
+            let o = Matmul::of(op).ok_or_malformed(op)?;
             matmul(&m, o.lhs, o.rhs)
         }
         OpKind::Embedding => {
-            let o = Embedding::of(op).ok_or("is malformed")?;
+            let o = Embedding::of(op).ok_or_malformed(op)?;
             b.add(&Gather { input: o.weight, indices: vec![o.indices], dims: vec![0] })
         }
-        other => Err(format!("({}) is not a matmul or an embedding", other.name())),
+        other => Err(format!("({}) is not a matmul or an embedding", other.name()).into()),
     }
 }
 
@@ -26,7 +26,7 @@ pub(super) fn dot(
     batch: usize,
     contract: [usize; 2],
     to: Option<Type>,
-) -> Result<Value, String> {
+) -> Result<Value> {
     let all: Vec<i64> = (0..batch as i64).collect();
     m.b.add(&DotGeneral {
         lhs,
@@ -40,7 +40,7 @@ pub(super) fn dot(
 }
 
 /// x . w + bias; for 16-bit floats the f32 accumulator is rounded once, after the bias.
-fn linear(m: &Math<'_>, o: &Linear) -> Result<Value, String> {
+fn linear(m: &Math<'_>, o: &Linear) -> Result<Value> {
     let narrow = dtype(o.input)?;
     let wide = accumulator_type(narrow);
     let last = rank(o.input) - 1;
@@ -57,7 +57,7 @@ fn linear(m: &Math<'_>, o: &Linear) -> Result<Value, String> {
     m.convert(m.add(product, bias)?, narrow)
 }
 
-fn matmul(m: &Math<'_>, x: Value, y: Value) -> Result<Value, String> {
+fn matmul(m: &Math<'_>, x: Value, y: Value) -> Result<Value> {
     let (p, q) = (rank(x), rank(y));
     let contract = [p - 1, q.saturating_sub(2)];
     if p <= 2 || q <= 2 {
@@ -77,7 +77,7 @@ fn matmul(m: &Math<'_>, x: Value, y: Value) -> Result<Value, String> {
 }
 
 /// The size to which dimension `i` of both operands' batch dimensions broadcasts.
-fn common_size(m: &Math<'_>, x: Value, y: Value, batch: usize, i: usize) -> Result<Size, String> {
+fn common_size(m: &Math<'_>, x: Value, y: Value, batch: usize, i: usize) -> Result<Size> {
     let size = |v: Value| match (i + rank(v) - 2).checked_sub(batch) {
         Some(axis) => m.size_of(v, axis),
         None => Ok(Size::Static(1)),
@@ -95,7 +95,7 @@ fn common_size(m: &Math<'_>, x: Value, y: Value, batch: usize, i: usize) -> Resu
 }
 
 /// Broadcasts the batch dimensions of `v` to these sizes.
-fn batched(m: &Math<'_>, v: Value, common: &[Size]) -> Result<Value, String> {
+fn batched(m: &Math<'_>, v: Value, common: &[Size]) -> Result<Value> {
     let n = rank(v);
     let static_dims = |s: &[Size]| s.iter().map(|s| s.known()).collect::<Option<Vec<i64>>>();
     let own = v.ty().dims()[..n - 2].iter().map(|d| d.known()).collect::<Option<Vec<i64>>>();

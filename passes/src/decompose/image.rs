@@ -2,12 +2,12 @@
 use super::tools::*;
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
-pub(super) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Value, String> {
+pub(super) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Value> {
     let m = Math { b };
     match kind {
-        OpKind::Interpolate => interpolate(&m, &Interpolate::of(op).ok_or("is malformed")?),
+        OpKind::Interpolate => interpolate(&m, &Interpolate::of(op).ok_or_malformed(op)?),
         OpKind::MaxPool => {
-            let o = MaxPool::of(op).ok_or("is malformed")?;
+            let o = MaxPool::of(op).ok_or_malformed(op)?;
             let w = Windows {
                 window: &o.window,
                 strides: &o.strides,
@@ -18,17 +18,17 @@ pub(super) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Value, String>
             let sizes = m.sizes_of(o.input)?;
             w.reduce(&m, CumulativeKind::Max, o.input, &sizes[2..], true)
         }
-        OpKind::AvgPool => avg_pool(&m, &AvgPool::of(op).ok_or("is malformed")?),
+        OpKind::AvgPool => avg_pool(&m, &AvgPool::of(op).ok_or_malformed(op)?),
         OpKind::AdaptiveAvgPool => {
-            adaptive_avg_pool(&m, &AdaptiveAvgPool::of(op).ok_or("is malformed")?)
+            adaptive_avg_pool(&m, &AdaptiveAvgPool::of(op).ok_or_malformed(op)?)
         }
-        other => Err(format!("({}) is not a pooling op", other.name())),
+        other => Err(format!("({}) is not a pooling op", other.name()).into()),
     }
 }
 
 /// Gathers `x` with index tensors `at` of one shape along `dims` from `first` on; other dimensions
 /// keep their position.
-fn gather_in_place(m: &Math<'_>, x: Value, at: Vec<Value>, first: usize) -> Result<Value, String> {
+fn gather_in_place(m: &Math<'_>, x: Value, at: Vec<Value>, first: usize) -> Result<Value> {
     let (n, indices) = (rank(x) as i64, rank(at[0]) as i64);
     let dims: Vec<i64> = (first as i64..first as i64 + at.len() as i64).collect();
     let behind = n - dims.len() as i64 - first as i64;
@@ -40,7 +40,7 @@ fn gather_in_place(m: &Math<'_>, x: Value, at: Vec<Value>, first: usize) -> Resu
 }
 
 /// x[n, c, min(floor(i * size(x) / size(r)), size(x) - 1)]
-fn interpolate(m: &Math<'_>, o: &Interpolate) -> Result<Value, String> {
+fn interpolate(m: &Math<'_>, o: &Interpolate) -> Result<Value> {
     let position = |(k, to): (usize, &Size)| {
         let i = m.iota(&[*to], 0)?;
         let from = m.number_like(m.size_of(o.input, k + 2)?, i)?;
@@ -48,7 +48,7 @@ fn interpolate(m: &Math<'_>, o: &Interpolate) -> Result<Value, String> {
         let last = m.sub(from, m.full_like(i, 1.0)?)?;
         m.broadcast(m.binary(BinaryKind::Min, scaled, last)?, &[k as i64], &o.sizes)
     };
-    let at = o.sizes.iter().enumerate().map(position).collect::<Result<Vec<_>, String>>()?;
+    let at = o.sizes.iter().enumerate().map(position).collect::<Result<Vec<_>>>()?;
     gather_in_place(m, o.input, at, 2)
 }
 
@@ -66,7 +66,7 @@ impl Windows<'_> {
         self.dilation[i] * (self.window[i] - 1) + 1
     }
     /// The number of windows along spatial dimension `i` of `size` elements.
-    fn count(&self, m: &Math<'_>, i: usize, size: Size) -> Result<Size, String> {
+    fn count(&self, m: &Math<'_>, i: usize, size: Size) -> Result<Size> {
         let (stride, padding) = (Size::Static(self.strides[i]), self.padding[i]);
         let plus = |n: i64| m.size(SymKind::Add, size, Size::Static(n));
         let up = if self.ceil { self.strides[i] - 1 } else { 0 };
@@ -88,7 +88,7 @@ impl Windows<'_> {
         x: Value,
         sizes: &[Size],
         pad: bool,
-    ) -> Result<Value, String> {
+    ) -> Result<Value> {
         let lead = rank(x) - sizes.len();
         let list = |first: i64, of: &dyn Fn(usize) -> i64| {
             (0..lead).map(|_| first).chain((0..sizes.len()).map(of)).collect::<Vec<_>>()
@@ -135,7 +135,7 @@ impl Windows<'_> {
 }
 
 /// The window's sum over the number of elements that count_include_pad counts.
-fn avg_pool(m: &Math<'_>, o: &AvgPool) -> Result<Value, String> {
+fn avg_pool(m: &Math<'_>, o: &AvgPool) -> Result<Value> {
     let narrow = dtype(o.input)?;
     let x = m.convert(o.input, accumulator_type(narrow))?;
     let ones = vec![1; o.window.len()];
@@ -174,7 +174,7 @@ fn avg_pool(m: &Math<'_>, o: &AvgPool) -> Result<Value, String> {
 
 /// Uniform windows where sizes divide; else per dimension a gather of the longest window with the
 /// excess masked.
-fn adaptive_avg_pool(m: &Math<'_>, o: &AdaptiveAvgPool) -> Result<Value, String> {
+fn adaptive_avg_pool(m: &Math<'_>, o: &AdaptiveAvgPool) -> Result<Value> {
     let narrow = dtype(o.input)?;
     let mut x = m.convert(o.input, accumulator_type(narrow))?;
     let sizes = m.sizes_of(x)?;
@@ -202,7 +202,7 @@ fn adaptive_avg_pool(m: &Math<'_>, o: &AdaptiveAvgPool) -> Result<Value, String>
 }
 
 /// The mean of x[floor(i * H / h) .. ceil((i + 1) * H / h)] along one axis.
-fn adaptive_mean(m: &Math<'_>, x: Value, axis: usize, to: i64) -> Result<Value, String> {
+fn adaptive_mean(m: &Math<'_>, x: Value, axis: usize, to: i64) -> Result<Value> {
     let from = m.size_of(x, axis)?;
     let (h, two) = (Size::Static(to), Size::Static(2));
     // An upper bound of the window length.

@@ -2,22 +2,22 @@
 use super::{norm::log_softmax, tools::*};
 use kiln_dialects::{ir::*, ops::*, sym::Dim, value::DType};
 
-pub(super) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Value, String> {
+pub(super) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Value> {
     let m = Math { b };
     match kind {
-        OpKind::CrossEntropy => cross_entropy(&m, &CrossEntropy::of(op).ok_or("is malformed")?),
+        OpKind::CrossEntropy => cross_entropy(&m, &CrossEntropy::of(op).ok_or_malformed(op)?),
         OpKind::Dropout => {
-            let o = Dropout::of(op).ok_or("is malformed")?;
+            let o = Dropout::of(op).ok_or_malformed(op)?;
             let narrow = dtype(o.input)?;
             m.convert(m.dropout(m.convert(o.input, accumulator_type(narrow))?, o.key, o.p)?, narrow)
         }
-        other => Err(format!("({}) is not a loss", other.name())),
+        other => Err(format!("({}) is not a loss", other.name()).into()),
     }
 }
 
 /// -(1 - s) * w[t] * log_softmax(x)[t] - s/C * sum over c of w[c] * log_softmax(x)[c], and 0 where
 /// t is ignore_index
-fn cross_entropy(m: &Math<'_>, o: &CrossEntropy) -> Result<Value, String> {
+fn cross_entropy(m: &Math<'_>, o: &CrossEntropy) -> Result<Value> {
     let narrow = dtype(o.logits)?;
     let x = m.convert(o.logits, accumulator_type(narrow))?;
     let log = log_softmax(m, x, 1)?;
@@ -72,7 +72,7 @@ fn cross_entropy(m: &Math<'_>, o: &CrossEntropy) -> Result<Value, String> {
 }
 
 /// The target with the static dimensions of its own type and of the logits.
-fn target(m: &Math<'_>, o: &CrossEntropy) -> Result<Value, String> {
+fn target(m: &Math<'_>, o: &CrossEntropy) -> Result<Value> {
     let mut dims = o.logits.ty().dims();
     dims.remove(1);
     let known = |(a, b): (Dim, Dim)| if a.known().is_some() { a } else { b };

@@ -2,7 +2,7 @@
 use super::tools::*;
 use kiln_dialects::{ir::*, ops::*};
 
-pub(super) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Value, String> {
+pub(super) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Value> {
     let m = Math { b };
     let input = op.operand(0);
     let narrow = dtype(input)?;
@@ -38,7 +38,7 @@ pub(super) fn expand(kind: OpKind, op: Op, b: &Builder) -> Result<Value, String>
             let root = m.unary(UnaryKind::Sqrt, variance(&m, x, &o.dims, o.correction)?)?;
             keep(&m, root, x, &o.dims, o.keep_dims)?
         }
-        other => return Err(format!("({}) is not a normalisation", other.name())),
+        other => return Err(format!("({}) is not a normalisation", other.name()).into()),
     };
     m.convert(y, narrow)
 }
@@ -49,17 +49,17 @@ fn last(x: Value, n: i64) -> Vec<i64> {
 }
 
 /// x - mean x along dims
-fn centred(m: &Math<'_>, x: Value, dims: &[i64]) -> Result<Value, String> {
+fn centred(m: &Math<'_>, x: Value, dims: &[i64]) -> Result<Value> {
     m.sub(x, m.broadcast_back(m.mean(x, dims)?, dims, x)?)
 }
 
 /// sqrt(x + epsilon)
-fn root(m: &Math<'_>, x: Value, epsilon: f64) -> Result<Value, String> {
+fn root(m: &Math<'_>, x: Value, epsilon: f64) -> Result<Value> {
     m.unary(UnaryKind::Sqrt, m.add(x, m.full_like(x, epsilon)?)?)
 }
 
 /// (x - mean x) / sqrt(var x + epsilon) along dims; biased variance (divisor n)
-fn normalise(m: &Math<'_>, x: Value, dims: &[i64], epsilon: f64) -> Result<Value, String> {
+fn normalise(m: &Math<'_>, x: Value, dims: &[i64], epsilon: f64) -> Result<Value> {
     let c = centred(m, x, dims)?;
     let var = m.mean(m.mul(c, c)?, dims)?;
     m.div(c, m.broadcast_back(root(m, var, epsilon)?, dims, x)?)
@@ -72,7 +72,7 @@ fn affine(
     weight: Option<Value>,
     bias: Option<Value>,
     dims: &[i64],
-) -> Result<Value, String> {
+) -> Result<Value> {
     for (parameter, kind) in [(weight, BinaryKind::Mul), (bias, BinaryKind::Add)] {
         if let Some(p) = parameter {
             let p = m.convert(p, dtype(y)?)?;
@@ -83,7 +83,7 @@ fn affine(
 }
 
 /// As layer_norm on [N, groups, C / groups, ...].
-fn group_norm(m: &Math<'_>, x: Value, o: &GroupNorm) -> Result<Value, String> {
+fn group_norm(m: &Math<'_>, x: Value, o: &GroupNorm) -> Result<Value> {
     let sizes = m.sizes_of(x)?;
     let groups = Size::Static(o.groups);
     let each = m.size(SymKind::Floordiv, sizes[1], groups)?;
@@ -93,7 +93,7 @@ fn group_norm(m: &Math<'_>, x: Value, o: &GroupNorm) -> Result<Value, String> {
     affine(m, y, o.weight, o.bias, &[1])
 }
 
-fn batch_norm(m: &Math<'_>, x: Value, o: &BatchNorm) -> Result<Value, String> {
+fn batch_norm(m: &Math<'_>, x: Value, o: &BatchNorm) -> Result<Value> {
     let mean = m.convert(o.mean, dtype(x)?)?;
     let root = root(m, m.convert(o.variance, dtype(x)?)?, o.epsilon)?;
     let c = m.sub(x, m.broadcast_to(mean, &[1], x)?)?;
@@ -101,7 +101,7 @@ fn batch_norm(m: &Math<'_>, x: Value, o: &BatchNorm) -> Result<Value, String> {
 }
 
 /// x - max x along the axis; x itself for an empty axis, which has no maximum
-fn shifted(m: &Math<'_>, x: Value, axis: i64) -> Result<Value, String> {
+fn shifted(m: &Math<'_>, x: Value, axis: i64) -> Result<Value> {
     if x.ty().dims()[axis as usize].known() == Some(0) {
         return Ok(x);
     }
@@ -109,20 +109,20 @@ fn shifted(m: &Math<'_>, x: Value, axis: i64) -> Result<Value, String> {
 }
 
 /// e^(x - max x) / sum of e^(x - max x)
-fn softmax(m: &Math<'_>, x: Value, axis: i64) -> Result<Value, String> {
+fn softmax(m: &Math<'_>, x: Value, axis: i64) -> Result<Value> {
     let e = m.unary(UnaryKind::Exp, shifted(m, x, axis)?)?;
     m.div(e, m.reduce_and_broadcast(ReduceKind::Sum, e, &[axis])?)
 }
 
 /// x - max x - ln(sum of e^(x - max x))
-pub(super) fn log_softmax(m: &Math<'_>, x: Value, axis: i64) -> Result<Value, String> {
+pub(super) fn log_softmax(m: &Math<'_>, x: Value, axis: i64) -> Result<Value> {
     let s = shifted(m, x, axis)?;
     let sum = m.reduce(ReduceKind::Sum, m.unary(UnaryKind::Exp, s)?, &[axis])?;
     m.sub(s, m.broadcast_back(m.unary(UnaryKind::Log, sum)?, &[axis], x)?)
 }
 
 /// sum (x - mean x)^2 / max(n - correction, 0)
-fn variance(m: &Math<'_>, x: Value, dims: &[i64], correction: f64) -> Result<Value, String> {
+fn variance(m: &Math<'_>, x: Value, dims: &[i64], correction: f64) -> Result<Value> {
     let c = centred(m, x, dims)?;
     let sum = m.reduce(ReduceKind::Sum, m.mul(c, c)?, dims)?;
     let divisor = match m.count(x, dims)? {
@@ -137,7 +137,7 @@ fn variance(m: &Math<'_>, x: Value, dims: &[i64], correction: f64) -> Result<Val
 }
 
 /// Keeps reduced dimensions as unit dimensions (keepdim).
-fn keep(m: &Math<'_>, r: Value, x: Value, dims: &[i64], keep: bool) -> Result<Value, String> {
+fn keep(m: &Math<'_>, r: Value, x: Value, dims: &[i64], keep: bool) -> Result<Value> {
     if !keep || dims.is_empty() {
         return Ok(r);
     }

@@ -30,7 +30,7 @@ impl<'a> Batch<'a> {
         Batch { m, positions: vec![None; full.len()], dims, full, clamp: false }
     }
     /// The index along one axis, i64.
-    pub fn position(&mut self, axis: usize) -> Result<Value, String> {
+    pub fn position(&mut self, axis: usize) -> Result<Value> {
         if let Some(v) = self.positions[axis] {
             return Ok(v);
         }
@@ -41,7 +41,7 @@ impl<'a> Batch<'a> {
 
     /// The yielded value in the full shape. The block's first arguments map to `first`, the others
     /// to the indices.
-    pub fn inline(&mut self, block: Block, first: &[Value]) -> Result<Value, String> {
+    pub fn inline(&mut self, block: Block, first: &[Value]) -> Result<Value> {
         let args = block.args();
         let mut mapped: HashMap<Value, Mapped> =
             args.iter().copied().zip(first.iter().map(|v| Mapped::PerElement(*v))).collect();
@@ -67,9 +67,9 @@ impl<'a> Batch<'a> {
     }
 
     /// Clones an op whose operands are the same for all elements.
-    fn copy(&self, op: Op, mapped: &HashMap<Value, Mapped>) -> Result<Vec<Mapped>, String> {
+    fn copy(&self, op: Op, mapped: &HashMap<Value, Mapped>) -> Result<Vec<Mapped>> {
         if !op.regions().is_empty() {
-            return Err(not_vectorisable(op));
+            return Err(not_vectorisable(op).into());
         }
         let operands: Vec<Value> =
             op.operands().iter().map(|v| value_of(get(*v, mapped))).collect();
@@ -85,7 +85,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Vectorises an op with at least one operand that differs between elements.
-    fn batched(&self, op: Op, mapped: &HashMap<Value, Mapped>) -> Result<Value, String> {
+    fn batched(&self, op: Op, mapped: &HashMap<Value, Mapped>) -> Result<Value> {
         let n = self.full.len() as i64;
         let b = self.m.b.at(op.loc());
         let moved = |dims: &[i64]| (0..n).chain(dims.iter().map(|d| d + n)).collect::<Vec<i64>>();
@@ -116,18 +116,20 @@ impl<'a> Batch<'a> {
                 Ok(b.generic(&op.name(), &operands, &[result], &attrs, &mut [])?.result(0))
             }
             Some(OpKind::Gather) => {
-                let o = Gather::of(op).ok_or("is malformed")?;
-                self.gather(&o, mapped).map_err(|e| format!("in its region: {e}"))
+                let o = Gather::of(op).ok_or_malformed(op)?;
+                Ok(self
+                    .gather(&o, mapped)
+                    .map_err(|e| Error { message: format!("in its region: {}", e.message), ..e })?)
             }
             Some(OpKind::Reshape) => {
-                let o = Reshape::of(op).ok_or("is malformed")?;
+                let o = Reshape::of(op).ok_or_malformed(op)?;
                 b.add(&Reshape {
                     input: self.in_full_shape(o.input, mapped)?,
                     sizes: self.sizes(&o.sizes, mapped),
                 })
             }
             Some(OpKind::BroadcastInDim) => {
-                let o = BroadcastInDim::of(op).ok_or("is malformed")?;
+                let o = BroadcastInDim::of(op).ok_or_malformed(op)?;
                 b.add(&BroadcastInDim {
                     input: self.in_full_shape(o.input, mapped)?,
                     dims: moved(&o.dims),
@@ -135,21 +137,22 @@ impl<'a> Batch<'a> {
                 })
             }
             Some(OpKind::Reduce) => {
-                let o = Reduce::of(op).ok_or("is malformed")?;
+                let o = Reduce::of(op).ok_or_malformed(op)?;
                 let dims = moved(&o.dims).split_off(n as usize);
                 b.add(&Reduce { input: self.in_full_shape(o.input, mapped)?, dims, ..o })
             }
-            _ => Err(not_vectorisable(op)),
+            _ => Err(not_vectorisable(op).into()),
         }
     }
 
-    fn gather(&self, o: &Gather, mapped: &HashMap<Value, Mapped>) -> Result<Value, String> {
+    fn gather(&self, o: &Gather, mapped: &HashMap<Value, Mapped>) -> Result<Value> {
         let m = self.m;
         let per_element = o.indices.iter().map(|i| rank(*i)).max().unwrap_or(0);
         if per_element > 0 {
             return Err(format!(
                 "kiln.gather with indices of rank {per_element} cannot be vectorised over elements"
-            ));
+            )
+            .into());
         }
         let input = get(o.input, mapped);
         let n = self.full.len() as i64;
@@ -180,7 +183,7 @@ impl<'a> Batch<'a> {
     }
 
     /// A value of the region, broadcast to the full shape.
-    fn in_full_shape(&self, v: Value, mapped: &HashMap<Value, Mapped>) -> Result<Value, String> {
+    fn in_full_shape(&self, v: Value, mapped: &HashMap<Value, Mapped>) -> Result<Value> {
         match get(v, mapped) {
             Mapped::PerElement(v) => Ok(v),
             Mapped::Uniform(v) => {
@@ -198,7 +201,7 @@ impl<'a> Batch<'a> {
         };
         self.full.iter().copied().chain(own.iter().map(outside)).collect()
     }
-    fn full_type(&self, own: Type) -> Result<Type, String> {
+    fn full_type(&self, own: Type) -> Result<Type> {
         let dtype = own.element().ok_or("has a region value that is not a tensor")?.dtype()?;
         Ok(Type::tensor(self.m.b.ctx, dtype, &[self.dims.as_slice(), &own.dims()].concat()))
     }

@@ -1,5 +1,4 @@
 //! Analysis: the symbolic dimensions of every value of a function. Does not change the IR.
-use crate::pass::Failure;
 use kiln_dialects::{
     ir::*,
     ops::{self, OpKind, SymKind},
@@ -22,7 +21,7 @@ pub struct Facts {
 
 impl Facts {
     /// Propagates through a function to a fixed point, in at most `rounds` rounds.
-    pub fn of(func: Op, rounds: usize) -> Result<Facts, Failure> {
+    pub fn of(func: Op, rounds: usize) -> Result<Facts> {
         let mut facts = Facts::default();
         for op in walk(func) {
             let args = blocks(op).into_iter().flat_map(|b| b.args());
@@ -31,7 +30,7 @@ impl Facts {
         for _ in 0..rounds {
             facts.changed = false;
             for op in walk(func) {
-                facts.visit(op).map_err(|e| Failure::at(op, e))?;
+                facts.visit(op).at(op)?;
             }
             if !facts.changed {
                 break;
@@ -42,7 +41,7 @@ impl Facts {
 
     /// Adds the facts of one more op, for IR under construction, where facts only flow forwards.
     /// Err: how the op contradicts the facts.
-    pub fn extend(&mut self, op: Op) -> Result<(), String> {
+    pub fn extend(&mut self, op: Op) -> Result<()> {
         op.results().into_iter().for_each(|v| self.start(v));
         self.visit(op)
     }
@@ -83,11 +82,13 @@ impl Facts {
     }
 
     /// Records the dimensions of a tensor.
-    fn record(&mut self, v: Value, dims: &[Dim]) -> Result<(), String> {
+    fn record(&mut self, v: Value, dims: &[Dim]) -> Result<()> {
         let Some(old) = self.tensors.get_mut(&v) else { return Ok(()) };
         for (i, (have, new)) in old.iter_mut().zip(dims).enumerate() {
             if have.differs(new) {
-                return Err(format!("has contradicting sizes {have} and {new} in dimension {i}"));
+                return Err(
+                    format!("has contradicting sizes {have} and {new} in dimension {i}").into()
+                );
             }
             if rank(new) > rank(have) {
                 *have = new.clone();
@@ -128,7 +129,7 @@ impl Facts {
         })
     }
 
-    fn visit(&mut self, op: Op) -> Result<(), String> {
+    fn visit(&mut self, op: Op) -> Result<()> {
         let Some(kind) = op.kind() else {
             if op.is("tensor.empty") {
                 let mut dynamic = op.operands().into_iter();
@@ -151,7 +152,7 @@ impl Facts {
         };
         match kind {
             OpKind::Sym => {
-                let o = ops::Sym::of(op).ok_or("is malformed")?;
+                let o = ops::Sym::of(op).ok_or_malformed(op)?;
                 self.sizes.insert(
                     op.result(0),
                     if o.max == Some(o.min) { Dim::Known(o.min) } else { Dim::sym(&o.name) },
@@ -160,7 +161,7 @@ impl Facts {
                 self.ranges.insert(o.name, (o.min, o.max));
             }
             OpKind::SymExpr => {
-                let o = ops::SymExpr::of(op).ok_or("is malformed")?;
+                let o = ops::SymExpr::of(op).ok_or_malformed(op)?;
                 let (x, y) = (self.size_value(o.lhs), self.size_value(o.rhs));
                 let value = match self.fold_min_max(o.kind, &x, &y) {
                     Some(value) => value,
@@ -171,24 +172,24 @@ impl Facts {
                 }
             }
             OpKind::Dim => {
-                let o = ops::Dim::of(op).ok_or("is malformed")?;
+                let o = ops::Dim::of(op).ok_or_malformed(op)?;
                 if let Some(d) = self.dims(o.input).get(o.axis as usize).cloned() {
                     self.sizes.insert(op.result(0), d);
                 }
             }
             OpKind::BindShape => {
-                let o = ops::BindShape::of(op).ok_or("is malformed")?;
+                let o = ops::BindShape::of(op).ok_or_malformed(op)?;
                 self.record(o.value, &self.sizes(&o.sizes))?;
             }
             OpKind::Launch => {
-                let o = ops::Launch::of(op).ok_or("is malformed")?;
+                let o = ops::Launch::of(op).ok_or_malformed(op)?;
                 for (out, result) in o.outs.iter().zip(op.results()) {
                     let dims = self.dims(*out).to_vec();
                     self.record(result, &dims)?;
                 }
             }
             _ if kind.is_inferred() => {
-                let view = View::of(op).ok_or("is malformed")?;
+                let view = View::of(op).ok_or_malformed(op)?;
                 let types = infer(&view, self)?;
                 for (v, t) in op.results().into_iter().zip(&types) {
                     self.record(v, &t.dims)?;
@@ -231,7 +232,7 @@ fn rank(d: &Dim) -> u8 {
 }
 
 impl Sizes for Facts {
-    fn tensor(&self, v: Value) -> Result<TensorType, String> {
+    fn tensor(&self, v: Value) -> Result<TensorType> {
         let t = tensor_type(v.ty())?;
         Ok(TensorType { dims: self.tensors.get(&v).cloned().unwrap_or(t.dims), ..t })
     }

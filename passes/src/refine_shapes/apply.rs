@@ -1,6 +1,5 @@
 //! Rewrite: size operands first, then types, in program order.
 use super::analysis::Facts;
-use crate::pass::Failure;
 use kiln_dialects::{
     ir::*,
     ops::{self, OpKind},
@@ -21,7 +20,7 @@ struct Apply<'a> {
 }
 
 /// Rewrites one function. `open`: it has no callers, so its signature may change.
-pub(super) fn apply(func: Op, facts: &Facts, open: bool) -> Result<(), Failure> {
+pub(super) fn apply(func: Op, facts: &Facts, open: bool) -> Result<()> {
     let ops = walk(func);
     let mut a =
         Apply { facts, old: HashMap::new(), origin: HashMap::new(), symbols: vec![], dead: vec![] };
@@ -38,10 +37,7 @@ pub(super) fn apply(func: Op, facts: &Facts, open: bool) -> Result<(), Failure> 
             .filter(|v| v.ty().is_tensor())
             .for_each(|v| v.set_ty(a.refined(v)));
     }
-    let outcome = ops
-        .into_iter()
-        .skip(1)
-        .try_for_each(|op| a.visit(op, open).map_err(|e| Failure::at(op, e)));
+    let outcome = ops.into_iter().skip(1).try_for_each(|op| a.visit(op, open).at(op));
     std::mem::take(&mut a.dead).into_iter().rev().for_each(Op::erase);
     outcome?;
     if open {
@@ -74,7 +70,7 @@ impl Apply<'_> {
         }
     }
 
-    fn visit(&mut self, op: Op, open: bool) -> Result<(), String> {
+    fn visit(&mut self, op: Op, open: bool) -> Result<()> {
         match op.kind() {
             Some(OpKind::Sym) => {
                 self.remember_symbol(op);
@@ -90,7 +86,7 @@ impl Apply<'_> {
             Some(kind) if kind.is_inferred() => {
                 let op = self.static_sizes(op)?;
                 self.unify_types(op)?;
-                let view = View::of(op).ok_or("is malformed")?;
+                let view = View::of(op).ok_or_malformed(op)?;
                 for (v, t) in op.results().into_iter().zip(infer_types(&view)?) {
                     v.set_ty(t);
                     self.cast_result(op, v)?;
@@ -114,7 +110,7 @@ impl Apply<'_> {
     }
 
     /// The size of one dimension: static, a symbol, or a `kiln.dim`.
-    fn size_of(&self, b: &Builder, v: Value, axis: usize) -> Result<Size, String> {
+    fn size_of(&self, b: &Builder, v: Value, axis: usize) -> Result<Size> {
         let size = self.facts.dims(*self.origin.get(&v).unwrap_or(&v)).get(axis);
         let symbol = self.symbols.iter().find(|(d, _)| Some(d) == size).map(|(_, s)| *s);
         match (v.ty().dims().get(axis).and_then(Dim::known), symbol) {
@@ -132,7 +128,7 @@ impl Apply<'_> {
     }
 
     /// Replaces a size by its constant or by an earlier equal size. False if neither exists.
-    fn fold_size(&mut self, op: Op) -> Result<bool, String> {
+    fn fold_size(&mut self, op: Op) -> Result<bool> {
         let size = self.facts.size_value(op.result(0));
         let value = match size.known() {
             Some(n) => Builder::before(op).ok_or("is in no block")?.index(n)?,
@@ -147,7 +143,7 @@ impl Apply<'_> {
     }
 
     /// Rebuilds the op with static sizes for its constant size operands.
-    fn static_sizes(&mut self, op: Op) -> Result<Op, String> {
+    fn static_sizes(&mut self, op: Op) -> Result<Op> {
         let fix = |sizes: &mut Vec<Size>| {
             let mut changed = false;
             for s in sizes {
@@ -161,7 +157,7 @@ impl Apply<'_> {
         };
         macro_rules! rebuild {
             ($node:ident, $($field:ident),+) => {{
-                let mut o = ops::$node::of(op).ok_or("is malformed")?;
+                let mut o = ops::$node::of(op).ok_or_malformed(op)?;
                 if !($(fix(&mut o.$field))|+) {
                     return Ok(op);
                 }
@@ -203,7 +199,7 @@ impl Apply<'_> {
 
     /// Casts operands of an elementwise op to one type, with all static dimensions that any of them
     /// has.
-    fn unify_types(&mut self, op: Op) -> Result<(), String> {
+    fn unify_types(&mut self, op: Op) -> Result<()> {
         let elementwise = op.kind().is_some_and(|k| k.is_elementwise());
         if !elementwise || op.operand_count() < 2 {
             return Ok(());
@@ -225,7 +221,7 @@ impl Apply<'_> {
     }
 
     /// Casts a result to dimensions that the op's own shape rule cannot infer.
-    fn cast_result(&mut self, op: Op, v: Value) -> Result<(), String> {
+    fn cast_result(&mut self, op: Op, v: Value) -> Result<()> {
         let want = self.refined(v);
         if want == v.ty() || v.uses().is_empty() {
             return Ok(());
@@ -250,7 +246,7 @@ impl Apply<'_> {
     }
 
     /// Casts operands of region ops, calls and terminators back to their original types.
-    fn keep_operand_types(&self, op: Op) -> Result<(), String> {
+    fn keep_operand_types(&self, op: Op) -> Result<()> {
         for (i, v) in op.operands().into_iter().enumerate() {
             let Some(old) = self.old.get(&v).copied().filter(|t| t.is_tensor() && *t != v.ty())
             else {

@@ -10,7 +10,7 @@ pub(super) const PATTERNS: &[Pattern] = &[Pattern {
 }];
 
 /// Lets attention read the unrepeated key and value heads.
-fn remove_repeat_kv(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn remove_repeat_kv(op: Op, r: &Rewriter) -> Result<bool> {
     let Some(o) = Attention::of(op).filter(|o| o.query != o.key && o.query != o.value) else {
         return Ok(false);
     };
@@ -21,7 +21,7 @@ fn remove_repeat_kv(op: Op, r: &Rewriter) -> Result<bool, String> {
         return Ok(false);
     }
     let b = r.before(op)?;
-    let narrow = |v: Value| -> Result<Value, String> {
+    let narrow = |v: Value| -> Result<Value> {
         let mut sizes = b.sizes_of(v)?;
         if sizes.len() == 4 {
             return Ok(v);

@@ -70,7 +70,7 @@ pub(super) const PATTERNS: &[Pattern] = &[
 ];
 
 /// Folds to the other operand if one is the identity element: (operand number, identity).
-fn fold_identity(op: Op, r: &Rewriter, identities: &[(usize, f64)]) -> Result<bool, String> {
+fn fold_identity(op: Op, r: &Rewriter, identities: &[(usize, f64)]) -> Result<bool> {
     for &(operand, number) in identities {
         if is_number(op.operand(operand), number) {
             r.replace(op, &[op.operand(1 - operand)]);
@@ -81,7 +81,7 @@ fn fold_identity(op: Op, r: &Rewriter, identities: &[(usize, f64)]) -> Result<bo
 }
 
 /// All bits set: -1, true, or 255 of ui8.
-fn and_ones(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn and_ones(op: Op, r: &Rewriter) -> Result<bool> {
     let ones = match dtype(op.operand(0)) {
         Some(DType::I1) => 1.0,
         Some(DType::UI8) => 255.0,
@@ -91,7 +91,7 @@ fn and_ones(op: Op, r: &Rewriter) -> Result<bool, String> {
 }
 
 /// Integers only: a float times 0 may be NaN or -0.
-fn mul_zero(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn mul_zero(op: Op, r: &Rewriter) -> Result<bool> {
     let zero = [0, 1].into_iter().find(|i| is_number(op.operand(*i), 0.0));
     match zero {
         Some(i) if dtype(op.operand(i)).is_some_and(|d| !d.is_float()) => {
@@ -103,7 +103,7 @@ fn mul_zero(op: Op, r: &Rewriter) -> Result<bool, String> {
 }
 
 /// Integers only: inf - inf is NaN.
-fn zero_of_self(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn zero_of_self(op: Op, r: &Rewriter) -> Result<bool> {
     let Some(d) = dtype(op.operand(0)).filter(|d| !d.is_float() && op.operand(0) == op.operand(1))
     else {
         return Ok(false);
@@ -114,7 +114,7 @@ fn zero_of_self(op: Op, r: &Rewriter) -> Result<bool, String> {
     Ok(true)
 }
 
-fn self_of_self(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn self_of_self(op: Op, r: &Rewriter) -> Result<bool> {
     if op.operand(0) != op.operand(1) {
         return Ok(false);
     }
@@ -123,7 +123,7 @@ fn self_of_self(op: Op, r: &Rewriter) -> Result<bool, String> {
 }
 
 /// f(f(x)) = x
-fn involution(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn involution(op: Op, r: &Rewriter) -> Result<bool> {
     let Some(inner) = op.operand(0).def().filter(|d| d.kind() == op.kind()) else {
         return Ok(false);
     };
@@ -132,7 +132,7 @@ fn involution(op: Op, r: &Rewriter) -> Result<bool, String> {
 }
 
 /// f(f(x)) = f(x)
-fn idempotent(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn idempotent(op: Op, r: &Rewriter) -> Result<bool> {
     if op.operand(0).def().is_none_or(|d| d.kind() != op.kind()) {
         return Ok(false);
     }
@@ -140,7 +140,7 @@ fn idempotent(op: Op, r: &Rewriter) -> Result<bool, String> {
     Ok(true)
 }
 
-fn select(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn select(op: Op, r: &Rewriter) -> Result<bool> {
     let Some(o) = Select::of(op) else { return Ok(false) };
     let known = scalar_of(o.condition).and_then(integer);
     let chosen = match known {
@@ -198,7 +198,7 @@ fn is_lossless(from: DType, to: DType) -> bool {
     }
 }
 
-fn convert(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn convert(op: Op, r: &Rewriter) -> Result<bool> {
     let Some(o) = Convert::of(op) else { return Ok(false) };
     if o.input.ty() == op.result(0).ty() {
         r.replace(op, &[o.input]);
@@ -216,7 +216,7 @@ fn convert(op: Op, r: &Rewriter) -> Result<bool, String> {
     Ok(true)
 }
 
-fn bitcast(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn bitcast(op: Op, r: &Rewriter) -> Result<bool> {
     let Some(o) = Bitcast::of(op) else { return Ok(false) };
     if o.input.ty() == op.result(0).ty() {
         r.replace(op, &[o.input]);

@@ -7,7 +7,7 @@ pub(super) const PATTERNS: &[Pattern] =
     &[Pattern { name: "attention-causal-bias", root: OpKind::Attention, apply: causal }];
 
 /// A bias of 0 where key <= query and -inf elsewhere becomes `causal`.
-fn causal(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn causal(op: Op, r: &Rewriter) -> Result<bool> {
     let plain = |o: &Attention| op.regions().iter().all(|r| r.first().is_none()) && !o.causal;
     let Some(o) = Attention::of(op).filter(plain) else { return Ok(false) };
     let Some(bias) = o.bias else { return Ok(false) };

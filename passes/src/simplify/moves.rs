@@ -14,13 +14,13 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern { name: "reduce-nothing", root: OpKind::Reduce, apply: reduce },
 ];
 
-fn replace_by(op: Op, r: &Rewriter, v: Value) -> Result<bool, String> {
+fn replace_by(op: Op, r: &Rewriter, v: Value) -> Result<bool> {
     r.replace(op, &[v]);
     Ok(true)
 }
 
 /// A movement op of a splat is a splat.
-fn of_splat(op: Op, r: &Rewriter, sizes: Vec<Size>) -> Result<bool, String> {
+fn of_splat(op: Op, r: &Rewriter, sizes: Vec<Size>) -> Result<bool> {
     let Some(value) = scalar_of(op.operand(0)) else { return Ok(false) };
     let b = r.before(op)?;
     replace_by(op, r, splat(&b, value, sizes)?)
@@ -30,7 +30,7 @@ fn static_sizes(v: Value) -> Option<Vec<Size>> {
     v.ty().dims().iter().map(|d| d.known().map(Size::Static)).collect()
 }
 
-fn transpose(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn transpose(op: Op, r: &Rewriter) -> Result<bool> {
     let Some(o) = Transpose::of(op) else { return Ok(false) };
     if o.permutation.is_sorted() {
         return replace_by(op, r, o.input);
@@ -55,7 +55,7 @@ fn transpose(op: Op, r: &Rewriter) -> Result<bool, String> {
     Ok(false)
 }
 
-fn reshape(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn reshape(op: Op, r: &Rewriter) -> Result<bool> {
     let Some(o) = Reshape::of(op) else { return Ok(false) };
     let is_static = static_sizes(o.input).is_some();
     if o.input.ty() == op.result(0).ty() && (is_static || one_unknown(o.input)) {
@@ -79,7 +79,7 @@ fn one_unknown(v: Value) -> bool {
         && dims.iter().all(|d| d.known() != Some(0))
 }
 
-fn broadcast(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn broadcast(op: Op, r: &Rewriter) -> Result<bool> {
     let Some(o) = BroadcastInDim::of(op) else { return Ok(false) };
     if o.input.ty() == op.result(0).ty() && static_sizes(o.input).is_some() {
         return replace_by(op, r, o.input);
@@ -96,7 +96,7 @@ fn broadcast(op: Op, r: &Rewriter) -> Result<bool, String> {
     Ok(false)
 }
 
-fn slice(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn slice(op: Op, r: &Rewriter) -> Result<bool> {
     let Some(o) = Slice::of(op) else { return Ok(false) };
     let zero = |s: &Size| s.known() == Some(0);
     let whole = o.offsets.iter().all(zero) && o.strides.iter().all(|s| *s == 1);
@@ -125,7 +125,7 @@ fn slice(op: Op, r: &Rewriter) -> Result<bool, String> {
     replace_by(op, r, merged)
 }
 
-fn pad(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn pad(op: Op, r: &Rewriter) -> Result<bool> {
     let Some(o) = Pad::of(op) else { return Ok(false) };
     let known = |s: &[Size]| s.iter().map(|s| s.known()).collect::<Option<Vec<i64>>>();
     let (Some(low), Some(high)) = (known(&o.low), known(&o.high)) else { return Ok(false) };
@@ -154,7 +154,7 @@ fn pad(op: Op, r: &Rewriter) -> Result<bool, String> {
     replace_by(op, r, merged)
 }
 
-fn concat(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn concat(op: Op, r: &Rewriter) -> Result<bool> {
     let Some(o) = Concat::of(op) else { return Ok(false) };
     let axis = o.axis as usize;
     let empty = |v: &Value| v.ty().dims().get(axis).and_then(|d| d.known()) == Some(0);
@@ -184,7 +184,7 @@ fn concat(op: Op, r: &Rewriter) -> Result<bool, String> {
     replace_by(op, r, merged)
 }
 
-fn reverse(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn reverse(op: Op, r: &Rewriter) -> Result<bool> {
     let Some(o) = Reverse::of(op) else { return Ok(false) };
     let sizes = o.input.ty().dims();
     let moves = |d: &i64| sizes.get(*d as usize).and_then(|d| d.known()).is_none_or(|n| n > 1);
@@ -212,7 +212,7 @@ fn reverse(op: Op, r: &Rewriter) -> Result<bool, String> {
 }
 
 /// A reduction over no dimension, or over unit dimensions.
-fn reduce(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn reduce(op: Op, r: &Rewriter) -> Result<bool> {
     let Some(o) = Reduce::of(op) else { return Ok(false) };
     if o.dims.is_empty() {
         return replace_by(op, r, o.input);

@@ -43,7 +43,7 @@ impl Movement {
             _ => None,
         }
     }
-    fn apply(self, b: &Builder, input: Value) -> Result<Value, String> {
+    fn apply(self, b: &Builder, input: Value) -> Result<Value> {
         match self {
             Movement::Transpose(permutation) => b.add(&Transpose { input, permutation }),
             Movement::Reshape(sizes) => b.add(&Reshape { input, sizes }),
@@ -53,7 +53,7 @@ impl Movement {
 }
 
 /// f(move x, move y) = move f(x, y); a splat operand commutes with any movement.
-fn sink(op: Op, r: &Rewriter) -> Result<bool, String> {
+fn sink(op: Op, r: &Rewriter) -> Result<bool> {
     let operands = op.operands();
     let moved = |v: &Value| v.def().filter(|_| scalar_of(*v).is_none()).and_then(Movement::of);
     // A movement with other users would be duplicated; both operands may be the same value.
@@ -75,7 +75,7 @@ fn sink(op: Op, r: &Rewriter) -> Result<bool, String> {
     let inputs = inputs.into_iter().map(|i| match i {
         Ok(x) => Ok(x),
         Err(Some(scalar)) => splat(&b, scalar, b.sizes_of(source)?),
-        Err(None) => Err("is not a splat".to_string()),
+        Err(None) => Err("is not a splat".into()),
     });
     let inputs: Vec<Value> = inputs.collect::<Result<_, _>>()?;
     let element = op.result(0).ty().element().ok_or("has no element type")?.dtype()?;

@@ -34,6 +34,6 @@ pub(crate) fn dtype(v: Value) -> Option<DType> {
 }
 
 /// A splat of the scalar with other sizes.
-pub(super) fn splat(b: &Builder, value: Attr, sizes: Vec<Size>) -> Result<Value, String> {
+pub(super) fn splat(b: &Builder, value: Attr, sizes: Vec<Size>) -> Result<Value> {
     b.add(&Splat { value, sizes })
 }

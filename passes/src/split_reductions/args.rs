@@ -17,7 +17,7 @@ pub fn split(
     op: Op,
     (input, axis, max): (Value, i64, bool),
     parts: &PartialSplit,
-) -> Result<Value, String> {
+) -> Result<Value> {
     let m = Math { b: &b };
     let inner = fused_producers(input, op);
     let covered = parts.count * parts.size;
@@ -49,13 +49,13 @@ pub fn split(
     m.select(take, m.add(index, m.full_like(index, covered as f64)?)?, position)
 }
 
-fn arg(m: &Math<'_>, input: Value, axis: i64, max: bool) -> Result<Value, String> {
+fn arg(m: &Math<'_>, input: Value, axis: i64, max: bool) -> Result<Value> {
     if max { m.b.add(&ArgMax { input, axis }) } else { m.b.add(&ArgMin { input, axis }) }
 }
 
 /// Gathers the elements of `v` at `position` along the axis; `position` has the shape of `v`
 /// without it.
-fn at(m: &Math<'_>, v: Value, axis: usize, position: Value) -> Result<Value, String> {
+fn at(m: &Math<'_>, v: Value, axis: usize, position: Value) -> Result<Value> {
     let sizes = m.b.sizes_of(position)?;
     let index = |d: usize| match d.cmp(&axis) {
         std::cmp::Ordering::Equal => Ok(position),

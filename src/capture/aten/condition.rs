@@ -73,9 +73,10 @@ impl Cx {
             Size::Dynamic(v) => Ok(v),
         };
         let message = format!("{words} ({})", self.place);
-        self.b
+        Ok(self
+            .b
             .create_with(&Require { kind, lhs: value(x)?, rhs: value(y)?, message }, &[], &mut [])
-            .map(|_| ())
+            .map(|_| ())?)
     }
 }
 

@@ -112,13 +112,13 @@ fn first_of_three(cx: &mut Cx, v: Value) -> Result<Outcome, String> {
 fn layer_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Value, String> {
     let (input, weight, bias) =
         (cx.tensor(a, "input")?, cx.optional(a, "weight")?, cx.optional(a, "bias")?);
-    cx.b.add(&LayerNorm {
+    Ok(cx.b.add(&LayerNorm {
         input,
         weight,
         bias,
         rank: a.sizes("normalized_shape")?.len() as i64,
         epsilon: a.float("eps", Some(1e-5))?,
-    })
+    })?)
 }
 
 fn rms_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
@@ -138,13 +138,13 @@ fn rms_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
 fn group_norm(cx: &mut Cx, a: &Args<'_>, groups: &str) -> Result<Value, String> {
     let (input, weight, bias) =
         (cx.tensor(a, "input")?, cx.optional(a, "weight")?, cx.optional(a, "bias")?);
-    cx.b.add(&GroupNorm {
+    Ok(cx.b.add(&GroupNorm {
         input,
         weight,
         bias,
         groups: a.int(groups, None)?,
         epsilon: a.float("eps", Some(1e-5))?,
-    })
+    })?)
 }
 
 fn batch_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Value, String> {
@@ -154,14 +154,14 @@ fn batch_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Value, String> {
     let (input, weight, bias) =
         (cx.tensor(a, "input")?, cx.optional(a, "weight")?, cx.optional(a, "bias")?);
     let (mean, variance) = (cx.tensor(a, "running_mean")?, cx.tensor(a, "running_var")?);
-    cx.b.add(&BatchNorm {
+    Ok(cx.b.add(&BatchNorm {
         input,
         mean,
         variance,
         weight,
         bias,
         epsilon: a.float("eps", Some(1e-5))?,
-    })
+    })?)
 }
 
 fn softmax(cx: &mut Cx, a: &Args<'_>, log: bool) -> Result<Outcome, String> {

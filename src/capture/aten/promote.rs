@@ -117,7 +117,7 @@ impl Cx {
             Some(Val::Float(x)) if dtype == DType::I1 => self.number(dtype, f64::from(*x != 0.0)),
             Some(Val::Int(Size::Static(n))) => self.integer(dtype, *n),
             Some(Val::Int(Size::Dynamic(size))) => {
-                self.b.size_as_tensor(Size::Dynamic(*size), dtype)
+                Ok(self.b.size_as_tensor(Size::Dynamic(*size), dtype)?)
             }
             Some(Val::Float(x)) => self.number(dtype, *x),
             Some(Val::Bool(b)) => self.number(dtype, f64::from(*b)),

@@ -205,7 +205,7 @@ fn reduced(cx: &mut Cx, a: &Args<'_>, kind: ReduceKind, x: Value) -> Result<Valu
 fn keep(cx: &Cx, x: Value, r: Value, dims: &[i64]) -> Result<Value, String> {
     let sizes = (0..rank_of(x))
         .map(|i| if dims.contains(&(i as i64)) { Ok(Size::Static(1)) } else { cx.b.size_of(x, i) });
-    cx.reshape(r, sizes.collect::<Result<_, String>>()?)
+    cx.reshape(r, sizes.collect::<Result<_, crate::dialects::Error>>()?)
 }
 
 fn mean(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
@@ -230,9 +230,9 @@ fn variance(cx: &mut Cx, a: &Args<'_>, root: bool) -> Result<Value, String> {
     };
     let (dims, keep_dims) = (wrap_all(a.ints("dim")?, rank_of(input))?, a.flag("keepdim", false)?);
     if root {
-        cx.b.add(&Std { input, dims, keep_dims, correction })
+        Ok(cx.b.add(&Std { input, dims, keep_dims, correction })?)
     } else {
-        cx.b.add(&Var { input, dims, keep_dims, correction })
+        Ok(cx.b.add(&Var { input, dims, keep_dims, correction })?)
     }
 }
 
@@ -314,7 +314,7 @@ fn cumulative(cx: &mut Cx, a: &Args<'_>, kind: CumulativeKind) -> Result<Value, 
     if rank_of(x) == 0 {
         return Ok(input);
     }
-    cx.b.add(&Cumulative { kind, input, axis })
+    Ok(cx.b.add(&Cumulative { kind, input, axis })?)
 }
 
 fn logsumexp(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {

@@ -22,7 +22,7 @@ pub struct Cx {
 }
 
 pub(super) fn dtype_of(v: Value) -> Result<DType, String> {
-    tensor_type(v.ty()).map(|t| t.dtype)
+    Ok(tensor_type(v.ty()).map(|t| t.dtype)?)
 }
 pub(super) fn rank_of(v: Value) -> usize {
     v.ty().dims().len()
@@ -113,14 +113,14 @@ impl Cx {
     /// A comparison in the common shape; the operands are of one dtype.
     pub fn compare(&self, kind: CompareKind, x: Value, y: Value) -> Result<Value, String> {
         let (lhs, rhs) = self.broadcast(x, y)?;
-        self.b.add(&Compare { kind, lhs, rhs })
+        Ok(self.b.add(&Compare { kind, lhs, rhs })?)
     }
     /// `x` where `c`, else `y`; broadcasts.
     pub fn select(&self, c: Value, x: Value, y: Value) -> Result<Value, String> {
         let (x, y) = self.broadcast(x, y)?;
         let (condition, x) = self.broadcast(c, x)?;
         let (on_false, on_true) = self.broadcast(y, x)?;
-        self.b.add(&Select { condition, on_true, on_false })
+        Ok(self.b.add(&Select { condition, on_true, on_false })?)
     }
     /// The value in another dtype. A float goes to a narrow integer by way of a wider one, as in
     /// PyTorch, so that it wraps where kiln's own conversion ends at the nearest number.
@@ -138,19 +138,21 @@ impl Cx {
             Some(by) => self.b.add(&Convert { input: x, dtype: Type::scalar(self.b.ctx, by) })?,
             None => x,
         };
-        self.b.add(&Convert { input: x, dtype: Type::scalar(self.b.ctx, to) })
+        Ok(self.b.add(&Convert { input: x, dtype: Type::scalar(self.b.ctx, to) })?)
     }
     /// A 0-d number.
     pub fn number(&self, dtype: DType, value: f64) -> Result<Value, String> {
-        self.b.splat(dtype, &[], value)
+        Ok(self.b.splat(dtype, &[], value)?)
     }
     /// A 0-d integer, exact to 64 bits.
     pub fn integer(&self, dtype: DType, value: i64) -> Result<Value, String> {
-        self.b.add(&Splat { value: Attr::scalar_int(self.b.ctx, dtype, value), sizes: vec![] })
+        Ok(self
+            .b
+            .add(&Splat { value: Attr::scalar_int(self.b.ctx, dtype, value), sizes: vec![] })?)
     }
     /// A number in the shape and dtype of `like`.
     pub fn full_like(&self, like: Value, value: f64) -> Result<Value, String> {
-        self.b.splat(dtype_of(like)?, &self.b.sizes_of(like)?, value)
+        Ok(self.b.splat(dtype_of(like)?, &self.b.sizes_of(like)?, value)?)
     }
 
     /// Both in their common shape, by NumPy's rule. A size that is unknown is not 1: exports
@@ -215,11 +217,11 @@ impl Cx {
         let lead = sizes.len().checked_sub(dims.len()).ok_or_else(|| {
             format!("rank {} does not broadcast to rank {}", dims.len(), sizes.len())
         })?;
-        self.b.add(&BroadcastInDim {
+        Ok(self.b.add(&BroadcastInDim {
             input: x,
             dims: (lead as i64..sizes.len() as i64).collect(),
             sizes: sizes.to_vec(),
-        })
+        })?)
     }
 
     /// The sum of sizes.
@@ -244,14 +246,18 @@ impl Cx {
     }
     /// The same elements in another shape.
     pub fn reshape(&self, x: Value, sizes: Vec<Size>) -> Result<Value, String> {
-        self.b.add(&Reshape { input: x, sizes })
+        Ok(self.b.add(&Reshape { input: x, sizes })?)
     }
     /// Permuted dimensions.
     pub fn transpose(&self, x: Value, permutation: Vec<i64>) -> Result<Value, String> {
-        self.b.add(&Transpose { input: x, permutation })
+        Ok(self.b.add(&Transpose { input: x, permutation })?)
     }
     /// The integers 0, 1, … along one axis of a shape.
     pub fn iota(&self, dtype: DType, sizes: Vec<Size>, axis: usize) -> Result<Value, String> {
-        self.b.add(&Iota { sizes, axis: axis as i64, dtype: Type::scalar(self.b.ctx, dtype) })
+        Ok(self.b.add(&Iota {
+            sizes,
+            axis: axis as i64,
+            dtype: Type::scalar(self.b.ctx, dtype),
+        })?)
     }
 }

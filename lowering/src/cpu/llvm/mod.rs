@@ -4,6 +4,7 @@ pub(crate) mod codegen;
 pub(crate) mod one_lane;
 
 pub use codegen::{CodeGen, CodeGenError, HOST_PASSES, KERNEL_PASSES, UNROLLING_KERNEL_PASSES};
+use kiln_dialects::Result;
 pub use kiln_runtime::link::library_symbols;
 
 use crate::target::llvm_api::*;
@@ -29,7 +30,7 @@ unsafe fn checked(error: Ref) -> Result<(), String> {
         let raw = LLVMGetErrorMessage(error);
         let text = CStr::from_ptr(raw).to_string_lossy().trim().to_string();
         LLVMDisposeErrorMessage(raw);
-        Err(text)
+        Err(text.into())
     }
 }
 

@@ -21,7 +21,7 @@ pub const FUNCTIONS: &[&str] = &[
 ];
 
 /// What takes the place of one of [`FUNCTIONS`].
-pub fn fast(e: &Emit, name: &str, x: Value) -> Result<Option<Value>, String> {
+pub fn fast(e: &Emit, name: &str, x: Value) -> Result<Option<Value>> {
     let log2 = || e.approximate("math.log2", &[x], "afn");
     match name {
         "math.log2" => log2(),

@@ -39,7 +39,7 @@ use kiln_dialects::{
     rules::{LEVELS, Level},
     value::DType,
 };
-use kiln_passes::{Failure, Numerics, Pass};
+use kiln_passes::{Numerics, Pass};
 use std::f64::consts::{LN_2, LOG2_E};
 
 kiln_passes::pass_options! {
@@ -59,10 +59,10 @@ impl Pass for GpuMath {
     const REQUIRED: bool = true;
     const DIALECTS: &'static [&'static str] = &["arith", "math", "vector"];
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         for op in walk(root).into_iter().filter(|o| is_rounded_pair(*o)) {
             let Some(b) = Builder::before(op) else { continue };
-            op.result(0).replace_uses(halves(&b, op.operand(0)).map_err(|e| Failure::at(op, e))?);
+            op.result(0).replace_uses(halves(&b, op.operand(0)).at(op)?);
             op.erase();
         }
         // Collected first: what is asked of an op must be asked before another function's turn
@@ -93,7 +93,7 @@ impl Pass for GpuMath {
                     "math.erf" if narrow => near_erf(&e, op).map(Some),
                     name => single(&e, name, &op.operands(), narrow),
                 };
-                if let Some(new) = made.map_err(|e| Failure::at(op, e))? {
+                if let Some(new) = made.at(op)? {
                     op.result(0).replace_uses(new);
                     op.erase();
                 }
@@ -167,7 +167,7 @@ fn gives_narrow(func: Op, all: &[Op]) -> bool {
 }
 
 /// What takes the place of an op of f32, if there is something better.
-fn single(e: &Emit, name: &str, x: &[Value], narrow: bool) -> Result<Option<Value>, String> {
+fn single(e: &Emit, name: &str, x: &[Value], narrow: bool) -> Result<Option<Value>> {
     match (name, x) {
         ("math.exp", [x]) if narrow => near_exp(e, *x),
         ("math.exp", [x]) => exp(e, *x),

@@ -187,7 +187,7 @@ fn equal(a: (Op, Value), b: (Op, Value)) -> bool {
 impl Pair {
     /// What the shift is computed from, of tensors that have one element for each row: `old` is now
     /// `new`.
-    pub fn shift_leaves(&self, row: &[usize], old: Value, new: Value) -> Result<Vec<Leaf>, String> {
+    pub fn shift_leaves(&self, row: &[usize], old: Value, new: Value) -> Result<Vec<Leaf>> {
         let (at, root) = self.shift;
         let (mut all, mut next) = (vec![], vec![root]);
         while let Some(v) = next.pop() {
@@ -212,12 +212,7 @@ impl Pair {
 
 /// A value of a generic's body in another body, with what it is computed from; `known`: what is
 /// there already.
-pub fn copied(
-    b: Builder,
-    at: Op,
-    v: Value,
-    known: &mut HashMap<Value, Value>,
-) -> Result<Value, String> {
+pub fn copied(b: Builder, at: Op, v: Value, known: &mut HashMap<Value, Value>) -> Result<Value> {
     if let Some(new) = known.get(&v) {
         return Ok(*new);
     }

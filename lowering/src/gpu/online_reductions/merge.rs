@@ -4,7 +4,7 @@ use crate::{gpu::online_reductions::matches::Kind, linalg::scalar::Scalars};
 use kiln_dialects::{ir::*, value::DType};
 use std::f64::consts::LOG2_E;
 
-type Made = Result<Value, String>;
+type Made = Result<Value>;
 
 /// How many values a partial result has: the greatest and the sum; or the sum, squared deviations,
 /// and how many.
@@ -17,13 +17,13 @@ fn number(b: Builder, ty: Type, value: f64) -> Made {
 }
 
 /// Of one element.
-pub fn element(kind: Kind, b: Builder, x: Value) -> Result<Vec<Value>, String> {
+pub fn element(kind: Kind, b: Builder, x: Value) -> Result<Vec<Value>> {
     let of = |n: f64| number(b, x.ty(), n);
     Ok(if kind == Kind::Exponential { vec![x, of(1.0)?] } else { vec![x, of(-0.0)?, of(1.0)?] })
 }
 
 /// Of none. The greatest is the least finite number, from which any other can be subtracted.
-pub fn starts(kind: Kind, b: Builder, ty: Type) -> Result<Vec<Value>, String> {
+pub fn starts(kind: Kind, b: Builder, ty: Type) -> Result<Vec<Value>> {
     let least = if ty.dtype()? == DType::F64 { f64::MIN } else { f64::from(f32::MIN) };
     let of = |n: f64| number(b, ty, n);
     Ok(if kind == Kind::Exponential {
@@ -34,7 +34,7 @@ pub fn starts(kind: Kind, b: Builder, ty: Type) -> Result<Vec<Value>, String> {
 }
 
 /// Two as one.
-pub fn merge(kind: Kind, s: &Scalars, a: &[Value], b: &[Value]) -> Result<Vec<Value>, String> {
+pub fn merge(kind: Kind, s: &Scalars, a: &[Value], b: &[Value]) -> Result<Vec<Value>> {
     match (kind, a, b) {
         (Kind::Exponential, [m, sum], [n, other]) => {
             // One exponential: that of the greater is 1.

@@ -28,7 +28,7 @@ use crate::{
     strategies::gpu::register_rows,
 };
 use kiln_dialects::{ir::*, rules::Level, sym::Dim};
-use kiln_passes::{Failure, Numerics, Pass};
+use kiln_passes::{Numerics, Pass};
 use std::collections::HashMap;
 
 kiln_passes::pass_options! {
@@ -43,7 +43,7 @@ impl Pass for OnlineReductions {
     const NUMERICS: Numerics = Numerics::Reassociates;
     const DIALECTS: &'static [&'static str] = &["arith", "linalg", "math", "tensor"];
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         for func in kernels_of(root) {
             let kind =
                 func.parent().and_then(|m| m.attr("kiln.kernel")?.entry("kind")?.as_string());
@@ -56,7 +56,7 @@ impl Pass for OnlineReductions {
                 continue;
             }
             while let Some(pair) = matches::find(func) {
-                apply(func, &pair).map_err(|e| Failure::at(pair.second, e))?;
+                apply(func, &pair).map_err(|e| Error::at(pair.second, e))?;
             }
         }
         Ok(())
@@ -65,7 +65,7 @@ impl Pass for OnlineReductions {
 
 /// Whether registers keep the kernel's rows from the first stage to the last, so that each is read
 /// once anyway.
-fn held(func: Op) -> Result<bool, Failure> {
+fn held(func: Op) -> Result<bool> {
     let view = Analysis::of(func)?.view(register_rows::VIEW);
     Ok(view.is_some_and(|v| register_rows::params(&v.0, &v.1).is_some()))
 }
@@ -74,7 +74,7 @@ fn held(func: Op) -> Result<bool, Failure> {
 struct Sizes(Vec<Poly>);
 
 impl Sizes {
-    fn empty(&self, b: Builder, element: Type) -> Result<Value, String> {
+    fn empty(&self, b: Builder, element: Type) -> Result<Value> {
         let mut dynamic = vec![];
         let mut dim = |p: &Poly| match p.known() {
             Some(n) => Ok(Dim::Known(n)),
@@ -89,7 +89,7 @@ impl Sizes {
     }
 }
 
-fn apply(func: Op, pair: &Pair) -> Result<(), String> {
+fn apply(func: Op, pair: &Pair) -> Result<()> {
     let Pair { first, second, kind, .. } = pair;
     let sum = first.result(0);
     let ty = sum.ty().element().ok_or("is no tensor")?;
@@ -110,7 +110,7 @@ fn apply(func: Op, pair: &Pair) -> Result<(), String> {
     let outs = starts
         .iter()
         .map(|v| Ok((fill(b, *v, rows.empty(b, ty)?)?, row.clone())))
-        .collect::<Result<Vec<_>, String>>()?;
+        .collect::<Result<Vec<_>>>()?;
     let ins: Vec<(Value, Vec<usize>)> = lifted.into_iter().map(|v| (v, all.clone())).collect();
     let merged = Generic { b, ins: &ins, outs: &outs, reduction: &reduction, merges: true }.make(
         &mut |s, args| {
@@ -154,7 +154,7 @@ fn apply(func: Op, pair: &Pair) -> Result<(), String> {
 }
 
 /// Each element that the first reduction takes, and what makes a partial result of it.
-fn lift(b: Builder, pair: &Pair, elements: &[Value], loops: usize) -> Result<Vec<Value>, String> {
+fn lift(b: Builder, pair: &Pair, elements: &[Value], loops: usize) -> Result<Vec<Value>> {
     let first = pair.first;
     let ins = first.operand_count() - 1;
     let dims: Vec<String> = (0..loops).map(|d| format!("d{d}")).collect();
@@ -190,7 +190,7 @@ fn lift(b: Builder, pair: &Pair, elements: &[Value], loops: usize) -> Result<Vec
         .results())
 }
 
-fn fill(b: Builder, scalar: Value, out: Value) -> Result<Value, String> {
+fn fill(b: Builder, scalar: Value, out: Value) -> Result<Value> {
     let mut body = |b: Builder, args: Vec<Value>| {
         b.generic("linalg.yield", &[args[0]], &[], &[], &mut []).map(|_| ())
     };
@@ -202,7 +202,7 @@ fn fill(b: Builder, scalar: Value, out: Value) -> Result<Value, String> {
 
 /// Moves an elementwise generic of so many loops in front of its first reader, so that both are one
 /// nest; without readers it goes.
-fn sink(op: Op, loops: usize) -> Result<(), String> {
+fn sink(op: Op, loops: usize) -> Result<()> {
     if matches::block(op).is_none() || matches::parallel(op).len() != loops {
         return Ok(());
     }

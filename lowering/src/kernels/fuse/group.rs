@@ -9,6 +9,7 @@ use crate::kernels::{
     graph::{Class, Graph, Leaf, title, turns},
     prologues::PROLOGUE,
 };
+use kiln_dialects::Result;
 use kiln_dialects::{
     ir::{Attr, Op, Value},
     sym::Dim as SymDim,
@@ -247,11 +248,11 @@ impl Decide<'_> {
 
     /// Whether a node can be computed inside of a kernel, what the kernel becomes, and the form of
     /// the node's value.
-    fn fits(&self, n: usize, g: usize) -> Result<(Kind, Form), String> {
+    fn fits(&self, n: usize, g: usize) -> Result<(Kind, Form)> {
         let (node, group) = (&self.graph.nodes[n], &self.groups[g]);
         let dims = wide(&node.dims);
         if group.nodes.len() >= MOST_NODES {
-            return Err(format!("it has {MOST_NODES} ops already"));
+            return Err(format!("it has {MOST_NODES} ops already").into());
         }
         if self.goes_on(n) == Some(g) {
             return self.copies(n, g);
@@ -331,7 +332,8 @@ impl Decide<'_> {
                 return Err(format!(
                     "it reads {} under other sizes",
                     self.name(self.graph.base(leaf.value))
-                ));
+                )
+                .into());
             };
             let loops = node.loops();
             let over = match (self.forms[*m], node.class, result.1) {
@@ -353,7 +355,7 @@ impl Decide<'_> {
                 }
             };
             if !self.reads_in_place(leaf, &over) {
-                return Err(format!("it reads {} at another place", self.name(leaf.value)));
+                return Err(format!("it reads {} at another place", self.name(leaf.value)).into());
             }
         }
         Ok(result)
@@ -436,12 +438,13 @@ impl Decide<'_> {
 
     /// Whether a node that reads from `sources` can be in kernel `g`: none of the others waits for
     /// `g`.
-    fn acyclic(&self, g: usize, sources: &[usize]) -> Result<(), String> {
+    fn acyclic(&self, g: usize, sources: &[usize]) -> Result<()> {
         match sources.iter().find(|s| **s != g && self.waits(**s, g)) {
             Some(s) => Err(format!(
                 "it also reads from {}, which waits for that kernel",
                 self.first_name(*s)
-            )),
+            )
+            .into()),
             None => Ok(()),
         }
     }

@@ -4,6 +4,7 @@ use crate::kernels::{
     fuse::group::{Decide, Form, Kind, wide},
     graph::{Class, Leaf, reads, turns},
 };
+use kiln_dialects::Result;
 use kiln_dialects::{
     ir::{Node as _, Size, Value},
     ops::{InsertSlice, OpKind, Pad},
@@ -19,7 +20,7 @@ pub const MOST_COPIED: i64 = 4;
 impl Decide<'_> {
     /// Whether a kernel can copy a piece beside the one that it has put into the same tensor, and
     /// what it is then.
-    pub(crate) fn copies(&self, n: usize, g: usize) -> Result<(Kind, Form), String> {
+    pub(crate) fn copies(&self, n: usize, g: usize) -> Result<(Kind, Form)> {
         let group = &self.groups[g];
         if group.nodes.iter().any(|m| self.pads(*m)) {
             return Err("its result is padded as well, which comes last".into());
@@ -33,7 +34,7 @@ impl Decide<'_> {
     }
 
     /// Whether a kernel's own work is enough to copy so many elements beside it.
-    fn few(&self, copied: i64, g: usize) -> Result<(), String> {
+    fn few(&self, copied: i64, g: usize) -> Result<()> {
         let own = self.graph.count(&self.groups[g].dims);
         if copied > own.saturating_mul(MOST_COPIED) {
             Err("it would copy much more than it computes".into())
@@ -89,7 +90,7 @@ impl Decide<'_> {
 
     /// Whether a kernel can write its result right to where a padding or a concatenation wants it,
     /// and what it is then.
-    pub(crate) fn ends(&self, n: usize, g: usize) -> Result<(Kind, Form), String> {
+    pub(crate) fn ends(&self, n: usize, g: usize) -> Result<(Kind, Form)> {
         let (node, group) = (&self.graph.nodes[n], &self.groups[g]);
         let op = |m: usize| self.graph.nodes[m].value.def().map(|o| turns(o).unwrap_or(o));
         let made_by = |kind: OpKind| {
@@ -132,7 +133,7 @@ impl Decide<'_> {
         match self.graph.node_of.get(&leaf.value).filter(|m| whole(m) && self.reads_whole(n, leaf))
         {
             Some(m) => Ok((group.kind, self.forms[*m])),
-            None => Err(format!("it reads {} at another place", self.name(leaf.value))),
+            None => Err(format!("it reads {} at another place", self.name(leaf.value)).into()),
         }
     }
 

@@ -23,11 +23,12 @@ pub mod insert_slice;
 pub(crate) mod outline;
 
 use crate::{analysis::sizes::ask_arguments_only, kernels::graph::Graph};
+use kiln_dialects::Result;
 use kiln_dialects::{
     ir::{Attr, Op, walk},
     rules::{Level, is_driver},
 };
-use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
+use kiln_passes::{Numerics, Pass, refine_shapes::Facts};
 
 /// The unit attribute of a module whose ops are not fused.
 pub const EACH_OP: &str = "kiln.each_op";
@@ -56,7 +57,7 @@ impl Pass for Fuse {
     const NUMERICS: Numerics = Numerics::Exact;
     const DIALECTS: &'static [&'static str] = &["tensor"];
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         let functions: Vec<Op> =
             walk(root).into_iter().filter(|o| o.is("func.func") && !is_driver(*o)).collect();
         let mut kernels = outline::Kernels::of(root)?;

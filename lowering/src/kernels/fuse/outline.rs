@@ -16,7 +16,6 @@ use kiln_dialects::{
     ops::{BindShape, GetGlobal, Global, InsertSlice, Launch, OpKind, Reshape},
     sym::Dim as SymDim,
 };
-use kiln_passes::Failure;
 use std::collections::{HashMap, HashSet};
 
 /// The kernels of a module, one for each different text.
@@ -29,18 +28,15 @@ pub struct Kernels {
 
 impl Kernels {
     /// None yet.
-    pub fn of(module: Op) -> Result<Kernels, Failure> {
-        let block = module
-            .regions()
-            .first()
-            .and_then(|r| r.first())
-            .ok_or_else(|| Failure::at(module, "has no body"))?;
+    pub fn of(module: Op) -> Result<Kernels> {
+        let block =
+            module.regions().first().and_then(|r| r.first()).ok_or_at(module, "has no body")?;
         let names = block.ops().into_iter().filter_map(Op::symbol).collect();
         Ok(Kernels { ctx: module.ctx(), block, by_text: HashMap::new(), names })
     }
 
     /// Literal elements as a global, since kernels take memory.
-    fn constant(&mut self, op: Op) -> Result<Value, String> {
+    fn constant(&mut self, op: Op) -> Result<Value> {
         let value = op.attr("value").ok_or("has no value")?;
         let text = format!("{value} : {}", value.type_of());
         let name = match self.by_text.get(&text) {
@@ -82,8 +78,8 @@ impl Kernels {
         &mut self,
         stem: &str,
         loc: Loc,
-        make: &mut dyn FnMut(Builder, &str) -> Result<Op, String>,
-    ) -> Result<String, String> {
+        make: &mut dyn FnMut(Builder, &str) -> Result<Op>,
+    ) -> Result<String> {
         let b = Builder::at_end(self.ctx, self.block, loc);
         let mut n = 0;
         let name = loop {
@@ -140,28 +136,25 @@ struct About<'a> {
 }
 
 /// Rewrites a function to launches.
-pub fn apply(func: Op, graph: &Graph, plan: &Plan, kernels: &mut Kernels) -> Result<(), Failure> {
-    let block = func
-        .regions()
-        .first()
-        .and_then(|r| r.first())
-        .ok_or_else(|| Failure::at(func, "has no body"))?;
-    let end = block.terminator().ok_or_else(|| Failure::at(func, "has no return"))?;
+pub fn apply(func: Op, graph: &Graph, plan: &Plan, kernels: &mut Kernels) -> Result<()> {
+    let block = func.regions().first().and_then(|r| r.first()).ok_or_at(func, "has no body")?;
+    let end = block.terminator().ok_or_at(func, "has no return")?;
     let old: Vec<Op> = block.ops().into_iter().filter(|o| *o != end).collect();
-    let builder = Builder::before(end).ok_or_else(|| Failure::at(end, "is in no block"))?;
+    let builder = Builder::before(end).ok_or_at(end, "is in no block")?;
     let sizes = SizeValues::of_host(block, graph.facts, builder, end);
     let mut o =
         Outline { graph, sizes, builder, host: HashMap::new(), crossing: crossing(graph, plan) };
     for op in
         old.iter().filter(|op| op.kind() == Some(OpKind::Constant) && graph.is_leaf(op.result(0)))
     {
-        let v = kernels.constant(*op).map_err(|e| Failure::at(*op, e))?;
+        let v = kernels.constant(*op).at(*op)?;
         o.host.insert(op.result(0), v);
     }
     for (g, group) in plan.groups.iter().enumerate() {
         let last = graph.nodes[group.nodes[group.nodes.len() - 1]].value;
-        let fail = |e: String| {
-            last.def().map_or_else(|| Failure::from(e.clone()), |op| Failure::at(op, e.clone()))
+        let fail = |e: Error| match last.def() {
+            Some(op) => e.or_at(op),
+            None => e,
         };
         let results = o.results(plan, g);
         let ops: Vec<Op> = group.nodes.iter().flat_map(|n| graph.ops(&graph.nodes[*n])).collect();
@@ -179,15 +172,14 @@ pub fn apply(func: Op, graph: &Graph, plan: &Plan, kernels: &mut Kernels) -> Res
     }
     let mut taken = HashSet::new();
     for (i, v) in graph.returns.iter().enumerate() {
-        let at = |e: String| Failure::at(end, e);
         let computed = graph.node_of.contains_key(&graph.base(*v));
         let given = if computed && taken.insert(graph.base(*v)) {
-            o.value(*v).map_err(at)?
+            o.value(*v).at(end)?
         } else {
             // Memory of the caller's own: what is an argument, a weight or another result already
             // is copied.
             let attrs = describe(builder.ctx, "pointwise", &["copy"], &[]);
-            o.copy(kernels, attrs, *v).map_err(at)?
+            o.copy(kernels, attrs, *v).at(end)?
         };
         end.set_operand(i, given);
     }
@@ -254,7 +246,7 @@ fn describe(c: Ctx, kind: &str, ops: &[&str], reasons: &[String]) -> Attr {
 
 impl Outline<'_> {
     /// The stored value in the new host function; views are made anew behind what they look at.
-    fn value(&mut self, v: Value) -> Result<Value, String> {
+    fn value(&mut self, v: Value) -> Result<Value> {
         if let Some(h) = self.host.get(&v) {
             return Ok(*h);
         }
@@ -308,7 +300,7 @@ impl Outline<'_> {
         about: About,
         results: Vec<Value>,
         inside: &dyn Fn(Value) -> bool,
-    ) -> Result<(), String> {
+    ) -> Result<()> {
         let mut s = Signature { leaves: vec![], sizes: vec![], results };
         let mut seen = HashSet::new();
         for v in s.results.clone() {
@@ -359,7 +351,7 @@ impl Outline<'_> {
 
     /// `kiln.kernel` with the pieces that it writes of its results: for each the result's number,
     /// then sizes as in `kiln.sizes`.
-    fn with_pieces(&mut self, attrs: Attr, s: &Signature) -> Result<Attr, String> {
+    fn with_pieces(&mut self, attrs: Attr, s: &Signature) -> Result<Attr> {
         let (c, mut pieces) = (self.builder.ctx, vec![]);
         for (r, v) in s.results.iter().enumerate() {
             let mut at = v.def().and_then(InsertSlice::of);
@@ -392,7 +384,7 @@ impl Outline<'_> {
         Ok(Attr::dictionary(c, &entries))
     }
 
-    fn copy(&mut self, kernels: &mut Kernels, attrs: Attr, v: Value) -> Result<Value, String> {
+    fn copy(&mut self, kernels: &mut Kernels, attrs: Attr, v: Value) -> Result<Value> {
         let before = self.host.clone();
         // The value as a leaf, and the launch's result in its place for this return only.
         let source = self.value(v)?;
@@ -417,7 +409,7 @@ impl Outline<'_> {
         inside: &dyn Fn(Value) -> bool,
         s: &mut Signature,
         seen: &mut HashSet<Value>,
-    ) -> Result<(), String> {
+    ) -> Result<()> {
         if !seen.insert(v) {
             return Ok(());
         }
@@ -441,7 +433,7 @@ impl Outline<'_> {
     }
 
     /// The module of a kernel: facts on its arguments, then clones of its ops.
-    fn kernel(&mut self, b: Builder, name: &str, attrs: Attr, s: &Signature) -> Result<Op, String> {
+    fn kernel(&mut self, b: Builder, name: &str, attrs: Attr, s: &Signature) -> Result<Op> {
         let index = Type::index(b.ctx);
         let inputs: Vec<Type> =
             s.leaves.iter().map(|v| v.ty()).chain(s.sizes.iter().map(|_| index)).collect();
@@ -454,7 +446,7 @@ impl Outline<'_> {
                     .collect::<Result<Vec<_>, _>>()?,
             );
         }
-        let mut fill = |b: Builder, args: Vec<Value>| -> Result<(), String> {
+        let mut fill = |b: Builder, args: Vec<Value>| -> Result<()> {
             let mut map: HashMap<Value, Value> =
                 s.leaves.iter().chain(&s.sizes).copied().zip(args).collect();
             for (v, sizes) in s
@@ -511,12 +503,7 @@ impl Outline<'_> {
     }
 
     /// A value's ops inside of a kernel, operands first.
-    fn clone(
-        &self,
-        b: &Builder,
-        v: Value,
-        map: &mut HashMap<Value, Value>,
-    ) -> Result<Value, String> {
+    fn clone(&self, b: &Builder, v: Value, map: &mut HashMap<Value, Value>) -> Result<Value> {
         if let Some(m) = map.get(&v) {
             return Ok(*m);
         }

@@ -28,7 +28,7 @@ use kiln_dialects::{
     rules::{CONTROL, GRAPH_LEVELS, Level, is_driver},
     sym::Dim,
 };
-use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
+use kiln_passes::{Numerics, Pass, refine_shapes::Facts};
 use std::collections::{HashMap, HashSet, hash_map::Entry};
 
 kiln_passes::pass_options! {
@@ -46,7 +46,7 @@ impl Pass for OutlineControl {
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         let all = || blocks(root).into_iter().flat_map(|b| b.ops());
         let mut names: HashSet<String> = all().filter_map(Op::symbol).collect();
         for func in all().filter(|o| o.is("func.func") && !is_driver(*o)).collect::<Vec<_>>() {
@@ -58,19 +58,14 @@ impl Pass for OutlineControl {
     }
 }
 
-fn outline(func: Op, rounds: usize, names: &mut HashSet<String>) -> Result<(), Failure> {
-    let block = func
-        .regions()
-        .first()
-        .and_then(|r| r.first())
-        .ok_or_else(|| Failure::at(func, "has no body"))?;
-    let first = block.first().ok_or_else(|| Failure::at(func, "has an empty body"))?;
+fn outline(func: Op, rounds: usize, names: &mut HashSet<String>) -> Result<()> {
+    let block = func.regions().first().and_then(|r| r.first()).ok_or_at(func, "has no body")?;
+    let first = block.first().ok_or_at(func, "has an empty body")?;
     let facts = Facts::of(func, rounds)?;
-    let at = |e: String| Failure::at(func, e);
     // Sizes go in front of everything; what they are put in front of must not go.
-    let front = Builder::before(first).ok_or_else(|| at("is in no block".into()))?;
-    let mark = front.index(0).map_err(at)?.def().ok_or_else(|| at("has no mark".into()))?;
-    let front = Builder::before(mark).ok_or_else(|| at("is in no block".into()))?;
+    let front = Builder::before(first).ok_or_at(func, "is in no block")?;
+    let mark = front.index(0).at(func)?.def().ok_or_at(func, "has no mark")?;
+    let front = Builder::before(mark).ok_or_at(func, "is in no block")?;
     let symbols: HashMap<String, ops::Sym> =
         walk(func).into_iter().filter_map(ops::Sym::of).map(|s| (s.name.clone(), s)).collect();
     let sizes = Sizes::new(&symbols, front);
@@ -115,7 +110,7 @@ impl Outline<'_> {
         self.named.get(&v).cloned().unwrap_or_else(|| self.facts.size_value(v))
     }
 
-    fn block(&mut self, block: Block) -> Result<(), Failure> {
+    fn block(&mut self, block: Block) -> Result<()> {
         let mut ops = vec![];
         // What says sizes goes with the values that it is about, also further down the block, and
         // must not be asked then.
@@ -136,7 +131,7 @@ impl Outline<'_> {
     }
 
     /// Ops that run one after the other become a call in front of `end`.
-    fn segment(&mut self, block: Block, ops: Vec<Op>, end: Op) -> Result<(), Failure> {
+    fn segment(&mut self, block: Block, ops: Vec<Op>, end: Op) -> Result<()> {
         let own: HashSet<Op> = ops.iter().copied().collect();
         // A weight that is no op's operand but a result, or goes into control flow as it is.
         let mut weights: Vec<Op> =
@@ -159,7 +154,7 @@ impl Outline<'_> {
         let (mut inputs, mut needed): (Vec<Value>, Vec<Dim>) = (vec![], vec![]);
         for op in ops.iter().flat_map(|o| walk(*o)) {
             if op.is("func.call") {
-                return Err(Failure::at(
+                return Err(Error::unsupported(
                     op,
                     "calls a function beside control flow, which has no compiled form",
                 ));
@@ -181,10 +176,8 @@ impl Outline<'_> {
         carry_symbols(&needed, &self.args, &dims, &mut inputs);
         let loc = ops.first().or(weights.first()).map_or(end.loc(), |o| o.loc());
         let name = self.fresh();
-        self.function(&name, &ops, &weights, &inputs, &outputs, loc)
-            .map_err(|e| Failure::at(end, e))?;
-        let at = |e: String| Failure::at(end, e);
-        let b = Builder::before(end).ok_or_else(|| at("is in no block".into()))?.at(loc);
+        self.function(&name, &ops, &weights, &inputs, &outputs, loc).at(end)?;
+        let b = Builder::before(end).ok_or_at(end, "is in no block")?.at(loc);
         let types: Vec<Type> = outputs.iter().map(|v| v.ty()).collect();
         let call = b
             .generic(
@@ -194,7 +187,7 @@ impl Outline<'_> {
                 &[("callee", Attr::symbol(end.ctx(), &name))],
                 &mut [],
             )
-            .map_err(at)?;
+            .at(end)?;
         for (old, new) in outputs.iter().zip(call.results()) {
             self.first.insert(new, *self.first.get(old).unwrap_or(old));
             if old.def().is_some_and(is_memory) {
@@ -210,20 +203,20 @@ impl Outline<'_> {
             old.replace_uses(new);
             let dims = self.dims(new);
             self.sizes
-                .bind(new, &dims, Builder::before(end).ok_or_else(|| at("is in no block".into()))?)
-                .map_err(at)?;
+                .bind(new, &dims, Builder::before(end).ok_or_at(end, "is in no block")?)
+                .at(end)?;
         }
         ops.into_iter().rev().try_for_each(|op| self.forget(op))
     }
 
     /// What asks for or states the sizes of a value that goes.
-    fn state_sizes(&mut self, v: Value) -> Result<(), Failure> {
+    fn state_sizes(&mut self, v: Value) -> Result<()> {
         for (user, _) in v.uses() {
             match user.kind() {
                 Some(OpKind::BindShape) => user.erase(),
                 Some(OpKind::Dim) if !user.result(0).uses().is_empty() => {
                     let dim = self.size_value(user.result(0));
-                    let made = self.sizes.make(&dim).map_err(|e| Failure::at(user, e))?;
+                    let made = self.sizes.make(&dim).at(user)?;
                     self.named.insert(made, dim);
                     user.result(0).replace_uses(made);
                     user.erase();
@@ -235,7 +228,7 @@ impl Outline<'_> {
         Ok(())
     }
 
-    fn forget(&mut self, op: Op) -> Result<(), Failure> {
+    fn forget(&mut self, op: Op) -> Result<()> {
         op.results().into_iter().try_for_each(|v| self.state_sizes(v))?;
         op.erase();
         Ok(())
@@ -258,7 +251,7 @@ impl Outline<'_> {
         inputs: &[Value],
         outputs: &[Value],
         loc: Loc,
-    ) -> Result<(), String> {
+    ) -> Result<()> {
         let types = |all: &[Value]| all.iter().map(|v| v.ty()).collect::<Vec<_>>();
         let mut fill = |b: Builder, args: Vec<Value>| {
             let mut map: HashMap<Value, Value> =

@@ -17,10 +17,10 @@ pub(crate) struct Sizes<'a> {
 
 impl MakeSize for Sizes<'_> {
     type Made = Value;
-    fn number(&mut self, n: i64) -> Result<Value, String> {
+    fn number(&mut self, n: i64) -> Result<Value> {
         self.b.index(n)
     }
-    fn leaf(&mut self, a: &Atom, whole: &Dim) -> Result<Value, String> {
+    fn leaf(&mut self, a: &Atom, whole: &Dim) -> Result<Value> {
         let symbol = if let Atom::Sym(name) = a { self.symbols.get(name) } else { None };
         let symbol = symbol.ok_or_else(|| {
             format!("has a size that nothing names ({whole}); kiln.bind_shape on an argument would")
@@ -29,7 +29,7 @@ impl MakeSize for Sizes<'_> {
         self.known.insert(Dim::atom(a.clone()), made);
         Ok(made)
     }
-    fn apply(&mut self, kind: SymKind, lhs: Value, rhs: Value) -> Result<Value, String> {
+    fn apply(&mut self, kind: SymKind, lhs: Value, rhs: Value) -> Result<Value> {
         Ok(self
             .b
             .create_with(&SymExpr { kind, lhs, rhs }, &[Type::index(self.b.ctx)], &mut [])?
@@ -47,11 +47,11 @@ impl<'a> Sizes<'a> {
     pub fn new(symbols: &'a HashMap<String, Sym>, b: Builder) -> Sizes<'a> {
         Sizes { symbols, known: HashMap::new(), b }
     }
-    pub fn size(&mut self, d: &Dim) -> Result<Size, String> {
+    pub fn size(&mut self, d: &Dim) -> Result<Size> {
         d.known().map_or_else(|| self.make(d).map(Size::Dynamic), |n| Ok(Size::Static(n)))
     }
     /// States the sizes of a value.
-    pub fn bind(&mut self, value: Value, dims: &[Dim], at: Builder) -> Result<(), String> {
+    pub fn bind(&mut self, value: Value, dims: &[Dim], at: Builder) -> Result<()> {
         let open = value.ty().dims().iter().any(|d| d.known().is_none());
         if open {
             let sizes = dims.iter().map(|d| self.size(d)).collect::<Result<_, _>>()?;

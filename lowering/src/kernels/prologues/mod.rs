@@ -36,7 +36,7 @@ use kiln_dialects::{
     rules::{Level, is_driver, tensor_type},
     value::DType,
 };
-use kiln_passes::{Failure, Numerics, Pass, refine_shapes::Facts};
+use kiln_passes::{Numerics, Pass, refine_shapes::Facts};
 use std::collections::HashSet;
 
 /// On an element-wise op: it is a product's, which computes it where it reads its left operand. On
@@ -73,7 +73,7 @@ impl Pass for Prologues {
     const LEVELS: &'static [Level] = &[Level::Prims];
     const NUMERICS: Numerics = Numerics::Exact;
 
-    fn run(&self, root: Op) -> Result<(), Failure> {
+    fn run(&self, root: Op) -> Result<()> {
         if self.chip.is_empty() || root.attr(EACH_OP).is_some() {
             return Ok(());
         }
@@ -87,14 +87,17 @@ impl Pass for Prologues {
             found.iter().flat_map(|f| &f.ops).for_each(|op| op.set_attr(PROLOGUE, Attr::unit(c)));
             let facts = Facts::of(func, self.rounds)?;
             let graph = Graph::read(func, &facts, true)?;
-            let refused: Vec<Option<String>> =
+            let refused: Vec<Option<Error>> =
                 found.iter().map(|f| self.pays(&graph, f).err()).collect();
             for (f, why) in found.iter().zip(refused) {
                 let Some(why) = why else { continue };
                 f.ops.iter().for_each(|op| op.remove_attr(PROLOGUE));
                 f.product.set_attr(
                     PROLOGUE,
-                    Attr::string(c, &format!("it does not compute its left operand: {why}")),
+                    Attr::string(
+                        c,
+                        &format!("it does not compute its left operand: {}", why.message),
+                    ),
                 );
             }
         }
@@ -180,10 +183,10 @@ impl Prologues {
         self.chip == Chip::Sm90a.name()
     }
     /// Why a product is not to compute its operand.
-    fn pays(&self, graph: &Graph, f: &Candidate) -> Result<(), String> {
+    fn pays(&self, graph: &Graph, f: &Candidate) -> Result<()> {
         let (dot, dims) = (&f.dot, graph.facts.dims(f.dot.lhs));
         if f.ops.len() > MOST {
-            return Err(format!("that is more than {MOST} ops"));
+            return Err(format!("that is more than {MOST} ops").into());
         }
         let sums = "it sums over several dimensions";
         let loops = Loops::of(dims, &dot.lhs_batch, &dot.lhs_contract).ok_or(sums)?;
@@ -207,13 +210,7 @@ impl Prologues {
     }
 
     /// Whether the model says that it pays.
-    fn faster(
-        &self,
-        graph: &Graph,
-        f: &Candidate,
-        loops: &Loops,
-        raw: &Place,
-    ) -> Result<(), String> {
+    fn faster(&self, graph: &Graph, f: &Candidate, loops: &Loops, raw: &Place) -> Result<()> {
         let model = if self.hopper() { Chip::Sm90a } else { Chip::Sm80 };
         let (dot, dims) = (&f.dot, graph.facts.dims(f.dot.lhs));
         let size = |d: &usize| dims[*d].known().unwrap_or(PRODUCT_EXTENT);
@@ -253,7 +250,7 @@ impl Prologues {
 
     /// Whether another kernel would compute the operand on the side: the one that its tensor comes
     /// from, or one that reduces that.
-    fn other(&self, graph: &Graph, f: &Candidate, raw: &Place) -> Result<bool, String> {
+    fn other(&self, graph: &Graph, f: &Candidate, raw: &Place) -> Result<bool> {
         let base = graph.base(raw.value);
         if graph.node_of.contains_key(&base) {
             let stored = graph.returns.contains(&base)

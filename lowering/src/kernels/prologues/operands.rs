@@ -69,7 +69,7 @@ impl Loops {
 }
 
 /// The tensor of all rows and columns that the left operand is computed of.
-pub fn left(graph: &Graph, lhs: Value, loops: &Loops) -> Result<Place, String> {
+pub fn left(graph: &Graph, lhs: Value, loops: &Loops) -> Result<Place> {
     if positions(graph, lhs) {
         return Err("it depends on positions, or picks elements".into());
     }
@@ -105,13 +105,13 @@ pub fn left(graph: &Graph, lhs: Value, loops: &Loops) -> Result<Place, String> {
 }
 
 /// Whether the copy engine can read the right operand as it is.
-pub fn right(graph: &Graph, dot: &DotGeneral) -> Result<(), String> {
+pub fn right(graph: &Graph, dot: &DotGeneral) -> Result<()> {
     let dims = graph.facts.dims(dot.rhs);
     let loops = Loops::of(dims, &dot.rhs_batch, &dot.rhs_contract)
         .ok_or("it sums over several dimensions")?;
     let refused = || "the copy engine cannot read its right operand".to_string();
     let (leaves, [column]) = (graph.leaves(dot.rhs), loops.own.as_slice()) else {
-        return Err(refused());
+        return Err(refused().into());
     };
     let place = leaves
         .first()
@@ -120,7 +120,7 @@ pub fn right(graph: &Graph, dot: &DotGeneral) -> Result<(), String> {
         .ok_or_else(refused)?;
     let fits =
         [loops.depth, *column].iter().any(|near| place.readable(graph, *near, &loops.all(), UNIT));
-    if fits && dtype(place.value) == dtype(dot.rhs) { Ok(()) } else { Err(refused()) }
+    if fits && dtype(place.value) == dtype(dot.rhs) { Ok(()) } else { Err(refused().into()) }
 }
 
 /// Whether what is computed of stored tensors depends on where an element is, or reads at places

@@ -1,5 +1,6 @@
 //! exp and what is made of it, in f64.
 use crate::math::emit::{Emit, Res, Whole};
+use kiln_dialects::Result;
 use kiln_dialects::ir::Value;
 use std::f64::consts::{LN_2, LOG2_E};
 
@@ -22,7 +23,7 @@ const EXP: [f64; 11] = [
 ];
 
 /// x as n ln 2 + r.
-fn reduce(e: &Emit, x: Value) -> Result<(Whole, Value), String> {
+fn reduce(e: &Emit, x: Value) -> Result<(Whole, Value)> {
     let (n, bits) = e.round(e.mul(x, e.c(LOG2_E)?)?)?;
     Ok(((n, bits), e.fmac(n, -LN2_LO, e.fmac(n, -LN2_HI, x)?)?))
 }

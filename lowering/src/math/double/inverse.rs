@@ -3,6 +3,7 @@ use crate::math::{
     emit::{Emit, Res},
     trig::slope,
 };
+use kiln_dialects::Result;
 use kiln_dialects::ir::Value;
 use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI};
 
@@ -42,7 +43,7 @@ const ATAN: [f64; 11] = [
 
 /// Of r = min(|x|, sqrt((1 - |x|) / 2)): r, asin(r) - r, and whether it is the root. NaN beyond 1,
 /// by the root.
-fn half_asin(e: &Emit, x: Value) -> Result<(Value, Value, Value), String> {
+fn half_asin(e: &Emit, x: Value) -> Result<(Value, Value, Value)> {
     let a = e.abs(x)?;
     let far = e.gt(a, e.c(0.5)?)?;
     let folded = e.mul(e.sub(e.c(1.0)?, a)?, e.c(0.5)?)?;

@@ -5,6 +5,7 @@ use crate::math::{
     double::pair::{Pair, fast_sum, small_float, sum, times},
     emit::{Emit, Res},
 };
+use kiln_dialects::Result;
 use kiln_dialects::ir::Value;
 
 /// (ln((1 + s) / (1 - s)) - 2 s) / s^3 in s^2; 2^-59.5. of the result.
@@ -35,7 +36,7 @@ struct Parts {
 }
 
 /// For x > 0; anything else gives numbers that [`special`] replaces.
-fn parts(e: &Emit, x: Value) -> Result<Parts, String> {
+fn parts(e: &Emit, x: Value) -> Result<Parts> {
     let subnormal = e.lt(x, e.c(f64::MIN_POSITIVE)?)?;
     let x = e.select(subnormal, e.mul(x, e.c(f64::powi(2.0, 54))?)?, x)?;
     let bits = e.bits(x)?;

@@ -2,6 +2,7 @@
 //! After T. J. Dekker, "A Floating-Point Technique for Extending the Available Precision" (1971);
 //! products by fma.
 use crate::math::emit::{Emit, Res};
+use kiln_dialects::Result;
 use kiln_dialects::ir::Value;
 
 /// A sum of two numbers that stands for one.
@@ -12,7 +13,7 @@ pub struct Pair {
 }
 
 /// a + b, exactly.
-pub fn sum(e: &Emit, a: Value, b: Value) -> Result<Pair, String> {
+pub fn sum(e: &Emit, a: Value, b: Value) -> Result<Pair> {
     let hi = e.add(a, b)?;
     let of_b = e.sub(hi, a)?;
     let lo = e.add(e.sub(a, e.sub(hi, of_b)?)?, e.sub(b, of_b)?)?;
@@ -20,19 +21,19 @@ pub fn sum(e: &Emit, a: Value, b: Value) -> Result<Pair, String> {
 }
 
 /// a + b, exactly, where |a| >= |b| or a is 0.
-pub fn fast_sum(e: &Emit, a: Value, b: Value) -> Result<Pair, String> {
+pub fn fast_sum(e: &Emit, a: Value, b: Value) -> Result<Pair> {
     let hi = e.add(a, b)?;
     Ok(Pair { hi, lo: e.sub(b, e.sub(hi, a)?)? })
 }
 
 /// a b, exactly unless it underflows.
-pub fn product(e: &Emit, a: Value, b: Value) -> Result<Pair, String> {
+pub fn product(e: &Emit, a: Value, b: Value) -> Result<Pair> {
     let hi = e.mul(a, b)?;
     Ok(Pair { hi, lo: e.fma(a, b, e.neg(hi)?)? })
 }
 
 /// A pair times a constant of two parts.
-pub fn times(e: &Emit, a: Pair, (hi, lo): (f64, f64)) -> Result<Pair, String> {
+pub fn times(e: &Emit, a: Pair, (hi, lo): (f64, f64)) -> Result<Pair> {
     let p = product(e, a.hi, e.c(hi)?)?;
     fast_sum(e, p.hi, e.fmac(a.lo, hi, e.fmac(a.hi, lo, p.lo)?)?)
 }

@@ -8,6 +8,7 @@ use crate::math::{
     emit::{Emit, Res},
     pow::special_cases,
 };
+use kiln_dialects::Result;
 use kiln_dialects::ir::Value;
 use std::f64::consts::LN_2;
 
@@ -30,7 +31,7 @@ const LN2_LO: f64 = 2.3190468138462996e-17;
 const SQRT_HALF: i64 = 0x3fe6a09e667f3bcd;
 
 /// log2 of an x > 0 to some 2^-65.
-fn log2(e: &Emit, x: Value) -> Result<Pair, String> {
+fn log2(e: &Emit, x: Value) -> Result<Pair> {
     let subnormal = e.lt(x, e.c(f64::MIN_POSITIVE)?)?;
     let x = e.select(subnormal, e.mul(x, e.c(f64::powi(2.0, 54))?)?, x)?;
     let bits = e.bits(x)?;

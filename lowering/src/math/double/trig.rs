@@ -4,6 +4,7 @@ use crate::math::{
     emit::{Emit, Res},
     trig::{turned_sin, turned_tan},
 };
+use kiln_dialects::Result;
 use kiln_dialects::ir::Value;
 use std::f64::consts::{FRAC_2_PI, FRAC_PI_2};
 
@@ -41,7 +42,7 @@ const COS: [f64; 6] = [
 
 /// x modulo pi/2, and the number of quarter turns in the low bits of an integer. No f64 is closer
 /// than 2^-61 to a multiple of pi/2, so that the pair has f64's precision at least.
-fn reduce(e: &Emit, x: Value) -> Result<(Pair, Value), String> {
+fn reduce(e: &Emit, x: Value) -> Result<(Pair, Value)> {
     let (n, bits) = e.round(e.mul(x, e.c(FRAC_2_PI)?)?)?;
     let (first, second) = (product(e, n, e.c(PI_2[0])?)?, product(e, n, e.c(PI_2[1])?)?);
     let a = sum(e, e.sub(x, first.hi)?, e.neg(first.lo)?)?;
@@ -64,7 +65,7 @@ fn reduce(e: &Emit, x: Value) -> Result<(Pair, Value), String> {
 
 /// The same beyond [`NEAR`], after Payne and Hanek: of x 2/pi, only the turns that count and what
 /// is behind the point are computed.
-fn reduce_far(e: &Emit, x: Value) -> Result<(Pair, Value), String> {
+fn reduce_far(e: &Emit, x: Value) -> Result<(Pair, Value)> {
     let bits = e.bits(e.abs(x)?)?;
     // |x| is m 2^exponent with m in [1, 2) and an exponent from 30 to 1023.
     let exponent = e.isub(e.shr(bits, 52)?, e.i(1023)?)?;
@@ -131,7 +132,7 @@ fn reduce_far(e: &Emit, x: Value) -> Result<(Pair, Value), String> {
 }
 
 /// sin and cos of x modulo pi/2, and the number of quarter turns.
-fn quarter(e: &Emit, x: Value) -> Result<(Value, Value, Value), String> {
+fn quarter(e: &Emit, x: Value) -> Result<(Value, Value, Value)> {
     let (r, bits) = reduce(e, x)?;
     let z = e.mul(r.hi, r.hi)?;
     let half = e.mul(z, e.c(0.5)?)?;

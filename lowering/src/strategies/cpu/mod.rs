@@ -9,15 +9,15 @@ pub mod scalar;
 pub mod transpose;
 
 use super::Emission;
-use crate::emit::code::Made;
 use common::tasks::Threads;
+use kiln_dialects::Result;
 
 impl Emission<'_, '_> {
     /// The calling thread's number and the number of threads.
     ///
     /// # Errors
     /// The kernel is no processor's.
-    pub fn threads(&self) -> Made<Threads> {
+    pub fn threads(&self) -> Result<Threads> {
         match *self.arguments {
             [thread, count] => Ok((thread, count)),
             _ => Err("has no thread number".into()),

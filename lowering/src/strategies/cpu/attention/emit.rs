@@ -9,7 +9,7 @@ use crate::{
     analysis::{Access, Attention},
     emit::{
         body::{Passed, Scope},
-        code::{Code, Made, known},
+        code::{Code, known},
         lanes::{Lanes, Val},
         loops::decode,
     },
@@ -24,16 +24,16 @@ use crate::{
 use kiln_dialects::{ir::*, sym::Dim};
 
 /// Everything that the thread does.
-pub fn emit(c: Code, scope: &Scope<'_>, params: &Params, threads: Threads) -> Made<()> {
+pub fn emit(c: Code, scope: &Scope<'_>, params: &Params, threads: Threads) -> Result<()> {
     let at = Attention::of(scope.kernel).ok_or("is no attention")?;
     let (outer, queries, keys) = at.sizes(scope.kernel).ok_or("has no loops")?;
-    let mut sizes: Vec<Value> = outer.iter().map(|p| scope.poly(c, p)).collect::<Made<_>>()?;
+    let mut sizes: Vec<Value> = outer.iter().map(|p| scope.poly(c, p)).collect::<Result<_>>()?;
     let (queries, keys) = (scope.poly(c, queries)?, scope.poly(c, keys)?);
     let wide =
         scope.kernel.buffers[scope.kernel.stages[at.scores].outputs[0].access.buffer].element;
     let (lanes, n) = (params.bits / 8 / wide.dtype()?.byte_size(), params.n);
     let width = lanes * n;
-    let scratch = |count: usize| -> Made<Value> {
+    let scratch = |count: usize| -> Result<Value> {
         let attrs = [
             ("operandSegmentSizes", Attr::i32s(c.ctx(), &[0, 0])),
             ("alignment", Attr::i64(c.ctx(), 64)),
@@ -108,7 +108,7 @@ struct Task<'a> {
 }
 
 /// What happens to a group of a range: its start, how many there are, what is carried.
-type GroupBody<'a> = dyn FnMut(Code, Value, usize, &[Value]) -> Made<Vec<Value>> + 'a;
+type GroupBody<'a> = dyn FnMut(Code, Value, usize, &[Value]) -> Result<Vec<Value>> + 'a;
 
 impl Task<'_> {
     fn n(&self) -> usize {
@@ -117,15 +117,15 @@ impl Task<'_> {
     fn lanes(&self, v: usize) -> Lanes {
         Lanes { count: self.lanes, mask: self.masks[v] }
     }
-    fn splat(&self, c: Code, number: &str) -> Made<Value> {
+    fn splat(&self, c: Code, number: &str) -> Result<Value> {
         c.constant(&format!("dense<{number}>"), Type::vector(self.wide, self.lanes))
     }
     /// The first query of a vector.
-    fn start(&self, c: Code, v: usize) -> Made<Value> {
+    fn start(&self, c: Code, v: usize) -> Result<Value> {
         c.add(self.first, c.index((v * self.lanes) as i64)?)
     }
     /// Loop indices of a stage over queries and one more.
-    fn dims(&self, c: Code, v: usize, last: Value) -> Made<Vec<Val>> {
+    fn dims(&self, c: Code, v: usize, last: Value) -> Result<Vec<Val>> {
         let mut dims: Vec<Val> = self.outer.iter().map(|i| Val::One(*i)).collect();
         dims.extend([Val::Steps(self.start(c, v)?, 1), Val::One(last)]);
         Ok(dims)
@@ -138,7 +138,7 @@ impl Task<'_> {
         v: usize,
         last: Value,
         given: &[(usize, Value)],
-    ) -> Made<Val> {
+    ) -> Result<Val> {
         let k = self.scope.kernel;
         let mut passed: Passed = given
             .iter()
@@ -155,7 +155,7 @@ impl Task<'_> {
         passed
             .get(&k.stages[stage].outputs[0].access)
             .copied()
-            .ok_or_else(|| "has a stage without a result".to_string())
+            .ok_or_else(|| "has a stage without a result".to_string().into())
     }
     fn vector(
         &self,
@@ -164,15 +164,15 @@ impl Task<'_> {
         v: usize,
         last: Value,
         given: &[(usize, Value)],
-    ) -> Made<Value> {
+    ) -> Result<Value> {
         self.lanes(v).many(c, self.stage(c, stage, v, last, given)?)
     }
     /// A place in scratch.
-    fn place(&self, c: Code, row: Value, v: usize) -> Made<Value> {
+    fn place(&self, c: Code, row: Value, v: usize) -> Result<Value> {
         let at = c.mul(row, c.index((self.n() * self.lanes) as i64)?)?;
         c.add(at, c.index((v * self.lanes) as i64)?)
     }
-    fn load(&self, c: Code, memory: Value, row: Value, v: usize) -> Made<Value> {
+    fn load(&self, c: Code, memory: Value, row: Value, v: usize) -> Result<Value> {
         c.op(
             "vector.load",
             &[memory, self.place(c, row, v)?],
@@ -180,11 +180,11 @@ impl Task<'_> {
             &[],
         )
     }
-    fn save(&self, c: Code, x: Value, memory: Value, row: Value, v: usize) -> Made<()> {
+    fn save(&self, c: Code, x: Value, memory: Value, row: Value, v: usize) -> Result<()> {
         c.effect("vector.store", &[x, memory, self.place(c, row, v)?], &[])
     }
     /// In the type of sums.
-    fn widened(&self, c: Code, x: Value, lanes: usize) -> Made<Value> {
+    fn widened(&self, c: Code, x: Value, lanes: usize) -> Result<Value> {
         let ty = if lanes == 1 { self.wide } else { Type::vector(self.wide, lanes) };
         if x.ty() == ty { Ok(x) } else { c.op("arith.extf", &[x], ty, &[]) }
     }
@@ -195,7 +195,7 @@ impl Task<'_> {
         c: Code,
         (keys, limits): (Value, [Option<Value>; 2]),
         [block, at_once, columns]: [usize; 3],
-    ) -> Made<()> {
+    ) -> Result<()> {
         self.pack(c)?;
         let (zero, n) = (c.index(0)?, self.n());
         let nothing = self.splat(c, "0.0")?;
@@ -262,14 +262,14 @@ impl Task<'_> {
     }
 
     /// Queries with the block's as lanes.
-    fn pack(&self, c: Code) -> Made<()> {
+    fn pack(&self, c: Code) -> Result<()> {
         let (k, depth) = (self.scope.kernel, self.at.depth);
         let a = &k.stages[self.at.scores].inputs[0];
         let memory = self.scope.buffer(a.buffer)?;
         let rows = a.at.coefficient(self.at.outer + 2).known() == Some(1)
             && depth % self.lanes as i64 == 0;
         let step = if rows { self.lanes as i64 } else { 1 };
-        let dims = |c: Code, q: Val, d: Val| -> Made<Vec<Val>> {
+        let dims = |c: Code, q: Val, d: Val| -> Result<Vec<Val>> {
             let mut dims: Vec<Val> = self.outer.iter().map(|i| Val::One(*i)).collect();
             dims.extend([q, Val::One(c.index(0)?), d]);
             Ok(dims)
@@ -315,7 +315,7 @@ impl Task<'_> {
     }
 
     /// An element that is the same for all queries, in every lane.
-    fn shared(&self, c: Code, a: &Access, one: Value, two: Value) -> Made<Value> {
+    fn shared(&self, c: Code, a: &Access, one: Value, two: Value) -> Result<Value> {
         let mut dims: Vec<Val> = self.outer.iter().map(|i| Val::One(*i)).collect();
         dims.extend([Val::One(c.index(0)?), Val::One(one), Val::One(two)]);
         let one = Lanes { count: 1, mask: None };
@@ -333,12 +333,12 @@ impl Task<'_> {
         c: Code,
         range: (Value, Value),
         start: Vec<Value>,
-        scratch: &mut dyn FnMut(Code, Value, usize) -> Made<Value>,
-        element: &mut dyn FnMut(Code, Value, usize) -> Made<Value>,
-    ) -> Made<Vec<Value>> {
+        scratch: &mut dyn FnMut(Code, Value, usize) -> Result<Value>,
+        element: &mut dyn FnMut(Code, Value, usize) -> Result<Value>,
+    ) -> Result<Vec<Value>> {
         let n = self.n();
         c.each(range.0, range.1, 1, &start, &mut |c, i, sums| {
-            let vectors: Vec<Value> = (0..n).map(|v| scratch(c, i, v)).collect::<Made<_>>()?;
+            let vectors: Vec<Value> = (0..n).map(|v| scratch(c, i, v)).collect::<Result<_>>()?;
             let mut next = vec![];
             for (r, sums) in sums.chunks(n).enumerate() {
                 let x = element(c, i, r)?;
@@ -358,7 +358,7 @@ impl Task<'_> {
         most: usize,
         carried: &[Value],
         f: &mut GroupBody<'_>,
-    ) -> Made<Vec<Value>> {
+    ) -> Result<Vec<Value>> {
         let (mut at, mut carried) = (lo, carried.to_vec());
         let mut counts = vec![most];
         counts.extend([4, 1].into_iter().filter(|n| *n < most));
@@ -380,13 +380,13 @@ impl Task<'_> {
         (lo, hi): (Value, Value),
         most: usize,
         max: &[Value],
-    ) -> Made<Vec<Value>> {
+    ) -> Result<Vec<Value>> {
         let key = self.scope.kernel.stages[self.at.scores].inputs[1].clone();
         let nothing = self.splat(c, "0.0")?;
         let depth = (c.index(0)?, c.index(self.at.depth)?);
         self.groups(c, (lo, hi), most, max, &mut |c, first, count, max| {
             let rows: Vec<Value> =
-                (0..count).map(|r| c.add(first, c.index(r as i64)?)).collect::<Made<_>>()?;
+                (0..count).map(|r| c.add(first, c.index(r as i64)?)).collect::<Result<_>>()?;
             let sums = self.products(
                 c,
                 depth,
@@ -417,12 +417,18 @@ impl Task<'_> {
     }
 
     /// What is there times the factors, plus the values of a block of keys by their weights.
-    fn weigh(&self, c: Code, (lo, hi): (Value, Value), most: usize, factors: &[Value]) -> Made<()> {
+    fn weigh(
+        &self,
+        c: Code,
+        (lo, hi): (Value, Value),
+        most: usize,
+        factors: &[Value],
+    ) -> Result<()> {
         let value = self.scope.kernel.stages[self.at.product].inputs[1].clone();
         let columns = (c.index(0)?, c.index(self.at.columns)?);
         self.groups(c, columns, most, &[], &mut |c, first, count, _| {
             let rows: Vec<Value> =
-                (0..count).map(|r| c.add(first, c.index(r as i64)?)).collect::<Made<_>>()?;
+                (0..count).map(|r| c.add(first, c.index(r as i64)?)).collect::<Result<_>>()?;
             let mut start = vec![];
             for row in &rows {
                 for (v, factor) in factors.iter().enumerate() {
@@ -446,7 +452,7 @@ impl Task<'_> {
     }
 
     /// The last stage, to where the result belongs.
-    fn finish(&self, c: Code, max: &[Value], sums: &[Value]) -> Made<()> {
+    fn finish(&self, c: Code, max: &[Value], sums: &[Value]) -> Result<()> {
         let k = self.scope.kernel;
         let out = k.stages[self.at.result].outputs[0].access.clone();
         let memory = self.scope.buffer(out.buffer)?;

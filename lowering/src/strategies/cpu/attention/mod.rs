@@ -3,9 +3,9 @@ pub(crate) mod emit;
 
 use crate::{
     analysis::{Attention as Plain, Kernel, SCRATCH},
-    emit::code::Made,
     strategies::{Cpu, Device, Emission, Match, Parameters, Request, Strategy, View},
 };
+use kiln_dialects::Result;
 
 /// Attention on a processor.
 pub struct Attention;
@@ -42,7 +42,7 @@ impl Strategy for Attention {
         let params = || choose(r.kernel, &Plain::of(r.kernel)?, &r.cpu().ok()?);
         Match::first(params())
     }
-    fn emit(e: &Emission<'_, '_>, params: &Params) -> Made<()> {
+    fn emit(e: &Emission<'_, '_>, params: &Params) -> Result<()> {
         emit::emit(e.c, e.scope, params, e.threads()?)
     }
 }

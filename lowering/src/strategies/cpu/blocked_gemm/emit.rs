@@ -10,7 +10,7 @@ use crate::{
     analysis::{Nest, Plan, Poly},
     emit::{
         body::Scope,
-        code::{Code, Made},
+        code::Code,
         lanes::{Lanes, Val},
         loops::{Fixed, Loops, decode},
     },
@@ -63,7 +63,7 @@ pub struct Group {
 /// From where to where.
 pub type Range = (Value, Value);
 
-fn local(c: Code, element: Type, count: i64) -> Made<Value> {
+fn local(c: Code, element: Type, count: i64) -> Result<Value> {
     let attrs = [
         ("operandSegmentSizes", Attr::i32s(c.ctx(), &[0, 0])),
         ("alignment", Attr::i64(c.ctx(), 64)),
@@ -79,7 +79,7 @@ pub fn emit(
     nest: &Nest,
     (unit, params): (Unit, &Params),
     threads: Threads,
-) -> Made<()> {
+) -> Result<()> {
     let p = product(scope.kernel, plan).ok_or(MISMATCH)?;
     if p.bf16 != (unit != Unit::Fma) {
         return Err(MISMATCH.into());
@@ -93,14 +93,15 @@ pub fn emit(
     if unit == Unit::Amx && m > 16 && m != 32 {
         return Err(format!(
             "has a schedule with m = {m}, but AMX multiplies up to 16 rows, or 32"
-        ));
+        )
+        .into());
     }
     let width = nest.extents[p.vector].known().unwrap_or(0) as usize;
     let step = if p.panels.is_some() { width } else { lanes };
     let Params { k_block, m_block, n_block, .. } = *params;
     for (name, n, unit) in [("m_block", m_block, m), ("n_block", n_block, step)] {
         if n % unit != 0 {
-            return Err(format!("has {name} = {n}, which is no multiple of {unit}"));
+            return Err(format!("has {name} = {n}, which is no multiple of {unit}").into());
         }
     }
     let loops = Loops { scope, nest, vector: Some(p.vector), lanes, unroll: params.n };
@@ -108,7 +109,7 @@ pub fn emit(
     let single = depth.known().is_some_and(|k| k <= k_block as i64);
     let stage =
         nest.stages.first().and_then(|s| scope.kernel.stages.get(*s)).ok_or("has no stage")?;
-    let element = |input: usize| -> Made<Type> {
+    let element = |input: usize| -> Result<Type> {
         Ok(scope.kernel.buffers[stage.inputs[input].buffer].element)
     };
     // A line more, so that rows do not share sets of the cache.
@@ -138,7 +139,7 @@ pub fn emit(
     };
     let rows = p.rows.map_or_else(|| c.index(1), size)?;
     let (m_size, n_size) = (c.index(m_block as i64)?, c.index(n_block as i64)?);
-    let mut sizes: Vec<Value> = p.outer.iter().map(|d| size(*d)).collect::<Made<_>>()?;
+    let mut sizes: Vec<Value> = p.outer.iter().map(|d| size(*d)).collect::<Result<_>>()?;
     sizes.extend([c.ceil_div(columns, n_size)?, c.ceil_div(rows, m_size)?]);
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
     let (depth, outer) = (scope.poly(c, &depth)?, p.outer.clone());
@@ -147,7 +148,7 @@ pub fn emit(
         let at = decode(c, i, &sizes)?;
         let mut fixed: Fixed = vec![None; nest.extents.len()];
         outer.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
-        let part = |i: Value, block: Value, size: Value| -> Made<Range> {
+        let part = |i: Value, block: Value, size: Value| -> Result<Range> {
             let lo = c.mul(i, block)?;
             Ok((lo, c.end(lo, block, size)?))
         };
@@ -166,7 +167,7 @@ impl Blocks<'_> {
         rows: Range,
         columns: Range,
         (depth, k_block): (Value, i64),
-    ) -> Made<()> {
+    ) -> Result<()> {
         if !self.single {
             self.clear(c, rows, columns)?;
         }
@@ -210,8 +211,8 @@ impl Blocks<'_> {
         &self,
         c: Code,
         (lo, hi): Range,
-        f: &mut dyn FnMut(Code, Value, usize) -> Made<()>,
-    ) -> Made<()> {
+        f: &mut dyn FnMut(Code, Value, usize) -> Result<()>,
+    ) -> Result<()> {
         if self.unit == Unit::Amx {
             return c
                 .each(lo, hi, self.m as i64, &[], &mut |c, i, _| f(c, i, self.m).map(|()| vec![]))
@@ -235,8 +236,8 @@ impl Blocks<'_> {
         c: Code,
         fixed: &Fixed,
         (lo, hi): Range,
-        f: &mut dyn FnMut(Code, &Group) -> Made<()>,
-    ) -> Made<()> {
+        f: &mut dyn FnMut(Code, &Group) -> Result<()>,
+    ) -> Result<()> {
         let Some(d) = self.product.panels else {
             let mut one = |c: Code,
                            start: Value,
@@ -279,12 +280,12 @@ impl Blocks<'_> {
     }
 
     /// Where a row of the sums starts that belongs to a group.
-    pub fn sum_at(&self, c: Code, g: &Group, row: Value, rows: Range) -> Made<Value> {
+    pub fn sum_at(&self, c: Code, g: &Group, row: Value, rows: Range) -> Result<Value> {
         c.add(c.mul(c.sub(row, rows.0)?, c.index(self.sums_row)?)?, g.column)
     }
 
     /// Sums start from the stage's scalar.
-    fn clear(&self, c: Code, rows: Range, columns: Range) -> Made<()> {
+    fn clear(&self, c: Code, rows: Range, columns: Range) -> Result<()> {
         let (Some(sums), all) = (self.sums, Lanes { count: self.loops.lanes, mask: None }) else {
             return Ok(());
         };
@@ -303,22 +304,22 @@ impl Blocks<'_> {
     }
 
     /// What follows on rows of sums in scratch.
-    fn finish_rows(&self, c: Code, g: &Group, rows: Range, (lo, hi): Range) -> Made<()> {
+    fn finish_rows(&self, c: Code, g: &Group, rows: Range, (lo, hi): Range) -> Result<()> {
         let Some(sums) = self.sums else { return Err("has no sums".into()) };
         let all = Lanes { count: self.loops.lanes, mask: None };
         c.each(lo, hi, 1, &[], &mut |c, row, _| {
             let at = self.sum_at(c, g, row, rows)?;
-            let load = |n: usize| -> Made<Value> {
+            let load = |n: usize| -> Result<Value> {
                 let i = c.add(at, c.index((n * self.loops.lanes) as i64)?)?;
                 all.load(c, sums, Val::Steps(i, 1)).and_then(|v| all.many(c, v))
             };
-            let values: Vec<Value> = (0..g.count).map(load).collect::<Made<_>>()?;
+            let values: Vec<Value> = (0..g.count).map(load).collect::<Result<_>>()?;
             self.finish(c, g, row, &values).map(|()| vec![])
         })
         .map(drop)
     }
 
-    fn finish(&self, c: Code, g: &Group, row: Value, sums: &[Value]) -> Made<()> {
+    fn finish(&self, c: Code, g: &Group, row: Value, sums: &[Value]) -> Result<()> {
         let fixed = self.at_row(&g.fixed, row);
         let lanes = Lanes { count: self.loops.lanes, mask: g.mask };
         sums.iter().enumerate().try_for_each(|(n, v)| {

@@ -2,7 +2,7 @@
 //! of the reduction.
 use crate::{
     emit::{
-        code::{Code, Made},
+        code::Code,
         lanes::{Lanes, Val},
     },
     strategies::cpu::blocked_gemm::{
@@ -30,7 +30,7 @@ pub struct Tile<'a> {
 
 impl Tile<'_> {
     /// Multiplies. The sums, row by row, if they are in registers; else they are in scratch.
-    pub fn multiply(&self, c: Code) -> Made<Option<Vec<Value>>> {
+    pub fn multiply(&self, c: Code) -> Result<Option<Vec<Value>>> {
         match self.blocks.unit {
             Unit::Amx => self.tiles(c).map(|()| None),
             _ => self.vectors(c),
@@ -38,14 +38,14 @@ impl Tile<'_> {
     }
 
     /// Where the left copy has a row of the tile.
-    fn left(&self, c: Code, row: usize) -> Made<Value> {
+    fn left(&self, c: Code, row: usize) -> Result<Value> {
         let i = c.mul(c.sub(self.first, self.rows.0)?, c.index(self.blocks.left_row)?)?;
         c.add(i, c.index(row as i64 * self.blocks.left_row)?)
     }
 
     /// Where the `n`th vector of columns starts, at step `k` of the block, and elements to the next
     /// row, or pair of rows.
-    fn right(&self, c: Code, n: usize) -> Made<(Value, Value, Value)> {
+    fn right(&self, c: Code, n: usize) -> Result<(Value, Value, Value)> {
         let (b, g) = (self.blocks, self.group);
         let pairs = if b.unit == Unit::Fma { 1 } else { 2 };
         if let Some(panel) = b.right {
@@ -66,16 +66,16 @@ impl Tile<'_> {
         Ok((scope.buffer(access.buffer)?, c.add(base, block)?, row))
     }
 
-    fn steps(&self, c: Code, each: i64) -> Made<Value> {
+    fn steps(&self, c: Code, each: i64) -> Result<Value> {
         c.ceil_div(c.sub(self.ks.1, self.ks.0)?, c.index(each)?)
     }
 
-    fn vectors(&self, c: Code) -> Made<Option<Vec<Value>>> {
+    fn vectors(&self, c: Code) -> Result<Option<Vec<Value>>> {
         let (b, g) = (self.blocks, self.group);
         let lanes = Lanes { count: b.loops.lanes, mask: None };
         let places: Vec<(usize, usize)> =
             (0..self.count).flat_map(|r| (0..g.count).map(move |n| (r, n))).collect();
-        let place = |c: Code, (r, n): (usize, usize)| -> Made<Val> {
+        let place = |c: Code, (r, n): (usize, usize)| -> Result<Val> {
             let row = c.add(self.first, c.index(r as i64)?)?;
             Ok(Val::Steps(
                 c.add(b.sum_at(c, g, row, self.rows)?, c.index((n * b.loops.lanes) as i64)?)?,
@@ -86,13 +86,13 @@ impl Tile<'_> {
             Some(sums) => places
                 .iter()
                 .map(|x| lanes.load(c, sums, place(c, *x)?).and_then(|v| lanes.many(c, v)))
-                .collect::<Made<Vec<_>>>()?,
+                .collect::<Result<Vec<_>>>()?,
             None => {
                 vec![lanes.many(c, Val::One(b.loops.scope.scalar(b.product.start)?))?; places.len()]
             }
         };
-        let left: Vec<Value> = (0..self.count).map(|r| self.left(c, r)).collect::<Made<_>>()?;
-        let right: Vec<_> = (0..g.count).map(|n| self.right(c, n)).collect::<Made<_>>()?;
+        let left: Vec<Value> = (0..self.count).map(|r| self.left(c, r)).collect::<Result<_>>()?;
+        let right: Vec<_> = (0..g.count).map(|n| self.right(c, n)).collect::<Result<_>>()?;
         let pairs = b.unit.depth();
         let end = c.each(c.index(0)?, self.steps(c, pairs)?, 1, &start, &mut |c, k, sums| {
             let mut columns = vec![];
@@ -125,7 +125,7 @@ impl Tile<'_> {
     }
 
     /// One element of the left copy, or a pair of them, in all lanes.
-    fn spread(&self, c: Code, at: Value) -> Made<Value> {
+    fn spread(&self, c: Code, at: Value) -> Result<Value> {
         let (b, left) = (self.blocks, self.blocks.left);
         let (lanes, element) =
             (b.loops.lanes, left.ty().element().ok_or("reads from what is no buffer")?);
@@ -146,7 +146,7 @@ impl Tile<'_> {
         c.op("vector.bitcast", &[all], Type::vector(element, 2 * lanes), &[])
     }
 
-    fn tiles(&self, c: Code) -> Made<()> {
+    fn tiles(&self, c: Code) -> Result<()> {
         let (b, g) = (self.blocks, self.group);
         let sums = b.sums.ok_or("has no sums")?;
         let (height, rows) = (self.count.min(16), self.count.div_ceil(16));
@@ -163,7 +163,7 @@ impl Tile<'_> {
         let sums_row = c.index(b.sums_row)?;
         let places: Vec<(usize, usize)> =
             (0..rows).flat_map(|r| (0..g.count).map(move |n| (r, n))).collect();
-        let place = |c: Code, (r, n): (usize, usize)| -> Made<Value> {
+        let place = |c: Code, (r, n): (usize, usize)| -> Result<Value> {
             let row = c.add(self.first, c.index(r as i64 * 16)?)?;
             c.add(b.sum_at(c, g, row, self.rows)?, c.index(n as i64 * 16)?)
         };

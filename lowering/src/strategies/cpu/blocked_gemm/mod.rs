@@ -6,7 +6,6 @@ pub(crate) mod packing;
 
 use crate::{
     analysis::{Access, Body, Init, Kernel, Output, Plan, Poly},
-    emit::code::Made,
     strategies::{Bf16, Cpu, Device, Emission, Match, Parameters, Request, Strategy, View},
 };
 use kiln_dialects::{ir::*, value::DType};
@@ -57,7 +56,7 @@ impl Strategy for BlockedGemm {
     fn matches(r: &Request<'_>) -> Match<Params> {
         Match::first(choose(r, Unit::Fma))
     }
-    fn emit(e: &Emission<'_, '_>, params: &Params) -> Made<()> {
+    fn emit(e: &Emission<'_, '_>, params: &Params) -> Result<()> {
         nests(e, params, Unit::Fma)
     }
 }
@@ -73,7 +72,7 @@ impl Strategy for DotGemm {
     fn matches(r: &Request<'_>) -> Match<Params> {
         Match::first(choose(r, Unit::Dot))
     }
-    fn emit(e: &Emission<'_, '_>, params: &Params) -> Made<()> {
+    fn emit(e: &Emission<'_, '_>, params: &Params) -> Result<()> {
         nests(e, params, Unit::Dot)
     }
 }
@@ -89,7 +88,7 @@ impl Strategy for AmxGemm {
     fn matches(r: &Request<'_>) -> Match<Params> {
         Match::first(choose(r, Unit::Amx))
     }
-    fn emit(e: &Emission<'_, '_>, params: &Params) -> Made<()> {
+    fn emit(e: &Emission<'_, '_>, params: &Params) -> Result<()> {
         nests(e, params, Unit::Amx)
     }
 }
@@ -99,7 +98,7 @@ fn choose(r: &Request<'_>, unit: Unit) -> Option<Params> {
     blocks(r.kernel, r.plan, &p, &r.cpu().ok()?).filter(|(u, _)| *u == unit).map(|(_, p)| p)
 }
 
-fn nests(e: &Emission<'_, '_>, params: &Params, unit: Unit) -> Made<()> {
+fn nests(e: &Emission<'_, '_>, params: &Params, unit: Unit) -> Result<()> {
     let threads = e.threads()?;
     e.plan
         .nests

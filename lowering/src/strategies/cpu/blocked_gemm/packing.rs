@@ -2,7 +2,7 @@
 use crate::{
     analysis::Access,
     emit::{
-        code::{Code, Made},
+        code::Code,
         lanes::{Lanes, Val},
         loops::Fixed,
     },
@@ -15,7 +15,7 @@ use kiln_dialects::ir::*;
 
 impl Blocks<'_> {
     /// The access of an input.
-    pub fn input(&self, i: usize) -> Made<&Access> {
+    pub fn input(&self, i: usize) -> Result<&Access> {
         let stage =
             self.loops.nest.stages.first().and_then(|s| self.loops.scope.kernel.stages.get(*s));
         stage.and_then(|s| s.inputs.get(i)).ok_or_else(|| "has no such input".into())
@@ -23,7 +23,7 @@ impl Blocks<'_> {
 
     /// Copies rows of the left matrix, in vectors along the reduction, the last one filled up with
     /// zeros.
-    pub fn copy_left(&self, c: Code, fixed: &Fixed, rows: Range, (k0, k1): Range) -> Made<()> {
+    pub fn copy_left(&self, c: Code, fixed: &Fixed, rows: Range, (k0, k1): Range) -> Result<()> {
         let scope = self.loops.scope;
         let access = self.input(self.product.left)?;
         let (memory, step) =
@@ -35,7 +35,7 @@ impl Blocks<'_> {
             let one = Lanes { count: 1, mask: None };
             let base = scope.address(c, &access.at, &self.loops.dims(c, &fixed, None)?, one)?;
             let to = c.mul(c.sub(row, rows.0)?, c.index(self.left_row)?)?;
-            let copy = |c: Code, k: Value, mask: Option<Value>| -> Made<()> {
+            let copy = |c: Code, k: Value, mask: Option<Value>| -> Result<()> {
                 let lanes = Lanes { count, mask };
                 let at = lanes.sum(c, base, lanes.scaled(c, Val::Steps(k, 1), step)?, false)?;
                 let v = loaded(c, lanes, memory, at)?;
@@ -56,13 +56,13 @@ impl Blocks<'_> {
 
     /// Copies columns of the right matrix: `[k][column]` of f32, `[k / 2][column][2]` of bf16; with
     /// zeros where there is nothing.
-    pub fn copy_right(&self, c: Code, g: &Group, (k0, k1): Range) -> Made<()> {
+    pub fn copy_right(&self, c: Code, g: &Group, (k0, k1): Range) -> Result<()> {
         let Some(panel) = self.right else { return Ok(()) };
         let (scope, access) = (self.loops.scope, self.input(self.product.right)?);
         let (memory, step) =
             (scope.buffer(access.buffer)?, scope.poly(c, &self.product.step(access))?);
         let (count, lanes) = (self.loops.lanes, Lanes { count: self.loops.lanes, mask: g.mask });
-        let read = |c: Code, k: Value, n: usize| -> Made<Value> {
+        let read = |c: Code, k: Value, n: usize| -> Result<Value> {
             let dims = self.loops.dims(c, &g.fixed, Some(self.loops.lane(c, g.start, n)?))?;
             let base = scope.address(c, &access.at, &dims, lanes)?;
             loaded(c, lanes, memory, lanes.sum(c, base, Val::One(c.mul(k, step)?), false)?)
@@ -90,8 +90,8 @@ impl Blocks<'_> {
         let zeros = |c: Code, n: usize| c.constant("dense<0.0>", Type::vector(element, n));
         let pair = |c: Code,
                     k: Value,
-                    made: &mut dyn FnMut(Code, usize) -> Made<Value>|
-         -> Made<()> {
+                    made: &mut dyn FnMut(Code, usize) -> Result<Value>|
+         -> Result<()> {
             let to = c.mul(c.sub(k, k0)?, row)?;
             for n in 0..g.count {
                 let at = Val::Steps(c.add(to, c.index((2 * n * count) as i64)?)?, 1);
@@ -124,13 +124,13 @@ impl Blocks<'_> {
 }
 
 /// The first `n` lanes.
-fn mask(c: Code, n: Value, count: usize) -> Made<Value> {
+fn mask(c: Code, n: Value, count: usize) -> Result<Value> {
     let i1 = Type::scalar(c.ctx(), kiln_dialects::value::DType::I1);
     c.op("vector.create_mask", &[n], Type::vector(i1, count), &[])
 }
 
 /// Elements, with zeros in lanes that do not count.
-fn loaded(c: Code, lanes: Lanes, memory: Value, at: Val) -> Made<Value> {
+fn loaded(c: Code, lanes: Lanes, memory: Value, at: Val) -> Result<Value> {
     let v = lanes.load(c, memory, at).and_then(|v| lanes.many(c, v))?;
     match lanes.mask {
         None => Ok(v),

@@ -4,7 +4,7 @@ use crate::{
     analysis::{Nest, Plan, Poly},
     emit::{
         body::Scope,
-        code::{Code, Made},
+        code::Code,
         loops::{Fixed, Loops, decode},
     },
     strategies::cpu::common::{
@@ -18,7 +18,7 @@ use kiln_dialects::ir::*;
 pub type Threads = (Value, Value);
 
 /// The tasks `[begin, end)` of the calling thread.
-pub fn share(c: Code, tasks: Value, (tid, nth): Threads) -> Made<(Value, Value)> {
+pub fn share(c: Code, tasks: Value, (tid, nth): Threads) -> Result<(Value, Value)> {
     let begin = c.div(c.mul(tasks, tid)?, nth)?;
     let next = c.add(tid, c.index(1)?)?;
     Ok((begin, c.div(c.mul(tasks, next)?, nth)?))
@@ -58,8 +58,8 @@ pub fn past_caches(
     plan: &Plan,
     nest: &Nest,
     params: &LoopParams,
-    write: &dyn Fn(Code, &Scope<'_>) -> Made<()>,
-) -> Made<()> {
+    write: &dyn Fn(Code, &Scope<'_>) -> Result<()>,
+) -> Result<()> {
     let near = Scope { prefetch: params.prefetch, ..scope.clone() };
     if !params.nontemporal || !in_lines(scope.kernel, plan, nest, params.bits) {
         return write(c, &near);
@@ -109,10 +109,10 @@ pub fn rows(
     plan: &Plan,
     params: &LoopParams,
     threads: Threads,
-) -> Made<()> {
+) -> Result<()> {
     let first = plan.nests.first().ok_or("does nothing")?;
     let sizes: Vec<Value> =
-        first.extents[..plan.rows].iter().map(|p| scope.poly(c, p)).collect::<Made<_>>()?;
+        first.extents[..plan.rows].iter().map(|p| scope.poly(c, p)).collect::<Result<_>>()?;
     let total = scope.poly(c, &Poly::product(&first.extents[..plan.rows]))?;
     blocks(c, total, params.block, threads, &mut |c, i| {
         let row = decode(c, i, &sizes)?;
@@ -130,8 +130,8 @@ pub fn blocks(
     total: Value,
     block: usize,
     threads: Threads,
-    f: &mut dyn FnMut(Code, Value) -> Made<()>,
-) -> Made<()> {
+    f: &mut dyn FnMut(Code, Value) -> Result<()>,
+) -> Result<()> {
     let block = c.index(block as i64)?;
     let (begin, end) = share(c, c.ceil_div(total, block)?, threads)?;
     let (lo, hi) = (c.mul(begin, block)?, c.min(c.mul(end, block)?, total)?);
@@ -146,7 +146,7 @@ pub fn independent(
     nest: &Nest,
     params: &LoopParams,
     threads: Threads,
-) -> Made<()> {
+) -> Result<()> {
     let loops = loops(scope, plan, nest, params, 0);
     let parallel = |d: &usize| !nest.reduction[*d] && Some(*d) != loops.vector;
     let count = if params.bits == 0 { 1 } else { params.tasks };
@@ -154,7 +154,7 @@ pub fn independent(
     let tiled = loops.vector.filter(|v| !nest.reduction[*v] && params.tile > 0);
     let block = params.block;
     let mut sizes: Vec<Value> =
-        outer.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<_>>()?;
+        outer.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Result<_>>()?;
     let product =
         |c: Code, sizes: &[Value]| sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b));
     let none: Fixed = vec![None; nest.extents.len()];

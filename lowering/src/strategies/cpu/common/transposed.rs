@@ -1,6 +1,6 @@
 //! Squares of vectors turned around in registers.
 use crate::emit::{
-    code::{Code, Made},
+    code::Code,
     lanes::{Lanes, Val},
 };
 use kiln_dialects::{ir::*, value::DType};
@@ -9,14 +9,14 @@ use kiln_dialects::{ir::*, value::DType};
 pub fn vectors_of_rows(
     c: Code,
     count: usize,
-    f: &mut dyn FnMut(Code, usize) -> Made<Value>,
-) -> Made<Vec<Value>> {
+    f: &mut dyn FnMut(Code, usize) -> Result<Value>,
+) -> Result<Vec<Value>> {
     (0..count).map(|i| f(c, i)).collect()
 }
 
 /// As many vectors as lanes, transposed: interleaving the two halves once per bit of an index moves
 /// every bit to the other index.
-pub fn shuffled(c: Code, mut rows: Vec<Value>) -> Made<Vec<Value>> {
+pub fn shuffled(c: Code, mut rows: Vec<Value>) -> Result<Vec<Value>> {
     let n = rows.len();
     let low: Vec<i64> = (0..n).map(|i| (i / 2 + (i % 2) * n) as i64).collect();
     let high: Vec<i64> = low.iter().map(|i| i + n as i64 / 2).collect();
@@ -43,8 +43,8 @@ pub fn store_rows(
     c: Code,
     rows: Vec<Value>,
     bound: Option<(Value, Value)>,
-    place: &mut dyn FnMut(Code, usize) -> Made<(Value, Val)>,
-) -> Made<()> {
+    place: &mut dyn FnMut(Code, usize) -> Result<(Value, Val)>,
+) -> Result<()> {
     let n = rows.len();
     for (i, x) in rows.into_iter().enumerate() {
         let (memory, at) = place(c, i)?;

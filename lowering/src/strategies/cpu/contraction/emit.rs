@@ -4,7 +4,7 @@ use crate::{
     analysis::{Access, Buffer, Kernel, Lin, Nest, Poly, Role, row_major},
     emit::{
         body::{Passed, Scope},
-        code::{Code, Made, distance},
+        code::{Code, distance},
         lanes::Lanes,
         loops::{Fixed, Loops, decode},
     },
@@ -43,7 +43,7 @@ pub fn emit(
     roles: &Roles,
     tiles: &Tiles,
     threads: Threads,
-) -> Made<()> {
+) -> Result<()> {
     let loops =
         Loops { scope, nest, vector: Some(roles.vector), lanes: roles.lanes, unroll: tiles.n };
     let copy = match roles.pack.filter(|_| tiles.pack) {
@@ -58,14 +58,14 @@ pub fn emit(
     let size = |d: usize| scope.poly(c, &nest.extents[d]);
     let (m, n) = (size(roles.rows)?, size(roles.columns)?);
     let (m_block, n_block) = (c.index(tiles.m_block as i64)?, c.index(tiles.n_block as i64)?);
-    let mut sizes: Vec<Value> = roles.outer.iter().map(|d| size(*d)).collect::<Made<_>>()?;
+    let mut sizes: Vec<Value> = roles.outer.iter().map(|d| size(*d)).collect::<Result<_>>()?;
     sizes.extend([c.ceil_div(n, n_block)?, c.ceil_div(m, m_block)?]);
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
     blocks(c, total, 1, threads, &mut |c, i| {
         let at = decode(c, i, &sizes)?;
         let mut fixed = none.clone();
         roles.outer.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
-        let part = |i: Value, block: Value, size: Value| -> Made<(Value, Value)> {
+        let part = |i: Value, block: Value, size: Value| -> Result<(Value, Value)> {
             let lo = c.mul(i, block)?;
             Ok((lo, c.end(lo, block, size)?))
         };
@@ -105,7 +105,7 @@ fn panel(
     rows: (usize, (Value, Value)),
     step: &Step,
     copy: Option<&Panel>,
-) -> Made<()> {
+) -> Result<()> {
     let (d, (lo, hi)) = rows;
     loops.chunks(c, columns.0, columns.1, &[], &mut |c, start, count, mask, _| {
         let copied = copy.map(|p| p.fill(c, loops, fixed, start, count, mask)).transpose()?;
@@ -172,7 +172,7 @@ struct Panel {
 type Copied = (Kernel, HashMap<Value, Value>, Vec<Option<Value>>);
 
 impl Panel {
-    fn new(c: Code, loops: &Loops<'_>, input: usize) -> Made<Panel> {
+    fn new(c: Code, loops: &Loops<'_>, input: usize) -> Result<Panel> {
         let stage = *loops.nest.stages.first().ok_or("has no stage")?;
         let buffer =
             loops.scope.kernel.stages[stage].inputs.get(input).ok_or("has no such input")?.buffer;
@@ -200,7 +200,7 @@ impl Panel {
         start: Value,
         count: usize,
         mask: Option<Value>,
-    ) -> Made<Copied> {
+    ) -> Result<Copied> {
         let (scope, vector) = (loops.scope, loops.vector.ok_or("has no vector dimension")?);
         let depth = Self::depth(loops.nest);
         let sizes: Vec<Poly> = depth.iter().map(|d| loops.nest.extents[*d].clone()).collect();

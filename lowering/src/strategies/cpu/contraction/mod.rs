@@ -3,7 +3,6 @@ pub(crate) mod emit;
 
 use crate::{
     analysis::{Access, Kernel, Nest, Output, Plan, Poly},
-    emit::code::Made,
     strategies::{
         Cpu, Device, Emission, Match, Parameters, Request, Strategy, View,
         cpu::common::{
@@ -12,6 +11,7 @@ use crate::{
         },
     },
 };
+use kiln_dialects::Result;
 
 /// A contraction or convolution on a processor.
 pub struct Contraction;
@@ -58,7 +58,7 @@ impl Strategy for Contraction {
     fn candidates(params: &Params) -> Vec<Params> {
         crate::strategies::doubled_and_halved(params, &["m_block", "n_block"])
     }
-    fn emit(e: &Emission<'_, '_>, params: &Params) -> Made<()> {
+    fn emit(e: &Emission<'_, '_>, params: &Params) -> Result<()> {
         let threads = e.threads()?;
         let (first, beside) = e.plan.nests.split_first().ok_or("does nothing")?;
         let roles = contraction(e.scope.kernel, e.plan, params.bits).ok_or(Self::MISMATCH)?;

@@ -2,7 +2,6 @@
 
 use crate::{
     analysis::{Kernel, Nest, Plan, Poly},
-    emit::code::Made,
     math::expand_math::ACCURACY,
     strategies::{
         Cpu, Device, Emission, Match, Parameters, Request, Strategy, View,
@@ -16,6 +15,7 @@ use crate::{
         doubled_and_halved,
     },
 };
+use kiln_dialects::Result;
 use kiln_dialects::ir::{Op, walk};
 
 /// Elementwise nests.
@@ -72,7 +72,7 @@ impl Strategy for Elementwise {
     fn candidates(params: &Params) -> Vec<Params> {
         doubled_and_halved(params, &["block", "unroll"])
     }
-    fn emit(e: &Emission<'_, '_>, params: &Params) -> Made<()> {
+    fn emit(e: &Emission<'_, '_>, params: &Params) -> Result<()> {
         nests(e, params)
     }
 }
@@ -92,12 +92,12 @@ impl Strategy for Reduction {
     fn candidates(params: &Params) -> Vec<Params> {
         doubled_and_halved(params, &["block", "unroll"])
     }
-    fn emit(e: &Emission<'_, '_>, params: &Params) -> Made<()> {
+    fn emit(e: &Emission<'_, '_>, params: &Params) -> Result<()> {
         nests(e, params)
     }
 }
 
-fn nests(e: &Emission<'_, '_>, params: &Params) -> Made<()> {
+fn nests(e: &Emission<'_, '_>, params: &Params) -> Result<()> {
     if e.plan.dependent {
         return Err(MISMATCH.into());
     }

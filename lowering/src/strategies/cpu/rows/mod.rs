@@ -2,7 +2,6 @@
 
 use crate::{
     analysis::Poly,
-    emit::code::Made,
     strategies::{
         Device, Emission, Match, Parameters, Request, Strategy, View,
         cpu::common::{
@@ -12,6 +11,7 @@ use crate::{
         },
     },
 };
+use kiln_dialects::Result;
 
 /// Stages that depend on each other within a row.
 pub struct Rows;
@@ -51,7 +51,7 @@ impl Strategy for Rows {
     fn candidates(params: &Params) -> Vec<Params> {
         crate::strategies::doubled_and_halved(params, &["block", "unroll"])
     }
-    fn emit(e: &Emission<'_, '_>, params: &Params) -> Made<()> {
+    fn emit(e: &Emission<'_, '_>, params: &Params) -> Result<()> {
         if !e.plan.dependent {
             return Err(Self::MISMATCH.into());
         }

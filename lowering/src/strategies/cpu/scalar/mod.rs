@@ -1,12 +1,10 @@
 //! Scalar code: one element after the other, for comparison with what the others compute.
 
-use crate::{
-    emit::code::Made,
-    strategies::{
-        Device, Emission, Match, Parameters, Request, Strategy, View,
-        cpu::common::tasks::{LoopParams, independent, rows},
-    },
+use crate::strategies::{
+    Device, Emission, Match, Parameters, Request, Strategy, View,
+    cpu::common::tasks::{LoopParams, independent, rows},
 };
+use kiln_dialects::Result;
 
 /// Any kernel without vectors. No model chooses it.
 pub struct Scalar;
@@ -29,7 +27,7 @@ impl Strategy for Scalar {
     fn matches(_: &Request<'_>) -> Match<Params> {
         Match::No
     }
-    fn emit(e: &Emission<'_, '_>, params: &Params) -> Made<()> {
+    fn emit(e: &Emission<'_, '_>, params: &Params) -> Result<()> {
         let loops =
             LoopParams { block: params.block, tasks: 1, unroll: 1, ..LoopParams::default() };
         let threads = e.threads()?;

@@ -4,7 +4,6 @@ pub(crate) mod registers;
 
 use crate::{
     analysis::{Kernel, Nest},
-    emit::code::Made,
     strategies::{
         Device, Emission, Match, Parameters, Request, Strategy, View,
         cpu::{
@@ -20,6 +19,7 @@ use crate::{
         },
     },
 };
+use kiln_dialects::Result;
 
 /// A nest that reads along another dimension than it writes.
 pub struct Transpose;
@@ -79,7 +79,7 @@ impl Strategy for Transpose {
             prefetch: 0,
         }))
     }
-    fn emit(e: &Emission<'_, '_>, params: &Params) -> Made<()> {
+    fn emit(e: &Emission<'_, '_>, params: &Params) -> Result<()> {
         let threads = e.threads()?;
         let (m_block, n_block) = (params.m_block, params.n_block);
         let tiles =

@@ -7,7 +7,7 @@ use crate::{
     analysis::{Access, Init},
     emit::{
         body::Passed,
-        code::{Code, Made},
+        code::Code,
         lanes::{Lanes, Val},
         loops::{Fixed, Loops},
     },
@@ -50,7 +50,7 @@ pub fn emit(
     start: Value,
     (rows, first): (usize, Value),
     across: &[Access],
-) -> Made<()> {
+) -> Result<()> {
     let (scope, n) = (loops.scope, loops.lanes);
     let vector = loops.vector.ok_or("has no vector dimension")?;
     let all = Lanes { count: n, mask: None };

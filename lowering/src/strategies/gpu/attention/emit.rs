@@ -14,11 +14,7 @@
 use crate::strategies::gpu::attention::Params;
 use crate::{
     analysis::Poly,
-    emit::{
-        body::Scope,
-        code::{Code, Made},
-        loops::decode,
-    },
+    emit::{body::Scope, code::Code, loops::decode},
     strategies::gpu::{
         attention::{Form, ROWS},
         common::{
@@ -109,7 +105,7 @@ struct Edges {
 }
 
 /// What is done for a block of queries, given what is carried; returns what is carried on.
-type PlaceBody<'a> = dyn FnMut(Code, &Place, &[Value]) -> Made<Vec<Value>> + 'a;
+type PlaceBody<'a> = dyn FnMut(Code, &Place, &[Value]) -> Result<Vec<Value>> + 'a;
 /// Exponentials, both rows, and by what earlier sums of these are to be multiplied, if there are
 /// any.
 type Exponentials = (Vec<Value>, [Seen; 2], [Option<Value>; 2]);
@@ -171,7 +167,7 @@ pub(crate) struct Thread<'a> {
 
 impl Flash<'_> {
     /// The block of queries of a number.
-    fn place(&self, c: Code, tile: Value) -> Made<Place> {
+    fn place(&self, c: Code, tile: Value) -> Result<Place> {
         let p = Ptx(c);
         let places = self.around.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
         let (place, down) = if self.score.ahead.is_some() {
@@ -224,11 +220,11 @@ impl Flash<'_> {
         self.score.causal && self.groups * ROWS != self.keys
     }
     /// The first key of a block, counted from the last one that is seen.
-    pub(crate) fn first_key(&self, p: Ptx, place: &Place, back: Value) -> Made<Value> {
+    pub(crate) fn first_key(&self, p: Ptx, place: &Place, back: Value) -> Result<Value> {
         p.times(p.minus(p.shifted(place.end, -1)?, back)?, self.keys)
     }
     /// All blocks of queries of this block of threads, with what is carried along.
-    pub(crate) fn each(&self, c: Code, carried: &[Value], body: &mut PlaceBody<'_>) -> Made<()> {
+    pub(crate) fn each(&self, c: Code, carried: &[Value], body: &mut PlaceBody<'_>) -> Result<()> {
         c.strided(
             threads::block(c)?,
             self.total,
@@ -240,7 +236,7 @@ impl Flash<'_> {
     }
 
     /// Starts the products of queries and keys.
-    fn scores(&self, p: Ptx, queries: Value, slot: Value) -> Made<Value> {
+    fn scores(&self, p: Ptx, queries: Value, slot: Value) -> Result<Value> {
         let mma = Mma {
             columns: self.keys,
             element: self.form.element.name(),
@@ -261,7 +257,7 @@ impl Flash<'_> {
         Ok(sums)
     }
     /// Starts the products of exponentials and values.
-    fn weigh(&self, p: Ptx, weights: &[Value], sums: &[Value], slot: Value) -> Made<Vec<Value>> {
+    fn weigh(&self, p: Ptx, weights: &[Value], sums: &[Value], slot: Value) -> Result<Vec<Value>> {
         let right = p.slabs(self.slot(p, Ring::Values, slot)?, self.keys * ROW)?;
         let mut sums = sums.to_vec();
         p.begin()?;
@@ -287,7 +283,7 @@ impl Flash<'_> {
         scores: &[Value],
         back: Value,
         edges: Edges,
-    ) -> Made<Vec<Value>> {
+    ) -> Result<Vec<Value>> {
         let p = Ptx(c);
         let start = p.add(self.first_key(p, t.place, back)?, t.column)?;
         let beyond = edges.last && self.ragged[1];
@@ -321,17 +317,22 @@ impl Flash<'_> {
     }
     /// Exponentials of the scores over the greatest one so far, and by what earlier sums are to be
     /// multiplied.
-    fn exponentials(&self, c: Code, seen: &[Value], old: Option<&[Seen; 2]>) -> Made<Exponentials> {
+    fn exponentials(
+        &self,
+        c: Code,
+        seen: &[Value],
+        old: Option<&[Seen; 2]>,
+    ) -> Result<Exponentials> {
         let p = Ptx(c);
         let two = |name: &str, a: Value, b: Value| c.op(name, &[a, b], a.ty(), &[]);
-        let tree = |name: &str, mut all: Vec<Value>| -> Made<Value> {
+        let tree = |name: &str, mut all: Vec<Value>| -> Result<Value> {
             while all.len() > 1 {
                 all = all
                     .chunks(2)
                     .map(|x| if let [a, b] = x { two(name, *a, *b) } else { Ok(x[0]) })
-                    .collect::<Made<_>>()?;
+                    .collect::<Result<_>>()?;
             }
-            all.first().copied().ok_or_else(|| "has no keys".to_string())
+            all.first().copied().ok_or_else(|| "has no keys".to_string().into())
         };
         let number = |x: f64| c.constant(&format!("{:#010x}", (x as f32).to_bits()), p.f32());
         let scale = number(LOG2_E * self.score.factor)?;
@@ -386,15 +387,15 @@ impl Flash<'_> {
     }
     /// As the left operand of a product: of each 16 columns, both rows of the first 8 and both of
     /// the others.
-    fn packed(&self, p: Ptx, made: &[Value]) -> Made<Vec<Value>> {
+    fn packed(&self, p: Ptx, made: &[Value]) -> Result<Vec<Value>> {
         made.chunks(2).map(|x| p.pair(self.form.element.name(), x[0], x[1])).collect()
     }
 
-    fn release(&self, c: Code, t: &Thread<'_>, ring: Ring, slot: Value) -> Made<()> {
+    fn release(&self, c: Code, t: &Thread<'_>, ring: Ring, slot: Value) -> Result<()> {
         c.when(t.speaks, &mut |c| Ptx(c).arrive(self.empty(Ptx(c), ring, slot)?), None)
     }
     /// The first block of keys, whose scores nothing runs beside.
-    fn begin(&self, c: Code, t: &Thread<'_>, keys: [Value; 2]) -> Made<State> {
+    fn begin(&self, c: Code, t: &Thread<'_>, keys: [Value; 2]) -> Result<State> {
         let p = Ptx(c);
         p.wait(self.full(p, Ring::Keys, keys[0])?, keys[1])?;
         let scores = self.scores(p, t.queries, keys[0])?;
@@ -416,7 +417,7 @@ impl Flash<'_> {
         })
     }
     /// A block of keys: its scores, beside which the values of the block before are summed.
-    fn step(&self, c: Code, t: &Thread<'_>, s: &State, back: Value, edges: Edges) -> Made<State> {
+    fn step(&self, c: Code, t: &Thread<'_>, s: &State, back: Value, edges: Edges) -> Result<State> {
         let p = Ptx(c);
         p.wait(self.full(p, Ring::Keys, s.keys[0])?, s.keys[1])?;
         let scores = self.scores(p, t.queries, s.keys[0])?;
@@ -438,7 +439,7 @@ impl Flash<'_> {
         let by = |i: usize| factors[i / 2 % 2].ok_or("has no earlier sums");
         let scaled =
             done.iter().enumerate().map(|(i, x)| c.op("arith.mulf", &[*x, by(i)?], x.ty(), &[]));
-        let sums = scaled.collect::<Made<Vec<Value>>>()?;
+        let sums = scaled.collect::<Result<Vec<Value>>>()?;
         Ok(State {
             weights: self.packed(p, &made)?,
             sums,
@@ -448,7 +449,7 @@ impl Flash<'_> {
         })
     }
     /// A multiplying group. `thread`: the number among its 128.
-    fn consume(&self, c: Code, group: Value, thread: Value, warp: Value) -> Made<()> {
+    fn consume(&self, c: Code, group: Value, thread: Value, warp: Value) -> Result<()> {
         let (zero, p) = (Ptx(c).number(0)?, Ptx(c));
         let lane = p.rest(thread, 32)?;
         let high = p.add(p.times(p.rest(warp, 4)?, 16)?, p.over(lane, 4)?)?;
@@ -470,7 +471,7 @@ impl Flash<'_> {
             let first = self.begin(c, &t, [carried[2], carried[3]])?;
             let (mut state, mut from) = (first.flat(), p.index(p.number(1)?)?);
             let one = c.index(1)?;
-            let mut some = |to: Value, last: bool, far: bool| -> Made<()> {
+            let mut some = |to: Value, last: bool, far: bool| -> Result<()> {
                 let to = p.index(to)?;
                 state = c.strided(from, to, one, &state, &mut |c, back, state| {
                     Ok(self
@@ -500,7 +501,7 @@ impl Flash<'_> {
 }
 
 /// The kernel. `maps`: the parameters that describe queries, keys and values.
-pub fn emit(c: Code, scope: &Scope<'_>, params: &Params, maps: &[Value]) -> Made<()> {
+pub fn emit(c: Code, scope: &Scope<'_>, params: &Params, maps: &[Value]) -> Result<()> {
     let missing = "is no attention that wgmma and TMA take";
     let form = Form::of(scope.kernel).ok_or(missing)?;
     let maps =
@@ -510,7 +511,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, params: &Params, maps: &[Value]) -> Made
     let even = |p: &Poly, by: usize| !p.is_zero() && p.multiple_of(by as i64);
     let ragged =
         [!even(queries, groups * ROWS), !even(count, keys) || form.at.limits.lengths[1].is_some()];
-    let around: Vec<Value> = outer.iter().map(|n| scope.poly(c, n)).collect::<Made<_>>()?;
+    let around: Vec<Value> = outer.iter().map(|n| scope.poly(c, n)).collect::<Result<_>>()?;
     let (queries, count, p) = (scope.poly(c, queries)?, scope.poly(c, count)?, Ptx(c));
     let down = c.ceil_div(queries, c.index((groups * ROWS) as i64)?)?;
     let total = around.iter().try_fold(down, |a, b| c.mul(a, *b))?;

@@ -3,7 +3,7 @@ use crate::{
     analysis::Poly,
     emit::{
         body::{Passed, Scope},
-        code::{Code, Made},
+        code::Code,
         lanes::{Lanes, Val},
     },
     strategies::gpu::{
@@ -22,7 +22,7 @@ impl Flash<'_> {
         t: &Thread<'_>,
         sums: &[Value],
         rows: &[Seen; 2],
-    ) -> Made<()> {
+    ) -> Result<()> {
         let (p, k, at) = (Ptx(c), self.scope.kernel, &self.form.at);
         let written = |s: usize| {
             k.stages
@@ -66,7 +66,7 @@ impl Flash<'_> {
             })?;
             let (total, max_seen) = (or(total, "0.0")?, or(row.max, "0xFF800000")?);
             let most = c.op("arith.mulf", &[max_seen, factor], factor.ty(), &[])?;
-            let dims = |c: Code, column: Val| -> Made<Vec<Val>> {
+            let dims = |c: Code, column: Val| -> Result<Vec<Val>> {
                 let mut dims: Vec<Val> = t.place.around.iter().map(|i| Val::One(*i)).collect();
                 dims.extend([Val::One(Ptx(c).index(number)?), column]);
                 Ok(dims)
@@ -76,8 +76,10 @@ impl Flash<'_> {
             let mut pairs = vec![];
             for (eight, all) in sums.chunks(4).enumerate() {
                 let column = p.index(p.plus(t.column, 8 * eight)?)?;
-                let own =
-                    all[2 * half..][..2].iter().map(|x| or(*x, "0.0")).collect::<Made<Vec<_>>>()?;
+                let own = all[2 * half..][..2]
+                    .iter()
+                    .map(|x| or(*x, "0.0"))
+                    .collect::<Result<Vec<_>>>()?;
                 let both =
                     Val::Many(c.op("vector.from_elements", &own, Type::vector(p.f32(), 2), &[])?);
                 let mut passed = Passed::from([
@@ -101,7 +103,7 @@ impl Flash<'_> {
                     stored.extend(own.iter().map(|(v, column)| (*v, *column, 2)));
                     continue;
                 }
-                let words = own.iter().map(|(v, _)| p.word(*v)).collect::<Made<Vec<_>>>()?;
+                let words = own.iter().map(|(v, _)| p.word(*v)).collect::<Result<Vec<_>>>()?;
                 let column = p.plus(p.times(quad, 8)?, 32 * four)?;
                 stored.push((
                     p.words(&threads::turned(c, words, quad)?, element)?,
@@ -109,7 +111,7 @@ impl Flash<'_> {
                     8,
                 ));
             }
-            let mut store = |c: Code| -> Made<()> {
+            let mut store = |c: Code| -> Result<()> {
                 for (v, column, count) in &stored {
                     let lanes = Lanes { count: *count, mask: None };
                     let to = self.scope.address(
@@ -127,7 +129,7 @@ impl Flash<'_> {
                 let first = p.is(quad, 0)?;
                 let there =
                     if self.ragged[0] { Some(c.compare(2, number, self.queries)?) } else { None };
-                let mut one = |c: Code| -> Made<()> {
+                let mut one = |c: Code| -> Result<()> {
                     let mut dims: Vec<Val> = t.place.around.iter().map(|i| Val::One(*i)).collect();
                     dims.push(Val::One(Ptx(c).index(number)?));
                     let mut passed = Passed::from([

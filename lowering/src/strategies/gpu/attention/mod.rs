@@ -6,7 +6,6 @@ pub(crate) mod pipeline;
 
 use crate::{
     analysis::{Attention as Stages, Body, Kernel, Poly, Stage},
-    emit::code::Made,
     strategies::{
         Device, Emission, Launch, Match, Parameters, Request, Strategy, View,
         gpu::{
@@ -55,14 +54,15 @@ impl Strategy for Attention {
         };
         Match::first(found())
     }
-    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch, String> {
+    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         let hopper = r.gpu()?.hopper();
         let form = Form::of(r.kernel).filter(|_| hopper).ok_or(Self::MISMATCH)?;
         let bytes = form.shared(p);
         if bytes > SHARED {
             return Err(format!(
                 "has a schedule of {bytes} bytes of shared memory; {SHARED} are possible"
-            ));
+            )
+            .into());
         }
         Ok(Launch {
             grid: Some(ctas(r, &form, p)?),
@@ -72,7 +72,7 @@ impl Strategy for Attention {
             ..Launch::default()
         })
     }
-    fn arguments(func: Op) -> Result<Vec<Type>, String> {
+    fn arguments(func: Op) -> Result<Vec<Type>> {
         wgmma_gemm::emit::parameters(func)
     }
     fn candidates(p: &Params) -> Vec<Params> {
@@ -80,7 +80,7 @@ impl Strategy for Attention {
         let all = [2, 3].iter().flat_map(|g| ctas.map(|ctas| (*g, ctas)));
         all.map(|(warpgroups, ctas)| Params { warpgroups, ctas, ..p.clone() }).collect()
     }
-    fn emit(e: &Emission<'_, '_>, p: &Params) -> Made<()> {
+    fn emit(e: &Emission<'_, '_>, p: &Params) -> Result<()> {
         emit::emit(e.c, e.scope, p, e.arguments)
     }
 }
@@ -147,7 +147,7 @@ impl Form {
         let (queries, stages) = (p.q_stages, p.kv_stages);
         query * queries + (key + value) * stages + 16 * queries + 32 * stages + 1024
     }
-    fn maps(&self, k: &Kernel, p: &Params) -> Result<Attr, String> {
+    fn maps(&self, k: &Kernel, p: &Params) -> Result<Attr> {
         let one = |o: &Operand, rows: usize| {
             wgmma_gemm::tensor_maps::map(
                 k,
@@ -273,7 +273,7 @@ fn simple(k: &Kernel, form: &Form) -> bool {
     seen.inputs.len() == 1 && seen.captured.is_empty() && block.ops().len() <= 3 + extra
 }
 
-fn ctas(r: &Request<'_>, form: &Form, p: &Params) -> Result<Attr, String> {
+fn ctas(r: &Request<'_>, form: &Form, p: &Params) -> Result<Attr> {
     grid(r.kernel, |e| {
         if p.ctas > 0 {
             return Some(p.ctas.to_string());

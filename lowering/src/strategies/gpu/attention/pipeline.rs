@@ -1,7 +1,7 @@
 //! The rings of queries, keys and values in shared memory, and the thread that has the copy engine
 //! fill them.
 use crate::{
-    emit::code::{Code, Made},
+    emit::code::Code,
     strategies::gpu::{
         attention::{
             ROWS,
@@ -28,11 +28,11 @@ impl Flash<'_> {
         }
     }
     /// Where a slot is.
-    pub(crate) fn slot(&self, p: Ptx, ring: Ring, slot: Value) -> Made<Value> {
+    pub(crate) fn slot(&self, p: Ptx, ring: Ring, slot: Value) -> Result<Value> {
         let (start, bytes, _) = self.slots(ring);
         p.add(p.plus(self.base, start)?, p.times(slot, bytes)?)
     }
-    pub(crate) fn full(&self, p: Ptx, ring: Ring, slot: Value) -> Made<Value> {
+    pub(crate) fn full(&self, p: Ptx, ring: Ring, slot: Value) -> Result<Value> {
         let [query, key, value] = self.bytes;
         let barriers = query * self.slots + (key + value) * self.stages;
         let before = match ring {
@@ -42,11 +42,16 @@ impl Flash<'_> {
         };
         p.add(p.plus(self.base, barriers + before)?, p.times(slot, 8)?)
     }
-    pub(crate) fn empty(&self, p: Ptx, ring: Ring, slot: Value) -> Made<Value> {
+    pub(crate) fn empty(&self, p: Ptx, ring: Ring, slot: Value) -> Result<Value> {
         p.plus(self.full(p, ring, slot)?, 8 * self.slots(ring).2)
     }
     /// The next slot, and the parity of its phase.
-    pub(crate) fn next(&self, p: Ptx, ring: Ring, [slot, parity]: [Value; 2]) -> Made<[Value; 2]> {
+    pub(crate) fn next(
+        &self,
+        p: Ptx,
+        ring: Ring,
+        [slot, parity]: [Value; 2],
+    ) -> Result<[Value; 2]> {
         p.next(slot, parity, self.slots(ring).2)
     }
 
@@ -58,7 +63,7 @@ impl Flash<'_> {
         [slot, parity]: [Value; 2],
         row: Value,
         place: &Place,
-    ) -> Made<()> {
+    ) -> Result<()> {
         let (o, map): (&Operand, Value) = match ring {
             Ring::Queries => (&self.form.query, self.maps[0]),
             Ring::Keys => (&self.form.key, self.maps[1]),
@@ -70,7 +75,7 @@ impl Flash<'_> {
         let (full, to) = (self.full(p, ring, slot)?, self.slot(p, ring, slot)?);
         p.expect(full, bytes)?;
         let around: Vec<Value> =
-            o.dims.iter().skip(2).map(|d| p.of(place.around[*d])).collect::<Made<_>>()?;
+            o.dims.iter().skip(2).map(|d| p.of(place.around[*d])).collect::<Result<_>>()?;
         for slab in 0..bytes / (rows * ROW) {
             let at = [&[p.number(slab * DEPTH)?, row], around.as_slice()].concat();
             p.copy(p.plus(to, slab * rows * ROW)?, map, &at, full)?;
@@ -79,13 +84,13 @@ impl Flash<'_> {
     }
     /// Zeros for the values of the last block of keys that do not count: what stands there may be
     /// no number, and 0 times that is none. A group that is late writes zeros over zeros.
-    pub(crate) fn clear(&self, c: Code, t: &Thread<'_>, [slot, parity]: [Value; 2]) -> Made<()> {
+    pub(crate) fn clear(&self, c: Code, t: &Thread<'_>, [slot, parity]: [Value; 2]) -> Result<()> {
         let p = Ptx(c);
         let rest = p.minus(t.place.count, self.first_key(p, t.place, p.number(0)?)?)?;
         // slt
         let some =
             [c.compare(2, rest, p.number(self.keys)?)?, c.compare(2, t.place.count, self.count)?];
-        let mut zeros = |c: Code| -> Made<()> {
+        let mut zeros = |c: Code| -> Result<()> {
             let p = Ptx(c);
             p.wait(self.full(p, Ring::Values, slot)?, parity)?;
             let begin = p.add(
@@ -117,7 +122,7 @@ impl Flash<'_> {
         c.when(c.both(&some)?.ok_or("has no condition")?, &mut zeros, None)
     }
     /// The copying thread. The first time around, every slot is free.
-    pub(crate) fn produce(&self, c: Code) -> Made<()> {
+    pub(crate) fn produce(&self, c: Code) -> Result<()> {
         let (zero, one) = (Ptx(c).number(0)?, Ptx(c).number(1)?);
         self.each(c, &[zero, one, zero, one], &mut |c, place, carried| {
             let (p, query) = (Ptx(c), [carried[0], carried[1]]);

@@ -5,7 +5,7 @@ use crate::{
     analysis::{Nest, Output, Plan},
     emit::{
         body::{Passed, Scope},
-        code::{Code, Made},
+        code::Code,
         lanes::Lanes,
         loops::{Fixed, Loops, decode, reducing},
         partials as partial,
@@ -22,7 +22,7 @@ use crate::{
 use kiln_dialects::ir::*;
 
 /// One nest.
-pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, params: &Params) -> Made<()> {
+pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, params: &Params) -> Result<()> {
     if !partial::possible(scope, nest) {
         return Err("reduces no columns whose partial results combine".into());
     }
@@ -40,9 +40,9 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, params: &Param
     let (wide, outer): (Value, Vec<usize>) =
         (c.index(lanes as i64)?, free.into_iter().filter(|d| *d != fast).collect());
     let size = |d: &usize| scope.poly(c, &nest.extents[*d]);
-    let mut sizes: Vec<Value> = outer.iter().map(size).collect::<Made<_>>()?;
+    let mut sizes: Vec<Value> = outer.iter().map(size).collect::<Result<_>>()?;
     sizes.push(c.div(size(&fast)?, wide)?);
-    let deep: Vec<Value> = depth.iter().map(size).collect::<Made<_>>()?;
+    let deep: Vec<Value> = depth.iter().map(size).collect::<Result<_>>()?;
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
     let all = deep.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
 
@@ -57,7 +57,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, params: &Param
         )
     };
     let memory: Vec<Value> =
-        if parts > 1 { reducing(scope, nest).map(memory).collect::<Made<_>>()? } else { vec![] };
+        if parts > 1 { reducing(scope, nest).map(memory).collect::<Result<_>>()? } else { vec![] };
     let (start, step) = (c.mul(threads::block(c)?, across)?, c.mul(threads::blocks(c)?, across)?);
     // All threads of a block go round equally often, so that all come to each barrier.
     c.strided(start, total, step, &[], &mut |c, base, _| {
@@ -87,7 +87,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, params: &Param
         let mut left = parts;
         while left > 1 {
             left /= 2;
-            let keep = |c: Code, from: i64, to: i64, values: &[Value]| -> Made<()> {
+            let keep = |c: Code, from: i64, to: i64, values: &[Value]| -> Result<()> {
                 let mine = c
                     .both(&[c.compare(9, part, c.index(from)?)?, c.below(part, c.index(to)?)?])?
                     .ok_or("has no threads")?;
@@ -107,10 +107,9 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, params: &Param
             let takes = c.below(part, c.index(left as i64)?)?;
             let from = c.select(takes, behind, place)?;
             let take = |(v, m): (&Value, &Value)| {
-                exchange(c, *m, from, None, v.ty())?
-                    .ok_or_else(|| "has nothing to take".to_string())
+                exchange(c, *m, from, None, v.ty())?.ok_or_else(|| "has nothing to take".into())
             };
-            let others = parts_of.iter().zip(&memory).map(take).collect::<Made<Vec<_>>>()?;
+            let others = parts_of.iter().zip(&memory).map(take).collect::<Result<Vec<_>>>()?;
             parts_of = partial::combined(c, scope, nest, lanes, &parts_of, &others)?;
         }
         let dims = loops.dims(c, &fixed, Some(lane))?;
@@ -118,7 +117,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, params: &Param
         let speaks = c
             .both(&[Some(inside), nearest].into_iter().flatten().collect::<Vec<_>>())?
             .ok_or("has no thread")?;
-        let finish = &mut |c: Code| -> Made<()> {
+        let finish = &mut |c: Code| -> Result<()> {
             let results =
                 partial::with_start(c, scope, nest, &dims, lanes, &parts_of, &Passed::new())?;
             loops.finish(c, &dims, each, &results)
@@ -134,7 +133,13 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, params: &Param
 }
 
 /// Writes a value, or reads one of a type.
-fn exchange(c: Code, memory: Value, at: Value, v: Option<Value>, ty: Type) -> Made<Option<Value>> {
+fn exchange(
+    c: Code,
+    memory: Value,
+    at: Value,
+    v: Option<Value>,
+    ty: Type,
+) -> Result<Option<Value>> {
     let vector = ty.element().is_some();
     match v {
         Some(v) => c

@@ -4,7 +4,6 @@ pub(crate) mod emit;
 
 use crate::{
     analysis::{Kernel, Nest, Plan},
-    emit::code::Made,
     strategies::{
         Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::common::{
@@ -16,6 +15,7 @@ use crate::{
     },
     target::launch::{SHARED, WARP},
 };
+use kiln_dialects::Result;
 
 /// Results that are contiguous, each of which reduces a column.
 pub struct ColumnReduction;
@@ -58,12 +58,13 @@ impl Strategy for ColumnReduction {
             r.plan.nests.iter().map(|n| beside(r.kernel, r.plan, n)).collect();
         Match::first(all.and_then(|all| params(&all)))
     }
-    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch, String> {
+    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         let threads = p.columns * p.k_threads;
         if !(32..=1024).contains(&threads) {
             return Err(format!(
                 "has a schedule of {threads} threads a CTA; 32 to 1024 are possible"
-            ));
+            )
+            .into());
         }
         let grid = grid(r.kernel, |e| {
             Some(format!("({}) ceildiv {}", e.parallel(largest(r.plan)?)?, p.columns * p.vector))
@@ -73,7 +74,7 @@ impl Strategy for ColumnReduction {
     fn candidates(p: &Params) -> Vec<Params> {
         doubled_and_halved(p, &["k_threads", "unroll"])
     }
-    fn emit(e: &Emission<'_, '_>, p: &Params) -> Made<()> {
+    fn emit(e: &Emission<'_, '_>, p: &Params) -> Result<()> {
         e.plan.nests.iter().try_for_each(|n| emit::emit(e.c, e.scope, e.plan, n, p))
     }
 }

@@ -3,7 +3,7 @@ use crate::{
     analysis::{Init, Nest, Output},
     emit::{
         body::{Passed, Scope},
-        code::{Code, Made},
+        code::Code,
         lanes::{Lanes, Val},
     },
 };
@@ -18,7 +18,7 @@ pub fn finish(
     lanes: Lanes,
     dims: &[Val],
     sums: &[(&Output, Val)],
-) -> Made<Passed> {
+) -> Result<Passed> {
     let mut passed = Passed::new();
     for (out, sum) in sums {
         let mut sum = *sum;

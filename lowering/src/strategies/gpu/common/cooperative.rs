@@ -3,7 +3,7 @@ use crate::{
     analysis::{Nest, Plan},
     emit::{
         body::{Passed, Scope},
-        code::{Code, Made},
+        code::Code,
         lanes::{Lanes, Val},
         loops::{Fixed, Loops, decode},
         partials,
@@ -37,7 +37,7 @@ pub fn reduce(
     nest: &Nest,
     fixed: &Fixed,
     exchange: &[Option<Value>],
-) -> Made<()> {
+) -> Result<()> {
     let Row { scope, plan, group, most, pieces } = row;
     let depth: Vec<usize> = (0..nest.extents.len()).filter(|d| nest.reduction[*d]).collect();
     let fast = fast_dim(scope.kernel, plan, nest, &depth).ok_or("has nothing to reduce")?;
@@ -48,7 +48,7 @@ pub fn reduce(
     let outer: Vec<usize> = depth.into_iter().filter(|d| *d != fast).collect();
     let wide = c.index(lanes as i64)?;
     let mut sizes: Vec<Value> =
-        outer.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<_>>()?;
+        outer.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Result<_>>()?;
     sizes.push(c.div(scope.poly(c, &nest.extents[fast])?, wide)?);
     let mut total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
     if let Some(active) = group.active {
@@ -102,7 +102,7 @@ impl Ending<'_> {
         nest: &Nest,
         parts: &[Value],
         memory: &[Option<Value>],
-    ) -> Made<Vec<Value>> {
+    ) -> Result<Vec<Value>> {
         let mine = partials::across(c, self.scope, nest, self.lanes, parts)?;
         let two = |a: &[Value], b: &[Value]| partials::combined(c, self.scope, nest, 1, a, b);
         let values = self.group.all(c, &mine, memory, &two)?;

@@ -5,7 +5,7 @@ use crate::{
     analysis::{Nest, Output, Plan, Poly},
     emit::{
         body::{Passed, Scope},
-        code::{Code, Made},
+        code::Code,
         lanes::{Lanes, Val},
         loops::decode,
     },
@@ -41,7 +41,7 @@ pub struct Part<'a> {
 
 impl Results<'_> {
     /// How many rows there are.
-    pub fn rows(&self, c: Code) -> Made<Value> {
+    pub fn rows(&self, c: Code) -> Result<Value> {
         self.product
             .roles
             .rows
@@ -49,7 +49,7 @@ impl Results<'_> {
             .try_fold(c.index(1)?, |all, d| c.mul(all, self.scope.poly(c, &self.nest.extents[*d])?))
     }
     /// How many columns there are.
-    pub fn columns(&self, c: Code) -> Made<Value> {
+    pub fn columns(&self, c: Code) -> Result<Value> {
         self.scope.poly(c, &self.nest.extents[self.product.roles.columns[0]])
     }
     /// The same, if it is a number.
@@ -57,7 +57,7 @@ impl Results<'_> {
         self.nest.extents[self.product.roles.columns[0]].known()
     }
     /// How many steps the depth is, one at least.
-    pub fn steps(&self, c: Code) -> Made<Value> {
+    pub fn steps(&self, c: Code) -> Result<Value> {
         let depth = Poly::product(self.product.roles.depth.iter().map(|d| &self.nest.extents[*d]));
         match depth.known() {
             Some(_) => c.index(self.product.steps(self.nest)),
@@ -83,7 +83,7 @@ impl Results<'_> {
         Lanes { count: if pairs { 2 } else { 1 }, mask: None }
     }
     /// The loop dimensions of an element.
-    pub fn dims(&self, c: Code, batch: &[Value], row: Value, column: Val) -> Made<Vec<Val>> {
+    pub fn dims(&self, c: Code, batch: &[Value], row: Value, column: Val) -> Result<Vec<Val>> {
         let roles = &self.product.roles;
         let mut dims = vec![Val::One(c.index(0)?); self.nest.extents.len()];
         roles.batch.iter().zip(batch).for_each(|(d, i)| dims[*d] = Val::One(*i));
@@ -91,7 +91,7 @@ impl Results<'_> {
             .rows
             .iter()
             .map(|d| self.scope.poly(c, &self.nest.extents[*d]))
-            .collect::<Made<_>>()?;
+            .collect::<Result<_>>()?;
         roles.rows.iter().zip(decode(c, row, &sizes)?).for_each(|(d, i)| dims[*d] = Val::One(i));
         dims[roles.columns[0]] = column;
         Ok(dims)
@@ -106,10 +106,10 @@ impl Results<'_> {
         batch: &[Value],
         [row, column]: [Value; 2],
         sums: &[&[Value]],
-    ) -> Made<Passed> {
+    ) -> Result<Passed> {
         let column = if lanes.count > 1 { Val::Steps(column, 1) } else { Val::One(column) };
         let dims = self.dims(c, batch, row, column)?;
-        let together = |all: &[Value]| -> Made<Val> {
+        let together = |all: &[Value]| -> Result<Val> {
             if let [one] = all {
                 return Ok(Val::One(*one));
             }
@@ -121,15 +121,15 @@ impl Results<'_> {
             .iter()
             .zip(sums)
             .map(|(o, s)| Ok((*o, together(s)?)))
-            .collect::<Made<Vec<_>>>()?;
+            .collect::<Result<Vec<_>>>()?;
         accumulators::finish(c, scope, self.nest, lanes, &dims, &all)
     }
     /// Later stages on the sums, whose results each thread writes.
-    pub fn spread(&self, c: Code, scope: &Scope<'_>, part: &Part<'_>) -> Made<()> {
+    pub fn spread(&self, c: Code, scope: &Scope<'_>, part: &Part<'_>) -> Result<()> {
         let (rows, columns, lanes, [whole_rows, whole_columns]) =
             (self.rows(c)?, self.columns(c)?, self.lanes(), self.whole());
         let when =
-            |c: Code, whole: bool, i: Value, n: Value, then: &mut dyn FnMut(Code) -> Made<()>| {
+            |c: Code, whole: bool, i: Value, n: Value, then: &mut dyn FnMut(Code) -> Result<()>| {
                 if whole { then(c) } else { c.when(c.below(i, n)?, then, None) }
             };
         for (b, sums) in part.values.iter().enumerate() {

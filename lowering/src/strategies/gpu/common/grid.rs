@@ -59,10 +59,7 @@ pub fn largest(plan: &Plan) -> Option<&Nest> {
 }
 
 /// The map of an expression over the kernel's sizes; of [`OTHERWISE`] where there is none.
-pub fn grid(
-    k: &Kernel,
-    expression: impl FnOnce(&Extents) -> Option<String>,
-) -> Result<Attr, String> {
+pub fn grid(k: &Kernel, expression: impl FnOnce(&Extents) -> Option<String>) -> Result<Attr> {
     let block = k.func.regions().first().and_then(|r| r.first()).ok_or("has no body")?;
     let sizes: Vec<Value> = block.args().into_iter().filter(|a| a.ty().is_index()).collect();
     let extents = Extents(sizes);
@@ -71,10 +68,10 @@ pub fn grid(
 }
 
 /// An affine map of these expressions over so many sizes.
-pub fn map(c: Ctx, expressions: &[String], sizes: usize) -> Result<Attr, String> {
+pub fn map(c: Ctx, expressions: &[String], sizes: usize) -> Result<Attr> {
     let names: Vec<String> = (0..sizes).map(|i| format!("s{i}")).collect();
     let map = format!("affine_map<()[{}] -> ({})>", names.join(", "), expressions.join(", "));
-    Attr::parse(c, &map).ok_or_else(|| format!("'{map}' is no map"))
+    Attr::parse(c, &map).ok_or_else(|| format!("'{map}' is no map").into())
 }
 
 /// A size as text; `None` where a map cannot say it.

@@ -4,7 +4,7 @@ use crate::{
     analysis::{Nest, Plan, Poly, Role},
     emit::{
         body::{Passed, Scope},
-        code::{Code, Made},
+        code::Code,
         lanes::{Lanes, Val},
         loops::{Fixed, Loops, decode},
     },
@@ -24,7 +24,7 @@ pub fn grid(
     nest: &Nest,
     threads: usize,
     most: usize,
-) -> Made<()> {
+) -> Result<()> {
     let threads = c.index(threads as i64)?;
     let first = c.add(c.mul(threads::block(c)?, threads)?, threads::thread(c)?)?;
     let step = c.mul(threads::blocks(c)?, threads)?;
@@ -55,14 +55,14 @@ pub fn items(
     nest: &Nest,
     fixed: &Fixed,
     share: &Share,
-) -> Made<()> {
+) -> Result<()> {
     let free: Vec<usize> =
         (0..nest.extents.len()).filter(|d| !nest.reduction[*d] && fixed[*d].is_none()).collect();
     let fast = fast_dim(scope.kernel, plan, nest, &free);
     let lanes = fast.map_or(1, |d| width(scope.kernel, plan, nest, d)).min(share.most.max(1));
     let outer: Vec<usize> = free.into_iter().filter(|d| Some(*d) != fast).collect();
     let mut sizes: Vec<Value> =
-        outer.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<_>>()?;
+        outer.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Result<_>>()?;
     let wide = c.index(lanes as i64)?;
     let length = fast.map(|d| scope.poly(c, &nest.extents[d])).transpose()?;
     if let Some(n) = length {
@@ -140,7 +140,7 @@ fn together(
     nest: &Nest,
     places: &[Vec<Val>],
     lanes: usize,
-) -> Made<()> {
+) -> Result<()> {
     let each = Lanes { count: lanes, mask: None };
     let input =
         |b: usize| matches!(scope.kernel.buffers.get(b).map(|b| b.role), Some(Role::Input(_)));

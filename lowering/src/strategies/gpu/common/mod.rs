@@ -15,8 +15,9 @@ pub(crate) mod warp_specialisation;
 
 use crate::{
     analysis::{Kernel, Nest, Poly, Stage},
-    emit::code::{Code, Made},
+    emit::code::Code,
 };
+use kiln_dialects::Result;
 use kiln_dialects::ir::{Attr, Type, Value};
 
 /// Extents that cost models assume for dynamic dimensions.
@@ -62,7 +63,7 @@ pub fn combine(k: &Kernel, nest: &Nest) -> bool {
 }
 
 /// Static shared memory of so many elements, aligned to 16 bytes.
-pub(crate) fn shared(c: Code, element: Type, count: i64) -> Made<Value> {
+pub(crate) fn shared(c: Code, element: Type, count: i64) -> Result<Value> {
     let text = format!("memref<{count}x{element}, 3>");
     let ty = Type::parse(c.ctx(), &text).ok_or_else(|| format!("'{text}' is no type"))?;
     let attrs = [

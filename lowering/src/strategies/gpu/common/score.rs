@@ -10,7 +10,7 @@ use crate::{
     analysis::{Access, Attention, Body, Stage},
     emit::{
         body::Scope,
-        code::{Code, Made},
+        code::Code,
         lanes::{Lanes, Val},
     },
     strategies::gpu::common::ptx::Ptx,
@@ -90,7 +90,7 @@ fn integer(v: Value) -> Option<i64> {
 
 /// How exactly floats are computed: a product and a sum may be one instruction, and products with
 /// numbers one product.
-fn exactness(c: Code, product: bool) -> Made<(&'static str, Attr)> {
+fn exactness(c: Code, product: bool) -> Result<(&'static str, Attr)> {
     let text =
         if product { "#arith.fastmath<reassoc,contract>" } else { "#arith.fastmath<contract>" };
     Ok(("fastmath", Attr::parse(c.ctx(), text).ok_or("has no fastmath")?))
@@ -138,7 +138,7 @@ fn small(v: Value) -> Option<i64> {
 
 impl<'a> Score<'a> {
     /// Of an attention's kernel.
-    pub fn of(scope: &'a Scope<'a>, at: &Attention) -> Made<Score<'a>> {
+    pub fn of(scope: &'a Scope<'a>, at: &Attention) -> Result<Score<'a>> {
         let k = scope.kernel;
         let stage = k.stages.get(at.seen).ok_or("has no such stage")?;
         let Body::Block(block) = stage.body else {
@@ -297,7 +297,7 @@ impl<'a> Score<'a> {
     }
 
     /// What depends on no key: once for all of them. `rows`: both rows, ones that there are.
-    pub fn rows(&self, c: Code, outer: &[Value], rows: [Value; 2]) -> Made<Known> {
+    pub fn rows(&self, c: Code, outer: &[Value], rows: [Value; 2]) -> Result<Known> {
         let mut known =
             Known { outer: outer.to_vec(), rows, first: None, inside: false, made: HashMap::new() };
         let Body::Block(block) = self.stage.body else { return Ok(known) };
@@ -339,7 +339,7 @@ impl<'a> Score<'a> {
         raw: Value,
         row: usize,
         column: usize,
-    ) -> Made<Value> {
+    ) -> Result<Value> {
         match self.value(c, self.root, row, column, known, Some(raw))? {
             Sym::Lin(..) => Err("has scores that are integers".into()),
             s => self.whole(c, s, column, raw.ty()),
@@ -354,7 +354,7 @@ impl<'a> Score<'a> {
         column: usize,
         known: &mut Known,
         raw: Option<Value>,
-    ) -> Made<Sym> {
+    ) -> Result<Sym> {
         if v == self.raw {
             return raw.map(Sym::One).ok_or_else(|| "reads a score where there is none".into());
         }
@@ -385,7 +385,7 @@ impl<'a> Score<'a> {
     }
 
     /// The column's position as an index.
-    fn column(&self, c: Code, column: usize, known: &Known) -> Made<Value> {
+    fn column(&self, c: Code, column: usize, known: &Known) -> Result<Value> {
         let p = Ptx(c);
         let Some((first, last)) = known.first else { return c.index(0) };
         let at = p.plus(first, column)?;
@@ -393,7 +393,7 @@ impl<'a> Score<'a> {
         c.op("arith.index_cast", &[at], Type::index(c.ctx()), &[])
     }
     /// An operand of the stage.
-    fn read(&self, c: Code, v: Value, row: usize, column: usize, known: &Known) -> Made<Value> {
+    fn read(&self, c: Code, v: Value, row: usize, column: usize, known: &Known) -> Result<Value> {
         let (_, i) = v.block_arg().ok_or("reads what is no operand")?;
         let a: &Access = self.stage.inputs.get(i).ok_or("reads what is no operand")?;
         let mut dims: Vec<Val> = known.outer.iter().map(|i| Val::One(*i)).collect();
@@ -404,7 +404,7 @@ impl<'a> Score<'a> {
         one.many(c, one.load(c, self.scope.buffer(a.buffer)?, at)?)
     }
     /// As a value of this type.
-    fn whole(&self, c: Code, s: Sym, column: usize, ty: Type) -> Made<Value> {
+    fn whole(&self, c: Code, s: Sym, column: usize, ty: Type) -> Result<Value> {
         let (base, step) = match s {
             Sym::One(v) => return Ok(v),
             Sym::Lin(base, step) => (base, step),
@@ -434,7 +434,7 @@ impl<'a> Score<'a> {
         column: usize,
         known: &mut Known,
         raw: Option<Value>,
-    ) -> Made<Sym> {
+    ) -> Result<Sym> {
         let (c, p) = (Code(c.0.at(op.loc())), Ptx(Code(c.0.at(op.loc()))));
         let (name, ty) = (op.name(), op.result(0).ty());
         if op.is("linalg.index") {
@@ -456,7 +456,7 @@ impl<'a> Score<'a> {
         let all = inputs
             .iter()
             .map(|v| self.value(c, *v, row, column, known, raw))
-            .collect::<Made<Vec<Sym>>>()?;
+            .collect::<Result<Vec<Sym>>>()?;
         let steps = |n: i64| if n == 1 { Ok(None) } else { p.constant(n).map(Some) };
         match (name.as_str(), all.as_slice()) {
             ("arith.addi", [Sym::Lin(a, x), Sym::Lin(b, y)]) => {
@@ -522,8 +522,9 @@ impl<'a> Score<'a> {
             _ => {}
         }
         let pairs = all.iter().zip(&inputs);
-        let operands =
-            pairs.map(|(s, v)| self.whole(c, *s, column, v.ty())).collect::<Made<Vec<Value>>>()?;
+        let operands = pairs
+            .map(|(s, v)| self.whole(c, *s, column, v.ty()))
+            .collect::<Result<Vec<Value>>>()?;
         if op.is("tensor.extract") {
             let view = self
                 .scope
@@ -543,7 +544,7 @@ impl<'a> Score<'a> {
             )?));
         }
         if op.result_count() != 1 || !op.regions().is_empty() {
-            return Err(format!("has a {name} in its body"));
+            return Err(format!("has a {name} in its body").into());
         }
         let narrow = ty.dtype() == Ok(DType::F32);
         if let ("math.tanh", true, [x]) = (name.as_str(), narrow, operands.as_slice()) {

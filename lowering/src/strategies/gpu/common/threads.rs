@@ -1,61 +1,58 @@
 //! Who a thread is, and what threads of a block say to each other.
 use crate::{
-    emit::{
-        code::{Code, Made},
-        partials::Combine,
-    },
+    emit::{code::Code, partials::Combine},
     target::launch::WARP,
 };
 use kiln_dialects::ir::*;
 
-fn id(c: Code, name: &str) -> Made<Value> {
+fn id(c: Code, name: &str) -> Result<Value> {
     let x = Attr::parse(c.ctx(), "#gpu<dim x>").ok_or("has no gpu dialect")?;
     c.op(name, &[], Type::index(c.ctx()), &[("dimension", x)])
 }
 /// The thread's number in its block.
-pub fn thread(c: Code) -> Made<Value> {
+pub fn thread(c: Code) -> Result<Value> {
     id(c, "gpu.thread_id")
 }
 /// The block's number.
-pub fn block(c: Code) -> Made<Value> {
+pub fn block(c: Code) -> Result<Value> {
     id(c, "gpu.block_id")
 }
 /// How many blocks there are.
-pub fn blocks(c: Code) -> Made<Value> {
+pub fn blocks(c: Code) -> Result<Value> {
     id(c, "gpu.grid_dim")
 }
 /// Waits for all threads of the block, and for what they have written.
-pub fn barrier(c: Code) -> Made<()> {
+pub fn barrier(c: Code) -> Result<()> {
     c.effect("gpu.barrier", &[], &[])
 }
 
 /// The value of the thread whose number differs in the bits of `mask`.
-fn neighbour(c: Code, v: Value, mask: usize) -> Made<Value> {
+fn neighbour(c: Code, v: Value, mask: usize) -> Result<Value> {
     shuffle(c, "xor", v, mask, WARP).map(|[v, _]| v)
 }
 
 /// The value of the thread that is `by` before, of `width` that see each other, and whether there
 /// is one; the thread's own where there is none.
-pub fn before(c: Code, v: Value, by: usize, width: usize) -> Made<[Value; 2]> {
+pub fn before(c: Code, v: Value, by: usize, width: usize) -> Result<[Value; 2]> {
     shuffle(c, "up", v, by, width)
 }
 
 /// The value of thread `lane` of `width` that see each other.
-pub fn of_lane(c: Code, v: Value, lane: usize, width: usize) -> Made<Value> {
+pub fn of_lane(c: Code, v: Value, lane: usize, width: usize) -> Result<Value> {
     shuffle(c, "idx", v, lane, width).map(|[v, _]| v)
 }
 
 /// The value of the warp's thread of a number that is not known before.
-pub fn of_any(c: Code, v: Value, lane: Value) -> Made<Value> {
+pub fn of_any(c: Code, v: Value, lane: Value) -> Result<Value> {
     shuffled(c, "idx", v, lane, WARP).map(|[v, _]| v)
 }
 
-fn shuffle(c: Code, mode: &str, v: Value, by: usize, width: usize) -> Made<[Value; 2]> {
+fn shuffle(c: Code, mode: &str, v: Value, by: usize, width: usize) -> Result<[Value; 2]> {
     let i32 = Type::parse(c.ctx(), "i32").ok_or("has no i32")?;
     shuffled(c, mode, v, c.constant(&by.to_string(), i32)?, width)
 }
 
-fn shuffled(c: Code, mode: &str, v: Value, by: Value, width: usize) -> Made<[Value; 2]> {
+fn shuffled(c: Code, mode: &str, v: Value, by: Value, width: usize) -> Result<[Value; 2]> {
     let i32 = Type::parse(c.ctx(), "i32").ok_or("has no i32")?;
     let mode =
         Attr::parse(c.ctx(), &format!("#gpu<shuffle_mode {mode}>")).ok_or("has no gpu dialect")?;
@@ -73,7 +70,7 @@ fn shuffled(c: Code, mode: &str, v: Value, by: Value, width: usize) -> Made<[Val
 
 /// Four numbers of each of four neighbouring threads, the `thread`th of these: afterwards thread i
 /// has the ith of all four.
-pub fn turned(c: Code, mut all: Vec<Value>, thread: Value) -> Made<Vec<Value>> {
+pub fn turned(c: Code, mut all: Vec<Value>, thread: Value) -> Result<Vec<Value>> {
     for (bit, pairs) in [(1, [(0, 1), (2, 3)]), (2, [(0, 2), (1, 3)])] {
         let number = |n: usize| c.constant(&n.to_string(), thread.ty());
         let odd = c.compare(
@@ -97,8 +94,8 @@ pub fn butterfly(
     c: Code,
     v: Value,
     count: usize,
-    combine: &dyn Fn(Value, Value) -> Made<Value>,
-) -> Made<Value> {
+    combine: &dyn Fn(Value, Value) -> Result<Value>,
+) -> Result<Value> {
     let all = butterflies(c, &[v], count, &|a, b| Ok(vec![combine(a[0], b[0])?]))?;
     all.first().copied().ok_or_else(|| "has no value".into())
 }
@@ -109,11 +106,11 @@ pub fn butterflies(
     values: &[Value],
     count: usize,
     combine: &Combine<'_>,
-) -> Made<Vec<Value>> {
+) -> Result<Vec<Value>> {
     let mut values = values.to_vec();
     let mut mask = count / 2;
     while mask > 0 {
-        let others = values.iter().map(|v| neighbour(c, *v, mask)).collect::<Made<Vec<_>>>()?;
+        let others = values.iter().map(|v| neighbour(c, *v, mask)).collect::<Result<Vec<_>>>()?;
         values = combine(&values, &others)?;
         mask /= 2;
     }
@@ -135,7 +132,7 @@ pub struct Group {
 
 impl Group {
     /// The groups of so many threads that a block of so many groups has.
-    pub fn of(c: Code, size: usize, groups: usize) -> Made<Group> {
+    pub fn of(c: Code, size: usize, groups: usize) -> Result<Group> {
         let thread = thread(c)?;
         let (number, thread) = match groups {
             1 => (c.index(0)?, thread),
@@ -152,8 +149,8 @@ impl Group {
         c: Code,
         groups: usize,
         total: Value,
-        body: &mut dyn FnMut(Code, Group, Value) -> Made<()>,
-    ) -> Made<()> {
+        body: &mut dyn FnMut(Code, Group, Value) -> Result<()>,
+    ) -> Result<()> {
         let count = c.index(groups as i64)?;
         let start = c.mul(block(c)?, count)?;
         let step = c.mul(blocks(c)?, count)?;
@@ -172,7 +169,7 @@ impl Group {
     }
 
     /// Whether a thread is the first of a group that has a row.
-    pub fn speaks(&self, c: Code) -> Made<Option<Value>> {
+    pub fn speaks(&self, c: Code) -> Result<Option<Value>> {
         let first =
             if self.size == 1 { None } else { Some(c.compare(0, self.thread, c.index(0)?)?) };
         c.both(&[first, self.active].into_iter().flatten().collect::<Vec<_>>())
@@ -186,7 +183,7 @@ impl Group {
         values: &[Value],
         exchange: &[Option<Value>],
         combine: &Combine<'_>,
-    ) -> Made<Vec<Value>> {
+    ) -> Result<Vec<Value>> {
         let values = butterflies(c, values, WARP.min(self.size), combine)?;
         if self.size <= WARP || values.is_empty() {
             return Ok(values);
@@ -200,7 +197,7 @@ impl Group {
         let (lane, warp) = (c.rem(self.thread, width)?, c.div(self.thread, width)?);
         let base = c.mul(self.number, c.index(warps as i64)?)?;
         let first = c.compare(0, lane, c.index(0)?)?;
-        let mut give = |c: Code| -> Made<()> {
+        let mut give = |c: Code| -> Result<()> {
             let at = c.add(base, warp)?;
             values
                 .iter()
@@ -215,7 +212,7 @@ impl Group {
             .iter()
             .zip(&memory)
             .map(|(v, m)| c.op("memref.load", &[*m, mine], v.ty(), &[]))
-            .collect::<Made<Vec<_>>>()?;
+            .collect::<Result<Vec<_>>>()?;
         butterflies(c, &taken, warps, combine)
     }
 }

@@ -1,6 +1,6 @@
 //! What every chip from sm_80 on has: products of a warp with all operands in registers, and copies
 //! to shared memory that a thread starts.
-use crate::{emit::code::Made, strategies::gpu::common::ptx::Ptx};
+use crate::strategies::gpu::common::ptx::Ptx;
 use kiln_dialects::{ir::*, value::DType};
 
 impl Ptx {
@@ -14,8 +14,8 @@ impl Ptx {
         left: [Value; 4],
         right: [Value; 2],
         sums: &[Value],
-    ) -> Made<Vec<Value>> {
-        let as_operands = |all: &[Value]| -> Made<Vec<Value>> {
+    ) -> Result<Vec<Value>> {
+        let as_operands = |all: &[Value]| -> Result<Vec<Value>> {
             let pair = self.ty("vector<2xf16>")?;
             let of = |v: &Value| {
                 if element == "f16" { self.0.op("llvm.bitcast", &[*v], pair, &[]) } else { Ok(*v) }
@@ -40,7 +40,7 @@ impl Ptx {
 impl Ptx {
     /// Of two registers with two 16-bit elements each the first elements, or the second ones, as a
     /// pair.
-    pub fn turned(self, low: Value, high: Value, second: usize) -> Made<Value> {
+    pub fn turned(self, low: Value, high: Value, second: usize) -> Result<Value> {
         let text =
             format!("prmt.b32 $0, $1, $2, {};", if second == 0 { "0x5410" } else { "0x7632" });
         self.assembly(&text, "=r,r,r", &[low, high], self.i32(), false)
@@ -51,7 +51,7 @@ impl Ptx {
 impl Ptx {
     /// Starts a copy of 4 or of 16 bytes (`most`) to shared memory, of which those behind the first
     /// `bytes` are zeros.
-    pub fn copy_some(self, to: Value, from: Value, bytes: Value, most: usize) -> Made<()> {
+    pub fn copy_some(self, to: Value, from: Value, bytes: Value, most: usize) -> Result<()> {
         let from = self.0.op("llvm.inttoptr", &[from], self.ty("!llvm.ptr<1>")?, &[])?;
         // Fewer than 16 go by way of the first-level cache only.
         let cache = if most == 16 { "cg" } else { "ca" };
@@ -63,17 +63,17 @@ impl Ptx {
         self.0.effect("nvvm.cp.async.shared.global", &[self.at(to)?, from, bytes], &attrs)
     }
     /// So many elements of a size as bytes, in 64 bits.
-    pub fn bytes(self, elements: Value, size: usize) -> Made<Value> {
+    pub fn bytes(self, elements: Value, size: usize) -> Result<Value> {
         let wide = Type::scalar(self.0.ctx(), DType::I64);
         let all = self.0.op("arith.index_cast", &[elements], wide, &[])?;
         self.two("arith.muli", all, self.0.constant(&size.to_string(), wide)?)
     }
     /// What this thread has started since the last time is one group.
-    pub fn copies(self) -> Made<()> {
+    pub fn copies(self) -> Result<()> {
         self.0.effect("nvvm.cp.async.commit.group", &[], &[])
     }
     /// Waits until at most so many groups of this thread's copies are under way.
-    pub fn copied(self, under_way: usize) -> Made<()> {
+    pub fn copied(self, under_way: usize) -> Result<()> {
         self.0.effect(
             "nvvm.cp.async.wait.group",
             &[],
@@ -83,7 +83,7 @@ impl Ptx {
     /// A warp reads four matrices of 8 by 8 elements of 16 bits, of whose rows lane 8 i + r has the
     /// address of row r of the i-th: of each, lane l has the elements 2 (l % 4) and 2 (l % 4) + 1
     /// of row l / 4, or of column l / 4 if `across`.
-    pub fn read_matrices(self, address: Value, across: bool) -> Made<[Value; 4]> {
+    pub fn read_matrices(self, address: Value, across: bool) -> Result<[Value; 4]> {
         let attrs = [
             ("eltType", self.attr("#nvvm.ld_st_matrix_elt_type<b16>")?),
             (
@@ -110,7 +110,7 @@ impl Ptx {
         Ok([part(0)?, part(1)?, part(2)?, part(3)?])
     }
     /// The address of a buffer's first element, as a number.
-    pub fn begin_of(self, memory: Value) -> Made<Value> {
+    pub fn begin_of(self, memory: Value) -> Result<Value> {
         let at = self.0.op(
             "memref.extract_aligned_pointer_as_index",
             &[memory],

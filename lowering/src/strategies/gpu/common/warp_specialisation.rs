@@ -1,14 +1,14 @@
 //! Blocks whose first four warps copy, one thread of them, and whose other groups of four warps
 //! multiply.
 use crate::{
-    emit::code::{Code, Made, Then},
+    emit::code::{Code, Then},
     strategies::gpu::common::{ptx::Ptx, threads},
 };
 use kiln_dialects::ir::*;
 
 /// What a multiplying group does: its number, the thread's number among its 128, the warp's in the
 /// block.
-pub type Multiplies<'a> = dyn FnMut(Code, Value, Value, Value) -> Made<()> + 'a;
+pub type Multiplies<'a> = dyn FnMut(Code, Value, Value, Value) -> Result<()> + 'a;
 
 /// What the warps of a block do.
 pub struct Roles<'a> {
@@ -25,7 +25,7 @@ pub struct Roles<'a> {
 }
 
 /// All of a block.
-pub fn emit(c: Code, roles: Roles<'_>) -> Made<()> {
+pub fn emit(c: Code, roles: Roles<'_>) -> Result<()> {
     let Roles { registers, barriers, copies, mut copied, multiplies } = roles;
     let p = Ptx(c);
     let thread = p.thread()?;

@@ -5,7 +5,7 @@ use crate::{
     analysis::Plan,
     emit::{
         body::{Passed, Scope},
-        code::{Code, Made},
+        code::Code,
         lanes::{Lanes, Val},
         loops::{Loops, decode},
     },
@@ -34,7 +34,7 @@ impl Line<'_> {
         if self.lanes.count == 1 { Val::One(i) } else { Val::Steps(i, 1) }
     }
     /// The channels of a pixel; zeros beside the image.
-    fn pixel(&self, c: Code, x: Value) -> Made<Val> {
+    fn pixel(&self, c: Code, x: Value) -> Result<Val> {
         let (memory, wide) = (self.scope.buffer(self.d.image)?, &self.d.along[1]);
         let beside = if wide.padded { Some(c.below(x, c.index(wide.image)?)?) } else { None };
         let inside = c.both(&[self.inside, beside].into_iter().flatten().collect::<Vec<_>>())?;
@@ -50,7 +50,13 @@ impl Line<'_> {
 }
 
 /// The nest of the convolution, and what is written beside its result.
-pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params, threads: usize) -> Made<()> {
+pub fn emit(
+    c: Code,
+    scope: &Scope<'_>,
+    plan: &Plan,
+    params: &Params,
+    threads: usize,
+) -> Result<()> {
     let d =
         depthwise(scope.kernel, plan).ok_or("is no depthwise convolution with channels last")?;
     let (nest, stage) = (&plan.nests[0], &scope.kernel.stages[d.stage]);
@@ -60,7 +66,8 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params, threads: u
         return Err(format!(
             "has a schedule of vectors of {vector}, of which {} channels are no multiple",
             d.channels
-        ));
+        )
+        .into());
     }
     let across = (params.pixels as i64).clamp(1, wide.out);
     let lanes = Lanes { count: vector as usize, mask: None };
@@ -85,7 +92,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params, threads: u
         // same result.
         let left = c.min(c.mul(*part, c.index(across)?)?, c.index(wide.out - across)?)?;
         let channel = c.mul(*channels, c.index(vector)?)?;
-        let dims = |c: Code, column: i64, window: [Value; 2]| -> Made<Vec<Val>> {
+        let dims = |c: Code, column: i64, window: [Value; 2]| -> Result<Vec<Val>> {
             let mut all = vec![Val::One(c.index(0)?); nest.extents.len()];
             let own = [*image, *line, c.add(left, c.index(column)?)?]
                 .map(Val::One)
@@ -123,7 +130,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params, threads: u
             let read = |n: i64| {
                 scope.read(c, weight, &dims(c, 0, [down, c.index(n)?])?, lanes, &Passed::new())
             };
-            let weights = (0..wide.size).map(read).collect::<Made<Vec<Val>>>()?;
+            let weights = (0..wide.size).map(read).collect::<Result<Vec<Val>>>()?;
             let mut sums = sums.to_vec();
             for x in 0..=(across - 1) * wide.stride + (wide.size - 1) * wide.dilation {
                 // Where this pixel is under whose window.

@@ -4,7 +4,6 @@ pub(crate) mod emit;
 
 use crate::{
     analysis::{Body, Kernel, Lin, Place, Plan, Poly, Role},
-    emit::code::Made,
     strategies::{
         Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::{
@@ -17,6 +16,7 @@ use crate::{
         },
     },
 };
+use kiln_dialects::Result;
 use kiln_runtime::library_call::CUDNN;
 
 /// Convolutions of each channel by itself.
@@ -50,7 +50,7 @@ impl Strategy for Depthwise {
         let window = depthwise(r.kernel, r.plan);
         Match::first(window.and_then(|d| params(r.kernel, r.plan, &d)))
     }
-    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch, String> {
+    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         let grid = grid(r.kernel, |e| {
             let (each, outer) = pieces(&depthwise(r.kernel, r.plan)?, p);
             let outer = e.product(largest(r.plan)?, &outer)?;
@@ -61,7 +61,7 @@ impl Strategy for Depthwise {
     fn candidates(p: &Params) -> Vec<Params> {
         doubled_and_halved(p, &["pixels", "threads"])
     }
-    fn emit(e: &Emission<'_, '_>, p: &Params) -> Made<()> {
+    fn emit(e: &Emission<'_, '_>, p: &Params) -> Result<()> {
         emit::emit(e.c, e.scope, e.plan, p, p.threads)
     }
 }

@@ -3,7 +3,6 @@
 //! A reduction is a loop within a thread here; longer ones have strategies of their own.
 use crate::{
     analysis::Nest,
-    emit::code::Made,
     strategies::{
         Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::common::{
@@ -14,6 +13,7 @@ use crate::{
         },
     },
 };
+use kiln_dialects::Result;
 
 /// Elementwise kernels, and any other kernel whose nests do not depend on each other.
 pub struct Elementwise;
@@ -51,7 +51,7 @@ impl Strategy for Elementwise {
         let vector = r.plan.nests.iter().filter_map(vector).max().unwrap_or(1);
         Match::first(r.gpu().ok().map(|g| Params { threads: g.threads as usize, vector }))
     }
-    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch, String> {
+    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         let grid = grid(r.kernel, |e| {
             Some(format!("({}) ceildiv {}", e.parallel(largest(r.plan)?)?, p.threads * p.vector))
         })?;
@@ -60,7 +60,7 @@ impl Strategy for Elementwise {
     fn candidates(params: &Params) -> Vec<Params> {
         doubled_and_halved(params, &["threads"])
     }
-    fn emit(e: &Emission<'_, '_>, p: &Params) -> Made<()> {
+    fn emit(e: &Emission<'_, '_>, p: &Params) -> Result<()> {
         if e.plan.dependent {
             return Err(Self::MISMATCH.into());
         }

@@ -16,7 +16,7 @@ use kiln_runtime::{
 
 /// Writes on a kernel's function what the library is to do that `kiln.library` names. Err: there is
 /// no such library, or it does not do this.
-pub fn describe(k: &Kernel, plan: &Plan, tf32: bool) -> Result<(), String> {
+pub fn describe(k: &Kernel, plan: &Plan, tf32: bool) -> Result<()> {
     let Some(name) = k.func.attr(LIBRARY).and_then(Attr::as_string) else { return Ok(()) };
     let (told, what) = match name.as_str() {
         CUBLASLT => (gemm::describe(k, plan, tf32), "product"),
@@ -25,7 +25,8 @@ pub fn describe(k: &Kernel, plan: &Plan, tf32: bool) -> Result<(), String> {
             return Err(format!(
                 "is for library '{name}', which is none of {}",
                 LibraryCall::LIBRARIES.join(" ")
-            ));
+            )
+            .into());
         }
     };
     let mut entries =
@@ -38,13 +39,13 @@ pub fn describe(k: &Kernel, plan: &Plan, tf32: bool) -> Result<(), String> {
 }
 
 /// What `kiln.library` says, as plain data.
-pub fn read(a: Attr) -> Result<LibraryCall, String> {
+pub fn read(a: Attr) -> Result<LibraryCall> {
     let told = match a.entry("name").and_then(Attr::as_string).as_deref() {
         Some(CUBLASLT) => gemm::read(a).map(|g| LibraryCall::Gemm(Box::new(g))),
         Some(CUDNN) => convolution::read(a).map(|c| LibraryCall::Convolution(Box::new(c))),
         _ => None,
     };
-    told.ok_or_else(|| format!("has a bad kiln.library {a}"))
+    told.ok_or_else(|| format!("has a bad kiln.library {a}").into())
 }
 
 /// The function at the end: none if it is not said.

@@ -7,7 +7,7 @@ use crate::{
     analysis::Plan,
     emit::{
         body::Scope,
-        code::{Code, Made, known},
+        code::{Code, known},
         loops::decode,
     },
     strategies::gpu::{
@@ -65,7 +65,7 @@ pub(crate) struct Side<'a> {
 }
 
 /// The nest of a product, and what is written beside its result.
-pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Made<()> {
+pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Result<()> {
     let product = product(scope.kernel, plan)
         .ok_or("is no product whose rows cp.async copies 16 bytes at a time")?;
     let nest = &plan.nests[0];
@@ -90,7 +90,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Made<()
         .batch
         .iter()
         .map(|d| scope.poly(c, &nest.extents[*d]))
-        .collect::<Made<_>>()?;
+        .collect::<Result<_>>()?;
     sizes.push(c.ceil_div(t.results.columns(c)?, c.index(n as i64)?)?);
     sizes.push(c.ceil_div(t.results.rows(c)?, c.index(m as i64)?)?);
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
@@ -106,7 +106,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Made<()
 }
 
 impl Tile<'_> {
-    fn side<'b>(&'b self, p: Ptx, left: bool, batch: &[Value], first: Value) -> Made<Side<'b>> {
+    fn side<'b>(&'b self, p: Ptx, left: bool, batch: &[Value], first: Value) -> Result<Side<'b>> {
         let (product, scope) = (self.results.product, self.results.scope);
         let (operand, across) =
             if left { (&product.left, self.m) } else { (&product.rights[0], self.n) };
@@ -123,14 +123,14 @@ impl Tile<'_> {
         Ok(Side { operand, left, across, begin, first, pixels })
     }
     /// Where a slot's tile of an operand is.
-    fn slot(&self, p: Ptx, slot: Value, left: bool) -> Made<Value> {
+    fn slot(&self, p: Ptx, slot: Value, left: bool) -> Result<Value> {
         let at = p.add(self.ring, p.times(slot, (self.m + self.n) * ROW)?)?;
         p.plus(at, if left { 0 } else { self.m * ROW })
     }
 
     /// Starts the copies of a step of the depth. A row of a tile is 64 elements that lie side by
     /// side in memory; of an operand whose depth does not, 64 rows are a slab.
-    fn copy(&self, c: Code, side: &Side<'_>, step: Value, slot: Value) -> Made<()> {
+    fn copy(&self, c: Code, side: &Side<'_>, step: Value, slot: Value) -> Result<()> {
         let (p, o) = (Ptx(c), side.operand);
         let (row, chunk) = (p.over(self.thread, 8)?, p.rest(self.thread, 8)?);
         let place = p.two("arith.xori", chunk, p.rest(row, 8)?)?;
@@ -173,7 +173,7 @@ impl Tile<'_> {
         tile: Value,
         x: Value,
         k: usize,
-    ) -> Made<[Value; 4]> {
+    ) -> Result<[Value; 4]> {
         let deep = side.operand.deep;
         let (low, high) = (p.rest(self.lane, 8)?, p.over(self.lane, 16)?);
         let middle = p.rest(p.over(self.lane, 8)?, 2)?;
@@ -198,13 +198,13 @@ impl Tile<'_> {
 
     /// The prologue of the left operand at a tile, if it has one. Of each 16 of a warp's rows a
     /// thread has two.
-    fn elements(&self, c: Code, batch: &[Value], row: Value) -> Made<Option<Elements<'_>>> {
+    fn elements(&self, c: Code, batch: &[Value], row: Value) -> Result<Option<Elements<'_>>> {
         if self.results.product.prologue.is_none() {
             return Ok(None);
         }
         let (p, down) = (Ptx(c), self.m / self.warps.0);
         let own = p.add(row, p.add(p.times(self.warp[0], down)?, p.over(self.lane, 4)?)?)?;
-        let rows = (0..down / 8).map(|i| p.plus(own, 8 * i)).collect::<Made<Vec<Value>>>()?;
+        let rows = (0..down / 8).map(|i| p.plus(own, 8 * i)).collect::<Result<Vec<Value>>>()?;
         Elements::of(c, &self.results, batch, &rows).map(Some)
     }
 
@@ -216,14 +216,14 @@ impl Tile<'_> {
         elements: Option<&Elements<'_>>,
         (slot, step): (Value, Value),
         sums: &[Value],
-    ) -> Made<Vec<Value>> {
+    ) -> Result<Vec<Value>> {
         let (p, mut sums) = (Ptx(c), sums.to_vec());
         let column = || p.add(p.times(step, DEPTH)?, p.times(p.rest(self.lane, 4)?, 2)?);
         let mut known = elements.map(|e| e.step(c, column()?)).transpose()?;
         let (down, over) = (self.m / self.warps.0 / 16, self.n / self.warps.1 / 16);
         let element = self.results.product.element.name();
         for k in 0..DEPTH / 16 {
-            let read = |side: &Side<'_>, first: Value, count: usize| -> Made<Vec<[Value; 4]>> {
+            let read = |side: &Side<'_>, first: Value, count: usize| -> Result<Vec<[Value; 4]>> {
                 let tile = self.slot(p, slot, side.left)?;
                 (0..count)
                     .map(|i| self.fragment(p, side, tile, p.plus(first, 16 * i)?, k))
@@ -263,7 +263,7 @@ impl Tile<'_> {
         Ok(sums)
     }
 
-    fn tile(&self, c: Code, batch: &[Value], [row, column]: [Value; 2]) -> Made<()> {
+    fn tile(&self, c: Code, batch: &[Value], [row, column]: [Value; 2]) -> Result<()> {
         let p = Ptx(c);
         let (left, right) = (self.side(p, true, batch, row)?, self.side(p, false, batch, column)?);
         let copy = |c: Code, step: Value, slot: Value| {

@@ -1,7 +1,7 @@
 //! A convolution's tiles: a row of the left one is the channels of a pixel under one place of the
 //! window, which are copied where the image has that pixel and are zeros elsewhere.
 use crate::{
-    emit::code::{Code, Made},
+    emit::code::Code,
     strategies::gpu::{
         common::ptx::Ptx,
         mma_gemm::emit::{COPIED, Side, Tile},
@@ -21,7 +21,7 @@ pub struct Pixel {
 const NOWHERE: i64 = -(1 << 30);
 
 impl Tile<'_> {
-    fn number(&self, c: Code, p: &crate::analysis::Poly) -> Made<Value> {
+    fn number(&self, c: Code, p: &crate::analysis::Poly) -> Result<Value> {
         Ptx(c).of(self.results.scope.poly(c, p)?)
     }
     /// The pixels whose channels this thread copies into a tile that begins at `first`; those
@@ -32,14 +32,14 @@ impl Tile<'_> {
         w: &Window,
         begin: Value,
         first: Value,
-    ) -> Made<Vec<Pixel>> {
+    ) -> Result<Vec<Pixel>> {
         let p = Ptx(c);
         let (high, wide) = (self.number(c, &w.out[0])?, self.number(c, &w.out[1])?);
         let total = p.of(self.results.rows(c)?)?;
         let strides = &self.results.product.left.strides;
         let distance = |i: usize| self.results.scope.poly(c, &strides[i]);
         let own = p.add(first, p.over(self.thread, 8)?)?;
-        let one = |i: usize| -> Made<Pixel> {
+        let one = |i: usize| -> Result<Pixel> {
             let row = p.plus(own, i * COPIED)?;
             let (line, across) =
                 (p.two("arith.divui", row, wide)?, p.two("arith.remui", row, wide)?);
@@ -70,7 +70,7 @@ impl Tile<'_> {
         step: Value,
         to: Value,
         chunk: Value,
-    ) -> Made<()> {
+    ) -> Result<()> {
         let (p, o, blocks) = (Ptx(c), side.operand, w.blocks() as usize);
         let place = p.over(step, blocks)?;
         let channel = p.add(p.times(p.rest(step, blocks)?, DEPTH)?, p.times(chunk, 8)?)?;

@@ -5,7 +5,6 @@ pub(crate) mod im2col;
 
 use crate::{
     analysis::{Kernel, Nest, Plan, Poly},
-    emit::code::Made,
     strategies::{
         Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::{
@@ -15,6 +14,7 @@ use crate::{
     },
     target::launch::WARP,
 };
+use kiln_dialects::Result;
 use kiln_dialects::value::DType;
 use kiln_runtime::library_call::{CUBLASLT, CUDNN};
 
@@ -53,12 +53,13 @@ impl Strategy for MmaGemm {
         };
         Match::first(found())
     }
-    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch, String> {
+    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         if shared(p) > SHARED {
             return Err(format!(
                 "has a pipeline of {} bytes of shared memory; {SHARED} are possible",
                 shared(p)
-            ));
+            )
+            .into());
         }
         let grid = grid(r.kernel, |e| e.tiles(r.kernel, r.plan, p.block_m, p.block_n, 1))?;
         let shared_bytes = Some(shared(p));
@@ -67,7 +68,7 @@ impl Strategy for MmaGemm {
     fn candidates(p: &Params) -> Vec<Params> {
         doubled_and_halved(p, &["block_m", "block_n"])
     }
-    fn emit(e: &Emission<'_, '_>, p: &Params) -> Made<()> {
+    fn emit(e: &Emission<'_, '_>, p: &Params) -> Result<()> {
         emit::emit(e.c, e.scope, e.plan, p)
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     analysis::{Access, Nest, Output, Plan, Poly, Stage},
     emit::{
         body::{Passed, Scope},
-        code::{Code, Made},
+        code::Code,
         lanes::{Lanes, Val},
         loops::decode,
     },
@@ -53,20 +53,20 @@ pub(crate) struct At {
 }
 
 impl Contract<'_> {
-    pub fn sizes(&self, c: Code, dims: &[usize]) -> Made<Vec<Value>> {
+    pub fn sizes(&self, c: Code, dims: &[usize]) -> Result<Vec<Value>> {
         dims.iter().map(|d| self.scope.poly(c, &self.nest.extents[*d])).collect()
     }
-    pub fn total(&self, c: Code, dims: &[usize]) -> Made<Value> {
+    pub fn total(&self, c: Code, dims: &[usize]) -> Result<Value> {
         self.sizes(c, dims)?.into_iter().try_fold(c.index(1)?, |a, b| c.mul(a, b))
     }
-    pub fn at(&self, c: Code, dims: &[usize], i: Value) -> Made<At> {
+    pub fn at(&self, c: Code, dims: &[usize], i: Value) -> Result<At> {
         let there = c.below(i, self.total(c, dims)?)?;
         let i = c.select(there, i, c.index(0)?)?;
         let all = decode(c, i, &self.sizes(c, dims)?)?;
         Ok(At { there, dims: dims.iter().copied().zip(all).collect() })
     }
     /// Loop dimensions as values; those that are not among `parts` are 0.
-    fn dims(&self, c: Code, parts: &[&[(usize, Value)]]) -> Made<Vec<Val>> {
+    fn dims(&self, c: Code, parts: &[&[(usize, Value)]]) -> Result<Vec<Val>> {
         let zero = c.index(0)?;
         let of = |d: usize| {
             parts.iter().flat_map(|p| p.iter()).find(|(e, _)| *e == d).map_or(zero, |(_, v)| *v)
@@ -82,7 +82,7 @@ impl Contract<'_> {
         across: Value,
         deep: Value,
         thread: Value,
-    ) -> Made<()> {
+    ) -> Result<()> {
         let buffer = self.scope.buffer(side.access.buffer)?;
         let element = buffer.ty().element().ok_or("is no memref")?;
         let zero = c.constant(if element.dtype()?.is_float() { "0.0" } else { "0" }, element)?;
@@ -94,7 +94,7 @@ impl Contract<'_> {
                 true => (c.div(i, tall)?, c.rem(i, tall)?),
                 false => (c.rem(i, wide)?, c.div(i, wide)?),
             };
-            let mut one = |c: Code| -> Made<()> {
+            let mut one = |c: Code| -> Result<()> {
                 let a = self.at(c, side.dims, c.add(across, x)?)?;
                 let d = self.at(c, &self.roles.depth, c.add(deep, k)?)?;
                 let dims = self.dims(c, &[batch, &a.dims, &d.dims])?;
@@ -123,7 +123,7 @@ impl Contract<'_> {
         out: &Output,
         rows: &[At],
         columns: &[At],
-    ) -> Made<Vec<Value>> {
+    ) -> Result<Vec<Value>> {
         let mut all = vec![];
         for r in rows {
             for o in columns {
@@ -146,7 +146,7 @@ impl Contract<'_> {
         rows: &[Val],
         columns: &[Val],
         sums: &[Value],
-    ) -> Made<Vec<Value>> {
+    ) -> Result<Vec<Value>> {
         let mut next = vec![];
         for (i, x) in rows.iter().enumerate() {
             for (j, y) in columns.iter().enumerate() {
@@ -171,7 +171,7 @@ impl Contract<'_> {
         out: &Output,
         (rows, columns): (&[At], &[At]),
         sums: &[Value],
-    ) -> Made<()> {
+    ) -> Result<()> {
         let scope = self.scope;
         for (i, r) in rows.iter().enumerate() {
             for (j, o) in columns.iter().enumerate() {
@@ -203,7 +203,13 @@ impl Contract<'_> {
 }
 
 /// The nest of a contraction, and what is written beside its result.
-pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params, threads: usize) -> Made<()> {
+pub fn emit(
+    c: Code,
+    scope: &Scope<'_>,
+    plan: &Plan,
+    params: &Params,
+    threads: usize,
+) -> Result<()> {
     let roles = contraction(scope.kernel, plan).ok_or("is no contraction")?;
     let (nest, stage) = (&plan.nests[0], &scope.kernel.stages[roles.stage]);
     let [a, b] = stage.inputs.as_slice() else { return Err("is no product of two tensors".into()) };
@@ -211,7 +217,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params, threads: u
     let (m, n, m_each, n_each, depth) =
         (params.block_m, params.block_n, params.thread_m, params.thread_n, params.block_k);
     let me = Contract { scope, nest, roles: roles.clone(), threads, depth };
-    let memory = |a: &Access, across: usize| -> Made<Value> {
+    let memory = |a: &Access, across: usize| -> Result<Value> {
         let element = scope.kernel.buffers.get(a.buffer).ok_or("has no such operand")?.element;
         shared(c, element, ((across + 1) * depth) as i64)
     };
@@ -252,10 +258,10 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params, threads: u
         };
         let rows: Vec<At> = (0..m_each)
             .map(|i| me.at(c, &roles.rows, place(c, row0, ty, i, down)?))
-            .collect::<Made<_>>()?;
+            .collect::<Result<_>>()?;
         let columns: Vec<At> = (0..n_each)
             .map(|j| me.at(c, &roles.columns, place(c, column0, tx, j, over)?))
-            .collect::<Made<_>>()?;
+            .collect::<Result<_>>()?;
         let running = me.begins(c, &batch, out, &rows, &columns)?;
         let step = c.index(depth as i64)?;
         let sums = c.strided(c.index(0)?, depth_size, step, &running, &mut |c, k0, running| {
@@ -263,14 +269,14 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params, threads: u
             me.copy(c, &right, &batch, column0, k0, thread)?;
             threads::barrier(c)?;
             let next = c.each(c.index(0)?, step, 1, running, &mut |c, k, running| {
-                let load = |side: &Side<'_>, t: Value, i: usize, step: usize| -> Made<Val> {
+                let load = |side: &Side<'_>, t: Value, i: usize, step: usize| -> Result<Val> {
                     let at = place(c, c.mul(k, c.index(side.across as i64 + 1)?)?, t, i, step)?;
                     ONE.load(c, side.memory, Val::One(at))
                 };
                 let xs: Vec<Val> =
-                    (0..m_each).map(|i| load(&left, ty, i, down)).collect::<Made<_>>()?;
+                    (0..m_each).map(|i| load(&left, ty, i, down)).collect::<Result<_>>()?;
                 let ys: Vec<Val> =
-                    (0..n_each).map(|j| load(&right, tx, j, over)).collect::<Made<_>>()?;
+                    (0..n_each).map(|j| load(&right, tx, j, over)).collect::<Result<_>>()?;
                 me.products(c, stage, &xs, &ys, running)
             })?;
             threads::barrier(c)?;

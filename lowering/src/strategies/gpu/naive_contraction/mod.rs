@@ -4,7 +4,6 @@ pub(crate) mod emit;
 
 use crate::{
     analysis::{Kernel, Plan},
-    emit::code::Made,
     strategies::{
         Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::{
@@ -17,6 +16,7 @@ use crate::{
         },
     },
 };
+use kiln_dialects::Result;
 use kiln_dialects::ir::walk;
 use kiln_runtime::library_call::{CUBLASLT, CUDNN};
 
@@ -78,7 +78,7 @@ impl Strategy for NaiveContraction {
         let roles = contraction(r.kernel, r.plan);
         Match::first(roles.and_then(|roles| params(r.kernel, r.plan, &roles)))
     }
-    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch, String> {
+    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         if p.thread_m > p.block_m || p.thread_n > p.block_n {
             return Err("has a register tile that is larger than the CTA tile".into());
         }
@@ -86,7 +86,8 @@ impl Strategy for NaiveContraction {
         if !(32..=1024).contains(&threads) {
             return Err(format!(
                 "has a schedule of {threads} threads a CTA; 32 to 1024 are possible"
-            ));
+            )
+            .into());
         }
         let grid = grid(r.kernel, |e| e.tiles(r.kernel, r.plan, p.block_m, p.block_n, 1))?;
         Ok(Launch { grid: Some(grid), threads, ..Launch::default() })
@@ -105,7 +106,7 @@ impl Strategy for NaiveContraction {
         all.extend(doubled_and_halved(p, &["block_m", "block_n"]));
         all
     }
-    fn emit(e: &Emission<'_, '_>, p: &Params) -> Made<()> {
+    fn emit(e: &Emission<'_, '_>, p: &Params) -> Result<()> {
         let threads = p.block_m / p.thread_m * (p.block_n / p.thread_n);
         emit::emit(e.c, e.scope, e.plan, p, threads)
     }

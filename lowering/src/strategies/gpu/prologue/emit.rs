@@ -6,7 +6,7 @@
 use crate::{
     analysis::{Access, Stage},
     emit::{
-        code::{Code, Made},
+        code::Code,
         lanes::{Lanes, Val},
         partials,
     },
@@ -68,7 +68,7 @@ impl<'a> Elements<'a> {
         results: &'a Results<'a>,
         batch: &[Value],
         rows: &[Value],
-    ) -> Made<Elements<'a>> {
+    ) -> Result<Elements<'a>> {
         let product = results.product;
         let prologue = product.prologue.as_ref().ok_or("has no prologue")?;
         let stage = product
@@ -105,7 +105,7 @@ impl<'a> Elements<'a> {
             let row = Ptx(c).index(*row)?;
             if results.whole()[0] { Ok(row) } else { c.min(row, last) }
         };
-        let rows: Vec<Value> = rows.iter().map(there).collect::<Made<_>>()?;
+        let rows: Vec<Value> = rows.iter().map(there).collect::<Result<_>>()?;
         let extent = &results.nest.extents[*deep];
         let depth = if extent.multiple_of(DEPTH as i64) {
             None
@@ -143,14 +143,15 @@ impl<'a> Elements<'a> {
     }
 
     /// A step of the depth. `first`: the thread's first column, as a number.
-    pub fn step(&self, c: Code, first: Value) -> Made<Step> {
+    pub fn step(&self, c: Code, first: Value) -> Result<Step> {
         let (p, mut step) =
             (Ptx(c), Step { first: Some(first), known: self.known.clone(), there: vec![] });
         if let Some(depth) = self.depth {
             let depth = p.of(depth)?;
             // slt; of a pair both are there, since rows are multiples of 16 bytes.
-            step.there =
-                columns().map(|at| c.compare(2, p.plus(first, at)?, depth)).collect::<Made<_>>()?;
+            step.there = columns()
+                .map(|at| c.compare(2, p.plus(first, at)?, depth))
+                .collect::<Result<_>>()?;
         }
         Ok(step)
     }
@@ -164,7 +165,7 @@ impl<'a> Elements<'a> {
         raw: Value,
         row: usize,
         column: usize,
-    ) -> Made<Value> {
+    ) -> Result<Value> {
         let v = self.value(c, self.prologue.value, row, column, step, Some(raw))?;
         // Zeros of the right operand are behind the end of the depth, which must not be multiplied
         // with what is no number.
@@ -176,7 +177,7 @@ impl<'a> Elements<'a> {
 
     /// Registers of a thread with the left factor's elements in a step, as products take them: of
     /// each 16 columns, both rows of the first 8 and both of the others, in pairs.
-    pub fn packed(&self, p: Ptx, made: &[Value]) -> Made<Vec<Value>> {
+    pub fn packed(&self, p: Ptx, made: &[Value]) -> Result<Vec<Value>> {
         made.chunks(2).map(|two| p.pair(self.prologue.element.name(), two[0], two[1])).collect()
     }
 
@@ -188,7 +189,7 @@ impl<'a> Elements<'a> {
         column: usize,
         step: &mut Step,
         raw: Option<Value>,
-    ) -> Made<Value> {
+    ) -> Result<Value> {
         if v == self.raw {
             return raw.ok_or_else(|| "reads an element where there is none".into());
         }
@@ -219,11 +220,11 @@ impl<'a> Elements<'a> {
                     .operands()
                     .into_iter()
                     .map(|v| Ok((v, self.value(c, v, row, column, step, raw)?)));
-                let all = all.collect::<Made<HashMap<Value, Value>>>()?;
+                let all = all.collect::<Result<HashMap<Value, Value>>>()?;
                 let get = |v: Value| {
                     all.get(&v)
                         .map(|v| Val::One(*v))
-                        .ok_or_else(|| "takes what is not there".to_string())
+                        .ok_or_else(|| "takes what is not there".into())
                 };
                 let c = Code(c.0.at(op.loc()));
                 match self.results.scope.scalar_op(c, self.stage, op, &[], ONE, &get)? {
@@ -238,7 +239,7 @@ impl<'a> Elements<'a> {
     }
 
     /// Two neighbours of what depends on columns only; of the last ones if they are beyond the end.
-    fn pair(&self, c: Code, a: &Access, column: Value) -> Made<[Value; 2]> {
+    fn pair(&self, c: Code, a: &Access, column: Value) -> Result<[Value; 2]> {
         let p = Ptx(c);
         let column = match self.depth {
             Some(depth) => p.least(column, p.shifted(p.of(depth)?, -2)?)?,
@@ -266,7 +267,7 @@ impl<'a> Elements<'a> {
         row: Value,
         column: Value,
         count: usize,
-    ) -> Made<Vec<Value>> {
+    ) -> Result<Vec<Value>> {
         let roles = &self.results.product.roles;
         let mut dims = vec![Val::One(c.index(0)?); self.results.nest.extents.len()];
         roles.batch.iter().zip(&self.batch).for_each(|(d, i)| dims[*d] = Val::One(*i));
@@ -281,7 +282,7 @@ impl<'a> Elements<'a> {
 }
 
 /// Two neighbours in a register of 32 bits.
-pub fn two(c: Code, word: Value, element: DType) -> Made<[Value; 2]> {
+pub fn two(c: Code, word: Value, element: DType) -> Result<[Value; 2]> {
     let both =
         c.op("llvm.bitcast", &[word], Type::vector(Type::scalar(c.ctx(), element), 2), &[])?;
     Ok([partials::part(c, both, 0)?, partials::part(c, both, 1)?])

@@ -6,7 +6,7 @@ use crate::{
     analysis::{Access, Nest, Plan, Role},
     emit::{
         body::{Passed, Scope},
-        code::{Code, Made},
+        code::Code,
         lanes::{Lanes, Val},
         loops::{decode, reducing},
         partials,
@@ -25,7 +25,7 @@ use kiln_dialects::ir::*;
 const ONE: Lanes = Lanes { count: 1, mask: None };
 
 /// All nests of a kernel whose rows fit.
-pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Made<()> {
+pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Result<()> {
     let length = register_rows::length(scope.kernel, plan)
         .ok_or("has no rows of one known size that its stages share")?;
     let (size, groups) = (params.row_threads, params.rows_per_cta);
@@ -34,27 +34,28 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Made<()
     if lanes > widest {
         return Err(format!(
             "has a schedule whose vector is {lanes}, but its rows can be read {widest} at a time"
-        ));
+        )
+        .into());
     }
     if size * count * lanes < length {
         return Err(format!(
             "has a schedule whose group * pieces * vector is less than the {length} elements of its rows"
-        ));
+        ).into());
     }
     let group = Group::of(c, size, groups)?;
     let exchange: Vec<_> =
-        plan.nests.iter().map(|n| exchanges(c, scope, n, size, groups)).collect::<Made<_>>()?;
+        plan.nests.iter().map(|n| exchanges(c, scope, n, size, groups)).collect::<Result<_>>()?;
     let barriers = exchange.iter().filter(|all| all.iter().any(Option::is_some)).count();
     let first = plan.nests.first().ok_or("does nothing")?;
     let sizes: Vec<Value> =
-        first.extents[..plan.rows].iter().map(|e| scope.poly(c, e)).collect::<Made<_>>()?;
+        first.extents[..plan.rows].iter().map(|e| scope.poly(c, e)).collect::<Result<_>>()?;
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
     group.rounds(c, groups, total, &mut |c, group, row| {
         let at: Vec<Val> = decode(c, row, &sizes)?.into_iter().map(Val::One).collect();
         let speaks = Scope { writes: group.speaks(c)?, ..scope.clone() };
         let pieces = (0..count)
             .map(|p| Piece::of(c, scope, &group, (p, lanes), length))
-            .collect::<Made<_>>()?;
+            .collect::<Result<_>>()?;
         let mut row = Row {
             plan,
             group,
@@ -91,7 +92,7 @@ impl<'a> Piece<'a> {
         group: &Group,
         (number, lanes): (usize, usize),
         length: usize,
-    ) -> Made<Piece<'a>> {
+    ) -> Result<Piece<'a>> {
         let before = number * group.size * lanes;
         let mut start =
             c.add(c.mul(group.thread, c.index(lanes as i64)?)?, c.index(before as i64)?)?;
@@ -122,7 +123,7 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
-    fn nest(&mut self, c: Code, nest: &Nest, exchange: &[Option<Value>]) -> Made<()> {
+    fn nest(&mut self, c: Code, nest: &Nest, exchange: &[Option<Value>]) -> Result<()> {
         if nest.extents.len() == self.plan.rows {
             return self.speaks.iteration(c, &nest.stages, &self.at, ONE, &mut [], &mut self.known);
         }
@@ -167,7 +168,7 @@ impl Row<'_> {
     /// What a nest reads of the row for the first time, in front of what is done with it, so that
     /// the reads are under way at the same time. What all rows have in common, such as weights, is
     /// near and need not take registers so early.
-    fn reads(&mut self, c: Code, nest: &Nest) -> Made<()> {
+    fn reads(&mut self, c: Code, nest: &Nest) -> Result<()> {
         let scope = &self.speaks;
         let own = |a: &Access| {
             a.at.uses(self.plan.rows)

@@ -4,7 +4,6 @@ pub(crate) mod emit;
 
 use crate::{
     analysis::{Access, Kernel, Nest, Plan, Role, nests},
-    emit::code::Made,
     strategies::{
         Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::common::{
@@ -15,6 +14,7 @@ use crate::{
     },
     target::launch::WARP,
 };
+use kiln_dialects::Result;
 use std::collections::BTreeSet;
 
 /// Loop nests whose intermediates are registers.
@@ -58,12 +58,13 @@ impl Strategy for RegisterRows {
     fn matches(r: &Request<'_>) -> Match<Params> {
         Match::first(params(r.kernel, r.plan))
     }
-    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch, String> {
+    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         let threads = p.row_threads * p.rows_per_cta;
         if !(32..=1024).contains(&threads) {
             return Err(format!(
                 "has a schedule of {threads} threads a CTA; 32 to 1024 are possible"
-            ));
+            )
+            .into());
         }
         let rows: Vec<usize> = (0..r.plan.rows).collect();
         let grid = grid(r.kernel, |e| {
@@ -80,7 +81,7 @@ impl Strategy for RegisterRows {
     fn scratch_copies(p: &Params) -> i64 {
         p.rows_per_cta as i64
     }
-    fn emit(e: &Emission<'_, '_>, p: &Params) -> Made<()> {
+    fn emit(e: &Emission<'_, '_>, p: &Params) -> Result<()> {
         emit::emit(e.c, e.scope, e.plan, p)
     }
 }

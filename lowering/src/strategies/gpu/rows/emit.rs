@@ -4,7 +4,7 @@ use crate::{
     analysis::{Lin, Nest, Plan, Poly, Role},
     emit::{
         body::Scope,
-        code::{Code, Made},
+        code::Code,
         loops::{Fixed, decode, reducing},
         partials,
     },
@@ -25,7 +25,13 @@ use kiln_dialects::ir::*;
 const ONE_BY_ONE: i64 = 8;
 
 /// These nests: with the plan's rows if they depend on each other, else each result is a row.
-pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nests: &[&Nest], params: &Params) -> Made<()> {
+pub fn emit(
+    c: Code,
+    scope: &Scope<'_>,
+    plan: &Plan,
+    nests: &[&Nest],
+    params: &Params,
+) -> Result<()> {
     let first = *nests.first().ok_or("does nothing")?;
     let rows: Vec<usize> = match plan.dependent {
         true => (0..plan.rows).collect(),
@@ -34,13 +40,13 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nests: &[&Nest], params: &P
     let (size, groups) = (params.row_threads, params.rows_per_cta);
     let group = Group::of(c, size, groups)?;
     let exchange: Vec<_> =
-        nests.iter().map(|n| exchanges(c, scope, n, size, groups)).collect::<Made<_>>()?;
+        nests.iter().map(|n| exchanges(c, scope, n, size, groups)).collect::<Result<_>>()?;
     // Each group has a part of the scratch.
     let kernel = with_groups(scope, plan, group.number);
     let mut scope = Scope { kernel: &kernel, ..scope.clone() };
     scope.scalars.insert(group.number, group.number);
     let sizes: Vec<Value> =
-        rows.iter().map(|d| scope.poly(c, &first.extents[*d])).collect::<Made<_>>()?;
+        rows.iter().map(|d| scope.poly(c, &first.extents[*d])).collect::<Result<_>>()?;
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
     group.rounds(c, groups, total, &mut |c, group, row| {
         let all = Row { scope: &scope, plan, group, most: params.vector, pieces: params.unroll };
@@ -63,11 +69,11 @@ pub fn exchanges(
     nest: &Nest,
     size: usize,
     groups: usize,
-) -> Made<Vec<Option<Value>>> {
+) -> Result<Vec<Option<Value>>> {
     if !partials::possible(scope, nest) {
         return Ok(vec![]);
     }
-    let of = |o: &crate::analysis::Output| -> Made<Option<Value>> {
+    let of = |o: &crate::analysis::Output| -> Result<Option<Value>> {
         let buffer = scope.kernel.buffers.get(o.access.buffer).filter(|_| size > WARP);
         buffer.map(|b| shared(c, b.element, (size / WARP * groups) as i64)).transpose()
     };
@@ -81,7 +87,7 @@ fn nest(
     nest: &Nest,
     fixed: &Fixed,
     exchange: &[Option<Value>],
-) -> Made<()> {
+) -> Result<()> {
     let Row { scope, plan, group, most, pieces } = row;
     let free: Vec<usize> =
         (0..nest.extents.len()).filter(|d| !nest.reduction[*d] && fixed[*d].is_none()).collect();
@@ -100,7 +106,7 @@ fn nest(
         return cooperative::reduce(c, row, nest, fixed, exchange);
     }
     let sizes: Vec<Value> =
-        free.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<_>>()?;
+        free.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Result<_>>()?;
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
     c.each(c.index(0)?, total, 1, &[], &mut |c, i, _| {
         let mut fixed = fixed.clone();

@@ -6,7 +6,6 @@ pub(crate) mod emit;
 
 use crate::{
     analysis::{Kernel, Nest, Plan, Poly, Role},
-    emit::code::Made,
     strategies::{
         Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::common::{
@@ -18,6 +17,7 @@ use crate::{
     },
     target::launch::{SHARED, WARP},
 };
+use kiln_dialects::Result;
 
 /// Rows that several stages go through, such as a softmax.
 pub struct Rows;
@@ -62,7 +62,7 @@ impl Strategy for Rows {
         let work = work.unwrap_or(assumed::ROW);
         Match::first(r.plan.dependent.then(|| params(r.kernel, r.plan, work)))
     }
-    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch, String> {
+    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         let rows: Vec<usize> = (0..r.plan.rows).collect();
         launch(r, p, |e| e.product(largest(r.plan)?, &rows))
     }
@@ -72,7 +72,7 @@ impl Strategy for Rows {
     fn scratch_copies(p: &Params) -> i64 {
         p.rows_per_cta as i64
     }
-    fn emit(e: &Emission<'_, '_>, p: &Params) -> Made<()> {
+    fn emit(e: &Emission<'_, '_>, p: &Params) -> Result<()> {
         emit::emit(e.c, e.scope, e.plan, &e.plan.nests.iter().collect::<Vec<_>>(), p)
     }
 }
@@ -91,7 +91,7 @@ impl Strategy for RowReduction {
         let work = r.plan.nests.iter().map(work).try_fold(0, |most: i64, n| Some(most.max(n?)));
         Match::first(work.map(|work| params(r.kernel, r.plan, work)))
     }
-    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch, String> {
+    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         launch(r, p, |e| e.parallel(largest(r.plan)?))
     }
     fn candidates(p: &Params) -> Vec<Params> {
@@ -100,7 +100,7 @@ impl Strategy for RowReduction {
     fn scratch_copies(p: &Params) -> i64 {
         p.rows_per_cta as i64
     }
-    fn emit(e: &Emission<'_, '_>, p: &Params) -> Made<()> {
+    fn emit(e: &Emission<'_, '_>, p: &Params) -> Result<()> {
         e.plan.nests.iter().try_for_each(|n| emit::emit(e.c, e.scope, e.plan, &[n], p))
     }
 }
@@ -109,10 +109,10 @@ fn launch(
     r: &Request<'_>,
     p: &Params,
     rows: impl FnOnce(&crate::strategies::gpu::common::grid::Extents) -> Option<String>,
-) -> Result<Launch, String> {
+) -> Result<Launch> {
     let threads = p.row_threads * p.rows_per_cta;
     if threads > 1024 {
-        return Err(format!("has a schedule of {threads} threads a CTA; 1024 are possible"));
+        return Err(format!("has a schedule of {threads} threads a CTA; 1024 are possible").into());
     }
     let grid = grid(r.kernel, |e| Some(format!("({}) ceildiv {}", rows(e)?, p.rows_per_cta)))?;
     Ok(Launch { grid: Some(grid), threads, ..Launch::default() })

@@ -1,11 +1,7 @@
 //! An axis whose elements others lie between: threads below each other share it, and look through
 //! what those above have.
 use crate::{
-    emit::{
-        code::{Code, Made},
-        lanes::Val,
-        loops::decode,
-    },
+    emit::{code::Code, lanes::Val, loops::decode},
     strategies::gpu::common::shared,
     strategies::gpu::{
         common::threads,
@@ -16,7 +12,7 @@ use kiln_dialects::ir::*;
 
 impl Walk<'_> {
     /// An axis whose elements others lie between.
-    pub(crate) fn columns(&self, c: Code) -> Made<()> {
+    pub(crate) fn columns(&self, c: Code) -> Result<()> {
         let (across, beside, count) = (self.across, self.beside, self.lanes.count);
         let (thread, side) = (threads::thread(c)?, c.index(beside as i64)?);
         let (column, part) = (c.rem(thread, side)?, c.div(thread, side)?);
@@ -30,7 +26,7 @@ impl Walk<'_> {
         let (sizes, total) = self.sizes(c, &dims, true)?;
         let own = c.mul(part, c.index(self.pieces as i64)?)?;
         let first =
-            (0..self.pieces).map(|p| c.add(own, c.index(p as i64)?)).collect::<Made<Vec<_>>>()?;
+            (0..self.pieces).map(|p| c.add(own, c.index(p as i64)?)).collect::<Result<Vec<_>>>()?;
         let (start, step) = (c.mul(threads::block(c)?, side)?, c.mul(threads::blocks(c)?, side)?);
         let val = |i: Value| if count == 1 { Val::One(i) } else { Val::Steps(i, 1) };
         // All threads of a block go round equally often, so that all come to each barrier.

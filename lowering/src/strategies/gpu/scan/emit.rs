@@ -13,7 +13,7 @@ use crate::{
     analysis::{Access, Combine, Nest, Output, Plan, Stage},
     emit::{
         body::{Passed, Scope},
-        code::{Code, Made},
+        code::Code,
         lanes::{Lanes, Val},
     },
     strategies::gpu::scan::{self, ScanLoop},
@@ -59,10 +59,10 @@ pub(crate) struct Around {
 
 /// What is done with a part: from the state, pieces and what they give to the next state.
 type Combined<'f, 'a> =
-    dyn FnMut(Code, &[Value], Vec<Piece<'a>>, Vec<Value>) -> Made<Vec<Value>> + 'f;
+    dyn FnMut(Code, &[Value], Vec<Piece<'a>>, Vec<Value>) -> Result<Vec<Value>> + 'f;
 
 /// The kernel.
-pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Made<()> {
+pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Result<()> {
     let k = scope.kernel;
     let missing = "has a schedule for scans, but is none";
     let (scan, nest) = scan::scan(k, plan).zip(plan.nests.first()).ok_or(missing)?;
@@ -73,7 +73,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Made<()
     if count > widest {
         return Err(format!(
             "has a schedule whose vector is {count}, but its elements can be read {widest} at a time"
-        ));
+        ).into());
     }
     let walk = Walk {
         scope,
@@ -98,18 +98,18 @@ impl<'a> Walk<'a> {
         self.combine.op.result(0).ty()
     }
     /// What changes nothing, in so many lanes.
-    pub(crate) fn identity(&self, c: Code, lanes: Lanes) -> Made<Value> {
+    pub(crate) fn identity(&self, c: Code, lanes: Lanes) -> Result<Value> {
         let ty = self.element();
         let text = self.combine.identity(ty.dtype()?).ok_or("has no identity")?;
         lanes.many(c, Val::One(c.constant(&text, ty)?))
     }
     /// What comes before, and what comes behind it, as one.
-    pub(crate) fn two(&self, c: Code, a: Value, b: Value) -> Made<Value> {
+    pub(crate) fn two(&self, c: Code, a: Value, b: Value) -> Result<Value> {
         let attrs = self.combine.op.attrs();
         let attrs: Vec<(&str, Attr)> = attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
         c.op(&self.combine.op.name(), &[a, b], a.ty(), &attrs)
     }
-    fn length(&self, c: Code) -> Made<Value> {
+    fn length(&self, c: Code) -> Result<Value> {
         self.scope.poly(c, &self.nest.extents[self.scan.axis])
     }
     /// Sizes of loops, the last of which is in vectors if that is said, and the product of all; 0
@@ -119,9 +119,11 @@ impl<'a> Walk<'a> {
         c: Code,
         dims: &[usize],
         vectors: bool,
-    ) -> Made<(Vec<Value>, Value)> {
-        let mut sizes: Vec<Value> =
-            dims.iter().map(|d| self.scope.poly(c, &self.nest.extents[*d])).collect::<Made<_>>()?;
+    ) -> Result<(Vec<Value>, Value)> {
+        let mut sizes: Vec<Value> = dims
+            .iter()
+            .map(|d| self.scope.poly(c, &self.nest.extents[*d]))
+            .collect::<Result<_>>()?;
         if let Some(last) = sizes.last_mut().filter(|_| vectors) {
             *last = c.div(*last, c.index(self.lanes.count as i64)?)?;
         }
@@ -135,7 +137,7 @@ impl<'a> Walk<'a> {
 
     /// The thread's place in a part of the axis, of which each thread has `each` elements in one
     /// piece.
-    fn piece(&self, c: Code, around: &Around, i: Value, even: bool) -> Made<Piece<'a>> {
+    fn piece(&self, c: Code, around: &Around, i: Value, even: bool) -> Result<Piece<'a>> {
         let axis = self.scan.axis;
         let (mut place, mut inside) = (i, None);
         if !even {
@@ -168,7 +170,7 @@ impl<'a> Walk<'a> {
     }
 
     /// What a piece reads.
-    fn read(&self, c: Code, piece: &Piece<'_>) -> Made<Vec<Val>> {
+    fn read(&self, c: Code, piece: &Piece<'_>) -> Result<Vec<Val>> {
         self.reads
             .iter()
             .map(|a| self.scope.read(c, a, &piece.dims, self.lanes, &Passed::new()))
@@ -176,7 +178,7 @@ impl<'a> Walk<'a> {
     }
 
     /// What stands in front of the scan, and what a piece gives to it.
-    fn take(&self, c: Code, piece: &mut Piece<'_>, read: &[Val]) -> Made<Value> {
+    fn take(&self, c: Code, piece: &mut Piece<'_>, read: &[Val]) -> Result<Value> {
         piece.known.extend(self.reads.iter().map(|a| (*a).clone()).zip(read.iter().copied()));
         let at = self.nest.stages.iter().position(|s| *s == self.scan.stage).unwrap_or(0);
         piece.scope.iteration(
@@ -203,7 +205,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Writes what a scan has for a piece, and does what stands behind it.
-    pub(crate) fn give(&self, c: Code, piece: &mut Piece<'_>, v: Value) -> Made<()> {
+    pub(crate) fn give(&self, c: Code, piece: &mut Piece<'_>, v: Value) -> Result<()> {
         let v = if self.lanes.count == 1 { Val::One(v) } else { Val::Many(v) };
         piece.scope.write(c, self.out, &piece.dims, self.lanes, v, false)?;
         piece.known.insert(self.out.access.clone(), v);
@@ -228,7 +230,7 @@ impl<'a> Walk<'a> {
         each: usize,
         state: &[Value],
         combine: &mut Combined<'_, 'a>,
-    ) -> Made<()> {
+    ) -> Result<()> {
         let size = (self.across * self.pieces * each) as i64;
         let even = self.nest.extents[self.scan.axis].multiple_of(size);
         let (n, step) = (self.length(c)?, c.index(size)?);
@@ -236,10 +238,10 @@ impl<'a> Walk<'a> {
             first
                 .iter()
                 .map(|i| self.piece(c, around, c.add(start, *i)?, even))
-                .collect::<Made<Vec<_>>>()
+                .collect::<Result<Vec<_>>>()
         };
         let read = |c: Code, pieces: &[Piece<'_>]| {
-            pieces.iter().map(|p| self.read(c, p)).collect::<Made<Vec<_>>>()
+            pieces.iter().map(|p| self.read(c, p)).collect::<Result<Vec<_>>>()
         };
         let value = |(Val::One(v) | Val::Many(v) | Val::Steps(v, _)): &Val| *v;
         let ahead = if self.ahead { read(c, &at(c, c.index(0)?)?)? } else { vec![] };
@@ -270,7 +272,7 @@ impl<'a> Walk<'a> {
                 .iter_mut()
                 .zip(&mine)
                 .map(|(p, read)| self.take(c, p, read))
-                .collect::<Made<Vec<_>>>()?;
+                .collect::<Result<Vec<_>>>()?;
             let state = combine(c, state, pieces, given)?;
             Ok(state.into_iter().chain(next.iter().flatten().map(value)).collect())
         })

@@ -8,7 +8,7 @@ pub(crate) mod rows;
 
 use crate::{
     analysis::{Access, Body, Init, Kernel, Lin, Nest, Plan, Poly, Role, Stage, drop_units, nests},
-    emit::{body::made_of, code::Made},
+    emit::body::made_of,
     strategies::{
         Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::common::{
@@ -55,12 +55,13 @@ impl Strategy for Scan {
     fn matches(r: &Request<'_>) -> Match<Params> {
         Match::first(params(r.kernel, r.plan))
     }
-    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch, String> {
+    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         let threads = p.row_threads * p.rows_per_cta;
         if !(32..=1024).contains(&threads) {
             return Err(format!(
                 "has a schedule of {threads} threads a CTA; 32 to 1024 are possible"
-            ));
+            )
+            .into());
         }
         let grid = grid(r.kernel, |e| {
             let n = r.plan.nests.first()?;
@@ -78,7 +79,7 @@ impl Strategy for Scan {
         all.extend(doubled_and_halved(p, &["row_threads", "rows_per_cta", "items"]));
         all
     }
-    fn emit(e: &Emission<'_, '_>, p: &Params) -> Made<()> {
+    fn emit(e: &Emission<'_, '_>, p: &Params) -> Result<()> {
         emit::emit(e.c, e.scope, e.plan, p)
     }
 }

@@ -1,12 +1,7 @@
 //! An axis that lies side by side: shuffles within a warp, shared memory between the warps of a
 //! row.
 use crate::{
-    emit::{
-        code::{Code, Made},
-        lanes::Val,
-        loops::decode,
-        partials::part,
-    },
+    emit::{code::Code, lanes::Val, loops::decode, partials::part},
     strategies::gpu::common::shared,
     strategies::gpu::{
         common::threads::{self, Group},
@@ -18,14 +13,15 @@ use kiln_dialects::ir::*;
 
 impl Walk<'_> {
     /// An axis that lies side by side.
-    pub(crate) fn rows(&self, c: Code) -> Made<()> {
+    pub(crate) fn rows(&self, c: Code) -> Result<()> {
         let (across, count, axis) = (self.across, self.lanes.count, self.scan.axis);
         let (warps, width) = (across.div_ceil(WARP), across.min(WARP));
         if warps > 1 && self.pieces * warps > WARP {
             return Err(format!(
                 "has a schedule of a scan whose {} pieces of {warps} warps are more than {WARP}",
                 self.pieces
-            ));
+            )
+            .into());
         }
         let group = Group::of(c, across, self.beside)?;
         let memory = if warps > 1 {
@@ -55,14 +51,14 @@ impl Walk<'_> {
             }
             self.parts(c, &around, &first, count, &state, &mut |c, state, mut pieces, given| {
                 let inner: Vec<Vec<Value>> =
-                    given.iter().map(|v| self.prefixes(c, *v)).collect::<Made<_>>()?;
+                    given.iter().map(|v| self.prefixes(c, *v)).collect::<Result<_>>()?;
                 let last = inner
                     .iter()
-                    .map(|all| all.last().copied().ok_or_else(|| "has no lanes".to_string()))
-                    .collect::<Made<Vec<_>>>()?;
+                    .map(|all| all.last().copied().ok_or_else(|| "has no lanes".into()))
+                    .collect::<Result<Vec<_>>>()?;
                 let all = self.warp(c, last, width)?;
                 let lower =
-                    all.iter().map(|v| self.without(c, *v, width)).collect::<Made<Vec<_>>>()?;
+                    all.iter().map(|v| self.without(c, *v, width)).collect::<Result<Vec<_>>>()?;
                 let (starts, state) = match memory {
                     Some(memory) => self.block(c, state, &all, memory, &group, warps)?,
                     None => {
@@ -86,7 +82,7 @@ impl Walk<'_> {
                         (true, i) => self.two(c, start, inner[n][i - 1]),
                         (false, i) => self.two(c, start, inner[n][i]),
                     };
-                    let lanes = (0..count).map(at).collect::<Made<Vec<_>>>()?;
+                    let lanes = (0..count).map(at).collect::<Result<Vec<_>>>()?;
                     let v = match lanes[..] {
                         [v] => v,
                         _ => c.op(
@@ -106,7 +102,7 @@ impl Walk<'_> {
     }
 
     /// Each lane of a piece with all before it.
-    fn prefixes(&self, c: Code, v: Value) -> Made<Vec<Value>> {
+    fn prefixes(&self, c: Code, v: Value) -> Result<Vec<Value>> {
         if self.lanes.count == 1 {
             return Ok(vec![v]);
         }
@@ -120,7 +116,7 @@ impl Walk<'_> {
 
     /// Each thread's value with those of all threads before it, of so many; of several values, side
     /// by side.
-    fn warp(&self, c: Code, mut all: Vec<Value>, width: usize) -> Made<Vec<Value>> {
+    fn warp(&self, c: Code, mut all: Vec<Value>, width: usize) -> Result<Vec<Value>> {
         let mut by = 1;
         while by < width {
             for v in &mut all {
@@ -133,7 +129,7 @@ impl Walk<'_> {
     }
 
     /// What the thread before has.
-    fn without(&self, c: Code, v: Value, width: usize) -> Made<Value> {
+    fn without(&self, c: Code, v: Value, width: usize) -> Result<Value> {
         let nothing = self.identity(c, ONE)?;
         if width == 1 {
             return Ok(nothing);
@@ -152,13 +148,13 @@ impl Walk<'_> {
         memory: Value,
         group: &Group,
         warps: usize,
-    ) -> Made<(Vec<Value>, Vec<Value>)> {
+    ) -> Result<(Vec<Value>, Vec<Value>)> {
         let (sum, place, count) = (state[0], state[1], self.pieces * warps);
         let wide = c.index(WARP as i64)?;
         let (lane, warp) = (c.rem(group.thread, wide)?, c.div(group.thread, wide)?);
         let mine = c.add(place, warp)?;
         let last = c.compare(0, lane, c.index(WARP as i64 - 1)?)?;
-        let mut give = |c: Code| -> Made<()> {
+        let mut give = |c: Code| -> Result<()> {
             let at = |p: usize| c.add(mine, c.index((p * warps) as i64)?);
             all.iter()
                 .enumerate()
@@ -177,7 +173,7 @@ impl Walk<'_> {
         let start = |p: usize| {
             self.two(c, sum, threads::of_any(c, lower, c.add(warp, c.index((p * warps) as i64)?)?)?)
         };
-        let starts = (0..self.pieces).map(start).collect::<Made<_>>()?;
+        let starts = (0..self.pieces).map(start).collect::<Result<_>>()?;
         let sum = self.two(c, sum, threads::of_lane(c, v, count - 1, WARP)?)?;
         // The two places of a group differ in one bit.
         Ok((starts, vec![sum, c.op("arith.xori", &[place, wide], place.ty(), &[])?]))

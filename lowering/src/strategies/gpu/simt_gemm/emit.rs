@@ -6,12 +6,7 @@
 use crate::strategies::gpu::simt_gemm::Params;
 use crate::{
     analysis::Plan,
-    emit::{
-        body::Scope,
-        code::{Code, Made},
-        lanes::Val,
-        loops::decode,
-    },
+    emit::{body::Scope, code::Code, lanes::Val, loops::decode},
     strategies::gpu::{
         common::{grid_stride, ptx::Ptx, threads},
         naive_contraction::emit::{At, Contract},
@@ -63,7 +58,7 @@ impl Tile<'_> {
         (first, size, across): (Value, Value, usize),
         begin: Value,
         offset: usize,
-    ) -> Made<Vec<Piece>> {
+    ) -> Result<Vec<Piece>> {
         let (scope, zero) = (self.scope, p.number(0)?);
         let strides = [scope.poly(p.0, &side.across)?, scope.poly(p.0, &side.deep)?];
         let unit = if side.wide { UNIT } else { 1 };
@@ -74,7 +69,7 @@ impl Tile<'_> {
             let step = self.threads / DEEP;
             let all = (0..across / step)
                 .flat_map(|j| (0..self.depth / DEEP).map(move |h| (h * DEEP, j * step)));
-            all.map(|(h, j)| Ok((p.plus(k, h)?, p.plus(x, j)?))).collect::<Made<_>>()?
+            all.map(|(h, j)| Ok((p.plus(k, h)?, p.plus(x, j)?))).collect::<Result<_>>()?
         } else {
             let wide = across / unit;
             let (x, k) = (p.times(p.rest(self.thread, wide)?, unit)?, p.over(self.thread, wide)?);
@@ -82,7 +77,7 @@ impl Tile<'_> {
             match self.threads >= wide {
                 true => (0..count)
                     .map(|j| Ok((p.plus(k, j * self.threads / wide)?, x)))
-                    .collect::<Made<_>>()?,
+                    .collect::<Result<_>>()?,
                 // A row of the tile takes several turns of all threads.
                 false => {
                     let x = p.times(self.thread, unit)?;
@@ -91,11 +86,11 @@ impl Tile<'_> {
                         .map(|j| {
                             Ok((p.number(j / turns)?, p.plus(x, j % turns * self.threads * unit)?))
                         })
-                        .collect::<Made<_>>()?
+                        .collect::<Result<_>>()?
                 }
             }
         };
-        let piece = |(deep, x): (Value, Value)| -> Made<Piece> {
+        let piece = |(deep, x): (Value, Value)| -> Result<Piece> {
             let at = p.add(first, x)?;
             let element =
                 p.0.add(p.0.mul(p.index(at)?, strides[0])?, p.0.mul(p.index(deep)?, strides[1])?)?;
@@ -113,7 +108,7 @@ impl Tile<'_> {
         places.into_iter().map(piece).collect()
     }
     /// Starts the copies of a step to a slot. `base`: where in the depth it begins.
-    fn copy(&self, p: Ptx, sides: [(&Side, &[Piece]); 2], base: Value, slot: Value) -> Made<()> {
+    fn copy(&self, p: Ptx, sides: [(&Side, &[Piece]); 2], base: Value, slot: Value) -> Result<()> {
         let (c, zero) = (p.0, p.number(0)?);
         let to = p.add(self.ring, p.times(slot, self.slot)?)?;
         for (side, pieces) in sides {
@@ -135,16 +130,22 @@ impl Tile<'_> {
         Ok(())
     }
     /// Four neighbours, or twice four that are `apart`, of a tile in shared memory.
-    fn fragment(&self, p: Ptx, at: Value, each: usize, apart: usize) -> Made<Vec<Val>> {
+    fn fragment(&self, p: Ptx, at: Value, each: usize, apart: usize) -> Result<Vec<Val>> {
         let quads = (0..each / UNIT)
             .map(|i| p.read_beside(p.plus(at, i * apart * BYTES)?, p.f32(), UNIT))
-            .collect::<Made<Vec<_>>>()?;
+            .collect::<Result<Vec<_>>>()?;
         Ok(quads.concat().into_iter().map(Val::One).collect())
     }
 }
 
 /// The nest of a product, and what is written beside its result.
-pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params, threads: usize) -> Made<()> {
+pub fn emit(
+    c: Code,
+    scope: &Scope<'_>,
+    plan: &Plan,
+    params: &Params,
+    threads: usize,
+) -> Result<()> {
     let product =
         product(scope.kernel, plan).ok_or("is no product of f32 whose addresses are linear")?;
     let (nest, stage) = (&plan.nests[0], &scope.kernel.stages[product.roles.stage]);
@@ -166,7 +167,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params, threads: u
         end: p.of(end)?,
     };
     // Where a thread's rows and columns begin in a tile.
-    let mine = |p: Ptx, thread: Value| -> Made<[Value; 2]> {
+    let mine = |p: Ptx, thread: Value| -> Result<[Value; 2]> {
         let (warp, lane) = (p.over(thread, WARP)?, p.rest(thread, WARP)?);
         let over = n / n_each / LANES.1;
         let down = p.add(p.times(p.over(warp, over)?, LANES.0)?, p.over(lane, LANES.1)?)?;
@@ -269,9 +270,9 @@ fn positions(
     first: [Value; 2],
     mine: [Value; 2],
     sizes: [(usize, usize); 2],
-) -> Made<(Vec<At>, Vec<At>)> {
+) -> Result<(Vec<At>, Vec<At>)> {
     let p = Ptx(c);
-    let of = |i: usize, dims: &[usize]| -> Made<Vec<At>> {
+    let of = |i: usize, dims: &[usize]| -> Result<Vec<At>> {
         let (wide, each) = sizes[i];
         let begin = p.add(first[i], mine[i])?;
         (0..each)

@@ -4,7 +4,6 @@ pub(crate) mod emit;
 
 use crate::{
     analysis::{Access, Kernel, Nest, Plan, Poly, Role},
-    emit::code::Made,
     strategies::{
         Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::{
@@ -19,6 +18,7 @@ use crate::{
     },
     target::launch::WARP,
 };
+use kiln_dialects::Result;
 use kiln_dialects::{ir::walk, value::DType};
 use kiln_runtime::library_call::CUBLASLT;
 
@@ -70,7 +70,7 @@ impl Strategy for SimtGemm {
         };
         Match::first(found())
     }
-    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch, String> {
+    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         let threads = threads(p)?;
         let grid = grid(r.kernel, |e| e.tiles(r.kernel, r.plan, p.block_m, p.block_n, 1))?;
         Ok(Launch {
@@ -99,7 +99,7 @@ impl Strategy for SimtGemm {
         all.extend(doubled_and_halved(p, &["ctas_per_sm"]));
         all
     }
-    fn emit(e: &Emission<'_, '_>, p: &Params) -> Made<()> {
+    fn emit(e: &Emission<'_, '_>, p: &Params) -> Result<()> {
         emit::emit(e.c, e.scope, e.plan, p, threads(p)?)
     }
 }
@@ -212,7 +212,7 @@ pub fn shared(p: &Params) -> usize {
 ///
 /// # Errors
 /// Tiles that threads cannot share, or that exceed registers or shared memory.
-fn threads(p: &Params) -> Result<usize, String> {
+fn threads(p: &Params) -> Result<usize> {
     let (down, over) = (p.block_m / p.thread_m, p.block_n / p.thread_n);
     let all = down * over;
     if !down.is_multiple_of(LANES.0)
@@ -222,18 +222,19 @@ fn threads(p: &Params) -> Result<usize, String> {
         return Err(format!(
             "has {down} by {over} threads; 32 to 512 in warps of {} by {} are possible",
             LANES.0, LANES.1
-        ));
+        )
+        .into());
     }
     // Each thread copies as many elements as any other, 16 bytes at a time or one by one.
     let even = |x: usize| (x * p.block_k).is_multiple_of(UNIT * all) && all / 8 <= x;
     if !even(p.block_m) || !even(p.block_n) {
-        return Err(format!("has tiles that {all} threads cannot copy evenly"));
+        return Err(format!("has tiles that {all} threads cannot copy evenly").into());
     }
     if !p.block_k.is_multiple_of(p.unroll) {
-        return Err(format!("has unroll = {}, which does not divide block_k", p.unroll));
+        return Err(format!("has unroll = {}, which does not divide block_k", p.unroll).into());
     }
     if shared(p) > SHARED {
-        return Err(format!("has a pipeline of {} bytes; {SHARED} are possible", shared(p)));
+        return Err(format!("has a pipeline of {} bytes; {SHARED} are possible", shared(p)).into());
     }
     // Beside accumulators there have to be registers for operands and addresses.
     if p.ctas_per_sm * all * (p.thread_m * p.thread_n + 48) > REGISTERS {

@@ -8,7 +8,7 @@ use crate::{
     analysis::{Access, Nest, Output, Plan, Stage},
     emit::{
         body::{Passed, Scope},
-        code::{Code, Made},
+        code::Code,
         lanes::{Lanes, Val},
         loops::decode,
     },
@@ -47,7 +47,7 @@ struct Tile<'a> {
 }
 
 /// The nest of such a product, and what is written beside its result.
-pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Made<()> {
+pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Result<()> {
     let product = skinny_gemm::product(scope.kernel, plan)
         .ok_or("is no product of few rows of bf16 or f16")?;
     let nest = &plan.nests[0];
@@ -101,14 +101,14 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Made<()
 }
 
 impl Tile<'_> {
-    fn sizes(&self, c: Code, dims: &[usize]) -> Made<Vec<Value>> {
+    fn sizes(&self, c: Code, dims: &[usize]) -> Result<Vec<Value>> {
         dims.iter().map(|d| self.scope.poly(c, &self.nest.extents[*d])).collect()
     }
-    fn total(&self, c: Code, dims: &[usize]) -> Made<Value> {
+    fn total(&self, c: Code, dims: &[usize]) -> Result<Value> {
         self.sizes(c, dims)?.into_iter().try_fold(c.index(1)?, |a, b| c.mul(a, b))
     }
     /// The loop dimensions with those of a row of an operand.
-    fn row(&self, c: Code, dims: &[Val], side: &Side, row: Value) -> Made<Vec<Val>> {
+    fn row(&self, c: Code, dims: &[Val], side: &Side, row: Value) -> Result<Vec<Val>> {
         let mut dims = dims.to_vec();
         side.dims
             .iter()
@@ -126,7 +126,7 @@ impl Tile<'_> {
         (first, size): (Value, Value),
         apart: usize,
         count: usize,
-    ) -> Made<Vec<Vec<Val>>> {
+    ) -> Result<Vec<Vec<Val>>> {
         let last = c.sub(size, c.index(1)?)?;
         let of = |i: usize| {
             self.row(c, dims, side, c.min(c.add(first, c.index((i * apart) as i64)?)?, last)?)
@@ -141,7 +141,7 @@ impl Tile<'_> {
         row: &[Val],
         deep: Value,
         inside: Option<Value>,
-    ) -> Made<Vec<Value>> {
+    ) -> Result<Vec<Value>> {
         let mut dims = row.to_vec();
         dims[self.product.depth.0] = Val::Steps(deep, 1);
         let v = WIDE.many(c, self.scope.read(c, access, &dims, WIDE, &Passed::new())?)?;
@@ -163,7 +163,7 @@ impl Tile<'_> {
     }
 
     /// A warp's sums for a tile, by matrix, by 16 of its rows, by 8 of the few rows, four each.
-    fn multiply(&self, c: Code, dims: &[Val], first: Value, many: Value) -> Made<Vec<Value>> {
+    fn multiply(&self, c: Code, dims: &[Val], first: Value, many: Value) -> Result<Vec<Value>> {
         let Few { depth: (_, depth), many: matrix, few, count, element, .. } = self.product;
         let (down, over) = (self.rows / INSTRUCTION.0, self.product.columns());
         let [group, quarter] = self.lane;
@@ -191,13 +191,15 @@ impl Tile<'_> {
                     inside = Some(there);
                 }
                 let read = |a: &Access, rows: &[Vec<Val>]| {
-                    rows.iter().map(|r| self.read(c, a, r, deep, inside)).collect::<Made<Vec<_>>>()
+                    rows.iter()
+                        .map(|r| self.read(c, a, r, deep, inside))
+                        .collect::<Result<Vec<_>>>()
                 };
                 let left = self
                     .stages
                     .iter()
                     .map(|s| read(&s.inputs[matrix.input], &matrix_rows))
-                    .collect::<Made<Vec<_>>>()?
+                    .collect::<Result<Vec<_>>>()?
                     .concat();
                 let right = read(&self.stages[0].inputs[few.input], &few_rows)?;
                 let mut sums = sums.to_vec();
@@ -228,13 +230,13 @@ impl Tile<'_> {
 
     /// Where a warp's sum for a column and a row is in shared memory; the columns of the second
     /// matrix are behind those of the first.
-    fn place(&self, c: Code, warp: Value, column: Value, row: Value) -> Made<Value> {
+    fn place(&self, c: Code, warp: Value, column: Value, row: Value) -> Result<Value> {
         let columns = self.stages.len() * self.product.columns() * INSTRUCTION.1;
         let line = c.index(line(self.rows) as i64)?;
         c.add(c.mul(c.add(c.mul(warp, c.index(columns as i64)?)?, column)?, line)?, row)
     }
     /// Where each of a thread's sums is in a part of shared memory.
-    fn places(&self, c: Code, warp: Value, count: usize) -> Made<Vec<Value>> {
+    fn places(&self, c: Code, warp: Value, count: usize) -> Result<Vec<Value>> {
         let (down, over) = (self.rows / INSTRUCTION.0, self.product.columns());
         let [group, quarter] = self.lane;
         let twice = c.mul(quarter, c.index(2)?)?;
@@ -249,7 +251,7 @@ impl Tile<'_> {
     }
     /// Puts the warps' sums there, for all threads to see: as many as there is room for at once, of
     /// the last warps first, to which the first ones add theirs.
-    fn exchange(&self, c: Code, mut sums: Vec<Value>) -> Made<()> {
+    fn exchange(&self, c: Code, mut sums: Vec<Value>) -> Result<()> {
         let parts = c.index(self.parts as i64)?;
         let places = self.places(c, c.rem(self.warp, parts)?, sums.len())?;
         for round in (0..self.warps / self.parts).rev() {
@@ -277,20 +279,20 @@ impl Tile<'_> {
         Ok(())
     }
     /// Adds the warps' sums and finishes the elements, one by one.
-    fn finish(&self, c: Code, dims: &[Val], first: Value, many: Value) -> Made<()> {
+    fn finish(&self, c: Code, dims: &[Val], first: Value, many: Value) -> Result<()> {
         let Few { many: matrix, few, count, .. } = self.product;
         let rows = c.index(self.rows as i64)?;
         let all = c.index((self.rows * count) as i64)?;
         c.strided(self.thread, all, c.index((WARP * self.warps) as i64)?, &[], &mut |c, i, _| {
             let (column, mine) = (c.div(i, rows)?, c.rem(i, rows)?);
             let row = c.add(first, mine)?;
-            let mut one = |c: Code| -> Made<()> {
-                let sum = |matrix: usize| -> Made<Val> {
+            let mut one = |c: Code| -> Result<()> {
+                let sum = |matrix: usize| -> Result<Val> {
                     let column = c.add(
                         column,
                         c.index((matrix * self.product.columns() * INSTRUCTION.1) as i64)?,
                     )?;
-                    let part = |w: usize| -> Made<Value> {
+                    let part = |w: usize| -> Result<Value> {
                         let at = self.place(c, c.index(w as i64)?, column, mine)?;
                         c.op(
                             "memref.load",
@@ -312,7 +314,7 @@ impl Tile<'_> {
                     .iter()
                     .enumerate()
                     .map(|(i, o)| Ok((*o, sum(i)?)))
-                    .collect::<Made<Vec<_>>>()?;
+                    .collect::<Result<Vec<_>>>()?;
                 accumulators::finish(c, self.scope, self.nest, ONE, &dims, &all).map(drop)
             };
             c.when(c.below(row, many)?, &mut one, None).map(|()| vec![])

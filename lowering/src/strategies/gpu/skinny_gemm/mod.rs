@@ -4,7 +4,6 @@ pub(crate) mod emit;
 
 use crate::{
     analysis::{Access, Kernel, Nest, Plan, Poly, Role, Stage},
-    emit::code::Made,
     strategies::{
         Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::{
@@ -21,6 +20,7 @@ use crate::{
         launch::{SHARED, WARP},
     },
 };
+use kiln_dialects::Result;
 use kiln_dialects::value::DType;
 use kiln_runtime::library_call::CUBLASLT;
 
@@ -59,7 +59,7 @@ impl Strategy for SkinnyGemm {
         };
         Match::costed(found())
     }
-    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch, String> {
+    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         let grid = grid(r.kernel, |e| {
             let (few, n) = (product(r.kernel, r.plan)?, largest(r.plan)?);
             let (batch, many) = (e.product(n, &few.batch)?, e.product(n, &few.many.dims)?);
@@ -70,7 +70,7 @@ impl Strategy for SkinnyGemm {
     fn candidates(p: &Params) -> Vec<Params> {
         doubled_and_halved(p, &["unroll", "block_m", "warps"])
     }
-    fn emit(e: &Emission<'_, '_>, p: &Params) -> Made<()> {
+    fn emit(e: &Emission<'_, '_>, p: &Params) -> Result<()> {
         emit::emit(e.c, e.scope, e.plan, p)
     }
 }

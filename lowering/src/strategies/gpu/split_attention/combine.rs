@@ -6,7 +6,7 @@
 use crate::{
     emit::{
         body::Passed,
-        code::{Code, Made},
+        code::Code,
         lanes::{Lanes, Val},
     },
     strategies::gpu::{
@@ -33,12 +33,12 @@ struct Part {
 
 impl Split<'_> {
     /// Where a warp's sums of values of a row are in shared memory.
-    fn values(&self, p: Ptx, warp: Value, row: Value) -> Made<Value> {
+    fn values(&self, p: Ptx, warp: Value, row: Value) -> Result<Value> {
         let row = p.add(p.times(warp, self.rows)?, row)?;
         p.add(self.base, p.times(row, 4 * self.form.line())?)
     }
     /// Where a warp's greatest score of a row is; those of the whole block are behind the warps'.
-    fn most(&self, p: Ptx, warp: Value, row: Value) -> Made<Value> {
+    fn most(&self, p: Ptx, warp: Value, row: Value) -> Result<Value> {
         let before = 4 * self.warps * self.rows * self.form.line();
         let row = p.add(p.times(warp, self.rows)?, row)?;
         p.plus(p.add(self.base, p.times(row, 4)?)?, before)
@@ -47,20 +47,20 @@ impl Split<'_> {
     fn further(&self) -> usize {
         4 * (self.warps + 1) * self.rows
     }
-    fn store(&self, p: Ptx, v: Value, address: Value, bytes: i64) -> Made<()> {
+    fn store(&self, p: Ptx, v: Value, address: Value, bytes: i64) -> Result<()> {
         p.0.effect(
             "llvm.store",
             &[v, p.at(address)?],
             &[("alignment", Attr::i64(p.0.ctx(), bytes))],
         )
     }
-    fn load(&self, p: Ptx, pointer: Value) -> Made<Value> {
+    fn load(&self, p: Ptx, pointer: Value) -> Result<Value> {
         p.0.op("llvm.load", &[pointer], p.f32(), &[("alignment", Attr::i64(p.0.ctx(), 4))])
     }
 
     /// Puts what a warp has there. A thread has the 16 columns that it read with the thread four
     /// lanes further.
-    pub(crate) fn put(&self, c: Code, state: &State) -> Made<()> {
+    pub(crate) fn put(&self, c: Code, state: &State) -> Result<()> {
         let (p, halves) = (Ptx(c), self.halves());
         let four = Type::vector(p.f32(), 4);
         for half in 0..halves {
@@ -89,7 +89,7 @@ impl Split<'_> {
     }
 
     /// The whole of some parts, in their order.
-    fn whole(&self, c: Code, parts: &[Part]) -> Made<Part> {
+    fn whole(&self, c: Code, parts: &[Part]) -> Result<Part> {
         let p = Ptx(c);
         let (first, rest) = parts.split_first().ok_or("has no parts")?;
         if rest.is_empty() {
@@ -112,8 +112,8 @@ impl Split<'_> {
         c: Code,
         from: Value,
         step: usize,
-        body: &mut dyn FnMut(Code, Value, Value) -> Made<()>,
-    ) -> Made<()> {
+        body: &mut dyn FnMut(Code, Value, Value) -> Result<()>,
+    ) -> Result<()> {
         let columns = self.form.at.columns as usize;
         let (all, step) = (c.index((self.rows * columns) as i64)?, c.index(step as i64)?);
         c.strided(Ptx(c).index(from)?, all, step, &[], &mut |c, i, _| {
@@ -124,11 +124,11 @@ impl Split<'_> {
     }
 
     /// All parts of a tile, once every warp of the block has put its own there.
-    pub(crate) fn combine(&self, c: Code, place: &Place) -> Made<()> {
+    pub(crate) fn combine(&self, c: Code, place: &Place) -> Result<()> {
         let (p, threads) = (Ptx(c), self.warps * WARP);
         self.elements(c, self.thread, threads, &mut |c, row, column| {
             let p = Ptx(c);
-            let one = |w: usize| -> Made<Part> {
+            let one = |w: usize| -> Result<Part> {
                 let w = p.number(w)?;
                 let most = self.most(p, w, row)?;
                 Ok(Part {
@@ -138,7 +138,7 @@ impl Split<'_> {
                         .load(p, p.at(p.add(self.values(p, w, row)?, p.times(column, 4)?)?)?)?,
                 })
             };
-            let whole = self.whole(c, &(0..self.warps).map(one).collect::<Made<Vec<_>>>()?)?;
+            let whole = self.whole(c, &(0..self.warps).map(one).collect::<Result<Vec<_>>>()?)?;
             if self.parts == 1 {
                 return self.finish(c, place, row, column, whole);
             }
@@ -160,7 +160,7 @@ impl Split<'_> {
         let own = p.add(p.times(self.rank, threads)?, self.thread)?;
         self.elements(c, own, self.parts * threads, &mut |c, row, column| {
             let p = Ptx(c);
-            let one = |block: usize| -> Made<Part> {
+            let one = |block: usize| -> Result<Part> {
                 let there = |address: Value| self.load(p, p.of_block(address, p.number(block)?)?);
                 let most = self.most(p, p.number(self.warps)?, row)?;
                 let value = p.add(self.values(p, p.number(0)?, row)?, p.times(column, 4)?)?;
@@ -170,14 +170,14 @@ impl Split<'_> {
                     value: there(value)?,
                 })
             };
-            let whole = self.whole(c, &(0..self.parts).map(one).collect::<Made<Vec<_>>>()?)?;
+            let whole = self.whole(c, &(0..self.parts).map(one).collect::<Result<Vec<_>>>()?)?;
             self.finish(c, place, row, column, whole)
         })?;
         // No block may go, or go on, while another one reads.
         p.meet()
     }
     /// The last stages of an element.
-    fn finish(&self, c: Code, place: &Place, row: Value, column: Value, whole: Part) -> Made<()> {
+    fn finish(&self, c: Code, place: &Place, row: Value, column: Value, whole: Part) -> Result<()> {
         let (k, at) = (self.scope.kernel, &self.form.at);
         let written = |s: usize| {
             k.stages
@@ -188,7 +188,7 @@ impl Split<'_> {
         };
         let (product, sum, max) = (written(at.product)?, written(at.sum)?, written(at.max)?);
         let row = Ptx(c).add(place.first, row)?;
-        let mut one = |c: Code| -> Made<()> {
+        let mut one = |c: Code| -> Result<()> {
             let p = Ptx(c);
             let factor =
                 c.constant(&format!("{:#010x}", (self.score.factor as f32).to_bits()), p.f32())?;

@@ -11,7 +11,7 @@ use crate::{
     analysis::{Access, Poly},
     emit::{
         body::{Passed, Scope},
-        code::{Code, Made},
+        code::Code,
         lanes::{Lanes, Val},
         loops::decode,
     },
@@ -110,7 +110,7 @@ impl Split<'_> {
         self.rows / EIGHT
     }
     /// A tile's place, rows and keys.
-    fn place(&self, c: Code, tile: Value, down: Value, sizes: &[Value]) -> Made<Place> {
+    fn place(&self, c: Code, tile: Value, down: Value, sizes: &[Value]) -> Result<Place> {
         let p = Ptx(c);
         let around = decode(c, c.div(tile, down)?, sizes)?;
         let first = p.times(p.of(c.rem(tile, down)?)?, self.rows)?;
@@ -146,7 +146,7 @@ impl Split<'_> {
         Ok(Place { around, first, keys: [low, high], queries })
     }
     /// A row of the thread; those beyond the end are what the last one is, and nobody stores them.
-    fn row(&self, c: Code, place: &Place, half: usize) -> Made<Row> {
+    fn row(&self, c: Code, place: &Place, half: usize) -> Result<Row> {
         let p = Ptx(c);
         let row = p.add(place.first, p.plus(self.lane[0], EIGHT * half)?)?;
         let row = p.least(row, p.shifted(self.total, -1)?)?;
@@ -155,7 +155,7 @@ impl Split<'_> {
         Ok(Row { outer, query, known })
     }
     /// The loops around a row, and its query.
-    pub(crate) fn split(&self, c: Code, place: &Place, row: Value) -> Made<(Vec<Value>, Value)> {
+    pub(crate) fn split(&self, c: Code, place: &Place, row: Value) -> Result<(Vec<Value>, Value)> {
         let (p, mut outer) = (Ptx(c), place.around.clone());
         if self.form.heads == 1 {
             return Ok((outer, row));
@@ -171,7 +171,7 @@ impl Split<'_> {
         access: &Access,
         dims: &[Val],
         inside: Option<Value>,
-    ) -> Made<Vec<Value>> {
+    ) -> Result<Vec<Value>> {
         let v = WIDE.many(c, self.scope.read(c, access, dims, WIDE, &Passed::new())?)?;
         let words = Type::vector(Ptx(c).i32(), 4);
         let mut v = c.op("vector.bitcast", &[v], words, &[])?;
@@ -197,7 +197,7 @@ impl Split<'_> {
         wide: usize,
         lane: Value,
         size: i64,
-    ) -> Made<(Value, Option<Value>)> {
+    ) -> Result<(Value, Option<Value>)> {
         let p = Ptx(c);
         let at = p.index(p.plus(p.times(lane, EACH)?, step * wide)?)?;
         if size as usize >= (step + 1) * wide {
@@ -208,10 +208,10 @@ impl Split<'_> {
     }
     /// The queries as left operands: by 32 elements of the depth four registers of each row.
     /// `here`: at this place, not in front of a loop around it.
-    fn read_queries(&self, c: Code, rows: &[Row], here: bool) -> Made<Vec<Vec<Vec<Value>>>> {
+    fn read_queries(&self, c: Code, rows: &[Row], here: bool) -> Result<Vec<Vec<Vec<Value>>>> {
         let at = &self.form.at;
         let access = &self.scope.kernel.stages[at.scores].inputs[0];
-        let step = |i: usize| -> Made<Vec<Vec<Value>>> {
+        let step = |i: usize| -> Result<Vec<Vec<Value>>> {
             let (deep, inside) = self.along(c, i, DEPTH, self.lane[1], at.depth)?;
             let one = |r: &Row| {
                 let query = if here { Ptx(c).opaque(r.query)? } else { r.query };
@@ -228,20 +228,20 @@ impl Split<'_> {
         (0..(at.depth as usize).div_ceil(DEPTH)).map(step).collect()
     }
     /// The loops around keys.
-    fn outer(&self, c: Code, place: &Place) -> Made<Vec<Val>> {
+    fn outer(&self, c: Code, place: &Place) -> Result<Vec<Val>> {
         let mut dims: Vec<Val> = place.around.iter().map(|i| Val::One(*i)).collect();
         dims.resize(self.form.at.outer, Val::One(c.index(0)?));
         Ok(dims)
     }
     /// A key that there is.
-    fn key(&self, p: Ptx, place: &Place, key: Value) -> Made<Value> {
+    fn key(&self, p: Ptx, place: &Place, key: Value) -> Result<Value> {
         p.index(if self.ragged { p.least(key, p.shifted(place.keys[1], -1)?)? } else { key })
     }
     /// Keys as right operands: by eight of them, by 32 elements of the depth.
-    fn read_keys(&self, c: Code, place: &Place, start: Value) -> Made<Vec<Vec<Vec<Value>>>> {
+    fn read_keys(&self, c: Code, place: &Place, start: Value) -> Result<Vec<Vec<Vec<Value>>>> {
         let (p, at) = (Ptx(c), &self.form.at);
         let access = &self.scope.kernel.stages[at.scores].inputs[1];
-        let eight = |j: usize| -> Made<Vec<Vec<Value>>> {
+        let eight = |j: usize| -> Result<Vec<Vec<Value>>> {
             let key = self.key(p, place, p.add(start, p.plus(self.lane[0], EIGHT * j)?)?)?;
             let step = |i: usize| {
                 let (deep, inside) = self.along(c, i, DEPTH, self.lane[1], at.depth)?;
@@ -254,12 +254,17 @@ impl Split<'_> {
         (0..self.keys / EIGHT).map(eight).collect()
     }
     /// Values: by 16 keys, by 64 columns, of the four keys whose exponentials the thread has.
-    fn read_values(&self, c: Code, place: &Place, start: Value) -> Made<Vec<Vec<Vec<Vec<Value>>>>> {
+    fn read_values(
+        &self,
+        c: Code,
+        place: &Place,
+        start: Value,
+    ) -> Result<Vec<Vec<Vec<Vec<Value>>>>> {
         let (p, at) = (Ptx(c), &self.form.at);
         let access = &self.scope.kernel.stages[at.product].inputs[1];
         let own = p.add(start, p.times(self.lane[1], 2)?)?;
-        let sixteen = |k: usize| -> Made<Vec<Vec<Vec<Value>>>> {
-            let step = |i: usize| -> Made<Vec<Vec<Value>>> {
+        let sixteen = |k: usize| -> Result<Vec<Vec<Vec<Value>>>> {
+            let step = |i: usize| -> Result<Vec<Vec<Value>>> {
                 let (column, _) = self.along(c, i, COLUMNS, self.lane[0], at.columns)?;
                 let one = |j: &usize| {
                     let key = p.plus(own, 2 * EIGHT * k + j)?;
@@ -291,12 +296,12 @@ impl Split<'_> {
         rows: &[Row],
         scores: &[Vec<Value>],
         start: Value,
-    ) -> Made<Vec<Vec<Value>>> {
+    ) -> Result<Vec<Vec<Value>>> {
         let p = Ptx(c);
         let start = p.add(start, p.times(self.lane[1], 2)?)?;
         let low = c.constant("0xFF800000", p.f32())?;
         let last = if self.ragged { Some(p.shifted(self.count, -1)?) } else { None };
-        let one = |(half, row): (usize, &Row)| -> Made<Vec<Value>> {
+        let one = |(half, row): (usize, &Row)| -> Result<Vec<Value>> {
             // The last key that the row sees, counted from the thread's first one.
             let ends = if self.ragged { Some(p.shifted(place.keys[1], -1)?) } else { None };
             let own = if self.score.causal { Some(row.query) } else { None };
@@ -324,7 +329,7 @@ impl Split<'_> {
     }
     /// 2 to the power of a score over the greatest one, both without the factor; `over` is at least
     /// the least finite number.
-    pub(crate) fn power(&self, c: Code, x: Value, over: Value) -> Made<Value> {
+    pub(crate) fn power(&self, c: Code, x: Value, over: Value) -> Result<Value> {
         let p = Ptx(c);
         let scale = c.constant(
             &format!("{:#010x}", ((LOG2_E * self.score.factor) as f32).to_bits()),
@@ -333,7 +338,7 @@ impl Split<'_> {
         p.exp2(p.two("arith.mulf", p.two("arith.subf", x, over)?, scale)?)
     }
     /// The greatest score as a number: over a row that has seen nothing all exponentials are 0.
-    pub(crate) fn finite(&self, c: Code, most: Value) -> Made<Value> {
+    pub(crate) fn finite(&self, c: Code, most: Value) -> Result<Value> {
         let least = c.constant(&format!("{:#010x}", f32::MIN.to_bits()), most.ty())?;
         c.op("arith.maxnumf", &[most, least], most.ty(), &[])
     }
@@ -347,7 +352,7 @@ impl Split<'_> {
         queries: &[Vec<Vec<Value>>],
         start: Value,
         old: &State,
-    ) -> Made<State> {
+    ) -> Result<State> {
         let (p, element, halves) = (Ptx(c), self.form.element.name(), self.halves());
         let (keys, values) = (self.read_keys(c, place, start)?, self.read_values(c, place, start)?);
         let (nothing, none) = (c.constant("0.0", p.f32())?, p.number(0)?);
@@ -376,7 +381,7 @@ impl Split<'_> {
             let max = threads::butterfly(c, max, 4, &|a, b| two("arith.maxnumf", a, b))?;
             let max = two("arith.maxnumf", max, old.most[half])?;
             let over = self.finite(c, max)?;
-            let made = own.iter().map(|x| self.power(c, *x, over)).collect::<Made<Vec<_>>>()?;
+            let made = own.iter().map(|x| self.power(c, *x, over)).collect::<Result<Vec<_>>>()?;
             let factor = self.power(c, old.most[half], over)?;
             let sum =
                 made.iter().try_fold(two("arith.mulf", old.sums[half], factor)?, |a, b| {
@@ -392,7 +397,7 @@ impl Split<'_> {
             .iter()
             .enumerate()
             .map(|(i, x)| two("arith.mulf", *x, factors[i / 2 % halves]))
-            .collect::<Made<Vec<_>>>()?;
+            .collect::<Result<Vec<_>>>()?;
         for (k, value) in values.iter().enumerate() {
             let pair = |half: usize, eight: usize| match weights.get(half) {
                 Some(w) => p.pair(element, w[4 * k + 2 * eight], w[4 * k + 2 * eight + 1]),
@@ -417,10 +422,10 @@ impl Split<'_> {
     }
 
     /// A tile.
-    fn tile(&self, c: Code, place: &Place) -> Made<()> {
+    fn tile(&self, c: Code, place: &Place) -> Result<()> {
         let p = Ptx(c);
         let halves = self.halves();
-        let rows = (0..halves).map(|h| self.row(c, place, h)).collect::<Made<Vec<_>>>()?;
+        let rows = (0..halves).map(|h| self.row(c, place, h)).collect::<Result<Vec<_>>>()?;
         // Beside the sums of long rows registers would not do: the queries are read again for each
         // step, from the first-level cache.
         let large = self.form.at.depth + self.form.at.columns > LARGE;
@@ -469,7 +474,7 @@ impl Split<'_> {
 }
 
 /// The kernel.
-pub fn emit(c: Code, scope: &Scope<'_>, params: &Params) -> Made<()> {
+pub fn emit(c: Code, scope: &Scope<'_>, params: &Params) -> Result<()> {
     let form = Form::of(scope.kernel)
         .ok_or("is no attention whose rows can be read 16 bytes at a time")?;
     let (outer, queries, count) = form.at.sizes(scope.kernel).ok_or("has no loops")?;
@@ -482,7 +487,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, params: &Params) -> Made<()> {
         || score.ahead.is_some()
         || score.back.is_some();
     let sizes: Vec<Value> =
-        outer.iter().take(form.around()).map(|n| scope.poly(c, n)).collect::<Made<_>>()?;
+        outer.iter().take(form.around()).map(|n| scope.poly(c, n)).collect::<Result<_>>()?;
     let (queries, count, p) = (scope.poly(c, queries)?, scope.poly(c, count)?, Ptx(c));
     let total = c.mul(queries, c.index(form.heads)?)?;
     let down = c.ceil_div(total, c.index(rows as i64)?)?;

@@ -5,7 +5,6 @@ pub(crate) mod emit;
 
 use crate::{
     analysis::{Attention as Stages, Kernel, Poly},
-    emit::code::Made,
     strategies::{
         Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::{
@@ -57,17 +56,20 @@ impl Strategy for SplitAttention {
         };
         Match::first(found())
     }
-    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch, String> {
+    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         let clusters = r.gpu()?.hopper();
         let form = Form::of(r.kernel).ok_or(Self::MISMATCH)?;
         let (bytes, most) = (form.shared(p), if clusters { SHARED } else { LEAST });
         if bytes > most {
             return Err(format!(
                 "has a schedule of {bytes} bytes of shared memory; {most} are possible"
-            ));
+            )
+            .into());
         }
         if p.split_kv > 1 && !clusters {
-            return Err(format!("has split_kv = {}, but the chip has no clusters", p.split_kv));
+            return Err(
+                format!("has split_kv = {}, but the chip has no clusters", p.split_kv).into()
+            );
         }
         Ok(Launch {
             grid: Some(ctas(r, &form, p)?),
@@ -80,7 +82,7 @@ impl Strategy for SplitAttention {
     fn candidates(p: &Params) -> Vec<Params> {
         doubled_and_halved(p, &["split_kv", "warps"])
     }
-    fn emit(e: &Emission<'_, '_>, p: &Params) -> Made<()> {
+    fn emit(e: &Emission<'_, '_>, p: &Params) -> Result<()> {
         emit::emit(e.c, e.scope, p)
     }
 }
@@ -189,7 +191,7 @@ fn params(k: &Kernel, form: &Form, clusters: bool) -> Option<Params> {
 
 /// A CTA for each part of each tile. A launch of no CTAs would be one of a single CTA, which is no
 /// cluster: where sizes are dynamic there is a cluster more.
-fn ctas(r: &Request<'_>, form: &Form, p: &Params) -> Result<Attr, String> {
+fn ctas(r: &Request<'_>, form: &Form, p: &Params) -> Result<Attr> {
     let (rows, around) = form.sizes(r.kernel).ok_or("has no loops")?;
     let parts = p.split_kv;
     let known = rows.known().zip(around.known()).is_some_and(|(a, b)| a > 0 && b > 0);

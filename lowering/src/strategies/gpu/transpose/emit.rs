@@ -12,7 +12,7 @@ use crate::{
     analysis::{Access, Nest, Plan, Role},
     emit::{
         body::{Passed, Scope},
-        code::{Code, Made},
+        code::Code,
         lanes::{Lanes, Val},
         loops::decode,
         partials,
@@ -32,7 +32,7 @@ const BESIDE: usize = 8;
 const AT_ONCE: usize = 8;
 
 /// What is done with numbers, of which each may not be there.
-type Numbered<'a> = dyn FnMut(Code, &[(Value, Option<Value>)]) -> Made<()> + 'a;
+type Numbered<'a> = dyn FnMut(Code, &[(Value, Option<Value>)]) -> Result<()> + 'a;
 
 /// A tile in shared memory.
 struct Side<'a> {
@@ -68,12 +68,18 @@ struct At {
 }
 
 /// All nests of a kernel of which one is turned.
-pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params, threads: usize) -> Made<()> {
+pub fn emit(
+    c: Code,
+    scope: &Scope<'_>,
+    plan: &Plan,
+    params: &Params,
+    threads: usize,
+) -> Result<()> {
     let k = scope.kernel;
     let turn = turn(k, plan).ok_or("reads nothing along another dimension than it writes")?;
     let (nest, down, over) = (&plan.nests[turn.nest], params.tile_rows, params.tile_columns);
     let accesses = turn.tiles(k, params)?;
-    let side = |access| -> Made<Side<'_>> {
+    let side = |access| -> Result<Side<'_>> {
         let size = bytes(k, access);
         let width = turn.read_width(k, plan, access);
         let element = k.buffers.get(access.buffer).ok_or("has no such operand")?.element;
@@ -87,14 +93,14 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params, threads: u
             beside,
         })
     };
-    let sides: Vec<Side<'_>> = accesses.iter().map(side).collect::<Made<_>>()?;
+    let sides: Vec<Side<'_>> = accesses.iter().map(side).collect::<Result<_>>()?;
     let lanes = turn.write_width(k, plan).min(params.vector);
     let tile =
         Tile { scope, nest, turn: &turn, threads, down, over, lanes, thread: threads::thread(c)? };
 
     let outer = turn.outer(nest);
     let mut sizes: Vec<Value> =
-        outer.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<_>>()?;
+        outer.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Result<_>>()?;
     for (d, size) in [(turn.down, down), (turn.over, over)] {
         sizes.push(c.ceil_div(scope.poly(c, &nest.extents[d])?, c.index(size as i64)?)?);
     }
@@ -123,7 +129,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params, threads: u
 impl Tile<'_> {
     /// `count` numbers shared among the block's threads, several at once; a number beyond them is
     /// another's, and said not to be there.
-    fn share(&self, c: Code, count: usize, body: &mut Numbered<'_>) -> Made<()> {
+    fn share(&self, c: Code, count: usize, body: &mut Numbered<'_>) -> Result<()> {
         let rounds = count.div_ceil(self.threads);
         let at_once = rounds.min(AT_ONCE);
         let even = count.is_multiple_of(self.threads);
@@ -152,7 +158,7 @@ impl Tile<'_> {
     }
 
     /// An index along a dimension, and whether it is one; it is if there is nothing said.
-    fn inside(&self, c: Code, d: usize, i: Value, tile: usize) -> Made<(Value, Option<Value>)> {
+    fn inside(&self, c: Code, d: usize, i: Value, tile: usize) -> Result<(Value, Option<Value>)> {
         let size = &self.nest.extents[d];
         if size.multiple_of(tile as i64) {
             return Ok((i, None));
@@ -162,18 +168,18 @@ impl Tile<'_> {
     }
 
     /// Loop dimensions as values, of which one may be that of several lanes.
-    fn dims(&self, at: &At, down: Val, over: Val) -> Made<Vec<Val>> {
+    fn dims(&self, at: &At, down: Val, over: Val) -> Result<Vec<Val>> {
         let around = |d: usize| at.around.iter().find(|(e, _)| *e == d).map(|(_, i)| Val::One(*i));
         let of = |d: usize| match d {
             d if d == self.turn.down => Ok(down),
             d if d == self.turn.over => Ok(over),
-            d => around(d).ok_or_else(|| "has a loop that is not there".to_string()),
+            d => around(d).ok_or_else(|| "has a loop that is not there".into()),
         };
         (0..self.nest.extents.len()).map(of).collect()
     }
 
     /// Where a tile has element (`i`, `j`), `i` in this group of rows.
-    fn place(&self, c: Code, side: &Side<'_>, group: Value, i: Value, j: Value) -> Made<Value> {
+    fn place(&self, c: Code, side: &Side<'_>, group: Value, i: Value, j: Value) -> Result<Value> {
         let unit = c.index(side.unit as i64)?;
         let mask = c.index((self.over / side.unit) as i64 - 1)?;
         let key = c.op("arith.andi", &[group, mask], mask.ty(), &[])?;
@@ -184,7 +190,7 @@ impl Tile<'_> {
 
     /// Reads an operand along its own dimension and stores it; what is beyond the tensor is some
     /// element of it.
-    fn fill(&self, c: Code, side: &Side<'_>, at: &At) -> Made<()> {
+    fn fill(&self, c: Code, side: &Side<'_>, at: &At) -> Result<()> {
         let each = Lanes { count: side.width, mask: None };
         let wide = c.index(side.width as i64)?;
         let (beside, over) = (c.index(side.beside as i64)?, c.index(self.over as i64)?);
@@ -207,7 +213,7 @@ impl Tile<'_> {
                 read.push((group, i, j, each.many(c, v)?, *there));
             }
             for (group, i, j, v, there) in read {
-                let store = &mut |c: Code| -> Made<()> {
+                let store = &mut |c: Code| -> Result<()> {
                     // All of them are in one group.
                     let place = self.place(c, side, group, i, j)?;
                     for n in 0..side.width {
@@ -230,7 +236,7 @@ impl Tile<'_> {
     }
 
     /// The nest's stages on a tile, with what is turned from shared memory.
-    fn compute(&self, c: Code, sides: &[Side<'_>], at: &At) -> Made<()> {
+    fn compute(&self, c: Code, sides: &[Side<'_>], at: &At) -> Result<()> {
         let each = Lanes { count: self.lanes, mask: None };
         let across = c.index((self.over / self.lanes) as i64)?;
         let some = |v: Value| if self.lanes == 1 { Val::One(v) } else { Val::Steps(v, 1) };

@@ -9,7 +9,6 @@ pub(crate) mod emit;
 
 use crate::{
     analysis::{Access, Kernel, Nest, Plan, Poly, Role},
-    emit::code::Made,
     strategies::{
         Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::common::{
@@ -20,6 +19,7 @@ use crate::{
     },
     target::launch::{SHARED, WARP},
 };
+use kiln_dialects::Result;
 
 /// Nests that read along another dimension than they write.
 pub struct Transpose;
@@ -53,7 +53,7 @@ impl Strategy for Transpose {
     fn matches(r: &Request<'_>) -> Match<Params> {
         Match::first(params(r.kernel, r.plan))
     }
-    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch, String> {
+    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         let grid = grid(r.kernel, |e| {
             let t = turn(r.kernel, r.plan)?;
             let n = r.plan.nests.get(t.nest)?;
@@ -73,7 +73,7 @@ impl Strategy for Transpose {
         all.extend(doubled_and_halved(p, &["tile_rows", "tile_columns", "threads"]));
         all
     }
-    fn emit(e: &Emission<'_, '_>, p: &Params) -> Made<()> {
+    fn emit(e: &Emission<'_, '_>, p: &Params) -> Result<()> {
         emit::emit(e.c, e.scope, e.plan, p, p.threads)
     }
 }
@@ -150,7 +150,7 @@ fn of(k: &Kernel, plan: &Plan, number: usize) -> Option<Turn> {
 impl Turn {
     /// What a schedule's tiles hold: as much as there is shared memory for; the rest is read as it
     /// lies.
-    pub fn tiles(&self, k: &Kernel, p: &Params) -> Result<Vec<Access>, String> {
+    pub fn tiles(&self, k: &Kernel, p: &Params) -> Result<Vec<Access>> {
         let mut left = SHARED as usize;
         let mut tiles = vec![];
         for a in &self.turned {
@@ -161,7 +161,8 @@ impl Turn {
             }
         }
         if tiles.is_empty() {
-            Err(format!("has a schedule whose tiles do not fit in {SHARED} bytes of shared memory"))
+            Err(format!("has a schedule whose tiles do not fit in {SHARED} bytes of shared memory")
+                .into())
         } else {
             Ok(tiles)
         }

@@ -4,7 +4,7 @@
 //! written would take microseconds. What a block adds up, and in which order, is the same in every
 //! run.
 use crate::{
-    emit::code::{Code, Made, known},
+    emit::code::{Code, known},
     strategies::gpu::{
         common::{ptx::Ptx, threads},
         wgmma_gemm::{emit::Tile, split_k::ROWS},
@@ -17,7 +17,7 @@ use kiln_dialects::ir::*;
 const LINE: usize = 16 * WARP;
 
 /// What is done with a group's sums, by 64 rows.
-pub type Finish<'a> = dyn Fn(Code, &[Vec<Value>]) -> Made<()> + 'a;
+pub type Finish<'a> = dyn Fn(Code, &[Vec<Value>]) -> Result<()> + 'a;
 
 /// A block's part.
 pub struct Share {
@@ -33,7 +33,7 @@ pub struct Share {
 
 impl Share {
     /// Of so many parts of all steps.
-    pub fn of(c: Code, parts: usize, steps: Value) -> Made<Share> {
+    pub fn of(c: Code, parts: usize, steps: Value) -> Result<Share> {
         if parts == 1 {
             return Ok(Share {
                 parts,
@@ -56,7 +56,7 @@ impl Share {
 
 impl Tile<'_> {
     /// The barrier at which the others' sums arrive.
-    fn sums(&self, p: Ptx) -> Made<Value> {
+    fn sums(&self, p: Ptx) -> Result<Value> {
         self.empty(p, p.number(self.stages)?)
     }
     /// Bytes of what a warp sums.
@@ -68,7 +68,7 @@ impl Tile<'_> {
         self.m / ROWS / self.part.parts
     }
     /// Makes that barrier, which waits for the sums of all other blocks.
-    pub fn prepare(&self, p: Ptx) -> Made<()> {
+    pub fn prepare(&self, p: Ptx) -> Result<()> {
         if self.part.parts == 1 {
             return Ok(());
         }
@@ -76,7 +76,7 @@ impl Tile<'_> {
         p.expect(self.sums(p)?, (self.part.parts - 1) * self.units() * self.unit())
     }
     /// What warps do that multiply nothing while others put sums together.
-    pub fn meet(&self, c: Code) -> Made<()> {
+    pub fn meet(&self, c: Code) -> Result<()> {
         threads::barrier(c)?;
         Ptx(c).meet()?;
         Ptx(c).meet()
@@ -89,7 +89,7 @@ impl Tile<'_> {
         [group, thread, warp]: [Value; 3],
         values: &[Vec<Value>],
         finish: &Finish<'_>,
-    ) -> Made<()> {
+    ) -> Result<()> {
         let (p, units) = (Ptx(c), self.units());
         let [own] = values else { return Err("has more than 64 rows of a group".into()) };
         let unit = p.add(p.times(group, 4)?, p.rest(warp, 4)?)?;
@@ -97,7 +97,7 @@ impl Tile<'_> {
         let mine = c.compare(0, owner, self.part.rank)?;
         let lane = p.rest(thread, WARP)?;
         // Behind the block's own sums, by the distance of the block that they come from.
-        let place = |p: Ptx, distance: Value| -> Made<Value> {
+        let place = |p: Ptx, distance: Value| -> Result<Value> {
             let before = p.add(p.times(distance, units)?, number)?;
             p.plus(
                 p.add(self.ring, p.times(before, self.unit())?)?,
@@ -107,7 +107,7 @@ impl Tile<'_> {
         // The products of all groups have read the ring, then those of all blocks.
         threads::barrier(c)?;
         p.meet()?;
-        let mut give = |c: Code| -> Made<()> {
+        let mut give = |c: Code| -> Result<()> {
             let (p, four) = (Ptx(c), Type::vector(Ptx(c).f32(), 4));
             let from = p.add(self.ring, p.times(unit, self.unit())?)?;
             let at = p.add(from, p.times(lane, 16)?)?;
@@ -125,7 +125,7 @@ impl Tile<'_> {
                 None,
             )
         };
-        let mut take = |c: Code| -> Made<()> {
+        let mut take = |c: Code| -> Result<()> {
             let (p, mut all) = (Ptx(c), own.clone());
             p.wait(self.sums(p)?, p.number(0)?)?;
             for i in 1..self.part.parts {

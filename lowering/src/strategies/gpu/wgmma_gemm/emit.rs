@@ -12,7 +12,7 @@ use crate::{
     analysis::Plan,
     emit::{
         body::Scope,
-        code::{Code, Made, Then, known, rolled},
+        code::{Code, Then, known, rolled},
         loops::decode,
     },
     strategies::gpu::{
@@ -47,7 +47,7 @@ const SHORT: usize = 6;
 const REGISTERS: [(usize, usize); 2] = [(40, 232), (24, 104)];
 
 /// Types of the parameters behind those that the kernel has anyway.
-pub fn parameters(func: Op) -> Made<Vec<Type>> {
+pub fn parameters(func: Op) -> Result<Vec<Type>> {
     let count = func
         .attr(TENSOR_MAPS)
         .and_then(Attr::as_array)
@@ -101,7 +101,7 @@ pub(crate) struct Fragments<'a> {
 }
 
 /// What is done for a tile, given a ring's slot and parity; returns the next ones.
-type TileBody<'a> = dyn FnMut(Code, &Place, &[Value]) -> Made<Vec<Value>> + 'a;
+type TileBody<'a> = dyn FnMut(Code, &Place, &[Value]) -> Result<Vec<Value>> + 'a;
 
 impl Tile<'_> {
     pub(crate) fn product(&self) -> &Product {
@@ -115,21 +115,21 @@ impl Tile<'_> {
         self.left_bytes() + self.n * ROW
     }
     /// Where the warps put results together.
-    pub(crate) fn staging(&self, p: Ptx) -> Made<Value> {
+    pub(crate) fn staging(&self, p: Ptx) -> Result<Value> {
         p.plus(self.ring, self.stages * self.bytes())
     }
-    pub(crate) fn full(&self, p: Ptx, slot: Value) -> Made<Value> {
+    pub(crate) fn full(&self, p: Ptx, slot: Value) -> Result<Value> {
         p.add(p.plus(self.staging(p)?, staging(self.groups))?, p.times(slot, 8)?)
     }
-    pub(crate) fn empty(&self, p: Ptx, slot: Value) -> Made<Value> {
+    pub(crate) fn empty(&self, p: Ptx, slot: Value) -> Result<Value> {
         p.plus(self.full(p, slot)?, 8 * self.stages)
     }
     /// The next slot, and the parity of its phase.
-    pub(crate) fn next(&self, p: Ptx, slot: Value, parity: Value) -> Made<[Value; 2]> {
+    pub(crate) fn next(&self, p: Ptx, slot: Value, parity: Value) -> Result<[Value; 2]> {
         p.next(slot, parity, self.stages)
     }
     /// Where the tile of a number is.
-    fn place(&self, c: Code, tile: Value) -> Made<Place> {
+    fn place(&self, c: Code, tile: Value) -> Result<Place> {
         let (p, [down, over]) = (Ptx(c), self.tiles);
         let (mut tile, mut batch) = (tile, vec![]);
         if !self.batch.is_empty() {
@@ -142,7 +142,7 @@ impl Tile<'_> {
         let wide = p.times(over, BAND)?;
         let (band, rest) = (p.two("arith.divui", tile, wide)?, p.two("arith.remui", tile, wide)?);
         let first = p.times(band, BAND)?;
-        let parts = |height: Value| -> Made<[Value; 2]> {
+        let parts = |height: Value| -> Result<[Value; 2]> {
             Ok([p.two("arith.divui", rest, height)?, p.two("arith.remui", rest, height)?])
         };
         let [column, row] = match known(self.tiles[0])
@@ -168,7 +168,12 @@ impl Tile<'_> {
         })
     }
     /// All tiles of this block, with a ring's slot and parity carried along.
-    pub(crate) fn each(&self, c: Code, carried: &[Value; 2], body: &mut TileBody<'_>) -> Made<()> {
+    pub(crate) fn each(
+        &self,
+        c: Code,
+        carried: &[Value; 2],
+        body: &mut TileBody<'_>,
+    ) -> Result<()> {
         let parts = c.index(self.part.parts as i64)?;
         let (first, step) = (c.div(threads::block(c)?, parts)?, c.div(threads::blocks(c)?, parts)?);
         c.strided(first, self.total, step, carried, &mut |c, tile, carried| {
@@ -177,7 +182,7 @@ impl Tile<'_> {
         Ok(())
     }
     /// The first row of a group in a tile.
-    pub(crate) fn own_row(&self, p: Ptx, group: Value) -> Made<Value> {
+    pub(crate) fn own_row(&self, p: Ptx, group: Value) -> Result<Value> {
         p.times(group, self.m / self.groups)
     }
 
@@ -190,7 +195,7 @@ impl Tile<'_> {
         (to, across): (Value, usize),
         at: (Value, Value, &[Value]),
         barrier: Value,
-    ) -> Made<()> {
+    ) -> Result<()> {
         let (x, depth, batch) = at;
         if o.at_once(across) {
             return p.copy(
@@ -209,11 +214,11 @@ impl Tile<'_> {
         Ok(())
     }
     /// The copying thread.
-    fn produce(&self, c: Code) -> Made<()> {
+    fn produce(&self, c: Code) -> Result<()> {
         // The first time around, every slot is free.
         self.each(c, &[Ptx(c).number(0)?, Ptx(c).number(1)?], &mut |c, place, carried| {
             let p = Ptx(c);
-            let batch: Vec<Value> = place.batch.iter().map(|b| p.of(*b)).collect::<Made<_>>()?;
+            let batch: Vec<Value> = place.batch.iter().map(|b| p.of(*b)).collect::<Result<_>>()?;
             let pixel =
                 self.product().window.as_ref().map(|w| self.pixel(p, w, place.row)).transpose()?;
             c.strided(
@@ -283,7 +288,7 @@ impl Tile<'_> {
         group: Value,
         sums: &[Value],
         first: bool,
-    ) -> Made<Vec<Value>> {
+    ) -> Result<Vec<Value>> {
         let product = self.product();
         let (left_deep, right_deep) = (product.left.deep, product.rights[0].deep);
         let element = if product.element == DType::F32 { "tf32" } else { product.element.name() };
@@ -308,7 +313,7 @@ impl Tile<'_> {
         Ok(sums)
     }
     /// A multiplying group. `thread`: the number among its 128.
-    fn consume(&self, c: Code, group: Value, thread: Value, warp: Value) -> Made<()> {
+    fn consume(&self, c: Code, group: Value, thread: Value, warp: Value) -> Result<()> {
         if self.product().prologue.is_some() {
             return self.consume_computed(c, group, thread, warp);
         }
@@ -320,7 +325,7 @@ impl Tile<'_> {
                 c.when(speaks, &mut |c| Ptx(c).arrive(self.empty(Ptx(c), slot)?), None)
             };
             let nothing: Vec<Value> =
-                (0..blocks).map(|_| p.nothing(self.n)).collect::<Made<_>>()?;
+                (0..blocks).map(|_| p.nothing(self.n)).collect::<Result<_>>()?;
             // The first step does not read the sums: writing zeros would have to be fenced, and
             // LLVM moves writes of registers.
             p.wait(self.full(p, carried[0])?, carried[1])?;
@@ -364,7 +369,7 @@ impl Tile<'_> {
     }
 
     /// Later stages on the sums, and what they write.
-    pub(crate) fn finish(&self, c: Code, f: &Fragments<'_>) -> Made<()> {
+    pub(crate) fn finish(&self, c: Code, f: &Fragments<'_>) -> Result<()> {
         let results: Vec<Stored> = self.stored.iter().map(|(s, _)| s.clone()).collect();
         let Results { scope, nest, .. } = self.results;
         let direct = without(scope, &results);
@@ -382,7 +387,7 @@ impl Tile<'_> {
         if left { self.spread(c, &direct, f) } else { Ok(()) }
     }
     /// Later stages on the sums, whose results each thread writes.
-    fn spread(&self, c: Code, scope: &Scope<'_>, f: &Fragments<'_>) -> Made<()> {
+    fn spread(&self, c: Code, scope: &Scope<'_>, f: &Fragments<'_>) -> Result<()> {
         let p = Ptx(c);
         let lane = p.rest(f.thread, 32)?;
         let mine = p.add(
@@ -402,7 +407,13 @@ impl Tile<'_> {
 }
 
 /// The nest of a product. `maps`: the parameters that describe its operands.
-pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params, maps: &[Value]) -> Made<()> {
+pub fn emit(
+    c: Code,
+    scope: &Scope<'_>,
+    plan: &Plan,
+    params: &Params,
+    maps: &[Value],
+) -> Result<()> {
     let missing = "is no product that wgmma and TMA take";
     let product = super::product(scope.kernel, plan).ok_or(missing)?;
     let nest = &plan.nests[0];
@@ -430,14 +441,15 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params, maps: &[Va
             "has block_k = {}, but 128 bytes of its operands are {} elements",
             params.block_k,
             product.depth()
-        ));
+        )
+        .into());
     }
     super::fits(params, nest, &product)?;
     // Of a computed operand each warp reads its rows.
     let readers = if product.prologue.is_some() { 4 } else { 1 };
     let (m, n, stages) = (params.block_m, params.block_n, params.stages);
     let sizes = |dims: &[usize]| {
-        dims.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Made<Vec<Value>>>()
+        dims.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Result<Vec<Value>>>()
     };
     let up = |dims: &[usize], by: usize| {
         let all = sizes(dims)?.into_iter().try_fold(c.index(1)?, |a, b| c.mul(a, b))?;

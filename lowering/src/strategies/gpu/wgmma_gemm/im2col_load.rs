@@ -1,17 +1,14 @@
 //! A convolution's tiles: the copy engine reads so many pixels of the result under one place of the
 //! window, across rows and images.
-use crate::{
-    emit::code::Made,
-    strategies::gpu::{
-        common::ptx::Ptx,
-        wgmma_gemm::{DEPTH, emit::Tile, im2col::Window},
-    },
+use crate::strategies::gpu::{
+    common::ptx::Ptx,
+    wgmma_gemm::{DEPTH, emit::Tile, im2col::Window},
 };
 use kiln_dialects::ir::*;
 
 impl Tile<'_> {
     /// Where the window of a row's pixel begins: in width, in height, in which image.
-    pub fn pixel(&self, p: Ptx, w: &Window, row: Value) -> Made<[Value; 3]> {
+    pub fn pixel(&self, p: Ptx, w: &Window, row: Value) -> Result<[Value; 3]> {
         let size = |i: usize| p.of(self.results.scope.poly(p.0, &w.out[i])?);
         let (high, wide) = (size(0)?, size(1)?);
         let by = |name: &str, x: Value, y: Value| p.two(name, x, y);
@@ -35,7 +32,7 @@ impl Tile<'_> {
         column: Value,
         (left, right): (Value, Value),
         barrier: Value,
-    ) -> Made<()> {
+    ) -> Result<()> {
         let blocks = w.blocks() as usize;
         let (place, channel) = (p.over(step, blocks)?, p.times(p.rest(step, blocks)?, DEPTH)?);
         let wide = w.sizes[1] as usize;

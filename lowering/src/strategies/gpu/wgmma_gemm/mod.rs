@@ -14,7 +14,6 @@ pub(crate) mod tiles;
 
 use crate::{
     analysis::{Access, Kernel, Nest, Plan, Poly, Role, Stage},
-    emit::code::Made,
     strategies::{
         Device, Emission, Launch, Match, Parameters, Request, Strategy, View,
         gpu::{
@@ -90,7 +89,7 @@ impl Strategy for WgmmaGemm {
         };
         Match::costed(found())
     }
-    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch, String> {
+    fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         let hopper = r.gpu()?.hopper();
         let found = product(r.kernel, r.plan).filter(|_| hopper);
         let (nest, product) = r.plan.nests.first().zip(found).ok_or(Self::MISMATCH)?;
@@ -98,7 +97,8 @@ impl Strategy for WgmmaGemm {
             return Err(format!(
                 "has a CTA tile of {} by {}; registers hold accumulators of 32768 elements",
                 p.block_m, p.block_n
-            ));
+            )
+            .into());
         }
         split_k::possible(p)?;
         fits(p, nest, &product)?;
@@ -115,7 +115,7 @@ impl Strategy for WgmmaGemm {
             persistent: true,
         })
     }
-    fn arguments(func: Op) -> Result<Vec<Type>, String> {
+    fn arguments(func: Op) -> Result<Vec<Type>> {
         emit::parameters(func)
     }
     fn candidates(p: &Params) -> Vec<Params> {
@@ -138,7 +138,7 @@ impl Strategy for WgmmaGemm {
         );
         all
     }
-    fn emit(e: &Emission<'_, '_>, p: &Params) -> Made<()> {
+    fn emit(e: &Emission<'_, '_>, p: &Params) -> Result<()> {
         emit::emit(e.c, e.scope, e.plan, p, e.arguments)
     }
 }
@@ -265,18 +265,19 @@ fn computes(m: usize, n: usize, resident: usize) -> bool {
 
 /// Whether a schedule is one for a product with its prologue, if it has one: registers hold what
 /// they have to, the ring fits shared memory, and blocks can share the depth if they are to.
-pub fn fits(p: &Params, nest: &Nest, product: &Product) -> Result<(), String> {
+pub fn fits(p: &Params, nest: &Nest, product: &Product) -> Result<()> {
     split_k::fits(p, nest, product)?;
     let (m, n, resident) = (p.block_m, p.block_n, p.ctas_per_sm);
     if product.prologue.is_some() && !computes(m, n, resident) {
         return Err(format!(
             "has a schedule of m = {m}, n = {n}, resident = {resident}, but registers hold the computed left operand of at most 128 rows, and beside another \
              block sums of 64 columns"
-        ));
+        ).into());
     }
     match shared(p, product.slabs()) {
         bytes if bytes > SHARED => {
-            Err(format!("has a schedule of {bytes} bytes of shared memory; {SHARED} are possible"))
+            Err(format!("has a schedule of {bytes} bytes of shared memory; {SHARED} are possible")
+                .into())
         }
         _ => Ok(()),
     }

@@ -2,7 +2,7 @@
 //! runs the prologue on its registers, and the products take the left operand from there. While the
 //! products of a step run, the left operand of the next one is computed.
 use crate::{
-    emit::code::{Code, Made},
+    emit::code::Code,
     strategies::gpu::{
         common::ptx::Ptx,
         prologue::{emit as prologue_emit, emit::Elements},
@@ -32,7 +32,7 @@ impl Tile<'_> {
 
     /// The left factor of a step in f32: of each 16 columns two rows of the first 8, two of the
     /// others, two neighbours each.
-    fn left(&self, c: Code, t: &Thread<'_>, slot: Value, step: Value) -> Made<Vec<Value>> {
+    fn left(&self, c: Code, t: &Thread<'_>, slot: Value, step: Value) -> Result<Vec<Value>> {
         let p = Ptx(c);
         let mut known = t.elements.step(c, p.add(p.times(step, DEPTH)?, t.column)?)?;
         let tile = p.add(self.ring, p.times(slot, self.bytes())?)?;
@@ -48,7 +48,7 @@ impl Tile<'_> {
         Ok(made)
     }
     /// The operand's own elements in the `k`-th 16 columns of a tile, in the same order.
-    fn raw(&self, p: Ptx, t: &Thread<'_>, tile: Value, k: usize) -> Made<Vec<[Value; 2]>> {
+    fn raw(&self, p: Ptx, t: &Thread<'_>, tile: Value, k: usize) -> Result<Vec<[Value; 2]>> {
         let raw = self.product().raw;
         let swizzled = |chunk: Value, row: Value| p.times(p.two("arith.xori", chunk, row)?, 16);
         if raw.byte_size() == 2 {
@@ -75,7 +75,7 @@ impl Tile<'_> {
     }
 
     /// Starts the products of a step.
-    fn weigh(&self, p: Ptx, left: &[Value], sums: &[Value], slot: Value) -> Made<Vec<Value>> {
+    fn weigh(&self, p: Ptx, left: &[Value], sums: &[Value], slot: Value) -> Result<Vec<Value>> {
         let (deep, element) = (self.product().rights[0].deep, self.product().element.name());
         let right = p.plus(p.add(self.ring, p.times(slot, self.bytes())?)?, self.left_bytes())?;
         let right = p.descriptor(right, deep)?;
@@ -90,7 +90,13 @@ impl Tile<'_> {
     }
 
     /// A multiplying group. `thread`: the number among its 128.
-    pub fn consume_computed(&self, c: Code, group: Value, thread: Value, warp: Value) -> Made<()> {
+    pub fn consume_computed(
+        &self,
+        c: Code,
+        group: Value,
+        thread: Value,
+        warp: Value,
+    ) -> Result<()> {
         self.each(c, &[Ptx(c).number(0)?, Ptx(c).number(0)?], &mut |c, place, carried| {
             let p = Ptx(c);
             let lane = p.rest(thread, 32)?;

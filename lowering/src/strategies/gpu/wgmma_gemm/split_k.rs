@@ -8,6 +8,7 @@ use crate::{
         tiles::{PROCESSORS, TILES, Tile},
     },
 };
+use kiln_dialects::Result;
 
 /// Blocks of a cluster; more than 8 not every card takes.
 pub const PARTS: &[usize] = &[1, 2, 4, 8];
@@ -63,7 +64,7 @@ pub fn worth([m, n]: [usize; 2], resident: usize, steps: i64, parts: usize) -> b
 }
 
 /// Whether blocks can share tiles of these sizes.
-pub fn possible(s: &Params) -> Result<(), String> {
+pub fn possible(s: &Params) -> Result<()> {
     let (m, n, parts) = (s.block_m, s.block_n, s.split_k);
     if parts == 1 {
         return Ok(());
@@ -75,14 +76,15 @@ pub fn possible(s: &Params) -> Result<(), String> {
         return Err(format!(
             "has a schedule of parts = {parts}, m = {m}, n = {n}, resident = {}; {text}",
             s.ctas_per_sm
-        ));
+        )
+        .into());
     }
     Ok(())
 }
 
 /// Whether the blocks of a cluster can share a product's depth: each has a step at least, and there
 /// are as many blocks as are wanted, which only known sizes say.
-pub fn fits(s: &Params, nest: &Nest, p: &Product) -> Result<(), String> {
+pub fn fits(s: &Params, nest: &Nest, p: &Product) -> Result<()> {
     let parts = s.split_k;
     if parts == 1 {
         return Ok(());
@@ -90,7 +92,7 @@ pub fn fits(s: &Params, nest: &Nest, p: &Product) -> Result<(), String> {
     if !known(nest) || p.prologue.is_some() || p.steps(nest) < parts as i64 {
         return Err(format!(
             "has a schedule of parts = {parts}, which wants known sizes, {parts} steps of the depth, and operands that lie in memory"
-        ));
+        ).into());
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 use crate::{
     emit::{
         body::{Passed, Scope},
-        code::{Code, Made},
+        code::Code,
         lanes::{Lanes, Val},
     },
     strategies::gpu::{
@@ -47,7 +47,7 @@ struct Staging<'a> {
 
 impl Staging<'_> {
     /// A place that no store still reads.
-    fn place(&mut self, c: Code) -> Made<Value> {
+    fn place(&mut self, c: Code) -> Result<Value> {
         let left = usize::from(self.all && !(self.odd && self.taken == 0));
         c.when(self.speaks, &mut |c| Ptx(c).stored(left, false), None)?;
         Ptx(c).warp_barrier()?;
@@ -57,12 +57,12 @@ impl Staging<'_> {
     }
     /// An address in a place: 16 bytes number `chunk` of a row, in the order of the 128-byte
     /// swizzle.
-    fn at(&self, p: Ptx, place: Value, row: Value, chunk: Value) -> Made<Value> {
+    fn at(&self, p: Ptx, place: Value, row: Value, chunk: Value) -> Result<Value> {
         let swizzled = p.0.op("arith.xori", &[chunk, p.rest(row, 8)?], chunk.ty(), &[])?;
         p.add(place, p.add(p.times(row, ROW)?, p.times(swizzled, 16)?)?)
     }
     /// Writes pairs of 16-bit elements, two halves of each 8 columns.
-    fn narrow(&self, p: Ptx, place: Value, pairs: &[[Value; 2]]) -> Made<()> {
+    fn narrow(&self, p: Ptx, place: Value, pairs: &[[Value; 2]]) -> Result<()> {
         let (row, right) = (p.rest(self.lane, 16)?, p.over(self.lane, 16)?);
         for (i, two) in pairs.chunks(2).enumerate() {
             let [[a, b], [c, d]] = two else { return Err("has an odd number of columns".into()) };
@@ -72,7 +72,7 @@ impl Staging<'_> {
         Ok(())
     }
     /// Writes pairs of 32-bit elements.
-    fn wide(&self, p: Ptx, place: Value, pairs: &[[Value; 2]]) -> Made<()> {
+    fn wide(&self, p: Ptx, place: Value, pairs: &[[Value; 2]]) -> Result<()> {
         let (row, pair) = (p.over(self.lane, 4)?, p.rest(self.lane, 4)?);
         for (i, halves) in pairs.iter().enumerate() {
             for (half, v) in halves.iter().enumerate() {
@@ -87,7 +87,7 @@ impl Staging<'_> {
 
 impl Tile<'_> {
     /// Later stages on the sums of a group, and results that the copy engine writes.
-    pub fn store(&self, c: Code, scope: &Scope<'_>, f: &Fragments<'_>) -> Made<()> {
+    pub fn store(&self, c: Code, scope: &Scope<'_>, f: &Fragments<'_>) -> Result<()> {
         let p = Ptx(c);
         let Fragments { place, group, thread, warp, values } = f;
         let (group, thread, warp) = (*group, *thread, *warp);
@@ -105,7 +105,7 @@ impl Tile<'_> {
             odd: places % 2 == 1,
             all: self.stored.iter().all(|(_, map)| map.is_some()),
         };
-        let batch: Vec<Value> = place.batch.iter().map(|b| p.of(*b)).collect::<Made<_>>()?;
+        let batch: Vec<Value> = place.batch.iter().map(|b| p.of(*b)).collect::<Result<_>>()?;
         let warp_row = p.add(self.own_row(p, group)?, p.times(p.rest(warp, 4)?, STORED)?)?;
         let (row0, column0) = (p.add(place.row, warp_row)?, place.column);
         let (rows, columns, [whole_rows, whole_columns]) =
@@ -200,7 +200,7 @@ impl Tile<'_> {
         place: Value,
         batch: &[Value],
         [row, column]: [Value; 2],
-    ) -> Made<()> {
+    ) -> Result<()> {
         let (t, width) = (&self.results, s.columns() as i64);
         let (rows, columns, memory) = (t.rows(c)?, t.columns(c)?, t.scope.buffer(s.access.buffer)?);
         let element = memory.ty().element().ok_or("writes to what is no buffer")?;
@@ -209,13 +209,13 @@ impl Tile<'_> {
         let single = Lanes { count: 1, mask: None };
         c.strided(c.index(0)?, c.index(STORED as i64)?, c.index(1)?, &[], &mut |c, r, _| {
             let at = c.add(row, r)?;
-            let mut line = |c: Code| -> Made<()> {
+            let mut line = |c: Code| -> Result<()> {
                 let dims = t.dims(c, batch, at, Val::One(column))?;
                 let Val::One(begin) = t.scope.address(c, &s.access.at, &dims, single)? else {
                     return Err("has a row of addresses".into());
                 };
                 let odd = c.rem(begin, c.index(2)?)?;
-                let read = |c: Code, e: Value| -> Made<Value> {
+                let read = |c: Code, e: Value| -> Result<Value> {
                     let (p, e) = (Ptx(c), Ptx(c).of(e)?);
                     let at = p.add(
                         staging.at(p, place, p.of(r)?, p.over(e, 8)?)?,
@@ -223,12 +223,12 @@ impl Tile<'_> {
                     )?;
                     p.read(at, element)
                 };
-                let there = |c: Code, e: Value| -> Made<Value> {
+                let there = |c: Code, e: Value| -> Result<Value> {
                     let (inside, left) =
                         (c.below(e, c.index(width)?)?, c.below(c.add(column, e)?, columns)?);
-                    c.both(&[inside, left])?.ok_or_else(|| "has no bounds".to_string())
+                    c.both(&[inside, left])?.ok_or_else(|| "has no bounds".to_string().into())
                 };
-                let one = |c: Code, e: Value| -> Made<()> {
+                let one = |c: Code, e: Value| -> Result<()> {
                     let store = &mut |c: Code| {
                         single.store(
                             c,
@@ -242,7 +242,7 @@ impl Tile<'_> {
                 };
                 let first = c.add(c.mul(lane, c.index(2)?)?, odd)?;
                 let second = c.add(first, c.index(1)?)?;
-                let mut two = |c: Code| -> Made<()> {
+                let mut two = |c: Code| -> Result<()> {
                     let all = [read(c, first)?, read(c, second)?];
                     let both = c.op("vector.from_elements", &all, Type::vector(element, 2), &[])?;
                     Lanes { count: 2, mask: None }.store(
@@ -268,22 +268,23 @@ impl Tile<'_> {
 
 /// An index, or the last one from which `count` are there: what is computed beyond the tensor is
 /// not stored.
-fn inside(c: Code, i: Value, size: Value, whole: bool, count: usize) -> Made<Value> {
+fn inside(c: Code, i: Value, size: Value, whole: bool, count: usize) -> Result<Value> {
     if whole { Ok(i) } else { c.min(i, c.sub(size, c.index(count as i64)?)?) }
 }
 
 /// Two neighbours that are not stored.
-fn nothing(c: Code, s: &Stored) -> Made<Value> {
+fn nothing(c: Code, s: &Stored) -> Result<Value> {
     c.constant("dense<0.0>", Type::vector(Type::scalar(c.ctx(), s.element), 2))
 }
 
 /// Two neighbours as a vector.
-fn pair(c: Code, lanes: Lanes, all: &[Val]) -> Made<Value> {
+fn pair(c: Code, lanes: Lanes, all: &[Val]) -> Result<Value> {
     match all {
         [one] => lanes.many(c, *one),
         _ => {
             let single = Lanes { count: 1, mask: None };
-            let values: Vec<Value> = all.iter().map(|v| single.many(c, *v)).collect::<Made<_>>()?;
+            let values: Vec<Value> =
+                all.iter().map(|v| single.many(c, *v)).collect::<Result<_>>()?;
             let ty = values.first().ok_or("has no values")?.ty();
             c.op("vector.from_elements", &values, Type::vector(ty, values.len()), &[])
         }

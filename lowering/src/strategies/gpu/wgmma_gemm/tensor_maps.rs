@@ -17,7 +17,7 @@ pub fn map(
     element: Type,
     extent: &[usize],
     window: Option<&Window>,
-) -> Result<Attr, String> {
+) -> Result<Attr> {
     let c = k.func.ctx();
     let block = k.func.regions().first().and_then(|r| r.first()).ok_or("has no body")?;
     let sizes: Vec<Value> = block.args().into_iter().filter(|a| a.ty().is_index()).collect();
@@ -52,7 +52,7 @@ pub fn map(
 }
 
 /// Those of both operands, then of the results.
-pub fn maps(k: &Kernel, nest: &Nest, p: &Product, s: &Params) -> Result<Attr, String> {
+pub fn maps(k: &Kernel, nest: &Nest, p: &Product, s: &Params) -> Result<Attr> {
     let (m, n, c) = (s.block_m, s.block_n / p.rights.len(), k.func.ctx());
     // On its way to shared memory f32 is rounded to what the instruction takes.
     let rounded = || Type::parse(c, "tf32").ok_or("has no tf32");
