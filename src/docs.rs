@@ -134,14 +134,15 @@ pub fn passes() -> String {
             "\n- File: `{file}`\n- Test: `tests/passes/{0}.mlir`\n- Snapshots: `snapshots/{0}/`\n",
             p.stem()
         );
-        let anchor = if p.anchor.is_empty() { "any op".into() } else { format!("`{}`", p.anchor) };
+        let anchor =
+            if p.anchor.is_empty() { "any op".to_string() } else { format!("`{}`", p.anchor) };
         let runs = format!("Runs on {anchor} at {}{lowers}", levels.join(", "));
         s += &wrapped("- ", "  ", &runs);
         let required = if p.required { "Required" } else { "Optional" };
         let _ = writeln!(s, "- {required}; numerics: {}", p.numerics.name());
         for o in (p.options)() {
             let default =
-                if o.default.is_empty() { "empty".into() } else { format!("`{}`", o.default) };
+                if o.default.is_empty() { "empty".to_string() } else { format!("`{}`", o.default) };
             let option = format!("Option `{}` (default {default}): {}", o.name, o.help);
             s += &wrapped("- ", "  ", &option);
         }
