@@ -1,43 +1,82 @@
 //! The generated pages: docs/ops.md from the op table, docs/passes.md from the pass and pipeline
-//! tables, docs/aten.md from the ATen table, docs/options.md from the table of options.
+//! tables, docs/strategies.md from the strategy table, docs/aten.md from the ATen table,
+//! docs/options.md from the table of options. Prose keeps to 100 columns.
 use crate::{list_mode_options, list_options};
 use kiln_dialects::{
     ops::{Family, OpKind},
     rules::{LEVELS, numerics},
 };
-use kiln_lowering::driver::pipeline::STEPS;
-use kiln_lowering::driver::table;
+use kiln_lowering::{
+    driver::{pipeline::STEPS, table},
+    strategies::{Device, table::STRATEGIES},
+};
 use std::{fmt::Write, path::Path};
 
 const NOTE: &str = "<!-- Generated from the tables; `./x bless` writes it anew. -->\n";
 
+/// Columns of a page.
+const WIDTH: usize = 100;
+
+/// A paragraph or list item in lines of at most [`WIDTH`] columns: `first` begins the first line,
+/// `indent` all others.
+pub(crate) fn wrapped(first: &str, indent: &str, text: &str) -> String {
+    let (mut s, mut line, mut empty) = (String::new(), first.to_string(), true);
+    for word in text.split_whitespace() {
+        // A sign at the beginning of a line would be a list item, a heading or a table.
+        let breaks = !word.starts_with(['-', '+', '*', '#', '=', '>', '|']);
+        if !empty && breaks && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            let _ = writeln!(s, "{line}");
+            line = indent.to_string();
+            empty = true;
+        }
+        if !empty {
+            line.push(' ');
+        }
+        line += word;
+        empty = false;
+    }
+    let _ = writeln!(s, "{line}");
+    s
+}
+
+/// Text in a table's cell.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('<', "\\<")
+}
+
 /// The op reference: what docs/ops.md holds.
 pub fn ops() -> String {
     let mut s = format!("# The ops of `kiln`\n\n{NOTE}\n");
-    s += "Element types: f64 f32 f16 bf16 f8E4M3FN f8E5M2 i64 i32 i16 i8 ui8 i1. Types are plain ranked tensors; a dimension is a number or `?`, and\n\
-        what is known of a `?` is said by `kiln.sym`, `kiln.sym_expr` and `kiln.bind_shape`. Elementwise ops neither broadcast nor promote: that is\n\
-        written with `kiln.broadcast_in_dim` and `kiln.convert`. 'Numerics' says how far a compiled op may be from the reference semantics.\n";
+    s += &wrapped(
+        "",
+        "",
+        "Element types: f64 f32 f16 bf16 f8E4M3FN f8E5M2 i64 i32 i16 i8 ui8 i1. Types are plain \
+         ranked tensors; a dimension is a number or `?`, and what is known of a `?` is said by \
+         `kiln.sym`, `kiln.sym_expr` and `kiln.bind_shape`. Elementwise ops neither broadcast nor \
+         promote: that is written with `kiln.broadcast_in_dim` and `kiln.convert`. 'Numerics' says \
+         how far a compiled op may be from the reference semantics.",
+    );
     let mut family = None;
     for kind in OpKind::ALL {
         if family != Some(kind.family()) {
             family = Some(kind.family());
             let _ = write!(s, "\n## {}\n", title(kind.family()));
         }
-        let _ = write!(s, "\n### `{}`\n\n{}.\n\n", kind.name(), kind.summary());
+        let _ = write!(s, "\n### `{}`\n\n", kind.name());
+        s += &wrapped("", "", &format!("{}.", kind.summary()));
         if !kind.syntax().is_empty() {
-            let _ = writeln!(s, "- Syntax: ``` {} {} ```", kind.name(), kind.syntax());
+            let syntax = format!("{} {}", kind.name(), kind.syntax());
+            let _ = write!(s, "\n```text\n{}```\n", wrapped("", "    ", &syntax));
         }
+        s.push('\n');
         if !kind.formula().is_empty() {
-            let _ = writeln!(
-                s,
-                "- Formula: {}",
-                kind.formula().replace('|', "\\|").replace('*', "\\*")
-            );
+            let formula = kind.formula().replace('|', "\\|").replace('*', "\\*");
+            s += &wrapped("- ", "  ", &format!("Formula: {formula}"));
         }
         if !kind.reference().is_empty() {
-            let _ = writeln!(s, "- Source: {}", kind.reference());
+            s += &wrapped("- ", "  ", &format!("Source: {}", kind.reference()));
         }
-        let _ = writeln!(s, "- Numerics: {}", numerics(*kind));
+        s += &wrapped("- ", "  ", &format!("Numerics: {}", numerics(*kind)));
     }
     s
 }
@@ -62,7 +101,8 @@ fn title(family: Family) -> &'static str {
 /// The pass reference: what docs/passes.md holds.
 pub fn passes() -> String {
     let mut s = format!("# Passes, levels and the pipeline\n\n{NOTE}\n");
-    s += "Every upstream pass can stand in a pipeline beside these. `kiln-opt --list-passes` prints both.\n\n## Levels\n\n| level | what the IR is |\n| --- | --- |\n";
+    s += "Every upstream pass can stand in a pipeline beside these. `kiln-opt --list-passes` prints \
+        both.\n\n## Levels\n\n| level | what the IR is |\n| --- | --- |\n";
     for level in LEVELS {
         let _ = writeln!(s, "| `{}` | {} |", level.name(), level.summary());
     }
@@ -81,27 +121,70 @@ pub fn passes() -> String {
         let levels: Vec<_> = p.levels.iter().map(|l| format!("`{}`", l.name())).collect();
         let lowers =
             p.lowers_to.map_or(String::new(), |l| format!(", takes the module to `{}`", l.name()));
-        let _ = write!(s, "\n### `{}`\n\n{}.\n\n", p.flag, p.summary);
+        let _ = write!(s, "\n### `{}`\n\n", p.flag);
+        s += &wrapped("", "", &format!("{}.", p.summary));
         let file = format!("{}.rs", p.source());
         let file = if Path::new(env!("CARGO_MANIFEST_DIR")).join(&file).exists() {
             file
         } else {
             format!("{}/mod.rs", p.source())
         };
-        let _ = writeln!(
+        let _ = write!(
             s,
-            "- File: `{file}`, test `tests/passes/{0}.mlir`, snapshots `snapshots/{0}/`",
+            "\n- File: `{file}`\n- Test: `tests/passes/{0}.mlir`\n- Snapshots: `snapshots/{0}/`\n",
             p.stem()
         );
-        let _ = writeln!(s, "- Runs on `{}` at {}{lowers}", p.anchor, levels.join(", "));
-        let _ = writeln!(
-            s,
-            "- {}; numerics: {}",
-            if p.required { "Required" } else { "Optional" },
-            p.numerics.name()
-        );
+        let anchor =
+            if p.anchor.is_empty() { "any op".to_string() } else { format!("`{}`", p.anchor) };
+        let runs = format!("Runs on {anchor} at {}{lowers}", levels.join(", "));
+        s += &wrapped("- ", "  ", &runs);
+        let required = if p.required { "Required" } else { "Optional" };
+        let _ = writeln!(s, "- {required}; numerics: {}", p.numerics.name());
         for o in (p.options)() {
-            let _ = writeln!(s, "- Option `{}` (default `{}`): {}", o.name, o.default, o.help);
+            let default =
+                if o.default.is_empty() { "empty".to_string() } else { format!("`{}`", o.default) };
+            let option = format!("Option `{}` (default {default}): {}", o.name, o.help);
+            s += &wrapped("- ", "  ", &option);
+        }
+    }
+    s
+}
+
+/// The reference of strategies: what docs/strategies.md holds.
+pub fn strategies() -> String {
+    let mut s = format!("# Strategies\n\n{NOTE}\n");
+    s += &wrapped(
+        "",
+        "",
+        "A strategy computes one kind of kernel. `#kiln.schedule<\"NAME\", {…}>` on a kernel names \
+         it, with all of its parameters. Strategies are asked in this order; the first that \
+         matches is taken, except that neighbours which state a cost compete by it. The table is \
+         `lowering/src/strategies/table.rs`; [write a strategy](write-a-strategy.md) explains one.",
+    );
+    for (device, title) in [(Device::Cpu, "Processors"), (Device::Gpu, "NVIDIA GPUs")] {
+        let _ = write!(s, "\n## {title}\n");
+        for row in STRATEGIES.iter().filter(|r| r.device() == device) {
+            let _ = write!(s, "\n### `{}`\n\n", row.name());
+            s += &wrapped("", "", &format!("{}.", row.summary()));
+            let libraries = row.libraries();
+            if row.competes() || !libraries.is_empty() {
+                s.push('\n');
+            }
+            if row.competes() {
+                s += "- Competes by cost with its neighbours\n";
+            }
+            if !libraries.is_empty() {
+                let _ = writeln!(s, "- Also a call of a library: {}", libraries.join(", "));
+            }
+            if row.parameters().is_empty() {
+                s += "\nIt has no parameters.\n";
+                continue;
+            }
+            s += "\n| parameter | what it is | values |\n| --- | --- | --- |\n";
+            for p in row.parameters() {
+                let (help, domain) = (cell(p.help), cell(&p.domain.to_string()));
+                let _ = writeln!(s, "| `{}` | {help} | {domain} |", p.name);
+            }
         }
     }
     s
@@ -110,9 +193,15 @@ pub fn passes() -> String {
 /// The ATen reference: what docs/aten.md holds.
 pub fn aten() -> String {
     let mut s = format!("# The ATen overloads that capture takes\n\n{NOTE}\n");
-    s += "An overload in place (`aten.relu_.default`) is its functional row and a write, which all views of the tensor then read. Arguments that a row does\n\
-        not name do not matter to values (device, layout, memory format), or make a capture fail with a sentence when they do. Numbers and tensors\n\
-        promote as in PyTorch. Arguments are checked as PyTorch's meta functions check them, with their reasons; sizes that are symbols are not compared.\n";
+    s += &wrapped(
+        "",
+        "",
+        "An overload in place (`aten.relu_.default`) is its functional row and a write, which all \
+         views of the tensor then read. Arguments that a row does not name do not matter to values \
+         (device, layout, memory format), or make a capture fail with a sentence when they do. \
+         Numbers and tensors promote as in PyTorch. Arguments are checked as PyTorch's meta \
+         functions check them, with their reasons; sizes that are symbols are not compared.",
+    );
     for (family, rows) in crate::capture::aten::families() {
         let _ = write!(s, "\n## {family}\n\n| overload | arguments |\n| --- | --- |\n");
         for row in rows {
@@ -137,7 +226,6 @@ pub fn options() -> String {
         takes. An unknown name is answered with the nearest. A file takes an option for functions alone\n\
         with a remark. Truth values are also `1` and `0`, `on` and `off`. `kiln options` prints this\n\
         table, `list_options()` gives it. `KILN_LOG` is no option: [debugging.md](debugging.md).\n";
-    let text = |t: &str| t.replace('|', "\\|").replace('<', "\\<");
     for (files, title) in
         [(true, "For files and compiled functions"), (false, "For compiled functions alone")]
     {
@@ -152,9 +240,9 @@ pub fn options() -> String {
                 "| `{}`{torch} | `{}` | {} | {} | {} |",
                 o.name,
                 o.variable,
-                text(o.kind),
-                text(o.default),
-                text(o.summary)
+                cell(o.kind),
+                cell(o.default),
+                cell(o.summary)
             );
         }
     }

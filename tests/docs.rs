@@ -26,6 +26,11 @@ fn pass_reference_is_up_to_date() {
 }
 
 #[test]
+fn strategy_reference_is_up_to_date() {
+    check_page("docs/strategies.md", &kiln::docs::strategies());
+}
+
+#[test]
 fn aten_reference_is_up_to_date() {
     check_page("docs/aten.md", &kiln::docs::aten());
 }
