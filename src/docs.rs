@@ -1,5 +1,5 @@
-//! The generated pages: docs/ops.md from the op table, docs/passes.md from the pass and pipeline
-//! tables, docs/aten.md from the ATen table, docs/options.md from the table of options.
+//! Generated pages: docs/ops.md from the op table, docs/passes.md from the pass and pipeline
+//! tables, docs/aten.md from the ATen table, docs/options.md from the option table.
 use crate::{list_mode_options, list_options};
 use kiln_dialects::{
     ops::{Family, OpKind},
@@ -11,7 +11,7 @@ use std::{fmt::Write, path::Path};
 
 const NOTE: &str = "<!-- Generated from the tables; `./x bless` writes it anew. -->\n";
 
-/// The op reference: what docs/ops.md holds.
+/// The op reference, docs/ops.md.
 pub fn ops() -> String {
     let mut s = format!("# The ops of `kiln`\n\n{NOTE}\n");
     s += "Element types: f64 f32 f16 bf16 f8E4M3FN f8E5M2 i64 i32 i16 i8 ui8 i1. Types are plain ranked tensors; a dimension is a number or `?`, and\n\
@@ -59,7 +59,7 @@ fn title(family: Family) -> &'static str {
     }
 }
 
-/// The pass reference: what docs/passes.md holds.
+/// The pass reference, docs/passes.md.
 pub fn passes() -> String {
     let mut s = format!("# Passes, levels and the pipeline\n\n{NOTE}\n");
     s += "Every upstream pass can stand in a pipeline beside these. `kiln-opt --list-passes` prints both.\n\n## Levels\n\n| level | what the IR is |\n| --- | --- |\n";
@@ -68,7 +68,7 @@ pub fn passes() -> String {
     }
     s += "\n## The pipeline\n\n| from | pass | why here |\n| --- | --- | --- |\n";
     for step in STEPS {
-        // A list of upstream's passes is one row.
+        // Upstream's pass list takes one row.
         let pass = if step.pass.matches(',').count() > 3 {
             format!("{}, …", step.pass.split(',').take(3).collect::<Vec<_>>().join(", "))
         } else {
@@ -107,7 +107,7 @@ pub fn passes() -> String {
     s
 }
 
-/// The ATen reference: what docs/aten.md holds.
+/// The ATen reference, docs/aten.md.
 pub fn aten() -> String {
     let mut s = format!("# The ATen overloads that capture takes\n\n{NOTE}\n");
     s += "An overload in place (`aten.relu_.default`) is its functional row and a write, which all views of the tensor then read. Arguments that a row does\n\
@@ -122,7 +122,7 @@ pub fn aten() -> String {
     s
 }
 
-/// The reference of options: what docs/options.md holds.
+/// The option reference, docs/options.md.
 pub fn options() -> String {
     let mut s = format!("# Options\n\n{NOTE}\n");
     s += "Every option has one name, and is set in each of these ways; what stands further down wins:\n\n\
