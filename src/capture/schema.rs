@@ -31,7 +31,7 @@ pub struct GraphModule {
 }
 #[derive(Deserialize)]
 pub struct Graph {
-    /// Outputs of a subgraph; those of the top-level graph are in its signature.
+    /// Inputs of a subgraph; those of the top-level graph are in its signature.
     #[serde(default)]
     pub inputs: Vec<Json>,
     #[serde(default)]
