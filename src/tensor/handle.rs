@@ -9,7 +9,6 @@ use std::{panic::Location, sync::Arc};
 
 /// A tensor: concrete data, or a value of the graph being traced; see the [module](super). A cheap,
 /// thread-safe handle. A traced tensor is only valid in its trace.
-/// trace.
 #[derive(Clone)]
 pub struct Tensor(pub(crate) Repr);
 

@@ -27,7 +27,7 @@ pub struct Pool<const N: usize> {
     pub window: [i64; N],
     /// Stride between windows.
     pub stride: [i64; N],
-    /// Padding at both ends: zeros for average pooling, -infinity for max pooling.
+    /// Padding at both ends: zeros for average pooling, ignored by max pooling.
     pub padding: [i64; N],
     /// Whether the output size is rounded up.
     pub ceil_mode: bool,
