@@ -10,7 +10,7 @@ pub struct Embedding {
 }
 
 impl Embedding {
-    /// A table of shape [`count`, `size`].
+    /// A table of shape [count, size].
     pub fn new(scope: &Scope, count: usize, size: usize) -> Embedding {
         Embedding { weight: scope.parameter("weight", &[count, size], Init::Normal) }
     }

@@ -3,7 +3,7 @@ use super::{Init, Module, Parameter, Scope};
 use crate::tensor::Tensor;
 use std::panic::Location;
 
-/// x @ weight^T + bias over the last dimension: [..., `inputs`] to [..., `outputs`].
+/// x @ weight^T + bias over the last dimension: [..., inputs] to [..., outputs].
 #[derive(Debug)]
 pub struct Linear {
     weight: Parameter,

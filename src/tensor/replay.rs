@@ -5,7 +5,6 @@
 //! runs of their own. Ops are compared structurally, not by hash: the row, its arguments, and the
 //! results and inputs that its tensors refer to. Derived data, such as result types, is stored in
 //! the run.
-//! as types of results, is the run's.
 use super::{
     Array, Dim, Operand, Scalar, Tensor,
     arg::Arg,
