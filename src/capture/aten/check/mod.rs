@@ -64,7 +64,7 @@ impl Ty {
     fn sizes(&self) -> String {
         list(&self.dims)
     }
-    /// The sizes for indexing, where PyTorch treats a 0-d tensor as one of size [1].
+    /// The sizes for indexing, where PyTorch treats a 0-d tensor as one of size `[1]`.
     fn at_least_1d(&self) -> Vec<Option<i64>> {
         if self.dims.is_empty() { vec![Some(1)] } else { self.dims.clone() }
     }
