@@ -34,7 +34,7 @@
 //!
 //! | for | see |
 //! | --- | --- |
-//! | compiled functions: guards, dynamic shapes, graph breaks, options | [`compile()`], [`Compiled`], [`list_options`] |
+//! | compiled functions, guards, options | [`compile()`], [`Compiled`], [`list_options`] |
 //! | model files and executables | [`load`], [`Model`], [`Executable`], [`Options`], [`model`] |
 //! | layers, named as in PyTorch | [`nn`] |
 //! | tracing and capture to IR | [`trace`], [`tensor`], [`capture`] |

@@ -15,8 +15,7 @@ use std::path::Path;
 
 /// Measuring time per schedule, in seconds.
 const SECONDS: f64 = 0.02;
-/// Minimum and maximum calls per round on a GPU. Short kernels get more, to amortise timer
-/// overhead.
+/// Calls per round on a GPU for long and for short kernels; more calls amortise timer overhead.
 const CALLS: (usize, usize) = (5, 20);
 /// Calls shorter than this are short, in seconds.
 const SHORT: f64 = 5e-5;

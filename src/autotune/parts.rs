@@ -24,7 +24,7 @@ const KEY: &str = "parts ";
 const TRIED: [i64; 4] = [1, 2, 4, 8];
 /// Minimum K tiles per split.
 const STEPS: i64 = 4;
-/// Number of output tiles that fills the GPU without split-K (two waves of 132 SMs).
+/// Number of output tiles that fills the GPU without split-K (2 x 132 SMs).
 const FULL: i64 = 2 * 132;
 /// The pass that applies split-K.
 const SPLIT: &str = ",kiln-split-products";

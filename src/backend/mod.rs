@@ -54,7 +54,8 @@ impl<'a> GraphModule<'a> {
     }
 }
 
-/// Compiles graphs. [Register](register) a custom backend and select it by name.
+/// Compiles graphs. [Register](register) a custom backend and select it by name; for a complete one
+/// see `examples/custom_backend.rs`.
 pub trait Backend: Send + Sync {
     /// The name that selects it.
     fn name(&self) -> &str;

@@ -16,7 +16,7 @@ pub struct RunReport<'a> {
     pub exe: &'a Executable,
     /// Its options.
     pub options: &'a Options,
-    /// Cold start: from process start to the first result.
+    /// Time from process start to the first result.
     pub first: Duration,
     /// Sorted call times.
     pub times: &'a [Duration],

@@ -16,8 +16,12 @@ pub struct Disabled<F, A> {
 ///
 /// ```
 /// use kiln::{Tensor, tensor::TraceError};
-/// let odd = kiln::disable(|x: Tensor| -> Result<Tensor, TraceError> { if x.sum(.., false).item::<f64>()? > 0.0 { Ok(x) } else { Ok(-x) } });
-/// let f = kiln::compile(move |x: Tensor| -> Result<Tensor, TraceError> { Ok(odd.call(x * 2)?.exp()) });
+/// let odd = kiln::disable(|x: Tensor| -> Result<Tensor, TraceError> {
+///     if x.sum(.., false).item::<f64>()? > 0.0 { Ok(x) } else { Ok(-x) }
+/// });
+/// let f = kiln::compile(move |x: Tensor| -> Result<Tensor, TraceError> {
+///     Ok(odd.call(x * 2)?.exp())
+/// });
 /// assert_eq!(f.call(Tensor::of(&[2], &[0.0f32, 0.0])?)?.to_vec::<f32>()?, [1.0, 1.0]);
 /// # Ok::<(), kiln::Error>(())
 /// ```

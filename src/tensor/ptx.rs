@@ -19,6 +19,7 @@ type Numbers = dyn Fn(&[TensorType], &[TensorType]) -> Vec<Dim> + Send + Sync;
 /// An external PTX kernel with its launch configuration. Its parameters are 64 bits each: the
 /// addresses of the op's inputs, of its results, then [sizes](Ptx::sizes). Tensors are contiguous,
 /// row-major and 16-byte aligned, and results alias nothing; an i1 takes one byte.
+/// For a complete op see `examples/custom_op.rs`.
 #[derive(Clone)]
 pub struct Ptx {
     text: String,
