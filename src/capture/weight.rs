@@ -208,7 +208,7 @@ pub fn write(path: &Path, all: &[(String, Weight)]) -> Result<(), String> {
         ));
     }
     // Writes to a new file and renames it, since weights may be mapped from the old one.
-    let beside = path.with_extension("safetensors.part");
-    safetensors::serialize_to_file(views, None, &beside).map_err(|e| e.to_string())?;
-    std::fs::rename(&beside, path).map_err(|e| e.to_string())
+    let temporary = path.with_extension("safetensors.part");
+    safetensors::serialize_to_file(views, None, &temporary).map_err(|e| e.to_string())?;
+    std::fs::rename(&temporary, path).map_err(|e| e.to_string())
 }

@@ -302,9 +302,9 @@ impl Plan {
     /// not the outermost one, and the static inner sizes are not a multiple already.
     fn spaces_rows(&self, (leaf, dim): (usize, usize)) -> bool {
         let Some(PlanLeaf::Tensor(_, dims)) = self.leaves.get(leaf) else { return false };
-        let behind =
+        let inner =
             dims.iter().skip(dim + 1).map(|d| if let PlanDim::Static(n) = d { *n } else { 1 });
-        dim > 0 && !behind.fold(1, usize::wrapping_mul).is_multiple_of(DIVISOR as usize)
+        dim > 0 && !inner.fold(1, usize::wrapping_mul).is_multiple_of(DIVISOR as usize)
     }
     /// Indices of the symbols in use.
     pub fn used(&self) -> Vec<usize> {

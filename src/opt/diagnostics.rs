@@ -110,11 +110,11 @@ pub fn expectations(part: &Part<'_>) -> Result<Vec<Expectation>, OptError> {
 fn pattern(text: &str, at: usize) -> Result<Regex, OptError> {
     let (mut out, mut rest) = (String::new(), text);
     while let Some((before, after)) = rest.split_once("{{") {
-        let (inside, behind) = after.split_once("}}").ok_or_else(|| {
+        let (inside, tail) = after.split_once("}}").ok_or_else(|| {
             OptError::usage(format!("line {at}: a regular expression without its }}}}"))
         })?;
         out += &format!("{}({inside})", regex::escape(before));
-        rest = behind;
+        rest = tail;
     }
     out += &regex::escape(rest);
     Regex::new(&out).map_err(|e| OptError::usage(format!("line {at}: {e}")))

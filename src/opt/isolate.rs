@@ -193,23 +193,23 @@ pub fn verdict(
     let memory = |l: &str| {
         ["memory allocation of", "bad_alloc", "out of memory"].iter().any(|m| l.contains(m))
     };
-    let said = end
+    let message = end
         .noise
         .lines()
         .find(|l| memory(l) || l.contains("LLVM ERROR") || l.contains("overflowed its stack"));
-    let exit = if said.is_some_and(memory) || libc::WTERMSIG(end.status) == libc::SIGKILL {
+    let exit = if message.is_some_and(memory) || libc::WTERMSIG(end.status) == libc::SIGKILL {
         Exit::Device
     } else {
         Exit::Failed
     };
-    let said = said.map_or(String::new(), |l| format!(": {}", l.trim()));
+    let message = message.map_or(String::new(), |l| format!(": {}", l.trim()));
     let pass = board.0.pass.get();
     Err(match board.stage() {
         Stage::Reading => OptError::usage(format!(
-            "MLIR crashed ({signal}{said}) while parsing {name}; this input is not supported"
+            "MLIR crashed ({signal}{message}) while parsing {name}; this input is not supported"
         )),
         Stage::Pipeline => OptError::usage(format!(
-            "MLIR crashed ({signal}{said}) while reading the pipeline; it is not supported"
+            "MLIR crashed ({signal}{message}) while reading the pipeline; it is not supported"
         )),
         stage => {
             let during = match stage {

@@ -189,18 +189,18 @@ fn view(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
 fn fill_in(cx: &mut Cx, from: Vec<Size>, mut sizes: Vec<Size>) -> Result<Vec<Size>, String> {
     let Some(hole) = sizes.iter().position(|s| s.known() == Some(-1)) else { return Ok(sizes) };
     // Cancels common sizes before dividing, so that symbols are rarely divided.
-    let mut above = from;
-    let mut below = vec![];
+    let mut numerator = from;
+    let mut denominator = vec![];
     for (i, s) in sizes.iter().enumerate().filter(|(i, _)| *i != hole) {
-        match above.iter().position(|f| f == s) {
-            Some(at) => drop(above.remove(at)),
-            None => below.push(sizes[i]),
+        match numerator.iter().position(|f| f == s) {
+            Some(at) => drop(numerator.remove(at)),
+            None => denominator.push(sizes[i]),
         }
     }
     let product = |cx: &mut Cx, all: Vec<Size>| {
         all.into_iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, s))
     };
-    let (n, d) = (product(cx, above)?, product(cx, below)?);
+    let (n, d) = (product(cx, numerator)?, product(cx, denominator)?);
     sizes[hole] = if n.known() == Some(0) { Size::Static(0) } else { cx.size_div(n, d)? };
     Ok(sizes)
 }
