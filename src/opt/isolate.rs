@@ -219,7 +219,10 @@ pub fn verdict(
             };
             let hint = reproducer(board, cli, source)
                 .map_or_else(|e| format!("no reproducer: {e}"), |p| reproducer_line(&p));
-            OptError { exit, message: format!("{name}: crashed ({signal}{message}) {during}\n{hint}") }
+            OptError {
+                exit,
+                message: format!("{name}: crashed ({signal}{message}) {during}\n{hint}"),
+            }
         }
     })
 }
