@@ -1,5 +1,4 @@
-//! A function that is compiled by an attribute, with a loop whose end depends on values in one
-//! graph.
+//! Compiling a function with an attribute. Its data-dependent loop stays in one graph.
 //!
 //!   cargo run --example attribute
 use kiln::{Error, Tensor, tensor::TraceError};
@@ -8,14 +7,14 @@ fn main() -> Result<(), Error> {
     run().map(|text| println!("{text}"))
 }
 
-/// The square root by Newton's method, until no element changes by more than `precision`.
+/// Square root by Newton's method, until no element changes by more than `precision`.
 #[kiln::compile(fullgraph, dynamic = true)]
 fn root(x: Tensor, precision: f64) -> Result<Tensor, TraceError> {
     let wrong = |y: &Tensor| (y * y - &x).abs().amax(.., false).gt(precision);
     kiln::while_loop(|y: Tensor| wrong(&y), |y: Tensor| (&y + &x / &y) / 2, x.ones_like())
 }
 
-/// What is printed.
+/// The text to print.
 pub fn run() -> Result<String, Error> {
     let all = [
         root(Tensor::of(&[3], &[1.0f32, 4.0, 9.0])?, 1e-5)?,

@@ -1,8 +1,7 @@
-//! A backend of one's own: it counts ops, and leaves the work to nobody but itself, for graphs of
-//! one `relu`-like maximum.
+//! A custom backend. It counts ops and accepts only graphs that are a single `relu`-like maximum.
 //!
-//! A real one would hand `GraphModule::module()` to its own compiler; what it has to get right is
-//! in `kiln::backend::conformance`.
+//! A real backend hands `GraphModule::module()` to its own compiler. Test it with
+//! `kiln::backend::conformance`.
 //!
 //!   cargo run --example custom_backend
 use kiln::{
@@ -17,10 +16,10 @@ fn main() -> Result<(), Error> {
     run().map(|text| println!("{text}"))
 }
 
-/// Takes graphs that are `max(x, 0)`.
+/// A backend for graphs of the form `max(x, 0)`.
 struct Relu;
 
-/// Such a graph.
+/// A compiled graph of that form.
 struct Rectifier;
 
 impl Backend for Relu {
@@ -57,7 +56,7 @@ impl Runnable for Rectifier {
     }
 }
 
-/// What is printed.
+/// The text to print.
 pub fn run() -> Result<String, Error> {
     backend::register(Arc::new(Relu))?;
     let x = Tensor::of(&[3], &[-1.0f32, 0.5, 2.0])?;

@@ -1,6 +1,6 @@
-//! An op of one's own, computed by a function of the host, between ops that kiln compiles; and one
-//! that is made of ops, which become part of a kernel, and on GPUs is a kernel of its own that is
-//! given as PTX (`examples/swish.ptx`).
+//! Two custom ops: one computed by a host function between compiled kernels, and one defined by a
+//! decomposition into ops, which fuses into kernels. On GPUs the second one launches external PTX
+//! (`examples/swish.ptx`).
 //!
 //!   cargo run --example custom_op
 use kiln::{Error, Ptx, Tensor, dialects::value::DType};
@@ -9,10 +9,9 @@ fn main() -> Result<(), Error> {
     run().map(|text| println!("{text}"))
 }
 
-/// What is printed.
+/// The text to print.
 pub fn run() -> Result<String, Error> {
-    // How often each of so many values occurs: counts of a histogram, which no op of kiln's
-    // computes.
+    // A histogram: kiln has no op that counts occurrences.
     const BINS: usize = 4;
     let histogram = kiln::custom_op("example::histogram")
         .shape(|inputs| match inputs {
@@ -29,7 +28,7 @@ pub fn run() -> Result<String, Error> {
             Ok(())
         })
         .register()?;
-    // The kernel takes the addresses of x and of the result, and how many elements there are.
+    // Kernel parameters: the addresses of x and of the result, and the element count.
     let kernel = Ptx::new(include_str!("swish.ptx"), "swish")
         .sizes(|x, _| vec![x[0].1.iter().fold(1.into(), |n, d| n * *d)]);
     let swish = kiln::custom_op("example::swish")

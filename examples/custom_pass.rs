@@ -1,12 +1,11 @@
-//! A pass of one's own in the pipeline of a compiled function: divisions by a number become
-//! products, which is faster and rounds differently.
+//! A custom pass in the pipeline of a compiled function. It rewrites division by a constant to
+//! multiplication, which is faster and rounds differently.
 //!
 //!   cargo run --example custom_pass
 //!
-//! This file is all that a crate of its own needs as `main.rs`; its `Cargo.toml` says
-//! `[dependencies] kiln = { path = "…" }`, and building wants MLIR where kiln's does
-//! (`MLIR_SYS_220_PREFIX`). docs/write-a-pass.md explains the parts, and how a pass becomes one of
-//! kiln's.
+//! In a crate of its own this file is `main.rs`. `Cargo.toml` needs `[dependencies] kiln = { path =
+//! "…" }`, and building needs MLIR (`MLIR_SYS_220_PREFIX`). docs/write-a-pass.md explains each
+//! part, and how to upstream a pass into kiln.
 use kiln::{
     Error, Tensor,
     dialects::{ir::*, ops::*, rules::Level},
@@ -46,15 +45,15 @@ impl Pass for Reciprocal {
     }
 }
 
-/// What is printed: the ops of the one kernel, without the pass, with it as soon as a graph is on
-/// level `prims`, and behind the runs of another pass; and how often it ran, which is known of all
-/// passes alike.
+/// The text to print: the ops of the one kernel without the pass, with the pass as soon as the
+/// graph is at level `prims`, and with the pass after each run of another pass. Then the pass
+/// statistics.
 pub fn run() -> Result<String, Error> {
     pass::register::<Reciprocal>().map_err(Error::Backend)?;
     let mut lines = vec![];
     for passes in ["", "prims: mine-reciprocal{least=2}", "kiln-simplify: mine-reciprocal{least=2}"]
     {
-        // Code from the cache would say nothing of passes.
+        // A cache hit would run no passes.
         let f = kiln::compile(|x: Tensor| x.exp() / 3)
             .options([("passes", passes), ("cache_dir", "off")]);
         let y = f.call(Tensor::of(&[2], &[0.0f32, 1.0])?)?;

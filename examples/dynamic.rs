@@ -1,5 +1,5 @@
-//! Sizes that change: the first call has a program for its sizes, the second one makes a program
-//! for all.
+//! Dynamic shapes: the first call specialises on its sizes, the second one recompiles with symbolic
+//! shapes.
 //!
 //!   cargo run --example dynamic
 use kiln::Tensor;
@@ -8,14 +8,14 @@ fn main() -> Result<(), kiln::Error> {
     run().map(|text| print!("{text}"))
 }
 
-/// What is printed: guards of both programs, and why there are two.
+/// The text to print: the guards of both programs, and the reason for the recompilation.
 pub fn run() -> Result<String, kiln::Error> {
     let mean = kiln::compile(|x: Tensor| x.softmax(-1).mean(0, false)).name("mean");
     let rows = |n: usize| Tensor::of(&[n, 4], &vec![0.5f32; 4 * n]);
     for n in [8, 16, 100, 7] {
         mean.call(&rows(n)?)?;
     }
-    // Known beforehand, a size needs one program only.
+    // Marking a dimension dynamic up front avoids the recompilation.
     let marked = kiln::compile(|x: Tensor| x.softmax(-1).mean(0, false)).name("marked");
     let first = rows(8)?;
     kiln::mark_dynamic(&first, 0, 2..=1024)?;

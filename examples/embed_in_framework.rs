@@ -1,5 +1,5 @@
-//! For a framework that has graphs of its own: `kiln` IR is made by typed builders, compiled and
-//! called on the framework's memory. No tensor of kiln's is involved.
+//! Embedding kiln in a framework with graphs of its own: build `kiln` IR with typed builders,
+//! compile it, and call it on the framework's memory. No `kiln::Tensor` is involved.
 //!
 //!   cargo run --example embed_in_framework
 use kiln::{
@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     run().map(|text| println!("{text}"))
 }
 
-/// `relu(x · w + 1)` for any number of rows.
+/// `relu(x · w + 1)` with a dynamic number of rows.
 fn graph(context: &Context) -> Result<Module, String> {
     let ctx = context.ctx();
     let loc = Loc::file(ctx, "framework.graph", 1, 1);
@@ -23,7 +23,7 @@ fn graph(context: &Context) -> Result<Module, String> {
     };
     let (x, w, y) =
         (matrix(sym::Dim::Unknown, 3), matrix(sym::Dim::Known(3), 2), matrix(sym::Dim::Unknown, 2));
-    // Every op has a location of the framework's, which errors and profiles show.
+    // Each op carries a location of the framework, which errors and profiles report.
     let at = |line: u32| Loc::file(ctx, "framework.graph", line, 1);
     Builder::at_end(ctx, module.body(), loc).function("main", &[x, w], &[y], &mut |b, args| {
         let rows = Sym { name: "rows".into(), min: 1, max: Some(4096), divisor: 1 };
@@ -51,7 +51,7 @@ fn graph(context: &Context) -> Result<Module, String> {
     Ok(module)
 }
 
-/// What is printed.
+/// The text to print.
 pub fn run() -> Result<String, Box<dyn std::error::Error>> {
     let context = Context::new();
     let module = graph(&context)?;

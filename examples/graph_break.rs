@@ -1,5 +1,5 @@
-//! A function that looks at a value, which a graph cannot hold: what kiln says, and how the
-//! function becomes one graph.
+//! A function that branches on a tensor's value, which causes a graph break: what kiln reports, and
+//! how to rewrite the function as one graph.
 //!
 //!   cargo run --example graph_break
 use kiln::{Tensor, tensor::TraceError};
@@ -8,17 +8,17 @@ fn main() -> Result<(), kiln::Error> {
     run().map(|text| print!("{text}"))
 }
 
-/// Scales by what the sum says.
+/// Branches on the value of the sum, in Rust.
 fn by_value(x: Tensor) -> Result<Tensor, TraceError> {
     if x.sum(.., false).item::<f64>()? > 0.0 { Ok(x * 2) } else { Ok(x - 1) }
 }
 
-/// The same with the choice in the graph.
+/// The same branch as an op of the graph.
 fn in_the_graph(x: Tensor) -> Tensor {
     x.sum(.., false).gt(0).where_(&x * 2, &x - 1)
 }
 
-/// What is printed.
+/// The text to print.
 pub fn run() -> Result<String, kiln::Error> {
     let (up, down) = (Tensor::of(&[2], &[1.0f32, 2.0])?, Tensor::of(&[2], &[-1.0f32, -2.0])?);
     let broken = kiln::compile(by_value).name("by_value");

@@ -1,8 +1,8 @@
-//! A model that `torch.export.save` wrote, compiled and called with arrays of ndarray.
+//! Loading a model of `torch.export.save`, compiling it and calling it with ndarray arrays.
 //!
 //!   cargo run --example load_pt2 [MODEL.pt2]
 //!
-//! A crate of one's own names `ndarray = "0.17"` beside kiln.
+//! In a crate of your own, add `ndarray = "0.17"` beside kiln.
 use kiln::{Error, Options, View, ViewMut};
 use ndarray::{Array2, ArrayD, IxDyn};
 
@@ -11,9 +11,9 @@ fn main() -> Result<(), Error> {
     run(&model).map(|text| println!("{text}"))
 }
 
-/// What is printed: arguments and results of the program, and a call on 8 rows of ones.
+/// The text to print: the program's arguments and results, and one call on 8 rows of ones.
 pub fn run(model: &str) -> Result<String, Error> {
-    // Options::default() has no cache of compiled code; from_env() reads KILN_CACHE_DIR and others.
+    // Options::default() has no compile cache; from_env() reads KILN_CACHE_DIR and other variables.
     let exe = kiln::load(model)?.compile(&Options::from_env()?)?;
     let p = exe.program();
     let mut text = String::new();
@@ -24,7 +24,7 @@ pub fn run(model: &str) -> Result<String, Error> {
         }
     }
     let x = Array2::<f32>::ones((8, 64));
-    // A result's shape follows from those of the arguments.
+    // Result shapes follow from the input shapes.
     let shapes = exe.output_shapes(&[x.shape()])?;
     let mut y = ArrayD::<f32>::zeros(IxDyn(&shapes[0]));
     exe.call(&[View::of_array(&x)], &mut [ViewMut::of_array(&mut y)?])?;

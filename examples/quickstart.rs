@@ -7,7 +7,7 @@ fn main() -> Result<(), kiln::Error> {
     run().map(|y| println!("{y}"))
 }
 
-/// The result that is printed.
+/// The result to print.
 pub fn run() -> Result<Tensor, kiln::Error> {
     let normalised =
         kiln::compile(|x: Tensor| (&x - x.mean(-1, true)) / (x.var(-1, 0.0, true) + 1e-5).sqrt());

@@ -1,4 +1,4 @@
-//! One compiled model, called from many threads with requests of all sizes.
+//! One compiled model, called from many threads with different batch sizes.
 //!
 //!   cargo run --example serve
 use kiln::{
@@ -10,7 +10,7 @@ fn main() -> Result<(), kiln::Error> {
     run(16, 1000).map(|text| println!("{text}"))
 }
 
-/// Serves so many requests from each of so many threads.
+/// Sends `requests` requests from each of `threads` threads.
 pub fn run(threads: usize, requests: usize) -> Result<String, kiln::Error> {
     let model = Sequential::new(&Scope::root())
         .layer(|s| Linear::new(s, 8, 16))
@@ -19,7 +19,7 @@ pub fn run(threads: usize, requests: usize) -> Result<String, kiln::Error> {
     let model =
         kiln::compile(move |x: Tensor| model.forward(&x).softmax(-1)).name("model").fullgraph(true);
     let batch = |n: usize| Tensor::of(&[n, 8], &vec![0.25f32; 8 * n]);
-    // Warm before the first request: one program for all batches.
+    // Warm up before the first request: one program serves every batch size.
     let first = batch(4)?;
     kiln::mark_dynamic(&first, 0, 2..=64)?;
     model.call(&first)?;

@@ -1,5 +1,5 @@
-//! A model of `nn` layers from a closure to a module at level `graph`, with any batch, and its
-//! result from the interpreter.
+//! Tracing a model of `nn` layers to a module at level `graph` with a symbolic batch size, and
+//! running it in the interpreter.
 //!
 //!   cargo run --example trace
 use kiln::{
@@ -16,10 +16,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// What is printed: the module, and what its results sum to.
+/// The text to print: the module, and the sum of its results.
 pub fn run() -> Result<String, Box<dyn std::error::Error>> {
-    // Names are those of PyTorch's state_dict, so `model.load(path)` takes a file that was saved
-    // there.
+    // Parameter names match PyTorch's state_dict, so `model.load(path)` takes a file saved there.
     let model = Sequential::new(&Scope::root().child("net"))
         .layer(|s| Linear::new(s, 4, 8))
         .apply(|x| x.gelu())

@@ -1,33 +1,33 @@
-//! Exit codes of both binaries.
+//! Exit codes of `kiln` and `kiln-opt`.
 
-/// How a program ends.
+/// A process exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// All went well.
+    /// Success.
     Done = 0,
-    /// The answer is no.
+    /// A check failed: a mismatch or an unmet expectation.
     No = 1,
-    /// The command line or the input cannot be used.
+    /// Bad command line, or unusable input.
     Usage = 2,
     /// An op that kiln does not support.
     Unsupported = 3,
-    /// A pass failed.
+    /// Compilation failed.
     Failed = 4,
-    /// The machine is the reason.
+    /// The device, the driver or memory failed.
     Device = 5,
 }
 
 impl Exit {
-    /// All in order.
+    /// Every code, in numeric order.
     pub const ALL: [Exit; 6] =
         [Exit::Done, Exit::No, Exit::Usage, Exit::Unsupported, Exit::Failed, Exit::Device];
 
-    /// The number.
+    /// The numeric exit code.
     pub const fn code(self) -> u8 {
         self as u8
     }
-    /// What `--help` says of it.
+    /// One-line description, as printed by `--help`.
     pub const fn meaning(self) -> &'static str {
         match self {
             Exit::Done => "done",
@@ -38,11 +38,11 @@ impl Exit {
             Exit::Device => "device, driver or memory",
         }
     }
-    /// The exit of that number.
+    /// Inverse of [`Exit::code`]; `None` for any other number.
     pub fn from_code(code: u8) -> Option<Exit> {
         Exit::ALL.into_iter().find(|e| e.code() == code)
     }
-    /// The lines of `--help`.
+    /// The exit-code table of `--help`.
     pub fn table() -> String {
         Exit::ALL.iter().map(|e| format!("  {}  {}\n", e.code(), e.meaning())).collect()
     }

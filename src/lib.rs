@@ -3,8 +3,8 @@
 //!
 //! # Compile a function
 //!
-//! [`compile()`] makes a function compiled, as `torch.compile` does. The first call captures its
-//! graph and makes a program; [`Compiled::explain`] says what became of it.
+//! [`compile()`] compiles a function, as `torch.compile` does. The first call traces it into a
+//! graph and compiles that; [`Compiled::explain`] reports graphs, guards and kernels.
 //!
 //! ```
 //! use kiln::Tensor;
@@ -18,7 +18,7 @@
 //! # Compile a file
 //!
 //! [`load`] opens an archive of `torch.export.save` (`.pt2`), IR (`.mlir`) or a compiled package.
-//! Tensors are slices, `ndarray`'s arrays (`View::of_array`) or DLPack's: see [`View`].
+//! Arguments are slices, `ndarray` arrays (`View::of_array`) or DLPack tensors: see [`View`].
 //!
 //! ```
 //! let exe = kiln::load("tests/models/mlp.pt2")?.compile(&kiln::Options::default())?;
@@ -30,17 +30,17 @@
 //! # Ok::<(), kiln::Error>(())
 //! ```
 //!
-//! # Where things are
+//! # Overview
 //!
 //! | for | see |
 //! | --- | --- |
-//! | functions: guards, sizes that change, graph breaks, options | [`compile()`], [`Compiled`], [`list_options`] |
-//! | files and programs | [`load`], [`Model`], [`Executable`], [`Options`], [`model`] |
-//! | layers with PyTorch's names | [`nn`] |
-//! | graphs as IR | [`trace`], [`tensor`], [`capture`] |
-//! | passes of one's own, and `kiln-opt` with them | [`passes`], [`opt::main`], [`cli::main`] |
+//! | compiled functions, guards, options | [`compile()`], [`Compiled`], [`list_options`] |
+//! | model files and executables | [`load`], [`Model`], [`Executable`], [`Options`], [`model`] |
+//! | layers, named as in PyTorch | [`nn`] |
+//! | tracing and capture to IR | [`trace`], [`tensor`], [`capture`] |
+//! | user passes, and a `kiln-opt` that has them | [`passes`], [`opt::main`], [`cli::main`] |
 //! | custom ops and backends | [`custom_op`], [`Backend`] |
-//! | what went wrong | [`Error`], [`debug`], [`dump`] |
+//! | errors, bisection and dumps | [`Error`], [`debug`], [`dump`] |
 //!
 //! The repository's `examples/` has a program for each of these, and its `docs/` the guides.
 //! Building needs MLIR 22: see "As a dependency" in the README.

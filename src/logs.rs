@@ -1,9 +1,9 @@
-//! `KILN_LOG`: what kiln says, by channel. The library only emits `tracing` events, with targets
-//! such as `kiln::guards`; nothing is printed unless a program asks for it.
+//! `KILN_LOG`: log channels. The library only emits `tracing` events, with targets such as
+//! `kiln::guards`. It prints nothing until a program installs a subscriber.
 use crate::{Error, passes::names::hint};
 use std::io::IsTerminal;
 
-/// The channels, and what each tells.
+/// Log channels, each with a one-line description.
 pub const CHANNELS: &[(&str, &str)] = &[
     ("guards", "what each program of a compiled function is right for"),
     ("recompiles", "why a function was compiled again, or is no longer"),
@@ -28,9 +28,9 @@ pub const CHANNELS: &[(&str, &str)] = &[
     ("options", "options that change nothing, and why"),
 ];
 
-/// `KILN_LOG`'s text as directives of `tracing`: channels by name, `+name` with details, `-name`
-/// with errors only, `all` for every channel, and directives such as `kiln::passes=debug` as they
-/// are. Err: there is no such channel.
+/// Translates the text of `KILN_LOG` into `tracing` filter directives. `NAME` enables a channel,
+/// `+NAME` adds details, `-NAME` keeps errors only, `all` enables every channel. Directives such as
+/// `kiln::passes=debug` pass through. Err: no such channel.
 pub fn directives(text: &str) -> Result<String, Error> {
     let mut out = String::new();
     for item in text.split(',').map(str::trim).filter(|i| !i.is_empty()) {
@@ -57,14 +57,14 @@ pub fn directives(text: &str) -> Result<String, Error> {
     Ok(out.trim_end_matches(',').to_string())
 }
 
-/// Prints what `KILN_LOG` asks for on standard error, from now on. A program calls it once at its
-/// start; one with a subscriber of its own has no need to, and keeps that. Err: a channel that is
-/// not there, or a directive that is none.
+/// Installs a subscriber that prints the channels of `KILN_LOG` to standard error. Call it once at
+/// program start. A subscriber that is already installed is kept. Err: no such channel, or a
+/// malformed directive.
 pub fn init_from_env() -> Result<(), Error> {
     let Ok(wanted) = std::env::var("KILN_LOG") else { return Ok(()) };
     let filter = tracing_subscriber::EnvFilter::try_new(directives(&wanted)?);
     let filter = filter.map_err(|e| Error::Setting(format!("KILN_LOG={wanted}: {e}")))?;
-    // A second call in one process, as tests make them, keeps the first one's filter.
+    // A second call in one process, as in tests, keeps the first filter.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

@@ -1,7 +1,7 @@
-//! How far a result may be from a stored one. The only place that says so.
+//! Numerical tolerances between a result and its reference, all in one place.
 use crate::dialects::value::{DType, Data, Tensor};
 
-/// The relative tolerance of a dtype; 0 means the same bits.
+/// Relative tolerance of a dtype; 0 means bitwise equality.
 pub const fn of(dtype: DType) -> f64 {
     match dtype {
         DType::F64 => 1e-12,
@@ -13,10 +13,11 @@ pub const fn of(dtype: DType) -> f64 {
     }
 }
 
-/// The same where factors of products of f32 are rounded to tf32 first. Such a factor has 11
-/// significant bits, so that it is off by at most 2^-11 of itself, and, over all significands, by
-/// 0.41 of that in root mean square; a product of two, and a sum of many such products by the norm,
-/// is off by 1.41 times as much: 2.8e-4. The rest is room for sums of few products.
+/// Relative tolerance where the operands of f32 products are first rounded to tf32.
+///
+/// tf32 has 11 significant bits, so rounding is off by at most 2^-11 and by 0.41 of that in RMS. A
+/// product of two rounded factors, and the norm of a long sum of them, is off by 1.41 times as
+/// much: 2.8e-4. The remaining margin covers short sums.
 pub const fn of_tf32(dtype: DType) -> f64 {
     match dtype {
         DType::F32 => 5e-4,
@@ -24,10 +25,10 @@ pub const fn of_tf32(dtype: DType) -> f64 {
     }
 }
 
-/// Law 5 of the design: a result may be twice as far from the exact one as one with a rounding at
-/// each op, plus the dtype's tolerance: by the norm of the difference and by its greatest element.
-/// Where rounding alone overflows or changes an integer there is nothing to hold it to. Err: how
-/// far it is off.
+/// Law 5 of the design: the error against the exact result is at most twice the error of eager
+/// execution with one rounding per op, plus the dtype's tolerance. It holds for the relative norm
+/// and for the maximum element. Results that overflow, or integers that change, by rounding alone
+/// are not bounded. Err: the size of the error.
 pub fn law(found: &Tensor, rounded: &Tensor, exact: &Tensor) -> Result<(), String> {
     if found.dtype() != exact.dtype() || found.shape() != exact.shape() {
         return Err(format!(
@@ -51,8 +52,8 @@ pub fn law(found: &Tensor, rounded: &Tensor, exact: &Tensor) -> Result<(), Strin
     Ok(())
 }
 
-/// ‖a − b‖ / ‖b‖ and max |a − b| / max |b| over finite elements; infinite where integers differ, or
-/// NaNs and infinities.
+/// Relative L2 norm ‖a − b‖ / ‖b‖ and max |a − b| / max |b| over finite elements. Infinite if
+/// integers, NaNs or infinities differ.
 fn errors(a: &Tensor, b: &Tensor) -> (f64, f64) {
     let (Data::F(x), Data::F(y)) = (a.data(), b.data()) else {
         let same = a.data() == b.data();
@@ -76,16 +77,16 @@ fn errors(a: &Tensor, b: &Tensor) -> (f64, f64) {
     }
 }
 
-/// The distance between two tensors of one dtype and shape.
+/// Errors between two tensors of one dtype and shape.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Comparison {
-    /// ‖have − want‖ / ‖want‖.
+    /// Relative L2 error, ‖have − want‖ / ‖want‖.
     pub relative: f64,
-    /// The greatest |have − want|.
+    /// Maximum absolute error, max |have − want|.
     pub max_abs: f64,
-    /// What `relative` may be, and `max_abs` in units of 1 + the greatest |want|.
+    /// Bound on `relative`, and on `max_abs` in units of 1 + max |want|.
     pub tolerance: f64,
-    /// Whether both are near enough.
+    /// Whether both errors are within the tolerance.
     pub ok: bool,
 }
 
@@ -100,7 +101,7 @@ impl std::fmt::Display for Comparison {
     }
 }
 
-/// Compares; the error says why the two cannot be.
+/// Compares two tensors. Err: their dtypes or shapes differ.
 pub fn compare(have: &Tensor, want: &Tensor) -> Result<Comparison, String> {
     if have.dtype() != want.dtype() || have.shape() != want.shape() {
         return Err(format!(
@@ -118,7 +119,7 @@ pub fn compare(have: &Tensor, want: &Tensor) -> Result<Comparison, String> {
     let tolerance = of(want.dtype());
     let (mut off, mut size, mut max_abs, mut greatest) = (0.0f64, 0.0f64, 0.0f64, 0.0f64);
     for (a, b) in numbers(have).into_iter().zip(numbers(want)) {
-        // Equal infinities and two NaNs agree; one of them alone is as far off as can be.
+        // Equal infinities agree, and so do two NaNs; a lone one is an infinite error.
         let d = if a == b || (a.is_nan() && b.is_nan()) { 0.0 } else { (a - b).abs() };
         let d = if d.is_nan() { f64::INFINITY } else { d };
         max_abs = max_abs.max(d);
@@ -129,7 +130,7 @@ pub fn compare(have: &Tensor, want: &Tensor) -> Result<Comparison, String> {
         }
     }
     let relative = if off == 0.0 { 0.0 } else { off.sqrt() / size.sqrt() };
-    // f64 cannot hold every i64, so integers are compared as they are.
+    // f64 cannot hold every i64, so integers are compared exactly.
     let ok = if tolerance == 0.0 {
         have.data() == want.data()
     } else {

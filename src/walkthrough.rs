@@ -1,4 +1,4 @@
-//! docs/walkthrough.md: one small kernel on every level, as the passes print it now.
+//! docs/walkthrough.md: one small kernel at every level, printed by the current passes.
 use crate::{
     dialects::{
         ir::{Context, Module, PrintOptions},
@@ -21,8 +21,7 @@ const SOURCE: &str = "module attributes {kiln.level = \"graph\"} {
   }
 }";
 
-/// What there is to see on a level, and which of its lines are shown: those of the named function,
-/// at most so many.
+/// Per level: what to look at, the function to show, and the maximum number of its lines.
 const LEVELS: &[(Level, &str, &str, usize)] = &[
     (
         Level::Graph,
@@ -85,7 +84,7 @@ const LEVELS: &[(Level, &str, &str, usize)] = &[
     ),
 ];
 
-/// The page.
+/// Generates the page.
 pub fn page() -> Result<String, String> {
     let mut s = String::from(
         "# One kernel on every level\n\n\
@@ -115,8 +114,7 @@ pub fn page() -> Result<String, String> {
     Ok(s)
 }
 
-/// A function whose name starts so, without the indentation of its first line, cut behind `most`
-/// lines.
+/// The first function whose name has this prefix, dedented, and truncated to `most` lines.
 fn excerpt(text: &str, function: &str, most: usize) -> Option<String> {
     let lines: Vec<&str> = text.lines().collect();
     let is_it = |l: &str| {

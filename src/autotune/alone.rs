@@ -1,4 +1,4 @@
-//! A kernel as a program of its own, to be timed with one schedule or another.
+//! One kernel as a standalone program, timed with different schedules.
 use super::How;
 use crate::{
     Error, Model, Options,
@@ -13,36 +13,35 @@ use crate::{
 };
 use std::path::Path;
 
-/// Seconds that one schedule is timed for.
+/// Measuring time per schedule, in seconds.
 const SECONDS: f64 = 0.02;
-/// Calls of a round on a GPU, of which there are more the shorter they are: what the clock itself
-/// takes is then little.
+/// Calls per round on a GPU for long and for short kernels; more calls amortise timer overhead.
 const CALLS: (usize, usize) = (5, 20);
-/// Seconds of a short call.
+/// Calls shorter than this are short, in seconds.
 const SHORT: f64 = 5e-5;
 
 /// A kernel of a module at `linalg`.
 #[derive(Clone, Copy)]
 pub struct Alone {
-    /// A launch of it, all of whose sizes are known.
+    /// One of its launches, with static sizes.
     pub launch: Op,
-    /// Its module.
+    /// The kernel's module.
     pub kernel: Op,
 }
 
-/// It compiled with one schedule, and called once.
+/// The kernel compiled with one schedule, after a warm-up call.
 pub struct Timed {
     exe: Executable,
     inputs: Vec<Data>,
     outputs: Vec<Data>,
-    /// Microseconds of a call: the median.
+    /// Median call time, in microseconds.
     pub time: f64,
-    /// What it computed.
+    /// Its results.
     pub results: Vec<Tensor>,
 }
 
 impl Alone {
-    /// The program's module, at `linalg`.
+    /// The standalone module, at `linalg`.
     fn module(&self, schedule: Option<Attr>, function: &str) -> Result<Module, String> {
         let c = self.launch.ctx();
         let own = Module::new(self.launch.loc());
@@ -75,11 +74,11 @@ impl Alone {
         }
         Ok(own)
     }
-    /// What it is called.
+    /// The kernel's name.
     pub fn name(&self) -> String {
         self.kernel.symbol().unwrap_or_default()
     }
-    /// It with a schedule, timed.
+    /// Compiles it with a schedule and times it.
     pub fn time(&self, schedule: Attr, options: &Options, how: &How<'_>) -> Result<Timed, Error> {
         let module =
             self.module(Some(schedule), &options.function).map_err(CompileError::Module)?;
@@ -93,29 +92,29 @@ impl Alone {
         timed.time = timed.again()?;
         Ok(timed)
     }
-    /// The schedule that the model of the machine chooses.
+    /// The schedule chosen by the target's cost model.
     pub fn default(&self, options: &Options, target: &Target) -> Result<Attr, Error> {
         let module = self.module(None, &options.function).map_err(CompileError::Module)?;
         let text = pipeline_text_for(Level::Linalg, Level::Scheduled, target)
             .map_err(CompileError::Module)?;
         run_pipeline(&module, &text, &RunOptions::default(), &|_, _, _| ())
             .map_err(CompileError::Pass)?;
-        // A context keeps attributes, whatever becomes of the module.
+        // The context owns attributes, so they outlive the module.
         let found = kernels_of(module.op()).first().and_then(|f| f.attr("kiln.schedule"));
         Ok(found.ok_or_else(|| CompileError::Module("has a kernel without a schedule".into()))?)
     }
 }
 
 impl Timed {
-    /// Whether a library computes it.
+    /// Whether a vendor library computes it.
     pub fn by_library(&self) -> bool {
         self.exe.cuda().is_some_and(|l| l.library_calls() > 0)
     }
-    /// What there is to say of its libraries.
+    /// Remarks about library calls.
     pub fn remarks(&self) -> String {
         self.exe.cuda().map_or(String::new(), |l| l.remarks().join("; "))
     }
-    /// Times it anew: microseconds of a call, the median.
+    /// Measures it again: the median call time, in microseconds.
     pub fn again(&mut self) -> Result<f64, Error> {
         let mut times = self.exe.measure(&self.inputs, &mut self.outputs, 1, 1)?;
         let once = times.iter().min().map_or(0.0, |t| t.as_secs_f64()).max(1e-6);
@@ -124,7 +123,7 @@ impl Timed {
             Some(_) if once < SHORT => CALLS.1,
             Some(_) => CALLS.0,
         };
-        // The first call is a slow one, of a short kernel on the host many times.
+        // Warm-up: the first call is slow, for short host kernels by a large factor.
         let rounds = ((SECONDS / once / calls as f64) as usize).clamp(3, 1000);
         times = self.exe.measure(&self.inputs, &mut self.outputs, rounds, calls)?;
         times.sort_unstable();

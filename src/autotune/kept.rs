@@ -1,5 +1,5 @@
-//! The table of measured schedules that compilations share: a file, which every process reads, and
-//! which is added to under a lock.
+//! The persistent table of measured schedules, shared by all processes: a file, appended to under a
+//! file lock.
 use super::{How, Kernels, measurable, parts::Products, timing};
 use crate::{
     Error, Model, Options,
@@ -15,16 +15,16 @@ use std::{
     time::Instant,
 };
 
-/// The table's name in the cache folder.
+/// File name in the cache folder.
 const FILE: &str = "autotune.txt";
-/// No table is larger: a line is about 200 bytes, so that this holds 300,000 kernels.
+/// Size limit: at about 200 bytes a line it holds 300,000 kernels.
 pub const MAX_TABLE: u64 = 64 << 20;
 
-/// A table with the file that it came from.
+/// A table and its file.
 #[derive(Clone, Debug, Default)]
 pub struct Kept {
     path: Option<PathBuf>,
-    /// What has been measured.
+    /// Measured schedules.
     pub table: Schedules,
 }
 
@@ -37,15 +37,15 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 impl Kept {
-    /// The table of [`Options::schedules`], or with [`Options::max_autotune`] and none that of the
-    /// cache folder. Err: it cannot be read, or is none.
+    /// Reads the table of [`Options::schedules`]; with [`Options::max_autotune`] it defaults to the
+    /// one in the cache folder. Err: the file cannot be read or parsed.
     pub fn of(options: &Options) -> Result<Kept, Error> {
         let own = match &options.cache {
             CachePolicy::Dir(dir) if options.max_autotune => Some(dir.join(FILE)),
             _ => None,
         };
         let Some(path) = options.schedules.clone().or(own) else { return Ok(Kept::default()) };
-        // Nobody writes while a shared lock is held.
+        // A shared lock excludes writers.
         let read = file::open(&path).and_then(|f| {
             f.lock_shared()?;
             let mut text = String::new();
@@ -58,7 +58,7 @@ impl Kept {
         let table = Schedules::parse(&text).map_err(fail(&path))?;
         Ok(Kept { path: Some(path), table })
     }
-    /// Adds to the file; what others have added since it was read stays.
+    /// Merges new entries into the file, keeping what other processes added since.
     pub fn add(&self, new: &Schedules) -> Result<(), Error> {
         let Some(path) = &self.path else { return Ok(()) };
         let write = || -> io::Result<Result<(), String>> {
@@ -81,7 +81,7 @@ impl Kept {
     }
 }
 
-/// A program's kernels, as the cache of programs keeps them: keys, and whether each can be timed.
+/// A program's kernels as the cache stores them: keys, and whether each can be measured.
 struct Listed(Vec<(String, bool)>);
 
 impl Listed {
@@ -97,10 +97,10 @@ impl Listed {
     }
 }
 
-/// Measures what a program's kernels lack in the table that is kept. Gives the table, and the key
-/// of the program in the cache: `base`, with the schedules of its own kernels. What hinders
-/// measuring is no error: kernels keep their default schedules, and `times` says why. Err: the
-/// model is not compiled, or it was stopped.
+/// Autotunes the program's kernels that the table lacks. Returns the table and the program's cache
+/// key: `base` plus the schedules of its kernels. Failing to measure is not an error: the kernels
+/// keep their default schedules, and `times` records the reason. Err: the model does not compile,
+/// or compilation was cancelled.
 pub fn measured(
     model: &Model,
     options: &Options,
@@ -136,7 +136,7 @@ pub fn measured(
             let mut kernels = Kernels::of(model, options, target, &table)?;
             if here.is_ok() && lacks(&list(&kernels), &table) > 0 {
                 let _one = timing();
-                // Another thread may have measured the same meanwhile.
+                // Another thread may have measured the same kernels meanwhile.
                 table = Kept::of(options)?.table;
                 let how = How {
                     until: Instant::now() + options.autotune_budget,
@@ -145,7 +145,7 @@ pub fn measured(
                     progress: &|done, total, name| model.tell_measuring(done, total, name),
                 };
                 let measured = products.measure(options, target, &how, &mut table).and_then(|()| {
-                    // Parts make other kernels.
+                    // Split-K factors change the set of kernels.
                     kernels = Kernels::of(model, options, target, &table)?;
                     kernels.measure(options, target, &how, &mut table)
                 });
@@ -167,7 +167,7 @@ pub fn measured(
             }
             let listed = list(&kernels);
             if let Some(store) = store {
-                // A cache that cannot be written has said so.
+                // A failed cache write has been logged.
                 let _ = store.put(&place, listed.text().as_bytes());
             }
             listed

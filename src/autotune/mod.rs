@@ -1,14 +1,14 @@
-//! Measuring schedules: each different kernel of a model alone, with the schedule of the model of
-//! the machine and with ones near it.
+//! Autotuning: times each distinct kernel of a model in isolation, with the schedule of the cost
+//! model and with neighbouring schedules.
 //!
-//! A schedule is an attribute of a kernel at `linalg`, so that this takes a model to there, makes a
-//! program of each kernel, and compiles and times it with one schedule after the other: first those
-//! near the default, then those near the fastest, until none is faster or the time is over. A
-//! schedule whose results are not those of the default does not count. Operands are the same in
-//! each call, and may lie in a cache.
+//! A schedule is an attribute of a kernel at `linalg`. Autotuning lowers the model to that level
+//! and makes a standalone program of each kernel. A local search starts at the default schedule and
+//! moves to faster neighbours until none is faster or the time budget ends. A candidate whose
+//! results differ from the default's is discarded. Operands are the same in each call, so they may
+//! stay in cache.
 //!
-//! `kiln tune` does so for a table of its own; a compilation with [`Options::max_autotune`] for the
-//! table that it keeps.
+//! `kiln tune` writes a table of its own; compilation with [`Options::max_autotune`] updates the
+//! persistent one.
 mod alone;
 mod kept;
 pub mod parts;
@@ -45,56 +45,56 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What a schedule must take of another one's time to count as faster.
+/// A candidate must take at most this fraction of the best time to replace it.
 const FASTER: f64 = 0.98;
-/// Most schedules that one kernel is tried with.
+/// Maximum number of candidates per kernel.
 const MOST: usize = 48;
 
-/// One kernel is timed at a time in a process, whatever compiles.
+/// Serialises measurements within the process.
 static TIMING: Mutex<()> = Mutex::new(());
 
-/// Until this goes, nobody else in the process times kernels.
+/// Holds the measurement lock until dropped.
 fn timing() -> MutexGuard<'static, ()> {
     TIMING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What came out for a kernel.
+/// Autotuning result of one kernel.
 #[derive(Clone, Debug)]
 pub struct Tuned {
     /// The kernel's name.
     pub kernel: String,
-    /// Microseconds with the default schedule.
+    /// Time with the default schedule, in microseconds.
     pub before: f64,
-    /// Microseconds with the fastest.
+    /// Time with the best schedule, in microseconds.
     pub after: f64,
-    /// The fastest schedule.
+    /// The best schedule.
     pub schedule: String,
-    /// A library that has it as well, and the microseconds that it takes.
+    /// A vendor library that also computes the kernel, and its time in microseconds.
     pub library: Option<(&'static str, f64)>,
-    /// How many others were tried.
+    /// Number of candidates tried.
     pub tried: usize,
-    /// How many of these could not be compiled or run, or gave other results.
+    /// Number of candidates that failed to compile or run, or gave other results.
     pub refused: usize,
 }
 
-/// Values for the inputs of a program of one kernel.
+/// Provides the inputs of a single-kernel program.
 pub type Inputs<'a> = dyn Fn(&Program) -> Result<Vec<Data>, Error> + 'a;
-/// Is told how many of how many kernels are done, and the next one's name.
+/// Progress callback: kernels done, kernels in total, name of the next kernel.
 pub type Progress<'a> = dyn Fn(usize, usize, &str) + 'a;
 
-/// How to measure.
+/// Measurement settings.
 pub struct How<'a> {
-    /// Until when.
+    /// Deadline.
     pub until: Instant,
-    /// Ends it, as it ends a compilation.
+    /// Cancellation token, as for compilations.
     pub stop: Stop,
-    /// With what.
+    /// Provides the inputs.
     pub inputs: &'a Inputs<'a>,
-    /// Is told how far it is.
+    /// Progress callback.
     pub progress: &'a Progress<'a>,
 }
 
-/// Err: why nothing compiled for this target can be timed here.
+/// Err: why code for this target cannot be timed on this machine.
 pub fn measurable(options: &Options, target: &Target) -> Result<(), String> {
     match (target, options.device) {
         (Target::Host(_), Place::Host) | (Target::Cuda { .. }, Place::Cuda(_)) => Ok(()),
@@ -109,21 +109,21 @@ pub fn measurable(options: &Options, target: &Target) -> Result<(), String> {
 
 /// A model's kernels at `linalg`.
 pub struct Kernels {
-    /// By key; those that can be timed: of known sizes, and launched by more than what runs once.
+    /// By key; `None` if not measurable: dynamic sizes, or launched only by initialisers.
     all: BTreeMap<String, Option<Alone>>,
     _module: Module,
-    // It goes last.
+    // Dropped last: the modules live in it.
     _context: Context,
 }
 
-/// The functions that run once, when a program is loaded: globals name them as what makes them.
+/// Initialiser functions, which run once at load time; globals refer to them.
 fn once(module: Op) -> Vec<String> {
     let made = |o: Op| Some(Global::of(o)?.source?.split_once('#')?.0.to_string());
     walk(module).into_iter().filter_map(made).collect()
 }
 
 impl Kernels {
-    /// Takes a model to `linalg`; products in as many parts as the table says.
+    /// Lowers a model to `linalg`, with the split-K factors of the table.
     pub fn of(
         model: &Model,
         options: &Options,
@@ -169,14 +169,14 @@ impl Kernels {
         }
         Ok(Kernels { all, _module: module, _context: context })
     }
-    /// The keys, each with whether it can be timed.
+    /// The keys, each with whether its kernel can be measured.
     pub fn keys(&self) -> impl Iterator<Item = (&str, bool)> {
         self.all.iter().map(|(k, a)| (k.as_str(), a.is_some()))
     }
 
-    /// Times those that the table does not have, while nobody else does so, and adds what is
-    /// fastest to it. Err: the device fails, or it was stopped; what was measured until then is in
-    /// the table.
+    /// Measures the kernels that the table lacks, under the measurement lock, and adds the best
+    /// schedules to it. Err: the device failed, or autotuning was cancelled; results until then are
+    /// in the table.
     pub fn measure(
         &self,
         options: &Options,
@@ -204,7 +204,7 @@ impl Kernels {
                 break;
             }
             (how.progress)(i, total, &alone.name());
-            // What is left is shared among the kernels that are left.
+            // The remaining time is shared by the remaining kernels.
             let share = how.until.saturating_duration_since(Instant::now()) / (total - i) as u32;
             match tune(alone, &own, target, how, Instant::now() + share) {
                 Ok(tuned) => {
@@ -215,7 +215,7 @@ impl Kernels {
                     e
                     @ (Error::Cuda(_) | Error::Call(_) | Error::Compile(CompileError::Stopped(_))),
                 ) => return Err(e),
-                // Of others nothing follows from that.
+                // Other errors concern this kernel only.
                 Err(e) => {
                     tracing::info!(target: "kiln::autotune", "{}: not measured: {e}", alone.name())
                 }
@@ -226,7 +226,7 @@ impl Kernels {
     }
 }
 
-/// Times one kernel.
+/// Autotunes one kernel.
 fn tune(
     alone: &Alone,
     options: &Options,
@@ -271,8 +271,7 @@ fn tune(
                             (timed.time, text, candidate, timed);
                     }
                 }
-                // Not every neighbour is one that the kernel can have; a card that does not answer
-                // any more is another matter.
+                // Not every neighbour is a valid schedule, but a device failure is fatal.
                 Err((why, failed)) => {
                     tracing::info!(target: "kiln::autotune", "{kernel}: refused, {text}: {why}");
                     made.refused += 1;
@@ -286,7 +285,7 @@ fn tune(
             break;
         }
     }
-    // On top of the best schedule, since that is what runs where there is no library.
+    // Library calls are tried with the best schedule, which is the fallback without the library.
     let calls = by_library(best, alone.launch.ctx())
         .into_iter()
         .filter(|(l, _)| matches!(target, Target::Cuda { .. }) && present(l));
@@ -314,7 +313,7 @@ fn tune(
     Ok(made)
 }
 
-/// What a candidate came to. Err: why it does not count, and whether the device may be the reason.
+/// Classifies a candidate. Err: why it is discarded, and whether the device may be at fault.
 fn outcome(timed: Result<Timed, Error>, want: &[Tensor]) -> Result<Timed, (String, bool)> {
     let first = |e: &Error| e.to_string().lines().next().unwrap_or_default().to_string();
     let timed = timed.map_err(|e| (first(&e), matches!(e, Error::Cuda(_) | Error::Call(_))))?;
@@ -328,7 +327,7 @@ fn outcome(timed: Result<Timed, Error>, want: &[Tensor]) -> Result<Timed, (Strin
     Ok(timed)
 }
 
-/// Whether one is faster than another, also when both are timed anew, in turn.
+/// Whether one candidate is faster than another, confirmed by alternating measurements.
 fn faster(one: &mut Timed, other: &mut Timed) -> Result<bool, Error> {
     if one.time >= FASTER * other.time {
         return Ok(false);
@@ -340,10 +339,10 @@ fn faster(one: &mut Timed, other: &mut Timed) -> Result<bool, Error> {
     Ok(one.time < FASTER * other.time)
 }
 
-/// Measures the kernels of a model that the table does not have, and adds what is fastest to it.
-/// Kernels whose sizes depend on the call are left out. `progress` is told how many of how many
-/// kernels are done, and the next one's name. Err: the model is not compiled, or the device fails;
-/// what was measured until then is in the table.
+/// Autotunes the kernels that the table lacks, and adds the best schedules to it. Kernels with
+/// dynamic sizes are skipped. `progress` receives the kernels done, the total, and the next
+/// kernel's name. Err: the model does not compile, or the device failed; results until then are in
+/// the table.
 pub fn autotune(
     model: &Model,
     options: &Options,

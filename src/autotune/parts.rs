@@ -1,10 +1,8 @@
-//! Into how many parts the depth of a product is split, measured: that is decided before there are
-//! kernels, so that what is timed are those that come of it.
-//!
-//! A product's time is that of its kernels with their default schedules, one after the other; a
-//! library has the whole product, and if it is faster than all parts, the product stays whole. A
-//! table has it as a line like a kernel's, whose key is the product in words, and whose schedule is
-//! the number of parts.
+//! Autotuning of split-K factors. The factor is chosen before kernels are formed, so candidates are
+//! measured as the kernels that result from them.
+//! The time of a factor is the sum over its kernels with default schedules. A vendor library
+//! computes the whole product; if it is fastest, the factor is 1. In the table an entry looks like
+//! a kernel's: the key describes the product, and the schedule is the factor.
 use super::{Alone, How, Kernels, outcome};
 use crate::{
     Error, Model, Options,
@@ -20,25 +18,25 @@ use crate::{
 };
 use std::{collections::BTreeMap, path::Path, time::Instant};
 
-/// What the key of a product begins with.
+/// Key prefix of products.
 const KEY: &str = "parts ";
-/// Numbers of parts that are tried beside the model's.
+/// Split-K factors tried besides the cost model's.
 const TRIED: [i64; 4] = [1, 2, 4, 8];
-/// Steps of the sum that a part has at least.
+/// Minimum K tiles per split.
 const STEPS: i64 = 4;
-/// Tiles from which on a card is full without parts.
+/// Number of output tiles that fills the GPU without split-K (2 x 132 SMs).
 const FULL: i64 = 2 * 132;
-/// The pass that splits.
+/// The pass that applies split-K.
 const SPLIT: &str = ",kiln-split-products";
 
-/// The products of a model, as they are where they may be split.
+/// A model's products, right before split-K is applied.
 pub struct Products {
     all: BTreeMap<String, (Splittable, Op)>,
-    // In the order in which they go.
+    // Fields are dropped in order: the module before its context.
     _held: Option<(Module, Context)>,
 }
 
-/// What the tables say of products becomes what the pass is told: an attribute of the module.
+/// Attaches the table's split-K factors to the module, for the pass to read.
 pub fn request(module: &Module, table: &Schedules, target: &Target) {
     let c = module.op().ctx();
     let all: Vec<(String, Attr)> = table
@@ -55,9 +53,9 @@ pub fn request(module: &Module, table: &Schedules, target: &Target) {
 }
 
 impl Products {
-    /// Takes a model to where products are split; those of which there may be a choice.
+    /// Lowers a model to the split-K pass, and collects the products with a choice of factor.
     pub fn of(model: &Model, options: &Options, target: &Target) -> Result<Products, Error> {
-        // The pass splits for no other chip.
+        // The pass supports this architecture only.
         if target.chip() != Some(Chip::Sm90a) {
             return Ok(Products { all: BTreeMap::new(), _held: None });
         }
@@ -91,13 +89,13 @@ impl Products {
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.all.keys().map(String::as_str)
     }
-    /// How many the table does not have.
+    /// Products that the table lacks.
     fn missing(&self, table: &Schedules, target: &Target) -> Vec<(&String, &(Splittable, Op))> {
         self.all.iter().filter(|(k, _)| !table.has(k, target)).collect()
     }
 
-    /// Times those that the table does not have, while nobody else times anything, and adds what is
-    /// fastest to it.
+    /// Measures the products that the table lacks, under the measurement lock, and adds the best
+    /// factors to it.
     pub fn measure(
         &self,
         options: &Options,
@@ -105,7 +103,7 @@ impl Products {
         how: &How<'_>,
         table: &mut Schedules,
     ) -> Result<(), Error> {
-        // The other half is for the kernels.
+        // The other half of the time is for the kernels' schedules.
         let until = Instant::now() + how.until.saturating_duration_since(Instant::now()) / 2;
         let todo = self.missing(table, target);
         for (i, (key, (s, op))) in todo.iter().enumerate() {
@@ -145,7 +143,7 @@ impl Products {
     }
 }
 
-/// Microseconds of a product in so many parts, and if it is whole those of a library as well.
+/// Microseconds of a product with this split-K factor; for factor 1, those of a library as well.
 fn time(
     op: Op,
     s: &Splittable,
@@ -163,7 +161,7 @@ fn time(
         &Schedules::default(),
     )?;
     let all: Vec<&Alone> = kernels.all.values().flatten().collect();
-    // Another number would be that of something else.
+    // A mismatch means that something else was measured.
     if (all.len() > 1) != (parts > 1) {
         return Err(Error::Target(format!("it is {} kernels", all.len())));
     }
@@ -187,7 +185,7 @@ fn time(
     Ok(made)
 }
 
-/// A product as a program of its own, on level prims.
+/// A product as a standalone program, at level prims.
 fn alone(op: Op, s: &Splittable, parts: i64) -> Result<Module, String> {
     let c = op.ctx();
     let own = Module::new(op.loc());

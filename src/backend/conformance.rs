@@ -1,4 +1,4 @@
-//! What every backend has to get right: functions with random arguments, static and dynamic,
+//! Conformance tests for backends: functions on random arguments, with static and dynamic shapes,
 //! compared with the interpreter.
 use crate::{
     Error,
@@ -7,18 +7,18 @@ use crate::{
 };
 use kiln_dialects::value::{self, DType, Data};
 
-/// A function of the conformance suite, on one backend.
+/// Outcome of one function on one backend.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The function's name.
     pub name: &'static str,
-    /// What is wrong with its results; none if they are right.
+    /// The mismatch; `None` if the results are right.
     pub wrong: Option<String>,
 }
 
 type Case = (&'static str, &'static [&'static [usize]], fn(&[Tensor]) -> Tensor);
 
-/// Names, shapes of the f32 arguments, functions.
+/// Function names, shapes of the f32 arguments, functions.
 const CASES: &[Case] = &[
     ("identity", &[&[3, 4]], |x| x[0].clone()),
     ("constant", &[&[3, 4]], |_| Graph::current().full((2, 2), 1.5, DType::F32)),
@@ -58,7 +58,7 @@ const CASES: &[Case] = &[
     ("empty", &[&[0, 4]], |x| &x[0] + 1),
 ];
 
-/// Numbers in [-2, 2) that follow from a seed (splitmix64).
+/// Uniform random numbers in [-2, 2), seeded (splitmix64).
 fn random(shape: &[usize], seed: u64) -> Result<Tensor, Error> {
     let mut state = seed;
     let mut next = || {
@@ -73,14 +73,14 @@ fn random(shape: &[usize], seed: u64) -> Result<Tensor, Error> {
     Ok(Tensor::from(&value))
 }
 
-/// Runs the suite on the backend of that name, on the host: each function compiled for its sizes,
-/// and for any. Err: there is no such backend.
+/// Runs the suite on a backend, on the host. Each function is compiled with static and with dynamic
+/// shapes. Err: no such backend.
 pub fn conformance(backend: &str) -> Result<Vec<Outcome>, Error> {
     conformance_on(backend, "cpu")
 }
 
-/// As [`conformance`], on a device such as `cuda:0`. Err: there is no such backend, or no such
-/// device's name.
+/// As [`conformance`], on a device such as `cuda:0`. Err: no such backend, or an invalid device
+/// name.
 pub fn conformance_on(backend: &str, device: &str) -> Result<Vec<Outcome>, Error> {
     super::find(backend)?;
     crate::runtime::Place::parse(device).map_err(Error::Setting)?;
@@ -114,7 +114,7 @@ fn compare(
         .backend(backend)
         .device(device)
         .dynamic(dynamic);
-    // Twice, since the second call has another way.
+    // Twice: the second call takes the warm path.
     for _ in 0..2 {
         let have = compiled.call(inputs.clone())?.value()?;
         let found = tolerance::compare(&have, &want).map_err(Error::Backend)?;

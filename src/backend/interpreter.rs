@@ -1,5 +1,5 @@
-//! The backend `interpreter`: the oracle that compiled results are compared with, rounding each
-//! op's result to its dtype.
+//! The backend `interpreter`: the reference for compiled results. It rounds each op's result to its
+//! dtype.
 use super::{Backend, GraphModule, Runnable};
 use crate::{
     Error,
@@ -17,7 +17,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 pub(super) struct Oracle;
 
-/// A graph as bytecode, since a context belongs to one thread.
+/// A graph as bytecode, since a context is single-threaded.
 struct Interpreted {
     bytecode: Vec<u8>,
     weights: BTreeMap<String, Weight>,

@@ -1,4 +1,4 @@
-//! The backend `kiln`: machine code for the host, or PTX for a GPU.
+//! The backend `kiln`: compiles to machine code for the host, or to PTX for a GPU.
 use super::{Backend, GraphModule, Runnable};
 use crate::{
     Error,

@@ -1,4 +1,4 @@
-//! What makes a captured graph run: a trait, and the backends by name.
+//! Backends: the trait that compiles captured graphs, and the registry.
 mod conformance;
 mod interpreter;
 mod machine;
@@ -20,7 +20,7 @@ use std::{
     sync::{Arc, LazyLock, PoisonError, RwLock},
 };
 
-/// A captured graph: IR at level `graph`, and what it needs beside it.
+/// A captured graph: IR at level `graph`, with its weights and input names.
 pub struct GraphModule<'a> {
     name: &'a str,
     captured: &'a Captured,
@@ -30,11 +30,11 @@ impl<'a> GraphModule<'a> {
     pub(crate) fn new(name: &'a str, captured: &'a Captured) -> GraphModule<'a> {
         GraphModule { name, captured }
     }
-    /// What people call it.
+    /// The display name.
     pub fn name(&self) -> &str {
         self.name
     }
-    /// The module, with the function `main`.
+    /// The module; its entry function is `main`.
     pub fn module(&self) -> &Module {
         &self.captured.module
     }
@@ -48,50 +48,51 @@ impl<'a> GraphModule<'a> {
     pub fn weights(&self) -> &BTreeMap<String, Weight> {
         &self.captured.weights
     }
-    /// Names of the inputs, in order.
+    /// Input names, in order.
     pub fn inputs(&self) -> &[String] {
         &self.captured.inputs
     }
 }
 
-/// Makes graphs run. One's own is [registered](register) and chosen by its name.
+/// Compiles graphs. [Register](register) a custom backend and select it by name; for a complete one
+/// see `examples/custom_backend.rs`.
 pub trait Backend: Send + Sync {
-    /// What it is chosen by.
+    /// The name that selects it.
     fn name(&self) -> &str;
-    /// One line about it.
+    /// A one-line description.
     fn summary(&self) -> &str;
-    /// Makes a graph run, at every size that its symbols may have. Err: it cannot.
+    /// Compiles a graph for every size in its symbols' ranges. Err: the graph is not supported.
     fn compile(&self, graph: &GraphModule, options: &Options) -> Result<Arc<dyn Runnable>, Error>;
 }
 
-/// A graph that runs.
+/// A compiled graph.
 pub trait Runnable: Send + Sync {
-    /// The results, in order, in memory of their own. May be called from many threads at once.
+    /// Runs the graph. Results are in order, in newly allocated memory. Must be thread-safe.
     fn run(&self, inputs: &[View]) -> Result<Vec<Array>, Error>;
-    /// What was compiled, if it is a program of kiln's.
+    /// The compiled program, if kiln compiled it.
     fn program(&self) -> Option<&Program> {
         None
     }
-    /// What hinders CUDA graphs or makes calls copy, as far as calls have shown.
+    /// Remarks of earlier calls: what prevents CUDA graphs, and which arguments are copied.
     fn remarks(&self) -> Vec<String> {
         vec![]
     }
-    /// Where the time of compiling went, if that is known.
+    /// Time breakdown of the compilation, if known.
     fn times(&self) -> Option<&Times> {
         None
     }
 }
 
-/// A line of [`list_backends`].
+/// An entry of [`list_backends`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackendInfo {
-    /// What it is chosen by.
+    /// The name that selects it.
     pub name: String,
-    /// One line about it.
+    /// A one-line description.
     pub summary: String,
 }
 
-/// The name of the backend that captures nothing.
+/// The backend that captures nothing.
 const EAGER: (&str, &str) =
     ("eager", "captures nothing: every op runs at once, as a program of its own");
 
@@ -105,7 +106,7 @@ fn all() -> Backends {
     ALL.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// The backends: `kiln`, `eager`, `interpreter`, `cudagraphs`, and those that were registered.
+/// The backends: `kiln`, `eager`, `interpreter`, `cudagraphs`, and the registered ones.
 pub fn list_backends() -> Vec<BackendInfo> {
     let info =
         |(name, summary): (&str, &str)| BackendInfo { name: name.into(), summary: summary.into() };
@@ -114,7 +115,7 @@ pub fn list_backends() -> Vec<BackendInfo> {
     found
 }
 
-/// Adds a backend. Err: there is one of that name.
+/// Registers a backend. Err: the name is taken.
 pub fn register(backend: Arc<dyn Backend>) -> Result<(), Error> {
     let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
     if backend.name() == EAGER.0 || all.iter().any(|b| b.name() == backend.name()) {
@@ -124,13 +125,12 @@ pub fn register(backend: Arc<dyn Backend>) -> Result<(), Error> {
     Ok(())
 }
 
-/// kiln's own.
+/// The default backend.
 pub(crate) fn kiln() -> Arc<dyn Backend> {
     KILN.clone()
 }
 
-/// The backend of that name; none for `eager`, which captures nothing. Err: there is none of that
-/// name.
+/// Looks up a backend; `None` for `eager`, which captures nothing. Err: no such backend.
 pub fn find(name: &str) -> Result<Option<Arc<dyn Backend>>, Error> {
     if name == EAGER.0 {
         return Ok(None);

@@ -1,4 +1,5 @@
-//! The backend `cudagraphs`: a kernel for each op, and on a GPU one CUDA graph of all of them.
+//! The backend `cudagraphs`: one kernel per op, without fusion; on a GPU all launches are one CUDA
+//! graph.
 use super::{Backend, GraphModule, Runnable};
 use crate::{
     Error,
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 pub(super) struct OneOp;
 
-/// A program of such kernels.
+/// An unfused program.
 struct Unfused(Executable);
 
 impl Backend for OneOp {
@@ -24,7 +25,7 @@ impl Backend for OneOp {
     }
     fn compile(&self, graph: &GraphModule, options: &Options) -> Result<Arc<dyn Runnable>, Error> {
         let root = graph.module().op();
-        // The attribute goes into the model's text, and so into the key of the cache.
+        // The attribute is part of the module's text, and so of the cache key.
         root.set_attr(EACH_OP, Attr::unit(root.ctx()));
         let model = Model::of_graph(graph.module(), graph.weights().clone());
         root.remove_attr(EACH_OP);

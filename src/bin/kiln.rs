@@ -1,8 +1,8 @@
 //! `kiln`: compiles and runs models.
 fn main() -> std::process::ExitCode {
-    // Where nobody reads any more (`kiln options | head`) it ends quietly, as other commands do,
-    // instead of with a panic of println.
-    // SAFETY: there is one thread yet, and nothing of the process handles the signal.
+    // A closed pipe (`kiln options | head`) ends the process quietly instead of panicking in
+    // println.
+    // SAFETY: the process has one thread and no other handler for this signal.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     kiln::cli::main().into()
 }

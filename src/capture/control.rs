@@ -1,5 +1,5 @@
-//! `torch.cond`, `while_loop`, `scan` and `map` of an exported program: ops with regions, whose
-//! graphs stand in the nodes' arguments.
+//! Higher-order ops of an exported program (`torch.cond`, `while_loop`, `scan`, `map`), as ops with
+//! regions. Their subgraphs are arguments of the node.
 use super::{
     CaptureError,
     aten::{Cx, Val},
@@ -10,16 +10,16 @@ use super::{
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type, sym::Dim};
 use serde_json::Value as Json;
 
-/// The ops, without `torch.ops.`.
+/// The higher-order ops, without `torch.ops.`.
 const TARGETS: &[&str] =
     &["higher_order.cond", "higher_order.while_loop", "higher_order.scan", "higher_order.map_impl"];
 
-/// Whether a target is one of them.
+/// Whether a target is a higher-order op.
 pub(super) fn is_control(target: &str) -> bool {
     TARGETS.contains(&target)
 }
 
-/// The graphs among a node's arguments.
+/// The subgraphs among a node's arguments.
 pub(super) fn graphs(node: &GraphNode) -> Vec<Graph> {
     node.inputs.iter().filter_map(|i| graph(&i.arg).ok()).collect()
 }
@@ -30,7 +30,7 @@ fn graph(arg: &Json) -> Result<Graph, String> {
     serde_json::from_value(json.clone()).map_err(|e| e.to_string())
 }
 
-/// Emits a node; its results.
+/// Emits a node; returns its results.
 pub(super) fn emit(
     cx: &mut Cx,
     symbols: &mut Symbols,
@@ -135,7 +135,7 @@ pub(super) fn emit(
     Ok(all)
 }
 
-/// States the sizes of a value as the export does, where they are not in its type.
+/// Binds symbolic sizes of a value that the export states but its type does not.
 fn bind(
     cx: &Cx,
     symbols: &mut Symbols,
@@ -158,8 +158,8 @@ fn bind(
     Ok(cx.b.create_with(&BindShape { value, sizes }, &[], &mut []).map(|_| ())?)
 }
 
-/// A graph, how many of its inputs are arguments of its region, and their types; further inputs are
-/// tensors from outside.
+/// A subgraph, the number of inputs that are region arguments, and their types. Further inputs are
+/// captured from outside.
 type Sub<'a> = (&'a Graph, usize, Vec<Type>);
 
 struct Regions<'a, 'b> {
@@ -218,7 +218,7 @@ impl Regions<'_, '_> {
         })?)
     }
 
-    /// The types of what a graph gives.
+    /// The result types of a subgraph.
     fn body(
         &mut self,
         inner: Builder,
@@ -246,7 +246,7 @@ impl Regions<'_, '_> {
             let alias = self.cx.store.fresh(*value);
             self.cx.names.insert(name, Val::Tensor(alias));
         }
-        // Names of outer graphs may be names here as well.
+        // Names of an outer graph may be shadowed here.
         for (input, value) in graph.inputs.iter().skip(count).zip(outside) {
             if let Some(name) =
                 name(input).or_else(|| input["as_sym_int"]["as_name"].as_str().map(str::to_string))

@@ -1,5 +1,5 @@
-//! From an exported program to a module: globals, arguments with their symbols, one ATen op after
-//! the other, results.
+//! From an exported program to a module: globals, arguments with their symbols, ATen ops in order,
+//! results.
 use super::{
     CaptureError, Captured, Output, Unsupported,
     aten::{self, Args, Cx, Outcome, Val},
@@ -15,7 +15,7 @@ use std::{
     path::Path,
 };
 
-/// Emits a program.
+/// Emits a program as a module.
 pub(super) fn emit(
     ctx: Ctx,
     path: &Path,
@@ -124,7 +124,7 @@ pub(super) fn emit(
     })
 }
 
-/// All overloads without a row, with counts and the first place of each.
+/// Collects all unsupported overloads, with counts and the location of their first use.
 fn unsupported(program: &Program) -> Result<(), CaptureError> {
     let mut all: Vec<Unsupported> = vec![];
     missing(&program.graph_module.graph, &mut all);
@@ -181,7 +181,7 @@ fn input_type(ctx: Ctx, m: &TensorMeta) -> Result<Type, String> {
     Ok(Type::tensor(ctx, dtype(m.dtype)?, &dims))
 }
 
-/// Static layouts of arguments; a dynamic one is contiguous or does not get here.
+/// Static layouts of arguments. Dynamic ones are contiguous; others are rejected earlier.
 fn layouts(ctx: Ctx, func: Op, inputs: &[(String, TensorMeta)]) {
     let layout = |m: &TensorMeta| {
         let strides = m.strides.iter().map(|s| s["as_int"].as_i64()).collect::<Option<Vec<_>>>()?;
@@ -293,7 +293,7 @@ fn flatten(outcome: Outcome) -> Vec<Val> {
     }
 }
 
-/// Names of a node's results, in order; a list counts as its elements.
+/// Names of a node's results, in order; a list is flattened.
 pub(super) fn outputs(node: &GraphNode) -> Vec<String> {
     let name =
         |j: &Json| j["name"].as_str().or_else(|| j["as_name"].as_str()).unwrap_or("").to_string();
@@ -333,7 +333,7 @@ fn results(program: &Program, cx: &mut Cx) -> Result<Body, CaptureError> {
         values.push(value);
         kinds.push(output);
     }
-    // Exports that are not decomposed do not say what they change; the writes do.
+    // Exports without decompositions do not declare mutations, so they are found from the writes.
     for spec in &program.graph_module.signature.input_specs {
         let Some((kind, spec)) = tag(spec) else { continue };
         let arg = &spec["arg"];

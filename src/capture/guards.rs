@@ -1,6 +1,6 @@
-//! The export's guards, which are Python expressions over sizes of inputs (`L['x'].size()[0] % 2 ==
-//! 0`), as `kiln.require`. Guards on anything else, such as on a number among the inputs, are not
-//! about what a program is called with.
+//! The export's guards as `kiln.require`: Python expressions over input sizes, such as
+//! `L['x'].size()[0] % 2 == 0`. Guards on anything else, such as a specialised number input, do not
+//! apply to calls of the program.
 use super::{
     aten::{Cx, Val},
     srepr::size_op,
@@ -10,7 +10,7 @@ use kiln_dialects::{
     ops::{CompareKind, SymKind},
 };
 
-/// States the guards that are comparisons of sizes.
+/// Emits the guards that compare sizes.
 pub fn emit(cx: &mut Cx, guards: &[String]) -> Result<(), String> {
     cx.place = "a guard of the export".into();
     for guard in guards {

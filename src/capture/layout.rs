@@ -1,4 +1,4 @@
-//! Which results that may share their argument's memory do not: that depends on strides.
+//! Whether an overload such as `reshape` returns a view or a copy, which depends on strides.
 use super::{
     aten,
     schema::{Graph, GraphNode, TensorMeta},
@@ -23,7 +23,7 @@ pub fn copies(graph: &Graph, node: &GraphNode) -> bool {
                 !is_view(&sizes, &strides, &to)
             }
         }
-        // Symbolic strides are compared as they are written; a symbolic reshape counts as a view.
+        // Symbolic strides are compared as text; a symbolic reshape counts as a view.
         _ => whole && output.is_some_and(|o| o.strides != input.strides),
     }
 }
@@ -45,8 +45,8 @@ fn is_contiguous(sizes: &[i64], strides: &[i64]) -> bool {
     sizes.contains(&0) || sizes.iter().zip(strides).rev().all(fits)
 }
 
-/// Whether a reshape needs no copy: each run of dimensions that lie behind one another in memory is
-/// cut up by itself.
+/// Whether a reshape is a view: each contiguous run of dimensions must be split or merged on its
+/// own.
 fn is_view(sizes: &[i64], strides: &[i64], to: &[i64]) -> bool {
     if sizes.contains(&0) {
         return true;

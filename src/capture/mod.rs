@@ -1,4 +1,4 @@
-//! Capture: from a framework's graph to the `graph` level.
+//! Capture: imports a framework's graph at level `graph`.
 pub mod aten;
 mod control;
 pub mod graph;
@@ -14,33 +14,33 @@ pub mod weight;
 use kiln_dialects::{ir::Module, value::Tensor};
 use std::collections::BTreeMap;
 
-/// A captured program: IR, and what it needs beside it.
+/// A captured program: IR, weights, and the names of its inputs and outputs.
 pub struct Captured {
     /// The module, at level `graph`, with the function `main`.
     pub module: Module,
-    /// Where the value of each global lies in the archive, by the global's name.
+    /// Location of each global's value in the archive, by the global's name.
     pub weights: BTreeMap<String, pt2::Weight>,
-    /// Names of the tensors that `main` takes, in order.
+    /// Names of the tensor arguments of `main`, in order.
     pub inputs: Vec<String>,
-    /// What `main` returns, in order.
+    /// The results of `main`, in order.
     pub outputs: Vec<Output>,
 }
 
 /// One result of a captured program.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
-    /// A result that the user asked for.
+    /// A result of the user's function.
     User(String),
-    /// The new value of a buffer (or of a parameter that is written), by its name.
+    /// The new value of a mutated buffer or parameter, by name.
     Buffer(String),
-    /// The new value of an input, by the input's name.
+    /// The new value of a mutated input, by name.
     Input(String),
 }
 
-/// Why a program was not captured.
+/// Why capture failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// The file is not what it should be.
+    /// The file is malformed.
     #[error("{file}: {reason}")]
     File {
         /// The file.
@@ -48,13 +48,13 @@ pub enum CaptureError {
         /// What is wrong.
         reason: String,
     },
-    /// Ops without a row in the ATen table; all of them, before any work.
+    /// Unsupported ops: all of them, reported before any op is emitted.
     #[error("{} unsupported op{}:\n{}", .0.len(), if .0.len() == 1 { "" } else { "s" }, .0.iter().map(|u| format!("  {u}")).collect::<Vec<_>>().join("\n"))]
     Unsupported(Vec<Unsupported>),
-    /// A supported op with arguments that are not.
+    /// A supported op with unsupported arguments.
     #[error("{place}: {target}: {reason}")]
     Op {
-        /// The user's file and line.
+        /// The user's source file and line.
         place: String,
         /// The overload, such as `aten.relu.default`.
         target: String,
@@ -63,14 +63,14 @@ pub enum CaptureError {
     },
 }
 
-/// An overload without a row.
+/// An unsupported overload.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Unsupported {
     /// The overload.
     pub target: String,
-    /// How often it is used.
+    /// Number of uses.
     pub count: usize,
-    /// The user's file and line of the first use.
+    /// The user's source file and line of the first use.
     pub place: String,
 }
 
@@ -85,7 +85,7 @@ impl std::fmt::Display for Unsupported {
 }
 
 impl Captured {
-    /// The value of a global.
+    /// Reads the value of a global.
     pub fn weight(&self, name: &str) -> Result<Tensor, String> {
         self.weights.get(name).ok_or_else(|| format!("has no weight @{name}"))?.read()
     }

@@ -7,17 +7,16 @@ use kiln_runtime::file;
 use memmap2::Mmap;
 use std::{collections::BTreeMap, io::Read, path::Path, sync::Arc};
 
-/// What a zip file starts with.
+/// Magic bytes of a zip file.
 pub const MAGIC: &[u8] = b"PK\x03\x04";
 
-/// Reads an archive and emits its graph into a new module of `ctx`.
+/// Imports an archive as a new module of `ctx`.
 pub fn import(ctx: Ctx, path: &Path) -> Result<Captured, CaptureError> {
     let (program, weights) = open(path)?;
     graph::emit(ctx, path, program, weights)
 }
 
-/// The bytes of the archive's graph, which say what its program computes: all but the values of
-/// weights.
+/// The archive's graph as bytes: everything that determines the program, except for weight values.
 pub fn graph_bytes(path: &Path) -> Result<Vec<u8>, CaptureError> {
     let fail = |reason: String| CaptureError::File { file: path.display().to_string(), reason };
     let file = file::open(path).map_err(|e| fail(e.to_string()))?;
@@ -29,7 +28,7 @@ pub fn graph_bytes(path: &Path) -> Result<Vec<u8>, CaptureError> {
     unpacked(zip.by_name(&json).map_err(|e| fail(e.to_string()))?, MAX_JSON).map_err(fail)
 }
 
-/// The weights of an archive, by name; only their places are read.
+/// The weights of an archive, by name; memory-mapped, not read.
 pub fn weights(path: &Path) -> Result<BTreeMap<String, Weight>, CaptureError> {
     open(path).map(|(_, weights)| weights)
 }
@@ -37,7 +36,7 @@ pub fn weights(path: &Path) -> Result<BTreeMap<String, Weight>, CaptureError> {
 fn open(path: &Path) -> Result<(Program, BTreeMap<String, Weight>), CaptureError> {
     let fail = |reason: String| CaptureError::File { file: path.display().to_string(), reason };
     let file = file::open(path).map_err(|e| fail(e.to_string()))?;
-    // SAFETY: as for every mapped file, nobody may change it meanwhile.
+    // SAFETY: as for every mapped file, it must not be modified while mapped.
     let map = Arc::new(unsafe { Mmap::map(&file) }.map_err(|e| fail(e.to_string()))?);
     let mut zip = zip::ZipArchive::new(std::io::Cursor::new(&map[..]))
         .map_err(|e| fail(format!("is no .pt2 archive: {e}")))?;
@@ -80,10 +79,10 @@ fn read(zip: &mut zip::ZipArchive<std::io::Cursor<&[u8]>>, name: &str) -> Result
         .map_err(|e| format!("{name}: {e}"))
 }
 
-/// The most that a graph's JSON may unpack to: a hundred times the largest that has been seen.
+/// Size limit of the decompressed graph: a hundred times the largest one seen, against zip bombs.
 const MAX_JSON: u64 = 256 << 20;
 
-/// All bytes of an entry; what its header says of its size is not believed.
+/// Decompresses an entry; the size in its header is not trusted.
 fn unpacked(entry: impl Read, limit: u64) -> Result<Vec<u8>, String> {
     let mut out = vec![];
     entry.take(limit + 1).read_to_end(&mut out).map_err(|e| e.to_string())?;

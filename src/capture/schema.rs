@@ -1,5 +1,5 @@
-//! What of torch.export's `model.json` is read. Schema version 8; unknown fields are ignored,
-//! unknown argument kinds are an error where used.
+//! The subset of torch.export's `model.json` that is read. Schema version 8. Unknown fields are
+//! ignored; unknown argument kinds are an error where they are used.
 use kiln_dialects::value::DType;
 use serde::Deserialize;
 use serde_json::Value as Json;
@@ -10,7 +10,7 @@ pub struct Program {
     pub graph_module: GraphModule,
     #[serde(default)]
     pub range_constraints: BTreeMap<String, Range>,
-    /// Conditions on inputs, in Python.
+    /// Guards on inputs, as Python expressions.
     #[serde(default)]
     pub guards_code: Vec<String>,
     pub schema_version: Version,
@@ -31,7 +31,7 @@ pub struct GraphModule {
 }
 #[derive(Deserialize)]
 pub struct Graph {
-    /// Of a graph that is an argument; the whole one's are in its signature.
+    /// Inputs of a subgraph; those of the top-level graph are in its signature.
     #[serde(default)]
     pub inputs: Vec<Json>,
     #[serde(default)]
@@ -76,7 +76,7 @@ pub struct WeightEntry {
     pub tensor_meta: Option<TensorMeta>,
 }
 
-/// torch's `ScalarType` numbers as the schema has them.
+/// Decodes a `ScalarType` number of the schema.
 pub fn dtype(number: i64) -> Result<DType, String> {
     Ok(match number {
         1 => DType::UI8,
@@ -101,7 +101,7 @@ pub fn dtype(number: i64) -> Result<DType, String> {
     })
 }
 
-/// The only key of a tagged union and what it holds.
+/// The tag and the payload of a tagged union.
 pub fn tag(j: &Json) -> Option<(&str, &Json)> {
     j.as_object()?.iter().next().map(|(k, v)| (k.as_str(), v))
 }

@@ -1,12 +1,12 @@
-//! Sizes as sympy writes them (`Mul(Integer(2), Symbol('s27', positive=True))`), as size
-//! computations in the IR.
+//! Symbolic sizes in sympy's srepr format (`Mul(Integer(2), Symbol('s27', positive=True))`), as
+//! size computations in the IR.
 use kiln_dialects::{
     ir::{Builder, Size, Value},
     ops::{Sym, SymExpr, SymKind},
 };
 use std::collections::HashMap;
 
-/// A parsed call tree.
+/// A parsed expression.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expr {
     /// `Integer(n)`
@@ -18,7 +18,7 @@ pub enum Expr {
 }
 
 impl Expr {
-    /// Reads one expression.
+    /// Parses one expression.
     pub fn parse(text: &str) -> Result<Expr, String> {
         let mut p = Parser { rest: text, depth: 0 };
         let e = p.expr()?;
@@ -92,17 +92,17 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Symbols that have a value already.
+/// Symbols bound so far.
 #[derive(Default)]
 pub struct Symbols {
-    /// By name.
+    /// Values by name.
     pub values: HashMap<String, Value>,
-    /// Ranges that the program states.
+    /// Ranges declared by the program.
     pub ranges: HashMap<String, (i64, Option<i64>)>,
 }
 
 impl Symbols {
-    /// The size of an expression, as a number or as ops.
+    /// Emits an expression; constants are folded.
     pub fn size(&mut self, b: &Builder, e: &Expr) -> Result<Size, String> {
         match e {
             Expr::Integer(n) => Ok(Size::Static(*n)),
@@ -145,7 +145,7 @@ impl Symbols {
     }
 }
 
-/// `x kind y`, computed now where both are numbers.
+/// `x kind y`, folded if both are static.
 pub fn size_op(b: &Builder, kind: SymKind, x: Size, y: Size) -> Result<Size, String> {
     if let (Some(x), Some(y)) = (x.known(), y.known()) {
         let overflow = || format!("{} of {x} and {y} has no value", kind.keyword());

@@ -1,28 +1,28 @@
-//! In-place ops and views as pure values. Every tensor name is a view of a storage: a chain of
-//! movements from the storage's current value. Writing to one runs the chain backwards and gives
-//! the storage a new value, which all its other views then read.
+//! Functionalisation: in-place ops and views as SSA values. Every tensor name is a view of a
+//! storage: a chain of movements from the storage's current value. A write inverts the chain and
+//! gives the storage a new value, which all of its views then read.
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
-/// One movement.
+/// A view operation.
 #[derive(Clone, Debug)]
 pub enum Movement {
-    /// Other sizes, the same elements.
+    /// Same elements, another shape.
     Reshape(Vec<Size>),
     /// Permuted dimensions.
     Transpose(Vec<i64>),
-    /// A box: offsets, sizes, strides.
+    /// Strided slice: offsets, sizes, strides.
     Slice(Vec<Size>, Vec<Size>, Vec<i64>),
-    /// Repeated along new or unit dimensions: dims, sizes. Cannot be written.
+    /// Broadcast along new or unit dimensions: dims, sizes. Not writable.
     Broadcast(Vec<i64>, Vec<Size>),
 }
 
-/// A name of a tensor.
+/// A tensor name: an index of [`Store`].
 pub type Alias = usize;
 
 struct View {
     storage: usize,
     chain: Vec<Movement>,
-    /// The value when the storage had this version.
+    /// The value at this version of the storage.
     cached: (usize, Value),
 }
 struct Storage {
@@ -30,7 +30,7 @@ struct Storage {
     version: usize,
 }
 
-/// All tensors of a program.
+/// All tensors of a program, with their storages.
 #[derive(Default)]
 pub struct Store {
     views: Vec<View>,
@@ -50,7 +50,7 @@ impl Movement {
             }
         }
     }
-    /// The value of `from` after its moved form has become `new`.
+    /// The inverse: the new value of `from` after its view was written as `new`.
     fn undo(&self, b: &Builder, from: Value, new: Value) -> Result<Value, String> {
         match self {
             Movement::Reshape(_) => Ok(b.add(&Reshape { input: new, sizes: b.sizes_of(from)? })?),
@@ -65,7 +65,7 @@ impl Movement {
                 Ok(b.add(&Transpose { input: new, permutation: inverse })?)
             }
             Movement::Slice(offsets, sizes, strides) => {
-                // Positions of the box along each dimension, of the box's shape.
+                // Indices of the slice along each dimension, in the slice's shape.
                 let mut indices = vec![];
                 for (axis, (offset, stride)) in offsets.iter().zip(strides).enumerate() {
                     let along = b.add(&Iota {
@@ -102,7 +102,7 @@ impl Movement {
 }
 
 impl Store {
-    /// A tensor of its own.
+    /// A tensor with a storage of its own.
     pub fn fresh(&mut self, value: Value) -> Alias {
         self.storages.push(Storage { value, version: 0 });
         self.views.push(View {
@@ -120,7 +120,7 @@ impl Store {
         self.views.push(View { storage, chain, cached: (self.storages[storage].version, value) });
         Ok(self.views.len() - 1)
     }
-    /// The tensor's value now.
+    /// The tensor's current value.
     pub fn get(&mut self, b: &Builder, alias: Alias) -> Result<Value, String> {
         let view = &self.views[alias];
         let storage = &self.storages[view.storage];
@@ -132,22 +132,22 @@ impl Store {
         self.views[alias].cached = (version, value);
         Ok(value)
     }
-    /// Whether the tensor's memory has been written since it was made.
+    /// Whether the tensor's storage was written since creation.
     pub fn written(&self, alias: Alias) -> bool {
         self.views
             .get(alias)
             .and_then(|v| self.storages.get(v.storage))
             .is_some_and(|s| s.version > 0)
     }
-    /// The values of all tensors so far, to come back to behind a region that may have made others.
+    /// A snapshot of all values, taken before a region.
     pub fn values(&self) -> Vec<(usize, Value)> {
         self.views.iter().map(|v| v.cached).collect()
     }
-    /// Gives the tensors the values that they had.
+    /// Restores a snapshot after a region.
     pub fn restore(&mut self, values: Vec<(usize, Value)>) {
         self.views.iter_mut().zip(values).for_each(|(view, value)| view.cached = value);
     }
-    /// Gives the tensor, and so every tensor that shares its storage, a new value of the same type.
+    /// Writes a tensor, and so every alias of its storage. The type must stay the same.
     pub fn write(&mut self, b: &Builder, alias: Alias, new: Value) -> Result<(), String> {
         let (storage, chain) = (self.views[alias].storage, self.views[alias].chain.clone());
         let (mut at, mut before) = (self.storages[storage].value, vec![]);

@@ -1,5 +1,5 @@
-//! Values of weights where they lie: in a mapped file, or in memory. Read, written and checked
-//! here, whatever front end they come from.
+//! Weights in place: in a memory-mapped file, or in memory. Reading, writing and validation for all
+//! front ends.
 use crate::tensor::Array;
 use kiln_dialects::value::{DType, Tensor, count};
 use kiln_runtime::file;
@@ -7,26 +7,26 @@ use memmap2::Mmap;
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use std::{borrow::Cow, collections::BTreeMap, ops::Range, path::Path, sync::Arc};
 
-/// A weight: sizes, strides and offset in elements, over raw little-endian bytes.
+/// A weight: shape, strides and offset in elements, over raw little-endian bytes.
 #[derive(Clone, Debug)]
 pub struct Weight {
     /// Element type.
     pub dtype: DType,
-    /// Sizes.
+    /// The shape.
     pub shape: Vec<usize>,
     /// Strides in elements.
     pub strides: Vec<i64>,
-    /// First element.
+    /// Offset of the first element, in elements.
     pub offset: usize,
     storage: Storage,
 }
 
 #[derive(Clone, Debug)]
 enum Storage {
-    /// A part of a file.
+    /// A range of a mapped file.
     File(Arc<Mmap>, Range<usize>),
     Memory(Arc<[u8]>),
-    /// The elements of a tensor.
+    /// A tensor's elements.
     Array(Arc<Array>),
 }
 
@@ -40,7 +40,7 @@ pub fn contiguous(shape: &[usize]) -> Vec<i64> {
 }
 
 impl Weight {
-    /// A weight in a part of a mapped file. Err: it reaches beyond that part.
+    /// A weight in a range of a mapped file. Err: its elements exceed the range.
     pub fn mapped(
         map: &Arc<Mmap>,
         bytes: Range<usize>,
@@ -65,7 +65,7 @@ impl Weight {
             storage: Storage::Memory(dtype.encode(tensor).into()),
         }
     }
-    /// The elements of a tensor, where they lie.
+    /// Shares a tensor's elements without a copy.
     pub(crate) fn of_array(array: &Arc<Array>) -> Weight {
         let (dtype, shape) = (array.dtype(), array.shape().to_vec());
         Weight {
@@ -84,11 +84,11 @@ impl Weight {
             Storage::Array(array) => array.bytes(),
         }
     }
-    /// Whether the value lies in a file, which nobody changes.
+    /// Whether the storage is a mapped file, which is immutable.
     pub fn in_file(&self) -> bool {
         matches!(self.storage, Storage::File(..))
     }
-    /// Whether all elements lie in the storage, and the storage in the file.
+    /// Whether all elements are in the storage, and the storage is in the file.
     fn check(&self) -> Result<(), String> {
         if self.shape.len() != self.strides.len() {
             return Err(format!(
@@ -110,7 +110,7 @@ impl Weight {
         let elements = (self.bytes().len() / self.dtype.byte_size().max(1)) as i128;
         if low < 0 || high >= elements { Err("reaches beyond its storage".into()) } else { Ok(()) }
     }
-    /// The elements in row-major order: the storage itself where it lies so, else gathered by the
+    /// The elements in row-major order: borrowed if the storage is contiguous, else gathered by
     /// strides.
     pub fn elements(&self) -> Result<Cow<'_, [u8]>, String> {
         let (width, n) = (self.dtype.byte_size(), count(&self.shape)?);
@@ -143,18 +143,18 @@ impl Weight {
         }
         Ok(Cow::Owned(raw))
     }
-    /// The value.
+    /// Decodes the value.
     pub fn read(&self) -> Result<Tensor, String> {
         Ok(self.dtype.decode(&self.shape, &self.elements()?)?)
     }
 }
 
-/// The dtype of a safetensors file's tensor, if kiln has it.
+/// The dtype of a safetensors tensor; `None` if unsupported.
 pub fn dtype(d: Dtype) -> Option<DType> {
     DType::ALL.into_iter().find(|own| stored(*own) == d)
 }
 
-/// How safetensors calls a dtype.
+/// The safetensors name of a dtype.
 pub fn stored(d: DType) -> Dtype {
     match d {
         DType::F64 => Dtype::F64,
@@ -172,11 +172,10 @@ pub fn stored(d: DType) -> Dtype {
     }
 }
 
-/// All tensors of a safetensors file by name, mapped and not read. Err: a sentence without the
-/// file's name.
+/// All tensors of a safetensors file by name, memory-mapped. Err: a message without the file name.
 pub fn open(path: &Path) -> Result<BTreeMap<String, Weight>, String> {
     let file = file::open(path).map_err(|e| e.to_string())?;
-    // SAFETY: as for every mapped file, nobody may change it meanwhile.
+    // SAFETY: as for every mapped file, it must not be modified while mapped.
     let map = Arc::new(unsafe { Mmap::map(&file) }.map_err(|e| e.to_string())?);
     let all = SafeTensors::deserialize(&map).map_err(|e| format!("is no safetensors file: {e}"))?;
     let mut out = BTreeMap::new();
@@ -194,7 +193,7 @@ pub fn open(path: &Path) -> Result<BTreeMap<String, Weight>, String> {
     Ok(out)
 }
 
-/// Writes a safetensors file. Err: a sentence without the file's name.
+/// Writes a safetensors file. Err: a message without the file name.
 pub fn write(path: &Path, all: &[(String, Weight)]) -> Result<(), String> {
     let bytes = all
         .iter()
@@ -208,8 +207,8 @@ pub fn write(path: &Path, all: &[(String, Weight)]) -> Result<(), String> {
                 .map_err(|e| format!("tensor '{name}': {e}"))?,
         ));
     }
-    // A file that takes the old one's place: weights may be mapped from the one that is written.
-    let beside = path.with_extension("safetensors.part");
-    safetensors::serialize_to_file(views, None, &beside).map_err(|e| e.to_string())?;
-    std::fs::rename(&beside, path).map_err(|e| e.to_string())
+    // Writes to a new file and renames it, since weights may be mapped from the old one.
+    let temporary = path.with_extension("safetensors.part");
+    safetensors::serialize_to_file(views, None, &temporary).map_err(|e| e.to_string())?;
+    std::fs::rename(&temporary, path).map_err(|e| e.to_string())
 }

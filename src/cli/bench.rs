@@ -1,4 +1,4 @@
-//! `kiln bench`: times of calls, alone or as one side of a comparison.
+//! `kiln bench`: times calls, alone or in alternation with other implementations.
 use super::{Calling, Common, File, Stop, data, measuring, progress};
 use crate::{Exit, load};
 use std::{
@@ -10,15 +10,15 @@ use std::{
 pub struct Bench {
     /// A .pt2 archive, IR (.mlir) or a compiled package (.kpkg)
     model: File,
-    /// Inputs `input_0`, …; without it they are made up
+    /// Inputs `input_0`, …; random if not given
     #[arg(long, value_name = "F.safetensors")]
     inputs: Option<File>,
     /// Seconds to measure
     #[arg(long, default_value_t = 1.0, value_name = "S")]
     seconds: f64,
-    /// Measures whenever a line with a number of seconds arrives on standard input, so that peers
-    /// can take turns; prints when the first call's results were there, on a GPU also without
-    /// copying them to the host, and then one line of JSON a measurement
+    /// Benchmark server: prints the time to the first result (on a GPU also without the copy to the
+    /// host), then measures for as many seconds as each line on standard input says, and prints one
+    /// line of JSON per measurement. Alternate the lines between implementations to interleave them
     #[arg(long)]
     worker: bool,
     #[command(flatten)]
@@ -27,18 +27,18 @@ pub struct Bench {
     common: Common,
 }
 
-/// Rounds of a program's kernels on a GPU between the first two copies; later ones are as many as
-/// fill the time, so that the card is not idle in between.
+/// Rounds on a GPU between the first two copies to the host. Later counts are chosen to fill the
+/// time, so that the GPU never idles.
 const ROUNDS: usize = 20;
-/// Most of them.
+/// Upper bound of that count.
 const MOST_ROUNDS: usize = 10_000;
-/// Calls of a round on a GPU, if they are short: as many as the peers of `benches/gpu` have in a
-/// CUDA graph between two looks at the clock.
+/// Calls per round on a GPU, for short calls: as many as the other implementations in `benches/gpu`
+/// put into one CUDA graph.
 const CALLS: usize = 20;
-/// What a round takes at most, if it has several calls.
+/// Maximum duration of a round with several calls, in seconds.
 const ROUND: f64 = 4e-4;
 
-/// Times of repeated calls.
+/// Statistics of repeated calls.
 struct Sample {
     median: Duration,
     least: Duration,

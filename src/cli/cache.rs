@@ -1,4 +1,4 @@
-//! `kiln cache`: what the cache of compiled code holds, and how it gets to other machines.
+//! `kiln cache`: inspects, clears, exports and imports the compile cache.
 use super::{File, Named, Stop};
 use crate::{
     Error, Exit,
@@ -17,16 +17,16 @@ pub struct Cache {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Says where it is, and how much it holds
+    /// Prints the cache directory and its size
     Stat,
-    /// Deletes all of it
+    /// Deletes all entries
     Clear,
-    /// Writes all of it to one file
+    /// Exports all entries to one file
     Export {
         /// The file (.kpkg)
         file: File,
     },
-    /// Takes in what `export` wrote; it is code, so import only what you trust
+    /// Imports an exported file; it contains code, so import only what you trust
     Import {
         /// The file (.kpkg)
         file: File,

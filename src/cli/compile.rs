@@ -1,4 +1,4 @@
-//! `kiln compile`: a package.
+//! `kiln compile`: ahead-of-time compilation to a package.
 use super::{Calling, Common, File, Stop, measuring, progress};
 use crate::{Error, Exit, load};
 
@@ -6,10 +6,10 @@ use crate::{Error, Exit, load};
 pub struct Compile {
     /// A .pt2 archive, or IR (.mlir)
     model: File,
-    /// The package
+    /// The package to write
     #[arg(short, long, value_name = "F.kpkg")]
     output: File,
-    /// Puts the weights into the package, so that it needs no other file
+    /// Embeds the weights in the package, so that it needs no other file
     #[arg(long)]
     with_weights: bool,
     #[command(flatten)]

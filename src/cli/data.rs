@@ -1,4 +1,4 @@
-//! Tensors of a call: from files, or made up.
+//! Inputs of a call: from a file, or random.
 use super::Stop;
 use crate::{
     capture::weight,
@@ -7,7 +7,7 @@ use crate::{
 };
 use std::path::Path;
 
-/// `input_0`, `input_1`, … of a file, as they lie there.
+/// Reads `input_0`, `input_1`, … of a file, with their stored dtypes and shapes.
 pub fn read(path: &Path) -> Result<Vec<Data>, Stop> {
     let fail = |e: String| Stop::usage(format!("{}: {e}", path.display()));
     let mut found: Vec<(usize, Data)> = vec![];
@@ -26,7 +26,7 @@ pub fn read(path: &Path) -> Result<Vec<Data>, Stop> {
     Ok(found.into_iter().map(|(_, d)| d).collect())
 }
 
-/// Made-up inputs.
+/// Random inputs.
 pub fn random(program: &Program) -> Result<Vec<Data>, Stop> {
     Ok(made_up(program)?)
 }

@@ -1,5 +1,5 @@
-//! `kiln bisect`, `kiln reduce`, `kiln ablate`: what is wrong, how little shows it, what each pass
-//! gains.
+//! `kiln bisect`, `kiln reduce`, `kiln ablate`: miscompilation bisection, test-case reduction and
+//! pass ablation.
 use super::{Common, File, Stop, data};
 use crate::{
     Exit, debug,
@@ -21,7 +21,7 @@ fn inputs(file: &Option<File>) -> Result<Option<Vec<Data>>, Stop> {
 pub struct Bisect {
     /// A .pt2 archive, or IR (.mlir) on level graph or prims
     model: File,
-    /// Inputs `input_0`, `input_1`, …; without it they are made up
+    /// Inputs `input_0`, `input_1`, …; random if not given
     #[arg(long, value_name = "F.safetensors")]
     inputs: Option<File>,
     #[command(flatten)]
@@ -44,14 +44,14 @@ impl Bisect {
 pub struct Reduce {
     /// A .pt2 archive, or IR (.mlir) on level graph or prims
     model: File,
-    /// The smaller IR
+    /// The reduced IR to write
     #[arg(short, long, value_name = "F.mlir")]
     output: File,
-    /// What tells whether IR still fails: a command, run by sh with the file's name behind it, that
-    /// ends with 0 if it does. Without it results that are wrong are the failure
+    /// Interestingness test: a command, run by sh with the file's name appended, that exits with 0
+    /// while the IR still fails. Default: the compiled results are wrong
     #[arg(long, value_name = "COMMAND", conflicts_with = "crash")]
     command: Option<String>,
-    /// The failure is that the compiler fails or crashes
+    /// The failure is a compiler error or crash
     #[arg(long)]
     crash: bool,
     #[command(flatten)]
@@ -69,7 +69,7 @@ impl Reduce {
             asked += 1;
             match (&self.command, self.crash) {
                 (None, false) => debug::mismatch(text, &options),
-                // An attempt lies where the result will be.
+                // Candidates are written to the output path.
                 (command, _) if std::fs::write(&self.output, text).is_ok() => match command {
                     Some(command) => of_command(command, &self.output),
                     None => self.crashes(),
@@ -90,7 +90,7 @@ impl Reduce {
         Ok(Exit::Done)
     }
 
-    /// Compiles in a process of its own, which may end as it likes.
+    /// Compiles in a child process, which may crash.
     fn crashes(&self) -> bool {
         let (Ok(kiln), package) = (std::env::current_exe(), self.output.with_extension("kpkg"))
         else {
@@ -106,7 +106,7 @@ impl Reduce {
             .arg(&package);
         let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
         let _ = std::fs::remove_file(package);
-        // A refusal is no crash.
+        // Rejected input is not a crash.
         status.is_ok_and(|s| s.code().is_none_or(|c| c == i32::from(Exit::Failed.code()) || c > 5))
     }
 }
@@ -126,7 +126,7 @@ fn of_command(command: &str, file: &Path) -> bool {
 pub struct Ablate {
     /// A .pt2 archive, or IR (.mlir)
     model: File,
-    /// Inputs `input_0`, `input_1`, …; without it they are made up
+    /// Inputs `input_0`, `input_1`, …; random if not given
     #[arg(long, value_name = "F.safetensors")]
     inputs: Option<File>,
     /// Seconds to measure each program

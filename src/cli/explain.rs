@@ -1,5 +1,5 @@
-//! `kiln explain`: what the program takes, what became one kernel and why the rest did not, memory,
-//! copies, what hinders a CUDA graph, and where compile time went; as `Compiled::explain` says it.
+//! `kiln explain`: inputs and guards, kernels, missed fusions, memory, copies, CUDA-graph blockers
+//! and compile times, in the format of `Compiled::explain`.
 use super::{Common, File, Stop, progress, screen::wrapped};
 use crate::{
     Error, Exit, Options,
@@ -13,7 +13,7 @@ use std::{collections::BTreeSet, path::Path};
 pub struct Explain {
     /// A .pt2 archive, IR (.mlir) or a compiled package (.kpkg)
     model: File,
-    /// Writes the graph of launches as SVG, with times where this machine can run it
+    /// Writes the launch graph as SVG, with measured times if this machine can run it
     #[arg(long, value_name = "F.svg")]
     svg: Option<File>,
     #[command(flatten)]
@@ -46,9 +46,9 @@ impl Explain {
     }
 }
 
-/// Times of the launches. Err: the program is for another machine, or its weights are elsewhere.
+/// Measured launch times. Err: the target is another machine, or the weights are not found.
 fn measured(model: &Path, options: &Options) -> Result<Vec<std::time::Duration>, Error> {
-    // What is explained has told and dumped already.
+    // The compilation to explain has already logged and dumped.
     let options = Options { dump: None, max_autotune: false, ..options.clone() };
     Ok(launch_times(&load(model)?.compile(&options)?))
 }

@@ -1,4 +1,4 @@
-//! `kiln inspect` and `kiln doctor`: what a package holds, and what this machine has.
+//! `kiln inspect` and `kiln doctor`: package contents, and the state of this machine.
 use super::{File, Named, Stop, screen::wrapped};
 use crate::{
     Exit,
@@ -87,7 +87,7 @@ impl Doctor {
     }
 }
 
-/// What there is on this machine, one line each.
+/// Diagnostics about this machine, one line each.
 fn report(options: &Options) -> Vec<String> {
     let mut all = vec![format!("kiln {} with LLVM {}", env!("CARGO_PKG_VERSION"), version())];
     all.push(match Target::host() {

@@ -1,4 +1,4 @@
-//! The `kiln` binary: one file per subcommand, and what they share.
+//! The `kiln` command: one file per subcommand, and their shared options.
 mod bench;
 mod cache;
 mod compile;
@@ -39,31 +39,31 @@ fn exit_codes() -> String {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Compiles a model, runs it, and says what was compiled
+    /// Compiles a model, runs it, and reports kernels and times
     Run(run::Run),
-    /// Compiles a model to a package that runs without the compiler's front
+    /// Compiles a model ahead of time to a package
     Compile(compile::Compile),
-    /// Says what became one kernel, and why the rest did not
+    /// Reports which ops were fused into each kernel, and why others were not
     Explain(explain::Explain),
-    /// Finds the pass, the kernel and the op that make results wrong
+    /// Finds the pass, the kernel and the op that miscompile a model
     Bisect(debug::Bisect),
-    /// Makes IR that fails smaller, as long as it fails
+    /// Reduces failing IR to a minimal test case
     Reduce(debug::Reduce),
-    /// Leaves out each optional pass in turn: kernels, bytes, compile time, run time
+    /// Disables each optional pass in turn: kernels, bytes, compile time, run time
     Ablate(debug::Ablate),
-    /// Times calls, alone or taking turns with peers
+    /// Times calls, alone or in alternation with other implementations
     Bench(bench::Bench),
-    /// Says what the cache of compiled code holds; clears, exports and imports it
+    /// Inspects, clears, exports and imports the compile cache
     Cache(cache::Cache),
-    /// Measures schedules of a model's kernels, and keeps the fastest in a table
+    /// Autotunes the schedules of a model's kernels, and keeps the fastest in a table
     Tune(tune::Tune),
-    /// Says what a compiled package holds
+    /// Prints the contents of a compiled package
     Inspect(inspect::Inspect),
-    /// Says what kiln finds on this machine
+    /// Checks this machine: processor, GPU, driver, libraries and cache
     Doctor(inspect::Doctor),
     /// Prints the table of ATen overloads that kiln captures
     Ops(ops::Ops),
-    /// Says which options there are, and how each is set
+    /// Lists all options, and how to set each
     Options(options::List),
     /// Prints completions for a shell
     Completions {
@@ -72,20 +72,20 @@ enum Command {
     },
 }
 
-/// Options by their names in the table of `kiln options`.
+/// Generic `--option NAME=VALUE` flags; see `kiln options`.
 #[derive(clap::Args, Clone)]
 struct Named {
-    /// An option of `kiln options`, such as cache_dir=off; as often as wanted. Flags of their own
-    /// win
+    /// Sets an option of `kiln options`, such as cache_dir=off; repeatable. Dedicated flags take
+    /// precedence
     #[arg(long = "option", value_name = "NAME=VALUE", global = true)]
     all: Vec<String>,
 }
 
 impl Named {
-    /// What the environment says, and then these.
+    /// Settings from the environment, overridden by `--option`.
     fn settings(&self) -> Result<Settings, Stop> {
         let mut settings = Settings::from_env()?;
-        // A command that fails in a pass says how to see it again.
+        // On by default here: a command that fails in a pass writes a reproducer.
         if std::env::var_os("KILN_REPRODUCER").is_none_or(|v| v.is_empty()) {
             settings.machine.reproducer = Some(std::env::temp_dir());
         }
@@ -102,52 +102,52 @@ impl Named {
     }
 }
 
-/// Options that compile.
+/// Options of commands that compile.
 #[derive(clap::Args, Clone)]
 struct Common {
-    /// Threads of a call [default: KILN_NUM_THREADS, or all processors]
+    /// Threads that run a call [default: KILN_NUM_THREADS, or all processors]
     #[arg(long, value_name = "N", value_parser = threads())]
     threads: Option<u16>,
     /// Threads that compile [default: KILN_COMPILE_THREADS, or all processors]
     #[arg(long, value_name = "N", value_parser = threads())]
     workers: Option<u16>,
-    /// Where to run: cpu, cuda (the first NVIDIA GPU) or cuda:N [default: KILN_DEVICE, or cpu]
+    /// Device to run on: cpu, cuda (the first NVIDIA GPU) or cuda:N [default: KILN_DEVICE, or cpu]
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
-    /// What to compile for, such as x86_64:haswell or cuda:sm_90a [default: KILN_TARGET, or the
+    /// Target to compile for, such as x86_64:haswell or cuda:sm_90a [default: KILN_TARGET, or the
     /// device]
     #[arg(long, value_name = "TARGET")]
     target: Option<String>,
-    /// A table of measured schedules, which `kiln tune` makes [default: KILN_AUTOTUNE_CACHE]
+    /// Table of measured schedules, written by `kiln tune` [default: KILN_AUTOTUNE_CACHE]
     #[arg(long, value_name = "FILE")]
     schedules: Option<File>,
-    /// Passes beside those of the pipeline, on a level or behind a pass, such as 'prims: cse;
-    /// kiln-fuse: canonicalize' [default: KILN_PASSES]
+    /// User passes, inserted at a level or after a pass, such as 'prims: cse; kiln-fuse:
+    /// canonicalize' [default: KILN_PASSES]
     #[arg(long, value_name = "PASSES")]
     passes: Option<String>,
     /// The function to compile
     #[arg(long, default_value = "main", value_name = "NAME")]
     function: String,
-    /// Neither reads nor writes the cache of compiled code
+    /// Disables the compile cache
     #[arg(long)]
     no_cache: bool,
     #[command(flatten)]
     named: Named,
 }
 
-/// As many as a pool has at most.
+/// At most as many as a thread pool supports.
 fn threads() -> clap::builder::RangedI64ValueParser<u16> {
     clap::value_parser!(u16).range(1..=MAX_THREADS as i64)
 }
 
-/// Options that say how much is done for speed.
+/// Options of the optimisation mode.
 #[derive(clap::Args, Clone)]
 struct Calling {
-    /// What is done for speed: max-autotune measures schedules while compiling, and it and
-    /// reduce-overhead launch kernels on a GPU as a CUDA graph [default: KILN_MODE, or default]
+    /// Optimisation mode: max-autotune measures schedules while compiling; it and reduce-overhead
+    /// launch kernels on a GPU as a CUDA graph [default: KILN_MODE, or default]
     #[arg(long, value_name = "MODE", value_parser = clap::builder::PossibleValuesParser::new(mode_names()))]
     mode: Option<String>,
-    /// Seconds that max-autotune may measure [default: KILN_AUTOTUNE_BUDGET, or 60]
+    /// Time budget of max-autotune in seconds [default: KILN_AUTOTUNE_BUDGET, or 60]
     #[arg(long, value_name = "S")]
     autotune_budget: Option<f64>,
 }
@@ -157,7 +157,7 @@ fn mode_names() -> Vec<&'static str> {
 }
 
 impl Calling {
-    /// What the environment and the command line say.
+    /// Options from the environment and the command line.
     fn options(&self, common: &Common) -> Result<Options, Stop> {
         let mut settings = common.settings()?;
         if let Some(mode) = &self.mode {
@@ -170,12 +170,12 @@ impl Calling {
     }
 }
 
-/// A number of seconds. Err: it is none.
+/// Parses a duration in seconds. Err: not a valid number.
 fn seconds(name: &str, s: f64) -> Result<Duration, Stop> {
     Duration::try_from_secs_f64(s).map_err(|e| Stop::usage(format!("{name} {s}: {e}")))
 }
 
-/// Why a command ends early.
+/// Why a command stops early, with its exit code.
 struct Stop {
     exit: Exit,
     message: String,
@@ -198,7 +198,7 @@ impl From<crate::runtime::CallError> for Stop {
 }
 
 impl Common {
-    /// What the environment, `--option` and the other flags say, in this order.
+    /// Settings from the environment, overridden by `--option`, then by dedicated flags.
     fn settings(&self) -> Result<Settings, Stop> {
         let mut settings = self.named.settings()?;
         let options = &mut settings.machine;
@@ -226,12 +226,12 @@ impl Common {
     fn options(&self) -> Result<Options, Stop> {
         Ok(self.settings()?.for_file())
     }
-    /// For commands that compile many programs to compare them: none measures schedules, and what
-    /// fails is no news.
+    /// Options of commands that compare many programs: no autotuning, and no reproducers, since
+    /// failures are expected.
     fn options_of_many(&self) -> Result<Options, Stop> {
         Ok(Options { max_autotune: false, reproducer: None, ..self.options()? })
     }
-    /// What another process is told to compile in the same way, but for the cache and reproducers.
+    /// Arguments that make a child process compile alike, except for the cache and reproducers.
     fn arguments(&self) -> Vec<OsString> {
         let flags: [(&str, Option<OsString>); 7] = [
             ("--threads", self.threads.map(|n| n.to_string().into())),
@@ -258,7 +258,7 @@ impl Common {
     }
 }
 
-/// Shows how far a long compilation is, on a terminal only.
+/// Progress of a long compilation; on a terminal only.
 fn progress() -> impl Fn(usize, usize) + Sync {
     let bar = indicatif::ProgressBar::new(0).with_message("compiling kernels");
     let style = indicatif::ProgressStyle::with_template("{msg} {bar:40} {pos}/{len}");
@@ -274,7 +274,7 @@ fn progress() -> impl Fn(usize, usize) + Sync {
     }
 }
 
-/// Shows how far measuring is, on a terminal only.
+/// Progress of autotuning; on a terminal only.
 fn measuring() -> impl Fn(usize, usize, &str) + Send + Sync {
     let bar = indicatif::ProgressBar::new(0);
     if let Ok(style) =
@@ -292,8 +292,8 @@ fn measuring() -> impl Fn(usize, usize, &str) + Send + Sync {
     }
 }
 
-/// Runs the command line of the process, for tools of one's own: passes, backends and custom ops
-/// that were registered before can be named by `--passes` and `--option`.
+/// Runs the process's command line, for custom builds of `kiln`. Passes, backends and custom ops
+/// registered before can be selected by `--passes` and `--option`.
 ///
 /// ```no_run
 /// fn main() -> std::process::ExitCode {
@@ -339,5 +339,5 @@ pub fn main() -> Exit {
     })
 }
 
-/// A path as an argument.
+/// A path argument.
 type File = PathBuf;

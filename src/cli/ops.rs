@@ -1,17 +1,17 @@
-//! `kiln ops`: the ATen table.
+//! `kiln ops`: the table of supported ATen overloads.
 use super::Stop;
 use crate::{Exit, docs};
 
 #[derive(clap::Args)]
 pub struct Ops {
-    /// Prints every overload that capture knows, which is also the default
+    /// Lists every supported overload; this is the default
     #[arg(long)]
     coverage: bool,
 }
 
 impl Ops {
     pub fn run(&self) -> Result<Exit, Stop> {
-        // There is one table; the flag asks for it by name.
+        // There is only one table; the flag names it explicitly.
         let Ops { coverage: _ } = self;
         print!("{}", docs::aten());
         Ok(Exit::Done)

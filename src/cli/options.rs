@@ -1,4 +1,4 @@
-//! `kiln options`: the table of options.
+//! `kiln options`: the option table.
 use super::{Named, Stop};
 use crate::{Exit, OptionInfo, list_mode_options, list_options};
 
@@ -13,7 +13,7 @@ pub struct List {
 
 impl List {
     pub fn run(&self) -> Result<Exit, Stop> {
-        // What is wrong in the environment is told here, too.
+        // Reports errors in the environment too.
         self.named.settings()?;
         let all = list_options();
         if self.json {

@@ -1,5 +1,4 @@
-//! `kiln run --profile`: a call's launches as a trace of events, which `chrome://tracing` and
-//! Perfetto show.
+//! `kiln run --profile`: a trace of a call's launches, for `chrome://tracing` and Perfetto.
 use super::report::{Numbers, launches};
 use crate::{
     model::{Data, Executable},
@@ -8,13 +7,13 @@ use crate::{
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Rows of the trace.
+/// Track ids of the trace.
 const KERNELS: u32 = 1;
 const OPS: u32 = 2;
 
-/// The trace of a call: launches end to end, each with its median time, in one row by kernel, in
-/// another by graph op. What control flow calls several times is one event of all runs, at its
-/// first place.
+/// Trace of a call: launches end to end with their median times, on one track by kernel and on
+/// another by graph op. Repeated launches in control flow are one event, at the first one's
+/// position.
 pub fn chrome(exe: &Executable, inputs: &[Data], times: &[Duration], runs: &[usize]) -> Value {
     let p = exe.program();
     let place =

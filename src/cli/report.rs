@@ -1,4 +1,4 @@
-//! What `kiln run` says: one screen.
+//! The report of `kiln run`, on one screen.
 use super::screen::{cut, table_width, wrapped};
 use crate::{
     model::{Data, Executable, Options},
@@ -10,27 +10,27 @@ use crate::{
 };
 use std::{collections::BTreeMap, fmt::Write, path::Path, rc::Rc, time::Duration};
 
-/// A run to report.
+/// Data of a report.
 pub struct RunReport<'a> {
-    /// What was run.
+    /// The executable.
     pub exe: &'a Executable,
-    /// How.
+    /// Its options.
     pub options: &'a Options,
-    /// From the start of the process to the first result.
+    /// Time from process start to the first result.
     pub first: Duration,
-    /// Times of the calls, sorted.
+    /// Sorted call times.
     pub times: &'a [Duration],
-    /// Median time of each launch, all runs of it together, over calls that were profiled.
+    /// Median time of each launch, summed over its runs in a call, from profiled calls.
     pub launches: &'a [Duration],
-    /// How often each launch runs in a call.
+    /// Runs of each launch per call.
     pub runs: &'a [usize],
-    /// Comparisons by output.
+    /// Comparison of each output with its reference.
     pub checks: &'a [(usize, Result<Comparison, String>)],
     /// The inputs.
     pub inputs: &'a [Data],
-    /// Whether nobody has given them.
+    /// Whether the inputs are random.
     pub made_up: bool,
-    /// Where the trace of the launches was written.
+    /// Path of the trace, if one was written.
     pub profile: Option<&'a Path>,
 }
 
@@ -52,14 +52,14 @@ fn scaled(n: i64, unit: &str) -> String {
     }
 }
 
-/// The sizes of a call, for numbers that depend on them.
+/// Symbol values of a call, to evaluate symbolic numbers.
 pub struct Numbers {
     symbols: Vec<i64>,
     exprs: Vec<i64>,
 }
 
 impl Numbers {
-    /// Of a call with these inputs.
+    /// Symbol values for these inputs.
     pub fn of(p: &Program, inputs: &[Data]) -> Numbers {
         let value = |s: &Symbol| {
             inputs.get(s.input).and_then(|d| d.shape.get(s.dim)).map_or(0, |n| *n as i64)
@@ -68,7 +68,7 @@ impl Numbers {
         let exprs = p.expr_values(&symbols).unwrap_or_default();
         Numbers { symbols, exprs }
     }
-    /// Of a program that is called by another, whose symbols have the same names.
+    /// Symbol values of a subprogram, whose symbols have the names of the caller's.
     pub fn of_part(whole: &Program, inputs: &[Data], part: &Program) -> Numbers {
         let all = Numbers::of(whole, inputs);
         let value = |s: &Symbol| {
@@ -83,13 +83,13 @@ impl Numbers {
         let exprs = part.expr_values(&symbols).unwrap_or_default();
         Numbers { symbols, exprs }
     }
-    /// 0 for what has no value.
+    /// Evaluates a size; 0 if it has no value.
     pub fn of_dim(&self, d: Option<Dim>) -> i64 {
         d.and_then(|d| d.value(&self.symbols, &self.exprs).ok()).unwrap_or(0)
     }
 }
 
-/// The launches of a program, those of its parts in order, with the sizes that each has.
+/// The launches of a program and its subprograms in order, each with its symbol values.
 pub fn launches<'a>(p: &'a Program, inputs: &[Data]) -> Vec<(&'a Kernel, Rc<Numbers>)> {
     let part = |part: &'a Program| {
         let numbers = Rc::new(Numbers::of_part(p, inputs, part));
@@ -98,7 +98,7 @@ pub fn launches<'a>(p: &'a Program, inputs: &[Data]) -> Vec<(&'a Kernel, Rc<Numb
     p.parts().into_iter().flat_map(part).collect()
 }
 
-/// A row of the table of kernels: launches of one kernel together.
+/// A table row: all launches of one kernel.
 struct Row<'a> {
     kernel: &'a Kernel,
     launches: usize,
@@ -139,7 +139,7 @@ impl RunReport<'_> {
         let card = self.exe.cuda().map(|l| l.remarks()).unwrap_or_default();
         self.exe.times().tuning.iter().cloned().chain(card).collect()
     }
-    /// One screen.
+    /// The report as text, one screen.
     pub fn text(&self) -> String {
         let (p, times) = (self.exe.program(), self.exe.times());
         let mut t = String::new();
@@ -161,7 +161,7 @@ impl RunReport<'_> {
         const SHOWN: usize = 16;
         let shown = &rows[..rows.len().min(SHOWN)];
         let kind = shown.iter().map(|r| r.kernel.kind.chars().count()).max().unwrap_or(0).max(4);
-        // The other columns, and a space in front of each.
+        // Width of the other columns, each with a separating space.
         let rest = kind + 4 + 4 + 9 + 9 + 11 + 6 + 7;
         let longest = shown.iter().map(|r| r.kernel.name.chars().count()).max().unwrap_or(0);
         let name = longest.max(6).min(table_width().saturating_sub(rest).max(12));
@@ -264,7 +264,7 @@ impl RunReport<'_> {
         wrapped(&t)
     }
 
-    /// The same as JSON.
+    /// The report as JSON.
     pub fn json(&self) -> String {
         let (p, times) = (self.exe.program(), self.exe.times());
         let kernel = |r: &Row| {

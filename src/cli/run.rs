@@ -10,26 +10,26 @@ use std::time::{Duration, Instant};
 
 #[derive(clap::Args)]
 pub struct Run {
-    /// A .pt2 archive, IR (.mlir) on any level from graph to scheduled, or a compiled package
+    /// A .pt2 archive, IR (.mlir) at any level from graph to scheduled, or a compiled package
     /// (.kpkg)
     model: File,
-    /// Inputs `input_0`, `input_1`, …; without it they are made up
+    /// Inputs `input_0`, `input_1`, …; random if not given
     #[arg(long, value_name = "F.safetensors")]
     inputs: Option<File>,
-    /// What `output_0`, … should be; exit code 1 if they are not
+    /// Expected `output_0`, …; exit code 1 on a mismatch
     #[arg(long, value_name = "F.safetensors")]
     expect: Option<File>,
     /// Writes `output_0`, `output_1`, …
     #[arg(long, value_name = "F.safetensors")]
     outputs: Option<File>,
-    /// Calls; the median time is reported
+    /// Number of timed calls; the median is reported
     #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
     /// The report as JSON
     #[arg(long)]
     json: bool,
-    /// Writes the times of a call's launches as a trace for chrome://tracing or Perfetto, with ops
-    /// and source lines
+    /// Writes a profile of a call's launches for chrome://tracing or Perfetto, with ops and source
+    /// lines
     #[arg(long, value_name = "F.json")]
     profile: Option<File>,
     #[command(flatten)]
@@ -61,7 +61,7 @@ impl Run {
                 .map_err(|e| Stop::usage(format!("{}: {e}", path.display())))?;
         }
         let wanted = self.expect.is_some() || self.outputs.is_some();
-        // Bytes of a result are its sizes' and dtype's: only memory can be missing.
+        // Result types are valid by construction, so only allocation can fail.
         let results = outputs
             .iter()
             .filter(|_| wanted)
@@ -108,8 +108,8 @@ impl Run {
     }
 }
 
-/// Median time of each launch over a few calls, and how often it runs in one, which for control
-/// flow may depend on the inputs.
+/// Median time of each launch over a few calls, and its runs per call, which control flow can make
+/// data-dependent.
 fn profile(
     exe: &Executable,
     inputs: &[Data],

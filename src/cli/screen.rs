@@ -1,12 +1,11 @@
-//! Text as wide as the terminal.
+//! Text layout for terminals.
 use std::io::IsTerminal;
 use textwrap::{Options, WordSplitter};
 
-/// Columns of tables where nothing says how many there are.
+/// Default table width.
 const COLUMNS: usize = 100;
 
-/// How many columns standard output has: what `COLUMNS` says, else what the terminal has. None: it
-/// is no terminal, and lines may be of any length.
+/// Width of standard output: `COLUMNS`, else the terminal's. `None` if it is not a terminal.
 fn columns() -> Option<usize> {
     let said = std::env::var("COLUMNS").ok().and_then(|n| n.parse().ok());
     let shown = || {
@@ -21,7 +20,7 @@ pub fn table_width() -> usize {
     columns().unwrap_or(COLUMNS)
 }
 
-/// The text with long lines broken, and what is broken off indented below.
+/// Wraps long lines, with a hanging indent.
 pub fn wrapped(text: &str) -> String {
     columns().map_or_else(|| text.to_string(), |width| wrapped_at(text, width))
 }
@@ -38,7 +37,7 @@ fn wrapped_at(text: &str, width: usize) -> String {
     text.lines().map(line).collect()
 }
 
-/// The text in so many columns: cut with an ellipsis if it is longer.
+/// The text, truncated to this many columns with an ellipsis.
 pub fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.into();

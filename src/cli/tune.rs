@@ -1,4 +1,4 @@
-//! `kiln tune`: measures schedules of a model's kernels, and merges tables of them.
+//! `kiln tune`: autotunes a model's kernels, and merges tables of schedules.
 use super::{Common, File, Stop, data, measuring, seconds};
 use crate::{
     Error, Exit,
@@ -14,13 +14,13 @@ pub struct Tune {
     /// A .pt2 archive, or IR (.mlir)
     #[arg(required_unless_present = "merge")]
     model: Option<File>,
-    /// The table that measured schedules are added to; it is made if it is not there
+    /// The table to add measured schedules to; created if missing
     #[arg(short, long, value_name = "FILE")]
     output: File,
-    /// A table that is added as well: of two schedules for one kernel the faster stays
+    /// A table to merge in; for each kernel the faster schedule wins
     #[arg(long, value_name = "FILE")]
     merge: Vec<File>,
-    /// Seconds that measuring may take
+    /// Time budget in seconds
     #[arg(long, default_value_t = crate::model::AUTOTUNE_BUDGET.as_secs_f64(), value_name = "S")]
     seconds: f64,
     #[command(flatten)]
@@ -55,7 +55,7 @@ impl Tune {
                 )
             }
         };
-        // Also what was measured before the device failed.
+        // Also keeps what was measured before the device failed.
         let written = std::fs::write(&self.output, table.to_string());
         written.map_err(|e| Stop::usage(format!("{}: {e}", self.output.display())))?;
         for t in made? {

@@ -1,4 +1,4 @@
-//! What became of a function: graphs, breaks, kernels, guards, times.
+//! `explain`: graphs, graph breaks, guards, kernels and times of a compiled function.
 use super::{
     Arguments, Compiled, Function, Pack, Remark, Topic, later::Later, lock, specialise::Code,
 };
@@ -14,69 +14,69 @@ use crate::{
 };
 use std::{fmt, sync::atomic::Ordering, time::Duration};
 
-/// What became of a function. Prints as text.
+/// Report on a compiled function. `Display` prints it as text.
 #[derive(Clone, Debug)]
 pub struct Explanation {
     /// The function's name.
     pub name: String,
-    /// Its programs, in the order in which calls ask them.
+    /// Its programs, in the order in which calls check their guards.
     pub graphs: Vec<GraphInfo>,
-    /// Where graphs end before the function does.
+    /// Graph breaks.
     pub breaks: Vec<Break>,
-    /// How often another program was made, and why.
+    /// Recompilations, and their reasons.
     pub recompiles: Vec<Remark>,
-    /// What else it has had to say.
+    /// Further remarks.
     pub remarks: Vec<Remark>,
     /// Calls that ran op by op.
     pub eager_calls: u64,
 }
 
-/// One program.
+/// Report on one program.
 #[derive(Clone, Debug, Default)]
 pub struct GraphInfo {
-    /// Its guards, one line each.
+    /// Its guards, one per line.
     pub guards: String,
-    /// Why there is no program, if there is none (option `asynchronous`).
+    /// Why there is no compiled program, if there is none (option `asynchronous`).
     pub missing: String,
-    /// Its kernels, in order: name, and the ops that each does.
+    /// Its kernels in launch order: name, and the graph ops fused into each.
     pub kernels: Vec<(String, Vec<String>)>,
-    /// Why kernels do not do more: kernel and reason.
+    /// Missed fusions: kernel and reason.
     pub not_fused: Vec<(String, String)>,
-    /// How each kernel is computed, in the same order.
+    /// Strategy of each kernel, in the same order.
     pub kinds: Vec<String>,
-    /// Bytes between kernels: a number, an expression of symbols, or where that is long its value
-    /// at some sizes, such as `at s0 = 8, 4096`.
+    /// Arena bytes for intermediate buffers: a number, or an expression of symbols. A long
+    /// expression is evaluated at example sizes, such as `at s0 = 8, 4096`.
     pub arena: String,
-    /// Bytes of weights as they come, and of what is computed from them once.
+    /// Bytes of weights as stored, and of constants computed from them at load time.
     pub weights: (u64, u64),
-    /// Arguments that are copied unless they lie as the program reads them, and what calls have
-    /// copied.
+    /// Arguments that are copied unless their strides match the compiled layout, and copies that
+    /// calls made.
     pub copies: Vec<String>,
-    /// What hinders a CUDA graph, of a program on a GPU.
+    /// What prevents a CUDA graph; GPU programs only.
     pub cudagraphs: Vec<String>,
-    /// What measuring schedules had to say.
+    /// Messages of autotuning.
     pub tuning: Vec<String>,
-    /// What the runs of each pass took, if it was compiled in this process; those on kernels are
-    /// summed over threads.
+    /// Time of each pass, if it was compiled in this process. Times of kernel passes are summed
+    /// over threads.
     pub passes: Vec<PassTime>,
-    /// Calls that it has run.
+    /// Number of calls that it served.
     pub calls: u64,
-    /// What making it took: parts with their times.
+    /// Compile-time breakdown.
     pub times: Vec<(String, Duration)>,
-    /// The captured graph, if option `keep_graphs` is on.
+    /// The captured graph as text, with option `keep_graphs`.
     pub text: String,
 }
 
 /// A graph break.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Break {
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// The user's line.
+    /// The user's source line.
     pub place: String,
 }
 
-/// Calls a function once, and says what became of it. Err: that of the call.
+/// Calls a function once, and reports on it. Err: the call failed.
 #[track_caller]
 pub fn explain<F: Function<A>, A: Arguments>(
     function: F,
@@ -88,7 +88,7 @@ pub fn explain<F: Function<A>, A: Arguments>(
 }
 
 impl<F: Function<A>, A: Arguments> Compiled<F, A> {
-    /// What has become of the function in the calls so far.
+    /// Reports on the function's calls so far.
     pub fn explain(&self) -> Explanation {
         let (mut graphs, mut breaks) = (vec![], vec![]);
         for entry in self.state.entries.all().iter() {
@@ -136,8 +136,8 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
 }
 
 impl GraphInfo {
-    /// What is known of a program that need not have been called: what it takes as guards, and what
-    /// would hinder a CUDA graph.
+    /// Reports on a program that need not have been called: its inputs as guards, and static
+    /// CUDA-graph blockers.
     pub fn of(program: &Program, times: Option<&Times>) -> GraphInfo {
         let mut info = GraphInfo {
             guards: taken(program),
@@ -150,7 +150,7 @@ impl GraphInfo {
         }
         info
     }
-    /// Takes in what the backend knows of a program.
+    /// Adds what the backend reports about a program.
     fn describe(&mut self, made: Option<&Later>) {
         let made = match made.map(|m| m.get()) {
             None => return,
@@ -214,7 +214,7 @@ impl GraphInfo {
     }
 }
 
-/// The bytes between kernels. A long expression is a value at usual sizes and what it depends on.
+/// Arena bytes; a long expression is evaluated at typical sizes, with its free symbols.
 fn arena(program: &Program) -> String {
     const LONG: usize = 60;
     let text = program.size_text(program.arena);
@@ -229,12 +229,12 @@ fn arena(program: &Program) -> String {
     format!("at {}, {bytes}", at.join(", "))
 }
 
-/// Whether an expression's text has this name.
+/// Whether an expression's text mentions this name.
 fn mentions(text: &str, name: &str) -> bool {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|word| word == name)
 }
 
-/// What a program takes, one line each: arguments with their sizes, ranges of symbols, conditions.
+/// What a program accepts, one per line: arguments with sizes, symbol ranges, conditions.
 fn taken(p: &Program) -> String {
     let name = |i: usize| p.inputs.get(i).map_or("an argument", |t| t.name.as_str());
     let argument = |t: &Tensor| {
@@ -252,8 +252,8 @@ fn taken(p: &Program) -> String {
     all.collect::<Vec<_>>().join("\n")
 }
 
-/// What hinders a CUDA graph of a program, or leaves some of a call out of it, whoever calls it.
-/// `runtime/src/cuda/call.rs` tells what calls have shown.
+/// Static CUDA-graph blockers of a program, or parts of a call outside the graph. Blockers seen by
+/// calls are in `runtime/src/cuda/call.rs`.
 fn blockers(p: &Program) -> Vec<String> {
     if !p.target.is_cuda() {
         return vec![format!("the program is for {}, and CUDA graphs are for GPUs", p.target.arch)];
@@ -279,7 +279,7 @@ fn blockers(p: &Program) -> Vec<String> {
     all
 }
 
-/// How many passes are shown.
+/// Number of passes printed.
 const PASSES: usize = 12;
 
 impl fmt::Display for GraphInfo {

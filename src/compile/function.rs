@@ -1,23 +1,23 @@
-//! Functions that can be compiled, and what they are called with.
+//! Compilable functions and their arguments.
 use super::tree::{Leaf, Leaves, Returns, Tree};
 use crate::tensor::{Scalar, Tensor};
 
-/// The arguments of a function: a tuple of [`Tree`]s.
+/// The arguments of a function: a tuple of [`Tree`]s (pytrees).
 pub trait Arguments: Tree {
-    /// What people call each leaf: `arg0`, `arg1[2]`.
+    /// Display names of the leaves: `arg0`, `arg1[2]`.
     fn leaf_names(&self) -> Vec<String>;
 }
 
-/// A function or a closure of up to six arguments.
+/// A function or closure of up to six arguments.
 pub trait Function<A> {
-    /// What it gives.
+    /// Its return type.
     type Out: Returns;
     /// Calls it.
     fn invoke(&self, arguments: A) -> Self::Out;
 }
 
-/// What stands for arguments in a call: the tuple, or, of a function of one argument, that
-/// argument; tensors also by reference.
+/// What a call accepts as arguments: the tuple, or the argument of a unary function; tensors also
+/// by reference.
 pub trait Pack<A> {
     /// The arguments.
     fn pack(self) -> A;
@@ -49,7 +49,7 @@ impl Pack<(Tensor, Tensor, Tensor)> for (&Tensor, &Tensor, &Tensor) {
     }
 }
 
-/// A function of a tensor and a number takes plain numbers as they are.
+/// Plain numbers are accepted next to a tensor.
 macro_rules! numbers {
     ($($number:ty),*) => { $(
         impl Pack<(Tensor, Scalar)> for (&Tensor, $number) {
@@ -95,21 +95,21 @@ macro_rules! functions {
 }
 functions!(()(A 0)(A 0 B 1)(A 0 B 1 C 2)(A 0 B 1 C 2 D 3)(A 0 B 1 C 2 D 3 E 4)(A 0 B 1 C 2 D 3 E 4 G 5));
 
-/// All leaves of a structure.
+/// Flattens a structure into its leaves.
 pub(super) fn leaves(tree: &impl Tree) -> Vec<Leaf> {
     let mut out = Vec::with_capacity(tree.about());
     tree.leaves(&mut out);
     out
 }
 
-/// As [`leaves`], of a structure that is given up for them.
+/// As [`leaves`], by value.
 pub(super) fn into_leaves(tree: impl Tree) -> Vec<Leaf> {
     let mut out = Vec::with_capacity(tree.about());
     tree.into_leaves(&mut out);
     out
 }
 
-/// The structure of these leaves, all of which it takes.
+/// Unflattens a structure, which must consume all leaves.
 pub(super) fn rebuild<T: Tree>(leaves: Vec<Leaf>) -> Result<T, String> {
     let mut left: Leaves = leaves.into_iter();
     let tree = T::rebuild(&mut left)?;

@@ -1,8 +1,8 @@
-//! Programs that another thread makes while calls run op by op (option `asynchronous`).
+//! Background compilation (option `asynchronous`): calls run op by op meanwhile.
 //!
-//! A function is traced where it is called. What goes to the other thread is the graph as bytes,
-//! since a context belongs to one thread. A function has one such thread, which ends when nothing
-//! is left to do.
+//! The call traces the function and hands the graph as bytecode to the compile thread, since a
+//! context is single-threaded. A function has at most one such thread, which exits when its queue
+//! is empty.
 use super::Settings;
 use crate::{
     Error,
@@ -22,10 +22,10 @@ use std::{
     },
 };
 
-/// A program, or why there is none.
+/// A compiled program, or why compilation failed.
 pub(crate) type Outcome = Result<Arc<dyn Runnable>, Arc<Error>>;
 
-/// A program that is there, or that another thread makes.
+/// A future of a program.
 #[derive(Default)]
 pub(crate) struct Later {
     made: OnceLock<Outcome>,
@@ -33,19 +33,19 @@ pub(crate) struct Later {
 }
 
 impl Later {
-    /// One that is there.
+    /// A future that is ready.
     pub fn now(program: Arc<dyn Runnable>) -> Later {
         Later { made: OnceLock::from(Ok(program)), ..Later::default() }
     }
-    /// None while it is being made.
+    /// `None` while it is being compiled.
     pub fn get(&self) -> Option<&Outcome> {
         self.made.get()
     }
-    /// The program, if it is there.
+    /// The program, if it was compiled.
     pub fn ready(&self) -> Option<&Arc<dyn Runnable>> {
         self.get().and_then(|o| o.as_ref().ok())
     }
-    /// Waits until it is made, or will not be.
+    /// Waits until compilation succeeds or fails.
     pub fn wait(&self) -> Outcome {
         let mut held = lock(&self.waiting.0);
         loop {
@@ -57,7 +57,7 @@ impl Later {
     }
     fn set(&self, outcome: Outcome) {
         let _held = lock(&self.waiting.0);
-        // Set once: by the one job that has it.
+        // Set once, by the one job that owns it.
         let _ = self.made.set(outcome);
         self.waiting.1.notify_all();
     }
@@ -66,19 +66,19 @@ impl Later {
 type Job = Box<dyn FnOnce() + Send>;
 type Tell = Box<dyn Fn(&Error) + Send + Sync>;
 
-/// What is still to be made for a function.
+/// A function's compilation queue.
 pub(crate) struct Queue {
     jobs: Mutex<(VecDeque<Job>, bool)>,
-    /// Ends what is being made, and what waits.
+    /// Cancels the current and the queued compilations.
     stop: Stop,
-    /// Whether nobody wants to hear of it any more.
+    /// Whether the function is gone, so that failures are not reported.
     dropped: AtomicBool,
-    /// Told of what was not made.
+    /// Callback for failed compilations.
     tell: Tell,
 }
 
 impl Queue {
-    /// `stop` is the function's own, which ends this queue's work as well.
+    /// `stop` is the function's token, which also cancels this queue.
     pub fn new(stop: &Stop, tell: Tell) -> Arc<Queue> {
         Arc::new(Queue {
             jobs: Mutex::default(),
@@ -87,12 +87,12 @@ impl Queue {
             tell,
         })
     }
-    /// Ends its work, of which nothing is told.
+    /// Cancels all work without reporting it.
     pub fn drop_work(&self) {
         self.dropped.store(true, Ordering::Relaxed);
         self.stop.cancel();
     }
-    /// Makes a program on the queue's thread.
+    /// Enqueues a compilation.
     fn make(
         self: &Arc<Queue>,
         name: &str,
@@ -113,7 +113,7 @@ impl Queue {
                 let captured = Captured { module, weights, inputs, outputs };
                 backend.compile(&GraphModule::new(&name, &captured), &options)
             };
-            // A backend of somebody's that panics must leave nobody waiting.
+            // A panicking backend must not leave waiters blocked.
             let outcome = catch_unwind(AssertUnwindSafe(work))
                 .unwrap_or_else(|_| Err(Error::Backend(format!("the backend panicked on {name}"))));
             let outcome = outcome.map_err(Arc::new);
@@ -155,20 +155,19 @@ impl Queue {
     }
 }
 
-/// How programs are made.
+/// How to compile programs.
 #[derive(Clone)]
 pub(crate) struct Making {
-    /// What makes them.
+    /// The backend.
     pub backend: Arc<dyn Backend>,
-    /// What it is told.
+    /// Its options.
     pub options: Options,
-    /// Whose thread makes them; none: that of the call.
+    /// The background queue; `None` compiles on the calling thread.
     pub queue: Option<Arc<Queue>>,
 }
 
 impl Making {
-    /// A program that is there, or will be. Err: why there is none, where the call's thread makes
-    /// it.
+    /// Compiles a program, or enqueues it. Err: the failure, if compiled on the calling thread.
     pub fn program(&self, name: &str, captured: Captured) -> Result<Arc<Later>, Error> {
         match &self.queue {
             Some(queue) => Ok(queue.make(name, captured, self.backend.clone(), &self.options)),
@@ -180,8 +179,7 @@ impl Making {
 }
 
 impl Settings {
-    /// Whether another thread compiles. Where each op is a program, there is nothing to do
-    /// meanwhile.
+    /// Whether compilation runs in the background. Single-op programs gain nothing from it.
     pub(super) fn is_asynchronous(&self) -> bool {
         self.asynchronous && !self.each_op
     }

@@ -1,7 +1,6 @@
-//! `compile(f)`: a function of tensors as programs that are made when a call needs them, with the
-//! guards under which they are right.
+//! `compile(f)`: just-in-time compilation of a function of tensors, with guarded programs.
 //!
-//! `docs/front.md` says how the parts work together.
+//! `docs/front.md` describes how the parts work together.
 mod disable;
 mod explain;
 mod function;
@@ -47,22 +46,22 @@ use std::{
     time::Instant,
 };
 
-/// A function that is compiled when it is called; see [`compile`]. May be called from many threads
-/// at once.
+/// A function that is compiled on its calls; see [`compile`]. Thread-safe.
 pub struct Compiled<F, A> {
     function: F,
     settings: Settings,
-    /// None: every op runs at once.
+    /// `None`: run eagerly.
     backend: Option<Arc<dyn Backend>>,
-    /// What was wrong with a setting.
+    /// The first invalid setting, reported by calls.
     wrong: Option<String>,
     state: Arc<State>,
     _arguments: PhantomData<fn(A)>,
 }
 
-/// Makes a function compiled. It may take and give tensors, numbers, and tuples, lists, arrays and
-/// options of these; what else it reads, such as weights of an [`nn`](crate::nn) module, may change
-/// between calls only if it is a [`Parameter`](crate::nn::Parameter). It may give a `Result`.
+/// Compiles a function, as `torch.compile` does. Arguments and results are tensors, numbers, and
+/// tuples, lists, arrays and options of these; the function may also return a `Result`. Other
+/// captured state is a constant of the graph. Only a [`Parameter`](crate::nn::Parameter), such as a
+/// weight of an [`nn`](crate::nn) module, may change between calls.
 ///
 /// ```
 /// use kiln::Tensor;
@@ -76,13 +75,12 @@ pub fn compile<F: Function<A>, A: Arguments>(function: F) -> Compiled<F, A> {
         Ok(settings) => (settings, None),
         Err(e) => (Settings::plain(), Some(e.to_string())),
     };
-    // The name was looked for when it was set.
+    // The name was checked when it was set.
     let backend = backend::find(&settings.backend).unwrap_or_else(|_| Some(backend::kiln()));
     Compiled { function, settings, backend, wrong, state: State::new(), _arguments: PhantomData }
 }
 
-/// How a function is compiled. What is wrong with a setting is the error of [`Compiled::check`],
-/// and of every call.
+/// Settings. An invalid setting is the error of [`Compiled::check`], and of every call.
 impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     fn with(mut self, set: impl FnOnce(&mut Compiled<F, A>) -> Result<(), Error>) -> Self {
         if let Err(e) = set(&mut self) {
@@ -90,7 +88,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         }
         self
     }
-    /// A mode of [`list_mode_options`].
+    /// Sets a mode of [`list_mode_options`].
     #[track_caller]
     pub fn mode(self, mode: &str) -> Self {
         let at = Location::caller();
@@ -99,8 +97,8 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             Ok(())
         })
     }
-    /// Whether sizes are symbols: none (as it is if not called) for those that have changed between
-    /// calls, `true` for all from the first call on, `false` for none.
+    /// Dynamic shapes. `None` (the default) makes sizes symbolic once they change between calls,
+    /// `true` makes all symbolic from the first call, `false` always specialises.
     pub fn dynamic(mut self, dynamic: impl Into<Option<bool>>) -> Self {
         self.settings.dynamic = dynamic.into();
         self
@@ -110,7 +108,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         self.settings.fullgraph = fullgraph;
         self
     }
-    /// A backend of [`list_backends`](crate::list_backends).
+    /// Sets a backend of [`list_backends`](crate::list_backends).
     pub fn backend(self, name: &str) -> Self {
         self.with(|c| {
             c.backend = backend::find(name)?;
@@ -118,14 +116,14 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             Ok(())
         })
     }
-    /// Where programs run: `cpu`, `cuda`, `cuda:<number>`.
+    /// The device that programs run on: `cpu`, `cuda`, `cuda:<number>`.
     pub fn device(self, device: &str) -> Self {
         self.with(|c| {
             c.settings.machine.device = Place::parse(device).map_err(Error::Setting)?;
             Ok(())
         })
     }
-    /// Options of [`list_options`] by name.
+    /// Sets options of [`list_options`] by name.
     #[track_caller]
     pub fn options<'a>(self, options: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let at = Location::caller();
@@ -140,28 +138,28 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             Ok(())
         })
     }
-    /// Whether nothing is compiled: the function is called as it is.
+    /// Whether to disable compilation; the function then runs eagerly.
     pub fn disable(mut self, disable: bool) -> Self {
         self.settings.disable = disable;
         self
     }
-    /// Whether weights become part of the program, to be packed and folded. A weight that is
-    /// changed afterwards makes a new program.
+    /// Whether to freeze weights into the program, for packing and constant folding. Changing a
+    /// frozen weight causes a recompilation.
     pub fn freeze(mut self, freeze: bool) -> Self {
         self.settings.freeze = freeze;
         self
     }
-    /// What remarks call it.
+    /// The function's name in remarks.
     pub fn name(mut self, name: &str) -> Self {
         self.settings.name = name.into();
         self
     }
-    /// Err: what is wrong with the settings.
+    /// Err: the first invalid setting.
     pub fn check(&self) -> Result<(), Error> {
         self.wrong.as_ref().map_or(Ok(()), |e| Err(Error::Setting(e.clone())))
     }
-    /// What ends its compilations from another thread: after `stop().cancel()` calls that have no
-    /// program run op by op.
+    /// The cancellation token of its compilations. After `stop().cancel()`, calls without a
+    /// compiled program run op by op.
     pub fn stop(&self) -> Stop {
         self.settings.machine.stop.clone()
     }
@@ -170,20 +168,20 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         &self.settings
     }
 
-    /// The guards of each program, in the order in which calls ask them.
+    /// The guards of each program, in the order in which calls check them.
     pub fn guards(&self) -> Vec<Guards> {
         self.state.entries.all().iter().map(|e| e.guards.clone()).collect()
     }
-    /// What it has had to say, oldest first.
+    /// Its remarks, oldest first.
     pub fn remarks(&self) -> Vec<Remark> {
         lock(&self.state.remarks).clone()
     }
-    /// How many programs it has.
+    /// The number of programs.
     pub fn programs(&self) -> usize {
         self.state.entries.all().len()
     }
-    /// Waits until no other thread makes a program for it (option `asynchronous`). Err: why the
-    /// first of them that there is none of was not made.
+    /// Waits for background compilations (option `asynchronous`). Err: the first compilation that
+    /// failed.
     pub fn wait(&self) -> Result<(), Error> {
         let mut all: Vec<Arc<Later>> = vec![];
         for entry in self.state.entries.all().iter() {
@@ -197,7 +195,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         let outcomes: Vec<_> = all.iter().map(|p| p.wait()).collect();
         outcomes.into_iter().find_map(Result::err).map_or(Ok(()), |e| Err(Error::Asynchronous(e)))
     }
-    /// Forgets its programs, and what it knows of sizes that change.
+    /// Discards its programs, and what it learned about dynamic sizes.
     pub fn reset(&self) {
         self.state.reset();
     }
@@ -210,30 +208,30 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     }
 }
 
-/// What has become of a call.
+/// How a call ran.
 enum Ran {
-    /// The leaves of its results.
+    /// Compiled; the leaves of its results.
     Results(Vec<Leaf>),
-    /// There is no program for it, or none yet.
+    /// No program, or none yet.
     OpByOp,
-    /// Its function reads values.
+    /// The function reads values.
     InSegments,
 }
 
-/// What a call gives.
+/// Result type of a call.
 type Out<F, A> = <<F as Function<A>>::Out as Returns>::Tree;
 
 /// Calls.
 impl<F: Function<A>, A: Arguments> Compiled<F, A> {
-    /// Calls the function, with a program that is right for these arguments; one is made if there
-    /// is none. Within a trace, or within another compiled function, it becomes a part of that.
-    /// Err: an op that cannot be, with its place; what compiling or running met.
+    /// Calls the function with a program whose guards hold; compiles one if there is none. Inside a
+    /// trace, or inside another compiled function, it is inlined. Err: an invalid op with its
+    /// location, or a failure of compilation or execution.
     #[track_caller]
     pub fn call(&self, arguments: impl Pack<A>) -> Result<Out<F, A>, Error> {
         let place = Location::caller();
         self.check()?;
-        // A program needs the leaves alone; of many tensors, handles beside these would be a third
-        // of what a call costs.
+        // Only the leaves are kept: for many tensors, a second set of handles would cost a third of
+        // a call.
         let all = into_leaves(arguments.pack());
         let whole = |all| rebuild::<A>(all).map_err(Error::Backend);
         if traced(&all) || self.settings.disable {
@@ -280,10 +278,10 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         }
         match graph.run(all, given) {
             Ok(Some(results)) => Ok(Ran::Results(results)),
-            // Another thread is at it, or has said why there is none.
+            // Another thread is compiling it, or its compilation failed.
             Ok(None) => Ok(Ran::OpByOp),
-            // Sizes that the guards allow and the program does not take: op by op the answer, or
-            // the reason, is exact.
+            // Sizes that satisfy the guards but that the program rejects: eager execution gives the
+            // exact result or reason.
             Err(Error::Call(e)) if !entry.guards.symbols.is_empty() && is_about_sizes(&e) => {
                 self.remark(
                     Topic::Dynamic,
@@ -298,7 +296,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         }
     }
 
-    /// Every op at once.
+    /// Runs every op eagerly.
     fn eager(&self, arguments: A) -> Result<Out<F, A>, Error> {
         self.state.eager.fetch_add(1, Ordering::Relaxed);
         let tree = at_once(|| self.function.invoke(arguments).into_tree())?;
@@ -310,7 +308,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         Ok(tree)
     }
 
-    /// What is noted between reads of values as programs.
+    /// Runs the segments between reads of values as programs.
     fn in_segments(
         &self,
         arguments: A,
@@ -358,7 +356,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         }
     }
 
-    /// Makes a program for a call; none if there may be no more.
+    /// Compiles a program for a call; `None` at the recompilation limit.
     fn make(
         &self,
         all: &[Leaf],
@@ -371,7 +369,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             .find_or_make(fits, |history, before| self.made(all, given, place, history, before))
     }
 
-    /// The entries that stay, and a new one.
+    /// The entries to keep, and a new one.
     fn made(
         &self,
         all: &[Leaf],
@@ -407,8 +405,8 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
                 .for_each(|(leaf, dim)| history.pin(leaf, dim));
         }
         let mut plan = history.plan(all, self.settings.dynamic);
-        // On the host code for multiples would be the same (docs/front.md). A program for all sizes
-        // has to find room behind one for multiples.
+        // On the host, code for multiples would be the same (docs/front.md). Leaves room for the
+        // general program after the divisible one.
         if self.settings.machine.device != Place::Host
             && self.settings.dynamic.is_none()
             && kept.len() + 2 <= self.settings.cache_size_limit
@@ -467,7 +465,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     }
 }
 
-/// Whether a program has refused what it was given, which is no failure of the machine.
+/// Whether a program rejected its arguments, as opposed to a device failure.
 fn is_about_sizes(e: &CallError) -> bool {
     matches!(
         e,

@@ -1,14 +1,13 @@
-//! Which sizes of a call's arguments are numbers of the program and which are symbols.
+//! Specialisation: which sizes of a call's arguments are static and which become symbols.
 //!
-//! As in torch.compile: first all are numbers; a dimension that has had a second size gets a
-//! symbol, that dimension only; 0 and 1 stay numbers; sizes that are equal in this call share a
-//! symbol, which is a guard. A dimension whose symbol the function contradicts is a number for
-//! good.
+//! As in torch.compile (automatic dynamic shapes): the first call specialises on all sizes. A
+//! dimension that changes becomes symbolic, and only that dimension. 0 and 1 are always
+//! specialised. Equal sizes share a symbol (duck shaping), which is a guard. A dimension whose
+//! symbol the function constrains to a constant stays static.
 //!
-//! For a GPU, where rows of an argument get an open length and all lengths so far were multiples of
-//! 16, the symbol says so: such rows are read 16 bytes at a time, and tensor cores multiply them.
-//! The first call with another length makes programs for all lengths from then on, behind those for
-//! multiples, which stay.
+//! On a GPU, a symbol that determines a row pitch is declared a multiple of 16 if all sizes so far
+//! were. Such rows allow 16-byte loads and tensor cores. The first other size compiles a general
+//! program, which is tried after the divisible one from then on.
 use super::tree::Leaf;
 use crate::{
     Error,
@@ -20,42 +19,41 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// What a symbol is a multiple of where all sizes so far were: of the elements that have several
-/// bytes, 16 bytes at least.
+/// Divisor of symbols whose sizes were all multiples so far: at least 16 bytes for multi-byte
+/// dtypes.
 pub(super) const DIVISOR: i64 = 16;
 
-/// What is known of one dimension from earlier calls.
+/// History of one dimension.
 #[derive(Clone, Copy, Debug, Default)]
 struct DimHistory {
     last: Option<usize>,
     /// It has had several sizes.
     changed: bool,
-    /// A symbol was contradicted.
+    /// A symbol was contradicted, so it stays static.
     pinned: bool,
-    /// It has had a size, one that has no program of its own anyway, that is no multiple of
+    /// It has had a size, other than the always specialised ones, that is not a multiple of
     /// [`DIVISOR`].
     odd: bool,
-    /// A program was made for multiples.
+    /// A program was compiled for multiples.
     stated: bool,
 }
 
-/// What is known of a number from earlier calls.
+/// History of a number argument.
 #[derive(Clone, Copy, Debug, Default)]
 struct NumberHistory {
     last: Option<Scalar>,
     /// It has had several values.
     changed: bool,
-    /// Its symbol was contradicted.
+    /// Its symbol was contradicted, so it stays static.
     pinned: bool,
 }
 
-/// What is known of the leaves from earlier calls.
+/// History of all leaves.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     leaves: Vec<Vec<DimHistory>>,
     numbers: Vec<NumberHistory>,
-    /// A size was no multiple where a program had been made for these: programs are for all sizes
-    /// from then on.
+    /// A program for multiples met another size, so further programs are for all sizes.
     general: bool,
 }
 
@@ -63,29 +61,30 @@ pub(super) struct History {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum PlanDim {
     Static(usize),
-    /// The number of a symbol.
+    /// Index of a symbol.
     Symbol(usize),
 }
 
-/// One leaf.
+/// Specialisation of one leaf.
 #[derive(Clone, Debug)]
 pub(super) enum PlanLeaf {
     Tensor(Arc<Array>, Vec<PlanDim>),
-    /// A part of the program.
+    /// Specialised: a constant of the program.
     Scalar(Scalar),
-    /// An input of the program, and the symbol that it is where it is used as a size.
+    /// An input of the program, and its symbol where it is used as a size.
     Number(Scalar, Option<usize>),
 }
 
-/// What a program is made for.
+/// The specialisation of a program.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub leaves: Vec<PlanLeaf>,
-    /// Name, value in this call, and range; `input` and `dim` are where it is read.
+    /// Name and range of each symbol with its value in this call; `input` and `dim` say where it is
+    /// read.
     pub symbols: Vec<(Symbol, usize)>,
 }
 
-/// The elements of a leaf that is a tensor.
+/// The elements of a tensor leaf.
 pub(super) fn array(leaf: &Leaf) -> Option<&Arc<Array>> {
     match leaf {
         Leaf::Tensor(t) => {
@@ -101,7 +100,7 @@ pub(super) fn array(leaf: &Leaf) -> Option<&Arc<Array>> {
 
 /// The leaves as guards see them. Err: a tensor without elements.
 pub(super) fn given(leaves: &[Leaf]) -> Result<Vec<Given<'_>>, Error> {
-    // Room is made once: of many tensors that is most of it.
+    // Reserved up front: for many tensors, growing would dominate.
     let mut given = Vec::with_capacity(leaves.len());
     for leaf in leaves {
         given.push(match leaf {
@@ -117,7 +116,7 @@ pub(super) fn given(leaves: &[Leaf]) -> Result<Vec<Given<'_>>, Error> {
 }
 
 impl History {
-    /// Takes in a call that no program is right for.
+    /// Records a guard failure: a call that no program covers.
     pub fn learn(&mut self, leaves: &[Leaf]) {
         self.leaves.resize_with(leaves.len(), Vec::new);
         self.numbers.resize(leaves.len(), NumberHistory::default());
@@ -139,7 +138,7 @@ impl History {
             }
         }
     }
-    /// Forbids a symbol at a place.
+    /// Forbids a symbol for this dimension.
     pub fn pin(&mut self, leaf: usize, dim: usize) {
         if let Some(d) = self.leaves.get_mut(leaf).and_then(|l| l.get_mut(dim)) {
             d.pinned = true;
@@ -147,7 +146,7 @@ impl History {
             n.pinned = true;
         }
     }
-    /// What to make a program for.
+    /// Plans the specialisation of a new program.
     pub fn plan(&self, leaves: &[Leaf], dynamic: Option<bool>) -> Plan {
         let mut plan = Plan { leaves: vec![], symbols: vec![] };
         for (i, leaf) in leaves.iter().enumerate() {
@@ -160,13 +159,13 @@ impl History {
                 }
                 (Leaf::Scalar(s), None) => PlanLeaf::Scalar(*s),
                 (Leaf::Number(s), None) => self.number(s.peek(), i, dynamic),
-                // Those without elements were refused.
+                // Tensors without elements were rejected before.
                 (Leaf::Tensor(_), None) => continue,
             };
             plan.leaves.push(planned);
         }
-        // Behind the sizes of tensors, which may be equal to one of these by chance, and share no
-        // symbol with it.
+        // After the sizes of tensors: equality with one of them is a coincidence, so no symbol is
+        // shared.
         for i in 0..plan.leaves.len() {
             let at = plan.symbols.len();
             let pinned = self.numbers.get(i).is_some_and(|n| n.pinned);
@@ -189,9 +188,8 @@ impl History {
         }
         plan
     }
-    /// States in a plan which symbols are multiples of [`DIVISOR`], where all sizes so far were,
-    /// nobody has said which there may be, and the distance between rows of an argument depends on
-    /// it.
+    /// Declares symbols as multiples of [`DIVISOR`] if all sizes so far were, the dimension is not
+    /// marked, and the row pitch of an argument depends on it.
     pub fn state_divisors(&mut self, plan: &mut Plan) {
         for s in 0..plan.symbols.len() {
             let places = plan.places(s);
@@ -212,7 +210,7 @@ impl History {
             }
         }
     }
-    /// A truth value is a choice, which a graph does not have.
+    /// A bool is control flow, so it is always specialised.
     fn number(&self, value: Scalar, leaf: usize, dynamic: Option<bool>) -> PlanLeaf {
         let changed = self.numbers.get(leaf).is_some_and(|n| n.changed);
         match (dynamic.unwrap_or(changed), value) {
@@ -243,7 +241,7 @@ impl History {
             Some(Mark::Dynamic(min, max)) => (min.max(2), max),
             _ => (2, None),
         };
-        // One that is marked has a range of its own.
+        // A marked dimension has a range of its own.
         let same = |(s, value): &(Symbol, usize)| *value == n && (s.min, s.max) == (min, max);
         let at = plan.symbols.iter().position(same).unwrap_or_else(|| {
             let name = format!("s{}", plan.symbols.len());
@@ -255,7 +253,7 @@ impl History {
 }
 
 impl Plan {
-    /// The same with a symbol's sizes as numbers; symbols keep their places.
+    /// The plan with one symbol specialised; symbol indices stay.
     pub fn without(&self, symbol: usize) -> Plan {
         let mut plan = self.clone();
         let n = plan.symbols.get(symbol).map_or(0, |(_, n)| *n);
@@ -274,7 +272,7 @@ impl Plan {
         }
         plan
     }
-    /// Where a symbol stands: leaves and dimensions.
+    /// Occurrences of a symbol: leaves and dimensions.
     pub fn places(&self, symbol: usize) -> Vec<(usize, usize)> {
         let mut all = vec![];
         for (i, leaf) in self.leaves.iter().enumerate() {
@@ -295,33 +293,34 @@ impl Plan {
         }
         all
     }
-    /// Whether somebody has said which sizes a dimension of a leaf may have.
+    /// Whether the dimension was marked by [`mark_dynamic`](crate::tensor::mark_dynamic) or
+    /// `mark_static`.
     fn is_marked(&self, (leaf, dim): (usize, usize)) -> bool {
         matches!(self.leaves.get(leaf), Some(PlanLeaf::Tensor(array, _)) if array.mark(dim).is_some())
     }
-    /// Whether it takes the size of this dimension to know that rows of the leaf begin at multiples
-    /// of [`DIVISOR`]: none is in front, or those behind it say so.
+    /// Whether the row pitch of the leaf is a multiple of [`DIVISOR`] only if this dimension is:
+    /// not the outermost one, and the static inner sizes are not a multiple already.
     fn spaces_rows(&self, (leaf, dim): (usize, usize)) -> bool {
         let Some(PlanLeaf::Tensor(_, dims)) = self.leaves.get(leaf) else { return false };
-        let behind =
+        let inner =
             dims.iter().skip(dim + 1).map(|d| if let PlanDim::Static(n) = d { *n } else { 1 });
-        dim > 0 && !behind.fold(1, usize::wrapping_mul).is_multiple_of(DIVISOR as usize)
+        dim > 0 && !inner.fold(1, usize::wrapping_mul).is_multiple_of(DIVISOR as usize)
     }
-    /// The numbers of the symbols that stand somewhere.
+    /// Indices of the symbols in use.
     pub fn used(&self) -> Vec<usize> {
         (0..self.symbols.len()).filter(|s| !self.places(*s).is_empty()).collect()
     }
-    /// Whether a leaf is a number that is an input.
+    /// Whether a leaf is a number passed as an input.
     pub fn is_number(&self, leaf: usize) -> bool {
         matches!(self.leaves.get(leaf), Some(PlanLeaf::Number(..)))
     }
-    /// The guards that follow from it. Where `open`, any sizes and numbers will do. Of numbers,
-    /// those are sizes that are in `sized`.
+    /// The guards of this plan. With `open`, any size and number passes. Of the number inputs,
+    /// those in `sized` are used as sizes.
     pub fn guards(&self, names: Vec<String>, open: bool, sized: &[usize]) -> Guards {
         let mut guards = Guards { names, ..Default::default() };
         for leaf in &self.leaves {
             let (array, dims) = match leaf {
-                // In segments the function is called with it each time.
+                // Segments call the function with its value each time.
                 PlanLeaf::Scalar(s @ (Scalar::Int(_) | Scalar::Float(_) | Scalar::Bool(_)))
                     if open =>
                 {

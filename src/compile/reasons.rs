@@ -1,4 +1,4 @@
-//! Why there is no program for a call, and what can be done about it: the texts of remarks.
+//! Recompilation reasons and their remedies: the texts of remarks.
 use super::{Arguments, Compiled, Function, Leaf, specialise::Entry};
 use crate::{
     Error,
@@ -8,7 +8,7 @@ use crate::{
 use std::sync::Arc;
 
 impl<F: Function<A>, A: Arguments> Compiled<F, A> {
-    /// Why there is no program for a call; none if there was none at all.
+    /// Why no program covers a call; `None` if there was no program.
     pub(super) fn recompiled(
         &self,
         entries: &[Arc<Entry>],
@@ -52,7 +52,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         Some(format!("compiled again, since {m}; {remedy}"))
     }
 
-    /// What there is to do about a number that has changed.
+    /// The remedy for a number that changed.
     fn of_number(&self, entry: &Entry, leaf: usize, value: &Number) -> String {
         match (entry.taken.iter().find(|(l, _)| *l == leaf), value) {
             _ if self.settings.dynamic == Some(false) => "numbers are part of the program, since dynamic is false".into(),
@@ -78,10 +78,10 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     }
 }
 
-/// Of plain numbers among the arguments.
+/// Remedy for plain number arguments.
 const PLAIN: &str = "a plain number is a part of the program, each value of one; where the function takes it as a kiln::Scalar, one program takes all";
 
-/// The error of what ends the graph of a function that has to be one.
+/// The error of a graph break under fullgraph.
 pub(super) fn whole(mut read: OpError) -> Error {
     read.reason += match Why::of(&read) {
         Why::Read => {

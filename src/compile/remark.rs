@@ -1,22 +1,22 @@
-//! What a compiled function has to say: why it compiled again, ended a graph, gave up a symbol.
-//! Kept with the function, and told to `tracing`.
+//! Remarks of a compiled function: recompilations, graph breaks, dynamic shapes. Each is stored
+//! with the function and emitted to `tracing`.
 use crate::runtime::guards::Guards;
 use std::{fmt, panic::Location};
 
-/// What a remark is about; `tracing` targets have these names, such as `kiln::recompiles`.
+/// Topic of a remark. `tracing` targets have these names, such as `kiln::recompiles`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topic {
-    /// Compiled once more, since a guard failed.
+    /// A recompilation after a guard failure.
     Recompiles,
-    /// A size became a symbol, or had to stay a number.
+    /// A size became symbolic, or was specialised.
     Dynamic,
-    /// A graph ended before the function did.
+    /// A graph break.
     GraphBreaks,
-    /// No more is compiled.
+    /// The recompilation limit was reached.
     CacheLimit,
-    /// An option that changes nothing here.
+    /// An option without effect.
     Options,
-    /// What another thread met that compiled.
+    /// A failure of background compilation.
     Asynchronous,
 }
 
@@ -36,13 +36,13 @@ impl Topic {
 /// A remark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remark {
-    /// What it is about.
+    /// The topic.
     pub topic: Topic,
     /// The function's name.
     pub function: String,
-    /// What happened, and what can be done about it.
+    /// What happened, and how to fix it.
     pub message: String,
-    /// The line that it is about: the call's, or that of an op.
+    /// The source location: of the call, or of an op.
     pub place: String,
 }
 
@@ -58,7 +58,7 @@ pub(super) fn place(at: &Location<'_>) -> String {
 }
 
 impl Remark {
-    /// Tells `tracing`; a function that is no longer compiled is a warning.
+    /// Emits it to `tracing`; reaching the recompilation limit is a warning.
     pub(super) fn tell(&self) {
         match self.topic {
             Topic::Recompiles => tracing::info!(target: "kiln::recompiles", "{self}"),
@@ -71,7 +71,7 @@ impl Remark {
     }
 }
 
-/// Tells `tracing` what a new program is right for, and which sizes are symbols there.
+/// Emits a new program's guards and symbolic sizes to `tracing`.
 pub(super) fn tell_guards(function: &str, guards: &Guards) {
     tracing::info!(target: "kiln::guards", "{function}:\n{guards}");
     for s in &guards.symbols {

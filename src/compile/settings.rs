@@ -1,5 +1,5 @@
-//! Options of a compiled function and of a compiled file: one table, from which come the API, the
-//! environment variables, `--option` of the command line, and the lists that people read.
+//! Settings of compiled functions and files. One table defines the API, the environment variables,
+//! `--option`, and the printed lists.
 mod rows;
 
 use crate::{
@@ -12,55 +12,55 @@ use crate::{
 use rows::{MODES, Of, ROWS, Row};
 use std::{ffi::OsString, sync::OnceLock};
 
-/// How a function is compiled and called.
+/// Settings of a compiled function.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What remarks call the function.
+    /// The function's name in remarks.
     pub name: String,
-    /// The mode, of [`list_mode_options`].
+    /// The mode; see [`list_mode_options`].
     pub mode: String,
-    /// Whether sizes are symbols: none for those that change.
+    /// Dynamic shapes: all sizes, no sizes, or (`None`) those that change.
     pub dynamic: Option<bool>,
     /// Whether a graph break is an error.
     pub fullgraph: bool,
-    /// Whether weights become part of the program, to be packed and folded.
+    /// Whether to freeze weights into the program, for packing and constant folding.
     pub freeze: bool,
-    /// Whether nothing is compiled.
+    /// Whether compilation is disabled.
     pub disable: bool,
-    /// The backend's name, of [`list_backends`](crate::list_backends).
+    /// The backend; see [`list_backends`](crate::list_backends).
     pub backend: String,
-    /// How many programs a function has at most; then it runs op by op.
+    /// Maximum number of programs; at the limit, calls run op by op.
     pub cache_size_limit: usize,
-    /// Whether ops that are noted between reads run one by one, and all functions so.
+    /// Whether to break the graph after every op.
     pub each_op: bool,
-    /// Whether another thread compiles, and calls run op by op until it is done.
+    /// Whether to compile in the background; calls run op by op meanwhile.
     pub asynchronous: bool,
-    /// Whether captured graphs are kept as text, for [`explain`](super::Compiled::explain).
+    /// Whether to keep captured graphs as text, for [`explain`](super::Compiled::explain).
     pub keep_graphs: bool,
-    /// What the backend is told.
+    /// Options of the backend.
     pub machine: Options,
 }
 
-/// A line of [`list_options`].
+/// An entry of [`list_options`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionInfo {
     /// Its name.
     pub name: &'static str,
-    /// What torch calls it, if it has it under another name.
+    /// torch's name, if it differs.
     pub torch: Option<&'static str>,
-    /// What values it takes.
+    /// The values that it accepts.
     pub kind: &'static str,
-    /// What it is if nothing sets it.
+    /// The default value.
     pub default: &'static str,
-    /// What it does.
+    /// A one-line description.
     pub summary: &'static str,
     /// The environment variable that sets it.
     pub variable: &'static str,
-    /// Whether it counts for files, too; otherwise for compiled functions alone.
+    /// Whether it also applies to files, not only to compiled functions.
     pub files: bool,
 }
 
-/// All options, those for files and functions first.
+/// All options, those that also apply to files first.
 pub fn list_options() -> Vec<OptionInfo> {
     let info = |r: &Row| OptionInfo {
         name: r.name,
@@ -79,7 +79,7 @@ pub fn list_mode_options() -> Vec<(&'static str, &'static [(&'static str, &'stat
     MODES.to_vec()
 }
 
-/// The row of that name. Err: there is none.
+/// Looks up a row. Err: no such option.
 fn row(name: &str) -> Result<&'static Row, Error> {
     ROWS.iter().find(|r| r.name == name || r.torch == Some(name)).ok_or_else(|| {
         let all = ROWS.iter().flat_map(|r| [Some(r.name), r.torch]).flatten();
@@ -87,12 +87,12 @@ fn row(name: &str) -> Result<&'static Row, Error> {
     })
 }
 
-/// The defaults, with what the environment says. What is wrong there is not kept: somebody may mend
-/// it.
+/// The defaults with the environment applied. Errors are not cached, so that fixing the environment
+/// helps.
 static DEFAULTS: OnceLock<Settings> = OnceLock::new();
 
 impl Settings {
-    /// Without the environment.
+    /// The defaults without the environment.
     pub(super) fn plain() -> Settings {
         Settings {
             name: "function".into(),
@@ -109,8 +109,8 @@ impl Settings {
             machine: Options::default(),
         }
     }
-    /// The defaults, with what the environment said when a process asked first. Err: a variable
-    /// whose value is none.
+    /// The defaults with the environment as it was on first use in the process. Err: a variable
+    /// with an invalid value.
     pub fn new() -> Result<Settings, Error> {
         let mut settings = match DEFAULTS.get() {
             Some(known) => known.clone(),
@@ -119,15 +119,15 @@ impl Settings {
                 DEFAULTS.get_or_init(|| read).clone()
             }
         };
-        // Clones of one are ended together.
+        // A new token: clones of one token are cancelled together.
         settings.machine.stop = Stop::new();
         Ok(settings)
     }
-    /// The defaults, with what the environment says now. Err: a variable whose value is none.
+    /// The defaults with the current environment. Err: a variable with an invalid value.
     pub fn from_env() -> Result<Settings, Error> {
         Settings::of_variables(&|name| std::env::var_os(name))
     }
-    /// The defaults, with what variables say; an empty one is as good as none.
+    /// The defaults with variables applied; an empty variable counts as unset.
     fn of_variables(read: &dyn Fn(&str) -> Option<OsString>) -> Result<Settings, Error> {
         let mut settings = Settings::plain();
         settings.machine.cache =
@@ -143,17 +143,16 @@ impl Settings {
         }
         Ok(settings)
     }
-    /// Sets the option of a row; `what` it is called. Gives remarks. Err: it has no such value.
+    /// Sets a row's option, called `what` in messages. Returns remarks. Err: invalid value.
     fn apply(&mut self, row: &Row, what: &str, value: &str) -> Result<Vec<String>, Error> {
         (row.set)(self, value).map_err(|want| Error::Setting(format!("{what} is '{value}'{want}")))
     }
-    /// Sets an option by name. Gives remarks if that changes nothing. Err: there is no such option,
-    /// or it has no such value.
+    /// Sets an option by name. Returns remarks if it has no effect. Err: no such option, or invalid
+    /// value.
     pub fn set(&mut self, name: &str, value: &str) -> Result<Vec<String>, Error> {
         self.apply(row(name)?, &format!("option {name}"), value)
     }
-    /// As [`Settings::set`], for a file: an option that counts for compiled functions alone is told
-    /// as a remark.
+    /// As [`Settings::set`], for a file: a remark reports an option that applies to functions only.
     pub fn set_for_file(&mut self, name: &str, value: &str) -> Result<Vec<String>, Error> {
         let mut remarks = self.set(name, value)?;
         if row(name)?.of == Of::Functions {
@@ -163,7 +162,7 @@ impl Settings {
         }
         Ok(remarks)
     }
-    /// Sets a mode by name, as [`Settings::set`] its options, in place of those of the mode before.
+    /// Sets a mode's options, as [`Settings::set`]; replaces the previous mode's.
     pub fn set_mode(&mut self, mode: &str) -> Result<Vec<String>, Error> {
         let Some((mode, options)) = MODES.iter().find(|(m, _)| *m == mode) else {
             let names: Vec<&str> = MODES.iter().map(|(m, _)| *m).collect();
@@ -184,7 +183,7 @@ impl Settings {
         }
         Ok(remarks)
     }
-    /// The device as the options say, and a remark on options that are for another one.
+    /// Adjusts options to the device; returns a remark about options without effect on it.
     pub fn settle(&mut self) -> Option<String> {
         if self.machine.device == Place::Host && self.machine.mode != cuda::Mode::Default {
             (self.machine.mode, self.machine.reuse) = (cuda::Mode::Default, true);
@@ -195,9 +194,8 @@ impl Settings {
         }
         None
     }
-    /// What a file is compiled with. On the host a program is one parallel region already: who asks
-    /// for nothing but graphs is told when it is linked that there are none, and max-autotune goes
-    /// without.
+    /// Options for compiling a file. The host has no CUDA graphs, since a program is one parallel
+    /// region: requesting only graphs is an error at link time, while max-autotune ignores them.
     pub fn for_file(self) -> Options {
         let mut options = self.machine;
         if (options.max_autotune || self.mode == "max-autotune") && options.device == Place::Host {

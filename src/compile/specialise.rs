@@ -1,5 +1,5 @@
-//! From a call to a program: trace with a plan, state guards, compile; with fewer symbols where the
-//! function contradicts them.
+//! From a call to a program: trace with symbolic sizes, add guards, compile. Retries with fewer
+//! symbols if the function constrains one.
 use super::{
     later::{Later, Making},
     plan::{Plan, PlanDim, PlanLeaf},
@@ -42,50 +42,50 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// One program with its guards.
+/// A cache entry: one program with its guards.
 pub(super) struct Entry {
     pub guards: Guards,
-    /// Weights that are part of the program, and how often they had been changed.
+    /// Frozen weights, with their version counters at compile time.
     frozen: Vec<(Arc<Stored>, u64)>,
     pub code: Code,
-    /// Numbers that calls may change and that are part of the program all the same, by their
-    /// leaves, with reasons.
+    /// Number arguments that were specialised although calls may change them: leaf indices and
+    /// reasons.
     pub taken: Vec<(usize, String)>,
-    /// Calls that it has run.
+    /// Number of calls that it served.
     pub calls: AtomicU64,
-    /// What making it took.
+    /// Compile time.
     pub took: Duration,
 }
 
 /// How an entry runs.
 pub(super) enum Code {
     Graph(Graphed),
-    /// In segments, since the function reads a value.
+    /// In segments, since the function reads values.
     Segments,
 }
 
-/// A captured function.
+/// A captured and compiled graph.
 pub(super) struct Graphed {
-    /// None if nothing has to be computed.
+    /// `None` if nothing has to be computed.
     pub program: Option<Arc<Later>>,
-    /// Inputs behind the arguments: weights, which are read anew by every call, and numbers.
+    /// Inputs after the arguments: lifted weights, which each call reads anew, and numbers.
     lifted: Vec<Lifted>,
     results: Vec<ResultLeaf>,
-    /// The captured graph as text, if it is kept.
+    /// The captured graph as text, if kept.
     pub text: String,
 }
 
-/// A leaf of what the function gives.
+/// A leaf of the function's result.
 enum ResultLeaf {
     Tensor(Slot),
     Scalar(Scalar),
-    /// A number that was computed as a tensor without dimensions.
+    /// A number, computed as a 0-d tensor.
     Number(Slot),
 }
 
-/// Why there is no entry.
+/// Why no entry was made.
 pub(super) enum Failed {
-    /// The function reads a value.
+    /// A graph break: the function reads a value.
     Read(OpError),
     Error(Error),
 }
@@ -107,12 +107,11 @@ impl Entry {
             took,
         }
     }
-    /// Whether the weights in the program are those of now, and there is a program or may be one.
+    /// Whether the frozen weights are unchanged, and a program exists or is being compiled.
     pub fn is_current(&self) -> bool {
         self.frozen.iter().all(|(w, version)| w.version() == *version) && self.refused().is_none()
     }
-    /// Why another thread could not make a program with these symbols; with numbers in their places
-    /// there may be one.
+    /// Why background compilation failed with these symbols; specialised sizes may still succeed.
     pub fn refused(&self) -> Option<&Error> {
         let Code::Graph(Graphed { program: Some(program), .. }) = &self.code else { return None };
         match program.get() {
@@ -125,7 +124,7 @@ impl Entry {
             _ => None,
         }
     }
-    /// The name of a weight that has been changed.
+    /// The name of a frozen weight that was changed since.
     pub fn stale(&self) -> Option<&str> {
         self.frozen
             .iter()
@@ -135,8 +134,8 @@ impl Entry {
 }
 
 impl Graphed {
-    /// The leaves of the results for arguments that meet the guards, and as these see them; none if
-    /// another thread still makes the program, or could not make it.
+    /// Runs it on arguments that satisfy the guards; `given` is their view for guards. `None` if
+    /// the program is still being compiled, or failed to compile.
     pub fn run(&self, leaves: &[Leaf], given: &[Given]) -> Result<Option<Vec<Leaf>>, Error> {
         let program = match self.program.as_ref().map(|p| p.ready()) {
             None => None,
@@ -178,7 +177,7 @@ impl Graphed {
     }
 }
 
-/// What an input behind the arguments is in a call.
+/// The value of a lifted input in a call.
 fn lifted(input: &Lifted, leaves: &[Leaf]) -> Result<Arc<Array>, Error> {
     let value = |leaf: &usize| match leaves.get(*leaf) {
         Some(Leaf::Number(s)) => s.peek(),
@@ -206,29 +205,29 @@ fn lifted(input: &Lifted, leaves: &[Leaf]) -> Result<Arc<Array>, Error> {
     made.map(Arc::new).map_err(Error::Backend)
 }
 
-/// What makes entries of a function.
+/// Compiles entries of a function.
 pub(super) struct Maker<'a> {
     pub name: &'a str,
     pub settings: &'a Settings,
     pub making: &'a Making,
     pub place: &'static Location<'static>,
-    /// What people call the leaves.
+    /// Display names of the leaves.
     pub names: &'a [String],
     /// The function, on traced leaves.
     pub function: &'a dyn Fn(Vec<Leaf>) -> Result<Vec<Leaf>, TraceError>,
     pub remark: &'a dyn Fn(Topic, String),
 }
 
-/// What a trace gave, before it is compiled.
+/// A trace before compilation.
 struct Trial {
     recorded: Recorded,
     results: Vec<ResultLeaf>,
-    /// Dropped behind the module.
+    /// Dropped after the module.
     _context: Context,
 }
 
 impl Maker<'_> {
-    /// The entry for a plan, and the places of sizes that have to stay numbers.
+    /// Compiles a plan; also returns the dimensions that must stay static.
     pub fn make(&self, plan: &Plan) -> Result<(Entry, Vec<(usize, usize)>), Failed> {
         let start = Instant::now();
         let mut pinned = vec![];
@@ -243,11 +242,11 @@ impl Maker<'_> {
             let used = plan.used();
             match tried {
                 Ok(Ok(entry)) => return Ok((entry, pinned)),
-                // Another answer to the function's own question has a program of its own, in which
-                // the size is a symbol again.
+                // The function branches on the size: the other branch gets a program of its own,
+                // where the size is symbolic again.
                 Ok(Err((symbol, _, true))) => plan = plan.without(symbol),
                 Ok(Err((symbol, why, false))) => self.pin(&mut plan, symbol, &why, &mut pinned),
-                // Time that is over is not the symbols' fault.
+                // A timeout is not the fault of a symbol.
                 Err(Failed::Error(e))
                     if !used.is_empty()
                         && !matches!(e, Error::Compile(CompileError::Stopped(_))) =>
@@ -266,7 +265,7 @@ impl Maker<'_> {
         }
     }
 
-    /// The one symbol without which the function can be traced, if there is one.
+    /// The one symbol that prevents tracing, if specialising it helps.
     fn culprit(&self, plan: &Plan, used: &[usize]) -> Option<usize> {
         let mut alone = used.iter().copied().filter(|s| {
             self.trace(&plan.without(*s))
@@ -313,8 +312,8 @@ impl Maker<'_> {
         let mut shape = vec![];
         let recorded = record(context.ctx(), self.place, session, |graph| {
             let leaves = inputs(graph, plan, self.names);
-            // What a function expects of a number need not hold of a symbol; without symbols it is
-            // the caller who learns of a panic.
+            // Code that expects a number may panic on a symbol. Without symbols the panic is the
+            // caller's.
             let results = match plan.used().is_empty() {
                 true => (self.function)(leaves)?,
                 false => catch_unwind(AssertUnwindSafe(|| (self.function)(leaves)))
@@ -360,7 +359,7 @@ impl Maker<'_> {
     }
 
     fn finish(&self, plan: &Plan, trial: Trial, start: Instant) -> Result<Entry, Failed> {
-        // What is named first is dropped last.
+        // Locals are dropped in reverse order: the context must go last.
         let Trial { _context, recorded: Recorded { captured, slots, session }, results } = trial;
         let sized: Vec<usize> = session
             .lifted
@@ -419,14 +418,14 @@ impl Entry {
     }
 }
 
-/// The leaves as inputs of a graph.
+/// Creates graph inputs for the leaves.
 fn inputs(graph: &Graph, plan: &Plan, names: &[String]) -> Vec<Leaf> {
     let symbols: Vec<_> = plan
         .symbols
         .iter()
         .enumerate()
-        // One that stands nowhere is no size of the program; that of a number is made where it is
-        // used as one.
+        // Unused symbols are not sizes of the program; a number's symbol is created where it is
+        // used as a size.
         .map(|(i, (s, _))| {
             plan.places(i)
                 .first()
@@ -451,13 +450,14 @@ fn inputs(graph: &Graph, plan: &Plan, names: &[String]) -> Vec<Leaf> {
     plan.leaves.iter().zip(names).enumerate().map(one).collect()
 }
 
-/// What people call a leaf, as a name in a graph.
+/// A leaf's display name as an identifier.
 fn plain(name: &str) -> String {
     let name: String = name.chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
     name.trim_end_matches('_').into()
 }
 
-/// A symbol that the function takes to be a number, and where.
+/// A symbol that the function constrains to a constant: the symbol, the reason, and whether the
+/// function's own comparison did it.
 fn contradicted(session: &Session, plan: &Plan) -> Option<(usize, String, bool)> {
     session.assumed.iter().filter(|a| a.kind == CompareKind::Eq).find_map(|a| {
         let symbol = |d: &SymDim| plan.symbols.iter().position(|(s, _)| *d == SymDim::sym(&s.name));
@@ -470,7 +470,7 @@ fn contradicted(session: &Session, plan: &Plan) -> Option<(usize, String, bool)>
     })
 }
 
-/// Writes what was decided during the trace into the guards.
+/// Adds the conditions assumed during the trace to the guards.
 fn state(guards: &mut Guards, session: &Session) -> Result<(), String> {
     let names: Vec<String> = guards.symbols.iter().map(|s| s.name.clone()).collect();
     let mut sizes = Sizes { names, exprs: vec![], known: HashMap::new() };
@@ -495,7 +495,7 @@ fn state(guards: &mut Guards, session: &Session) -> Result<(), String> {
     Ok(())
 }
 
-/// Sizes as plain data.
+/// Size expressions as plain data.
 struct Sizes {
     names: Vec<String>,
     exprs: Vec<Expr>,
@@ -527,7 +527,7 @@ impl MakeSize for Sizes {
     }
 }
 
-/// Whether a tensor among the leaves is traced.
+/// Whether a leaf is a traced tensor.
 pub(super) fn traced(leaves: &[Leaf]) -> bool {
     leaves.iter().any(|l| match l {
         Leaf::Tensor(t) => t.is_traced(),

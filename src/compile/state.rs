@@ -1,5 +1,5 @@
-//! What a function has learned from calls, shared by all of these and by the thread that compiles
-//! for it.
+//! Per-function state: the program cache and the history, shared by all calls and the background
+//! compiler.
 use super::{Remark, Settings, Topic, later::Queue, plan::History, remark, specialise::Entry};
 use crate::{
     Error,
@@ -15,30 +15,30 @@ use std::{
     },
 };
 
-/// What is learned from calls.
+/// State learned from calls.
 #[derive(Default)]
 pub(super) struct State {
     pub entries: Entries<Entry, History>,
     pub remarks: Mutex<Vec<Remark>>,
-    /// Whether the limit has been told.
+    /// Whether the recompilation limit was reported.
     pub warned: AtomicBool,
-    /// Whether a compilation was ended early, so that no more are begun.
+    /// Whether a compilation was cancelled or timed out; no more are started then.
     pub stopped: AtomicBool,
     /// Calls that ran op by op.
     pub eager: AtomicU64,
-    /// Programs of a function that reads values.
+    /// Programs of a function with graph breaks.
     pub segments: Mutex<Option<Arc<Segments>>>,
-    /// What another thread makes.
+    /// The background compilation queue.
     queue: Mutex<Option<Arc<Queue>>>,
 }
 
-/// How many remarks of a function are kept.
+/// Maximum number of remarks kept per function.
 const REMARKS: usize = 1000;
 
 static FUNCTIONS: LazyLock<Mutex<Vec<Weak<State>>>> = LazyLock::new(Mutex::default);
 
 impl State {
-    /// One that [`reset`] knows.
+    /// Creates a state, registered for [`reset`].
     pub fn new() -> Arc<State> {
         let state = Arc::new(State::default());
         let mut all = lock(&FUNCTIONS);
@@ -66,7 +66,7 @@ impl State {
             all.push(remark);
         }
     }
-    /// A compilation has been ended: no more are begun.
+    /// Records a cancelled compilation: no more are started.
     pub fn stop(&self, function: &str, why: Stopped, place: String) {
         if self.stopped.swap(true, Ordering::Relaxed) {
             return;
@@ -76,7 +76,7 @@ impl State {
         );
         self.remark(Remark { topic: Topic::CacheLimit, function: function.into(), message, place });
     }
-    /// Where another thread makes programs.
+    /// The background compilation queue.
     pub fn queue(
         self: &Arc<State>,
         settings: &Settings,
@@ -86,7 +86,7 @@ impl State {
             return None;
         }
         let make = || {
-            // The thread may be at work when nobody has the function any more.
+            // The thread may outlive the function.
             let (state, function, place) =
                 (Arc::downgrade(self), settings.name.clone(), remark::place(place));
             let tell = move |e: &Error| {
@@ -113,14 +113,14 @@ impl State {
     }
 }
 
-/// What is being made for a function that nobody has any more is not made.
+/// Cancels queued compilations of a dropped function.
 impl Drop for State {
     fn drop(&mut self) {
         self.drop_work();
     }
 }
 
-/// Forgets all programs of all functions, and all ops that have run at once.
+/// Discards all programs of all functions, and all cached single-op programs.
 pub fn reset() {
     let all: Vec<Arc<State>> = lock(&FUNCTIONS).iter().filter_map(Weak::upgrade).collect();
     all.iter().for_each(|s| s.reset());

@@ -1,40 +1,40 @@
-//! What functions take and give: tensors, numbers, and structures of them, as a list of leaves from
-//! which they can be made again.
+//! Arguments and results as trees (PyTorch's pytrees): structures of tensors and numbers, flattened
+//! into leaves and rebuilt from them.
 use crate::{
     runtime::guards::Scalar,
     tensor::{self, Tensor, TraceError},
 };
 
-/// A part of an argument or of a result.
+/// A leaf of an argument or a result.
 #[derive(Clone, Debug)]
 pub enum Leaf {
     /// A tensor.
     Tensor(Tensor),
-    /// A number that is a part of the program, or how many elements a list has.
+    /// A constant of the program, or the length of a list.
     Scalar(Scalar),
-    /// A number that calls may change.
+    /// A number that may change between calls.
     Number(tensor::Scalar),
 }
 
-/// The leaves that are left.
+/// The remaining leaves, in order.
 pub type Leaves = std::vec::IntoIter<Leaf>;
 
 /// A structure of tensors and numbers.
 pub trait Tree: Sized {
-    /// Its parts, in order. How many elements a list has, and whether an option is there, are parts
-    /// of their own.
+    /// Flattens it into its leaves, in order. The length of a list, and the presence of an option,
+    /// are leaves too.
     fn leaves(&self, out: &mut Vec<Leaf>);
-    /// The same of one that is given up for them, so that no handle is copied.
+    /// As [`Tree::leaves`], by value, so that no handle is cloned.
     fn into_leaves(self, out: &mut Vec<Leaf>) {
         self.leaves(out);
     }
-    /// About how many those are, for which room is made.
+    /// Estimated number of leaves, to reserve memory.
     fn about(&self) -> usize {
         1
     }
-    /// The structure of such parts. Err: they are not its own.
+    /// Unflattens leaves. Err: they do not match the structure.
     fn rebuild(leaves: &mut Leaves) -> Result<Self, String>;
-    /// What people call each part of a value that they call `path`.
+    /// Display names of the leaves of a value called `path`.
     fn names(&self, path: &str, out: &mut Vec<String>);
 }
 
@@ -196,11 +196,11 @@ macro_rules! tuples {
 }
 tuples!(()(A 0)(A 0 B 1)(A 0 B 1 C 2)(A 0 B 1 C 2 D 3)(A 0 B 1 C 2 D 3 E 4)(A 0 B 1 C 2 D 3 E 4 G 5));
 
-/// What a function gives: a structure, or a `Result` of one, whose error becomes that of the call.
+/// A function's return value: a structure, or a `Result` of one, whose error becomes the call's.
 pub trait Returns {
     /// The structure.
     type Tree: Tree;
-    /// The structure, or why there is none.
+    /// The structure, or the function's error.
     fn into_tree(self) -> Result<Self::Tree, TraceError>;
 }
 impl<T: Tree> Returns for T {

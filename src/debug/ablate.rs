@@ -1,4 +1,4 @@
-//! Each optional pass off in turn: what it gains, and what it costs.
+//! Pass ablation: disables each optional pass in turn, and compares cost and benefit.
 use super::optional;
 use crate::{
     Error, Executable, Model, Options,
@@ -9,47 +9,47 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A compilation without one pass.
+/// One ablation: a compilation with one pass disabled.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What is left out; none in the first row.
+    /// The disabled pass; `None` for the baseline.
     pub without: Option<String>,
-    /// What came of it. Err: why nothing did.
+    /// The measurements. Err: why there are none.
     pub measured: Result<Measured, String>,
 }
 
-/// Figures of one program.
+/// Measurements of one program.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// Launches of a call.
+    /// Launches per call.
     pub launches: usize,
-    /// Different kernels.
+    /// Distinct kernels.
     pub kernels: usize,
-    /// Bytes that the launches of a call move, where that is known.
+    /// Bytes read and written by the launches of a call, as far as known.
     pub bytes: i64,
-    /// What compiling took, without a cache.
+    /// Compile time without a cache (cold).
     pub compile: Duration,
-    /// The median of calls.
+    /// Median call time.
     pub call: Duration,
 }
 
-/// A row for each pass. Prints as a table.
+/// One row per ablation. `Display` prints a table.
 #[derive(Clone, Debug)]
 pub struct Ablation {
-    /// The whole pipeline first.
+    /// The rows; the full pipeline comes first.
     pub rows: Vec<Row>,
 }
 
-/// Compiles a model with all passes and then without each optional one, and times calls for about
-/// `time` each. Calls of all programs take turns, so that what else the machine does falls on each
-/// alike. Inputs are made up where none are given.
+/// Compiles a model with all passes, then without each optional one, and times calls for about
+/// `time` each. Calls of the programs are interleaved, so that noise affects all alike. Missing
+/// inputs are random.
 pub fn ablate(
     model: &Model,
     options: &Options,
     inputs: Option<&[Data]>,
     time: Duration,
 ) -> Result<Ablation, Error> {
-    // The first compilation of a process also registers passes and starts threads.
+    // Warm-up: the first compilation also registers passes and starts threads.
     model.compile(&Options { cache: CachePolicy::Off, dump: None, ..options.clone() })?;
     let all = std::iter::once(None).chain(optional(options)?.into_iter().map(Some));
     let mut made = vec![];
@@ -72,8 +72,8 @@ pub fn ablate(
     while calls[0].len() < 3 || start.elapsed() < whole {
         for ((_, exe, _), calls) in made.iter().zip(&mut calls) {
             if let Ok(exe) = exe {
-                // A program without a refused call is one row of the table; the refusal shows when
-                // it is asked for its median.
+                // A failing call only spoils its own row; the error shows when its median is
+                // computed.
                 calls.extend(exe.measure(&inputs, &mut outputs, 1, 1)?);
             }
         }

@@ -1,8 +1,7 @@
-//! Wrong results: the first pass behind which they are wrong, then the kernel, then the op.
+//! Miscompilation bisection: the first wrong pass, then the kernel, then the op.
 //!
-//! Down to `kernels` the interpreter runs the IR behind every pass. What is wrong only as machine
-//! code is looked for by leaving out each optional pass in turn, and by running each kernel alone
-//! on what it gets in the whole program.
+//! Down to `kernels`, the interpreter runs the IR after every pass. Below that, bisection disables
+//! each optional pass in turn, and runs each kernel alone on its inputs from the whole program.
 use super::{Weights, first_wrong, interpreted, optional};
 use crate::{
     Error, Model, Options,
@@ -29,18 +28,18 @@ use crate::{
 };
 use std::{cell::RefCell, collections::HashMap, fmt, path::Path};
 
-/// What was found. Prints as text.
+/// Result of a bisection. `Display` prints a report.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bisection {
-    /// What is wrong with the compiled program; none if its results are right.
+    /// The mismatch of the compiled program; `None` if its results are right.
     pub wrong: Option<String>,
-    /// The pass, whether it may be left out, and how that is known.
+    /// The pass, whether it is optional, and the evidence.
     pub pass: Option<(String, bool, String)>,
-    /// The kernel that is wrong by itself, and what is wrong with it.
+    /// The first kernel that is wrong in isolation, and its mismatch.
     pub kernel: Option<(String, String)>,
-    /// The first op of the kernel behind which it is wrong, with its place, and what is wrong.
+    /// The first wrong op of that kernel, with its source location and its mismatch.
     pub op: Option<(String, String)>,
-    /// What could not be looked at, and why.
+    /// What could not be checked, and why.
     pub notes: Vec<String>,
 }
 
@@ -53,10 +52,9 @@ struct Search<'a> {
     rounded: Vec<Tensor>,
 }
 
-/// Looks for what makes a model's results wrong, by law 5 of the design: compiled results may be
-/// twice as far from the exact ones as those with a rounding at each op, plus the dtype's
-/// tolerance. Inputs are made up where none are given. Err: the model does not compile, or the
-/// interpreter cannot run it.
+/// Bisects a model's wrong results. Wrong means: further from the exact result than law 5 of the
+/// design allows, which is twice the error of eager execution plus the dtype's tolerance. Missing
+/// inputs are random. Err: the model does not compile, or the interpreter cannot run it.
 pub fn bisect(
     model: &Model,
     options: &Options,
@@ -96,7 +94,7 @@ impl Search<'_> {
         first_wrong(found, &self.rounded, &self.exact)
     }
 
-    /// Runs the passes down to `kernels` on a module of its own. Err: a pass failed.
+    /// Lowers a clone of the module to `kernels`. Err: a pass failed.
     fn lowered(&self, module: &Module, watch: &dyn Fn(Moment, &str, Op)) -> Result<(), Error> {
         let target = self
             .options
@@ -118,7 +116,7 @@ impl Search<'_> {
         ran.map(drop).map_err(|e| Error::Compile(e.into()))
     }
 
-    /// The first pass behind which the interpreter has wrong results.
+    /// The first pass after which the interpreter's results are wrong.
     fn above_kernels(
         &self,
         module: &Module,
@@ -152,7 +150,7 @@ impl Search<'_> {
         Ok(found.into_inner())
     }
 
-    /// The first optional pass without which the compiled program is right.
+    /// The first optional pass whose removal makes the compiled program right.
     fn without_each(
         &self,
         notes: &mut Vec<String>,
@@ -179,7 +177,7 @@ impl Search<'_> {
         Ok(None)
     }
 
-    /// The first kernel that is wrong on what it gets in the whole program, and in it the first op.
+    /// The first kernel that is wrong on its inputs from the whole program, and its first wrong op.
     fn kernels(&self, module: &Module, out: &mut Bisection) -> Result<(), Error> {
         let own = module.duplicate();
         self.lowered(&own, &|_, _, _| ())?;
@@ -243,7 +241,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Whether a program that needs no weights is wrong as machine code.
+    /// The mismatch of a compiled program without weights, if any.
     fn run_alone(&self, text: &str, inputs: &[Tensor]) -> Result<Option<String>, Error> {
         let context = Context::new();
         let (module, _) = Module::parse(context.ctx(), text.as_bytes(), "kernel")?;
@@ -257,7 +255,7 @@ impl Search<'_> {
         Ok(first_wrong(&exe.call_values(&inputs.iter().collect::<Vec<_>>())?, &rounded, &exact))
     }
 
-    /// The first op of a kernel whose result is wrong when the kernel ends with it.
+    /// The first wrong op of a kernel: the kernel is truncated after each op in turn.
     fn op(
         &self,
         text: &str,
@@ -319,7 +317,7 @@ fn is_optional(flag: &str) -> bool {
     table::find(flag).is_none_or(|p| !p.required)
 }
 
-/// The values of the symbols for these inputs.
+/// The symbol values for these inputs.
 fn symbols(func: Op, inputs: &[Tensor]) -> HashMap<String, usize> {
     let mut all = HashMap::new();
     for bound in walk(func).into_iter().filter_map(BindShape::of) {

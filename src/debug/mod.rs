@@ -1,5 +1,5 @@
-//! What people ask of a compilation that is wrong or slow: which pass, kernel or op it is
-//! ([`bisect()`]), how little shows it ([`reduce()`]), what each pass gains ([`ablate()`]).
+//! Debugging a wrong or slow compilation: which pass, kernel or op is wrong ([`bisect()`]), a
+//! minimal test case ([`reduce()`]), and the benefit of each pass ([`ablate()`]).
 mod ablate;
 mod bisect;
 mod reduce;
@@ -27,7 +27,7 @@ use crate::{
 };
 use std::{cell::RefCell, collections::HashMap};
 
-/// The weights of a model as the interpreter reads them.
+/// The weights of a model, as interpreter values.
 struct Weights<'a> {
     finder: RefCell<Finder<'a>>,
     types: HashMap<String, (DType, Vec<usize>)>,
@@ -68,7 +68,7 @@ impl<'a> Weights<'a> {
     }
 }
 
-/// The results of a module's function, by the interpreter.
+/// Runs a module's function in the interpreter.
 fn interpreted(
     module: &Module,
     function: &str,
@@ -80,7 +80,7 @@ fn interpreted(
     interpreter.run(module.op(), function, inputs).map_err(|e| Error::Backend(e.to_string()))
 }
 
-/// The first result that is further from the exact one than it may be.
+/// The first result whose error exceeds the tolerance.
 fn first_wrong(found: &[Tensor], rounded: &[Tensor], exact: &[Tensor]) -> Option<String> {
     if found.len() != exact.len() {
         return Some(format!("there are {} results, not {}", found.len(), exact.len()));
@@ -92,14 +92,14 @@ fn first_wrong(found: &[Tensor], rounded: &[Tensor], exact: &[Tensor]) -> Option
     .next()
 }
 
-/// Flags of the passes of a target's pipeline that may be left out, in the order in which they run
-/// first, one's own among them.
+/// Flags of the optional passes in a target's pipeline, in the order of their first run, user
+/// passes included.
 fn optional(options: &Options) -> Result<Vec<String>, Error> {
     let target = match &options.target {
         Some(text) => Target::parse(text).map_err(Error::Target)?,
         None => Target::host().map_err(Error::Target)?,
     };
-    // These of upstream's clean up; what converts is not optional.
+    // Upstream's cleanup passes; its conversions are mandatory.
     const UPSTREAM: [&str; 3] = ["canonicalize", "cse", "symbol-dce"];
     let mut all: Vec<String> = vec![];
     let mut add = |flag: &str| {

@@ -1,5 +1,5 @@
-//! From a graph that fails to a small one that fails in the same way: fewer results, fewer ops,
-//! smaller sizes, as long as it does.
+//! Test-case reduction: shrinks a failing graph to a small one that fails in the same way, with
+//! fewer results, fewer ops and smaller sizes.
 use super::{first_wrong, interpreted};
 use crate::{
     Model, Options,
@@ -14,10 +14,10 @@ use crate::{
 use regex::Regex;
 use std::{collections::BTreeSet, path::Path};
 
-/// Makes IR on level `graph` or `prims` smaller as long as `fails` says so of its text: each round
-/// leaves out results, returns what ops read instead of what they give, makes results of ops
-/// arguments, and makes sizes smaller, until a round finds nothing more. Globals become arguments
-/// first. Err: the text is no IR, or does not fail as it is.
+/// Reduces IR at level `graph` or `prims` while `fails` holds for its text. Each round drops
+/// results, replaces returned values by operands of their ops, turns op results into arguments, and
+/// shrinks sizes, until a round makes no progress. Globals become arguments first. Err: the text is
+/// not valid IR, or does not fail to begin with.
 pub fn reduce(
     text: &str,
     function: &str,
@@ -46,11 +46,11 @@ pub fn reduce(
     }
 }
 
-/// A change of a function.
+/// An edit of a function.
 type Edit<'a> = dyn Fn(&Module, Op) -> Result<(), String> + 'a;
 
-/// The text after a change, without what nothing reads any more. Err: there is no function, or it
-/// is no IR any more.
+/// The text after an edit and dead-code elimination. Err: there is no such function, or the result
+/// is invalid IR.
 fn clean(text: &str, function: &str, edit: &Edit) -> Result<String, String> {
     let context = Context::new();
     let (module, _) =
@@ -78,7 +78,7 @@ fn body(func: Op) -> Result<(Block, Op), String> {
     Ok((block, end))
 }
 
-/// States the types that a function has now.
+/// Updates the function type after an edit.
 fn retype(func: Op) -> Result<(), String> {
     let (block, end) = body(func)?;
     let types = |values: Vec<Value>| values.iter().map(|v| v.ty()).collect::<Vec<Type>>();
@@ -86,7 +86,7 @@ fn retype(func: Op) -> Result<(), String> {
         "function_type",
         Attr::ty(Type::function(func.ctx(), &types(block.args()), &types(end.operands()))),
     );
-    // Layouts are of arguments and results that may have moved.
+    // Argument and result indices may have shifted, so their layouts are dropped.
     func.remove_attr("arg_attrs");
     func.remove_attr("res_attrs");
     Ok(())
@@ -99,7 +99,7 @@ fn returning(func: Op, values: &[Value]) -> Result<(), String> {
     retype(func)
 }
 
-/// Erases ops that nothing reads; facts about values that nothing else reads, too.
+/// Erases dead ops, including shape facts about values that have no other use.
 fn unused(func: Op) {
     let Ok((block, _)) = body(func) else { return };
     loop {
@@ -116,7 +116,7 @@ fn unused(func: Op) {
     }
 }
 
-/// Weights as arguments, so that the IR needs no file.
+/// Turns weights into arguments, so that the IR needs no weight file.
 fn globals(func: Op) -> Result<(), String> {
     let (block, _) = body(func)?;
     for op in block.ops().into_iter().filter(|o| o.is("kiln.get_global")) {
@@ -128,7 +128,7 @@ fn globals(func: Op) -> Result<(), String> {
     retype(func)
 }
 
-/// Takes a change if what comes out fails. Whether it did.
+/// Applies an edit if the result still fails; returns whether it did.
 fn take(
     best: &mut String,
     function: &str,
@@ -144,7 +144,7 @@ fn take(
     }
 }
 
-/// One result instead of all, else all but one.
+/// Keeps one result, else drops one result at a time.
 fn results(best: &mut String, function: &str, fails: &mut dyn FnMut(&str) -> bool) {
     let count =
         counted(best, function, |func| body(func).map_or(0, |(_, end)| end.operand_count()));
@@ -185,8 +185,8 @@ fn op_count(best: &str, function: &str) -> usize {
     counted(best, function, |func| body(func).map_or(0, |(block, _)| block.ops().len()))
 }
 
-/// From the end: return what an op reads instead of what it gives. From the middle outwards: an
-/// op's result as an argument, or as one of its operands of the same type.
+/// Backwards from the end: returns an op's operand in place of its result. Outwards from the
+/// middle: replaces an op's result by an argument, or by an operand of the same type.
 fn ops(best: &mut String, function: &str, fails: &mut dyn FnMut(&str) -> bool) {
     loop {
         let shorter = |i: usize| {
@@ -214,7 +214,7 @@ fn ops(best: &mut String, function: &str, fails: &mut dyn FnMut(&str) -> bool) {
             break;
         }
     }
-    // Large pieces first: the later an op, the more is above it.
+    // Large pieces first: the later the op, the more ops above it die.
     let mut at = op_count(best, function);
     while at > 0 {
         at = at.min(op_count(best, function));
@@ -226,7 +226,7 @@ fn ops(best: &mut String, function: &str, fails: &mut dyn FnMut(&str) -> bool) {
                 return Err("it gives no tensor".into());
             }
             let v = op.result(0);
-            // A fact about the value has to stand behind the sizes, where it does.
+            // A shape fact about the value must follow the sizes that it uses.
             let arg = Builder::at_end(func.ctx(), block, op.loc()).argument(v.ty(), op.loc());
             if v.ty().dims().iter().any(|d| d.known().is_none())
                 && !v.uses().iter().any(|(o, _)| BindShape::of(*o).is_some())
@@ -258,7 +258,7 @@ fn ops(best: &mut String, function: &str, fails: &mut dyn FnMut(&str) -> bool) {
         }
         at -= 1;
     }
-    // Arguments that nothing reads.
+    // Drops unused arguments.
     let args =
         |text: &str| counted(text, function, |func| body(func).map_or(0, |(b, _)| b.args().len()));
     for i in (0..args(best)).rev() {
@@ -277,7 +277,7 @@ fn ops(best: &mut String, function: &str, fails: &mut dyn FnMut(&str) -> bool) {
     }
 }
 
-/// Each number that is a size becomes a smaller one, wherever it stands.
+/// Shrinks each size, everywhere it occurs.
 fn sizes(best: &mut String, function: &str, fails: &mut dyn FnMut(&str) -> bool) {
     let Ok(size) = Regex::new(r"[<x](\d+)x") else { return };
     let all: BTreeSet<i64> =
@@ -289,7 +289,7 @@ fn sizes(best: &mut String, function: &str, fails: &mut dyn FnMut(&str) -> bool)
                 let Ok(word) = Regex::new(&format!(r"(^|[^\w.%#@]|x|<){now}($|[^\w.]|x)")) else {
                     return false;
                 };
-                // Twice, since neighbours share what stands between them.
+                // Twice, since adjacent matches share their separator.
                 let mut text = best.clone();
                 for _ in 0..2 {
                     text = word.replace_all(&text, format!("${{1}}{next}${{2}}")).into_owned();
@@ -317,8 +317,8 @@ fn take_text(
     }
 }
 
-/// Whether a graph without globals is wrong when it is compiled, with made-up inputs. What the
-/// compiler or the interpreter refuses is not wrong.
+/// Whether a graph without globals is miscompiled, on random inputs. Input that the compiler or the
+/// interpreter rejects counts as correct.
 pub fn mismatch(text: &str, options: &Options) -> bool {
     let context = Context::new();
     let Ok((module, _)) = Module::parse(context.ctx(), text.as_bytes(), "reduced.mlir") else {

@@ -1,6 +1,6 @@
-//! The graph of launches as SVG: layers from top to bottom (Sugiyama, Tagawa and Toda, "Methods for
-//! visual understanding of hierarchical system structures", 1981), arguments of the call above the
-//! launches that read them, its results below.
+//! The launch graph as SVG, in layers from top to bottom (Sugiyama, Tagawa and Toda, "Methods for
+//! visual understanding of hierarchical system structures", 1981). Arguments are above the launches
+//! that read them, results at the bottom.
 use crate::runtime::{
     Program,
     program::{Kernel, Tensor},
@@ -11,40 +11,40 @@ use std::{
     time::Duration,
 };
 
-/// Sizes of a launch's box, in pixels.
+/// Box size of a launch, in pixels.
 const WIDTH: f64 = 236.0;
 const HEIGHT: f64 = 56.0;
-/// Those of an argument's and of a result's.
+/// Box size of arguments and results.
 const IO_WIDTH: f64 = 170.0;
 const IO_HEIGHT: f64 = 36.0;
-/// From layer to layer, and between neighbours in one.
+/// Distance between layers, and between neighbours in a layer.
 const STEP: f64 = 92.0;
 const GAP: f64 = 18.0;
-/// What an edge takes of a layer that it passes.
+/// Width that an edge takes where it crosses a layer.
 const LANE: f64 = 6.0;
 const MARGIN: f64 = 16.0;
-/// Colours of kinds, in the order of their names.
+/// Colours by kernel kind, in name order.
 const COLOURS: [&str; 8] =
     ["#cfe3ff", "#d9f2d9", "#fff2cc", "#f8d9e6", "#e3d9f8", "#d2f0f0", "#fadcc8", "#e8f0c8"];
 
-/// What lies on a layer.
+/// Contents of a node.
 enum Body<'a> {
     Argument(&'a Tensor),
-    /// The number of the launch over all parts, and its kernel.
+    /// A launch: its index over all parts, and its kernel.
     Launch(usize, &'a Kernel),
     Result(&'a Tensor),
-    /// An edge on its way to a lower layer.
+    /// A dummy node of an edge that spans several layers.
     Lane,
 }
 
 struct Node<'a> {
-    /// The program it is a part of, whose sizes it has.
+    /// The (sub)program that defines its sizes.
     part: &'a Program,
     body: Body<'a>,
     layer: usize,
-    /// The nodes that it reads.
+    /// Predecessors: the nodes that it reads.
     from: Vec<usize>,
-    /// Its middle.
+    /// Horizontal centre.
     x: f64,
 }
 
@@ -67,8 +67,8 @@ impl Node<'_> {
     }
 }
 
-/// The launches of a program with the data that flows between them. `times`: of each launch, if
-/// they are known. Weights are not drawn. Programs that control flow calls stand below each other.
+/// Draws the launches of a program and the data flow between them. `times`: one per launch, or
+/// empty. Weights are omitted. Programs called by control flow are stacked below each other.
 pub fn svg(p: &Program, times: &[Duration]) -> String {
     let (mut nodes, mut launch, mut top) = (vec![], 0, 0);
     for part in p.parts() {
@@ -85,8 +85,8 @@ pub fn svg(p: &Program, times: &[Duration]) -> String {
     draw(&nodes, times)
 }
 
-/// Arguments, launches and results of one program, each a layer below all that it reads; `first`
-/// is the number of its first launch.
+/// Nodes of one program. Each is a layer below everything that it reads. `first` is the index of
+/// its first launch.
 fn read<'a>(p: &'a Program, first: usize, nodes: &mut Vec<Node<'a>>) {
     let start = nodes.len();
     let read: BTreeSet<usize> = p.kernels.iter().flat_map(|k| k.inputs.iter().copied()).collect();
@@ -113,7 +113,7 @@ fn read<'a>(p: &'a Program, first: usize, nodes: &mut Vec<Node<'a>>) {
             add(Body::Result(result), layers[i] + 1, vec![launches[i]]);
         }
     }
-    // An argument stands right above the first launch that reads it.
+    // An argument is placed right above its first reader.
     for i in arguments.into_values() {
         let readers = nodes[start..].iter().filter(|n| n.from.contains(&i));
         let layer = readers.map(|n| n.layer).min().unwrap_or(1) - 1;
@@ -121,7 +121,7 @@ fn read<'a>(p: &'a Program, first: usize, nodes: &mut Vec<Node<'a>>) {
     }
 }
 
-/// Leads what is read further below through the layers between, one lane for all readers.
+/// Routes long edges through the layers between, one dummy node per layer for all readers.
 fn lanes(nodes: &mut Vec<Node>) {
     for source in 0..nodes.len() {
         let mut readers: Vec<usize> =
@@ -141,7 +141,7 @@ fn lanes(nodes: &mut Vec<Node>) {
     }
 }
 
-/// Places the nodes of each layer near the middle of what they read, without overlaps.
+/// Places the nodes of each layer near the mean of their predecessors, without overlaps.
 fn place(nodes: &mut [Node]) {
     let last = nodes.iter().map(|n| n.layer).max().unwrap_or(0);
     for layer in 0..=last {
@@ -222,7 +222,7 @@ fn draw(nodes: &[Node], times: &[Duration]) -> String {
     s + "</svg>\n"
 }
 
-/// From the lower edge of a node to the upper one of a node of the next layer.
+/// Draws an edge from the bottom of a node to the top of a node in the next layer.
 fn edge(from: &Node, to: &Node, s: &mut String) {
     let (a, b) = (from.y() + from.height(), to.y());
     let middle = (a + b) / 2.0;
@@ -275,13 +275,13 @@ fn tensor(n: &Node, class: &str, t: &Tensor, s: &mut String) {
     );
 }
 
-/// The element type and the sizes, such as `f32 8×512`.
+/// Element type and sizes, such as `f32 8×512`.
 fn shape(p: &Program, t: &Tensor) -> String {
     let sizes: Vec<String> = t.dims.iter().map(|d| p.size_text(*d)).collect();
     format!("{} {}", t.dtype, if sizes.is_empty() { "scalar".into() } else { sizes.join("×") })
 }
 
-/// The text, cut to so many characters.
+/// The text, truncated to this many characters.
 fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.into();

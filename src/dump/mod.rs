@@ -1,9 +1,7 @@
-//! `KILN_DUMP=dir`: a folder for each compilation with the IR after every pass, each kernel as a
-//! program that `kiln bench` times, and a page to look at all of it.
-//!
-//! Below the folder: `graph/`, `host/` and `kernels/<kernel>/` with `run-N/NN-<flag>.mlir`,
-//! `kernels/<kernel>.mlir`, `program.json`, `timings.json`, and `index.html`, which needs nothing
-//! else.
+//! `KILN_DUMP=dir`: one folder per compilation, with the IR after every pass, each kernel as a
+//! standalone program for `kiln bench`, and an HTML viewer.
+//! Layout: `graph/`, `host/` and `kernels/<kernel>/` with `run-N/NN-<flag>.mlir`, then
+//! `kernels/<kernel>.mlir`, `program.json`, `timings.json`, and a self-contained `index.html`.
 mod graph;
 
 pub use graph::svg;
@@ -28,7 +26,7 @@ use std::{
     time::Duration,
 };
 
-/// A new folder for a compilation, inside of `dir`.
+/// Creates a new folder for one compilation inside `dir`.
 pub fn begin(dir: &Path, name: &str) -> io::Result<PathBuf> {
     std::fs::create_dir_all(dir)?;
     let name =
@@ -44,8 +42,8 @@ pub fn begin(dir: &Path, name: &str) -> io::Result<PathBuf> {
     Err(io::Error::other("there is no free name"))
 }
 
-/// Writes what is known after a compilation: times of kernels, too, if the program can be called
-/// here; with `diagram` also the graph of launches as `graph.svg`.
+/// Writes the files of a finished compilation, including kernel times if the program runs on this
+/// machine. With `diagram`, also writes the launch graph as `graph.svg`.
 pub fn finish(
     folder: &Path,
     program: &Program,
@@ -93,13 +91,13 @@ pub fn finish(
         "name": program.name, "target": target, "passes": passes, "kernels": kernels,
         "parts": took, "timings": timings, "graph": graph,
     });
-    // What would end the element is written in another way of JSON's.
+    // Escapes `</` and `<!--`, which would end the script element.
     let data = serde_json::to_string(&data)?.replace("</", "<\\/").replace("<!--", "<\\u0021--");
     let page = include_str!("index.html").replace("/*TEXTS*/", &packed(&texts.all)?);
     std::fs::write(folder.join("index.html"), page.replace("/*DATA*/", &data))
 }
 
-/// Texts as a JSON list in zlib's format, which browsers unpack, in base64.
+/// A JSON list of texts, zlib-compressed (browsers decompress it) and base64-encoded.
 fn packed(texts: &[String]) -> io::Result<String> {
     let mut encoder = ZlibEncoder::new(vec![], Compression::default());
     serde_json::to_writer(&mut encoder, texts)?;
@@ -114,7 +112,7 @@ fn kernel(
     time: Option<&Duration>,
 ) -> Value {
     let file = folder.join("kernels").join(format!("{}.mlir", alone::file_name(&k.name)));
-    // A number where calls were made, else what it depends on.
+    // The value if calls were made, else the symbolic expression.
     let value = |d: Dim| d.value(symbols, exprs).map_or_else(|_| p.size_text(d), |n| n.to_string());
     let size = |d: Option<Dim>| d.map_or(String::new(), value);
     json!({
@@ -123,16 +121,16 @@ fn kernel(
     })
 }
 
-/// What the page calls the passes of a kernel.
+/// Viewer label of a kernel's passes.
 fn part_of(kernel: &str) -> String {
     format!("kernel {kernel}")
 }
 
-/// Values of a program's symbols and expressions; none without calls.
+/// Values of symbols and expressions; empty without calls.
 type Sizes = (Vec<i64>, Vec<i64>);
 
-/// Calls with made-up inputs: the least time of each launch, all runs of it together, and the
-/// values of symbols.
+/// Profiled calls with random inputs: the minimum time of each launch over all its runs, and the
+/// symbol values.
 #[derive(Default)]
 struct Seen {
     times: Vec<Duration>,
@@ -140,8 +138,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// The sizes of a program, or of one that control flow calls, whose symbols have the same
-    /// names.
+    /// Sizes of a program, or of one called by control flow, whose symbols have the same names.
     fn sizes(&self, p: &Program) -> Sizes {
         let symbols: Option<Vec<i64>> =
             p.symbols.iter().map(|s| self.symbols.get(&s.name).copied()).collect();
@@ -151,7 +148,7 @@ impl Seen {
     }
 }
 
-/// The least time of each launch over a few calls with made-up inputs, if it can be called.
+/// Minimum time of each launch over a few calls with random inputs; empty if it cannot be called.
 pub(crate) fn launch_times(exe: &Executable) -> Vec<Duration> {
     measured(exe).unwrap_or_default().times
 }
@@ -175,7 +172,7 @@ fn measured(exe: &Executable) -> Option<Seen> {
     Some(Seen { times: least, symbols })
 }
 
-/// Texts, each once.
+/// Interned texts.
 #[derive(Default)]
 struct Texts {
     all: Vec<String>,
@@ -191,7 +188,7 @@ impl Texts {
     }
 }
 
-/// All passes that have written IR, part by part.
+/// All passes that wrote IR, part by part.
 fn passes(folder: &Path, texts: &mut Texts) -> io::Result<Vec<Value>> {
     let mut parts = vec![
         ("graph".to_string(), folder.join("graph")),
@@ -204,7 +201,7 @@ fn passes(folder: &Path, texts: &mut Texts) -> io::Result<Vec<Value>> {
             .map(|p| (part_of(&name(&p)), p)),
     );
     parts.push(("host function".into(), folder.join("host")));
-    // Places are in the files; here they would make every line differ.
+    // The files keep locations; in the viewer they would make every line of a diff differ.
     let places = Regex::new(r#" loc\((?:[^()"]|"[^"]*"|\([^()]*\))*\)|(?m)^#loc\d* = .*\n?"#)
         .map_err(io::Error::other)?;
     let mut out = vec![];
@@ -232,7 +229,7 @@ fn name(path: &Path) -> String {
     path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// What a folder holds, in the order of the numbers in names; nothing if it is not there.
+/// Directory entries in natural order; empty if there is no such directory.
 fn sorted(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut all: Vec<PathBuf> = match std::fs::read_dir(folder) {
         Ok(entries) => entries.map(|e| Ok(e?.path())).collect::<io::Result<_>>()?,

@@ -1,23 +1,23 @@
-//! Tensors that own their bytes.
+//! Owned tensors.
 use crate::dialects::value::{DType, Tensor};
 
-/// A tensor as bytes.
+/// An owned tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Data {
     /// Element type.
     pub dtype: DType,
-    /// Sizes.
+    /// The shape.
     pub shape: Vec<usize>,
-    /// Elements in row-major order; an `i1` is a byte.
+    /// Elements in row-major order; an `i1` takes one byte.
     pub bytes: Vec<u8>,
 }
 
 impl Data {
-    /// A value's elements, rounded to its dtype.
+    /// The elements of a value, rounded to its dtype.
     pub fn of(t: &Tensor) -> Data {
         Data { dtype: t.dtype(), shape: t.shape().to_vec(), bytes: t.dtype().encode(t) }
     }
-    /// The value.
+    /// Decodes the elements. Err: `bytes` does not match dtype and shape.
     pub fn tensor(&self) -> Result<Tensor, String> {
         Ok(self.dtype.decode(&self.shape, &self.bytes)?)
     }

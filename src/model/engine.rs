@@ -1,4 +1,4 @@
-//! What runs a package: linked machine code on this machine, or kernels on a GPU.
+//! Execution engine of a package: linked machine code on the host, or kernels on a GPU.
 use super::{Error, Options, Place, Times, weights::Sources};
 use crate::runtime::{
     CallError, Pool, Program, View, ViewMut, cuda,
@@ -7,22 +7,22 @@ use crate::runtime::{
 };
 use std::time::{Duration, Instant};
 
-/// A program with its code and its weights.
+/// A loaded program: linked code and resolved weights.
 pub enum Engine {
-    /// On this machine's processors.
+    /// On the host's processors.
     Host(Host),
     /// On a GPU.
     Cuda(Box<cuda::Loaded>),
 }
 
-/// What links kernels for the card that the options name, or for the first one.
+/// Links kernels for the GPU of the options, or for the first GPU.
 pub fn linker(options: &Options) -> cuda::Linker {
     let index = if let Place::Cuda(index) = options.device { index } else { 0 };
     cuda::Linker::new(index, options.cache.store())
 }
 
 impl Engine {
-    /// Links a package's code and finds its weights, in `folder`.
+    /// Links a package's code and resolves its weights, relative to `folder`.
     pub fn link(
         sources: &Sources,
         options: &Options,
@@ -60,7 +60,7 @@ impl Engine {
     ) -> Result<Engine, Error> {
         let package = sources.package;
         let linking = Instant::now();
-        // Copies of large tensors of the host are shared out.
+        // Large host copies are parallelised over the pool.
         Pool::configure(options.threads);
         let (device, code) = linker.all(&package.objects, options.workers)?;
         times.link = linking.elapsed();
@@ -73,30 +73,30 @@ impl Engine {
         Ok(Engine::Cuda(Box::new(loaded)))
     }
 
-    /// What was compiled.
+    /// The compiled program.
     pub fn program(&self) -> &Program {
         match self {
             Engine::Host(l) => l.program(),
             Engine::Cuda(l) => l.program(),
         }
     }
-    /// Bytes of memory that calls keep between kernels.
+    /// Bytes of the arena for intermediate buffers, held between calls.
     pub fn arena_bytes(&self) -> usize {
         match self {
             Engine::Host(l) => l.arena_bytes(),
             Engine::Cuda(l) => l.arena_bytes(),
         }
     }
-    /// The sizes of the results, and their bytes, of one program on the host about which no call
-    /// decides.
+    /// Shapes and byte sizes of the results, if all of them are static. Host programs without
+    /// control flow only.
     pub fn fixed_outputs(&self) -> Option<&[(Vec<usize>, usize)]> {
         if let Engine::Host(Host::One(l)) = self { l.fixed_outputs() } else { None }
     }
-    /// The program on a GPU, if it is on one.
+    /// The loaded GPU program; `None` on the host.
     pub fn cuda(&self) -> Option<&cuda::Loaded> {
         if let Engine::Cuda(l) = self { Some(l) } else { None }
     }
-    /// The time of each launch.
+    /// Times each launch.
     pub fn profile(
         &self,
         inputs: &[View],
@@ -120,8 +120,8 @@ impl Engine {
             Engine::Cuda(l) => l.call(inputs, outputs),
         }
     }
-    /// Runs the program so many times; how long each took. On a GPU its kernels alone, `calls`
-    /// times in each round, of which it is the mean.
+    /// Runs the program `rounds` times and returns the time of each round. On a GPU a round is the
+    /// mean of `calls` runs of the kernels, without host overhead.
     pub fn measure(
         &self,
         inputs: &[View],

@@ -1,4 +1,4 @@
-//! What can go wrong between a file and a result.
+//! Errors between a file and a result.
 use crate::{
     Exit,
     capture::CaptureError,
@@ -7,57 +7,57 @@ use crate::{
     runtime::{CallError, OpenError, cuda::CudaError, link::LinkError, package::PackageError},
 };
 
-/// An error of the library.
+/// Any error of the library.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file cannot be used.
     #[error("{file}: {reason}")]
     File {
-        /// Which.
+        /// The file.
         file: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The model was not captured.
+    /// Capture failed.
     #[error(transparent)]
     Capture(#[from] CaptureError),
-    /// The IR was not read.
+    /// The IR could not be parsed.
     #[error(transparent)]
     Parse(#[from] ParseError),
-    /// The package was not read.
+    /// The package could not be read.
     #[error(transparent)]
     Package(#[from] PackageError),
-    /// The processor is unknown.
+    /// Unknown target.
     #[error("{0}")]
     Target(String),
-    /// [`crate::Options::orders`] does not fit the function.
+    /// [`crate::Options::orders`] does not match the function's arguments.
     #[error("{0}")]
     Order(String),
     /// A pass or LLVM failed.
     #[error("{0}")]
     Compile(#[from] CompileError),
-    /// The code was not linked.
+    /// Linking failed.
     #[error(transparent)]
     Link(#[from] LinkError),
-    /// A weight is missing or not what the program takes.
+    /// A weight is missing, or does not match the program's type.
     #[error("{0}")]
     Weight(String),
-    /// The GPU or its driver.
+    /// The GPU or its driver failed.
     #[error(transparent)]
     Cuda(#[from] CudaError),
-    /// A function was not traced.
+    /// Tracing failed.
     #[error(transparent)]
     Trace(#[from] crate::tensor::TraceError),
-    /// There is no such backend, or it failed.
+    /// No such backend, or the backend failed.
     #[error("{0}")]
     Backend(String),
-    /// An option that is not there, or that has no such value.
+    /// No such option, or an invalid value.
     #[error("{0}")]
     Setting(String),
-    /// The call was refused.
+    /// The call was rejected: wrong arguments, or a failed check.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// What another thread met that compiled (option `asynchronous`).
+    /// A background compilation failed (option `asynchronous`).
     #[error("{0}")]
     Asynchronous(std::sync::Arc<Error>),
 }
@@ -76,7 +76,7 @@ impl From<OpenError> for Error {
 }
 
 impl Error {
-    /// Of a compilation. What is refused needs no reproducer.
+    /// An error of a compilation. Rejected input gets no reproducer.
     pub(super) fn of_compilation(e: CompileError) -> Error {
         let mut e = Error::Compile(e);
         let refused = e.exit() == Exit::Unsupported;
@@ -87,7 +87,7 @@ impl Error {
         }
         e
     }
-    /// How a program that meets it ends.
+    /// The exit code of a program that stops with this error.
     pub fn exit(&self) -> Exit {
         match self {
             Error::Capture(CaptureError::Unsupported(_)) => Exit::Unsupported,

@@ -1,4 +1,4 @@
-//! Inputs for programs that nobody has given any.
+//! Random inputs for programs that were given none.
 use super::Data;
 use crate::{
     dialects::value::{DType, Tensor},
@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-/// A generator that gives the same numbers every time: splitmix64 (Steele et al., OOPSLA 2014).
+/// Deterministic random numbers: splitmix64 (Steele et al., OOPSLA 2014).
 struct Numbers(u64);
 
 impl Numbers {
@@ -26,7 +26,7 @@ impl Numbers {
     }
 }
 
-/// Values of a program's symbols for made-up inputs: 8, or what is next to that in their ranges.
+/// Symbol values for random inputs: 8, or the nearest value in the symbol's range.
 pub fn made_up_symbols(program: &Program) -> Vec<i64> {
     let middle = |min: i64, max: Option<i64>, divisor: i64| {
         let near = min.max(8).min(max.unwrap_or(i64::MAX));
@@ -35,11 +35,11 @@ pub fn made_up_symbols(program: &Program) -> Vec<i64> {
     program.symbols.iter().map(|s| middle(s.min, s.max, s.divisor)).collect()
 }
 
-/// Elements that are made at once, so that only their bytes take memory.
+/// Elements generated per chunk, to bound temporary memory.
 const AT_ONCE: usize = 1 << 16;
 
-/// Made-up inputs: floats in [-1, 1), integers 0 or 1 so that they are in range as positions,
-/// symbols in the middle of a small range. Err: a size has no value, or there is no memory.
+/// Random inputs: floats in [-1, 1); integers 0 or 1, so that they are valid indices; sizes from
+/// [`made_up_symbols`]. Err: a size has no value, or out of memory.
 pub fn made_up(program: &Program) -> Result<Vec<Data>, CallError> {
     let symbols = made_up_symbols(program);
     let exprs = program.expr_values(&symbols)?;

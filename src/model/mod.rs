@@ -1,4 +1,4 @@
-//! A model from a file to a call: `kiln::load("m.pt2")?.compile(&options)?.call(…)`.
+//! From a model file to a call: `kiln::load("m.pt2")?.compile(&options)?.call(…)`.
 mod data;
 mod engine;
 mod error;
@@ -48,20 +48,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// IR in a larger file is refused; MLIR counts source positions in 32 bits.
+/// IR in a larger file is rejected; MLIR counts source positions in 32 bits.
 pub const MAX_INPUT: u64 = 1 << 30;
 
-/// A file that can be compiled or has been.
+/// A model file: source to compile, or a compiled package.
 pub struct Model {
     path: PathBuf,
     kind: Kind,
-    /// Weights in memory, by the names of their globals.
+    /// In-memory weights, by global name.
     held: BTreeMap<String, Weight>,
-    /// Is told how far measuring is.
+    /// Progress callback of autotuning.
     measuring: Option<Box<Measuring>>,
 }
 
-/// Is told how many of how many kernels have been measured, and the next one's name.
+/// Autotuning progress: kernels done, kernels in total, name of the next kernel.
 pub type Measuring = dyn Fn(usize, usize, &str) + Send + Sync;
 
 enum Kind {
@@ -70,9 +70,10 @@ enum Kind {
     Package(Box<Package>),
 }
 
-/// Opens a model: an archive of `torch.export.save` (`.pt2`), IR as text (`.mlir`) or kiln's
-/// bytecode, or a compiled package (`.kpkg`). What the file is is told by its start and its name;
-/// text of another name is parsed at once. Err: the file cannot be read, or is none of these.
+/// Opens a model: an archive of `torch.export.save` (`.pt2`), IR as text (`.mlir`) or as kiln's
+/// bytecode, or a compiled package (`.kpkg`). The format is detected by magic bytes and by file
+/// name; a file with an unknown name is parsed as text. Err: the file cannot be read, or has none
+/// of these formats.
 pub fn load(path: impl Into<PathBuf>) -> Result<Model, Error> {
     let path = path.into();
     let io =
@@ -95,7 +96,7 @@ pub fn load(path: impl Into<PathBuf>) -> Result<Model, Error> {
     Ok(Model { path, kind, held: BTreeMap::new(), measuring: None })
 }
 
-/// Err: a file that has neither the name nor the start of one that kiln reads is no IR, either.
+/// Err: neither the file name nor the magic bytes are of a format that kiln reads.
 fn is_ir(path: &Path, source: &[u8]) -> Result<(), Error> {
     let (context, name) = (Context::new(), path.display().to_string());
     let parsed = Module::parse(context.ctx(), source, &name);
@@ -105,41 +106,41 @@ fn is_ir(path: &Path, source: &[u8]) -> Result<(), Error> {
     })
 }
 
-/// Where the time of [`Model::compile`] went.
+/// Time breakdown of [`Model::compile`].
 #[derive(Clone, Debug, Default)]
 pub struct Times {
-    /// Reading the file and making IR of it.
+    /// Reading the file and capturing it as IR.
     pub capture: Duration,
-    /// Passes and code generation; nothing if the whole program came from the cache.
+    /// Passes and code generation; `None` on a cache hit for the whole program.
     pub compile: Option<CompileReport>,
-    /// Linking the objects.
+    /// Linking the object code.
     pub link: Duration,
-    /// Finding the weights, and copying those that do not lie in memory as the program reads them.
+    /// Resolving the weights, and copying those that are not stored in the program's layout.
     pub weights: Duration,
-    /// Measuring schedules, or looking up that there is nothing to measure.
+    /// Autotuning, or checking that no schedule is missing.
     pub measuring: Duration,
-    /// What measuring schedules had to say.
+    /// Messages of autotuning.
     pub tuning: Vec<String>,
-    /// What the cache had to say of the whole program.
+    /// Cache remarks about the whole program.
     pub remarks: Vec<Remark>,
-    /// The folder of [`Options::dump`] that this compilation has written.
+    /// The folder below [`Options::dump`] that this compilation wrote.
     pub dump: Option<PathBuf>,
-    /// All of it.
+    /// Total wall time.
     pub total: Duration,
 }
 
-/// A compiled model, ready to be called from any thread.
+/// A compiled and loaded model, callable from any thread.
 pub struct Executable {
     engine: Engine,
     package: Package,
     threads: usize,
     times: Times,
-    /// Memory of results that calls have given away and may take again, if they do.
+    /// Result buffers kept for reuse; `None` if results are not reused.
     results: Option<Mutex<Vec<Arc<Buffer>>>>,
 }
 
 impl Model {
-    /// IR in memory; weights are looked for in `folder`.
+    /// A model from in-memory IR; weight files are resolved relative to `folder`.
     pub fn of_module(module: &Module, folder: &Path) -> Model {
         Model {
             path: folder.join("module.mlir"),
@@ -148,11 +149,11 @@ impl Model {
             measuring: None,
         }
     }
-    /// IR in memory with the values of its globals.
+    /// A model from in-memory IR with the values of its globals.
     pub fn of_graph(module: &Module, weights: BTreeMap<String, Weight>) -> Model {
         Model { held: weights, ..Model::of_module(module, Path::new("")) }
     }
-    /// Tells how far measuring is, where [`Options::max_autotune`] has schedules measured.
+    /// Sets a progress callback for autotuning ([`Options::max_autotune`]).
     pub fn measuring(mut self, tell: impl Fn(usize, usize, &str) + Send + Sync + 'static) -> Model {
         self.measuring = Some(Box::new(tell));
         self
@@ -162,7 +163,7 @@ impl Model {
             tell(done, total, name);
         }
     }
-    /// The module of a file that holds no compiled program.
+    /// The IR of a file that is not a compiled package.
     pub fn module(&self, context: &Context) -> Result<(Module, Vec<Diagnostic>), Error> {
         match &self.kind {
             Kind::Archive => Ok((pt2::import(context.ctx(), &self.path)?.module, vec![])),
@@ -176,13 +177,13 @@ impl Model {
         }
     }
 
-    /// Compiles `main` for this machine, or takes it from the cache, links it and finds its
+    /// Compiles `main` for this machine, or takes it from the cache, then links it and resolves its
     /// weights.
     pub fn compile(&self, options: &Options) -> Result<Executable, Error> {
         self.compile_with(options, &|_, _| ())
     }
 
-    /// As [`Model::compile`]; `progress` is told how many of how many kernels are done.
+    /// As [`Model::compile`]; `progress` receives the number of compiled kernels and the total.
     pub fn compile_with(
         &self,
         options: &Options,
@@ -200,7 +201,7 @@ impl Model {
         Ok(exe)
     }
 
-    /// The compiled program, or what the cache has of it. It need not be for this machine.
+    /// The compiled package, from the cache on a hit. Its target need not be this machine.
     pub fn build(
         &self,
         options: &Options,
@@ -209,7 +210,7 @@ impl Model {
         self.build_for(options, progress, None)
     }
 
-    /// The same; kernels for a GPU are linked as soon as there is their code.
+    /// As [`Model::build`]; GPU kernels are linked as soon as their code is generated.
     fn build_for(
         &self,
         options: &Options,
@@ -235,7 +236,7 @@ impl Model {
         Ok((package, times))
     }
 
-    /// Puts the weights that a program reads into its package, so that it needs no other file.
+    /// Embeds the weights in the package, so that it needs no other file.
     pub fn hold_weights(&self, package: &mut Package, options: &Options) -> Result<(), Error> {
         let mut weights = BTreeMap::new();
         let mut finder = self.finder(package, options);
@@ -254,7 +255,7 @@ impl Model {
         package.weights.extend(weights);
         Ok(())
     }
-    /// What finds the weights of a package that was made of this model.
+    /// Resolves the weights of a package built from this model.
     pub fn finder<'a>(&'a self, package: &'a Package, options: &'a Options) -> Finder<'a> {
         let folder = self.weights_folder(options);
         weights::Sources { package, folder, held: &self.held }.finder()
@@ -281,14 +282,14 @@ impl Model {
             let key = self.key(options, &target, &table)?;
             (table, key)
         };
-        // Measuring has a budget of its own.
+        // Autotuning has a time budget of its own.
         times.measuring = start.elapsed();
         let start = Instant::now();
         let stop =
             options.time_budget.map_or_else(|| options.stop.clone(), |t| options.stop.within(t));
-        // A dump needs the way down, too.
+        // A dump needs every pass to run, so it bypasses the cache.
         match store.filter(|_| options.dump.is_none()).map(|s| (s, s.get(&key))) {
-            // What cannot be read is compiled again.
+            // An unreadable cache entry counts as a miss.
             Some((s, Ok(Some(bytes)))) => {
                 match Package::read(std::io::Cursor::new(bytes), runtime::package::MAX_BYTES) {
                     Ok(package) => {
@@ -359,7 +360,7 @@ impl Model {
         Ok(package)
     }
 
-    /// What the compiled program depends on.
+    /// The cache key: everything that the compiled program depends on.
     fn key(
         &self,
         options: &Options,
@@ -395,12 +396,13 @@ impl Model {
     }
 }
 
-/// Refuses a module that has been taken down for another chip, or for none, so far that this shows.
+/// Rejects a module that was already lowered for another GPU architecture, or for the host, as far
+/// as its ops show it.
 fn lowered_for(module: &Module, target: &Target) -> Result<(), Error> {
     let level = level_of(module.op()).filter(|l| *l > Level::Prims);
     let said = level.zip(module.op().attr("kiln.target").and_then(Attr::as_string));
     let Some((level, said)) = said.filter(|(_, said)| !said.is_empty()) else { return Ok(()) };
-    // A processor's features do not show on these levels.
+    // Host CPU features leave no trace at these levels.
     let own =
         if said.starts_with("cuda:") { Target::parse(&said).map(|t| t.chip()) } else { Ok(None) };
     if own.as_ref() == Ok(&target.chip()) {
@@ -416,10 +418,10 @@ fn io_error(path: &Path, e: std::io::Error) -> Error {
     Error::File { file: path.display().to_string(), reason: e.to_string() }
 }
 
-/// Names the compiler's own sources (`build.rs`), so that a cache never mixes compilers.
+/// Hash of the compiler's sources (`build.rs`), so that compilers never share cache entries.
 const BUILD: &str = env!("KILN_BUILD");
 
-/// What is compiled for: what the options say, or what the device is.
+/// The compilation target: from the options, else the device's.
 pub(crate) fn target(options: &Options) -> Result<Target, Error> {
     let found = match (&options.target, options.device) {
         (Some(text), _) => Target::parse(text).map_err(Error::Target),
@@ -460,7 +462,7 @@ fn views<'a>(
     Ok((read, written))
 }
 
-/// How many results' memory is kept at most.
+/// Maximum number of result buffers kept for reuse.
 const RESULTS_KEPT: usize = 64;
 
 impl Executable {
@@ -484,32 +486,32 @@ impl Executable {
             results: options.reuse.then(Mutex::default),
         })
     }
-    /// What was compiled.
+    /// The compiled program.
     pub fn program(&self) -> &Program {
         self.engine.program()
     }
-    /// The program with its objects, to be saved.
+    /// The program with its object code, ready to be saved.
     pub fn package(&self) -> &Package {
         &self.package
     }
-    /// Where the time went.
+    /// Time breakdown of the compilation.
     pub fn times(&self) -> &Times {
         &self.times
     }
-    /// Bytes of memory that calls keep between kernels.
+    /// Bytes of the arena for intermediate buffers, held between calls.
     pub fn arena_bytes(&self) -> usize {
         self.engine.arena_bytes()
     }
-    /// The sizes of the results for inputs of these sizes.
+    /// Infers the result shapes for these input shapes.
     pub fn output_shapes(&self, inputs: &[&[usize]]) -> Result<Vec<Vec<usize>>, CallError> {
         self.program().output_shapes(inputs)
     }
-    /// The sizes of the results, and their bytes, if no call decides about them.
+    /// Shapes and byte sizes of the results, if all of them are static.
     pub fn fixed_outputs(&self) -> Option<&[(Vec<usize>, usize)]> {
         self.engine.fixed_outputs()
     }
-    /// Memory for a result of a call: what an earlier result had that nobody holds, where that is
-    /// kept, else new.
+    /// A buffer for a result: a kept buffer of the same size that no caller holds any more, else a
+    /// new one.
     pub(crate) fn result_memory(&self, bytes: usize) -> Result<Arc<Buffer>, CallError> {
         if let Some(kept) = &self.results {
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -521,7 +523,7 @@ impl Executable {
         }
         Ok(Arc::new(Buffer::zeroed(bytes).map_err(|e| e.of("a result"))?))
     }
-    /// Keeps the memory of a result for later ones.
+    /// Keeps a result's buffer for reuse.
     pub(crate) fn keep_memory(&self, buffer: &Arc<Buffer>) {
         if let Some(kept) = &self.results {
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -530,8 +532,8 @@ impl Executable {
             }
         }
     }
-    /// Memory for the results of these inputs, full of bytes that no result has, so that what is
-    /// not written shows.
+    /// Allocates result buffers for these inputs, filled with a poison pattern, so that unwritten
+    /// elements show.
     pub fn memory(&self, inputs: &[Data]) -> Result<Vec<Data>, Error> {
         let shapes =
             self.output_shapes(&inputs.iter().map(|d| d.shape.as_slice()).collect::<Vec<_>>())?;
@@ -546,20 +548,20 @@ impl Executable {
         };
         shapes.into_iter().zip(&self.program().outputs).map(make).collect()
     }
-    /// As [`Executable::call`], with the time of each launch of [`Program::kernels`], a barrier
-    /// behind it included.
+    /// As [`Executable::call`], with the time of each launch of [`Program::kernels`], including the
+    /// barrier after it.
     pub fn profile(&self, inputs: &[Data], outputs: &mut [Data]) -> Result<Profile, CallError> {
         let (inputs, mut outputs) = views(inputs, outputs)?;
         self.engine.profile(&inputs, &mut outputs, self.threads)
     }
-    /// As [`Executable::call`], on tensors that own their bytes.
+    /// As [`Executable::call`], on owned tensors.
     pub fn call_data(&self, inputs: &[Data], outputs: &mut [Data]) -> Result<(), CallError> {
         let (inputs, mut outputs) = views(inputs, outputs)?;
         self.call(&inputs, &mut outputs)
     }
-    /// As [`Executable::call_data`], so many times; says how long each took: on a GPU its kernels
-    /// alone by its own clock, `calls` times in each round, of which it is the mean; else all of
-    /// it.
+    /// As [`Executable::call_data`], for `rounds` rounds; returns the time of each. On a GPU a
+    /// round is the mean of `calls` runs, timed by device events without host overhead. On the host
+    /// a round is one whole call.
     pub fn measure(
         &self,
         inputs: &[Data],
@@ -570,7 +572,7 @@ impl Executable {
         let (inputs, mut outputs) = views(inputs, outputs)?;
         self.engine.measure(&inputs, &mut outputs, self.threads, (rounds, calls))
     }
-    /// The GPU that it runs on, if it is one.
+    /// The GPU that it runs on; `None` on the host.
     pub fn card(&self) -> Option<&cuda::Card> {
         self.cuda().map(|l| l.device().card())
     }
@@ -585,12 +587,13 @@ impl Executable {
         self.call_data(&inputs, &mut outputs)?;
         outputs.iter().map(|d| d.tensor().map_err(Error::Weight)).collect()
     }
-    /// The inputs that a call copies first, since they do not lie as the program reads them;
-    /// [`Options::orders`] says how they do.
+    /// Indices of the inputs that a call copies first, since their strides do not match the
+    /// compiled layout. [`Options::orders`] changes that layout.
     pub fn copied(&self, inputs: &[View]) -> Vec<usize> {
         self.program().copied(inputs)
     }
-    /// Runs the program; results are written to `outputs`.
+    /// Runs the program and writes the results to `outputs`. Err: dtypes, shapes or strides do not
+    /// match, a runtime check fails, or the device fails.
     pub fn call(&self, inputs: &[View], outputs: &mut [ViewMut]) -> Result<(), CallError> {
         self.engine.call(inputs, outputs, self.threads)
     }

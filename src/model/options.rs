@@ -1,5 +1,5 @@
-//! What the compiler and the runtime are told. `src/compile/settings/rows.rs` has the table of
-//! names, variables and values that set it.
+//! Options of the compiler and the runtime. The table in `src/compile/settings/rows.rs` maps names,
+//! environment variables and values to these fields.
 use crate::{
     Error,
     compile::Settings,
@@ -8,87 +8,84 @@ use crate::{
 };
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-/// How to compile and run.
+/// Compilation and runtime options.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The function to compile.
+    /// The entry function.
     pub function: String,
-    /// Threads of a call.
+    /// Threads that run a call.
     pub threads: usize,
     /// Threads that compile.
     pub workers: usize,
-    /// Where compiled code is kept.
+    /// Location of the compile cache.
     pub cache: CachePolicy,
-    /// How many bytes of it at most: what was not used for longest goes.
+    /// Size limit of the cache in bytes; the least recently used entries are evicted.
     pub cache_bytes: u64,
-    /// Ends compilations from another thread.
+    /// Cancellation token for compilations.
     pub stop: Stop,
-    /// What compiling a program may take; one that takes longer is an error, and a compiled
-    /// function runs op by op then.
+    /// Time limit of one compilation. Exceeding it is an error; a compiled function then falls back
+    /// to op-by-op execution.
     pub time_budget: Option<Duration>,
-    /// Flags of optional passes that do not run; `kiln ablate` and `kiln bisect` use it.
+    /// Flags of optional passes to disable; used by `kiln ablate` and `kiln bisect`.
     pub disable: Vec<String>,
-    /// Where each compilation makes a folder with everything about it (`docs/debugging.md`).
+    /// Dump directory: each compilation adds a folder with its IR and code (`docs/debugging.md`).
     pub dump: Option<PathBuf>,
-    /// Whether the graph of launches is also written to `graph.svg` in the folder of `dump`.
+    /// Whether a dump includes the launch graph as `graph.svg`.
     pub diagram: bool,
-    /// The folder in which files of weights are looked for, if not beside the model.
+    /// Directory of weight files; the model's own if `None`.
     pub weights: Option<PathBuf>,
-    /// Where IR and pipeline of a pass that fails are written, for `kiln-opt --run-reproducer`;
-    /// with `dump` that is the dump's folder. None: nowhere.
+    /// Where to write the reproducer (IR and pipeline) of a failing pass, for `kiln-opt
+    /// --run-reproducer`. With `dump` it goes to the dump's folder. `None`: not written.
     pub reproducer: Option<PathBuf>,
-    /// What to compile for, such as `x86_64:haswell` or `cuda:sm_90a`; what the device is if not
-    /// given.
+    /// Target, such as `x86_64:haswell` or `cuda:sm_90a`; the device's own if `None`.
     pub target: Option<String>,
-    /// Where programs run.
+    /// Device to run on.
     pub device: Place,
-    /// Whether each launch on a GPU is waited for, so that a fault names its kernel.
+    /// Whether to synchronise after each GPU launch, so that a fault names its kernel.
     pub blocking: bool,
-    /// Whether results of a compiled function are written where earlier ones were that nobody holds
-    /// any more; that memory is kept for it.
+    /// Whether a compiled function reuses the buffers of dropped results for new ones.
     pub reuse: bool,
-    /// How a program's kernels are launched on a GPU.
+    /// How kernels are launched on a GPU.
     pub mode: Mode,
-    /// Marks calls and launches on a GPU for profilers, by NVTX.
+    /// Whether to annotate calls and GPU launches with NVTX ranges.
     pub nvtx: bool,
-    /// Whether factors of products of f32 may be rounded to tf32 on a GPU, whose tensor cores
-    /// multiply these.
+    /// Whether operands of f32 products may be rounded to tf32 for a GPU's tensor cores.
     pub tf32: bool,
-    /// Whether functions of f32 may be a GPU's approximations.
+    /// Whether f32 math functions may use a GPU's approximate instructions.
     pub fast_math: bool,
-    /// A table of measured schedules, which `kiln tune` makes; with `max_autotune` also the one
-    /// that is added to.
+    /// Table of measured schedules, written by `kiln tune`. With `max_autotune`, new results are
+    /// added to it.
     pub schedules: Option<PathBuf>,
-    /// Whether schedules that no table has are measured while compiling, and kept in `schedules` or
-    /// a table in the cache folder.
+    /// Whether to autotune schedules that no table has, and keep them in `schedules` or in a table
+    /// in the cache folder.
     pub max_autotune: bool,
-    /// For how long the schedules of one program are measured.
+    /// Time budget for autotuning one program.
     pub autotune_budget: Duration,
-    /// Runs MLIR's verifier after every pass.
+    /// Whether to run MLIR's verifier after every pass.
     pub verify: bool,
-    /// How arguments lie in memory, if not as the file says: the dimensions of the argument of that
-    /// number, the outermost first, such as `[0, 2, 3, 1]` for channels last. Those that lie so are
-    /// not copied; others still are right.
+    /// Memory layout of arguments, by argument index: the dimension order, outermost first, such as
+    /// `[0, 2, 3, 1]` for channels-last. Arguments in that order are not copied; others are still
+    /// accepted and copied. Default: the layout in the file.
     pub orders: BTreeMap<usize, Vec<usize>>,
-    /// Passes that run beside those of the pipeline, such as those of a crate of one's own: as soon
-    /// as a module is on a level, or behind every run of a pass.
+    /// User passes that run in addition to the pipeline: as soon as a module is at a level, or
+    /// after every run of a pass.
     pub passes: Vec<Own>,
 }
 
-/// For how long a program's schedules are measured if nobody says.
+/// Default time budget for autotuning one program.
 pub const AUTOTUNE_BUDGET: Duration = Duration::from_secs(60);
 
-/// Whether compiled code is kept between processes.
+/// Whether compiled code is cached on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CachePolicy {
-    /// It is not.
+    /// No cache.
     Off,
-    /// In this folder.
+    /// A cache in this directory.
     Dir(PathBuf),
 }
 
 impl CachePolicy {
-    /// The cache, if there is to be one. One that cannot be used has said so, and is not needed.
+    /// Opens the cache, if enabled. An unusable cache is logged and ignored.
     pub(crate) fn store(&self) -> Option<Store> {
         match self {
             CachePolicy::Off => None,
@@ -98,7 +95,7 @@ impl CachePolicy {
 }
 
 impl Default for Options {
-    /// All processors, and no cache.
+    /// All processors, no cache.
     fn default() -> Options {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let verify = cfg!(debug_assertions);
@@ -134,8 +131,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Those for a program of one of a model's kernels: what a model asks for has been done on the
-    /// way there, and of what is tried little is worth keeping.
+    /// Options for compiling one kernel in isolation. Model-wide options no longer apply, and
+    /// candidates are not worth caching.
     pub(crate) fn alone(&self) -> Options {
         Options {
             function: "main".into(),
@@ -151,10 +148,10 @@ impl Options {
             ..self.clone()
         }
     }
-    /// The defaults with what the environment says, for a file: the variables of all options of
-    /// [`list_options`](crate::list_options) that count for files (`docs/options.md`). Compiled
-    /// code is kept in the XDG cache folder if none is named. Err: a variable whose value is none,
-    /// with what it takes.
+    /// The defaults, overridden by the environment: the variables of all options of
+    /// [`list_options`](crate::list_options) that apply to files (`docs/options.md`). The cache
+    /// defaults to the XDG cache directory. Err: a variable with an invalid value, with the
+    /// accepted ones.
     pub fn from_env() -> Result<Options, Error> {
         Settings::from_env().map(Settings::for_file)
     }

@@ -1,11 +1,11 @@
-//! How callers keep their arguments in memory, as `#kiln.layout` on the function.
+//! Requested argument layouts, as `#kiln.layout` attributes on the function.
 use crate::dialects::{
     ir::{Attr, Module, blocks},
     rules::tensor_type,
 };
 use std::collections::BTreeMap;
 
-/// Writes the orders onto the function's arguments; `kiln-argument-order` reads them.
+/// Attaches the requested dimension orders to the arguments, for `kiln-argument-order`.
 pub fn request(
     module: &Module,
     function: &str,

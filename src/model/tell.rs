@@ -1,9 +1,8 @@
-//! What `KILN_LOG` hears of a program, whether it was compiled now or comes from the cache or a
-//! package.
+//! Log events of a program, whether compiled now, found in the cache or loaded from a package.
 use crate::runtime::{Package, Program};
 
-/// What became of the ops: channels `fusion` and `schedule`. Programs that control flow calls come
-/// one after the other.
+/// Reports fusion and schedules: channels `fusion` and `schedule`. Programs called by control flow
+/// follow one after the other.
 pub fn program(whole: &Program) {
     let name = whole.name.as_str();
     for p in whole.parts() {
@@ -18,8 +17,8 @@ pub fn program(whole: &Program) {
     }
 }
 
-/// Code that was made before: channel `output_code`. PTX is text; of machine code there is only its
-/// size, since its llvm dialect is not kept.
+/// Reports code that was compiled earlier: channel `output_code`. PTX is reported as text. Of
+/// machine code only the size is known, since packages do not keep its LLVM dialect.
 pub fn code(package: &Package) {
     let p = &package.program;
     for (name, bytes) in &package.objects {

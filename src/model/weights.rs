@@ -1,5 +1,5 @@
-//! The memory of a program's globals: mapped where it lies in the file as the program reads it,
-//! copied where not.
+//! Memory of a program's globals: memory-mapped where the file has the layout that the program
+//! reads, else copied.
 use crate::{
     capture::{
         pt2,
@@ -14,35 +14,35 @@ use std::{
     sync::Arc,
 };
 
-/// The weights of files, each opened once.
+/// Weight files, each opened once.
 type Files = HashMap<PathBuf, BTreeMap<String, Weight>>;
 
-/// Where weights are.
+/// Where to look for weights.
 pub struct Sources<'a> {
-    /// The package, which may hold some itself.
+    /// The package, which may embed weights.
     pub package: &'a Package,
-    /// What files are relative to: the model's folder, or [`Options::weights`](super::Options).
+    /// Base directory of relative paths: the model's, or [`Options::weights`](super::Options).
     pub folder: &'a Path,
-    /// Weights in memory, by the names of their globals.
+    /// In-memory weights, by global name.
     pub held: &'a BTreeMap<String, Weight>,
 }
 
-/// Finds weights.
+/// Resolves weights.
 pub struct Finder<'a> {
     sources: Sources<'a>,
     files: Files,
 }
 
 impl<'a> Sources<'a> {
-    /// What finds them; it closes files when it is dropped.
+    /// Creates a resolver; dropping it closes the files.
     pub fn finder(&self) -> Finder<'a> {
         Finder { sources: Sources { ..*self }, files: Files::default() }
     }
 }
 
 impl Finder<'_> {
-    /// The bytes of a weight, where they lie if they can be read there. Err: where it is missing,
-    /// or what differs.
+    /// The bytes of a weight, without a copy if they can be read in place. Err: the weight is
+    /// missing, or its type differs.
     pub fn find(&mut self, g: &Global) -> Result<Bytes, String> {
         global(g, &self.sources, &mut self.files)
     }
@@ -74,7 +74,7 @@ fn global(g: &Global, sources: &Sources, files: &mut Files) -> Result<Bytes, Str
     elements(g, weight)
 }
 
-/// Where a file of weights was looked for, and how to say where it is.
+/// Error message for a missing weight file, with the places searched.
 fn not_found(file: &str, folder: &Path) -> String {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.into());
@@ -84,7 +84,7 @@ fn not_found(file: &str, folder: &Path) -> String {
     )
 }
 
-/// A weight's bytes, where they lie if they can be read there.
+/// A weight's bytes, without a copy if they can be read in place.
 fn elements(g: &Global, weight: &Weight) -> Result<Bytes, String> {
     same(g, weight.dtype.name(), &weight.shape)?;
     match weight.elements()? {

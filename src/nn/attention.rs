@@ -3,19 +3,19 @@ use super::{Init, Linear, Module, Parameter, Scope, linear::bound};
 use crate::tensor::{self, Tensor};
 use std::panic::Location;
 
-/// Attention of a sequence [B, T, E] to itself, in several heads.
+/// Multi-head self-attention over [B, T, E]; the result has the same shape.
 #[derive(Debug)]
 pub struct Attention {
     in_weight: Parameter,
     in_bias: Parameter,
     out: Linear,
     heads: usize,
-    /// Whether each position sees only itself and those before it; not, to start with.
+    /// Whether to apply a causal mask; false by default.
     pub causal: bool,
 }
 
 impl Attention {
-    /// Of `size` numbers in `heads` equal parts.
+    /// Embedding size `size`, split into `heads` heads of `size / heads`.
     pub fn new(scope: &Scope, size: usize, heads: usize) -> Attention {
         Attention {
             in_weight: scope.parameter(
@@ -33,7 +33,7 @@ impl Attention {
             causal: false,
         }
     }
-    /// The same, causal.
+    /// Enables the causal mask.
     pub fn causal(self) -> Attention {
         Attention { causal: true, ..self }
     }

@@ -3,7 +3,7 @@ use super::{Module, Parameter, Scope, linear::bound};
 use crate::tensor::{Convolution, Tensor};
 use std::panic::Location;
 
-/// A convolution of [N, C, H, W].
+/// 2-D convolution over [N, C, H, W].
 #[derive(Debug)]
 pub struct Conv2d {
     weight: Parameter,
@@ -12,7 +12,7 @@ pub struct Conv2d {
 }
 
 impl Conv2d {
-    /// From `inputs` to `outputs` channels with a window of these sizes, with a bias.
+    /// `inputs` to `outputs` channels with this kernel size, with a bias.
     pub fn new(
         scope: &Scope,
         inputs: usize,
@@ -24,7 +24,7 @@ impl Conv2d {
         let n: usize = bare.weight.shape().iter().skip(1).product();
         Conv2d { bias: Some(scope.parameter("bias", &[outputs], bound(n))), ..bare }
     }
-    /// The same without a bias.
+    /// Same, without a bias.
     pub fn without_bias(
         scope: &Scope,
         inputs: usize,

@@ -3,18 +3,18 @@ use super::{Init, Module, Parameter, Scope};
 use crate::tensor::Tensor;
 use std::panic::Location;
 
-/// Rows of a table at integer positions.
+/// Embedding lookup: rows of a table at integer indices.
 #[derive(Debug)]
 pub struct Embedding {
     weight: Parameter,
 }
 
 impl Embedding {
-    /// A table of `count` rows of `size` numbers.
+    /// A table of shape [count, size].
     pub fn new(scope: &Scope, count: usize, size: usize) -> Embedding {
         Embedding { weight: scope.parameter("weight", &[count, size], Init::Normal) }
     }
-    /// The table, for a model that uses it again in its last layer.
+    /// The table, for models that tie it to their output projection.
     pub fn weight(&self) -> &Parameter {
         &self.weight
     }

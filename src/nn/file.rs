@@ -1,4 +1,4 @@
-//! Weights from and to safetensors files.
+//! Loading and saving weights as safetensors files.
 use super::Parameter;
 use crate::{capture::weight, passes::names::nearest};
 use std::{
@@ -6,10 +6,10 @@ use std::{
     path::Path,
 };
 
-/// Why weights were not loaded or saved.
+/// Why weights could not be loaded or saved.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum WeightsError {
-    /// The file is not what it should be.
+    /// The file is malformed.
     #[error("{file}: {reason}")]
     File {
         /// The file.
@@ -17,19 +17,19 @@ pub enum WeightsError {
         /// What is wrong.
         reason: String,
     },
-    /// The file has other tensors than the module.
+    /// The file's tensors do not match the module's weights.
     #[error("{file} does not fit: {}", summary(.missing, .unexpected, .misshapen))]
     Mismatch {
         /// The file.
         file: String,
-        /// Weights of the module that the file does not have, in the module's order.
+        /// Weights of the module that the file lacks, in the module's order.
         missing: Vec<String>,
-        /// Tensors of the file that the module does not have.
+        /// Tensors of the file that the module lacks.
         unexpected: Vec<String>,
-        /// Sentences about tensors of another dtype or shape.
+        /// Messages about tensors of another dtype or shape.
         misshapen: Vec<String>,
     },
-    /// Two weights of the module have one name.
+    /// Two weights of the module share a name.
     #[error("two weights are called {}", .0.join(", "))]
     Names(Vec<String>),
 }
@@ -61,8 +61,8 @@ fn distinct(parameters: &[&Parameter]) -> Result<(), WeightsError> {
     if twice.is_empty() { Ok(()) } else { Err(WeightsError::Names(twice)) }
 }
 
-/// Gives weights the values that a safetensors file has under their names; the file is mapped. Err:
-/// everything that does not fit, at once; nothing is changed then.
+/// Loads weights by name from a safetensors file, which is memory-mapped. Err: all mismatches at
+/// once; no weight is changed then.
 pub fn load(parameters: &[&Parameter], path: impl AsRef<Path>) -> Result<(), WeightsError> {
     let path = path.as_ref();
     distinct(parameters)?;
@@ -91,8 +91,8 @@ pub fn load(parameters: &[&Parameter], path: impl AsRef<Path>) -> Result<(), Wei
     Ok(())
 }
 
-/// Writes weights to a safetensors file, under their names. Err: two weights of one name, or a file
-/// that cannot be written.
+/// Saves weights by name to a safetensors file. Err: two weights share a name, or the file cannot
+/// be written.
 pub fn save(parameters: &[&Parameter], path: impl AsRef<Path>) -> Result<(), WeightsError> {
     let path = path.as_ref();
     distinct(parameters)?;

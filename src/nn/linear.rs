@@ -3,7 +3,7 @@ use super::{Init, Module, Parameter, Scope};
 use crate::tensor::Tensor;
 use std::panic::Location;
 
-/// x @ weight^T + bias over the last dimension.
+/// x @ weight^T + bias over the last dimension: [..., inputs] to [..., outputs].
 #[derive(Debug)]
 pub struct Linear {
     weight: Parameter,
@@ -11,19 +11,19 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// From `inputs` to `outputs` numbers, with a bias; starts as PyTorch's, uniform in 1 /
+    /// `inputs` to `outputs` features, with a bias. Initialised as in PyTorch: uniform in ±1 /
     /// sqrt(inputs).
     pub fn new(scope: &Scope, inputs: usize, outputs: usize) -> Linear {
         let bias = scope.parameter("bias", &[outputs], bound(inputs));
         Linear { bias: Some(bias), ..Linear::without_bias(scope, inputs, outputs) }
     }
-    /// The same without a bias.
+    /// Same, without a bias.
     pub fn without_bias(scope: &Scope, inputs: usize, outputs: usize) -> Linear {
         Linear { weight: scope.parameter("weight", &[outputs, inputs], bound(inputs)), bias: None }
     }
 }
 
-/// What weights that are summed `n` at a time start as.
+/// Initialisation of weights with a fan-in of `n`.
 pub(super) fn bound(n: usize) -> Init {
     Init::Uniform(1.0 / (n.max(1) as f64).sqrt())
 }

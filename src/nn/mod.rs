@@ -1,6 +1,5 @@
-//! Layers for [`trace`](crate::trace): modules that hold their weights by name, with the names of
-//! PyTorch's `state_dict`, so that weights that `safetensors.torch.save_file(model.state_dict(),
-//! …)` wrote load as they are.
+//! Layers with the parameter names of PyTorch's `state_dict`, so weights written by
+//! `safetensors.torch.save_file(model.state_dict(), …)` load unchanged.
 //!
 //! ```
 //! use kiln::{Tensor, nn::{Linear, Module, Scope, Sequential}};
@@ -15,9 +14,9 @@
 //! # Ok::<(), kiln::Error>(())
 //! ```
 //!
-//! A module is made under a [`Scope`], which gives its weights their names:
-//! `Linear::new(&scope.child("fc"), 64, 10)` has `fc.weight` and `fc.bias`. Weights of a file are
-//! frozen in the program; those that were made here or set by the caller are not.
+//! A [`Scope`] gives a module's weights their names: `Linear::new(&scope.child("fc"), 64, 10)` has
+//! `fc.weight` and `fc.bias`. Weights loaded from a file are frozen in the program; weights
+//! initialised here or set by the caller stay inputs.
 mod attention;
 mod conv;
 mod embedding;
@@ -39,7 +38,7 @@ pub use sequential::Sequential;
 use crate::{compile::Compiled, tensor::Tensor};
 use std::{path::Path, sync::Arc};
 
-/// A module that is only borrowed: `(&net).compile()` leaves `net` usable.
+/// A borrowed module: `(&net).compile()` leaves `net` usable.
 impl<M: Module> Module for &M {
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Tensor {
@@ -60,17 +59,17 @@ impl<M: Module> Module for Arc<M> {
     }
 }
 
-/// A layer, or a model of layers. Its `forward` runs at once on tensors with elements, and adds to
-/// a graph that is traced.
+/// A layer, or a model of layers. `forward` runs eagerly on concrete tensors, and is recorded on
+/// traced ones.
 pub trait Module {
-    /// Adds the layer to the graph of `x`. Errors are the tensor's: see [`tensor`](crate::tensor).
+    /// Applies the layer to `x`. Errors poison the result: see [`tensor`](crate::tensor).
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Tensor;
     /// The weights, in the order of PyTorch's `state_dict`.
     fn parameters(&self) -> Vec<&Parameter>;
-    /// The module as a compiled function of one tensor. It takes the module over:
-    /// `(&net).compile()` borrows it instead, and an `Arc` of it (`net.clone().compile()`) shares
-    /// it. Weights that are set or loaded through such another handle count from the next call on.
+    /// Compiles the module as a function of one tensor, and consumes the module. `(&net).compile()`
+    /// borrows it instead, and `net.clone().compile()` on an `Arc` shares it. Weights set or loaded
+    /// through another handle take effect from the next call.
     fn compile(self) -> Compiled<impl Fn(Tensor) -> Tensor, (Tensor,)>
     where
         Self: Sized,
@@ -78,16 +77,16 @@ pub trait Module {
         crate::compile(move |x: Tensor| self.forward(&x))
             .name(std::any::type_name::<Self>().rsplit("::").next().unwrap_or("module"))
     }
-    /// Takes the weights of a safetensors file; they are mapped, not read. Err: all tensors that
-    /// are missing, unexpected or of another type; nothing is changed then.
+    /// Loads the weights from a safetensors file, which is memory-mapped. Err: every tensor that is
+    /// missing, unexpected or of another type; no weight is changed then.
     fn load(&self, path: impl AsRef<Path>) -> Result<(), WeightsError>
     where
         Self: Sized,
     {
         load(&self.parameters(), path)
     }
-    /// Writes the weights to a safetensors file. Err: the file cannot be written, or two weights
-    /// have one name.
+    /// Saves the weights to a safetensors file. Err: the file cannot be written, or two weights
+    /// share a name.
     fn save(&self, path: impl AsRef<Path>) -> Result<(), WeightsError>
     where
         Self: Sized,

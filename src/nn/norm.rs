@@ -4,18 +4,18 @@ use crate::tensor::Tensor;
 use kiln_dialects::value::DType;
 use std::panic::Location;
 
-/// Normalises over the last dimensions.
+/// Layer normalisation over the trailing dimensions.
 #[derive(Debug)]
 pub struct LayerNorm {
     shape: Vec<i64>,
     weight: Parameter,
     bias: Parameter,
-    /// Added to the variance; 1e-5 to start with.
+    /// Added to the variance for stability; 1e-5 by default.
     pub epsilon: f64,
 }
 
 impl LayerNorm {
-    /// Over dimensions of these sizes.
+    /// Normalised shape: the sizes of the trailing dimensions.
     pub fn new(scope: &Scope, shape: &[usize]) -> LayerNorm {
         let weight = scope.parameter("weight", shape, Init::Constant(1.0));
         let bias = scope.parameter("bias", shape, Init::Constant(0.0));
@@ -43,17 +43,17 @@ impl Module for LayerNorm {
     }
 }
 
-/// Divides by the root of the mean square over the last dimensions.
+/// RMS normalisation over the trailing dimensions.
 #[derive(Debug)]
 pub struct RmsNorm {
     shape: Vec<i64>,
     weight: Parameter,
-    /// Added to the mean square; the dtype's own if absent.
+    /// Added to the mean square; the dtype's machine epsilon if `None`.
     pub epsilon: Option<f64>,
 }
 
 impl RmsNorm {
-    /// Over dimensions of these sizes.
+    /// Normalised shape: the sizes of the trailing dimensions.
     pub fn new(scope: &Scope, shape: &[usize]) -> RmsNorm {
         RmsNorm {
             shape: sizes(shape),
@@ -74,21 +74,21 @@ impl Module for RmsNorm {
     }
 }
 
-/// Normalises [N, C, ...] along C with running statistics, as in PyTorch's eval mode.
+/// Batch normalisation of [N, C, ...] with running statistics, as in PyTorch's eval mode.
 #[derive(Debug)]
 pub struct BatchNorm {
     weight: Parameter,
     bias: Parameter,
     mean: Parameter,
     variance: Parameter,
-    /// Only there because PyTorch's state has it.
+    /// Unused; part of PyTorch's `state_dict`.
     batches: Parameter,
-    /// Added to the variance; 1e-5 to start with.
+    /// Added to the variance for stability; 1e-5 by default.
     pub epsilon: f64,
 }
 
 impl BatchNorm {
-    /// Of `channels`.
+    /// For `channels` channels.
     pub fn new(scope: &Scope, channels: usize) -> BatchNorm {
         let each = |name, x| scope.parameter(name, &[channels], Init::Constant(x));
         BatchNorm {

@@ -1,4 +1,4 @@
-//! Weights by name.
+//! Named weights.
 use crate::{
     capture::weight::Weight,
     tensor::{Array, Graph, Tensor},
@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-/// Where a module's weights get their names and their dtype from.
+/// The name prefix and the dtype of a module's weights.
 #[derive(Clone, Debug)]
 pub struct Scope {
     prefix: String,
@@ -26,37 +26,37 @@ impl Default for Scope {
 }
 
 impl Scope {
-    /// The outermost one: no prefix, f32.
+    /// The root scope: no prefix, f32.
     pub fn root() -> Scope {
         Scope { prefix: String::new(), dtype: DType::F32 }
     }
-    /// The same names with another dtype.
+    /// The same prefix with another dtype.
     pub fn with_dtype(self, dtype: DType) -> Scope {
         Scope { dtype, ..self }
     }
-    /// A part: its weights are called `name.…`.
+    /// A submodule's scope, with the prefix `name.`.
     pub fn child(&self, name: impl std::fmt::Display) -> Scope {
         Scope { prefix: format!("{}{name}.", self.prefix), dtype: self.dtype }
     }
-    /// The full name of a weight.
+    /// The qualified name of a weight.
     pub fn name(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
-    /// A weight of this scope.
+    /// Creates a weight in this scope.
     pub fn parameter(&self, name: &str, shape: &[usize], init: Init) -> Parameter {
         Parameter::new(self.name(name), self.dtype, shape, init)
     }
 }
 
-/// What a weight is before it is loaded or set. Random numbers depend on the name alone, so that
-/// every run has the same.
+/// Initialisation of a weight. Random values are seeded by the qualified name, so they are the same
+/// in every run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Init {
-    /// One number everywhere.
+    /// A constant fill.
     Constant(f64),
     /// Uniform in [-b, b).
     Uniform(f64),
-    /// Normal, mean 0 and variance 1.
+    /// Standard normal: mean 0, variance 1.
     Normal,
 }
 
@@ -67,18 +67,18 @@ pub struct Parameter {
     stored: Arc<Stored>,
 }
 
-/// What a weight is now; compiled functions keep it.
+/// A weight's current value, shared with compiled functions.
 #[derive(Debug)]
 pub(crate) struct Stored {
     pub name: String,
     pub dtype: DType,
     pub shape: Vec<usize>,
     value: RwLock<Option<Value>>,
-    /// How often the value has been changed.
+    /// Version counter, incremented by each change.
     version: AtomicU64,
 }
 
-/// A value, and the file that it is from.
+/// A value, and the file it was loaded from.
 #[derive(Clone, Debug)]
 struct Value {
     array: Arc<Array>,
@@ -90,18 +90,18 @@ impl Stored {
     fn value(&self) -> Option<Value> {
         self.value.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
-    /// How often the value has been changed.
+    /// Version counter, incremented by each change.
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
-    /// The elements now, if it has been given a value or asked for one.
+    /// The current elements, if the weight was set or already initialised.
     pub fn array(&self) -> Option<Arc<Array>> {
         self.value().map(|v| v.array)
     }
 }
 
 impl Parameter {
-    /// A weight of that full name.
+    /// A weight with this qualified name.
     pub fn new(name: String, dtype: DType, shape: &[usize], init: Init) -> Parameter {
         let stored = Stored {
             name,
@@ -112,7 +112,7 @@ impl Parameter {
         };
         Parameter { init, stored: Arc::new(stored) }
     }
-    /// The full name.
+    /// The qualified name.
     pub fn name(&self) -> &str {
         &self.stored.name
     }
@@ -120,15 +120,15 @@ impl Parameter {
     pub fn dtype(&self) -> DType {
         self.stored.dtype
     }
-    /// Sizes.
+    /// The shape.
     pub fn shape(&self) -> &[usize] {
         &self.stored.shape
     }
-    /// The value: what was loaded or set, else what [`Init`] says. Err: too many elements.
+    /// The value: loaded or set, else initialised by [`Init`]. Err: too many elements.
     pub fn value(&self) -> Result<Weight, String> {
         self.now().map(|v| v.weight)
     }
-    /// The value, which from then on is kept.
+    /// The value, initialised on first use and then cached.
     fn now(&self) -> Result<Value, String> {
         if let Some(value) = self.stored.value() {
             return Ok(value);
@@ -138,13 +138,13 @@ impl Parameter {
         let mut stored = self.stored.value.write().unwrap_or_else(PoisonError::into_inner);
         Ok(stored.get_or_insert(value).clone())
     }
-    /// Gives it a value, which stays the caller's to change. Err: another dtype or shape.
+    /// Sets the value; the weight stays mutable, not frozen. Err: another dtype or shape.
     pub fn set(&self, value: &value::Tensor) -> Result<(), String> {
         let weight = Weight::of(value);
         self.fits(&weight)?;
         self.store(weight, None)
     }
-    /// As `f32[10, 64]`.
+    /// The type as text, such as `f32[10, 64]`.
     pub fn type_name(&self) -> String {
         format!("{}{:?}", self.dtype(), self.shape())
     }
@@ -167,12 +167,12 @@ impl Parameter {
         self.stored.version.fetch_add(1, Ordering::Release);
         Ok(())
     }
-    /// The weight in a graph. One that comes from a file is frozen; in a function that is
-    /// [compiled](crate::compile()) any other is read anew by every call.
+    /// The weight as a tensor of a graph. A weight loaded from a file is frozen. Any other weight
+    /// is an input that each call of a [compiled](crate::compile()) function reads anew.
     #[track_caller]
     pub fn on(&self, graph: &Graph) -> Tensor {
         let _frame = graph.frame(Location::caller());
-        // Before the value, so that a value that is set meanwhile is noticed.
+        // Read the version before the value, so that a concurrent change is noticed.
         let version = self.stored.version();
         match self.now() {
             Ok(value) if graph.is_eager() => Tensor::from(value.array),
@@ -190,7 +190,7 @@ impl Parameter {
         let numbers: Vec<f64> = match self.init {
             Init::Constant(x) => vec![x; n],
             Init::Uniform(b) => (0..n).map(|_| (2.0 * random.unit() - 1.0) * b).collect(),
-            // Box and Muller, 1958.
+            // Box–Muller transform (1958).
             Init::Normal => (0..n)
                 .map(|_| {
                     (-2.0 * (1.0 - random.unit()).ln()).sqrt()
@@ -207,11 +207,11 @@ impl Parameter {
     }
 }
 
-/// Steele et al., Fast splittable pseudorandom number generators, 2014 (splitmix64).
+/// splitmix64: Steele et al., "Fast splittable pseudorandom number generators", 2014.
 struct Random(u64);
 
 impl Random {
-    /// Seeded by a name (Fowler, Noll and Vo's hash, 64 bits).
+    /// Seeded by a name (64-bit FNV hash).
     fn of(name: &str) -> Random {
         Random(
             name.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| {

@@ -10,18 +10,18 @@ enum Layer {
     Function(Box<Function>),
 }
 
-/// Layers behind one another. They are numbered, functions included, as PyTorch's are.
+/// A chain of layers, numbered from 0 as in PyTorch; functions count too.
 pub struct Sequential {
     scope: Scope,
     layers: Vec<(&'static Location<'static>, Layer)>,
 }
 
 impl Sequential {
-    /// No layers.
+    /// An empty chain.
     pub fn new(scope: &Scope) -> Sequential {
         Sequential { scope: scope.clone(), layers: vec![] }
     }
-    /// A further layer, made under its own scope. Its ops have the place of this call.
+    /// Appends a layer, built under its own scope. Its ops get this call's source location.
     #[track_caller]
     pub fn layer<M: Module + Send + Sync + 'static>(
         mut self,
@@ -31,7 +31,7 @@ impl Sequential {
         self.layers.push((Location::caller(), Layer::Module(Box::new(made))));
         self
     }
-    /// A function without weights, such as `|x| x.relu()`.
+    /// Appends a function without weights, such as `|x| x.relu()`.
     #[track_caller]
     pub fn apply(mut self, f: impl Fn(&Tensor) -> Tensor + Send + Sync + 'static) -> Sequential {
         self.layers.push((Location::caller(), Layer::Function(Box::new(f))));
@@ -54,7 +54,7 @@ impl Module for Sequential {
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Tensor {
         self.layers.iter().fold(x.clone(), |x, (place, layer)| {
-            // A call through a trait object does not say where it comes from.
+            // A call through a trait object has no caller location.
             let _frame = x.graph().inner_frame(place);
             match layer {
                 Layer::Module(m) => m.forward(&x),

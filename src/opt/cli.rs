@@ -1,4 +1,4 @@
-//! The command line: kiln-opt's own options, and one flag per pass.
+//! The command line of kiln-opt: its own options, and one flag per pass.
 use super::{
     OptError,
     passes::{self, PassUse},
@@ -10,27 +10,26 @@ use clap::{
 };
 use std::{ffi::OsString, path::PathBuf};
 
-/// Reads MLIR, runs passes on it, prints it or runs it: mlir-opt's habits on kiln's levels.
+/// Reads MLIR, runs passes on it, and prints or executes it: mlir-opt for kiln's levels.
 ///
 /// Passes run in the order of their flags: `--kiln-simplify --kiln-decompose="keep=softmax" --cse`.
-/// Upstream's passes have flags too, which --list-passes prints.
+/// Upstream passes have flags too, listed by --list-passes.
 #[derive(Parser, Clone, Debug)]
 #[command(name = "kiln-opt", version, disable_help_subcommand = true)]
 pub struct Cli {
-    /// Text, bytecode that kiln wrote, or an archive of torch.export.save (.pt2); stdin if - or
-    /// left out
+    /// Text, kiln bytecode, or an archive of torch.export.save (.pt2); stdin if - or omitted
     pub input: Option<PathBuf>,
-    /// Where the output goes instead of stdout
+    /// Output file; stdout if omitted
     #[arg(short = 'o', value_name = "FILE")]
     pub output: Option<PathBuf>,
 
     /// A textual pipeline, such as builtin.module(kiln-simplify,func.func(cse))
     #[arg(long, value_name = "TEXT", help_heading = "What runs")]
     pub pass_pipeline: Option<String>,
-    /// The level to start from; the module's own if left out
+    /// The level to start from; default: the module's own
     #[arg(long, value_name = "LEVEL", requires = "to", help_heading = "What runs")]
     pub from: Option<String>,
-    /// The level to go to
+    /// The level to lower to
     #[arg(
         long,
         value_name = "LEVEL",
@@ -38,30 +37,30 @@ pub struct Cli {
         help_heading = "What runs"
     )]
     pub to: Option<String>,
-    /// What to compile for, kept in kiln.target: host, or cuda:sm_80, cuda:sm_86, cuda:sm_89,
-    /// cuda:sm_90a
+    /// The target, stored as kiln.target: host, or cuda:sm_80, cuda:sm_86, cuda:sm_89, cuda:sm_90a
     #[arg(long, value_name = "TARGET", help_heading = "What runs")]
     pub target: Option<String>,
     /// Take the pipeline from a reproducer
     #[arg(long, conflicts_with_all = ["pass_pipeline", "to"], help_heading = "What runs")]
     pub run_reproducer: bool,
-    /// Only the first N passes run; a pass nested on functions counts once per function
+    /// Run only the first N passes, for bisection; a pass nested on functions counts once per
+    /// function
     #[arg(long, value_name = "N", help_heading = "What runs")]
     pub bisect_limit: Option<usize>,
-    /// Skip a pass wherever it stands
+    /// Skip every run of a pass
     #[arg(long, value_name = "FLAG", value_delimiter = ',', help_heading = "What runs")]
     pub disable_pass: Vec<String>,
 
-    /// Treat parts between lines of // ----- as files of their own
+    /// Process the parts between lines of // ----- separately
     #[arg(long, help_heading = "Input")]
     pub split_input_file: bool,
-    /// Compare diagnostics with expected-error and the like in comments; print no IR
+    /// Check diagnostics against expected-error and similar comments; print no IR
     #[arg(long, conflicts_with = "execute", help_heading = "Input")]
     pub verify_diagnostics: bool,
     /// Accept ops of unknown dialects
     #[arg(long, help_heading = "Input")]
     pub allow_unregistered_dialect: bool,
-    /// Run in this process, where a crash of MLIR ends kiln-opt
+    /// Run in this process, which an MLIR crash then kills
     #[arg(long, help_heading = "Input")]
     pub no_isolate: bool,
 
@@ -77,10 +76,10 @@ pub struct Cli {
     /// Write bytecode with kiln's checksum
     #[arg(long, conflicts_with = "execute", help_heading = "Output")]
     pub emit_bytecode: bool,
-    /// Write the IR after every pass to NN-FLAG.mlir in a new folder inside of this one
+    /// Write the IR after every pass to NN-FLAG.mlir in a new folder inside this one
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub dump_dir: Option<PathBuf>,
-    /// Where a reproducer of a failing run goes; a new file in the temporary folder if left out
+    /// File for the reproducer of a failing run; default: a new file in the temporary folder
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub reproducer: Option<PathBuf>,
     /// Print the pipeline to stderr before it runs
@@ -98,21 +97,21 @@ pub struct Cli {
     /// Print the IR to stderr after every pass
     #[arg(long, help_heading = "Output")]
     pub mlir_print_ir_after_all: bool,
-    /// Print IR to a tree of files in this folder instead of stderr; after every pass unless told
-    /// otherwise
+    /// Print IR to a tree of files in this folder instead of stderr; implies after every pass
+    /// unless other passes are selected
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub mlir_print_ir_tree_dir: Option<PathBuf>,
-    /// Print times to stderr
+    /// Print pass timings to stderr
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "table", help_heading = "Output")]
     pub mlir_timing: Option<Timing>,
 
-    /// Run a function after the passes and print its results instead of IR
+    /// Run a function after the passes, and print its results instead of the IR
     #[arg(long, help_heading = "Execution")]
     pub execute: bool,
-    /// The inputs: input_0, input_1, …, or all tensors by name
+    /// Input tensors: input_0, input_1, …, or all tensors by name
     #[arg(long, value_name = "SAFETENSORS", requires = "execute", help_heading = "Execution")]
     pub inputs: Option<PathBuf>,
-    /// Where results go as output_0, output_1, …
+    /// Write the results as output_0, output_1, …
     #[arg(long, value_name = "SAFETENSORS", requires = "execute", help_heading = "Execution")]
     pub outputs: Option<PathBuf>,
     /// The function
@@ -124,7 +123,7 @@ pub struct Cli {
         help_heading = "Execution"
     )]
     pub function: String,
-    /// How the interpreter rounds
+    /// Rounding in the interpreter
     #[arg(
         long,
         value_name = "MODE",
@@ -133,8 +132,8 @@ pub struct Cli {
         help_heading = "Execution"
     )]
     pub mode: Rounding,
-    /// Values of globals, instead of the files that the module names; or a folder in which these
-    /// are, instead of that of the input
+    /// Values of globals, overriding the files that the module names; or the folder of these files,
+    /// instead of the input's
     #[arg(long, value_name = "SAFETENSORS|DIR", requires = "execute", help_heading = "Execution")]
     pub weights: Option<PathBuf>,
     /// Compare results with output_0, output_1, … of the inputs' file
@@ -154,30 +153,30 @@ pub struct Cli {
     #[arg(long, value_name = "SHELL", help_heading = "Lists")]
     pub completions: Option<Shell>,
 
-    /// The passes in the order of their flags.
+    /// The passes, in the order of their flags.
     #[arg(skip)]
     pub passes: Vec<PassUse>,
 }
 
-/// How times are printed.
+/// Output format of timings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Timing {
-    /// For people.
+    /// Human-readable.
     Table,
-    /// For programs.
+    /// Machine-readable.
     Json,
 }
 
-/// The interpreter's mode.
+/// Rounding mode of the interpreter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Rounding {
     /// Floats stay f64
     Exact,
-    /// Each op's result is rounded to its dtype, as eager does
+    /// Each op's result is rounded to its dtype, as in eager mode
     Rounded,
 }
 
-/// Shells with completions.
+/// Shells with completion scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[allow(missing_docs)]
 pub enum Shell {
@@ -186,7 +185,7 @@ pub enum Shell {
     Fish,
 }
 
-/// The command with a flag for every pass.
+/// The clap command, with one flag per pass.
 pub fn command() -> Command {
     let own = Cli::command()
         .after_help(format!("Exit codes:\n{}", Exit::table().trim_end()))
@@ -194,8 +193,8 @@ pub fn command() -> Command {
     passes::add_flags(own)
 }
 
-/// Reads the command line. The error is what to print, with the exit code; `--help` is such an
-/// "error" of exit code 0.
+/// Parses the command line. Err: the text to print and the exit code; `--help` is an "error" with
+/// exit code 0.
 pub fn parse(args: Vec<OsString>) -> Result<Cli, OptError> {
     let command = command();
     let args: Vec<OsString> = args.into_iter().map(|a| two_hyphens(a, &command)).collect();
@@ -224,7 +223,7 @@ fn of(matches: &ArgMatches) -> Result<Cli, OptError> {
     Cli::from_arg_matches(matches).map_err(explain)
 }
 
-/// `-canonicalize` is `--canonicalize`, as in mlir-opt.
+/// Accepts `-canonicalize` for `--canonicalize`, as mlir-opt does.
 fn two_hyphens(arg: OsString, command: &Command) -> OsString {
     let Some(text) = arg.to_str() else { return arg };
     let Some(rest) = text.strip_prefix('-').filter(|r| r.len() > 1 && !r.starts_with('-')) else {
@@ -238,7 +237,7 @@ fn two_hyphens(arg: OsString, command: &Command) -> OsString {
     }
 }
 
-/// clap's error, with the nearest name over options and passes where an option is unknown.
+/// clap's error; an unknown option gets the nearest option or pass as a suggestion.
 fn explain(e: clap::Error) -> OptError {
     let exit = if e.use_stderr() { Exit::Usage } else { Exit::Done };
     if e.kind() == ErrorKind::UnknownArgument

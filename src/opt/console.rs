@@ -1,4 +1,4 @@
-//! Where kiln-opt writes. A closed pipe is no error: the reader has seen enough.
+//! Standard streams of kiln-opt. A closed pipe is not an error: the reader is done.
 use std::{
     fs::File,
     io::{IsTerminal, Write},
@@ -10,11 +10,11 @@ pub struct Console {
 }
 
 impl Console {
-    /// The process's own.
+    /// The process's own streams.
     pub fn standard() -> Console {
         Console { err: None }
     }
-    /// With another standard error.
+    /// Redirects standard error.
     pub fn with_error(err: File) -> Console {
         Console { err: Some(err) }
     }
@@ -30,7 +30,7 @@ impl Console {
             None => std::io::stderr().write_all(bytes),
         };
     }
-    /// Writes an error; messages that already are diagnostics stay as they are.
+    /// Writes an error; a message that already is a diagnostic stays unchanged.
     pub fn complain(&self, message: &str) {
         let word = if message.contains("error: ") { "" } else { "error: " };
         self.err(format!("{word}{message}\n").as_bytes());

@@ -1,26 +1,25 @@
-//! Split input, and `--verify-diagnostics`: what comments expect against what was reported.
+//! `--split-input-file` and `--verify-diagnostics`: expected against reported diagnostics.
 use super::OptError;
 use crate::dialects::ir::{Diagnostic, Severity};
 use regex::Regex;
 use std::sync::OnceLock;
 
-/// A part of the input.
+/// A part of a split input.
 pub struct Part<'a> {
     /// Its text.
     pub text: &'a str,
-    /// How many lines of the input come before it.
+    /// Line offset in the input.
     pub lines_before: usize,
 }
 
 impl Part<'_> {
-    /// The text behind as many empty lines as come before it, so that diagnostics name lines of the
-    /// whole input.
+    /// The text, padded with empty lines, so that diagnostics have line numbers of the whole input.
     pub fn padded(&self) -> Vec<u8> {
         [vec![b'\n'; self.lines_before], self.text.as_bytes().to_vec()].concat()
     }
 }
 
-/// The parts between lines of `// -----`, or the whole as one.
+/// Splits at lines of `// -----`; without `split`, one part.
 pub fn parts(text: &str, split: bool) -> Vec<Part<'_>> {
     if !split {
         return vec![Part { text, lines_before: 0 }];
@@ -42,7 +41,7 @@ pub fn parts(text: &str, split: bool) -> Vec<Part<'_>> {
 #[derive(Debug)]
 pub struct Expectation {
     severity: Severity,
-    /// The line of the diagnostic; none for `@unknown`.
+    /// The expected line; `None` for `@unknown`.
     line: Option<usize>,
     /// The line of the comment.
     stands_at: usize,
@@ -63,8 +62,8 @@ fn designator() -> Option<&'static Regex> {
     PATTERN.get_or_init(|| Regex::new(text).ok()).as_ref()
 }
 
-/// The expectations in a part's comments. `@above` and `@below` skip lines that hold expectations
-/// themselves.
+/// Parses the expectations in a part's comments. `@above` and `@below` skip lines with
+/// expectations.
 pub fn expectations(part: &Part<'_>) -> Result<Vec<Expectation>, OptError> {
     let Some(designator) = designator() else { return Ok(vec![]) };
     let lines: Vec<&str> = part.text.lines().collect();
@@ -107,15 +106,15 @@ pub fn expectations(part: &Part<'_>) -> Result<Vec<Expectation>, OptError> {
     Ok(all)
 }
 
-/// Text in which `{{…}}` are regular expressions.
+/// Compiles a text in which `{{…}}` delimit regular expressions.
 fn pattern(text: &str, at: usize) -> Result<Regex, OptError> {
     let (mut out, mut rest) = (String::new(), text);
     while let Some((before, after)) = rest.split_once("{{") {
-        let (inside, behind) = after.split_once("}}").ok_or_else(|| {
+        let (inside, tail) = after.split_once("}}").ok_or_else(|| {
             OptError::usage(format!("line {at}: a regular expression without its }}}}"))
         })?;
         out += &format!("{}({inside})", regex::escape(before));
-        rest = behind;
+        rest = tail;
     }
     out += &regex::escape(rest);
     Regex::new(&out).map_err(|e| OptError::usage(format!("line {at}: {e}")))
@@ -131,8 +130,7 @@ impl Expectation {
     }
 }
 
-/// What is wrong: diagnostics that nobody expects, then expectations that nothing meets. Notes
-/// count as diagnostics of their own.
+/// Reports unexpected diagnostics, then unmet expectations. Notes count as diagnostics.
 pub fn compare(file: &str, mut expected: Vec<Expectation>, reported: &[Diagnostic]) -> Vec<String> {
     let mut wrong = vec![];
     for d in reported.iter().flat_map(|d| std::iter::once(d).chain(&d.notes)) {

@@ -1,5 +1,5 @@
-//! `--execute`: a function on tensors from files, down to `kernels` by the interpreter, below it as
-//! machine code.
+//! `--execute`: runs a function on tensors from files, in the interpreter down to `kernels`, as
+//! machine code below.
 use super::{
     OptError,
     cli::{Cli, Rounding},
@@ -24,11 +24,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// How many elements of a result are printed.
+/// Number of elements printed per result.
 const SHOWN: usize = 8;
 
-/// Runs the function that the command line names; the text says what came out. `folder` is where
-/// the module's files lie.
+/// Runs the selected function and formats its results. `folder` is the base directory of weight
+/// files.
 pub fn run(cli: &Cli, module: &Module, folder: &Path) -> Result<(Exit, String), OptError> {
     let given = match &cli.inputs {
         Some(path) => tensors::read(path, |_| true)?,
@@ -69,7 +69,7 @@ pub fn run(cli: &Cli, module: &Module, folder: &Path) -> Result<(Exit, String), 
     Ok((exit, text))
 }
 
-/// The rest of the pipeline, machine code, one call.
+/// Finishes the pipeline, generates machine code, and calls it once.
 fn native(
     cli: &Cli,
     module: &Module,
@@ -86,8 +86,8 @@ fn native(
     exe.call_values(&inputs.iter().collect::<Vec<_>>()).map_err(fail)
 }
 
-/// `input_0`, `input_1`, … if there are such; else everything that is no output, in natural order
-/// of names.
+/// `input_0`, `input_1`, … if present; else all tensors that are not outputs, in natural order of
+/// their names.
 fn inputs(given: &Tensors) -> Vec<Tensor> {
     let numbered = tensors::numbered(given, "input_");
     if !numbered.is_empty() {
@@ -98,7 +98,7 @@ fn inputs(given: &Tensors) -> Vec<Tensor> {
     rest.into_iter().map(|(_, t)| t.clone()).collect()
 }
 
-/// The exit code of a run that ended early.
+/// Maps a failed run to an exit code.
 fn refuse(module: &Module, function: &str, e: RunError) -> OptError {
     let mut message = e.to_string();
     if message.contains("has no function @") {
@@ -117,7 +117,7 @@ fn refuse(module: &Module, function: &str, e: RunError) -> OptError {
     }
 }
 
-/// Values of globals: from `--weights`, or from the files that the module names, each read once.
+/// Values of globals: from `--weights`, or from the files that the module names; each is read once.
 struct Weights {
     of_command: Option<PathBuf>,
     folder: PathBuf,
@@ -126,7 +126,7 @@ struct Weights {
 }
 
 impl Weights {
-    /// `file#tensor`, or `file` whose tensor has the global's name.
+    /// Resolves `file#tensor`, or `file` with a tensor of the global's name.
     fn find(&self, global: &str, source: &str) -> Result<Tensor, String> {
         let (file, name) = source.split_once('#').unwrap_or((source, global));
         let path = match &self.of_command {
@@ -164,7 +164,7 @@ impl Weights {
 }
 
 impl Weights {
-    /// A weight of a `.pt2` archive, whose places are read once.
+    /// A weight of a `.pt2` archive, whose index is read once.
     fn in_archive(&self, path: &Path, name: &str) -> Result<Tensor, String> {
         let mut archives = self.archives.borrow_mut();
         if !archives.contains_key(path) {

@@ -1,5 +1,5 @@
-//! MLIR can abort on hostile text, so a child process touches it. A page of shared memory tells the
-//! parent how far the child came.
+//! Crash isolation. MLIR can abort on malformed input, so a child process runs it. A shared page
+//! reports the child's progress to the parent.
 use super::{Cli, OptError, console::Console};
 use crate::{Exit, lowering::driver::reproducer::reproducer_line};
 use std::{
@@ -10,18 +10,18 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// What is being done.
+/// What the child is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Reading and verifying the input.
+    /// Parsing and verifying the input.
     Reading,
-    /// Reading the pipeline.
+    /// Parsing the pipeline.
     Pipeline,
     /// Running a pass.
     Pass,
     /// Printing the result.
     Printing,
-    /// Running the program.
+    /// Executing the program.
     Executing,
 }
 
@@ -32,7 +32,7 @@ const TEXT: usize = 1 << 16;
 #[repr(C)]
 struct Page {
     stage: AtomicU32,
-    /// Which part of a split input.
+    /// Index of the current part of a split input.
     part: AtomicU32,
     pass: Text,
     pipeline: Text,
@@ -47,7 +47,7 @@ struct Text {
 impl Text {
     fn set(&self, text: &str) {
         let text = if text.len() > TEXT { "" } else { text };
-        // SAFETY: one thread of one process writes; the parent reads when that process is gone.
+        // SAFETY: only the child's one thread writes; the parent reads after the child has exited.
         unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), self.bytes[0].get(), text.len()) };
         self.length.store(text.len() as u32, Ordering::Release);
     }
@@ -58,18 +58,18 @@ impl Text {
     }
 }
 
-/// The shared page.
+/// Handle to the shared page.
 #[derive(Clone, Copy)]
 pub struct Board(&'static Page);
-// SAFETY: see Text::set; the rest is atomic.
+// SAFETY: see Text::set; the other fields are atomic.
 unsafe impl Send for Board {}
 unsafe impl Sync for Board {}
 
 impl Board {
-    /// A page that processes forked from now on share.
+    /// A page shared with processes forked from now on.
     pub fn new() -> Result<Board> {
         let (size, access) = (size_of::<Page>(), libc::PROT_READ | libc::PROT_WRITE);
-        // SAFETY: a fresh mapping, zeroed, never unmapped; all-zero is a valid Page.
+        // SAFETY: a fresh zeroed mapping that is never unmapped; all-zero is a valid Page.
         unsafe {
             let p = libc::mmap(
                 std::ptr::null_mut(),
@@ -86,17 +86,17 @@ impl Board {
             }
         }
     }
-    /// Notes what begins; the detail is a pass's flag.
+    /// Records the stage that begins; the detail is a pass's flag.
     pub fn enter(&self, stage: Stage, detail: &str) {
         self.0.pass.set(detail);
         self.0.stage.store(stage as u32, Ordering::Release);
     }
-    /// Notes which part of a split input begins.
+    /// Records the part that begins.
     pub fn part(&self, part: usize) {
         self.0.part.store(part as u32, Ordering::Release);
         self.0.pipeline.set("");
     }
-    /// Notes the pipeline, for a reproducer.
+    /// Records the pipeline, for a reproducer.
     pub fn pipeline(&self, text: &str) {
         self.0.pipeline.set(text);
     }
@@ -105,31 +105,31 @@ impl Board {
     }
 }
 
-/// Which process this is.
+/// Which process this is after the fork.
 pub enum Side {
-    /// The one that works, with a console whose standard error is the real one.
+    /// The child, with a console on the original standard error.
     Child(Console),
-    /// The one that waits.
+    /// The parent, which waits.
     Parent(Child),
 }
 
-/// The working process, as its parent sees it.
+/// The child process, as its parent sees it.
 pub struct Child {
     pid: libc::pid_t,
     noise: File,
 }
 
-/// How the working process ended.
+/// How the child ended.
 pub struct End {
     status: libc::c_int,
-    /// What was written to its standard error behind kiln's back.
+    /// Captured standard error, such as output of MLIR itself.
     noise: String,
 }
 
-/// Forks. To be called while the process has one thread.
+/// Forks. The process must be single-threaded.
 pub fn fork() -> Result<Side> {
-    // SAFETY: plain system calls on descriptors that belong to this function; the process has one
-    // thread.
+    // SAFETY: plain system calls on descriptors owned by this function; the process is
+    // single-threaded.
     unsafe {
         let fd = libc::memfd_create(c"kiln-opt".as_ptr(), libc::MFD_CLOEXEC);
         if fd < 0 {
@@ -158,7 +158,7 @@ pub fn fork() -> Result<Side> {
 }
 
 impl Child {
-    /// Waits for its end.
+    /// Waits for the child to exit.
     pub fn wait(mut self) -> Result<End> {
         let mut status = 0;
         // SAFETY: the pid is our child's.
@@ -175,7 +175,7 @@ impl Child {
     }
 }
 
-/// The exit of the whole: the child's own, or what its crash means.
+/// The exit code: the child's own, or the one for its crash.
 pub fn verdict(
     end: End,
     board: &Board,
@@ -185,7 +185,7 @@ pub fn verdict(
     console: &Console,
 ) -> std::result::Result<Exit, OptError> {
     if libc::WIFEXITED(end.status) {
-        // What passes such as print-op-stats wrote themselves.
+        // Output of passes such as print-op-stats.
         console.err(end.noise.as_bytes());
         return Ok(Exit::from_code(libc::WEXITSTATUS(end.status) as u8).unwrap_or(Exit::Failed));
     }
@@ -193,23 +193,23 @@ pub fn verdict(
     let memory = |l: &str| {
         ["memory allocation of", "bad_alloc", "out of memory"].iter().any(|m| l.contains(m))
     };
-    let said = end
+    let message = end
         .noise
         .lines()
         .find(|l| memory(l) || l.contains("LLVM ERROR") || l.contains("overflowed its stack"));
-    let exit = if said.is_some_and(memory) || libc::WTERMSIG(end.status) == libc::SIGKILL {
+    let exit = if message.is_some_and(memory) || libc::WTERMSIG(end.status) == libc::SIGKILL {
         Exit::Device
     } else {
         Exit::Failed
     };
-    let said = said.map_or(String::new(), |l| format!(": {}", l.trim()));
+    let message = message.map_or(String::new(), |l| format!(": {}", l.trim()));
     let pass = board.0.pass.get();
     Err(match board.stage() {
         Stage::Reading => OptError::usage(format!(
-            "MLIR crashed ({signal}{said}) while parsing {name}; this input is not supported"
+            "MLIR crashed ({signal}{message}) while parsing {name}; this input is not supported"
         )),
         Stage::Pipeline => OptError::usage(format!(
-            "MLIR crashed ({signal}{said}) while reading the pipeline; it is not supported"
+            "MLIR crashed ({signal}{message}) while reading the pipeline; it is not supported"
         )),
         stage => {
             let during = match stage {
@@ -219,12 +219,15 @@ pub fn verdict(
             };
             let hint = reproducer(board, cli, source)
                 .map_or_else(|e| format!("no reproducer: {e}"), |p| reproducer_line(&p));
-            OptError { exit, message: format!("{name}: crashed ({signal}{said}) {during}\n{hint}") }
+            OptError {
+                exit,
+                message: format!("{name}: crashed ({signal}{message}) {during}\n{hint}"),
+            }
         }
     })
 }
 
-/// The input as it was and the pipeline.
+/// Writes a reproducer: the original input and the pipeline.
 fn reproducer(board: &Board, cli: &Cli, source: &[u8]) -> std::result::Result<PathBuf, String> {
     let text = std::str::from_utf8(source)
         .map_err(|_| "the input is bytecode; run kiln-opt on it again".to_string())?;

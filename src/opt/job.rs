@@ -1,4 +1,4 @@
-//! One input from text to output: read, run passes, print or execute; part by part if it is split.
+//! One input from text to output: parse, run passes, print or execute; per part of a split input.
 use super::{
     OptError,
     cli::Cli,
@@ -29,19 +29,19 @@ use crate::{
 };
 use std::{path::Path, time::Instant};
 
-/// The names of targets.
+/// Names of the supported targets.
 fn targets() -> Vec<String> {
     std::iter::once("host".to_string())
         .chain(Chip::ALL.iter().map(|c| format!("cuda:{}", c.name())))
         .collect()
 }
 
-/// The GPU that a target's name says; none for processors.
+/// The GPU architecture of a target name; `None` for host targets.
 fn chip(target: &str) -> Option<Chip> {
     Chip::ALL.into_iter().find(|c| target.strip_prefix("cuda:") == Some(c.name()))
 }
 
-/// What to do on what.
+/// A unit of work.
 #[derive(Clone, Copy)]
 pub struct Job<'a> {
     /// The command line.
@@ -50,16 +50,16 @@ pub struct Job<'a> {
     pub name: &'a str,
     /// All of the input.
     pub source: &'a [u8],
-    /// Where to note how far the work is.
+    /// Progress board of crash isolation.
     pub board: Board,
 }
 
-/// What stops one part.
+/// Why a part stopped.
 enum Stop {
-    /// Something is wrong beside diagnostics.
+    /// An error that is not a diagnostic.
     Error(OptError),
-    /// Diagnostics that `--verify-diagnostics` may expect, the exit code otherwise, and what else
-    /// to say.
+    /// Diagnostics, which `--verify-diagnostics` may expect; otherwise the exit code, and further
+    /// messages.
     Reported(Vec<Diagnostic>, Exit, String),
 }
 
@@ -69,7 +69,7 @@ impl From<OptError> for Stop {
     }
 }
 
-/// Does the job; output is written when all of it is there.
+/// Runs the job. Output is written only once it is complete.
 pub fn run(job: &Job<'_>, console: &Console) -> Result<Exit, OptError> {
     let cli = job.cli;
     let targets = targets();
@@ -136,7 +136,7 @@ pub fn run(job: &Job<'_>, console: &Console) -> Result<Exit, OptError> {
     Ok(exit)
 }
 
-/// Prints what a part reported.
+/// Prints the diagnostics of a part.
 fn tell(
     job: &Job<'_>,
     console: &Console,
@@ -155,7 +155,7 @@ fn tell(
     Ok(exit)
 }
 
-/// Compares what a part reported with its comments.
+/// Checks the diagnostics of a part against its comments.
 fn verify(
     job: &Job<'_>,
     console: &Console,
@@ -171,7 +171,7 @@ fn verify(
     Ok(if wrong.is_empty() { Exit::Done } else { Exit::No })
 }
 
-/// One part: the exit code and everything that was reported on the way.
+/// Processes one part: the exit code and all diagnostics.
 fn one(
     job: &Job<'_>,
     console: &Console,
@@ -225,7 +225,7 @@ fn one(
     Ok((exit, reported))
 }
 
-/// Text, kiln's bytecode, or an archive of torch.export.save.
+/// Parses text, kiln bytecode, or an archive of torch.export.save.
 fn read(job: &Job<'_>, ctx: Ctx, source: &[u8]) -> Result<(Module, Vec<Diagnostic>), Stop> {
     if source.starts_with(pt2::MAGIC) {
         let path = job.cli.input.as_deref().ok_or_else(|| {
@@ -255,7 +255,7 @@ fn printed(cli: &Cli, module: &Module) -> Vec<u8> {
     format!("{}\n", text.trim_end()).into_bytes()
 }
 
-/// The pipeline that the command line or the reproducer asks for; none if there is nothing to run.
+/// The pipeline of the command line or of the reproducer; `None` if there is nothing to run.
 fn pipeline(
     cli: &Cli,
     ctx: Ctx,
@@ -307,7 +307,7 @@ fn level(name: &str) -> Result<Level, OptError> {
     })
 }
 
-/// Runs a pipeline; returns warnings and remarks.
+/// Runs a pipeline; returns its warnings and remarks.
 fn passes_on(
     job: &Job<'_>,
     console: &Console,

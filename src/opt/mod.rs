@@ -1,8 +1,7 @@
-//! `kiln-opt`, as a library: mlir-opt's habits on kiln's levels.
+//! `kiln-opt` as a library: mlir-opt for kiln's levels.
 //!
-//! `main` reads the input, then forks: the child, whose standard error goes to memory, touches
-//! MLIR; the parent waits and turns a crash into one error. Everything that is printed is printed
-//! here and in `console`.
+//! `main` reads the input, then forks. The child, whose standard error is captured in memory, runs
+//! MLIR. The parent waits, and turns a crash into one error. Only this module and `console` print.
 mod cli;
 mod console;
 mod diagnostics;
@@ -26,37 +25,37 @@ use console::Console;
 use isolate::{Board, Side, Stage};
 use std::{ffi::OsString, io::Read, path::Path};
 
-/// Why kiln-opt stops, and how it exits.
+/// An error of kiln-opt with its exit code.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct OptError {
     /// The exit code.
     pub exit: Exit,
-    /// For the user.
+    /// The message for the user.
     pub message: String,
 }
 
 impl OptError {
-    /// Exit 2.
+    /// A usage error, exit code 2.
     pub fn usage(message: impl Into<String>) -> OptError {
         OptError { exit: Exit::Usage, message: message.into() }
     }
-    /// Exit 5: the machine refused.
+    /// A system error, exit code 5.
     pub fn machine(what: &str, e: std::io::Error) -> OptError {
         OptError { exit: Exit::Device, message: format!("{what}: {e}") }
     }
-    /// Exit 2: a file cannot be used.
+    /// An unusable file, exit code 2.
     pub fn file(path: &Path, e: impl std::fmt::Display) -> OptError {
         OptError::usage(format!("{}: {e}", path.display()))
     }
 }
 
-/// MLIR's parser, printer and passes recurse; pages that are not used cost nothing.
+/// MLIR's parser, printer and passes recurse; untouched stack pages cost nothing.
 const STACK: usize = 256 << 20;
 
-/// Runs kiln-opt on a command line that starts with the program's name, for tools of one's own:
-/// passes that were registered before have flags and stand in `--list-passes`. With isolation (no
-/// `--no-isolate`) it returns in two processes, so `main` does nothing behind it.
+/// Runs kiln-opt on a command line that starts with the program name, for custom builds of the
+/// tool. Passes registered before have flags and appear in `--list-passes`. With isolation (no
+/// `--no-isolate`) it forks and returns in both processes, so `main` must do nothing after it.
 ///
 /// ```no_run
 /// # use kiln::{passes::{Failure, Numerics, Pass, pass}, dialects::{ir::Op, rules::Level}};
@@ -110,7 +109,7 @@ fn run(args: Vec<OsString>, console: &mut Console) -> Result<Exit, OptError> {
     }
 }
 
-/// All of the work on one input, on a stack of its own.
+/// Processes one input, on a large stack.
 fn work(
     cli: &Cli,
     name: &str,
@@ -132,7 +131,7 @@ fn work(
     })
 }
 
-/// What the options that only print something print.
+/// Handles the options that only print a list.
 fn list(cli: &Cli) -> Option<Vec<u8>> {
     if let Some(shell) = cli.completions {
         let (mut out, mut command) = (vec![], command());
@@ -158,12 +157,12 @@ fn list(cli: &Cli) -> Option<Vec<u8>> {
     (!text.is_empty()).then(|| text.into_bytes())
 }
 
-/// The input's name in diagnostics, and all of it.
+/// Reads the input, and its name in diagnostics.
 fn read(input: Option<&Path>) -> Result<(String, Vec<u8>), OptError> {
     let mut source = vec![];
     let stdin = input.is_none_or(|p| p == Path::new("-"));
     let (name, done) = match input {
-        // The one device that ends.
+        // The only device file that ends.
         Some(path) if path == Path::new("/dev/null") => (path.display().to_string(), Ok(0)),
         Some(path) if !stdin => {
             let read =

@@ -1,5 +1,4 @@
-//! One flag per pass, kiln's and upstream's, in the order of the command line; and the list of
-//! them.
+//! Pass flags: one per pass of kiln and of upstream, in command-line order; and `--list-passes`.
 use super::OptError;
 use crate::{
     dialects::{
@@ -14,17 +13,17 @@ use crate::{
 use clap::{Arg, ArgAction, ArgMatches, Command, parser::ValueSource};
 use std::fmt::Write;
 
-/// kiln's passes, and those that the tool's own crate has registered.
+/// kiln's passes, and those that a custom build has registered.
 pub fn all_passes() -> impl Iterator<Item = &'static PassRow> {
     table::passes().iter().copied().chain(registered_beside(table::passes()))
 }
 
-/// A pass that the command line asks for.
+/// A pass on the command line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PassUse {
     /// The flag.
     pub flag: String,
-    /// Its options as text, `name=value name=value`.
+    /// Its options, as `name=value name=value`.
     pub options: String,
 }
 
@@ -38,7 +37,7 @@ impl PassUse {
     }
 }
 
-/// Adds the flags of all passes to a command: kiln's with help, upstream's hidden.
+/// Adds a flag per pass to a command; kiln's have help, upstream's are hidden.
 pub fn add_flags(mut command: Command) -> Command {
     let flag = |name: &'static str| {
         let arg = Arg::new(name).long(name).value_name("OPTIONS").action(ArgAction::Append);
@@ -52,7 +51,7 @@ pub fn add_flags(mut command: Command) -> Command {
     for row in all_passes() {
         command = command.arg(flag(row.flag).help(summary(row)));
     }
-    // An option of kiln-opt wins over a pass of the same name, which --pass-pipeline still reaches.
+    // An option of kiln-opt hides a pass of the same name; --pass-pipeline still reaches it.
     let free =
         |name: &str| !own.iter().any(|o| o == name) && all_passes().all(|row| row.flag != name);
     command
@@ -72,7 +71,7 @@ pub fn in_order(matches: &ArgMatches) -> Vec<PassUse> {
     let flags = all_passes().map(|p| p.flag).chain(UPSTREAM_PASSES.iter().map(|p| p.0));
     let mut all: Vec<(usize, PassUse)> = vec![];
     for flag in flags {
-        // Options of kiln-opt that share a pass's name are not of this type, hence `try_`.
+        // Options that share a pass's name have another type, hence `try_`.
         if !matches!(matches.try_contains_id(flag), Ok(true))
             || matches.value_source(flag) != Some(ValueSource::CommandLine)
         {
@@ -91,7 +90,7 @@ pub fn in_order(matches: &ArgMatches) -> Vec<PassUse> {
     all.into_iter().map(|(_, p)| p).collect()
 }
 
-/// Fails, with the nearest name, if there is no pass of that flag.
+/// Err: no pass has this flag; suggests the nearest one.
 pub fn known(flag: &str) -> Result<(), OptError> {
     let all = || all_passes().map(|p| p.flag).chain(UPSTREAM_PASSES.iter().map(|p| p.0));
     if all().any(|f| f == flag) || is_registered(flag) {
@@ -103,8 +102,8 @@ pub fn known(flag: &str) -> Result<(), OptError> {
     )))
 }
 
-/// The textual pipeline of passes given as flags; those that do not run on modules are nested,
-/// neighbours in one nest.
+/// The textual pipeline of these passes. Passes that do not run on modules are nested; adjacent
+/// ones share a nest.
 pub fn pipeline(ctx: Ctx, passes: &[PassUse]) -> Result<String, OptError> {
     register_all().map_err(OptError::usage)?;
     let mut nests: Vec<(Option<String>, Vec<String>)> = vec![];
@@ -129,7 +128,7 @@ fn levels(row: &PassRow) -> String {
     row.lowers_to.map_or(on.clone(), |to| format!("{on}, to {}", to.name()))
 }
 
-/// What `--list-passes` prints.
+/// The output of `--list-passes`.
 pub fn list() -> String {
     let mut s = String::from("Passes of kiln\n");
     rows(table::passes().iter().copied(), &mut s);

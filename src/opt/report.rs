@@ -1,5 +1,4 @@
-//! What kiln-opt says beside its output: diagnostics with the line they are about, IR around
-//! passes, times.
+//! Side output of kiln-opt: diagnostics with their source line, IR around passes, timings.
 use super::{
     OptError,
     cli::{Cli, Timing},
@@ -11,7 +10,7 @@ use crate::{
 };
 use std::{cell::RefCell, fmt::Write, path::PathBuf};
 
-/// A diagnostic, the line of the input that it is about, and a mark below its column.
+/// Formats a diagnostic with its input line, and a caret below its column.
 pub fn diagnostic(d: &Diagnostic, file: &str, source: &[u8]) -> String {
     let mut text = format!("{d}\n");
     let Some((name, line, col)) = &d.place else { return text };
@@ -32,7 +31,7 @@ pub fn diagnostic(d: &Diagnostic, file: &str, source: &[u8]) -> String {
     text
 }
 
-/// How the command line wants IR printed.
+/// IR printing options of the command line.
 pub fn print_options(cli: &Cli) -> PrintOptions {
     PrintOptions {
         debug_info: cli.mlir_print_debuginfo,
@@ -42,7 +41,7 @@ pub fn print_options(cli: &Cli) -> PrintOptions {
     }
 }
 
-/// The passes around which IR is printed: before, after.
+/// The passes whose IR is printed before and after.
 pub fn selections(cli: &Cli) -> (Selection, Selection) {
     let of = |all: bool, some: &[String]| match some {
         _ if all || some.iter().any(String::is_empty) => Selection::All,
@@ -61,17 +60,17 @@ pub fn selections(cli: &Cli) -> (Selection, Selection) {
 pub struct IrPrinter<'a> {
     cli: &'a Cli,
     console: &'a Console,
-    /// How many passes have been entered.
+    /// Number of passes run so far.
     entered: RefCell<usize>,
     trouble: RefCell<Option<OptError>>,
 }
 
 impl<'a> IrPrinter<'a> {
-    /// For one command line.
+    /// A printer for one command line.
     pub fn new(cli: &'a Cli, console: &'a Console) -> IrPrinter<'a> {
         IrPrinter { cli, console, entered: RefCell::default(), trouble: RefCell::default() }
     }
-    /// Counts a pass.
+    /// Counts a pass run.
     pub fn enter(&self) {
         *self.entered.borrow_mut() += 1;
     }
@@ -98,7 +97,7 @@ impl<'a> IrPrinter<'a> {
             self.trouble.borrow_mut().get_or_insert(OptError::file(&path, e));
         }
     }
-    /// The first file that could not be written.
+    /// Err: the first file that could not be written.
     pub fn finish(self) -> Result<(), OptError> {
         self.trouble.into_inner().map_or(Ok(()), Err)
     }
@@ -119,29 +118,29 @@ fn folders(op: Op) -> PathBuf {
     parts.into_iter().rev().collect()
 }
 
-/// Wall times in seconds over all parts of the input.
+/// Wall times in seconds, summed over all parts of the input.
 #[derive(Debug, Default, serde::Serialize)]
 pub struct Times {
-    /// Reading and verifying text.
+    /// Parsing and verifying.
     pub parse: f64,
-    /// The pipelines with every option.
+    /// The pipelines, with all options.
     pub pipelines: Vec<String>,
-    /// Every pass in the order of running.
+    /// Every pass run, in order.
     pub passes: Vec<PassRun>,
-    /// All pipelines, verification between passes included.
+    /// All pipelines, including verification between passes.
     pub run: f64,
     /// Printing or executing.
     pub output: f64,
 }
 
 impl Times {
-    /// Adds what a pipeline took.
+    /// Adds the timings of one pipeline.
     pub fn add(&mut self, report: &Report) {
         self.pipelines.push(report.pipeline.clone());
         self.passes.extend(report.passes.iter().cloned());
         self.run += report.seconds;
     }
-    /// The text of `--mlir-timing`.
+    /// The output of `--mlir-timing`.
     pub fn text(&self, form: Timing) -> String {
         if form == Timing::Json {
             return serde_json::to_string_pretty(self).unwrap_or_default() + "\n";

@@ -1,4 +1,4 @@
-//! Tensors in safetensors files.
+//! Reading and writing safetensors files.
 use super::OptError;
 use crate::capture::weight::{dtype, stored};
 use crate::dialects::value::Tensor;
@@ -6,10 +6,10 @@ use crate::runtime::{file, package::MAX_BYTES};
 use safetensors::{SafeTensors, tensor::TensorView};
 use std::{collections::BTreeMap, path::Path};
 
-/// A file's tensors by name.
+/// Tensors by name.
 pub type Tensors = BTreeMap<String, Tensor>;
 
-/// Reads those tensors of a file that `wanted` names.
+/// Reads the tensors of a file that satisfy `wanted`.
 pub fn read(path: &Path, wanted: impl Fn(&str) -> bool) -> Result<Tensors, OptError> {
     let bytes = file::read(path, MAX_BYTES).map_err(|e| OptError::file(path, e))?;
     let file = SafeTensors::deserialize(&bytes)
@@ -28,7 +28,7 @@ pub fn read(path: &Path, wanted: impl Fn(&str) -> bool) -> Result<Tensors, OptEr
     Ok(all)
 }
 
-/// Writes `output_0`, `output_1`, ….
+/// Writes the results as `output_0`, `output_1`, ….
 pub fn write(path: &Path, results: &[Tensor]) -> Result<(), OptError> {
     let bytes: Vec<Vec<u8>> = results.iter().map(|t| t.dtype().encode(t)).collect();
     let view = |(i, t): (usize, &Tensor)| {
@@ -39,7 +39,7 @@ pub fn write(path: &Path, results: &[Tensor]) -> Result<(), OptError> {
     safetensors::serialize_to_file(views, None, path).map_err(|e| OptError::file(path, e))
 }
 
-/// Those named `prefix0`, `prefix1`, … in order of the number.
+/// Tensors named `prefix0`, `prefix1`, … in numeric order.
 pub fn numbered<'a>(all: &'a Tensors, prefix: &str) -> Vec<(usize, &'a Tensor)> {
     let number = |name: &str| name.strip_prefix(prefix).and_then(|n| n.parse::<usize>().ok());
     let mut found: Vec<_> =
@@ -48,7 +48,7 @@ pub fn numbered<'a>(all: &'a Tensors, prefix: &str) -> Vec<(usize, &'a Tensor)> 
     found
 }
 
-/// Names with their numbers as numbers, so that `x10` comes after `x9`.
+/// Natural sort key, so that `x10` comes after `x9`.
 pub fn natural(name: &str) -> Vec<(u8, u128, String)> {
     let mut key = vec![];
     for part in name.as_bytes().chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit()) {

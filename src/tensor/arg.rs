@@ -1,10 +1,10 @@
-//! What ops take: tensors and numbers alike, and the arguments of an ATen row.
+//! Op arguments: tensors or numbers, and the arguments of an ATen row.
 use super::{Dim, Scalar, Tensor, graph::Place};
 use crate::capture::aten::Val;
 use kiln_dialects::{ir::Size, value::DType};
 
-/// A tensor, or a number, which takes part in type promotion as Python's do: it raises the category
-/// (truth value, integer, float) but not the width.
+/// A tensor or a number. In type promotion a number acts as in PyTorch: it raises the category
+/// (bool, integer, float) but not the width.
 #[derive(Clone, Debug)]
 pub enum Operand {
     /// A tensor.
@@ -13,11 +13,11 @@ pub enum Operand {
     Int(i64),
     /// A float.
     Float(f64),
-    /// A truth value.
+    /// A bool.
     Bool(bool),
-    /// A size as an integer.
+    /// A size, as an integer.
     Size(Dim),
-    /// A number that calls may change.
+    /// A number that may change between calls.
     Number(Scalar),
 }
 
@@ -50,7 +50,7 @@ from! {
 }
 
 impl Operand {
-    /// What takes part as a tensor, with or without dimensions.
+    /// The operand, if it is represented by a tensor, possibly a 0-d one.
     pub(super) fn tensor(&self) -> Option<Tensor> {
         match self {
             Operand::Tensor(t) => Some(t.clone()),
@@ -84,7 +84,7 @@ impl Arg {
     pub(super) fn tensor(x: impl Into<Tensor>) -> Arg {
         Arg::Operand(Operand::Tensor(x.into()))
     }
-    /// The tensors in it.
+    /// The tensors in it, in order.
     pub(super) fn tensors(&self) -> Vec<Tensor> {
         match self {
             Arg::Operand(o) => o.tensor().into_iter().collect(),
@@ -92,7 +92,7 @@ impl Arg {
             Arg::Sizes(_) | Arg::Plain(_) => vec![],
         }
     }
-    /// The same with other tensors, which are taken in order.
+    /// Replaces its tensors, in order.
     pub(super) fn with_tensors(self, next: &mut impl Iterator<Item = Tensor>) -> Arg {
         match self {
             Arg::Operand(Operand::Tensor(t)) => {
@@ -107,19 +107,19 @@ impl Arg {
             other => other,
         }
     }
-    /// Whether it is a number that calls may change.
+    /// Whether it is a number that may change between calls.
     pub(super) fn is_number(&self) -> bool {
         matches!(self, Arg::Operand(Operand::Number(_)))
     }
-    /// Whether it is one that nobody knows.
+    /// Whether its value is unknown while tracing.
     pub(super) fn is_open_number(&self) -> bool {
         matches!(self, Arg::Operand(Operand::Number(s)) if s.is_open())
     }
-    /// Whether it is an integer or a float that is known now.
+    /// Whether it is a plain integer or float.
     pub(super) fn is_plain_number(&self) -> bool {
         matches!(self, Arg::Operand(Operand::Int(_) | Operand::Float(_)))
     }
-    /// The same with such a one as a number that calls may change.
+    /// Turns a plain number into one that may change between calls.
     pub(super) fn into_number(self) -> Arg {
         match self {
             Arg::Operand(Operand::Int(n)) => Arg::Operand(Operand::Number(n.into())),
@@ -127,7 +127,7 @@ impl Arg {
             other => other,
         }
     }
-    /// The same with such a number as it is in this call.
+    /// Specialises a number on its value in this call.
     pub(super) fn known(self, place: Place, why: &str) -> Arg {
         match self {
             Arg::Operand(Operand::Number(s)) => Arg::Operand(s.known(place, why)),

@@ -1,4 +1,4 @@
-//! Elements in memory.
+//! Tensor data in host memory.
 use super::{Tensor, TraceError, lock};
 use crate::{
     capture::weight::Weight,
@@ -7,22 +7,21 @@ use crate::{
 use kiln_dialects::value::{self, DType, count};
 use std::{ops::RangeInclusive, sync::Mutex};
 
-/// Elements of a tensor in the host's memory, in row-major order; an `i1` is a byte. Nothing
-/// changes them.
+/// Immutable tensor data in host memory, in row-major order; an `i1` takes one byte.
 pub struct Array {
     dtype: DType,
     shape: Vec<usize>,
     bytes: Bytes,
-    /// What was said of dimensions, by [`mark_dynamic`] and [`mark_static`].
+    /// Marks of dimensions, set by [`mark_dynamic`] and [`mark_static`].
     marks: Mutex<Vec<(usize, Mark)>>,
 }
 
-/// What a caller says of a dimension's size.
+/// A dynamic-shape mark of a dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// Other calls have other sizes, in this range.
+    /// Dynamic, with this range of sizes.
     Dynamic(i64, Option<i64>),
-    /// A program is made for each size.
+    /// Static: specialise on each size.
     Static,
 }
 
@@ -40,7 +39,7 @@ fn copied(bytes: &[u8]) -> Result<Bytes, String> {
 }
 
 impl Array {
-    /// Takes over bytes. Err: another number of bytes than the shape says.
+    /// Takes ownership of bytes. Err: their number does not match the shape.
     pub fn new(dtype: DType, shape: &[usize], bytes: Bytes) -> Result<Array, String> {
         let want = count(shape)?.checked_mul(dtype.byte_size()).ok_or("is too large")?;
         if want != bytes.len() {
@@ -53,11 +52,11 @@ impl Array {
         }
         Ok(Array { dtype, shape: shape.to_vec(), bytes, marks: Mutex::default() })
     }
-    /// A copy of bytes. Err: another number of bytes than the shape says, or no memory.
+    /// Copies bytes. Err: their number does not match the shape, or out of memory.
     pub fn of_bytes(dtype: DType, shape: &[usize], bytes: &[u8]) -> Result<Array, String> {
         Array::new(dtype, shape, copied(bytes)?)
     }
-    /// A copy of numbers. Err: as for [`Array::of_bytes`].
+    /// Copies numbers. Err: as for [`Array::of_bytes`].
     pub fn of<T: Element>(shape: &[usize], values: &[T]) -> Result<Array, String> {
         let dtype =
             DType::from_name(T::DTYPE).ok_or_else(|| format!("{} is no element type", T::DTYPE))?;
@@ -67,14 +66,13 @@ impl Array {
         };
         Array::of_bytes(dtype, shape, bytes)
     }
-    /// A copy of a value, rounded to its dtype.
+    /// Copies a value, rounded to its dtype.
     pub fn of_value(t: &value::Tensor) -> Array {
         let held: std::sync::Arc<Vec<u8>> = t.dtype().encode(t).into();
         let bytes = Bytes::part_of(held.clone(), &held);
         Array { dtype: t.dtype(), shape: t.shape().to_vec(), bytes, marks: Mutex::default() }
     }
-    /// A weight's elements, where they lie if they are row-major there. Err: a weight that is not
-    /// what it says.
+    /// The elements of a weight, without a copy if it is contiguous. Err: the weight is malformed.
     pub fn of_weight(w: &Weight) -> Result<Array, String> {
         let bytes = match w.elements()? {
             std::borrow::Cow::Borrowed(bytes) if bytes.as_ptr().addr().is_multiple_of(8) => {
@@ -88,15 +86,15 @@ impl Array {
     pub fn dtype(&self) -> DType {
         self.dtype
     }
-    /// Sizes.
+    /// The shape.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
-    /// The elements.
+    /// The elements as bytes.
     pub fn bytes(&self) -> &[u8] {
         self.bytes.bytes()
     }
-    /// What was said of a dimension.
+    /// The mark of a dimension.
     pub(crate) fn mark(&self, dim: usize) -> Option<Mark> {
         let all = lock(&self.marks);
         all.iter().rfind(|(d, _)| *d == dim).map(|(_, mark)| *mark)
@@ -106,34 +104,33 @@ impl Array {
         all.retain(|(d, _)| *d != dim);
         all.push((dim, mark));
     }
-    /// As an argument of a program. Err: never, for what was made here.
+    /// A view as a program argument. Err: never, for arrays made here.
     pub fn view(&self) -> Result<View<'_>, crate::runtime::CallError> {
         Ok(self.as_view())
     }
     pub(crate) fn as_view(&self) -> View<'_> {
-        // SAFETY: every way to make an array has as many bytes as its shape says.
+        // SAFETY: every constructor checks the number of bytes against the shape.
         unsafe { View::known(self.dtype.name(), &self.shape, self.bytes.bytes()) }
     }
-    /// As a value of the interpreter. Err: more elements than that takes.
+    /// Converts to an interpreter value. Err: too many elements.
     pub fn value(&self) -> Result<value::Tensor, String> {
         Ok(self.dtype.decode(&self.shape, self.bytes.bytes())?)
     }
-    /// The numbers. Err: another dtype.
+    /// Copies the elements. Err: another dtype.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>, String> {
         if T::DTYPE != self.dtype.name() {
             return Err(format!("is {}, not {}", self.dtype, T::DTYPE));
         }
         let bytes = self.bytes.bytes();
         let n = bytes.len() / size_of::<T>();
-        // SAFETY: the dtype is T's, whose values have every bit pattern; a bool's byte is 0 or 1
-        // wherever it was written.
+        // SAFETY: the dtype is T's, which accepts every bit pattern; bool bytes are always 0 or 1.
         Ok((0..n).map(|i| unsafe { bytes.as_ptr().cast::<T>().add(i).read_unaligned() }).collect())
     }
 }
 
-/// Says that other calls have other sizes of this dimension, in this range, so that a function is
-/// compiled for all of them at once. Sizes below 2 get programs of their own all the same. Err: a
-/// dimension that the tensor does not have, a size outside of the range, a traced tensor.
+/// Marks a dimension as dynamic with a range of sizes, so that the first compilation makes it
+/// symbolic (as `torch._dynamo.mark_dynamic`). Sizes 0 and 1 are still specialised. Err: no such
+/// dimension, the current size is out of range, or a traced tensor.
 pub fn mark_dynamic(t: &Tensor, dim: i64, range: RangeInclusive<i64>) -> Result<(), TraceError> {
     let max = Some(*range.end()).filter(|m| *m < i64::MAX);
     let array = t.array()?;
@@ -148,8 +145,8 @@ pub fn mark_dynamic(t: &Tensor, dim: i64, range: RangeInclusive<i64>) -> Result<
     Ok(())
 }
 
-/// Says that a function is to be compiled for each size of this dimension. Err: a dimension that
-/// the tensor does not have, a traced tensor.
+/// Marks a dimension as static: each size is specialised. Err: no such dimension, or a traced
+/// tensor.
 pub fn mark_static(t: &Tensor, dim: i64) -> Result<(), TraceError> {
     let array = t.array()?;
     let at = position(&array, dim)?;
@@ -157,7 +154,7 @@ pub fn mark_static(t: &Tensor, dim: i64) -> Result<(), TraceError> {
     Ok(())
 }
 
-/// A dimension that may count from the end.
+/// Normalises a dimension; negative ones count from the end.
 fn position(array: &Array, dim: i64) -> Result<usize, TraceError> {
     let rank = array.shape.len();
     let at =
@@ -165,11 +162,11 @@ fn position(array: &Array, dim: i64) -> Result<usize, TraceError> {
     at.ok_or_else(|| TraceError::User(format!("dimension {dim} is outside of rank {rank}").into()))
 }
 
-/// A number that one element is read as.
+/// A number type to read a single element as.
 pub trait Number: Sized {
-    /// From a float element.
+    /// Converts a float element.
     fn of_float(x: f64) -> Self;
-    /// From an integer or a truth value.
+    /// Converts an integer or bool element.
     fn of_int(n: i64) -> Self;
 }
 impl Number for f64 {
@@ -180,7 +177,7 @@ impl Number for f64 {
         n as f64
     }
 }
-/// Rounded towards 0.
+/// Truncates towards 0.
 impl Number for i64 {
     fn of_float(x: f64) -> i64 {
         x as i64
@@ -189,7 +186,7 @@ impl Number for i64 {
         n
     }
 }
-/// Whether it is not 0.
+/// Whether it is nonzero.
 impl Number for bool {
     fn of_float(x: f64) -> bool {
         x != 0.0
@@ -199,7 +196,7 @@ impl Number for bool {
     }
 }
 
-/// The one element of a tensor.
+/// The element of a single-element tensor.
 pub(super) fn item<T: Number>(array: &Array) -> Result<T, TraceError> {
     let value = array.value().map_err(TraceError::Module)?;
     match (value.len(), value.data()) {

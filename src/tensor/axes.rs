@@ -1,4 +1,4 @@
-//! Dimensions that a reduction or a squeeze is over.
+//! Dimension arguments of reductions and squeeze.
 use std::ops::RangeFull;
 
 /// One dimension, several, or `..` for all; negative ones count from the end.

@@ -1,9 +1,7 @@
-//! Control flow in the graph: one of two functions, a function again and again, a function for each
-//! slice.
+//! Structured control flow in graphs: cond, while_loop, scan and map.
 //!
-//! In a trace each function is called once, and its ops become a region of one op; elsewhere, and
-//! in a function that reads values, the same functions are called as often as they have to be. They
-//! may use tensors from outside.
+//! In a trace each function is called once, and its ops become a region of one op. In eager mode
+//! and in segments the functions are called as often as needed. They may capture outside tensors.
 use super::{
     Graph, Scalar, Tensor, TraceError, emit,
     region::{Body, RegionOp, Spec, show},
@@ -12,7 +10,7 @@ use crate::compile::{Leaf, Returns, Tree};
 use kiln_dialects::{ir::Attr, ops::OpKind, value::DType};
 use std::{cell::RefCell, panic::Location};
 
-/// The tensors of a structure, and what else it has, by place.
+/// A structure split into its tensors and its static rest, in order.
 struct Parts {
     tensors: Vec<Tensor>,
     places: Vec<Part>,
@@ -20,7 +18,7 @@ struct Parts {
 
 enum Part {
     Tensor,
-    /// A number, of which the next tensor is the value.
+    /// A number, whose value is the next tensor.
     Number(Scalar),
     Fixed(Leaf),
 }
@@ -44,8 +42,7 @@ impl Parts {
         }
         parts
     }
-    /// The same with numbers as tensors, which may differ from step to step and from branch to
-    /// branch.
+    /// As `of`, with numbers as tensors, since they may differ between iterations and branches.
     #[track_caller]
     fn with_numbers<T: Tree>(x: &T) -> Parts {
         let (mut leaves, mut parts) = (vec![], Parts { tensors: vec![], places: vec![] });
@@ -67,7 +64,7 @@ impl Parts {
     fn of_result<R: Returns>(r: R) -> Result<Parts, TraceError> {
         r.into_tree().map(|tree| Parts::with_numbers(&tree))
     }
-    /// The structure with other tensors.
+    /// Rebuilds the structure with other tensors.
     fn rebuild<T: Tree>(&self, tensors: impl IntoIterator<Item = Tensor>) -> Result<T, TraceError> {
         let mut next = tensors.into_iter();
         let leaf = |p: &Part| match p {
@@ -78,10 +75,10 @@ impl Parts {
         let leaves: Vec<Leaf> = self.places.iter().filter_map(leaf).collect();
         T::rebuild(&mut leaves.into_iter()).map_err(user)
     }
-    /// Err: its numbers, or how many tensors it has, are others.
+    /// Err: static numbers or the number of tensors differ.
     fn same(&self, other: &Parts) -> Result<(), TraceError> {
         let same = |(a, b): (&Part, &Part)| match (a, b) {
-            // What kinds of numbers they are is said of their tensors.
+            // The dtypes of the tensors tell their kinds apart.
             (Part::Tensor, Part::Tensor) | (Part::Number(_), Part::Number(_)) => true,
             (Part::Fixed(Leaf::Scalar(a)), Part::Fixed(Leaf::Scalar(b))) => a == b,
             (Part::Fixed(Leaf::Number(a)), Part::Fixed(Leaf::Number(b))) => a == b,
@@ -99,14 +96,14 @@ impl Parts {
     }
 }
 
-/// The graph that ops on these tensors go into, if it is one that is traced.
+/// The graph being traced that ops on these tensors are added to, if any.
 pub(super) fn tracing(tensors: &[&[Tensor]]) -> Option<Graph> {
     Some(emit::graph_of(&tensors.concat())).filter(|g| !g.is_eager())
 }
 
-/// `then(operands)` where `condition`, a truth value without dimensions, holds, else
-/// `otherwise(operands)`: `torch.cond`. In a trace both are traced, and have to give tensors of the
-/// same dtypes and sizes, and the same numbers. Err: they do not, or what a function gave up for.
+/// `then(operands)` if `condition`, a 0-d bool tensor, is true, else `otherwise(operands)`; as
+/// `torch.cond`. In a trace both are traced, and must return tensors of the same dtypes and shapes,
+/// and the same static numbers. Err: they do not, or a function failed.
 #[track_caller]
 pub fn cond<T: Tree, A: Returns, B: Returns<Tree = A::Tree>>(
     condition: impl Into<Tensor>,
@@ -161,9 +158,9 @@ pub fn cond<T: Tree, A: Returns, B: Returns<Tree = A::Tree>>(
     gives.into_inner().ok_or_else(|| user("has traced nothing"))?.rebuild(made)
 }
 
-/// `body` of the values, from `init` on, for as long as `condition` of them, a truth value without
-/// dimensions, holds: `torch.while_loop`. Dtypes and sizes stay as they are. Err: they do not, or
-/// what a function gave up for.
+/// Repeats `body` from `init` while `condition` of the loop-carried values, a 0-d bool tensor, is
+/// true; as `torch.while_loop`. Dtypes and shapes are loop-invariant. Err: they are not, or a
+/// function failed.
 #[track_caller]
 pub fn while_loop<C: Tree, B: Returns<Tree = C>>(
     condition: impl Fn(C) -> Tensor,
@@ -202,10 +199,10 @@ pub fn while_loop<C: Tree, B: Returns<Tree = C>>(
     given.rebuild(made)
 }
 
-/// `(c, y[i]) = f(c, x[i])` for each slice along the first dimension of all tensors in `xs`, from
-/// `c = init` on: the last `c`, and the `y` stacked along a new first dimension. Dtypes and sizes
-/// of `c` stay as they are. Err: they do not, the first dimensions of `xs` differ, or what the
-/// function gave up for.
+/// `(c, y[i]) = f(c, x[i])` over the first dimension of all tensors in `xs`, starting with `c =
+/// init`: returns the last loop-carried `c`, and the `y` stacked along a new first dimension.
+/// Dtypes and shapes of `c` are loop-invariant. Err: they are not, the first dimensions of `xs`
+/// differ, or the function failed.
 #[track_caller]
 pub fn scan<C: Tree, X: Tree, Y: Tree, R: Returns<Tree = (C, Y)>>(
     f: impl Fn(C, X) -> R,
@@ -215,7 +212,7 @@ pub fn scan<C: Tree, X: Tree, Y: Tree, R: Returns<Tree = (C, Y)>>(
     scanned(Location::caller(), "scan", f, init, xs, false)
 }
 
-/// As [`scan`], from the last slice to the first; `y[i]` belongs to `x[i]`.
+/// As [`scan`], in reverse order; `y[i]` belongs to `x[i]`.
 #[track_caller]
 pub fn scan_reverse<C: Tree, X: Tree, Y: Tree, R: Returns<Tree = (C, Y)>>(
     f: impl Fn(C, X) -> R,
@@ -225,8 +222,8 @@ pub fn scan_reverse<C: Tree, X: Tree, Y: Tree, R: Returns<Tree = (C, Y)>>(
     scanned(Location::caller(), "scan_reverse", f, init, xs, true)
 }
 
-/// `f` of each slice along the first dimension of all tensors in `xs`, stacked along a new first
-/// dimension. Err: as for [`scan`].
+/// `f` applied to each slice along the first dimension of all tensors in `xs`; results are stacked
+/// along a new first dimension. Err: as for [`scan`].
 #[track_caller]
 pub fn map<X: Tree, R: Returns>(f: impl Fn(X) -> R, xs: X) -> Result<R::Tree, TraceError> {
     let one =
@@ -306,7 +303,7 @@ fn scanned<C: Tree, X: Tree, Y: Tree, R: Returns<Tree = (C, Y)>>(
     Ok((carried.rebuild(made)?, stacked.rebuild(last)?))
 }
 
-/// A scan of tensors with elements.
+/// An eager scan over concrete tensors.
 fn at_once<C: Tree, X: Tree, Y: Tree, R: Returns<Tree = (C, Y)>>(
     f: impl Fn(C, X) -> R,
     init: C,

@@ -1,10 +1,10 @@
-//! Tensors made of sizes and numbers, and triangles of matrices.
+//! Tensor factories, and triangular matrices.
 use super::{Dim, Graph, Operand, Shape, Tensor, arg::Arg};
 use kiln_dialects::value::DType;
 use std::panic::Location;
 
 impl Graph {
-    /// Zeros.
+    /// Zeros of this shape and dtype.
     #[track_caller]
     pub fn zeros(&self, shape: impl Shape, dtype: DType) -> Tensor {
         let [r] = self.exactly(
@@ -15,7 +15,7 @@ impl Graph {
         );
         r
     }
-    /// Ones.
+    /// Ones of this shape and dtype.
     #[track_caller]
     pub fn ones(&self, shape: impl Shape, dtype: DType) -> Tensor {
         let [r] = self.exactly(
@@ -26,7 +26,7 @@ impl Graph {
         );
         r
     }
-    /// One number everywhere.
+    /// A constant fill of this shape and dtype.
     #[track_caller]
     pub fn full(&self, shape: impl Shape, value: impl Into<Operand>, dtype: DType) -> Tensor {
         let args = vec![
@@ -37,8 +37,8 @@ impl Graph {
         let [r] = self.exactly(Location::caller(), "full", "aten.full.default", args);
         r
     }
-    /// `start`, `start + step`, … below `end` (above it for a negative step). Integers give i64,
-    /// floats f32. Error: step 0.
+    /// `start`, `start + step`, … up to `end`, exclusive. Integers give i64, floats f32. Error:
+    /// step 0.
     #[track_caller]
     pub fn arange(
         &self,
@@ -52,7 +52,7 @@ impl Graph {
         }
         let mut args =
             vec![("end", Arg::Operand(number(end.into()))), ("step", Arg::Operand(step))];
-        // Without a start the count of a symbolic end is the end itself.
+        // Without a start, the length of a symbolic range is `end` itself.
         match number(start.into()) {
             Operand::Int(0) => {}
             start => args.push(("start", Arg::Operand(start))),
@@ -60,14 +60,14 @@ impl Graph {
         let [r] = self.exactly(place, "arange", "aten.arange.start_step", args);
         r
     }
-    /// `steps` numbers from `start` to `end`, both included, in f32.
+    /// `steps` evenly spaced f32 numbers from `start` to `end`, inclusive.
     #[track_caller]
     pub fn linspace(&self, start: f64, end: f64, steps: i64) -> Tensor {
         let args = vec![("start", start.into()), ("end", end.into()), ("steps", Arg::from(steps))];
         let [r] = self.exactly(Location::caller(), "linspace", "aten.linspace.default", args);
         r
     }
-    /// Ones on the diagonal of an n by m matrix.
+    /// An n by m matrix with ones on the main diagonal.
     #[track_caller]
     pub fn eye(&self, n: impl Into<Dim>, m: impl Into<Dim>, dtype: DType) -> Tensor {
         let args =
@@ -77,18 +77,18 @@ impl Graph {
     }
 }
 
-/// A size that is a number as that number.
+/// A static size as a plain number.
 fn number(x: Operand) -> Operand {
     match x {
         Operand::Size(d) => d.known().map_or(x, Operand::Int),
-        // How many elements there are follows from it.
+        // The result shape depends on its value.
         Operand::Number(s) if !s.is_float() => number(Operand::Size(s.size())),
         x => x,
     }
 }
 
 impl Tensor {
-    /// One number, in this tensor's shape and dtype.
+    /// A constant fill, in this tensor's shape and dtype.
     #[track_caller]
     pub fn full_like(&self, value: impl Into<Operand>) -> Tensor {
         self.call(
@@ -107,12 +107,13 @@ impl Tensor {
     pub fn ones_like(&self) -> Tensor {
         self.call("ones_like", "aten.ones_like.default", [])
     }
-    /// Matrices with zeros above a diagonal (0: the main one, 1: the one above).
+    /// The lower triangle of matrices up to a diagonal (0: the main one, 1: the one above); zeros
+    /// elsewhere.
     #[track_caller]
     pub fn tril(&self, diagonal: i64) -> Tensor {
         self.call("tril", "aten.tril.default", [("diagonal", diagonal.into())])
     }
-    /// Matrices with zeros below a diagonal.
+    /// The upper triangle of matrices from a diagonal on; zeros elsewhere.
     #[track_caller]
     pub fn triu(&self, diagonal: i64) -> Tensor {
         self.call("triu", "aten.triu.default", [("diagonal", diagonal.into())])

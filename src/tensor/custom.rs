@@ -1,5 +1,5 @@
-//! Ops of one's own: a name, a rule of types, and what computes it: a function of the host, PTX, or
-//! a function of tensors that stands for it.
+//! Custom ops: a name, a type-inference function, and an implementation: a host function, external
+//! PTX, or a decomposition into tensor ops.
 use super::{
     Array, Dim, Graph, Ptx, Tensor, TraceError,
     control::tracing,
@@ -20,12 +20,12 @@ use std::{
     sync::{Arc, LazyLock, PoisonError, RwLock},
 };
 
-/// A dtype and sizes, outermost first.
+/// A dtype and a shape.
 pub type TensorType = (DType, Vec<Dim>);
 type Shape = dyn Fn(&[TensorType]) -> Result<Vec<TensorType>, String> + Send + Sync;
 type Body = dyn Fn(&[Tensor]) -> Result<Vec<Tensor>, TraceError> + Send + Sync;
 
-/// An op that is described before it is [registered](CustomBuilder::register).
+/// Builder of a custom op; finish with [`register`](CustomBuilder::register).
 pub struct CustomBuilder {
     name: String,
     shape: Option<Arc<Shape>>,
@@ -35,7 +35,7 @@ pub struct CustomBuilder {
     effect: bool,
 }
 
-/// An op of one's own. Cheap to clone.
+/// A custom op. Cheap to clone.
 #[derive(Clone)]
 pub struct CustomOp(Arc<Custom>);
 
@@ -50,8 +50,8 @@ struct Custom {
 
 static ALL: LazyLock<RwLock<HashMap<String, CustomOp>>> = LazyLock::new(RwLock::default);
 
-/// Begins an op of that name, such as `mine::norm`. It needs a body, or a rule of types and a
-/// function of the host or PTX.
+/// Starts a custom op with a name such as `mine::norm`. It needs either a decomposition, or type
+/// inference with a host function or PTX.
 ///
 /// ```
 /// use kiln::Tensor;
@@ -80,8 +80,8 @@ pub fn custom_op(name: &str) -> CustomBuilder {
 }
 
 impl CustomBuilder {
-    /// Dtypes and sizes of the results, from those of the inputs; sizes may be symbols. Err: why
-    /// the op cannot be.
+    /// Type inference: dtypes and shapes of the results from those of the inputs; sizes may be
+    /// symbolic. Err: why the inputs are invalid.
     pub fn shape(
         mut self,
         rule: impl Fn(&[TensorType]) -> Result<Vec<TensorType>, String> + Send + Sync + 'static,
@@ -89,8 +89,8 @@ impl CustomBuilder {
         self.shape = Some(Arc::new(rule));
         self
     }
-    /// What computes it: it reads the inputs and writes all of the results, in row-major order. It
-    /// may run on many threads at once.
+    /// Host implementation: reads the inputs and writes all of the results, in row-major order. It
+    /// must be thread-safe.
     pub fn host(
         mut self,
         f: impl Fn(&[View], &mut [ViewMut]) -> Result<(), String> + Send + Sync + 'static,
@@ -98,8 +98,8 @@ impl CustomBuilder {
         self.host = Some(Arc::new(f));
         self
     }
-    /// Ops that stand for it in graphs, where they become part of kernels; then the function of the
-    /// host, if there is one, is for ops that run at once.
+    /// Decomposition, inlined into graphs, where it fuses with other ops. The host function, if
+    /// any, is then used in eager mode.
     pub fn body(
         mut self,
         f: impl Fn(&[Tensor]) -> Result<Vec<Tensor>, TraceError> + Send + Sync + 'static,
@@ -107,19 +107,19 @@ impl CustomBuilder {
         self.body = Some(Arc::new(f));
         self
     }
-    /// What computes it on GPUs: one launch among those of the program. Elsewhere it is the body,
-    /// or else the function of the host; without either, a program for a processor is refused.
+    /// GPU implementation: one launch of external PTX. On the host the decomposition is used, else
+    /// the host function; with neither, compiling for the host is an error.
     pub fn ptx(mut self, kernel: Ptx) -> Self {
         self.ptx = Some(kernel);
         self
     }
-    /// Whether it does more than to compute its results: then it runs in order, and also if nobody
-    /// reads them. False if this is not called.
+    /// Whether the op has side effects: it then runs in program order and is never dead code.
+    /// Default: false.
     pub fn effect(mut self, effect: bool) -> Self {
         self.effect = effect;
         self
     }
-    /// Makes it known in this process. Err: there is one of that name, or a part is missing.
+    /// Registers the op in this process. Err: the name is taken, or a part is missing.
     pub fn register(self) -> Result<CustomOp, TraceError> {
         let wrong =
             |e: &str| Err(TraceError::User(format!("custom op '{}' {e}", self.name).into()));
@@ -167,7 +167,8 @@ impl CustomBuilder {
 }
 
 impl CustomOp {
-    /// Its results. Err: what the rule of types, the function of the host or the body gave up for.
+    /// Calls the op; returns its results. Err: type inference, the host function or the
+    /// decomposition failed.
     #[track_caller]
     pub fn call(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, TraceError> {
         let place = Location::caller();
@@ -208,7 +209,7 @@ impl CustomOp {
             },
         }
     }
-    /// Its first result; poisoned if there is none.
+    /// Calls the op; returns its first result, poisoned on failure.
     #[track_caller]
     pub fn one(&self, inputs: &[Tensor]) -> Tensor {
         let place = Location::caller();
@@ -232,7 +233,7 @@ impl CustomOp {
             .ok_or_else(|| TraceError::Module("a custom op without a rule of types".into()))
     }
 
-    /// The types of inputs, and of results by the rule.
+    /// Types of the inputs, and the inferred types of the results.
     fn types(
         &self,
         graph: &Graph,
@@ -248,7 +249,7 @@ impl CustomOp {
         Ok((from, to))
     }
 
-    /// The op in a graph that calls the function of the host.
+    /// Emits the op as a call of the host function.
     fn by_host(
         &self,
         graph: &Graph,
@@ -334,7 +335,7 @@ impl CustomOp {
     }
 }
 
-/// Gives an interpreter the custom ops of a module that are registered.
+/// Registers a module's custom ops with an interpreter.
 pub(crate) fn register_in(module: Op, interpreter: &mut Interpreter) {
     for call in walk(module).into_iter().filter_map(ops::CustomCall::of) {
         let found = ALL.read().unwrap_or_else(PoisonError::into_inner).get(&call.callee).cloned();
@@ -351,7 +352,7 @@ pub(crate) fn register_in(module: Op, interpreter: &mut Interpreter) {
     }
 }
 
-/// Whether a module does more than to compute its results.
+/// Whether a module has side effects.
 pub(crate) fn has_effects(module: Op) -> bool {
     walk(module).into_iter().filter_map(ops::CustomCall::of).any(|call| call.effect)
 }

@@ -1,4 +1,4 @@
-//! Sizes: numbers, and expressions over symbols.
+//! Symbolic sizes: numbers, and expressions over symbols.
 use super::Graph;
 use kiln_dialects::{
     ops::{CompareKind, SymKind},
@@ -10,14 +10,13 @@ use std::{
     panic::Location,
 };
 
-/// A size: a number, or an expression over the symbols of [`Graph::dim`]. Computing with sizes
-/// never panics; one that has no value (an overflow, a division by 0) is an error of the op that
-/// uses it. `/` rounds down, `%` has the divisor's sign, as in Python.
+/// A size: a number, or an expression over the symbols of [`Graph::dim`]. Arithmetic never panics:
+/// a size without a value (overflow, division by 0) is an error of the op that uses it. `/` rounds
+/// down and `%` has the divisor's sign, as in Python.
 ///
-/// In a [`trace`](crate::trace), two sizes are equal if they are the same for every value of the
-/// symbols, as far as their expressions show it, and ordered as far as the ranges of the symbols
-/// show it. In a function that is [compiled](crate::compile()) for a call, a comparison has the
-/// answer that it has for this call; the answer becomes a guard.
+/// In a [`trace`](crate::trace), a comparison is true only if it holds for all symbol values;
+/// equality is decided by expressions, order by symbol ranges. In a [compiled](crate::compile())
+/// function a comparison is evaluated with the hints of the current call, and adds a guard.
 #[derive(Clone, Copy)]
 pub struct Dim(pub(super) Kind);
 
@@ -25,9 +24,9 @@ pub struct Dim(pub(super) Kind);
 pub(super) enum Kind {
     Known(i64),
     Open(Open),
-    /// No value: an overflow, or a division by 0.
+    /// No value: overflow or division by 0.
     NoValue,
-    /// Follows from an error that is recorded.
+    /// Follows from a recorded error.
     Poison,
 }
 
@@ -35,7 +34,7 @@ pub(super) enum Kind {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Open {
     pub graph: u64,
-    /// The number of its expression in the graph.
+    /// Index of its expression in the graph.
     pub index: usize,
 }
 
@@ -43,26 +42,26 @@ impl Dim {
     pub(super) const POISON: Dim = Dim(Kind::Poison);
     pub(super) const NO_VALUE: Dim = Dim(Kind::NoValue);
 
-    /// The number, if it is one.
+    /// The value, if it is static.
     pub fn known(self) -> Option<i64> {
         if let Kind::Known(n) = self.0 { Some(n) } else { None }
     }
-    /// The number; of a symbolic size in a function that is compiled for a call, the one that it is
-    /// in this call, which becomes a guard. `None` where no call is known.
+    /// The value. In a compiled function, specialises a symbolic size on its value in this call,
+    /// which adds a guard. `None` in a trace without a call.
     pub fn specialised(self) -> Option<i64> {
         let Kind::Open(open) = self.0 else { return self.known() };
         let (graph, expression) = (Graph::by_id(open.graph)?, self.expression());
         let mut state = graph.state().ok()?;
         state.session.as_mut()?.specialise(&expression)
     }
-    /// What it is in the call that a function is compiled for, if that is known.
+    /// The hint: its value in the current call, if there is one.
     pub(super) fn hint(self) -> Option<i64> {
         let Kind::Open(open) = self.0 else { return self.known() };
         let (graph, expression) = (Graph::by_id(open.graph)?, self.expression());
         let state = graph.state().ok()?;
         state.session.as_ref()?.value(&expression)
     }
-    /// Its expression, with numbers as numbers; unknown if it has no value.
+    /// Its expression; unknown if it has no value.
     pub fn expression(self) -> sym::Dim {
         match self.0 {
             Kind::Known(n) => sym::Dim::Known(n),
@@ -72,12 +71,12 @@ impl Dim {
             Kind::NoValue | Kind::Poison => sym::Dim::Unknown,
         }
     }
-    /// The lesser of two sizes.
+    /// Minimum of two sizes.
     #[track_caller]
     pub fn min(self, other: impl Into<Dim>) -> Dim {
         self.apply(SymKind::Min, other.into(), Location::caller())
     }
-    /// The greater of two sizes.
+    /// Maximum of two sizes.
     #[track_caller]
     pub fn max(self, other: impl Into<Dim>) -> Dim {
         self.apply(SymKind::Max, other.into(), Location::caller())
@@ -97,8 +96,8 @@ impl Dim {
 }
 
 impl Dim {
-    /// Whether a comparison holds; false where that is not known. In a function that is compiled
-    /// for a call it is what holds for this call, and becomes a guard.
+    /// Evaluates a comparison; false if it is undecided. In a compiled function it is evaluated
+    /// with hints, and adds a guard.
     fn holds(self, kind: CompareKind, other: Dim) -> bool {
         let decided = || {
             let graph = match (self.0, other.0) {
@@ -116,8 +115,8 @@ impl Dim {
             let (low, high) = difference
                 .known()
                 .map_or_else(|| state.facts.bounds(&difference), |n| (Some(n), Some(n)));
-            // What holds, or not, at both ends of what the difference may be, or at none, is the
-            // same in between.
+            // If it has the same answer at both ends of the difference's range, it has that answer
+            // in between.
             let always = match kind {
                 CompareKind::Eq | CompareKind::Ne => match (low, high) {
                     (Some(0), Some(0)) => Some(true),
@@ -136,7 +135,7 @@ impl Dim {
     }
 }
 
-/// Whether a number between these bounds is below `n`, if that is the same for all of them.
+/// Whether every number in this range is below `n`; `None` if undecided.
 fn order(low: Option<i64>, high: Option<i64>, n: i64) -> Option<bool> {
     match (low, high) {
         (_, Some(high)) if high < n => Some(true),
@@ -234,8 +233,8 @@ macro_rules! arithmetic {
 }
 arithmetic!(Add add Add false, Sub sub Add true, Mul mul Mul false, Div div Floordiv false, Rem rem Mod false);
 
-/// Sizes of a tensor: an array, a slice or a `Vec` of numbers or of [`Dim`]s, or a tuple of both,
-/// such as `(batch, 64)`; `()` has no dimensions.
+/// A shape: an array, a slice or a `Vec` of numbers or [`Dim`]s, or a tuple of both, such as
+/// `(batch, 64)`; `()` is 0-d.
 pub trait Shape {
     /// The sizes, outermost first.
     fn dims(self) -> Vec<Dim>;

@@ -1,5 +1,5 @@
-//! Ops that run at once: each is a program of one op, made for the dtypes and sizes of its operands
-//! and kept.
+//! Eager mode: each op runs as a single-op program, cached by the dtypes and shapes of its
+//! operands.
 use super::{
     Array, Graph, Tensor, TraceError,
     arg::Arg,
@@ -21,28 +21,28 @@ use std::{
     sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-/// How many programs are kept; then the one goes that was made first.
+/// Size limit of the cache; the oldest program is evicted first.
 const KEPT: usize = 4096;
 
-/// A program, and where its function's results come from.
+/// A program, and the sources of the function's results.
 pub(crate) struct Prepared {
-    /// None if no result needs computing.
+    /// `None` if no result needs computing.
     pub program: Option<Arc<Later>>,
     slots: Vec<Slot>,
 }
 
 impl Prepared {
-    /// Err: why the backend refuses it.
+    /// Compiles it. Err: the backend rejects it.
     pub fn new(name: &str, recorded: Recorded, making: &Making) -> Result<Prepared, crate::Error> {
         let computed = recorded.slots.iter().any(|s| matches!(s, Slot::Result(_)));
         let program = if computed { Some(making.program(name, recorded.captured)?) } else { None };
         Ok(Prepared { program, slots: recorded.slots })
     }
-    /// Whether it can run; one that another thread makes, or could not make, cannot.
+    /// Whether it can run: background compilation has finished and succeeded.
     pub(crate) fn is_ready(&self) -> bool {
         self.program.as_ref().is_none_or(|p| p.ready().is_some())
     }
-    /// The function's results. Err: what the program met.
+    /// Runs it. Err: execution failed.
     pub fn run(&self, inputs: &[Arc<Array>]) -> Result<Vec<Arc<Array>>, String> {
         let program =
             self.program.as_ref().map(|p| p.ready().ok_or("has no program yet")).transpose()?;
@@ -51,7 +51,7 @@ impl Prepared {
     }
 }
 
-/// What a program computes; nothing without one.
+/// The results of a program; none without one.
 fn computed(
     program: Option<&dyn Runnable>,
     inputs: &[Arc<Array>],
@@ -61,16 +61,16 @@ fn computed(
     Ok(program.run(&views)?.into_iter().map(Arc::new).collect())
 }
 
-/// What a mutex holds, whoever has panicked meanwhile.
+/// Locks a mutex, ignoring poisoning.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 static PROGRAMS: LazyLock<Mutex<IndexMap<Key, Arc<Prepared>>>> = LazyLock::new(Mutex::default);
-/// What the environment says. What is wrong there is not kept: somebody may mend it.
+/// Options from the environment. Errors are not cached, so that fixing the environment helps.
 static OPTIONS: OnceLock<Options> = OnceLock::new();
 
-/// How programs of one op are made: on the host, and as they come.
+/// Options of single-op programs: on the host, in the default mode.
 fn options() -> Result<Options, String> {
     if let Some(known) = OPTIONS.get() {
         return Ok(known.clone());
@@ -91,14 +91,14 @@ thread_local! {
     static BACKEND: RefCell<Option<Arc<dyn Backend>>> = const { RefCell::new(None) };
 }
 
-/// Forgets all programs of one op.
+/// Discards all single-op programs.
 pub(crate) fn reset() {
     lock(&PROGRAMS).clear();
     lock(&NUMBERS).clear();
 }
 
-/// Runs something whose ops run at once on a backend of that name, such as `interpreter`; without
-/// this it is `kiln`. Err: there is no such backend.
+/// Runs `body` with another backend for eager ops, such as `interpreter`; the default is `kiln`.
+/// Err: no such backend.
 pub fn with_backend<R>(name: &str, body: impl FnOnce() -> R) -> Result<R, crate::Error> {
     struct Restore(Option<Arc<dyn Backend>>);
     impl Drop for Restore {
@@ -111,7 +111,7 @@ pub fn with_backend<R>(name: &str, body: impl FnOnce() -> R) -> Result<R, crate:
     Ok(body())
 }
 
-/// The results of a row whose tensors have elements. Err: a reason.
+/// Runs a row on concrete tensors. Err: the reason.
 pub(super) fn row(
     place: Place,
     op: &'static str,
@@ -122,21 +122,20 @@ pub(super) fn row(
         let key = key::of("", target, &open);
         match with_programs(place, op, target, open) {
             Ok(made) => return Ok(made),
-            // An op that has to know its numbers has a program for each.
+            // An op that needs static numbers has a program for each.
             Err(_) => drop(lock(&NUMBERS).insert(key, None)),
         }
     }
     with_programs(place, op, target, args)
 }
 
-/// The plain numbers that ops have had, by their keys; from a certain count on they are inputs.
-/// None: of this op they cannot be.
+/// Plain numbers seen per op, by key; beyond a limit they become inputs. `None`: the op needs them
+/// static.
 static NUMBERS: LazyLock<Mutex<IndexMap<Key, Option<Vec<Key>>>>> = LazyLock::new(Mutex::default);
-/// How many of them have programs of their own.
+/// Number of values with programs of their own before numbers become inputs.
 const DIFFERENT: usize = 4;
 
-/// The same arguments with plain numbers as inputs, where the op has had so many that a program for
-/// each would be many programs.
+/// Turns plain numbers into inputs once the op has been called with too many different ones.
 fn changing(
     target: &'static str,
     args: &[(&'static str, Arg)],
@@ -193,7 +192,7 @@ fn with_programs(
     Ok(made.run(&arrays)?.into_iter().map(Tensor::from).collect())
 }
 
-/// What a result is.
+/// Looks up a result by its source.
 pub(crate) fn pick(
     slot: &Slot,
     results: &[Arc<Array>],
@@ -207,7 +206,7 @@ pub(crate) fn pick(
     found.ok_or_else(|| "the program has fewer results than the function".to_string())
 }
 
-/// Why a trace of one op has failed.
+/// The reason why tracing a single op failed.
 pub(super) fn reason(e: TraceError) -> String {
     match e {
         TraceError::Ops(all) => all.into_iter().next().map_or_else(String::new, |e| e.reason),

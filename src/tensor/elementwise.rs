@@ -1,4 +1,4 @@
-//! Elementwise methods: functions, activations, comparisons, choices, conversion.
+//! Elementwise methods: math functions, activations, comparisons, selection, conversion.
 use super::{Operand, Tensor, arg::Arg};
 use kiln_dialects::value::DType;
 use std::panic::Location;
@@ -27,8 +27,8 @@ macro_rules! binary {
 }
 
 unary! {
-    /// e^x. Integers and truth values count as f32 here and in all functions that have no integer
-    /// results.
+    /// e^x. Here, and in all functions without integer results, integers and bools are converted to
+    /// f32.
     exp "aten.exp.default",
     /// 2^x.
     exp2 "aten.exp2.default",
@@ -68,7 +68,7 @@ unary! {
     tanh "aten.tanh.default",
     /// The error function.
     erf "aten.erf.default",
-    /// Whether it is neither infinite nor NaN, as truth values.
+    /// Whether it is neither infinite nor NaN, as bool.
     isfinite "aten.isfinite.default",
     /// Whether it is NaN.
     isnan "aten.isnan.default",
@@ -109,7 +109,7 @@ unary! {
 }
 
 binary! {
-    /// Whether both are equal, as truth values.
+    /// Whether both are equal, as bool.
     eq "aten.eq.Tensor" "other",
     /// Whether they differ.
     ne "aten.ne.Tensor" "other",
@@ -125,16 +125,16 @@ binary! {
     logical_and "aten.logical_and.default" "other",
     /// Whether one of them is nonzero.
     logical_or "aten.logical_or.default" "other",
-    /// Whether just one of them is nonzero.
+    /// Whether exactly one of them is nonzero.
     logical_xor "aten.logical_xor.default" "other",
-    /// The greater; NaN if one of them is.
+    /// The maximum; NaN if either is NaN.
     maximum "aten.maximum.default" "other",
-    /// The lesser; NaN if one of them is.
+    /// The minimum; NaN if either is NaN.
     minimum "aten.minimum.default" "other",
     /// The quotient, rounded down.
     floor_divide "aten.floor_divide.default" "other",
-    /// The remainder with the sign of the dividend (Rust's `%` on numbers; the operator `%` on
-    /// tensors is Python's).
+    /// The remainder with the sign of the dividend, as Rust's `%`; the operator `%` on tensors is
+    /// Python's.
     fmod "aten.fmod.Tensor" "other",
     /// The angle of the point (other, self).
     atan2 "aten.atan2.default" "other",
@@ -147,7 +147,7 @@ impl Tensor {
         let exponent = exponent.into();
         let integers = self.dtype().is_ok_and(|d| !d.is_float());
         let exponent = match exponent {
-            // Whether it is negative has to be known.
+            // Whether it is negative must be known statically.
             Operand::Number(s) if integers && !s.is_float() => {
                 s.known(Location::caller(), "the exponent of integers is")
             }
@@ -165,7 +165,7 @@ impl Tensor {
     pub fn gelu(&self) -> Tensor {
         self.call("gelu", "aten.gelu.default", [])
     }
-    /// [`Tensor::gelu`] by the hyperbolic tangent: x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2.
+    /// [`Tensor::gelu`], tanh approximation: x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2.
     #[track_caller]
     pub fn gelu_tanh(&self) -> Tensor {
         self.call("gelu", "aten.gelu.default", [("approximate", "tanh".into())])
@@ -180,7 +180,7 @@ impl Tensor {
     pub fn elu(&self, alpha: f64) -> Tensor {
         self.call("elu", "aten.elu.default", [("alpha", alpha.into())])
     }
-    /// min(max(x, min), max), with promotion.
+    /// min(max(x, min), max), with type promotion.
     #[track_caller]
     pub fn clamp(&self, min: impl Into<Operand>, max: impl Into<Operand>) -> Tensor {
         self.call(
@@ -219,13 +219,12 @@ impl Tensor {
             [("mask", Arg::tensor(mask)), ("value", Arg::Operand(value.into()))],
         )
     }
-    /// The values in another dtype.
+    /// Converts to another dtype.
     #[track_caller]
     pub fn to(&self, dtype: DType) -> Tensor {
         self.call("to", "aten.to.dtype", [("dtype", dtype.into())])
     }
-    /// The tensor itself: programs are traced for inference. Error: a probability outside of 0 to
-    /// 1.
+    /// Dropout in inference mode: the identity. Error: a probability outside of 0 to 1.
     #[track_caller]
     pub fn dropout(&self, p: f64) -> Tensor {
         if !(0.0..=1.0).contains(&p) {

@@ -1,4 +1,4 @@
-//! The one way in which ops get into a graph, or run at once: an ATen row, by name.
+//! Dispatch: adds an ATen row to a graph, or runs it eagerly.
 use super::{
     Operand, Tensor, arg::Arg, eager, graph, graph::Graph, graph::Place, handle::Repr, state::Named,
 };
@@ -9,7 +9,7 @@ use crate::capture::{
 use kiln_dialects::ir::Size;
 use std::panic::Location;
 
-/// A row with that many results, where its operands are.
+/// Dispatches a row with a fixed number of results.
 pub(super) fn exactly<const R: usize>(
     place: Place,
     op: &'static str,
@@ -22,7 +22,7 @@ pub(super) fn exactly<const R: usize>(
     graph_of(&operands(&args)).exactly(place, op, target, args)
 }
 
-/// A row with any number of results, where its operands are.
+/// Dispatches a row with any number of results.
 pub(super) fn row(
     place: Place,
     op: &'static str,
@@ -32,7 +32,7 @@ pub(super) fn row(
     graph_of(&operands(&args)).row(place, op, target, args)
 }
 
-/// The graph of the first operand that is traced, else the thread's.
+/// The graph of the first traced operand, else the thread's current graph.
 pub(super) fn graph_of(operands: &[Tensor]) -> Graph {
     operands
         .iter()
@@ -41,7 +41,7 @@ pub(super) fn graph_of(operands: &[Tensor]) -> Graph {
 }
 
 impl Graph {
-    /// A row with that many results.
+    /// A row with a fixed number of results.
     pub(super) fn exactly<const R: usize>(
         &self,
         place: Place,
@@ -59,7 +59,7 @@ impl Graph {
             std::array::from_fn(|_| poisoned.clone())
         })
     }
-    /// A row with any number of results; one that is poisoned if it cannot be.
+    /// A row with any number of results; a single poisoned one on failure.
     pub(super) fn row(
         &self,
         place: Place,
@@ -73,8 +73,8 @@ impl Graph {
         }
         let args = match args.iter().any(|(_, a)| a.is_number()) {
             false => args,
-            // A row that has to know a number says so; then it is one of the program's, if it can
-            // be at all.
+            // Rows that need a static number fail first; then the number is specialised, if
+            // possible.
             true => match self.attempt(place, op, target, args.clone()) {
                 Ok(made) => return made,
                 Err(reason) if args.iter().any(|(_, a)| a.is_open_number()) => {
@@ -123,7 +123,7 @@ impl Graph {
             values.insert(name, self.value(arg)?);
         }
         let mut state = self.state()?;
-        // The name is taken once it is known that there is a result.
+        // The name is reserved only once there is a result.
         let name = state.unique(op, Named::Result);
         state.cx.b.loc = state.loc(self.place(place)).named(&name);
         let outcome = (row.build)(&mut state.cx, &Args { values })?;
@@ -161,7 +161,7 @@ impl Graph {
             Arg::Operand(Operand::Int(n)) => Val::Int(Size::Static(n)),
             Arg::Operand(Operand::Float(x)) => Val::Float(x),
             Arg::Operand(Operand::Bool(b)) => Val::Bool(b),
-            // A plain one in a graph is a part of it.
+            // A plain number in a graph is a constant.
             Arg::Operand(Operand::Number(s)) if s.is_plain() => {
                 return self.value(Arg::Operand(s.known(Location::caller(), "")));
             }

@@ -1,21 +1,21 @@
-//! Why a trace gives no module.
+//! Tracing errors.
 use std::panic::Location;
 
-/// An op that cannot be.
+/// An invalid op, with its source location.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}:{column}: {op}: {reason}{}", if .operands.is_empty() { String::new() } else { format!(" (of {})", .operands.join(", ")) })]
 pub struct OpError {
-    /// The user's file.
+    /// The user's source file.
     pub file: String,
-    /// The line in it.
+    /// The line.
     pub line: u32,
-    /// The column in the line.
+    /// The column.
     pub column: u32,
     /// The method, such as `matmul`.
     pub op: String,
     /// What is wrong.
     pub reason: String,
-    /// Types of the tensors that it was called on, such as `f32[batch, 64]`.
+    /// Operand types, such as `f32[batch, 64]`.
     pub operands: Vec<String>,
 }
 
@@ -37,22 +37,22 @@ impl OpError {
     }
 }
 
-/// Why a closure was not captured.
+/// Why tracing failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// Ops that cannot be, in the order of the program; what follows from them is not listed.
+    /// Invalid ops, in program order; errors that follow from others are not listed.
     #[error("{}", .0.iter().map(|e| e.to_string()).collect::<Vec<_>>().join("\n"))]
     Ops(Vec<OpError>),
-    /// The module that was made is wrong, which is kiln's fault.
+    /// The traced module does not verify: a bug in kiln.
     #[error("the traced graph is wrong: {0}")]
     Module(String),
-    /// A value was read of a tensor that has none, since it is traced.
+    /// A traced tensor's value was read.
     #[error("{0}")]
     Read(OpError),
-    /// Weights that do not fit.
+    /// Mismatched weights.
     #[error(transparent)]
     Weights(#[from] crate::nn::WeightsError),
-    /// What the closure itself gave up for.
+    /// The closure's own error.
     #[error(transparent)]
     User(#[from] Box<dyn std::error::Error + Send + Sync>),
 }

@@ -1,4 +1,4 @@
-//! The graph that ops go into: one that is being traced, or none, where ops run at once.
+//! The graph that ops are added to: a graph being traced, a lazy graph, or none in eager mode.
 use super::{
     Array, Dim, OpError, Shape, Tensor, TraceError,
     arg::Arg,
@@ -30,32 +30,32 @@ use std::{
     },
 };
 
-/// A place in the user's code.
+/// A source location in the user's code.
 pub(super) type Place = &'static Location<'static>;
 
-/// What ops go into: makes inputs, weights, sizes and constants. A cheap handle, of one thread.
+/// A graph: creates inputs, weights, symbols and constants. A cheap, single-threaded handle.
 #[derive(Clone)]
 pub struct Graph(Rc<Inner>);
 
 struct Inner {
-    /// No two graphs of a process have the same.
+    /// Unique in the process.
     id: u64,
-    /// Nothing where ops run at once.
+    /// Tracing state; `None` in eager and lazy mode.
     state: Option<RefCell<State>>,
-    /// Where ops are noted and run when a value is read.
+    /// Lazy mode: ops are recorded, and run when a value is read.
     lazy: Option<RefCell<Lazy>>,
     frames: RefCell<Vec<Place>>,
 }
 
 thread_local! {
-    /// The graphs that this thread traces, the innermost last.
+    /// Graphs being traced by this thread, innermost last.
     static TRACED: RefCell<Vec<Graph>> = const { RefCell::new(vec![]) };
     static EAGER: Graph = Graph::make(None, None);
-    /// How many functions this thread runs, one in another, that no graph takes in.
+    /// Nesting depth of functions excluded from graphs on this thread.
     static LEFT_OUT: Cell<u32> = const { Cell::new(0) };
 }
 
-/// While it lives, ops have its place; see [`Graph::frame`].
+/// Guard object of a source location for ops; see [`Graph::frame`].
 pub struct Frame(Graph);
 
 impl Drop for Frame {
@@ -64,7 +64,7 @@ impl Drop for Frame {
     }
 }
 
-/// While it lives, the graph is the thread's.
+/// Guard object: the graph is the thread's current one.
 pub(super) struct Tracing;
 
 impl Drop for Tracing {
@@ -73,16 +73,15 @@ impl Drop for Tracing {
     }
 }
 
-/// While it lives, ops run at once, whatever is being traced around it.
+/// Runs `body` in eager mode, even inside a trace.
 pub(crate) fn at_once<R>(body: impl FnOnce() -> R) -> R {
     let _tracing = EAGER.with(Graph::enter);
     body()
 }
 
-/// Runs something op by op that no graph takes in, nor compiled functions that it calls: a graph
-/// that is traced ends in front of it, and what has been noted is computed first. `tensors` are
-/// what it is called with. Err: the end of a graph, the error of one of these tensors, or that of
-/// the body.
+/// Runs an excluded function op by op, including compiled functions that it calls. A graph being
+/// traced breaks before it, and recorded lazy ops run first. `tensors` are its arguments. Err: the
+/// graph break, the error of a poisoned argument, or the function's own error.
 pub(crate) fn left_out<R>(
     place: Place,
     tensors: &[Tensor],
@@ -111,13 +110,13 @@ pub(crate) fn left_out<R>(
     at_once(body)
 }
 
-/// Whether this thread runs what no graph takes in.
+/// Whether this thread runs an excluded function.
 pub(crate) fn is_left_out() -> bool {
     LEFT_OUT.get() > 0
 }
 
-/// Runs something whose ops are noted, and run in segments that end where a value is read; what is
-/// not read runs when it is over.
+/// Runs `body` in lazy mode: ops are recorded and run in segments, which end where a value is read
+/// or when `body` returns.
 pub(crate) fn in_segments<R>(
     segments: Arc<Segments>,
     body: impl FnOnce() -> Result<R, TraceError>,
@@ -129,8 +128,8 @@ pub(crate) fn in_segments<R>(
     Ok(result)
 }
 
-/// The results of an op whose function has noted it at this point before; `first` stands before
-/// `args` as argument `self`. None: it has not, or this thread runs no such function.
+/// Replays an op recorded at this point by an earlier call. `first` comes before `args`, as
+/// argument `self`. `None`: another op, or not in lazy mode.
 pub(super) fn replay<const R: usize>(
     first: Option<&Tensor>,
     target: &str,
@@ -143,13 +142,13 @@ pub(super) fn replay<const R: usize>(
 }
 
 impl Graph {
-    /// Runs what has been noted.
+    /// Runs the recorded ops.
     pub(super) fn flush(&self, read: Option<(Place, Why)>) -> Result<(), TraceError> {
         let read = read.map(|(at, why)| (self.place(at), why));
         self.0.lazy.as_ref().map_or(Ok(()), |lazy| lazy.borrow_mut().flush(read))
     }
-    /// Ends the graph at a place: what has been noted runs. Err: it is traced, so that its function
-    /// has to run in segments.
+    /// Breaks the graph: runs the recorded ops. Err: the graph is being traced, so its function
+    /// must run in segments.
     fn end(&self, place: Place, why: Why, operands: &[Tensor]) -> Result<(), TraceError> {
         if self.0.lazy.is_some() {
             return self.flush(Some((place, why)));
@@ -164,8 +163,7 @@ impl Graph {
             )),
         }
     }
-    /// The error of a trace that ends at a place. In a function that is compiled it is what ends
-    /// the graph.
+    /// The error of a trace that ends here; in a compiled function, the graph break.
     pub(super) fn ended(
         &self,
         place: Place,
@@ -196,11 +194,11 @@ impl Graph {
     pub(super) fn new(b: Builder, top: Builder, session: Option<Session>) -> Graph {
         Graph::make(Some(RefCell::new(State::new(b, top, session))), None)
     }
-    /// The graph that this thread traces, the innermost of them; or the one whose ops run at once.
+    /// This thread's innermost graph being traced, or the eager one.
     pub fn current() -> Graph {
         TRACED.with_borrow(|all| all.last().cloned()).unwrap_or_else(|| EAGER.with(Graph::clone))
     }
-    /// A graph that this thread traces.
+    /// A graph being traced by this thread, by id.
     pub(super) fn by_id(id: u64) -> Option<Graph> {
         TRACED.with_borrow(|all| all.iter().rfind(|g| g.0.id == id).cloned())
     }
@@ -211,11 +209,11 @@ impl Graph {
         TRACED.with_borrow_mut(|all| all.push(self.clone()));
         Tracing
     }
-    /// Whether ops run at once.
+    /// Whether this is eager mode.
     pub fn is_eager(&self) -> bool {
         self.0.state.is_none()
     }
-    /// What is traced. Err: ops run at once here.
+    /// The tracing state. Err: in eager mode.
     pub(super) fn state(&self) -> Result<RefMut<'_, State>, String> {
         self.0
             .state
@@ -223,18 +221,18 @@ impl Graph {
             .map(RefCell::borrow_mut)
             .ok_or_else(|| "is for graphs that are traced; here ops run at once".to_string())
     }
-    /// The place of the innermost frame, else the given one.
+    /// The location of the innermost frame, else `place`.
     pub(super) fn place(&self, place: Place) -> Place {
         self.0.frames.borrow().last().copied().unwrap_or(place)
     }
 
-    /// A symbolic size that is bound when the program is called. One name is one size. Errors: a
-    /// range without sizes, a name with another range.
+    /// Creates a symbol with a range, bound by the shapes of a call's arguments. The same name
+    /// gives the same symbol. Errors: an empty range, or a name with another range.
     #[track_caller]
     pub fn dim(&self, name: &str, range: RangeInclusive<i64>) -> Dim {
         self.dim_by(name, range, 1)
     }
-    /// As [`Graph::dim`], for a multiple of `divisor`.
+    /// As [`Graph::dim`], for multiples of `divisor`.
     #[track_caller]
     pub fn dim_by(&self, name: &str, range: RangeInclusive<i64>, divisor: i64) -> Dim {
         let place = Location::caller();
@@ -250,8 +248,8 @@ impl Graph {
             Dim::POISON
         })
     }
-    /// An input of the program. Inputs are in the order of these calls. Errors: a name that is
-    /// taken, a negative size.
+    /// Adds an input. Inputs are ordered by these calls. Errors: the name is taken, or a size is
+    /// negative.
     #[track_caller]
     pub fn input(&self, name: &str, dtype: DType, shape: impl Shape) -> Tensor {
         let place = Location::caller();
@@ -262,14 +260,13 @@ impl Graph {
         });
         self.made(place, "input", made)
     }
-    /// A weight that the caller may change between calls of the program, such as those of a
-    /// framework. Errors: a name that is taken by a weight of another type.
+    /// Adds a mutable weight, which the caller may change between calls, such as a framework's
+    /// parameter. Errors: the name is taken by a weight of another type.
     #[track_caller]
     pub fn parameter(&self, name: &str, value: &Weight) -> Tensor {
         self.weight(name, value, format!("#{name}"), false)
     }
-    /// A weight that never changes, so that it may be packed and folded. Errors: as
-    /// [`Graph::parameter`].
+    /// Adds a frozen weight, for packing and constant folding. Errors: as [`Graph::parameter`].
     #[track_caller]
     pub fn frozen(&self, name: &str, value: &Weight) -> Tensor {
         self.weight(name, value, format!("#{name}"), true)
@@ -293,8 +290,8 @@ impl Graph {
         });
         self.made(place, "parameter", made)
     }
-    /// A module's weight: an input of its own in a function that is compiled, where it may change
-    /// between calls, else a global.
+    /// A module's weight: a lifted input in a compiled function, since it may change between calls;
+    /// else a global.
     #[track_caller]
     pub(crate) fn parameter_of(
         &self,
@@ -316,7 +313,7 @@ impl Graph {
                 return Ok(*alias);
             }
             let frozen = frozen || session.freeze;
-            // Modules that are made under one scope have weights of the same name.
+            // Modules created under one scope have weights of the same name.
             let name = state.free(&stored.name);
             let sizes: Vec<Size> = value.shape.iter().map(|n| Size::Static(*n as i64)).collect();
             let alias = match frozen {
@@ -333,7 +330,7 @@ impl Graph {
         });
         self.made(place, "parameter", made)
     }
-    /// Literal values: in the program up to 4 KiB, beyond that a frozen weight.
+    /// A constant: inline in the program up to 4 KiB, a frozen weight beyond.
     #[track_caller]
     pub fn constant(&self, value: &value::Tensor) -> Tensor {
         let place = Location::caller();
@@ -347,24 +344,24 @@ impl Graph {
         });
         self.made(place, "constant", made)
     }
-    /// Records an error that is none of an op on tensors, and gives a poisoned tensor.
+    /// Records an error that concerns no op, and returns a poisoned tensor.
     #[track_caller]
     pub(crate) fn failed(&self, op: &str, reason: String) -> Tensor {
         self.refuse(Location::caller(), op, reason, &[])
     }
-    /// While the result lives, ops have this place, unless a frame is there already. For functions
-    /// that are called by a user and are made of several ops: `let _frame =
-    /// graph.frame(Location::caller());` in a function with `#[track_caller]`.
+    /// Sets the source location of ops until the result is dropped, unless an outer frame did. For
+    /// library functions made of several ops: `let _frame = graph.frame(Location::caller());` in a
+    /// function with `#[track_caller]`.
     pub fn frame(&self, place: &'static Location<'static>) -> Frame {
         self.inner_frame(self.place(place))
     }
-    /// As [`Graph::frame`], whatever frame is there.
+    /// As [`Graph::frame`], overriding outer frames.
     pub fn inner_frame(&self, place: &'static Location<'static>) -> Frame {
         self.0.frames.borrow_mut().push(place);
         Frame(self.clone())
     }
 
-    /// A handle of what was made, or an error and a poisoned one.
+    /// The result's handle; on failure, records the error and returns a poisoned one.
     fn made(&self, place: Place, op: &'static str, made: Result<Alias, String>) -> Tensor {
         match made {
             Ok(alias) => self.handle(Some(alias)),
@@ -374,7 +371,7 @@ impl Graph {
     pub(super) fn handle(&self, alias: Option<Alias>) -> Tensor {
         Tensor(Repr::Node(Arc::new(Node { graph: self.0.id, alias })))
     }
-    /// Records an error and gives a poisoned tensor.
+    /// Records an error and returns a poisoned tensor.
     pub(super) fn refuse(
         &self,
         place: Place,
@@ -382,7 +379,7 @@ impl Graph {
         reason: String,
         operands: &[Tensor],
     ) -> Tensor {
-        // What is wrong with a poisoned tensor follows from what poisoned it.
+        // Errors of poisoned operands are not reported again.
         let first = operands.iter().find_map(Tensor::failure);
         let poisoned = operands.iter().any(Tensor::is_poisoned);
         let error = match first {
@@ -414,7 +411,7 @@ impl Graph {
             }
         }
     }
-    /// `x kind y`, at least one of which is symbolic.
+    /// `x kind y`, at least one of them symbolic.
     pub(super) fn compute(&self, kind: SymKind, x: Dim, y: Dim, place: Place) -> Dim {
         let Ok(sizes) = self.raw_sizes(&[x, y]) else { return Dim::POISON };
         let ([x, y], Ok(mut state)) = (sizes.as_slice(), self.state()) else { return Dim::POISON };
@@ -425,8 +422,7 @@ impl Graph {
             Err(_) => Dim::NO_VALUE,
         }
     }
-    /// Sizes as ops take them. Err: a reason, which is empty for what follows from an error that is
-    /// recorded.
+    /// Sizes as op operands. Err: the reason; empty if it follows from a recorded error.
     pub(super) fn raw_sizes(&self, all: &[Dim]) -> Result<Vec<Size>, String> {
         let raw = |d: &Dim| match d.0 {
             Kind::Known(n) => Ok(Size::Static(n)),
@@ -455,7 +451,7 @@ impl Graph {
         let value = state.cx.get(alias).ok()?;
         Some((tensor_type(value.ty()).ok()?.dtype, state.facts.dims(value).to_vec()))
     }
-    /// A size of a tensor that has that dimension.
+    /// A dimension's size.
     pub(super) fn size_of(&self, alias: Alias, axis: usize) -> Dim {
         let Ok(mut state) = self.state() else { return Dim::POISON };
         let Ok(value) = state.cx.get(alias) else { return Dim::POISON };
@@ -488,11 +484,11 @@ impl Graph {
     pub(super) fn failure(&self) -> TraceError {
         TraceError::Ops(self.state().map(|s| s.errors.clone()).unwrap_or_default())
     }
-    /// Err: the ops so far that cannot be.
+    /// Err: the invalid ops so far.
     pub fn check(&self) -> Result<(), TraceError> {
         if self.state().is_ok_and(|s| !s.errors.is_empty()) { Err(self.failure()) } else { Ok(()) }
     }
-    /// The value and the name of a result.
+    /// The SSA value and the name of a result.
     pub(super) fn result(&self, number: usize, t: &Tensor) -> Result<(Value, String), TraceError> {
         let module = |e: String| TraceError::Module(e);
         let alias = match &t.0 {

@@ -1,4 +1,4 @@
-//! The handle of a value.
+//! Tensor handles.
 use super::{Array, Dim, Graph, OpError, TraceError, arg::Arg, emit, graph, lazy::LazyNode};
 use crate::capture::storage::Alias;
 use kiln_dialects::{
@@ -7,25 +7,24 @@ use kiln_dialects::{
 };
 use std::{panic::Location, sync::Arc};
 
-/// A tensor: elements, or a value of the program that is being traced; see the [module's](super)
-/// documentation. A cheap handle, which any thread may have; one of a trace is of use only to that
-/// trace.
+/// A tensor: concrete data, or a value of the graph being traced; see the [module](super). A cheap,
+/// thread-safe handle. A traced tensor is only valid in its trace.
 #[derive(Clone)]
 pub struct Tensor(pub(crate) Repr);
 
 #[derive(Clone)]
 pub(crate) enum Repr {
-    /// A value of a graph that is traced.
+    /// A traced value.
     Node(Arc<Node>),
-    /// Elements.
+    /// Concrete data.
     Array(Arc<Array>),
-    /// A value that is computed when it is read.
+    /// A lazy value, computed when it is read.
     Lazy(Arc<LazyNode>),
-    /// What could not be computed at once.
+    /// A failed eager op.
     Failed(Arc<OpError>),
 }
 
-/// A value of a graph.
+/// A traced value of a graph.
 pub(crate) struct Node {
     pub graph: u64,
     /// `None`: poisoned.
@@ -47,7 +46,7 @@ impl From<Arc<Array>> for Tensor {
         Tensor(Repr::Array(array))
     }
 }
-/// A copy, rounded to its dtype.
+/// Copies the value, rounded to its dtype.
 impl From<&value::Tensor> for Tensor {
     fn from(t: &value::Tensor) -> Tensor {
         Tensor::from(Array::of_value(t))
@@ -55,7 +54,7 @@ impl From<&value::Tensor> for Tensor {
 }
 
 impl Tensor {
-    /// The graph that it belongs to; for one with elements, that of the thread.
+    /// Its graph; for a concrete tensor, the thread's current graph.
     pub fn graph(&self) -> Graph {
         match &self.0 {
             Repr::Node(node) => Graph::by_id(node.graph).unwrap_or_else(Graph::current),
@@ -65,12 +64,12 @@ impl Tensor {
             _ => Graph::current(),
         }
     }
-    /// The graph and the value in it, of a tensor that this thread traces.
+    /// The graph and the value, if this thread is tracing it.
     pub(super) fn traced(&self) -> Option<(Graph, Alias)> {
         let Repr::Node(node) = &self.0 else { return None };
         Graph::by_id(node.graph).zip(node.alias)
     }
-    /// Whether it stands for an error.
+    /// Whether it is poisoned.
     pub(crate) fn is_poisoned(&self) -> bool {
         match &self.0 {
             Repr::Node(node) => node.alias.is_none(),
@@ -78,7 +77,7 @@ impl Tensor {
             Repr::Failed(_) => true,
         }
     }
-    /// Whether it is a value of a graph that this thread traces.
+    /// Whether this thread is tracing it.
     pub(crate) fn is_traced(&self) -> bool {
         match &self.0 {
             Repr::Node(node) => Graph::by_id(node.graph).is_some(),
@@ -86,7 +85,7 @@ impl Tensor {
             Repr::Array(_) | Repr::Failed(_) => false,
         }
     }
-    /// The error that it brings along.
+    /// The error that poisoned it.
     pub(super) fn failure(&self) -> Option<Arc<OpError>> {
         if let Repr::Failed(e) = &self.0 { Some(e.clone()) } else { None }
     }
@@ -98,7 +97,7 @@ impl Tensor {
             _ => self.traced().and_then(|(graph, alias)| graph.type_of(alias)),
         }
     }
-    /// Why it has no type and no elements.
+    /// Why it has no type or no data.
     pub(crate) fn error(&self) -> TraceError {
         match &self.0 {
             Repr::Failed(e) => TraceError::Ops(vec![OpError::clone(e)]),
@@ -114,11 +113,11 @@ impl Tensor {
             Repr::Array(_) => TraceError::Module("a tensor with elements has no error".into()),
         }
     }
-    /// Its dtype. Err: it is poisoned; the error says why.
+    /// Its dtype. Err: the error that poisoned it.
     pub fn dtype(&self) -> Result<DType, TraceError> {
         self.type_of().map(|(dtype, _)| dtype).ok_or_else(|| self.error())
     }
-    /// Its sizes, outermost first. Err: it is poisoned.
+    /// Its shape. Err: it is poisoned.
     pub fn dims(&self) -> Result<Vec<Dim>, TraceError> {
         let (_, dims) = self.type_of().ok_or_else(|| self.error())?;
         Ok((0..dims.len()).map(|i| self.at(i, &dims)).collect())
@@ -130,12 +129,12 @@ impl Tensor {
             (None, _) => Dim::POISON,
         }
     }
-    /// How many dimensions it has. Err: it is poisoned.
+    /// Its number of dimensions. Err: it is poisoned.
     pub fn rank(&self) -> Result<usize, TraceError> {
         self.type_of().map(|(_, dims)| dims.len()).ok_or_else(|| self.error())
     }
-    /// One of its sizes; negative dimensions count from the end. A dimension that it does not have
-    /// is an error of the trace.
+    /// The size of a dimension; negative ones count from the end. No such dimension is an error of
+    /// the trace.
     #[track_caller]
     pub fn size(&self, dim: i64) -> Dim {
         let Some((_, dims)) = self.type_of() else { return Dim::POISON };
@@ -153,8 +152,8 @@ impl Tensor {
     pub fn check(&self) -> Result<Tensor, TraceError> {
         if self.is_poisoned() { Err(self.error()) } else { Ok(self.clone()) }
     }
-    /// Gives it a name, which becomes its SSA name and, for a result, the name of the output; a
-    /// number is added to a name that is taken. An input keeps its own.
+    /// Names its SSA value, and for a result also the output. A number is appended to a name that
+    /// is taken; inputs keep their names.
     #[track_caller]
     pub fn named(self, name: &str) -> Tensor {
         if let Some((graph, alias)) = self.traced() {
@@ -163,7 +162,7 @@ impl Tensor {
         self
     }
 
-    /// An ATen row on this tensor, as argument `self`, and others.
+    /// Dispatches a row on this tensor, as argument `self`, and others.
     #[track_caller]
     pub(super) fn call<const N: usize>(
         &self,
@@ -174,7 +173,7 @@ impl Tensor {
         let [r] = self.call_many(op, target, args);
         r
     }
-    /// A row with several results.
+    /// As `row`, with several results.
     #[track_caller]
     pub(super) fn call_many<const N: usize, const R: usize>(
         &self,
@@ -191,12 +190,12 @@ impl Tensor {
         all.extend(args);
         emit::exactly(place, op, target, all)
     }
-    /// An error of an op that has no row for what is wrong.
+    /// Records an error found before dispatch.
     #[track_caller]
     pub(super) fn refuse(&self, op: &'static str, reason: String) -> Tensor {
         self.graph().refuse(Location::caller(), op, reason, std::slice::from_ref(self))
     }
-    /// As `f32[batch, 64]`.
+    /// Type as text, such as `f32[batch, 64]`.
     pub fn type_name(&self) -> String {
         let Some((dtype, dims)) = self.type_of() else { return "an error".into() };
         let dims: Vec<String> = dims.iter().map(|d| d.to_string()).collect();

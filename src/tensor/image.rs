@@ -1,16 +1,16 @@
-//! Convolution, pooling and resizing of [N, C, spatial...]; N may be absent.
+//! Convolution, pooling and resizing over [N, C, spatial...]; N is optional.
 use super::{Shape, Tensor, arg::Arg};
 
-/// How a convolution goes over its input. The default moves by 1, without padding, in one group.
+/// Convolution parameters. Default: stride 1, no padding, dilation 1, one group.
 #[derive(Clone, Copy, Debug)]
 pub struct Convolution<const N: usize> {
-    /// Elements between windows.
+    /// Stride per spatial dimension.
     pub stride: [i64; N],
-    /// Zeros at both ends.
+    /// Zero padding at both ends, per spatial dimension.
     pub padding: [i64; N],
-    /// Elements between those of one window.
+    /// Dilation: spacing of the kernel's elements.
     pub dilation: [i64; N],
-    /// Into how many independent parts the channels fall.
+    /// Number of channel groups.
     pub groups: i64,
 }
 
@@ -20,28 +20,28 @@ impl<const N: usize> Default for Convolution<N> {
     }
 }
 
-/// The windows of a pooling.
+/// Pooling parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Pool<const N: usize> {
-    /// Sizes of a window.
+    /// Window size.
     pub window: [i64; N],
-    /// Elements between windows.
+    /// Stride between windows.
     pub stride: [i64; N],
-    /// At both ends: zeros of a mean, nothing of a maximum.
+    /// Padding at both ends: zeros for average pooling, ignored by max pooling.
     pub padding: [i64; N],
-    /// Whether the number of windows is rounded up.
+    /// Whether the output size is rounded up.
     pub ceil_mode: bool,
 }
 
 impl<const N: usize> Pool<N> {
-    /// Windows behind one another, without padding.
+    /// Non-overlapping windows (stride = window), without padding.
     pub fn new(window: [i64; N]) -> Pool<N> {
         Pool { window, stride: window, padding: [0; N], ceil_mode: false }
     }
 }
 
 impl Tensor {
-    /// The convolution of [N, C, L] with a weight [M, C / groups, K] and a bias `[M]`.
+    /// 1-D convolution of [N, C, L] with weight [M, C / groups, K] and bias `[M]`.
     #[track_caller]
     pub fn conv1d(
         &self,
@@ -51,7 +51,7 @@ impl Tensor {
     ) -> Tensor {
         self.convolution("conv1d", "aten.conv1d.default", weight, bias, options)
     }
-    /// The convolution of [N, C, H, W] with a weight [M, C / groups, K, L] and a bias `[M]`.
+    /// 2-D convolution of [N, C, H, W] with weight [M, C / groups, K, L] and bias `[M]`.
     #[track_caller]
     pub fn conv2d(
         &self,
@@ -80,7 +80,7 @@ impl Tensor {
         ];
         self.input_row(op, target, args)
     }
-    /// The maximum of each window.
+    /// Max pooling.
     #[track_caller]
     pub fn max_pool2d(&self, o: Pool<2>) -> Tensor {
         let args = [
@@ -91,7 +91,7 @@ impl Tensor {
         ];
         self.call("max_pool2d", "aten.max_pool2d.default", args)
     }
-    /// The mean of each window; padding counts in the divisor if `count_include_pad`.
+    /// Average pooling; padding counts in the divisor if `count_include_pad`.
     #[track_caller]
     pub fn avg_pool2d(&self, o: Pool<2>, count_include_pad: bool) -> Tensor {
         let args = [
@@ -103,7 +103,7 @@ impl Tensor {
         ];
         self.call("avg_pool2d", "aten.avg_pool2d.default", args)
     }
-    /// The means of windows that are chosen so that the result has these sizes.
+    /// Adaptive average pooling to this output size.
     #[track_caller]
     pub fn adaptive_avg_pool2d(&self, sizes: [i64; 2]) -> Tensor {
         self.call(
@@ -112,8 +112,8 @@ impl Tensor {
             [("output_size", sizes.as_slice().into())],
         )
     }
-    /// Resized to these spatial sizes, each element from the nearest one. Error: a number of sizes
-    /// that is not that of spatial dimensions.
+    /// Nearest-neighbour resizing to these spatial sizes. Error: their number is not the number of
+    /// spatial dimensions.
     #[track_caller]
     pub fn interpolate_nearest(&self, sizes: impl Shape) -> Tensor {
         let args = vec![("output_size", sizes.dims().into())];

@@ -1,9 +1,9 @@
-//! Reads at positions that are data. Positions may be i64 or i32.
+//! Indexing with tensors of i64 or i32 indices.
 use super::{Tensor, arg::Arg};
 use std::panic::Location;
 
 impl Tensor {
-    /// `r[i][j] = x[index[i][j]][j]` for dimension 0, and so on. Error: another rank of the index.
+    /// Gather: `r[i][j] = x[index[i][j]][j]` for dimension 0, and so on. Error: the ranks differ.
     #[track_caller]
     pub fn gather(&self, dim: i64, index: impl Into<Tensor>) -> Tensor {
         let index = index.into();
@@ -18,8 +18,7 @@ impl Tensor {
             ),
         }
     }
-    /// Slices along a dimension at the positions of a vector. Error: an index of more than one
-    /// dimension.
+    /// Selects slices along a dimension by a 1-d index. Error: an index of more than one dimension.
     #[track_caller]
     pub fn index_select(&self, dim: i64, index: impl Into<Tensor>) -> Tensor {
         let index = index.into();
@@ -34,7 +33,7 @@ impl Tensor {
             ),
         }
     }
-    /// Rows of this table [V, D] at positions.
+    /// Embedding lookup: rows of this table [V, D] by index.
     #[track_caller]
     pub fn embedding(&self, indices: impl Into<Tensor>) -> Tensor {
         let args = vec![("weight", Arg::tensor(self)), ("indices", Arg::tensor(indices))];

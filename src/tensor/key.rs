@@ -1,14 +1,13 @@
-//! What makes two ops the same op on the same types, as a number: what is kept for ops that run at
-//! once or are noted is found by it.
+//! Cache keys of eager and lazy ops: a hash of the op and its operand types.
 use super::{Operand, Tensor, arg::Arg, handle::Repr};
 use crate::capture::aten::Val;
 use kiln_dialects::ir::Size;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// 128 bits, so that no two keys of a process are ever the same by chance.
+/// 128 bits, so that collisions within a process are negligible.
 pub(super) type Key = u128;
 
-/// Two hashes of the same bytes: SipHash, and FNV-1a by words.
+/// Two hashes of the same bytes: SipHash, and word-wise FNV-1a.
 pub(super) struct Keys(DefaultHasher, u64);
 
 impl Keys {
@@ -45,7 +44,7 @@ impl Hasher for Keys {
     }
 }
 
-/// The key of an op with arguments, of whose tensors only the types count, on a backend.
+/// Key of an op on a backend; tensor arguments count by type only.
 pub(super) fn of(backend: &str, target: &str, args: &[(&'static str, Arg)]) -> Key {
     let mut h = Keys::new();
     (backend, target).hash(&mut h);
@@ -68,7 +67,7 @@ fn argument(arg: &Arg, h: &mut Keys) {
                 Operand::Float(x) => x.to_bits().hash(h),
                 Operand::Bool(b) => b.hash(h),
                 Operand::Size(d) => d.to_string().hash(h),
-                // Its value is an input.
+                // The value is an input, not part of the key.
                 Operand::Number(s) => (s.dtype() as u8).hash(h),
             }
         }
@@ -109,7 +108,7 @@ fn value(v: &Val, h: &mut Keys) {
             h.write_usize(all.len());
             all.iter().for_each(|v| value(v, h));
         }
-        // Of a graph; there is none here.
+        // Graph values, which do not occur here.
         Val::Tensor(_) | Val::Number(..) | Val::Int(Size::Dynamic(_)) | Val::Condition(..) => {
             format!("{v:?}").hash(h)
         }

@@ -1,11 +1,10 @@
-//! Functions that read values: ops are noted, and run as one program when a value is read, or when
-//! the function ends.
+//! Lazy tensors: ops of functions that read values are recorded, and run as one program when a
+//! value is read or the function ends.
 //!
-//! What has been noted since the last read is a segment. Its ops with the types of their operands,
-//! how they hang together, and which of its tensors somebody still holds are its key; a program is
-//! made for a key once, so that a function whose way depends on values runs the programs of that
-//! way, and one that alternates between two ways compiles neither again. The sizes of segments are
-//! numbers.
+//! The ops recorded since the last read are a segment. Its key consists of the ops with their
+//! operand types, the data flow, and which results are still live. A program is compiled once per
+//! key, so each control-flow path reuses its programs, and alternating between two paths recompiles
+//! neither. Segments specialise on all sizes.
 use super::{
     Array, Graph, OpError, Repr, Session, Slot, Tensor, TraceError, Why,
     arg::Arg,
@@ -26,13 +25,13 @@ use std::{
     },
 };
 
-/// A value that has been noted.
+/// A recorded value.
 pub(crate) struct LazyNode {
     pub graph: u64,
-    /// The number of its segment, and its own among the results there.
+    /// Index of its segment, and its index among the segment's results.
     segment: u32,
     at: u32,
-    /// The number of its type.
+    /// Index of its type in `known`.
     slot: u32,
     known: Arc<Known>,
     pub value: OnceLock<Arc<Array>>,
@@ -45,34 +44,34 @@ impl LazyNode {
     pub fn shape(&self) -> &[usize] {
         &self.known.types[self.slot as usize].1
     }
-    /// Whether it is that result of a segment.
+    /// Whether it is this result of a segment.
     pub(super) fn is_result(&self, graph: u64, segment: u32, at: u32) -> bool {
         (self.graph, self.segment, self.at) == (graph, segment, at)
     }
 }
 
-/// What has been noted since the last read.
+/// The current segment: ops recorded since the last read.
 pub(super) struct Lazy {
     segments: Arc<Segments>,
-    /// The number of the segment.
+    /// Index of the segment.
     number: u32,
-    /// Runs that the segment has left, and behind which of their ops.
+    /// Runs that the segment has left, and after which of their ops.
     path: Vec<(Arc<Run>, usize)>,
-    /// The run that it follows, and how many of its ops it has noted.
+    /// The run being replayed, and the number of its ops replayed.
     run: Arc<Run>,
     at: usize,
-    /// What it has noted since no run goes on as it does.
+    /// New ops, recorded since the segment diverged from all runs.
     new: Vec<Noted>,
     inputs: Vec<Arc<Array>>,
     results: Vec<Arc<LazyNode>>,
     free: Free,
 }
 
-/// Nodes that nobody holds any more, for new ones: of a long function, making and freeing them was
-/// most of what its ops cost. A thread keeps some between calls.
+/// A free list of nodes. In long functions, allocating and freeing nodes was most of the cost per
+/// op. Each thread keeps some nodes between calls.
 struct Free(Vec<Arc<LazyNode>>);
 
-/// How many a thread keeps.
+/// Capacity of a thread's free list.
 const FREE: usize = 1024;
 thread_local! {
     static FREE_NODES: RefCell<Vec<Arc<LazyNode>>> = const { RefCell::new(vec![]) };
@@ -82,7 +81,7 @@ impl Free {
     fn of_thread() -> Free {
         Free(FREE_NODES.take())
     }
-    /// A node without a value.
+    /// Takes a node from the free list, or allocates one.
     fn node(
         &mut self,
         known: &Arc<Known>,
@@ -109,8 +108,8 @@ impl Free {
             value: OnceLock::new(),
         })
     }
-    /// Takes those that nobody else holds. They come back in the order in which they were made, so
-    /// that a call which does the same finds them with their types.
+    /// Recycles nodes that nobody else holds. They are reused in creation order, so that a repeated
+    /// call finds them with matching types.
     fn take(&mut self, nodes: Vec<Arc<LazyNode>>) {
         let room = FREE.saturating_sub(self.0.len());
         let idle = nodes
@@ -124,32 +123,32 @@ impl Free {
 impl Drop for Free {
     fn drop(&mut self) {
         if !self.0.is_empty() {
-            // Not where the thread ends.
+            // Fails during thread shutdown, harmlessly.
             let _ = FREE_NODES.try_with(|kept| *kept.borrow_mut() = std::mem::take(&mut self.0));
         }
     }
 }
 
-/// A program of a segment.
+/// The compiled program of a segment.
 pub(crate) struct Segment {
     pub prepared: Prepared,
-    /// How often it has run.
+    /// Number of times it has run.
     pub calls: AtomicU64,
 }
 
-/// The programs of a function's segments, and where it reads values.
+/// The segment programs of a function, and its graph breaks.
 pub(crate) struct Segments {
     name: String,
     making: Making,
-    /// Whether every op is a segment.
+    /// Whether to break the graph after every op.
     each_op: bool,
-    /// How many programs there are at most; further segments run op by op.
+    /// Maximum number of programs; further segments run op by op.
     pub limit: usize,
-    /// In the order in which they were made.
+    /// The programs, in order of compilation.
     pub made: Mutex<Vec<Arc<Segment>>>,
-    /// All of them by what they do, behind a run without ops.
+    /// Root of the tree of recorded runs; has no ops.
     root: Arc<Run>,
-    /// Where graphs end and why, each once.
+    /// Distinct graph breaks, with their reasons.
     reads: Mutex<Vec<(Place, Why)>>,
 }
 
@@ -165,7 +164,7 @@ impl Segments {
             reads: Mutex::default(),
         }
     }
-    /// Where graphs end, in the order in which these places were met, and why.
+    /// Locations and reasons of the graph breaks, in order of first occurrence.
     pub(crate) fn reads(&self) -> Vec<(String, Why)> {
         lock(&self.reads)
             .iter()
@@ -174,13 +173,13 @@ impl Segments {
     }
 }
 
-/// What is known of an op for types of operands.
+/// Inferred result types of an op for given operand types.
 pub(super) struct Known {
     types: Vec<(DType, Vec<usize>)>,
     pub slots: Vec<Slot>,
 }
 
-/// How many ops' types are kept.
+/// Size limit of the type cache.
 const KEPT: usize = 4096;
 static KNOWN: LazyLock<Mutex<IndexMap<Key, Arc<Known>>>> = LazyLock::new(Mutex::default);
 
@@ -200,8 +199,8 @@ impl Lazy {
             free,
         }
     }
-    /// Notes an op that an earlier call has noted at this point; `first` stands before `args` as
-    /// argument `self`. None: it is another one.
+    /// Replays an op that an earlier call recorded at this point. `first` comes before `args`, as
+    /// argument `self`. `None`: it is another op.
     pub(super) fn replay<const R: usize>(
         &mut self,
         graph: u64,
@@ -223,8 +222,8 @@ impl Lazy {
             result(known, slot - 1, (graph, *number), results, free, operand)
         }))
     }
-    /// Whether an op is the next one of the run, or of one that goes on from here, which the
-    /// segment follows then; of so many results, if that is given.
+    /// Advances the run if the op is its next one, or the first of a branch, which the segment then
+    /// follows. If given, the number of results must match as well.
     fn follow(
         &mut self,
         graph: u64,
@@ -249,7 +248,7 @@ impl Lazy {
         self.at += 1;
         true
     }
-    /// Notes an op. Err: a reason why it cannot be.
+    /// Records an op. Err: why it is invalid.
     pub(super) fn row(
         &mut self,
         graph: u64,
@@ -272,7 +271,7 @@ impl Lazy {
         }
         Ok(all)
     }
-    /// Notes an op that no run goes on with.
+    /// Records an op that diverges from all runs.
     fn note(
         &mut self,
         graph: u64,
@@ -283,7 +282,7 @@ impl Lazy {
         operands: &[Tensor],
     ) -> Result<Arc<Known>, String> {
         let known = types(key::of("", target, &args), place, op, target, &args, operands)?;
-        // Tensors would be held by what is noted, and so count as used later.
+        // Recorded tensors would stay alive, and so count as live results.
         let args = args
             .iter()
             .map(|(name, arg)| Ok((*name, Kept::of(arg)?)))
@@ -318,8 +317,8 @@ impl Lazy {
         Ok(first)
     }
 
-    /// Runs what has been noted; every tensor that somebody holds has elements then. `read` is
-    /// where a value is read, if one is, or else why the graph ends.
+    /// Runs the recorded ops; all live tensors have data afterwards. `read` is the location and
+    /// reason of the graph break, if there is one.
     pub(super) fn flush(&mut self, read: Option<(Place, Why)>) -> Result<(), TraceError> {
         if let Some(at) = read {
             let mut all = lock(&self.segments.reads);
@@ -327,14 +326,14 @@ impl Lazy {
                 all.push(at);
             }
         }
-        // The next segment begins anew, whatever becomes of this one.
+        // Start a new segment, even if this one fails.
         let next = Lazy {
             number: self.number.wrapping_add(1),
             free: Free(std::mem::take(&mut self.free.0)),
             ..Lazy::new(self.segments.clone())
         };
         let mut noted = std::mem::replace(self, next);
-        // One handle is the list's own.
+        // The list itself holds one reference.
         let held: Vec<u32> =
             noted.results.iter().filter(|n| Arc::strong_count(n) > 1).map(|n| n.at).collect();
         if held.is_empty() {
@@ -354,19 +353,18 @@ impl Lazy {
             _ => one_by_one(&noted.ops(), &noted.inputs, &held)?,
         };
         for (n, array) in held.iter().zip(values) {
-            // A node gets its value once: it is in one segment.
+            // Set once: a node belongs to one segment.
             let _ = noted.results[*n as usize].value.set(array);
         }
         self.free.take(noted.results);
         Ok(())
     }
-    /// All of its ops.
+    /// All ops of the segment.
     fn ops(&self) -> Vec<&Noted> {
         let runs = self.path.iter().map(|(run, at)| &run.ops[..*at]);
         runs.chain([&self.run.ops[..self.at], &self.new]).flatten().collect()
     }
-    /// Makes the program of the segment; none if there may be no more, or if somebody ended its
-    /// compilation.
+    /// Compiles the segment; `None` at the limit on programs, or if compilation was cancelled.
     fn make(&mut self, held: &[u32]) -> Result<Option<Arc<Segment>>, TraceError> {
         let s = self.segments.clone();
         if lock(&s.made).len() >= s.limit {
@@ -411,7 +409,7 @@ fn user(reason: String) -> TraceError {
     TraceError::User(reason.into())
 }
 
-/// What stands for a tensor that is lost.
+/// Placeholder for a lost operand.
 fn nothing() -> Tensor {
     static NOTHING: LazyLock<Arc<OpError>> = LazyLock::new(|| {
         let text = String::new;
@@ -427,8 +425,8 @@ fn nothing() -> Tensor {
     Tensor(Repr::Failed(NOTHING.clone()))
 }
 
-/// A result of an op that is noted: one that is computed, or what it is without that. `number` is
-/// that of the graph, and of the segment.
+/// A result of a recorded op: a new lazy node, a constant, or a forwarded operand. The pair
+/// identifies the graph and the segment.
 fn result(
     known: &Arc<Known>,
     slot: usize,
@@ -448,7 +446,7 @@ fn result(
     }
 }
 
-/// The ops on other inputs: the results that are computed.
+/// Replays the ops on other inputs; returns all computed results.
 fn again(graph: &Graph, ops: &[&Noted], inputs: &[Tensor]) -> Vec<Tensor> {
     let (mut all, mut inputs_used): (Vec<Tensor>, usize) = (vec![], 0);
     for o in ops {
@@ -474,7 +472,7 @@ fn again(graph: &Graph, ops: &[&Noted], inputs: &[Tensor]) -> Vec<Tensor> {
             Ok(args) => graph.row(o.place, o.op, o.target, args),
             Err(e) => vec![graph.refuse(o.place, o.op, e, &[])],
         };
-        // A row that cannot be gives one poisoned tensor for all.
+        // A failed row returns a single poisoned tensor.
         let made = (0..o.known.slots.len())
             .map(|i| made.get(i).or(made.last()).cloned().unwrap_or_else(nothing));
         all.extend(
@@ -486,7 +484,7 @@ fn again(graph: &Graph, ops: &[&Noted], inputs: &[Tensor]) -> Vec<Tensor> {
     all
 }
 
-/// The segment op by op.
+/// Runs the segment op by op.
 fn one_by_one(
     ops: &[&Noted],
     inputs: &[Arc<Array>],
@@ -502,7 +500,7 @@ fn one_by_one(
     held.iter().map(value).collect()
 }
 
-/// The types of an op's results, by its key.
+/// Infers an op's result types; cached by key.
 fn types(
     key: Key,
     place: Place,

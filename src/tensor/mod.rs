@@ -1,30 +1,28 @@
-//! Tensors: computed with at once, or captured, so that a function of [`Tensor`]s becomes a module
-//! at level `graph`.
+//! Tensors: computed eagerly, or traced, so that a function of [`Tensor`]s becomes a module at
+//! level `graph`.
 //!
-//! A [`Tensor`] has elements, or is a name for a value that a compiled program will have; its
-//! methods have the names, the broadcasting and the type promotion of PyTorch, because each is the
-//! builder of an ATen overload (`src/capture/aten/`), which the importer of `.pt2` archives uses
-//! too. Tensors are values: no op changes one. A handle is cheap to clone and may go to any thread.
+//! A [`Tensor`] is concrete data, or a symbolic value of the graph being traced. Methods have the
+//! names, broadcasting and type promotion of PyTorch: each one is the builder of an ATen overload
+//! (`src/capture/aten/`), shared with the importer of `.pt2` archives. Tensors are immutable.
+//! Handles are cheap to clone and thread-safe.
 //!
-//! **Where an op goes.** Into the graph of its operands if they are traced; else into the graph
-//! that its thread traces ([`trace`], a function that is [compiled](crate::compile())), where
-//! tensors with elements become constants; else it runs at once, as a program of one op, which is
-//! kept.
+//! **Dispatch.** An op is added to the graph of its operands if they are traced; else to the graph
+//! that its thread traces ([`trace`], a [compiled](crate::compile()) function), where concrete
+//! tensors become constants; else it runs eagerly, as a cached single-op program.
 //!
-//! **Errors.** No operator panics. An op that cannot be records why, with the user's file and line,
-//! and gives a poisoned tensor; what is computed from that is poisoned in silence. The call of
-//! [`trace`] returns all of these errors at once; of ops that run at once, the poisoned tensor
-//! keeps the error, which reading it returns. Only what asks for a value's type ([`Tensor::dims`],
-//! [`Tensor::dtype`]) or for its elements ([`Tensor::to_vec`], [`Tensor::item`]) has to say no
-//! earlier, and returns a `Result`.
+//! **Errors.** No operator panics. An invalid op records its error with the user's file and line,
+//! and returns a poisoned tensor; ops on poisoned tensors stay silent. [`trace`] returns all
+//! recorded errors at once. In eager mode the poisoned tensor carries the error until it is read.
+//! Only methods that return a type ([`Tensor::dims`], [`Tensor::dtype`]) or data
+//! ([`Tensor::to_vec`], [`Tensor::item`]) return a `Result`.
 //!
-//! **Sizes.** [`Graph::dim`] makes a symbolic size with a range. Sizes are computed with, compared
-//! and printed as expressions over these, and a contradiction (`batch` against `batch + 1`) is an
-//! error where it is written. A symbolic size never counts as 1 in broadcasting: against another
-//! size it has to be equal to it when the program is called.
+//! **Sizes.** [`Graph::dim`] creates a symbol with a range. Sizes are computed, compared and
+//! printed as symbolic expressions. A contradiction (`batch` against `batch + 1`) is an error at
+//! the op. A symbolic size never broadcasts as 1: against another size it must be equal, which each
+//! call checks.
 //!
-//! **Places.** Every op has the location of the call in the user's code; inside of an
-//! [`nn`](crate::nn) module that is where the module is called, or where it was added to a
+//! **Locations.** Every op has the source location of the call in the user's code. Inside an
+//! [`nn`](crate::nn) module that is the call of the module, or where it was added to a
 //! `Sequential`.
 mod arg;
 mod array;
@@ -84,5 +82,5 @@ pub(crate) use {
     session::{Lifted, NumberArgument, Session, Why},
 };
 
-/// For [`Tensor::slice`]: to the end of the dimension.
+/// For [`Tensor::slice`]: the end of the dimension.
 pub const END: i64 = i64::MAX;

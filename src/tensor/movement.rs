@@ -1,19 +1,19 @@
-//! Methods that give the same elements another shape or order, or join tensors.
+//! Methods that reshape, reorder, slice or concatenate.
 use super::{Axes, Dim, Graph, Operand, Shape, Tensor, arg::Arg};
 use std::panic::Location;
 
 impl Tensor {
-    /// Another shape; one size may be -1: what is left. Error: another number of elements.
+    /// Reshapes; one size may be -1 and is inferred. Error: another number of elements.
     #[track_caller]
     pub fn reshape(&self, shape: impl Shape) -> Tensor {
         self.call("reshape", "aten.reshape.default", [("shape", shape.dims().into())])
     }
-    /// As [`Tensor::reshape`]: a traced value has no memory that could be shared.
+    /// As [`Tensor::reshape`]: traced values have no strides.
     #[track_caller]
     pub fn view(&self, shape: impl Shape) -> Tensor {
         self.call("view", "aten.view.default", [("size", shape.dims().into())])
     }
-    /// Dimensions `start` to `end`, both included, as one.
+    /// Flattens dimensions `start` to `end`, inclusive, into one.
     #[track_caller]
     pub fn flatten(&self, start: i64, end: i64) -> Tensor {
         self.call(
@@ -22,7 +22,7 @@ impl Tensor {
             [("start_dim", start.into()), ("end_dim", end.into())],
         )
     }
-    /// One dimension as several; one of the sizes may be -1.
+    /// Splits one dimension into several; one of the sizes may be -1.
     #[track_caller]
     pub fn unflatten(&self, dim: i64, shape: impl Shape) -> Tensor {
         self.call(
@@ -31,17 +31,17 @@ impl Tensor {
             [("dim", dim.into()), ("sizes", shape.dims().into())],
         )
     }
-    /// Two dimensions swapped.
+    /// Swaps two dimensions.
     #[track_caller]
     pub fn transpose(&self, a: i64, b: i64) -> Tensor {
         self.call("transpose", "aten.transpose.int", [("dim0", a.into()), ("dim1", b.into())])
     }
-    /// Dimensions in another order.
+    /// Permutes the dimensions.
     #[track_caller]
     pub fn permute(&self, dims: impl Axes) -> Tensor {
         self.call("permute", "aten.permute.default", [("dims", dims.axes().into())])
     }
-    /// The transpose of a matrix; a vector is itself. Error: more than two dimensions.
+    /// Transposes a matrix; a vector is unchanged. Error: more than two dimensions.
     #[track_caller]
     pub fn t(&self) -> Tensor {
         match self.rank() {
@@ -49,7 +49,7 @@ impl Tensor {
             _ => self.call("t", "aten.t.default", []),
         }
     }
-    /// Without those of the dimensions that have size 1; `..` for all of them.
+    /// Removes those of the dimensions that have size 1; `..` for all of them.
     #[track_caller]
     pub fn squeeze(&self, dims: impl Axes) -> Tensor {
         match dims.axes() {
@@ -59,12 +59,12 @@ impl Tensor {
             None => self.call("squeeze", "aten.squeeze.default", []),
         }
     }
-    /// A further dimension of size 1.
+    /// Inserts a dimension of size 1.
     #[track_caller]
     pub fn unsqueeze(&self, dim: i64) -> Tensor {
         self.call("unsqueeze", "aten.unsqueeze.default", [("dim", dim.into())])
     }
-    /// Repeated along dimensions of size 1 and new leading ones; -1 keeps a size.
+    /// Broadcasts dimensions of size 1 and new leading ones; -1 keeps a size.
     #[track_caller]
     pub fn expand(&self, shape: impl Shape) -> Tensor {
         self.call("expand", "aten.expand.default", [("size", shape.dims().into())])
@@ -74,7 +74,7 @@ impl Tensor {
     pub fn broadcast_to(&self, shape: impl Shape) -> Tensor {
         self.call("broadcast_to", "aten.expand.default", [("size", shape.dims().into())])
     }
-    /// `length` elements along a dimension, from `start` on.
+    /// A slice of `length` elements along a dimension, from `start`.
     #[track_caller]
     pub fn narrow(&self, dim: i64, start: impl Into<Dim>, length: impl Into<Dim>) -> Tensor {
         let (start, length) = (start.into(), length.into());
@@ -87,13 +87,13 @@ impl Tensor {
             [("dim", dim.into()), ("start", start.into()), ("length", length.into())],
         )
     }
-    /// Python's `x[..., start:end]` along a dimension: both may count from the end, and are
-    /// clamped. [`END`](super::END) is the end.
+    /// Python's `x[..., start:end]` along a dimension: negative bounds count from the end, and both
+    /// are clamped. [`END`](super::END) is the end.
     #[track_caller]
     pub fn slice(&self, dim: i64, start: impl Into<Dim>, end: impl Into<Dim>) -> Tensor {
         self.slice_step(dim, start, end, 1)
     }
-    /// Every `step`-th element of a [`Tensor::slice`]. Error: a step below 1.
+    /// As [`Tensor::slice`], with a stride of `step`. Error: a step below 1.
     #[track_caller]
     pub fn slice_step(
         &self,
@@ -114,7 +114,7 @@ impl Tensor {
             ],
         )
     }
-    /// One position along a dimension, which vanishes.
+    /// Selects one index along a dimension, and removes the dimension.
     #[track_caller]
     pub fn select(&self, dim: i64, index: impl Into<Dim>) -> Tensor {
         self.call(
@@ -123,8 +123,8 @@ impl Tensor {
             [("dim", dim.into()), ("index", index.into().into())],
         )
     }
-    /// Parts of `size` elements along a dimension, the last one of what is left. Error: a size
-    /// below 1, a symbolic dimension.
+    /// Splits a dimension into parts of `size` elements; the last one may be smaller. Error: a size
+    /// below 1, or a symbolic dimension.
     #[track_caller]
     pub fn split(&self, size: i64, dim: i64) -> Vec<Tensor> {
         if size < 1 {
@@ -138,7 +138,7 @@ impl Tensor {
             super::emit::row(Location::caller(), "split", "aten.split.Tensor", args),
         )
     }
-    /// Parts of these sizes along a dimension. Error: they do not sum up to its size.
+    /// Splits a dimension into parts of these sizes. Error: their sum is not the dimension's size.
     #[track_caller]
     pub fn split_with_sizes<const N: usize>(&self, sizes: [i64; N], dim: i64) -> [Tensor; N] {
         let total = sizes.iter().try_fold(0i64, |n, s| n.checked_add(*s));
@@ -156,8 +156,8 @@ impl Tensor {
             [("split_sizes", sizes.as_slice().into()), ("dim", dim.into())],
         )
     }
-    /// `N` equal parts along a dimension, but for the last one. Error: `torch.chunk` would give
-    /// fewer.
+    /// Splits a dimension into `N` parts of equal size; the last one may be smaller. Error:
+    /// `torch.chunk` would give fewer.
     #[track_caller]
     pub fn chunk<const N: usize>(&self, dim: i64) -> [Tensor; N] {
         self.call_many(
@@ -166,7 +166,7 @@ impl Tensor {
             [("chunks", (N as i64).into()), ("dim", dim.into())],
         )
     }
-    /// Each position along a dimension, which vanishes.
+    /// Splits a dimension into single indices, and removes it.
     #[track_caller]
     pub fn unbind(&self, dim: i64) -> Vec<Tensor> {
         self.counted(
@@ -180,8 +180,8 @@ impl Tensor {
             ),
         )
     }
-    /// Parts, of which there are as many in this call even if they cannot be: a function may go on
-    /// and take one of them.
+    /// On failure, returns as many poisoned parts as this call's sizes imply, so that the function
+    /// can go on indexing them.
     fn counted(&self, dim: i64, size: i64, parts: Vec<Tensor>) -> Vec<Tensor> {
         let dims = self.dims().unwrap_or_default();
         let at = usize::try_from(if dim < 0 { dim + dims.len() as i64 } else { dim }).ok();
@@ -197,13 +197,13 @@ impl Tensor {
             _ => parts,
         }
     }
-    /// Reversed along dimensions.
+    /// Reverses dimensions.
     #[track_caller]
     pub fn flip(&self, dims: impl Axes) -> Tensor {
         let dims = dims.axes().unwrap_or_else(|| (0..self.rank().unwrap_or(0) as i64).collect());
         self.call("flip", "aten.flip.default", [("dims", dims.as_slice().into())])
     }
-    /// Moved along dimensions, what leaves at one end comes in at the other.
+    /// Rotates elements along dimensions, with wrap-around.
     #[track_caller]
     pub fn roll(&self, shifts: &[i64], dims: &[i64]) -> Tensor {
         if !dims.is_empty() && dims.len() != shifts.len() {
@@ -214,13 +214,12 @@ impl Tensor {
         }
         self.call("roll", "aten.roll.default", [("shifts", shifts.into()), ("dims", dims.into())])
     }
-    /// Copies along each dimension, and along new leading ones.
+    /// Tiles along each dimension, and along new leading ones.
     #[track_caller]
     pub fn repeat(&self, repeats: impl Shape) -> Tensor {
         self.call("repeat", "aten.repeat.default", [("repeats", repeats.dims().into())])
     }
-    /// Pairs (before, after) of how many elements of `value` are added, from the last dimension on;
-    /// negative ones cut.
+    /// Pads with `value`: pairs (before, after) from the last dimension on; negative counts crop.
     #[track_caller]
     pub fn pad(&self, pairs: impl Shape, value: impl Into<Operand>) -> Tensor {
         self.call(
@@ -232,13 +231,13 @@ impl Tensor {
 }
 
 impl Graph {
-    /// Tensors behind one another along a dimension, with promotion. Error: none at all, or sizes
-    /// that differ elsewhere.
+    /// Concatenates along a dimension, with type promotion. Error: an empty list, or other sizes
+    /// differ.
     #[track_caller]
     pub fn cat(&self, tensors: &[Tensor], dim: i64) -> Tensor {
         self.join("cat", "aten.cat.default", tensors, dim, Location::caller())
     }
-    /// Tensors of one shape along a new dimension.
+    /// Stacks tensors of one shape along a new dimension.
     #[track_caller]
     pub fn stack(&self, tensors: &[Tensor], dim: i64) -> Tensor {
         self.join("stack", "aten.stack.default", tensors, dim, Location::caller())

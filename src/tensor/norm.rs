@@ -1,29 +1,29 @@
-//! Normalisations, softmax, losses. Statistics of 16-bit floats are kept in f32.
+//! Normalisation, softmax and losses. Statistics of 16-bit floats are computed in f32.
 use super::{Tensor, arg::Arg};
 use std::panic::Location;
 
 /// How a loss is reduced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reduction {
-    /// One loss an element.
+    /// No reduction: one loss per element.
     None,
-    /// Their (weighted) mean.
+    /// The mean, weighted if there are class weights.
     #[default]
     Mean,
-    /// Their sum.
+    /// The sum.
     Sum,
 }
 
-/// What [`Tensor::cross_entropy`] may be given.
+/// Options of [`Tensor::cross_entropy`].
 #[derive(Clone, Debug)]
 pub struct CrossEntropy {
-    /// A weight for each class.
+    /// Class weights.
     pub weight: Option<Tensor>,
-    /// How losses are reduced.
+    /// Reduction over elements.
     pub reduction: Reduction,
-    /// A target that does not count.
+    /// Target class to ignore.
     pub ignore_index: i64,
-    /// How much of the target is spread over all classes.
+    /// Label smoothing: the share of the target spread over all classes.
     pub label_smoothing: f64,
 }
 
@@ -39,18 +39,18 @@ impl Default for CrossEntropy {
 }
 
 impl Tensor {
-    /// Exponentials along a dimension, scaled to sum to 1.
+    /// Softmax along a dimension.
     #[track_caller]
     pub fn softmax(&self, dim: i64) -> Tensor {
         self.call("softmax", "aten.softmax.int", [("dim", dim.into())])
     }
-    /// The logarithm of [`Tensor::softmax`].
+    /// Logarithm of [`Tensor::softmax`].
     #[track_caller]
     pub fn log_softmax(&self, dim: i64) -> Tensor {
         self.call("log_softmax", "aten.log_softmax.int", [("dim", dim.into())])
     }
-    /// (x - mean) / sqrt(var + epsilon) * weight + bias over the last dimensions, which have the
-    /// sizes `shape`; so have weight and bias.
+    /// Layer norm: (x - mean) / sqrt(var + epsilon) * weight + bias over the trailing dimensions,
+    /// which have the sizes `shape`, as have weight and bias.
     #[track_caller]
     pub fn layer_norm(
         &self,
@@ -72,8 +72,8 @@ impl Tensor {
             }
         }
     }
-    /// x / sqrt(mean x^2 + epsilon) * weight over the last dimensions. Without an epsilon it is
-    /// that of the dtype, as in PyTorch.
+    /// RMS norm: x / sqrt(mean x^2 + epsilon) * weight over the trailing dimensions. The default
+    /// epsilon is the dtype's machine epsilon, as in PyTorch.
     #[track_caller]
     pub fn rms_norm(&self, shape: &[i64], weight: Option<Tensor>, epsilon: Option<f64>) -> Tensor {
         match self.differs_at_end(shape) {
@@ -88,8 +88,8 @@ impl Tensor {
             }
         }
     }
-    /// (x - mean) / sqrt(variance + epsilon) * weight + bias with given statistics, along dimension
-    /// 1.
+    /// Batch norm in eval mode: (x - mean) / sqrt(variance + epsilon) * weight + bias with running
+    /// statistics, along dimension 1.
     #[track_caller]
     pub fn batch_norm(
         &self,
@@ -108,8 +108,8 @@ impl Tensor {
         ];
         self.input_row("batch_norm", "aten.batch_norm.default", args)
     }
-    /// As [`Tensor::layer_norm`] over each of `groups` equal parts of dimension 1 with all that
-    /// follows; weight and bias are `[C]`.
+    /// Group norm: normalises each of `groups` groups of channels (dimension 1) with all trailing
+    /// dimensions; weight and bias are `[C]`.
     #[track_caller]
     pub fn group_norm(
         &self,
@@ -126,8 +126,8 @@ impl Tensor {
         ];
         self.input_row("group_norm", "aten.group_norm.default", args)
     }
-    /// The cross entropy of logits [N, C, ...] and class numbers [N, ...]; formula and source:
-    /// `kiln.cross_entropy`.
+    /// Cross entropy of logits [N, C, ...] and class indices [N, ...]; for the formula and its
+    /// source see `kiln.cross_entropy`.
     #[track_caller]
     pub fn cross_entropy(&self, target: impl Into<Tensor>, options: CrossEntropy) -> Tensor {
         let args = [
@@ -139,7 +139,7 @@ impl Tensor {
         ];
         self.call("cross_entropy", "aten.cross_entropy_loss.default", args)
     }
-    /// The squared differences, reduced.
+    /// Squared error, reduced.
     #[track_caller]
     pub fn mse_loss(&self, target: impl Into<Tensor>, reduction: Reduction) -> Tensor {
         self.call(
@@ -149,7 +149,7 @@ impl Tensor {
         )
     }
 
-    /// A row whose tensor is called `input`.
+    /// A row whose tensor argument is called `input`.
     #[track_caller]
     pub(super) fn input_row(
         &self,
@@ -161,7 +161,7 @@ impl Tensor {
         let [r] = super::emit::exactly(Location::caller(), op, target, args);
         r
     }
-    /// Why the last sizes are not `shape`.
+    /// Why the trailing sizes are not `shape`.
     fn differs_at_end(&self, shape: &[i64]) -> Option<String> {
         let dims = self.dims().ok()?;
         let Some(lead) = dims.len().checked_sub(shape.len()) else {

@@ -1,4 +1,4 @@
-//! Rust's operators on tensors, with tensors and numbers on either side.
+//! Rust operators, with tensors and numbers on either side.
 use super::{Operand, Scalar, Tensor, arg::Arg, emit};
 use std::{
     ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Sub},
@@ -48,7 +48,7 @@ binary! {
     Div div "aten.div.Tensor",
     /// `torch.remainder`, Python's `%`: the result has the divisor's sign.
     Rem rem "aten.remainder.Tensor",
-    /// `torch.bitwise_and`, on truth values and integers.
+    /// `torch.bitwise_and`, on bools and integers.
     BitAnd bitand "aten.bitwise_and.Tensor",
     /// `torch.bitwise_or`.
     BitOr bitor "aten.bitwise_or.Tensor",
@@ -75,6 +75,6 @@ macro_rules! unary {
 unary! {
     /// `torch.neg`.
     Neg neg "aten.neg.default",
-    /// `torch.bitwise_not`; on truth values the logical not.
+    /// `torch.bitwise_not`; logical not on bools.
     Not not "aten.bitwise_not.default",
 }

@@ -2,27 +2,27 @@
 use super::{Graph, Tensor, arg::Arg};
 use std::panic::Location;
 
-/// What [`Tensor::scaled_dot_product_attention`] may be given.
+/// Options of [`Tensor::scaled_dot_product_attention`].
 #[derive(Clone, Debug, Default)]
 pub struct Attention {
-    /// Truth values (true: seen), or numbers that are added to the scores; of a shape that
-    /// broadcasts to [..., queries, keys].
+    /// A bool mask (true: attend), or a bias added to the scores. Broadcasts to [..., queries,
+    /// keys].
     pub mask: Option<Tensor>,
-    /// Query i sees keys up to i.
+    /// Causal mask: query i attends to keys 0 to i.
     pub causal: bool,
-    /// What scores are multiplied by; 1 / sqrt(head size) if absent.
+    /// Scale of the scores; 1 / sqrt(head size) by default.
     pub scale: Option<f64>,
 }
 
 impl Tensor {
-    /// The matrix product of the last two dimensions; leading dimensions broadcast; vectors are
-    /// rows on the left and columns on the right. No promotion: both have one dtype.
+    /// Matrix product over the last two dimensions; leading dimensions broadcast. A vector is a row
+    /// on the left and a column on the right. No type promotion: both have one dtype.
     #[track_caller]
     pub fn matmul(&self, other: impl Into<Tensor>) -> Tensor {
         self.call("matmul", "aten.matmul.default", [("other", Arg::tensor(other))])
     }
-    /// The products of two batches of matrices. Error: another rank than 3, batches of different
-    /// sizes.
+    /// Batched matrix product of [B, M, K] and [B, K, N]. Error: a rank other than 3, or batch
+    /// sizes differ.
     #[track_caller]
     pub fn bmm(&self, other: impl Into<Tensor>) -> Tensor {
         let other = other.into();
@@ -54,8 +54,8 @@ impl Tensor {
         let [r] = super::emit::exactly(Location::caller(), "linear", "aten.linear.default", args);
         r
     }
-    /// softmax(scale q k^T + mask) v; this tensor is the queries, [..., heads, queries, size].
-    /// Query heads may be a multiple of key heads.
+    /// softmax(scale q k^T + mask) v; this tensor holds the queries, [..., heads, queries, size].
+    /// The number of query heads may be a multiple of the key heads (grouped-query attention).
     #[track_caller]
     pub fn scaled_dot_product_attention(
         &self,
@@ -82,7 +82,8 @@ impl Tensor {
 }
 
 impl Graph {
-    /// Einstein's sums of one or more tensors, such as `"bij,bjk->bik"`; no ellipsis, no diagonals.
+    /// Einstein summation of one or more tensors, such as `"bij,bjk->bik"`; no ellipsis, no
+    /// diagonals.
     #[track_caller]
     pub fn einsum(&self, equation: &str, tensors: &[Tensor]) -> Tensor {
         let args = vec![("equation", equation.into()), ("tensors", Arg::from(tensors))];

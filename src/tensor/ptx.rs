@@ -1,4 +1,4 @@
-//! Kernels of one's own as PTX: the body of a [custom op](super::custom_op) on GPUs.
+//! External PTX kernels: GPU implementations of [custom ops](super::custom_op).
 use super::{
     Dim, Graph, Tensor, TraceError,
     custom::TensorType,
@@ -16,10 +16,10 @@ use std::sync::Arc;
 type Number = dyn Fn(&[TensorType], &[TensorType]) -> Dim + Send + Sync;
 type Numbers = dyn Fn(&[TensorType], &[TensorType]) -> Vec<Dim> + Send + Sync;
 
-/// A kernel as PTX, and how it is launched. Its parameters, each of 64 bits, are the addresses of
-/// the op's inputs, in order, then those of its results, then [sizes](Ptx::sizes). All tensors are
-/// row-major and contiguous, begin at multiples of 16 bytes, and overlap no result; an i1 is a
-/// byte.
+/// An external PTX kernel with its launch configuration. Its parameters are 64 bits each: the
+/// addresses of the op's inputs, of its results, then [sizes](Ptx::sizes). Tensors are contiguous,
+/// row-major and 16-byte aligned, and results alias nothing; an i1 takes one byte.
+/// For a complete op see `examples/custom_op.rs`.
 #[derive(Clone)]
 pub struct Ptx {
     text: String,
@@ -31,8 +31,8 @@ pub struct Ptx {
 }
 
 impl Ptx {
-    /// The text of a module, and the name of the kernel in it. Blocks of 256 threads, one thread
-    /// for each element of the first result, unless it is said otherwise.
+    /// A PTX module and its entry. Default launch: CTAs of 256 threads, one thread per element of
+    /// the first result.
     pub fn new(text: impl Into<String>, entry: &str) -> Ptx {
         Ptx {
             text: text.into(),
@@ -43,24 +43,24 @@ impl Ptx {
             sizes: None,
         }
     }
-    /// Threads of a block, 1 to 1024.
+    /// Threads per CTA, 1 to 1024.
     pub fn threads(self, threads: u32) -> Ptx {
         Ptx { threads, ..self }
     }
-    /// Bytes of shared memory that a block asks for beyond what the text declares.
+    /// Dynamic shared memory per CTA, in bytes.
     pub fn shared(self, bytes: u32) -> Ptx {
         Ptx { shared: bytes, ..self }
     }
-    /// How many blocks are launched, from the types of inputs and results, whose sizes may be
-    /// symbols; one block where that is none.
+    /// Grid size: the number of CTAs, from the types of inputs and results; sizes may be symbolic.
+    /// One CTA if it returns no size.
     pub fn blocks(
         self,
         rule: impl Fn(&[TensorType], &[TensorType]) -> Dim + Send + Sync + 'static,
     ) -> Ptx {
         Ptx { blocks: Some(Arc::new(rule)), ..self }
     }
-    /// The numbers that the kernel takes behind the addresses. If this is not called they are all
-    /// sizes of the inputs, then of the results, outermost first.
+    /// The integer parameters after the addresses. Default: all sizes of the inputs, then of the
+    /// results, outermost first.
     pub fn sizes(
         self,
         rule: impl Fn(&[TensorType], &[TensorType]) -> Vec<Dim> + Send + Sync + 'static,
@@ -68,7 +68,7 @@ impl Ptx {
         Ptx { sizes: Some(Arc::new(rule)), ..self }
     }
 
-    /// What the text says of itself. Err: it cannot be launched so, as the end of a sentence.
+    /// Parses and validates the PTX. Err: why it cannot be launched, as the end of a sentence.
     pub(super) fn read(&self) -> Result<Text, String> {
         if !(1..=1024).contains(&self.threads) {
             return Err(format!(
@@ -79,8 +79,8 @@ impl Ptx {
         Text::read(&self.text, &self.entry, self.threads)
     }
 
-    /// The op in a graph; `otherwise` makes what computes the same elsewhere. Err: the number of
-    /// parameters is another one, or a rule gives no number.
+    /// Emits the launch; `otherwise` emits the fallback for other targets. Err: the number of
+    /// parameters differs, or a rule returns no size.
     pub(super) fn trace(
         &self,
         (graph, place, name): (&Graph, Place, &str),

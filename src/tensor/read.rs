@@ -1,27 +1,27 @@
-//! Reading elements, which ends a graph, and making tensors of elements.
+//! Reading data, which breaks a graph, and creating tensors from data.
 use super::{Array, Graph, Number, Tensor, TraceError, Why, array::item, handle::Repr};
 use crate::runtime::interop::Element;
 use kiln_dialects::value::{self, DType};
 use std::{panic::Location, sync::Arc};
 
 impl Tensor {
-    /// A copy of numbers in row-major order, in the dtype of their type. Err: another number of
-    /// them than the shape says.
+    /// Copies numbers in row-major order; the dtype is that of `T`. Err: their number does not
+    /// match the shape.
     pub fn of<T: Element>(shape: &[usize], values: &[T]) -> Result<Tensor, TraceError> {
         Array::of(shape, values).map(Tensor::from).map_err(|e| TraceError::User(e.into()))
     }
-    /// One number, without dimensions.
+    /// A 0-d tensor.
     pub fn scalar<T: Element>(value: T) -> Result<Tensor, TraceError> {
         Tensor::of(&[], &[value])
     }
-    /// A copy of the bytes of elements in row-major order. Err: another number of bytes than the
-    /// shape says.
+    /// Copies the bytes of elements in row-major order. Err: their number does not match the shape.
     pub fn of_bytes(dtype: DType, shape: &[usize], bytes: &[u8]) -> Result<Tensor, TraceError> {
         Array::of_bytes(dtype, shape, bytes)
             .map(Tensor::from)
             .map_err(|e| TraceError::User(e.into()))
     }
-    /// Its elements. Err: it is poisoned, or traced: a trace has no values.
+    /// Reads the data; a graph break in compiled functions. Err: it is poisoned, or traced without
+    /// a call.
     #[track_caller]
     pub fn array(&self) -> Result<Arc<Array>, TraceError> {
         match &self.0 {
@@ -40,38 +40,38 @@ impl Tensor {
             Repr::Node(_) => Err(self.unread(Location::caller())),
         }
     }
-    /// Its elements, row-major. Err: as for [`Tensor::array`], or the dtype is not that of `T`.
+    /// Reads the elements, row-major. Err: as for [`Tensor::array`], or the dtype is not that of
+    /// `T`.
     #[track_caller]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>, TraceError> {
         self.array()?.to_vec().map_err(|e| TraceError::User(e.into()))
     }
-    /// Its one element, as `f64`, `i64` or `bool`. Err: as for [`Tensor::array`], or it has another
-    /// number of elements.
+    /// Reads a single element as `f64`, `i64` or `bool`. Err: as for [`Tensor::array`], or not
+    /// exactly one element.
     #[track_caller]
     pub fn item<T: Number>(&self) -> Result<T, TraceError> {
         item(&*self.array()?)
     }
-    /// Its elements as a value of the interpreter. Err: as for [`Tensor::array`].
+    /// Reads the data as an interpreter value. Err: as for [`Tensor::array`].
     #[track_caller]
     pub fn value(&self) -> Result<value::Tensor, TraceError> {
         self.array()?.value().map_err(|e| TraceError::User(e.into()))
     }
 
-    /// The error of a read of a traced tensor. In a function that is compiled it is what ends the
-    /// graph.
+    /// The error of reading a traced tensor; in a compiled function, the graph break.
     pub(super) fn unread(&self, place: &'static Location<'static>) -> TraceError {
         let graph = self.graph();
         let reason = "a value is read of a tensor that is traced and has none".to_string();
         if !graph.state().is_ok_and(|state| state.session.is_some()) {
-            // Nobody runs the function again.
+            // Outside of compiled functions there is no second run in segments.
             graph.refuse(place, "read", reason.clone(), std::slice::from_ref(self));
         }
         graph.ended(place, Why::Read, reason, vec![self.type_name()])
     }
 }
 
-/// The elements if it has any, row by row; else its type, as `f32[batch, 64]`. In a function that
-/// is compiled, printing reads the value.
+/// The elements, row by row; without data the type, as `f32[batch, 64]`. In a compiled function,
+/// printing reads the value.
 impl std::fmt::Display for Tensor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.0 {
@@ -85,7 +85,7 @@ impl std::fmt::Display for Tensor {
                     .traced()
                     .is_some_and(|(graph, _)| graph.state().is_ok_and(|s| s.session.is_some()));
                 if compiled {
-                    // What is written here is not used: the function is run again without a graph.
+                    // This output is discarded: the function is run again in segments.
                     self.unread(Location::caller());
                 }
                 f.write_str(&self.type_name())
@@ -94,10 +94,10 @@ impl std::fmt::Display for Tensor {
     }
 }
 
-/// From which number of elements along a dimension only the first and the last three are printed.
+/// Dimensions of at least this size are abbreviated to the first and last three elements.
 const MANY: usize = 12;
 
-/// Prints the part of a tensor that starts at an element, from a dimension on.
+/// Prints the subtensor at offset `start`, from a dimension on.
 fn print(
     t: &value::Tensor,
     axis: usize,
@@ -106,7 +106,7 @@ fn print(
 ) -> Result<(), std::fmt::Error> {
     let Some(n) = t.shape().get(axis).copied() else {
         return match t.data() {
-            // As many digits as tell it from its neighbours in its dtype.
+            // The shortest digits that round-trip in the dtype.
             value::Data::F(all) => all.get(start).map_or(Ok(()), |x| match t.dtype() {
                 DType::F64 => write!(f, "{x}"),
                 _ => write!(f, "{}", *x as f32),

@@ -1,4 +1,4 @@
-//! Reductions, statistics, scans, sorts.
+//! Reductions, statistics, scans and sorts.
 use super::{Axes, Tensor, arg::Arg};
 
 macro_rules! reduce {
@@ -14,25 +14,25 @@ macro_rules! reduce {
 }
 
 reduce! {
-    /// The sum over dimensions (`..` for all), which vanish or stay with size 1. Sums of integers
-    /// are in i64.
+    /// Sum over dimensions (`..` for all), which are removed or kept as size 1. Integers are summed
+    /// in i64.
     sum "aten.sum.dim_IntList",
-    /// The product; of integers in i64.
+    /// Product; integers in i64.
     prod "aten.prod.default",
-    /// The greatest element; NaN wins.
+    /// Maximum; NaN propagates.
     amax "aten.amax.default",
-    /// The least element; NaN wins.
+    /// Minimum; NaN propagates.
     amin "aten.amin.default",
-    /// Whether one element is nonzero.
+    /// Whether any element is nonzero.
     any "aten.any.dims",
     /// Whether all elements are nonzero.
     all "aten.all.dim",
-    /// ln(sum of e^x), without overflow.
+    /// ln(sum of e^x), numerically stable.
     logsumexp "aten.logsumexp.default",
 }
 
 impl Tensor {
-    /// The mean. Error: of integers; convert first.
+    /// Mean. Error: an integer dtype; convert first.
     #[track_caller]
     pub fn mean(&self, dims: impl Axes, keepdim: bool) -> Tensor {
         match self.dtype() {
@@ -44,7 +44,7 @@ impl Tensor {
             ),
         }
     }
-    /// The variance with divisor n - `correction` (1 for the unbiased one).
+    /// Variance with divisor n - `correction` (1: unbiased).
     #[track_caller]
     pub fn var(&self, dims: impl Axes, correction: f64, keepdim: bool) -> Tensor {
         let args = [
@@ -54,7 +54,7 @@ impl Tensor {
         ];
         self.call("var", "aten.var.correction", args)
     }
-    /// The root of [`Tensor::var`].
+    /// Standard deviation: the root of [`Tensor::var`].
     #[track_caller]
     pub fn std(&self, dims: impl Axes, correction: f64, keepdim: bool) -> Tensor {
         let args = [
@@ -64,8 +64,7 @@ impl Tensor {
         ];
         self.call("std", "aten.std.correction", args)
     }
-    /// The position of the greatest element along a dimension; without one, in row-major order of
-    /// all.
+    /// Index of the maximum along a dimension; without one, of the flattened tensor.
     #[track_caller]
     pub fn argmax(&self, dim: Option<i64>, keepdim: bool) -> Tensor {
         self.call(
@@ -74,7 +73,7 @@ impl Tensor {
             [("dim", Arg::optional(dim)), ("keepdim", keepdim.into())],
         )
     }
-    /// As [`Tensor::argmax`], of the least.
+    /// As [`Tensor::argmax`], of the minimum.
     #[track_caller]
     pub fn argmin(&self, dim: Option<i64>, keepdim: bool) -> Tensor {
         self.call(
@@ -83,7 +82,7 @@ impl Tensor {
             [("dim", Arg::optional(dim)), ("keepdim", keepdim.into())],
         )
     }
-    /// The greatest elements along a dimension, and their positions.
+    /// Maximum along a dimension, and its index.
     #[track_caller]
     pub fn max_dim(&self, dim: i64, keepdim: bool) -> (Tensor, Tensor) {
         let [v, i] = self.call_many(
@@ -93,7 +92,7 @@ impl Tensor {
         );
         (v, i)
     }
-    /// The least elements along a dimension, and their positions.
+    /// Minimum along a dimension, and its index.
     #[track_caller]
     pub fn min_dim(&self, dim: i64, keepdim: bool) -> (Tensor, Tensor) {
         let [v, i] = self.call_many(
@@ -103,17 +102,17 @@ impl Tensor {
         );
         (v, i)
     }
-    /// Sums of all elements up to each; of integers in i64.
+    /// Cumulative sum (inclusive); integers in i64.
     #[track_caller]
     pub fn cumsum(&self, dim: i64) -> Tensor {
         self.call("cumsum", "aten.cumsum.default", [("dim", dim.into())])
     }
-    /// Products of all elements up to each; of integers in i64.
+    /// Cumulative product (inclusive); integers in i64.
     #[track_caller]
     pub fn cumprod(&self, dim: i64) -> Tensor {
         self.call("cumprod", "aten.cumprod.default", [("dim", dim.into())])
     }
-    /// The `k` greatest (or least) elements along a dimension, in order, and their positions.
+    /// The `k` largest (or smallest) elements along a dimension, sorted, and their indices.
     #[track_caller]
     pub fn topk(&self, k: i64, dim: i64, largest: bool) -> (Tensor, Tensor) {
         let [v, i] = self.call_many(
@@ -123,7 +122,7 @@ impl Tensor {
         );
         (v, i)
     }
-    /// Sorted along a dimension, equal elements in their order, and where each was.
+    /// Stable sort along a dimension, and the original indices.
     #[track_caller]
     pub fn sort(&self, dim: i64, descending: bool) -> (Tensor, Tensor) {
         let [v, i] = self.call_many(

@@ -1,5 +1,4 @@
-//! Ops with regions in a trace: functions whose ops go into a region, and the types of what they
-//! give.
+//! Ops with regions in a trace: traces functions into regions, and infers result types.
 use super::{
     Graph, Tensor, TraceError,
     graph::Place,
@@ -15,17 +14,17 @@ use kiln_dialects::{
 };
 use std::cell::RefCell;
 
-/// A dtype and sizes.
+/// A dtype and a shape.
 pub(super) type Spec = (DType, Vec<sym::Dim>);
 
-/// A region: what it takes, what it has to give if that is known, and the function.
+/// A region: argument types, required result types if known, and the function.
 pub(super) struct Body<'a> {
     pub args: Vec<Spec>,
     pub gives: Option<Vec<Spec>>,
     pub run: &'a mut dyn FnMut(Vec<Tensor>) -> Result<Vec<Tensor>, TraceError>,
 }
 
-/// What an op gives, from what its bodies give.
+/// Infers an op's result types from those of its regions.
 pub(super) type Results<'a> = dyn Fn(&[Vec<Spec>]) -> Result<Vec<Spec>, String> + 'a;
 
 /// An op with regions.
@@ -46,7 +45,7 @@ pub(super) fn show((dtype, dims): &Spec) -> String {
     format!("{dtype}[{}]", dims.iter().map(|d| d.to_string()).collect::<Vec<_>>().join(", "))
 }
 
-/// SSA values of sizes where ops go.
+/// SSA values of sizes at the insertion point.
 struct Sizes<'a>(&'a mut State);
 
 impl MakeSize for Sizes<'_> {
@@ -80,7 +79,7 @@ impl MakeSize for Sizes<'_> {
 }
 
 impl State {
-    /// Sizes where ops go: numbers and SSA values.
+    /// Materialises sizes at the insertion point: constants and SSA values.
     pub(super) fn raw(&mut self, dims: &[sym::Dim]) -> Result<Vec<Size>, String> {
         dims.iter()
             .map(|d| {
@@ -91,7 +90,7 @@ impl State {
             })
             .collect()
     }
-    /// States the sizes of a new value.
+    /// Binds the sizes of a new value.
     fn bind(&mut self, value: Value, dims: &[sym::Dim]) -> Result<(), String> {
         if dims.iter().any(|d| d.known().is_none()) {
             let sizes = self.raw(dims)?;
@@ -102,7 +101,7 @@ impl State {
     fn spec(&self, v: Value) -> Result<Spec, String> {
         Ok((tensor_type(v.ty())?.dtype, self.facts.dims(v).to_vec()))
     }
-    /// The value in a type that says as much of its sizes as `spec` does.
+    /// Casts a value to a type as static as `spec`.
     fn as_stated(&mut self, v: Value, spec: &Spec) -> Result<Value, String> {
         if v.ty() == type_of(v.ctx(), spec) {
             return Ok(v);
@@ -117,16 +116,16 @@ impl State {
 }
 
 impl Graph {
-    /// The value of a tensor in this graph, with its dtype and sizes.
+    /// A tensor's SSA value in this graph, with its type.
     pub(super) fn taken(&self, t: &Tensor) -> Result<(Value, Spec), TraceError> {
         let (value, _) = self.result(0, t)?;
         let spec = self.state().and_then(|s| s.spec(value)).map_err(TraceError::Module)?;
         Ok((value, spec))
     }
 
-    /// Makes the op; each function is called once. `results` says what it gives, from what its
-    /// bodies give. Err: what is wrong, which is an error of the trace as well: the op stays as it
-    /// is, since somebody may hold values of its regions.
+    /// Builds the op; each function is called once. `results` infers the result types. Err: the
+    /// error, also recorded in the trace. The op is kept on error, since tensors may refer to
+    /// values of its regions.
     pub(super) fn region_op(
         &self,
         place: Place,

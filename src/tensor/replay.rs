@@ -1,10 +1,10 @@
-//! What a function has noted in earlier calls, as a tree: a call that notes the same ops again
-//! follows it, and makes nothing anew but handles.
+//! Recorded ops of earlier calls, as a trie: a call that records the same ops follows it, and
+//! allocates only handles.
 //!
-//! A run is a row of ops without branches, which never changes; other ways leave it behind one of
-//! its ops, in runs of their own. Ops are compared as they are, not by a hash: the row, its
-//! arguments, and which earlier results and inputs its tensors are. What follows from these, such
-//! as types of results, is the run's.
+//! A run is an immutable, straight sequence of ops; other paths branch off after one of its ops, as
+//! runs of their own. Ops are compared structurally, not by hash: the row, its arguments, and the
+//! results and inputs that its tensors refer to. Derived data, such as result types, is stored in
+//! the run.
 use super::{
     Array, Dim, Operand, Scalar, Tensor,
     arg::Arg,
@@ -16,25 +16,25 @@ use crate::{capture::aten::Val, runtime::guards::Scalar as Plain};
 use kiln_dialects::{ir::Size, value::DType};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Where an operand comes from.
+/// Source of an operand.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Source {
-    /// The result of that number in this segment.
+    /// A result of this segment, by index.
     Result(u32),
-    /// An input of the segment that an earlier operand was.
+    /// An input of the segment that occurred before, by index.
     Input(usize),
-    /// The next input, of these sizes.
+    /// The next new input, with this type.
     First(DType, Box<[usize]>),
 }
 
-/// An argument without its tensors, which threads may share.
+/// An argument without its tensors, which can be shared between threads.
 #[derive(Clone, Debug)]
 pub(super) enum Kept {
     Tensor,
-    /// So many.
+    /// A list of this many tensors.
     Tensors(usize),
-    /// A number that calls may change, with the value of the call that noted it, of which only the
-    /// type counts.
+    /// A number that may change between calls, with its recorded value, of which only the type
+    /// counts.
     Number(Plain),
     Int(i64),
     Float(f64),
@@ -44,7 +44,7 @@ pub(super) enum Kept {
     Plain(Literal),
 }
 
-/// What a row takes beside tensors.
+/// A non-tensor argument of a row.
 #[derive(Clone, Debug)]
 pub(super) enum Literal {
     Int(i64),
@@ -56,7 +56,7 @@ pub(super) enum Literal {
     None,
 }
 
-/// An op.
+/// A recorded op.
 pub(super) struct Noted {
     pub place: Place,
     pub op: &'static str,
@@ -66,24 +66,24 @@ pub(super) struct Noted {
     pub known: Arc<Known>,
 }
 
-/// A row of ops, and how calls have gone on from it.
+/// A sequence of recorded ops, and its continuations in other calls.
 #[derive(Default)]
 pub(super) struct Run {
     pub ops: Vec<Noted>,
-    /// Behind so many of its ops.
+    /// Branches, each after this many ops.
     branches: RwLock<Vec<(usize, Arc<Run>)>>,
     ends: RwLock<Vec<End>>,
 }
 
-/// The end of a segment.
+/// A point where a segment ended.
 struct End {
     at: usize,
-    /// The results that were held there.
+    /// Indices of the live results.
     held: Vec<u32>,
     segment: Arc<Segment>,
 }
 
-/// What a call has of a segment so far, which ops refer to.
+/// The segment of the current call, to which operands are matched.
 pub(super) struct Seen<'a> {
     pub graph: u64,
     pub segment: u32,
@@ -98,14 +98,14 @@ fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
 }
 
 impl Run {
-    /// The run that goes on behind `at` ops with an op that fits, whose inputs are taken then.
+    /// The branch after `at` ops whose first op matches; the op's new inputs are consumed.
     pub(super) fn next(&self, at: usize, fits: &mut dyn FnMut(&Noted) -> bool) -> Option<Arc<Run>> {
         let here = |(from, run): &&(usize, Arc<Run>)| {
             *from == at && run.ops.first().is_some_and(&mut *fits)
         };
         read(&self.branches).iter().find(here).map(|(_, run)| run.clone())
     }
-    /// The run of these ops behind `at` of this one's, which another call may have added.
+    /// Adds a branch of these ops after `at` ops, unless another call already has.
     pub(super) fn branch(&self, at: usize, ops: Vec<Noted>) -> Arc<Run> {
         let mut all = write(&self.branches);
         let same = |run: &Run| {
@@ -118,11 +118,11 @@ impl Run {
         all.push((at, run.clone()));
         run
     }
-    /// The program of a segment that ends behind `at` ops with these results held.
+    /// The program of a segment that ends after `at` ops with these live results.
     pub(super) fn end(&self, at: usize, held: &[u32]) -> Option<Arc<Segment>> {
         read(&self.ends).iter().find(|e| e.at == at && e.held == held).map(|e| e.segment.clone())
     }
-    /// Adds a program; the one that counts, and whether that is this one.
+    /// Adds a program; returns the one to use, and whether it is the new one.
     pub(super) fn add_end(
         &self,
         at: usize,
@@ -139,8 +139,8 @@ impl Run {
 }
 
 impl Noted {
-    /// Whether it is an op of these arguments. `first` stands before `args` as argument `self`.
-    /// Takes the inputs that come with it, if so.
+    /// Whether a call matches this op; consumes its new inputs if so. `first` comes before `args`,
+    /// as argument `self`.
     pub(super) fn fits(
         &self,
         first: Option<&Tensor>,
@@ -177,7 +177,7 @@ impl Noted {
 }
 
 impl Seen<'_> {
-    /// Whether a tensor is that operand. One that is the next input is taken.
+    /// Whether a tensor matches this operand; a new input is consumed.
     fn is(&mut self, source: &Source, t: &Tensor) -> bool {
         let array = match &t.0 {
             Repr::Array(array) => array,
@@ -192,8 +192,7 @@ impl Seen<'_> {
         match source {
             Source::Result(_) => false,
             Source::Input(n) => self.inputs.get(*n).is_some_and(|have| Arc::ptr_eq(have, array)),
-            // One that is an input already is right here, too: it was another one in the call that
-            // was noted.
+            // A repeated input is accepted: in the recorded call it was a distinct tensor.
             Source::First(dtype, shape) => {
                 let fits = array.dtype() == *dtype && array.shape() == &**shape;
                 if fits {
@@ -205,18 +204,18 @@ impl Seen<'_> {
     }
 }
 
-/// Whether both are numbers of one type.
+/// Whether both numbers have one type.
 fn same_type(a: Plain, b: Plain) -> bool {
     std::mem::discriminant(&a) == std::mem::discriminant(&b)
 }
 
-/// Whether both are the same text, which mostly lies at the same place.
+/// Whether both strings are equal; usually they have the same address.
 fn same_name(a: &str, b: &str) -> bool {
     std::ptr::eq(a, b) || a == b
 }
 
 impl Kept {
-    /// Err: it is of a graph, which what is noted has nothing to do with.
+    /// Err: the argument is a graph value, which cannot be recorded.
     pub(super) fn of(arg: &Arg) -> Result<Kept, String> {
         let size = |d: &Dim| d.known().ok_or_else(|| "takes a size that is no number".to_string());
         Ok(match arg {
@@ -231,7 +230,7 @@ impl Kept {
             Arg::Plain(v) => Kept::Plain(Literal::of(v)?),
         })
     }
-    /// The argument with these tensors. Err: there are too few.
+    /// Restores the argument with these tensors. Err: too few tensors.
     pub(super) fn arg(&self, tensors: &mut impl Iterator<Item = Tensor>) -> Result<Arg, String> {
         let lost = || "has lost an operand".to_string();
         Ok(match self {
@@ -250,8 +249,7 @@ impl Kept {
             Kept::Plain(v) => Arg::Plain(v.value()),
         })
     }
-    /// Whether an argument is the same but for its tensors, about which `tensor` is asked, in
-    /// order.
+    /// Whether an argument matches; `tensor` compares its tensors, in order.
     fn is(&self, arg: &Arg, tensor: &mut dyn FnMut(&Tensor) -> bool) -> bool {
         match (self, arg) {
             (Kept::Tensor, Arg::Operand(Operand::Tensor(t))) => tensor(t),
@@ -270,7 +268,7 @@ impl Kept {
             _ => false,
         }
     }
-    /// Whether both are the same, numbers by their bits.
+    /// Whether both are equal, floats bitwise.
     fn same(&self, other: &Kept) -> bool {
         match (self, other) {
             (Kept::Float(a), Kept::Float(b)) => a.to_bits() == b.to_bits(),

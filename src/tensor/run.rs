@@ -1,14 +1,14 @@
-//! From a closure to a module.
+//! Tracing: from a closure to a module.
 use super::{Array, Graph, Repr, Session, Tensor, TraceError};
 use crate::capture::{Captured, Output};
 use kiln_dialects::{ir::*, rules::Level};
 use std::{panic::Location, sync::Arc};
 
-/// A traced program with the context that its module lives in.
+/// A traced program, and the context that owns its module.
 pub struct Traced {
-    /// The program: module, weights, names of inputs and outputs. Dropped before the context.
+    /// The program: module, weights, input and output names. Dropped before the context.
     pub captured: Captured,
-    /// The context. Nothing of `captured` may outlive it.
+    /// The context; must outlive `captured`.
     pub context: Context,
 }
 
@@ -19,9 +19,9 @@ impl Traced {
     }
 }
 
-/// Captures a closure with one result.
+/// Traces a closure with one result.
 ///
-/// (`examples/trace.rs` is a whole one that runs.)
+/// See `examples/trace.rs` for a complete program.
 ///
 /// ```
 /// # use kiln::dialects::value::DType;
@@ -33,7 +33,7 @@ impl Traced {
 /// # Ok::<(), kiln::tensor::TraceError>(())
 /// ```
 ///
-/// Err: every op that cannot be, with its place; or the closure's own error.
+/// Err: every invalid op with its source location, or the closure's own error.
 #[track_caller]
 pub fn trace(
     body: impl FnOnce(&Graph) -> Result<Tensor, TraceError>,
@@ -53,7 +53,7 @@ pub fn trace_all(
     Ok(Traced { captured, context })
 }
 
-/// As [`trace_all`], into a context of the caller's.
+/// As [`trace_all`], in an existing context.
 #[track_caller]
 pub fn trace_into(
     ctx: Ctx,
@@ -74,27 +74,26 @@ fn traced(
     build(ctx, place, None, body, all).map(|made| made.0)
 }
 
-/// Where a result of a function comes from.
+/// Source of a function's result.
 #[derive(Clone, Debug)]
 pub(crate) enum Slot {
-    /// The program's result of this number.
+    /// A result of the program, by index.
     Result(usize),
-    /// The program's input of this number, as it is.
+    /// A program input returned unchanged, by index.
     Input(usize),
-    /// What it is in every call.
+    /// A constant.
     Constant(Arc<Array>),
 }
 
-/// A program, where the results come from, and what was decided for the call that it was traced
-/// for.
+/// A traced program, the sources of the results, and the assumptions made for the call.
 pub(crate) struct Recorded {
     pub captured: Captured,
     pub slots: Vec<Slot>,
     pub session: Session,
 }
 
-/// Traces for a call: results that are no op's are not the program's, and no result is computed
-/// twice.
+/// Traces for a call. Constants and forwarded inputs are not results of the program, and duplicate
+/// results are computed once.
 pub(crate) fn record(
     ctx: Ctx,
     place: &Location<'_>,
@@ -108,7 +107,7 @@ pub(crate) fn record(
         Some(session),
         |graph| {
             let results = body(graph);
-            // A function may have gone on behind a value that it did not get.
+            // The function may have gone on after a failed read.
             let read = graph.state().ok().and_then(|state| state.session.as_ref()?.read.clone());
             if let Some(read) = read {
                 return Err(TraceError::Read(read));
@@ -141,7 +140,7 @@ pub(crate) fn record(
     })
 }
 
-/// Results of the program, and whatever else is known of them.
+/// The program's results, and data derived from them.
 type Finished<X> = (Vec<(Value, String)>, X);
 
 fn build<X>(
@@ -161,7 +160,7 @@ fn build<X>(
         let graph = Graph::new(b, top, session);
         let _tracing = graph.enter();
         let results = body(&graph).and_then(|results| finish(&graph, results));
-        // Errors of ops come before what the closure made of them.
+        // Op errors take precedence over the closure's error, which may follow from them.
         let results = match results {
             Err(e @ TraceError::Read(_)) => Err(e),
             results => graph.check().and(results),

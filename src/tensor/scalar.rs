@@ -1,5 +1,4 @@
-//! Numbers that a function takes and that calls may change: as a tensor without dimensions, or as a
-//! size, where a graph is traced.
+//! Number arguments of compiled functions. In a graph they are 0-d tensors, or symbolic sizes.
 use super::{Dim, Graph, Operand, Tensor, arg::Arg, graph::Place, handle::Node, handle::Repr};
 use crate::runtime::guards::Scalar as Plain;
 use kiln_dialects::value::DType;
@@ -9,17 +8,17 @@ use std::{
     sync::Arc,
 };
 
-/// A number among the arguments of a [compiled](crate::compile()) function: an integer, a float or
-/// a truth value. An operand of tensors' ops as a plain number is, with the same promotion. The
-/// first value is a part of the program; from the second on the program takes the number as an
-/// input, so that further values compile nothing; a truth value is always a part of it. Computing
-/// with numbers gives numbers, in `i64` (wrapping) and `f64`, by Python's rules: `/` gives a float.
+/// A number argument of a [compiled](crate::compile()) function: an integer, float or bool. As an
+/// operand it acts as a plain number in type promotion. The first value is specialised; a second
+/// value causes one recompilation, where the number is an input, and further values none. Bools are
+/// always specialised. Arithmetic on numbers gives numbers, in `i64` (wrapping) and `f64`, by
+/// Python's rules: `/` gives a float.
 ///
-/// What a loop carries and a branch gives is a number that only the graph knows; to read it ends
-/// the graph.
+/// Loop-carried numbers, and numbers returned from a branch, exist in the graph only; reading one
+/// is a graph break.
 ///
-/// What makes it a part of the program again, as a guard: to read it ([`Scalar::value`],
-/// [`Scalar::integer`]), and an op that has to know it before it runs.
+/// Reading the value ([`Scalar::value`], [`Scalar::integer`]), or an op that needs it statically,
+/// specialises on it, with a guard.
 #[derive(Clone)]
 pub struct Scalar {
     value: Plain,
@@ -28,16 +27,16 @@ pub struct Scalar {
 
 #[derive(Clone)]
 enum Source {
-    /// The value is all there is.
+    /// A plain value.
     Plain,
-    /// An argument of the function that is traced, by its leaf.
+    /// An argument of the traced function, by leaf index.
     Argument { graph: u64, leaf: usize },
     /// Computed in a graph, from these arguments.
     Tensor(Tensor, Vec<usize>),
-    /// An input of a program that is for all values, of which this one says nothing.
+    /// An input of a program for all values; `value` is only an example.
     Open(Tensor),
-    /// What a loop carries or a branch gives, in a graph: the value says no more than of which kind
-    /// it is.
+    /// Loop-carried, or returned from a branch: exists in the graph only; `value` merely tells the
+    /// type.
     Carried(Tensor),
 }
 
@@ -47,7 +46,7 @@ impl std::fmt::Debug for Scalar {
     }
 }
 
-/// The same number from the same place. What is computed in a trace equals nothing.
+/// Equal values of the same origin. Numbers computed in a trace equal nothing.
 impl PartialEq for Scalar {
     fn eq(&self, other: &Scalar) -> bool {
         let place = match (&self.of, &other.of) {
@@ -65,18 +64,18 @@ impl Scalar {
     pub(crate) fn plain(value: Plain) -> Scalar {
         Scalar { value, of: Source::Plain }
     }
-    /// An argument of the graph that is traced.
+    /// An argument of the traced function.
     pub(crate) fn argument(graph: &Graph, leaf: usize, value: Plain) -> Scalar {
         Scalar { value, of: Source::Argument { graph: graph.id(), leaf } }
     }
-    /// The value in this call, and nothing said of it.
+    /// The value in this call, without a guard.
     pub(crate) fn peek(&self) -> Plain {
         self.value
     }
     pub(crate) fn is_plain(&self) -> bool {
         matches!(self.of, Source::Plain)
     }
-    /// Whether nobody knows its value.
+    /// Whether its value is unknown.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.of, Source::Open(_))
     }
@@ -90,7 +89,7 @@ impl Scalar {
             _ => DType::I64,
         }
     }
-    /// Its value as a float; the program is for this value only then.
+    /// The value as a float; specialises on it.
     #[track_caller]
     pub fn value(&self) -> f64 {
         match self.taken(Location::caller(), "the function reads it") {
@@ -99,7 +98,7 @@ impl Scalar {
             other => f64::from(other == Plain::Bool(true)),
         }
     }
-    /// As [`Scalar::value`], of an integer; none of others.
+    /// As [`Scalar::value`], for integers; `None` for other types.
     #[track_caller]
     pub fn integer(&self) -> Option<i64> {
         if let Plain::Int(n) = self.taken(Location::caller(), "the function reads it") {
@@ -108,7 +107,7 @@ impl Scalar {
             None
         }
     }
-    /// Its value, which the program is for from now on.
+    /// Specialises on the value.
     pub(super) fn taken(&self, place: Place, why: &str) -> Plain {
         let why = |graph: &Graph| {
             let at = graph.place(place);
@@ -131,8 +130,8 @@ impl Scalar {
         }
         self.value
     }
-    /// A tensor without dimensions, in i64, f64 or i1. In an op with tensors the number itself is
-    /// the better operand: this has a dtype that counts.
+    /// A 0-d tensor of i64, f64 or i1. As an operand prefer the number itself: a tensor's dtype
+    /// takes part in promotion.
     #[track_caller]
     pub fn tensor(&self) -> Tensor {
         let failed = |reason: String| Graph::current().failed("scalar", reason);
@@ -148,15 +147,15 @@ impl Scalar {
             }
             Source::Argument { graph, leaf } => match Graph::by_id(*graph) {
                 Some(g) => g.number(*leaf, self.dtype(), Location::caller()),
-                // As every tensor of a trace that is over.
+                // As for every tensor of a finished trace.
                 None => Tensor(Repr::Node(Arc::new(Node { graph: *graph, alias: None }))),
             },
             Source::Tensor(t, _) | Source::Open(t) | Source::Carried(t) => t.clone(),
         }
     }
-    /// An integer as a size, which is a symbol with a range from 2 on where the number is an input
-    /// of the program; a negative one, 0, 1 and what was computed from other numbers become a part
-    /// of the program. A float is a size without a value, which is an error of the op that uses it.
+    /// An integer as a size. If the number is an input of the program, the size is a symbol with
+    /// the range 2 and up. Negative values, 0, 1 and computed numbers are specialised. A float
+    /// gives a size without a value, which is an error of the op that uses it.
     #[track_caller]
     pub fn size(&self) -> Dim {
         let Plain::Int(n) = self.value else { return Dim::NO_VALUE };
@@ -176,11 +175,11 @@ impl Scalar {
         );
         n.into()
     }
-    /// A tensor in the place of its value, in ops that take it as an input.
+    /// Replaces the value by a tensor, in ops that take it as an input.
     pub(super) fn with(&self, tensor: Tensor) -> Scalar {
         Scalar { value: self.value, of: Source::Open(tensor) }
     }
-    /// Of the same kind, with a value that is in a tensor of a graph alone.
+    /// A loop-carried number of the same kind, known only in the graph.
     pub(super) fn carried(&self, tensor: Tensor) -> Scalar {
         Scalar { value: self.value, of: Source::Carried(tensor) }
     }
@@ -188,13 +187,13 @@ impl Scalar {
     pub(super) fn is_computed(&self) -> bool {
         matches!(self.of, Source::Tensor(..) | Source::Carried(_))
     }
-    /// As an operand that is known now.
+    /// As a static operand; specialises.
     pub(super) fn known(&self, place: Place, why: &str) -> Operand {
         match self.taken(place, why) {
             Plain::Float(x) => Operand::Float(x),
             Plain::Bool(b) => Operand::Bool(b),
             Plain::Int(n) => Operand::Int(n),
-            // No API makes one of these.
+            // No public API creates this variant.
             Plain::Count(n) => Operand::Int(n as i64),
             Plain::Training(b) => Operand::Bool(b),
         }
@@ -213,7 +212,7 @@ impl Scalar {
             other => f64::from(other == Plain::Bool(true)),
         }
     }
-    /// As an operand of arithmetic in f64 or i64.
+    /// As an operand of f64 or i64 arithmetic.
     fn operand(&self, dtype: DType) -> Operand {
         match (&self.of, dtype) {
             (Source::Plain, DType::F64) => Operand::Float(self.float()),
@@ -367,7 +366,7 @@ impl Neg for &Scalar {
 }
 
 impl Graph {
-    /// A number among the arguments as an input behind them.
+    /// Lifts a number argument to an input after the arguments.
     fn number(&self, leaf: usize, dtype: DType, place: Place) -> Tensor {
         let made = self.state().and_then(|mut state| {
             state.cx.b.loc = state.loc(self.place(place));
@@ -378,7 +377,7 @@ impl Graph {
             Err(e) => self.refuse(place, "scalar", e, &[]),
         }
     }
-    /// An integer among the arguments as a symbol, if it may be one.
+    /// An integer argument as a symbol, if it may be symbolic.
     fn number_as_size(&self, leaf: usize, place: Place) -> Option<Dim> {
         let name = {
             let mut state = self.state().ok()?;
@@ -387,7 +386,7 @@ impl Graph {
         };
         Some(self.dim(&name, 2..=i64::MAX))
     }
-    /// The program is for the value that a number has in this call.
+    /// Specialises on a number's value in this call.
     fn take(&self, leaf: usize, why: String) {
         if let Ok(mut state) = self.state()
             && let Some(session) = &mut state.session

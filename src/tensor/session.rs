@@ -1,5 +1,5 @@
-//! What a trace knows of the call that a function is compiled for: the sizes of this call, and what
-//! was decided by them.
+//! Tracing state of a compiled function's call: size hints, and the assumptions made with them (as
+//! the ShapeEnv of PyTorch).
 use super::OpError;
 use crate::{capture::storage::Alias, nn::parameter::Stored};
 use kiln_dialects::{
@@ -9,41 +9,41 @@ use kiln_dialects::{
 };
 use std::{collections::HashMap, sync::Arc};
 
-/// A comparison of sizes that holds for this call, and that others have to meet.
+/// A comparison of sizes assumed for this call, which becomes a guard.
 #[derive(Clone, Debug)]
 pub(crate) struct Assumed {
     pub kind: CompareKind,
     pub lhs: sym::Dim,
     pub rhs: sym::Dim,
-    /// Where it comes from.
+    /// Its origin.
     pub text: String,
-    /// Whether the function itself compares, so that another answer is another way through it; else
-    /// an op takes the sizes to be so.
+    /// Whether the function's own code compares, so that the other outcome is another path; else an
+    /// op requires it.
     pub asked: bool,
 }
 
-/// Why a graph ends before its function does.
+/// Reason of a graph break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
     /// A value is read.
     Read,
-    /// A function is called that [`disable`](crate::disable) keeps out.
+    /// A call of a function excluded by [`disable`](crate::disable).
     Disabled,
 }
 
 impl Why {
-    /// What stands for an op in the error.
+    /// The op name in the error.
     pub fn op(self) -> &'static str {
         match self {
             Why::Read => "read",
             Why::Disabled => "disable",
         }
     }
-    /// Of the error of a graph that has ended.
+    /// The reason of a graph-break error.
     pub fn of(e: &OpError) -> Why {
         if e.op == Why::Disabled.op() { Why::Disabled } else { Why::Read }
     }
-    /// What people are told.
+    /// The text for the user.
     pub fn text(self) -> &'static str {
         match self {
             Why::Read => "a value is read",
@@ -52,46 +52,46 @@ impl Why {
     }
 }
 
-/// What an input behind the arguments is.
+/// An input lifted to after the arguments.
 #[derive(Clone)]
 pub(crate) enum Lifted {
     Weight(Arc<Stored>),
-    /// A number among the arguments, by its leaf, as a tensor without dimensions.
+    /// A number argument, by leaf index, as a 0-d tensor.
     Number(usize),
-    /// The same as a size: a tensor of bytes without elements, of this number of columns, since
-    /// programs read sizes off tensors.
+    /// A number argument as a size: the number of columns of an empty byte tensor, since programs
+    /// read sizes from shapes.
     Size(usize),
 }
 
-/// A number among the arguments.
+/// A number argument.
 #[derive(Clone, Default)]
 pub(crate) struct NumberArgument {
-    /// The name of the leaf.
+    /// Display name of the leaf.
     pub name: String,
-    /// The symbol that it is as a size, if it may be one.
+    /// Its symbol when used as a size, if it may be symbolic.
     pub symbol: Option<String>,
-    /// The input that it is, if it was used.
+    /// Its input, if it was used.
     pub input: Option<Alias>,
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Default)]
 pub(crate) struct Session {
-    /// Values of symbols in this call.
+    /// Hints: symbol values in this call.
     pub hints: HashMap<String, i64>,
     pub assumed: Vec<Assumed>,
-    /// Weights in order of first use. With a version they are part of the program, and are not to
-    /// be changed; without they are inputs, behind the arguments.
+    /// Weights in order of first use. With a version they are frozen in the program; without, they
+    /// are lifted inputs.
     pub weights: Vec<(Arc<Stored>, Option<u64>, Alias)>,
-    /// Inputs behind the arguments, in order.
+    /// Lifted inputs, in order.
     pub lifted: Vec<Lifted>,
-    /// Numbers among the arguments that are not part of the program, by their leaves.
+    /// Unspecialised number arguments, by leaf index.
     pub numbers: HashMap<usize, NumberArgument>,
-    /// Such numbers that are part of it after all, with reasons.
+    /// Number arguments specialised after all, with reasons.
     pub taken: Vec<(usize, String)>,
-    /// Whether all weights are part of the program.
+    /// Whether to freeze all weights.
     pub freeze: bool,
-    /// The first read of a value.
+    /// The first graph break.
     pub read: Option<OpError>,
 }
 
@@ -111,8 +111,7 @@ impl Session {
             self.assumed.push(Assumed { kind, lhs: lhs.clone(), rhs: rhs.clone(), text, asked });
         }
     }
-    /// What a comparison gives for this call; it is a guard then. None: a size is not known before
-    /// the call.
+    /// Evaluates a comparison for this call, and adds a guard. `None`: a size is data-dependent.
     pub(super) fn decide(
         &mut self,
         kind: CompareKind,
@@ -124,7 +123,7 @@ impl Session {
         self.keep(kept, lhs, rhs, "a comparison of sizes in the function".into(), true);
         Some(holds)
     }
-    /// The number that a size is in this call; that it is so is a guard then.
+    /// Specialises a size on its value in this call, which adds a guard.
     pub(super) fn specialise(&mut self, d: &sym::Dim) -> Option<i64> {
         let n = self.value(d)?;
         self.keep(
@@ -136,14 +135,14 @@ impl Session {
         );
         Some(n)
     }
-    /// Sizes that an op takes to be equal. Err: they are not in this call.
+    /// Sizes that an op requires to be equal. Err: they differ in this call.
     pub(super) fn assume(
         &mut self,
         pairs: Vec<(sym::Dim, sym::Dim)>,
         op: Op,
     ) -> Result<(), String> {
         for (a, b) in pairs {
-            // A size that depends on data is not known before the call.
+            // A data-dependent size has no hint.
             let (Some(x), Some(y)) = (self.value(&a), self.value(&b)) else { continue };
             if x != y {
                 return Err(format!(

@@ -1,4 +1,4 @@
-//! What a graph consists of while it is being traced: its names, inputs, weights, symbols, errors.
+//! State of a graph being traced: names, inputs, weights, symbols, errors.
 use super::{
     Array, OpError,
     graph::Place,
@@ -25,7 +25,7 @@ use std::{
     sync::Arc,
 };
 
-/// What a name of a value stands for.
+/// What an SSA name refers to.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Named {
     Input,
@@ -34,44 +34,43 @@ pub(super) enum Named {
 
 pub(super) struct State {
     pub cx: Cx,
-    /// Where globals go.
+    /// Insertion point of globals.
     top: Builder,
     pub facts: Facts,
-    /// The last op that `facts` knows.
+    /// The last op recorded in `facts`.
     pub last: Option<Op>,
     /// Names of inputs and results, in order.
     pub names: IndexMap<String, Named>,
-    /// The name of a value.
+    /// The name of each value.
     pub name_of: HashMap<Alias, String>,
-    /// Weights by name, and whether they are frozen.
+    /// Weights by name, with whether each is frozen.
     globals: IndexMap<String, (Alias, bool)>,
-    /// Symbols by name: what they may be, and themselves.
+    /// Symbols by name: declaration and SSA value.
     symbols: IndexMap<String, (Sym, Value)>,
-    /// Expressions that handles name, with a value.
+    /// Expressions used by handles, with their SSA values.
     pub expressions: Vec<(sym::Dim, Value)>,
-    /// A value of each expression that has one.
+    /// SSA values of expressions, where available.
     pub sizes: HashMap<sym::Dim, Value>,
     stored: BTreeMap<String, Weight>,
     types: Vec<Type>,
     layouts: Vec<Attr>,
     pub errors: Vec<OpError>,
-    /// Tensors with elements that ops have taken, by address; held, so that an address is not used
-    /// again.
+    /// Concrete tensors used as constants, by address; kept alive, so that no address is reused.
     arrays: HashMap<usize, (Arc<Array>, Alias)>,
-    /// What is known of the call that is being compiled.
+    /// State of the call being compiled.
     pub session: Option<Session>,
-    /// Where ops went in front of each region that is open, the outermost first, and the last op
-    /// there that `facts` knows.
+    /// Insertion points outside each open region, outermost first, and the last op there recorded
+    /// in `facts`.
     outer: Vec<(Builder, Option<Op>)>,
 }
 
-/// What a region leaves when it is over.
+/// State to restore after a region.
 pub(super) struct Region {
     sizes: HashMap<sym::Dim, Value>,
     values: Vec<(usize, Value)>,
 }
 
-/// What a finished graph leaves behind.
+/// Parts of a finished graph.
 pub(super) struct Parts {
     pub inputs: Vec<String>,
     pub types: Vec<Type>,
@@ -102,14 +101,14 @@ impl State {
             outer: vec![],
         }
     }
-    /// Ops go into a region from now on, whose arguments these are.
+    /// Enters a region with these arguments.
     pub(super) fn open(&mut self, b: Builder, args: &[Value]) -> Region {
         self.outer.push((self.cx.b, self.last.take()));
         self.cx.b = b;
         args.iter().for_each(|v| self.facts.argument(*v));
         Region { sizes: self.sizes.clone(), values: self.cx.store.values() }
     }
-    /// Ops go to where they went before; what was made of older values in the region is forgotten.
+    /// Leaves a region; values derived inside it are dropped.
     pub(super) fn close(&mut self, region: Region) {
         if let Some((b, last)) = self.outer.pop() {
             (self.cx.b, self.last) = (b, last);
@@ -117,7 +116,7 @@ impl State {
         self.sizes = region.sizes;
         self.cx.store.restore(region.values);
     }
-    /// Makes something in the function's own block, where every region sees it.
+    /// Builds something in the function's entry block, visible to every region.
     fn outside<X>(
         &mut self,
         make: impl FnOnce(&mut State) -> Result<X, String>,
@@ -145,11 +144,11 @@ impl State {
             session: self.session.take(),
         }
     }
-    /// The location of an op that is made now.
+    /// The location of an op created now.
     pub(super) fn loc(&self, place: Place) -> Loc {
         Loc::file(self.cx.b.ctx, place.file(), place.line(), place.column())
     }
-    /// `base`, or with a number behind it if that is the name of a value or of a weight.
+    /// `base`, with a numeric suffix if the name is taken.
     pub(super) fn free(&self, base: &str) -> String {
         let mut name = base.to_string();
         for i in 1.. {
@@ -160,17 +159,17 @@ impl State {
         }
         name
     }
-    /// The same as a name of a value from now on.
+    /// As [`State::free`], and reserves the name.
     pub(super) fn unique(&mut self, base: &str, named: Named) -> String {
         let name = self.free(base);
         self.names.insert(name.clone(), named);
         name
     }
-    /// The value of a symbol.
+    /// The SSA value of a symbol.
     pub(super) fn symbol_value(&self, name: &str) -> Option<Value> {
         self.symbols.get(name).map(|(_, value)| *value)
     }
-    /// Takes what was made since the last call into the facts.
+    /// Records all ops since the last call in `facts`.
     pub(super) fn advance(&mut self) -> Result<(), String> {
         let first = |s: &State| s.cx.b.block().first();
         let mut next = self.last.map_or_else(|| first(self), Op::next);
@@ -232,7 +231,7 @@ impl State {
         self.facts.argument(value);
         let known: Option<Vec<usize>> =
             sizes.iter().map(|s| s.known().and_then(|n| usize::try_from(n).ok())).collect();
-        // What has no layout is contiguous.
+        // No layout means contiguous.
         let layout =
             known.map(|shape| ("kiln.layout", Attr::layout(b.ctx, &contiguous(&shape), 0, 0)));
         self.layouts.push(Attr::dictionary(b.ctx, layout.as_slice()));
@@ -246,7 +245,7 @@ impl State {
         self.name_of.insert(alias, name.into());
         Ok(alias)
     }
-    /// A number among the arguments as an input, once.
+    /// Lifts a number argument to an input, once.
     pub(super) fn number(&mut self, leaf: usize, dtype: DType) -> Result<Alias, String> {
         let argument = self
             .session
@@ -264,8 +263,8 @@ impl State {
         }
         Ok(alias)
     }
-    /// The symbol of an integer among the arguments, with an input that it is read off; none if it
-    /// may not be one.
+    /// The symbol of an integer argument, with the input that it is read from; `None` if it may not
+    /// be symbolic.
     pub(super) fn size_number(&mut self, leaf: usize) -> Option<String> {
         let argument = self.session.as_ref()?.numbers.get(&leaf)?;
         let (symbol, name) = (argument.symbol.clone()?, argument.name.clone());
@@ -322,7 +321,7 @@ impl State {
         self.name_of.insert(alias, name.into());
         Ok(alias)
     }
-    /// Literal values: in the program up to 4 KiB, beyond that a frozen weight.
+    /// A constant: inline in the program up to 4 KiB, a frozen weight beyond.
     pub(super) fn constant(&mut self, name: &str, weight: Weight) -> Result<Alias, String> {
         self.outside(|s| s.own_constant(name, weight))
     }
@@ -338,7 +337,7 @@ impl State {
         self.name_of.insert(alias, name.into());
         Ok(alias)
     }
-    /// A tensor with elements as a constant, once.
+    /// A concrete tensor as a constant, once.
     pub(super) fn array(&mut self, array: &Arc<Array>) -> Result<Alias, String> {
         let key = Arc::as_ptr(array) as usize;
         if let Some((_, alias)) = self.arrays.get(&key) {

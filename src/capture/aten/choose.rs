@@ -1,4 +1,4 @@
-//! Overloads that choose between values, bound them or convert them.
+//! Overloads for selection, clamping and conversion.
 use super::{Args, Cx, Outcome, Row, Val, tools::*};
 use kiln_dialects::{ops::*, value::DType};
 
@@ -102,7 +102,7 @@ fn nan_to_num(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
 fn to(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let x = cx.tensor(a, "self")?;
     match a.dtype("dtype")? {
-        // Without a change it is the same tensor, in memory too.
+        // Without a conversion the result aliases its argument.
         None if !a.flag("copy", false)? => Ok(Outcome::One(Val::Tensor(a.alias("self")?))),
         None => cx.one(x),
         Some(d) if d == dtype_of(x)? && !a.flag("copy", false)? => {

@@ -1,5 +1,5 @@
-//! Assertions and comparisons. Those of sizes become `kiln.require`, which every call is checked
-//! against; what depends on a tensor's values is not computed before a call, and is not checked.
+//! Assertions and comparisons. Comparisons of sizes become `kiln.require`, a runtime check of every
+//! call. Assertions on tensor values are data-dependent and not checked.
 use super::{Args, Cx, Outcome, Row, Val};
 use kiln_dialects::{ir::*, ops::*, sym};
 
@@ -56,7 +56,7 @@ pub(super) const ROWS: &[Row] = &[
     comparison!("_operator.ne", Ne),
 ];
 
-/// Of two integers; of anything else, such as a tensor's value, nothing.
+/// A comparison of two integers; nothing for anything else, such as a tensor's value.
 fn compare(a: &Args<'_>, kind: CompareKind) -> Val {
     let (Ok(x), Ok(y)) = (a.size("a"), a.size("b")) else { return Val::None };
     match (x.known(), y.known()) {
@@ -66,7 +66,7 @@ fn compare(a: &Args<'_>, kind: CompareKind) -> Val {
 }
 
 impl Cx {
-    /// States a condition, with its words and the user's line.
+    /// Emits a runtime check with its message and the user's source line.
     pub fn require(&self, kind: CompareKind, x: Size, y: Size, words: &str) -> Result<(), String> {
         let value = |s: Size| match s {
             Size::Static(n) => self.b.index(n),
@@ -82,7 +82,7 @@ impl Cx {
 
 fn assert_scalar(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let message = a.text("assert_msg", "")?;
-    // The export's words: Runtime assertion failed for expression s77 < 40 on node 'lt_1'.
+    // The export's message: Runtime assertion failed for expression s77 < 40 on node 'lt_1'.
     let words =
         message.strip_prefix("Runtime assertion failed for expression ").unwrap_or(&message);
     let words = words.rsplit_once(" on node ").map_or(words, |(w, _)| w);
@@ -96,7 +96,7 @@ fn assert_scalar(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
 
 fn constrain_range(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let names = if a.has("size") { "size" } else { "symbol" };
-    // A number, or what depends on a tensor's values.
+    // A constant, or data-dependent.
     let Ok(size @ Size::Dynamic(_)) = a.size(names) else { return Ok(Outcome::Many(vec![])) };
     for (name, kind, sign) in [("min", CompareKind::Ge, ">="), ("max", CompareKind::Le, "<=")] {
         if a.has(name) {

@@ -77,7 +77,7 @@ fn matmul(cx: &mut Cx, a: &Args<'_>, x: &str, y: &str) -> Result<Outcome, String
     cx.one(v)
 }
 
-/// beta * self + alpha * (x @ y); self does not count under beta 0, NaN and all.
+/// beta * self + alpha * (x @ y); beta 0 ignores self, even NaN.
 fn added(cx: &mut Cx, a: &Args<'_>, x: &str, y: &str) -> Result<Outcome, String> {
     let (lhs, rhs) = (cx.tensor(a, x)?, cx.tensor(a, y)?);
     let mut v = cx.b.add(&Matmul { lhs, rhs })?;
@@ -100,15 +100,15 @@ fn added(cx: &mut Cx, a: &Args<'_>, x: &str, y: &str) -> Result<Outcome, String>
     cx.one(v)
 }
 
-/// One or two operands; letters in both and in the result are batch, in both only contracted, in
-/// one only and not in the result summed.
+/// One or two operands. Letters in both operands and the result are batch dimensions; in both
+/// operands only, contracted; in one operand only, summed.
 fn einsum(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let equation: String = a.text("equation", "")?.chars().filter(|c| !c.is_whitespace()).collect();
     let operands = cx.tensors(a, "tensors")?;
     let (left, right) = match equation.split_once("->") {
         Some((l, r)) => (l.to_string(), r.to_string()),
         None => {
-            // Without a result: letters that occur once, in alphabetic order.
+            // Implicit result: the letters that occur once, in alphabetic order.
             let mut letters: Vec<char> = equation.chars().filter(|c| *c != ',').collect();
             letters.sort();
             let once =
@@ -161,7 +161,7 @@ fn contract(cx: &mut Cx, x: Term, y: Term, later: &dyn Fn(&char) -> bool) -> Res
             return Err("diagonals are not supported".into());
         }
     }
-    // Sums over letters that only one side has.
+    // Sums over letters of one operand only.
     let alone = |cx: &mut Cx, t: Term, other: &[char]| -> Result<Term, String> {
         let gone: Vec<i64> = (0..t.1.len())
             .filter(|i| !other.contains(&t.1[*i]) && !later(&t.1[*i]))
@@ -211,7 +211,7 @@ fn contract(cx: &mut Cx, x: Term, y: Term, later: &dyn Fn(&char) -> bool) -> Res
     Ok((v, [batch.clone(), free(&x), free(&y)].concat()))
 }
 
-/// Ranks other than 4 become 4 and come back.
+/// Other ranks are reshaped to rank 4 and back.
 fn attention(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     if a.float("dropout_p", Some(0.0))? != 0.0 {
         return Err("with dropout is not supported in an exported graph".into());

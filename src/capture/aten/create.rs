@@ -1,4 +1,4 @@
-//! Overloads that make tensors from sizes and numbers.
+//! Factory overloads, from sizes and numbers.
 use super::{Args, Cx, Outcome, Row, Val, promote::promote, tools::*};
 use crate::capture::srepr::size_op;
 use kiln_dialects::{ir::*, ops::*, value::DType};
@@ -126,7 +126,7 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
-/// The dtype that a fill value has by itself.
+/// The default dtype of a fill value.
 fn natural(v: Option<&Val>, float: DType) -> DType {
     match v {
         Some(Val::Bool(_)) => DType::I1,
@@ -190,7 +190,7 @@ fn arange(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
             .known()
             .filter(|s| *s != 0 && *s != i64::MIN)
             .ok_or("wants a step that is known now and not 0")?;
-        // ceil((end - start) / step), by a positive divisor.
+        // ceil((end - start) / step) by a positive divisor.
         let span = cx.size_add(end, cx.size_mul(start, Size::Static(-1))?)?;
         let span = if step < 0 { cx.size_mul(span, Size::Static(-1))? } else { span };
         let n = cx
@@ -201,7 +201,7 @@ fn arange(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
             (a.float("start", Some(0.0))?, a.float("end", None)?, a.float("step", Some(1.0))?);
         Size::Static(((end - start) / step).ceil().max(0.0) as i64)
     };
-    // Positions are counted in a dtype that holds them, then scaled; integers stay exact.
+    // The iota has a dtype that holds every index, then is scaled; integers stay exact.
     let work = if integers && !d.is_float() { DType::I64 } else { promote(d, DType::F32) };
     let mut v = cx.iota(work, vec![count], 0)?;
     if a.has("step") && a.float("step", Some(1.0)) != Ok(1.0) {
@@ -216,7 +216,7 @@ fn arange(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     cx.one(v)
 }
 
-/// As PyTorch: from both ends towards the middle, so that the last element is exactly `end`.
+/// As in PyTorch: from both ends towards the middle, so that the last element is exactly `end`.
 fn linspace(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let d = a.dtype("dtype")?.unwrap_or(DType::F32);
     let (start, end, n) = (a.float("start", None)?, a.float("end", None)?, a.int("steps", None)?);
@@ -224,7 +224,7 @@ fn linspace(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
         return Err(format!("wants {n} steps"));
     }
     let step = if n > 1 { (end - start) / (n - 1) as f64 } else { 0.0 };
-    // Integers and short floats are computed in wider floats and converted at the end.
+    // Integers and 16-bit floats are computed in wider floats, then converted.
     let to = d;
     let d = if d.is_float() { promote(d, DType::F32) } else { DType::F64 };
     let i = cx.iota(d, vec![Size::Static(n)], 0)?;
@@ -249,7 +249,7 @@ fn eye(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     cx.one(v)
 }
 
-/// Keeps what has column - row `kind` diagonal.
+/// Masks by comparing column - row with the diagonal.
 fn triangle(cx: &mut Cx, a: &Args<'_>, kind: CompareKind) -> Result<Outcome, String> {
     let x = cx.tensor(a, "self")?;
     let rank = rank_of(x);
@@ -266,7 +266,7 @@ fn triangle(cx: &mut Cx, a: &Args<'_>, kind: CompareKind) -> Result<Outcome, Str
     cx.one(v)
 }
 
-/// `x kind y` of two integer arguments, for Python's operators on sizes.
+/// `x kind y` of two integer arguments: Python operators on sizes.
 pub(super) fn size_operator(
     cx: &mut Cx,
     a: &Args<'_>,

@@ -2,7 +2,7 @@
 use super::{Args, Cx, Outcome, Row, promote::result_type, tools::*};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
-/// A row whose float function takes integers as the default float.
+/// A row for a float function; integers are converted to the default float dtype.
 macro_rules! float_unary {
     ($($name:literal => $kind:ident),* $(,)?) => { [$( Row { name: $name, arguments: "self", build: |cx, a| {
         let x = cx.floating(a, "self")?;
@@ -38,7 +38,7 @@ macro_rules! rounding_row {
         }
     };
 }
-/// A row that is one composite op on floats.
+/// A row for a composite float op.
 macro_rules! activation {
     ($name:literal, $node:ident) => {
         Row {
@@ -393,7 +393,7 @@ const OTHERS: &[Row] = &[
 ];
 
 impl Cx {
-    /// A tensor argument; integers and truth values become the default float.
+    /// A tensor argument; integers and bools are converted to the default float dtype.
     pub(super) fn floating(&mut self, a: &Args<'_>, name: &str) -> Result<Value, String> {
         let x = self.tensor(a, name)?;
         let d = dtype_of(x)?;
@@ -405,7 +405,7 @@ fn default_float(d: DType) -> DType {
     if d.is_float() { d } else { DType::F32 }
 }
 
-/// A product; on truth values an and.
+/// A product; logical and on bools.
 fn mul(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let (x, y) = cx.promoted(a, "self", "other")?;
     let kind = if dtype_of(x)? == DType::I1 { BinaryKind::And } else { BinaryKind::Mul };
@@ -419,7 +419,7 @@ fn scaled(cx: &mut Cx, a: &Args<'_>, kind: BinaryKind) -> Result<Outcome, String
         let alpha = cx.operand(a, "alpha", dtype_of(y)?)?;
         y = cx.binary(BinaryKind::Mul, y, alpha)?;
     }
-    // On truth values a sum is an or.
+    // A sum of bools is a logical or.
     let kind =
         if dtype_of(x)? == DType::I1 && kind == BinaryKind::Add { BinaryKind::Or } else { kind };
     let r = cx.binary(kind, x, y)?;
@@ -447,7 +447,7 @@ fn div_mode(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     cx.one(r)
 }
 
-/// The remainder with the divisor's sign: fmod, plus the divisor where the signs differ.
+/// Python's remainder (sign of the divisor): fmod, plus the divisor if the signs differ.
 fn remainder(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let (x, y) = cx.promoted(a, "self", "other")?;
     let (x, y) = cx.broadcast(x, y)?;
@@ -463,8 +463,8 @@ fn remainder(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     cx.one(out)
 }
 
-/// A power. Of floats, PyTorch computes the exponents 0.5 and -0.5 as `sqrt` and `rsqrt`, so that
-/// `pow(-0.0, 0.5)` is -0 and `pow(-inf, 0.5)` is NaN.
+/// A power. As in PyTorch, float exponents 0.5 and -0.5 become `sqrt` and `rsqrt`, so `pow(-0.0,
+/// 0.5)` is -0 and `pow(-inf, 0.5)` is NaN.
 fn pow(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let (x, y) = cx.promoted(a, "self", "exponent")?;
     let root = match a.float("exponent", None) {
@@ -509,7 +509,7 @@ fn addc(cx: &mut Cx, a: &Args<'_>, kind: BinaryKind) -> Result<Outcome, String> 
     cx.one(r)
 }
 
-/// For overloads that promote lists, such as cat.
+/// Type promotion over a list, as in cat.
 pub(super) fn common_of(values: &[Value]) -> Result<DType, String> {
     result_type(values, &[])
 }

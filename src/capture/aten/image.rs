@@ -103,7 +103,7 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
-/// One number a spatial dimension; a single one counts for all.
+/// One entry per spatial dimension; a single entry is repeated.
 fn spread(list: Option<Vec<i64>>, n: usize, default: i64) -> Result<Vec<i64>, String> {
     match list {
         None => Ok(vec![default; n]),
@@ -114,7 +114,7 @@ fn spread(list: Option<Vec<i64>>, n: usize, default: i64) -> Result<Vec<i64>, St
     }
 }
 
-/// The batch dimension that PyTorch lets images leave out.
+/// Adds the batch dimension that PyTorch allows images to omit.
 fn batched(cx: &mut Cx, x: Value, n: usize) -> Result<(Value, bool), String> {
     if rank_of(x) == n + 2 {
         return Ok((x, false));
@@ -245,8 +245,8 @@ fn upsample(cx: &mut Cx, a: &Args<'_>, name: &str) -> Result<Outcome, String> {
         let mut sizes = vec![];
         for (i, f) in factors.iter().enumerate() {
             let Val::Float(f) = f else { return Err("has a scale that is no number".into()) };
-            // Whole factors only: for others PyTorch's positions depend on the factor, not on the
-            // sizes.
+            // Integer factors only: for others PyTorch computes indices from the factor, not from
+            // the sizes.
             if f.fract() != 0.0 || *f < 1.0 {
                 return Err(format!("by the factor {f} is not supported; give output_size"));
             }

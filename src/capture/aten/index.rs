@@ -1,4 +1,4 @@
-//! Overloads that read and write at positions that are data.
+//! Indexing overloads: gather, scatter and the like.
 use super::{Args, Cx, Outcome, Row, tools::*};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
@@ -54,7 +54,7 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
-/// Negative positions count from the end.
+/// Wraps negative indices.
 fn positive(cx: &Cx, index: Value, x: Value, dim: usize) -> Result<Value, String> {
     let index = cx.convert(index, DType::I64)?;
     let size = cx.b.size_as_tensor(cx.b.size_of(x, dim)?, DType::I64)?;
@@ -63,7 +63,7 @@ fn positive(cx: &Cx, index: Value, x: Value, dim: usize) -> Result<Value, String
     cx.select(negative, moved, index)
 }
 
-/// Dimensions `first` of `v` go to where `to` says, the others keep their order around them.
+/// Moves the first `count` dimensions to `to`; the others keep their order.
 fn index_dims_to(cx: &Cx, v: Value, count: usize, to: usize) -> Result<Value, String> {
     if to == 0 || count == 0 {
         return Ok(v);
@@ -77,14 +77,14 @@ fn index_dims_to(cx: &Cx, v: Value, count: usize, to: usize) -> Result<Value, St
 fn index_select(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let (x, i) = (cx.tensor(a, "self")?, cx.tensor(a, "index")?);
     let d = wrap(a.int("dim", None)?, rank_of(x))?;
-    // A 0-d index counts as one of size 1.
+    // A 0-d index acts as one of size [1].
     let i = if rank_of(i) == 0 { cx.reshape(i, vec![Size::Static(1)])? } else { i };
     let v = cx.b.add(&Gather { input: x, indices: vec![i], dims: vec![d as i64] })?;
     let v = index_dims_to(cx, v, 1, d)?;
     cx.one(v)
 }
 
-/// Positions of every element of `index`: itself along `dim`, its own coordinates elsewhere.
+/// Full coordinates per element of `index`: itself along `dim`, an iota elsewhere.
 fn coordinates(cx: &Cx, x: Value, index: Value, dim: usize) -> Result<Vec<Value>, String> {
     let sizes = cx.b.sizes_of(index)?;
     (0..rank_of(x))
@@ -139,13 +139,13 @@ fn scatter(
     cx.one(v)
 }
 
-/// The tensors of an index list in one shape, and the dims they index.
+/// The tensors of an index list, broadcast to one shape, and the dimensions they index.
 fn index_list(cx: &mut Cx, a: &Args<'_>, x: Value) -> Result<(Vec<Value>, Vec<i64>), String> {
     let (mut values, mut dims) = (vec![], vec![]);
     for (d, alias) in a.optional_aliases("indices")?.into_iter().enumerate() {
         let Some(alias) = alias else { continue };
         let i = cx.get(alias)?;
-        // Bytes are masks, too.
+        // Byte tensors are masks too.
         if [DType::I1, DType::UI8].contains(&dtype_of(i)?) {
             return Err("indexes by a mask, whose result's size depends on data; use torch.where or masked_fill".into());
         }
@@ -158,7 +158,7 @@ fn index_list(cx: &mut Cx, a: &Args<'_>, x: Value) -> Result<(Vec<Value>, Vec<i6
     Ok((values, dims))
 }
 
-/// NumPy: neighbouring indices keep their place, separated ones come first.
+/// NumPy advanced indexing: adjacent indices stay in place, separated ones move to the front.
 fn index(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let x = cx.tensor(a, "self")?;
     let (indices, dims) = index_list(cx, a, x)?;
@@ -190,7 +190,7 @@ fn index_put(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     if dims.windows(2).any(|w| w[1] != w[0] + 1) {
         return Err("writes at separated dimensions".into());
     }
-    // Updates as the indexing would give them, then with the index's dimensions first.
+    // Updates have the shape of the indexing result; the index dimensions are moved to the front.
     let sizes = cx.b.sizes_of(x)?;
     let shape = match indices.first() {
         Some(i) => cx.b.sizes_of(*i)?,

@@ -1,4 +1,4 @@
-//! Overloads that make a new tensor of others' elements: joined, repeated, reordered, padded.
+//! Overloads that copy elements into a new tensor: concatenation, repetition, reordering, padding.
 use super::{Args, Cx, Outcome, Row, elementwise::common_of, tools::*, view::cut};
 use kiln_dialects::{ir::*, ops::*, sym::Dim};
 
@@ -51,7 +51,7 @@ pub(super) const ROWS: &[Row] = &[
 fn cat(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let all = cx.tensors(a, "tensors")?;
     let d = common_of(&all)?;
-    // PyTorch ignores empty 1-d tensors among others.
+    // As in PyTorch, empty 1-d tensors are ignored.
     let rank = all.iter().map(|v| rank_of(*v)).max().unwrap_or(1);
     let all = all
         .into_iter()
@@ -111,7 +111,7 @@ fn roll(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     cx.one(v)
 }
 
-/// Each dimension as a pair (repeat, size), then merged.
+/// Each dimension becomes a pair (repeat, size), which is then merged.
 fn repeat(cx: &mut Cx, a: &Args<'_>, repeats: Vec<Size>) -> Result<Outcome, String> {
     let x = cx.tensor(a, "self")?;
     let sizes = cx.b.sizes_of(x)?;
@@ -136,7 +136,7 @@ fn repeat(cx: &mut Cx, a: &Args<'_>, repeats: Vec<Size>) -> Result<Outcome, Stri
     cx.one(v)
 }
 
-/// Pairs from the last dimension on.
+/// Padding pairs start at the last dimension.
 fn pad(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let mode = a.text("mode", "constant")?;
     if mode != "constant" {

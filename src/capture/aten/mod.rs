@@ -1,6 +1,6 @@
-//! The ATen table: one row per functional overload, with the builder that emits it. In-place
-//! overloads (`aten.relu_.default`) are their functional row and a write; arguments that are left
-//! out have PyTorch's defaults.
+//! The ATen table: one row per functional overload, with the builder that emits it. An in-place
+//! overload (`aten.relu_.default`) is its functional row plus a write. Omitted arguments have
+//! PyTorch's defaults.
 mod check;
 mod choose;
 mod condition;
@@ -26,34 +26,34 @@ pub use tools::Cx;
 /// An argument or a result.
 #[derive(Clone, Debug)]
 pub enum Val {
-    /// A tensor, by name of its view.
+    /// A tensor, by alias.
     Tensor(Alias),
     /// An integer, possibly symbolic.
     Int(Size),
-    /// A number that the program is called with, as a tensor without dimensions; in promotion it
-    /// counts as a number of this dtype's category does.
+    /// A number input of the program, as a 0-d tensor. In type promotion it counts as a Python
+    /// number of this dtype's category.
     Number(Alias, DType),
     /// A float.
     Float(f64),
-    /// A truth value.
+    /// A bool.
     Bool(bool),
     /// A string, dtype aside.
     Str(String),
     /// A dtype.
     DType(DType),
-    /// A comparison of integers, of which one is symbolic.
+    /// A comparison of integers, at least one of them symbolic.
     Condition(CompareKind, Size, Size),
     /// A list.
     List(Vec<Val>),
-    /// `None`, or something that does not matter here (device, layout, memory format).
+    /// `None`, or an ignored argument (device, layout, memory format).
     None,
 }
 
-/// What a builder gives back.
+/// The results of a builder.
 pub enum Outcome {
     /// One result.
     One(Val),
-    /// Several, or none.
+    /// Several results, or none.
     Many(Vec<Val>),
 }
 
@@ -61,15 +61,15 @@ pub enum Outcome {
 pub struct Row {
     /// The overload without `torch.ops.`, such as `aten.add.Tensor`.
     pub name: &'static str,
-    /// Its arguments, as in the schema.
+    /// Its parameters, as in the schema.
     pub arguments: &'static str,
-    /// Emits it.
+    /// The builder.
     pub build: fn(&mut Cx, &Args<'_>) -> Result<Outcome, String>,
 }
 
-/// The arguments of one node, by name.
+/// The arguments of one node.
 pub struct Args<'a> {
-    /// By name; what is absent has its default.
+    /// Values by parameter name; absent ones have their default.
     pub values: HashMap<&'a str, Val>,
 }
 
@@ -95,34 +95,35 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
     families().into_iter().flat_map(|(_, rows)| rows)
 }
 
-/// `torch.ops.aten.add.Tensor` as `aten.add.Tensor`; `_operator.add` and the like stay.
+/// Strips the prefix: `torch.ops.aten.add.Tensor` is `aten.add.Tensor`; `_operator.add` and the
+/// like are unchanged.
 pub fn short(target: &str) -> &str {
     target.strip_prefix("torch.ops.").unwrap_or(target)
 }
 
-/// Whether the overload writes its first argument.
+/// Whether the overload is in-place: it writes its first argument.
 pub fn is_in_place(target: &str) -> bool {
     functional(target).is_some()
 }
 
-/// `aten.relu_.default` as `aten.relu.default`.
+/// The functional variant: `aten.relu_.default` is `aten.relu.default`.
 fn functional(target: &str) -> Option<String> {
     let (packet, overload) = target.rsplit_once('.')?;
     let base =
         packet.strip_suffix('_').filter(|b| packet.starts_with("aten.") && !b.ends_with('_'))?;
-    // These change the tensor's own shape, not its elements.
+    // These change the tensor's metadata, not its elements.
     let reshapes = ["aten.t", "aten.transpose", "aten.squeeze", "aten.unsqueeze", "aten.permute"];
     if reshapes.contains(&base) { None } else { Some(format!("{base}.{overload}")) }
 }
 
-/// The row of an overload, in place or not.
+/// Looks up an overload, functional or in-place.
 pub fn find(target: &str) -> Option<&'static Row> {
     let name = functional(target);
     let name = name.as_deref().unwrap_or(target);
     rows().find(|r| r.name == name)
 }
 
-/// What is wrong with an argument.
+/// The message for an invalid argument.
 fn wrong(name: &str, wanted: &str) -> String {
     format!("argument {name} should be {wanted}")
 }
@@ -131,18 +132,18 @@ impl Args<'_> {
     fn get(&self, name: &str) -> Option<&Val> {
         self.values.get(name).filter(|v| !matches!(v, Val::None))
     }
-    /// Whether the argument is given and not None.
+    /// Whether the argument is present and not None.
     pub fn has(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
-    /// A tensor's name.
+    /// A tensor argument's alias.
     pub fn alias(&self, name: &str) -> Result<Alias, String> {
         match self.get(name) {
             Some(Val::Tensor(a)) => Ok(*a),
             _ => Err(wrong(name, "a tensor")),
         }
     }
-    /// An integer that is known now.
+    /// A static integer.
     pub fn int(&self, name: &str, default: Option<i64>) -> Result<i64, String> {
         match self.get(name) {
             Some(Val::Int(Size::Static(n))) => Ok(*n),
@@ -158,7 +159,7 @@ impl Args<'_> {
             _ => Err(wrong(name, "an integer")),
         }
     }
-    /// Integers, possibly symbolic; a single one counts as a list.
+    /// Integers, possibly symbolic; a single one acts as a list.
     pub fn sizes(&self, name: &str) -> Result<Vec<Size>, String> {
         let one = |v: &Val| {
             if let Val::Int(s) = v { Ok(*s) } else { Err(wrong(name, "a list of integers")) }
@@ -169,7 +170,7 @@ impl Args<'_> {
             None => Err(wrong(name, "a list of integers")),
         }
     }
-    /// Integers that are known now; `None` if absent.
+    /// Static integers; `None` if absent.
     pub fn ints(&self, name: &str) -> Result<Option<Vec<i64>>, String> {
         if !self.has(name) {
             return Ok(None);
@@ -188,7 +189,7 @@ impl Args<'_> {
             None => default.ok_or_else(|| wrong(name, "a number")),
         }
     }
-    /// A truth value.
+    /// A bool.
     pub fn flag(&self, name: &str, default: bool) -> Result<bool, String> {
         match self.get(name) {
             Some(Val::Bool(b)) => Ok(*b),
@@ -196,7 +197,7 @@ impl Args<'_> {
             _ => Err(wrong(name, "true or false")),
         }
     }
-    /// A dtype, if given.
+    /// A dtype; `None` if absent.
     pub fn dtype(&self, name: &str) -> Result<Option<DType>, String> {
         match self.get(name) {
             Some(Val::DType(d)) => Ok(Some(*d)),
@@ -212,7 +213,7 @@ impl Args<'_> {
             _ => Err(wrong(name, "a string")),
         }
     }
-    /// Names of a list of tensors.
+    /// Aliases of a list of tensors.
     pub fn aliases(&self, name: &str) -> Result<Vec<Alias>, String> {
         let one = |v: &Val| {
             if let Val::Tensor(a) = v { Ok(*a) } else { Err(wrong(name, "a list of tensors")) }
@@ -222,7 +223,7 @@ impl Args<'_> {
             _ => Err(wrong(name, "a list of tensors")),
         }
     }
-    /// A list in which an entry may be None.
+    /// A list of tensors with optional entries.
     pub fn optional_aliases(&self, name: &str) -> Result<Vec<Option<Alias>>, String> {
         let one = |v: &Val| match v {
             Val::Tensor(a) => Ok(Some(*a)),
@@ -237,7 +238,7 @@ impl Args<'_> {
 }
 
 impl Cx {
-    /// Starts at a builder's place.
+    /// Starts at a builder's insertion point.
     pub fn new(b: Builder) -> Cx {
         Cx {
             b,
@@ -247,13 +248,13 @@ impl Cx {
             place: String::new(),
         }
     }
-    /// Names a tensor of its own.
+    /// Binds a name to a tensor with a storage of its own.
     pub fn bind(&mut self, name: &str, value: Value) {
         let alias = self.store.fresh(value);
         self.inputs.insert(name.into(), alias);
         self.names.insert(name.into(), Val::Tensor(alias));
     }
-    /// One argument of the schema's union.
+    /// Decodes an argument of the schema's union type.
     pub(super) fn argument(&self, j: &Json) -> Result<Val, String> {
         let (kind, v) = super::schema::tag(j).ok_or("has no kind")?;
         let named = |j: &Json| -> Result<Val, String> {
@@ -307,8 +308,7 @@ impl Cx {
             other => Err(format!("is of the unsupported kind {other}")),
         }
     }
-    /// The end of an in-place op: its first argument has the result as its new value, converted to
-    /// its own dtype.
+    /// Finishes an in-place op: writes the result, converted to its dtype, to the first argument.
     pub(super) fn write_back(
         &mut self,
         args: &Args<'_>,

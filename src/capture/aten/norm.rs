@@ -104,7 +104,7 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
-/// An op whose second and third results are for a backward pass that is not there.
+/// An op whose second and third results exist for the backward pass only.
 fn first_of_three(cx: &mut Cx, v: Value) -> Result<Outcome, String> {
     Ok(Outcome::Many(vec![Val::Tensor(cx.store.fresh(v)), Val::None, Val::None]))
 }
@@ -123,7 +123,7 @@ fn layer_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Value, String> {
 
 fn rms_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let (input, weight) = (cx.tensor(a, "input")?, cx.optional(a, "weight")?);
-    // Without one, PyTorch takes the epsilon of the dtype it computes in.
+    // By default, PyTorch uses the machine epsilon of the compute dtype.
     let machine =
         if dtype_of(input)? == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
     let v = cx.b.add(&RmsNorm {

@@ -1,9 +1,9 @@
-//! PyTorch's type promotion (`torch.result_type`): dimensioned tensors before 0-d tensors before
-//! numbers, and a lower rank only raises the category.
+//! PyTorch's type promotion (`torch.result_type`): tensors with dimensions take precedence over 0-d
+//! tensors, and these over numbers; a lower class only raises the category.
 use super::{Args, Cx, Val, tools::*};
 use kiln_dialects::{ir::*, value::DType};
 
-/// 0: bool, 1: integer, 2: float.
+/// Category: 0 bool, 1 integer, 2 float.
 fn category(d: DType) -> u8 {
     match d {
         DType::I1 => 0,
@@ -22,7 +22,8 @@ pub(super) fn promote(a: DType, b: DType) -> DType {
         (x, y) if x < y => b,
         (x, y) if x > y => a,
         (2, _) => match (a.bits().max(b.bits()), a.bits() == b.bits()) {
-            // f16 and bf16 have no common 16-bit type; nor have the two of 8 bits.
+            // f16 and bf16 have no common 16-bit type, nor do the two 8-bit floats have a common
+            // 8-bit type.
             (16, true) => F32,
             (8, true) => F32,
             _ if a.bits() > b.bits() => a,
@@ -37,8 +38,7 @@ pub(super) fn promote(a: DType, b: DType) -> DType {
     }
 }
 
-/// `torch.can_cast`: whether a result may be written to a tensor of another dtype. Only the
-/// category counts.
+/// `torch.can_cast`: whether a result may be written to another dtype. Only the category matters.
 pub(super) fn can_cast(from: DType, to: DType) -> bool {
     category(from) <= category(to)
 }
@@ -65,7 +65,7 @@ pub(super) fn result_type(tensors: &[Value], numbers: &[&Val]) -> Result<DType, 
         let d = match n {
             Val::Bool(_) => DType::I1,
             Val::Int(_) => DType::I64,
-            // A number takes the default dtype, torch.get_default_dtype().
+            // A float number has the default dtype, torch.get_default_dtype().
             Val::Float(_) | Val::Number(_, DType::F64) => DType::F32,
             Val::Number(_, d) => *d,
             _ => return Err("wants a number".into()),
@@ -76,7 +76,7 @@ pub(super) fn result_type(tensors: &[Value], numbers: &[&Val]) -> Result<DType, 
 }
 
 impl Cx {
-    /// Two arguments, each a tensor or a number, in their common dtype.
+    /// Two arguments, tensors or numbers, converted to their common dtype.
     pub(super) fn promoted(
         &mut self,
         a: &Args<'_>,
@@ -86,7 +86,7 @@ impl Cx {
         let dtype = self.common_dtype(a, &[x, y])?;
         Ok((self.operand(a, x, dtype)?, self.operand(a, y, dtype)?))
     }
-    /// The common dtype of arguments that are tensors or numbers.
+    /// The promoted dtype of arguments, tensors or numbers.
     pub(super) fn common_dtype(&mut self, a: &Args<'_>, names: &[&str]) -> Result<DType, String> {
         let (mut tensors, mut numbers) = (vec![], vec![]);
         for name in names {
@@ -98,7 +98,7 @@ impl Cx {
         }
         result_type(&tensors, &numbers)
     }
-    /// An argument that is a tensor or a number, as a tensor of a dtype.
+    /// A tensor or number argument, as a tensor of this dtype.
     pub(super) fn operand(
         &mut self,
         a: &Args<'_>,
@@ -110,7 +110,7 @@ impl Cx {
                 let v = self.get(*t)?;
                 self.convert(v, dtype)
             }
-            // As a truth value a number is whether it is not 0.
+            // A number converts to bool as `x != 0`.
             Some(Val::Int(Size::Static(n))) if dtype == DType::I1 => {
                 self.number(dtype, f64::from(*n != 0))
             }
@@ -145,7 +145,7 @@ mod tests {
         ] {
             assert_eq!((promote(a, b), promote(b, a)), (want, want));
         }
-        // A higher rank keeps its dtype against a lower one of the same category.
+        // A higher class keeps its dtype against a lower class of the same category.
         assert_eq!(combine(Some(I16), combine(None, Some(I64))), Some(I16));
         assert_eq!(combine(Some(I16), combine(None, Some(F32))), Some(F32));
         assert_eq!(combine(Some(BF16), combine(Some(F64), None)), Some(BF16));

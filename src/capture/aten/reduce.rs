@@ -178,12 +178,12 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
-/// A reduction with PyTorch's dtypes; `keepdim` by a reshape.
+/// A reduction with PyTorch's result dtype; `keepdim` is a reshape.
 fn reduced(cx: &mut Cx, a: &Args<'_>, kind: ReduceKind, x: Value) -> Result<Value, String> {
     let d = dtype_of(x)?;
     let to = match kind {
         ReduceKind::Any | ReduceKind::All => DType::I1,
-        // Sums and products of integers are taken in 64 bits.
+        // Sums and products of integers accumulate in i64.
         ReduceKind::Sum | ReduceKind::Prod => {
             a.dtype("dtype")?.unwrap_or(if d.is_float() { d } else { DType::I64 })
         }
@@ -191,7 +191,7 @@ fn reduced(cx: &mut Cx, a: &Args<'_>, kind: ReduceKind, x: Value) -> Result<Valu
     };
     let x = cx.convert(x, to)?;
     let dims = wrap_all(a.ints("dim")?, rank_of(x))?;
-    // On truth values the greatest is any, the least is all.
+    // On bools, max is any and min is all.
     let kind = match kind {
         ReduceKind::Max if d == DType::I1 => ReduceKind::Any,
         ReduceKind::Min if d == DType::I1 => ReduceKind::All,
@@ -201,7 +201,7 @@ fn reduced(cx: &mut Cx, a: &Args<'_>, kind: ReduceKind, x: Value) -> Result<Valu
     if a.flag("keepdim", false)? { keep(cx, x, r, &dims) } else { Ok(r) }
 }
 
-/// The reduced value with size 1 where `dims` of `x` were.
+/// Reinserts reduced dimensions `dims` of `x` as size 1.
 fn keep(cx: &Cx, x: Value, r: Value, dims: &[i64]) -> Result<Value, String> {
     let sizes = (0..rank_of(x))
         .map(|i| if dims.contains(&(i as i64)) { Ok(Size::Static(1)) } else { cx.b.size_of(x, i) });
@@ -326,7 +326,7 @@ fn logsumexp(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
         dims: dims.clone(),
         maybe_empty: true,
     })?;
-    // An infinite maximum would make inf - inf.
+    // Avoids inf - inf for an infinite maximum.
     let finite = cx.unary(UnaryKind::IsFinite, top)?;
     let zero = cx.full_like(top, 0.0)?;
     let shift = cx.select(finite, top, zero)?;

@@ -1,4 +1,4 @@
-//! What all builders use: values of arguments, broadcasting, conversion, small arithmetic.
+//! Helpers of all builders: arguments, broadcasting, conversion, arithmetic.
 use super::{Args, Outcome, Val};
 use crate::capture::{
     srepr::size_op,
@@ -7,17 +7,17 @@ use crate::capture::{
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type, sym::Dim, value::DType};
 use std::collections::HashMap;
 
-/// Where a graph is being emitted.
+/// Emission state of a graph.
 pub struct Cx {
-    /// The place.
+    /// The insertion point.
     pub b: Builder,
     /// Tensors and their views.
     pub store: Store,
-    /// Tensors that were there before the first op, by name.
+    /// Program inputs, by name.
     pub inputs: HashMap<String, Alias>,
-    /// Values by their names in the graph.
+    /// Values by graph name.
     pub names: HashMap<String, Val>,
-    /// The user's file and line of the node that is emitted.
+    /// The user's source location of the current node.
     pub place: String,
 }
 
@@ -27,7 +27,7 @@ pub(super) fn dtype_of(v: Value) -> Result<DType, String> {
 pub(super) fn rank_of(v: Value) -> usize {
     v.ty().dims().len()
 }
-/// A dimension that may count from the end.
+/// Normalises a dimension; negative ones count from the end.
 pub(super) fn wrap(dim: i64, rank: usize) -> Result<usize, String> {
     let n = rank.max(1) as i64;
     let at = if dim < 0 { dim + n } else { dim };
@@ -39,7 +39,7 @@ pub(super) fn wrap(dim: i64, rank: usize) -> Result<usize, String> {
         )
     })
 }
-/// Dimensions that may count from the end, sorted; all if there are none.
+/// Normalises and sorts dimensions; all if absent.
 pub(super) fn wrap_all(dims: Option<Vec<i64>>, rank: usize) -> Result<Vec<i64>, String> {
     let mut out = match dims {
         Some(dims) if !dims.is_empty() => {
@@ -56,7 +56,7 @@ pub(super) fn wrap_all(dims: Option<Vec<i64>>, rank: usize) -> Result<Vec<i64>, 
 }
 
 impl Cx {
-    /// A tensor's value now.
+    /// A tensor's current value.
     pub fn get(&mut self, alias: Alias) -> Result<Value, String> {
         self.store.get(&self.b, alias)
     }
@@ -72,11 +72,11 @@ impl Cx {
     pub fn tensors(&mut self, a: &Args<'_>, name: &str) -> Result<Vec<Value>, String> {
         a.aliases(name)?.into_iter().map(|x| self.get(x)).collect()
     }
-    /// A result of its own.
+    /// One result with a storage of its own.
     pub fn one(&mut self, v: Value) -> Result<Outcome, String> {
         Ok(Outcome::One(Val::Tensor(self.store.fresh(v))))
     }
-    /// The same result in memory of its own.
+    /// Clones the result, so that it aliases nothing.
     pub fn copied(&mut self, outcome: Outcome) -> Result<Outcome, String> {
         match outcome {
             Outcome::One(Val::Tensor(alias)) => {
@@ -86,11 +86,11 @@ impl Cx {
             other => Ok(other),
         }
     }
-    /// Several results of their own.
+    /// Several results with storages of their own.
     pub fn many(&mut self, values: &[Value]) -> Result<Outcome, String> {
         Ok(Outcome::Many(values.iter().map(|v| Val::Tensor(self.store.fresh(*v))).collect()))
     }
-    /// A result that shares the memory of an argument.
+    /// A result that aliases an argument.
     pub fn view(&mut self, of: Alias, movements: &[Movement]) -> Result<Alias, String> {
         movements.iter().try_fold(of, |at, m| self.store.view(&self.b, at, m.clone()))
     }
@@ -105,12 +105,12 @@ impl Cx {
         };
         Ok(self.b.generic(kind.op().name(), &[x], &[ty], &[], &mut [])?.result(0))
     }
-    /// Operands of one dtype; broadcasts.
+    /// A broadcasting elementwise op; the operands have one dtype.
     pub fn binary(&self, kind: BinaryKind, x: Value, y: Value) -> Result<Value, String> {
         let (x, y) = self.broadcast(x, y)?;
         Ok(self.b.generic(kind.op().name(), &[x, y], &[x.ty()], &[], &mut [])?.result(0))
     }
-    /// A comparison in the common shape; the operands are of one dtype.
+    /// A broadcasting comparison; the operands have one dtype.
     pub fn compare(&self, kind: CompareKind, x: Value, y: Value) -> Result<Value, String> {
         let (lhs, rhs) = self.broadcast(x, y)?;
         Ok(self.b.add(&Compare { kind, lhs, rhs })?)
@@ -122,8 +122,8 @@ impl Cx {
         let (on_false, on_true) = self.broadcast(y, x)?;
         Ok(self.b.add(&Select { condition, on_true, on_false })?)
     }
-    /// The value in another dtype. A float goes to a narrow integer by way of a wider one, as in
-    /// PyTorch, so that it wraps where kiln's own conversion ends at the nearest number.
+    /// Converts to a dtype. Float to narrow integer goes through a wider integer and wraps, as in
+    /// PyTorch; kiln's own conversion saturates.
     pub fn convert(&self, x: Value, to: DType) -> Result<Value, String> {
         let from = dtype_of(x)?;
         if from == to {
@@ -140,22 +140,22 @@ impl Cx {
         };
         Ok(self.b.add(&Convert { input: x, dtype: Type::scalar(self.b.ctx, to) })?)
     }
-    /// A 0-d number.
+    /// A 0-d constant.
     pub fn number(&self, dtype: DType, value: f64) -> Result<Value, String> {
         Ok(self.b.splat(dtype, &[], value)?)
     }
-    /// A 0-d integer, exact to 64 bits.
+    /// A 0-d integer constant, exact to 64 bits.
     pub fn integer(&self, dtype: DType, value: i64) -> Result<Value, String> {
         Ok(self
             .b
             .add(&Splat { value: Attr::scalar_int(self.b.ctx, dtype, value), sizes: vec![] })?)
     }
-    /// A number in the shape and dtype of `like`.
+    /// A constant in the shape and dtype of `like`.
     pub fn full_like(&self, like: Value, value: f64) -> Result<Value, String> {
         Ok(self.b.splat(dtype_of(like)?, &self.b.sizes_of(like)?, value)?)
     }
 
-    /// Both in their common shape, by NumPy's rule. A size that is unknown is not 1: exports
+    /// Broadcasts both to their common shape, by NumPy's rule. A symbolic size is never 1: exports
     /// specialise on 1.
     pub fn broadcast(&self, x: Value, y: Value) -> Result<(Value, Value), String> {
         if x.ty().dims() == y.ty().dims() {
@@ -164,7 +164,7 @@ impl Cx {
         let sizes = self.common(&[x, y])?;
         Ok((self.broadcast_to(x, &sizes)?, self.broadcast_to(y, &sizes)?))
     }
-    /// The common shape of values.
+    /// The broadcast shape of values.
     pub fn common(&self, values: &[Value]) -> Result<Vec<Size>, String> {
         let rank = values.iter().map(|v| rank_of(*v)).max().unwrap_or(0);
         let mut out = vec![];
@@ -197,7 +197,7 @@ impl Cx {
         }
         Ok(out)
     }
-    /// Repeats to a shape, dimensions aligned at the end.
+    /// Broadcasts to a shape, with dimensions aligned at the end.
     pub fn broadcast_to(&self, x: Value, sizes: &[Size]) -> Result<Value, String> {
         let dims = x.ty().dims();
         for (d, s) in dims.iter().rev().zip(sizes.iter().rev()) {
@@ -224,23 +224,23 @@ impl Cx {
         })?)
     }
 
-    /// The sum of sizes.
+    /// Sum of sizes.
     pub fn size_add(&self, x: Size, y: Size) -> Result<Size, String> {
         size_op(&self.b, SymKind::Add, x, y)
     }
-    /// The product of sizes.
+    /// Product of sizes.
     pub fn size_mul(&self, x: Size, y: Size) -> Result<Size, String> {
         size_op(&self.b, SymKind::Mul, x, y)
     }
-    /// The quotient of sizes, rounded down.
+    /// Quotient of sizes, rounded down.
     pub fn size_div(&self, x: Size, y: Size) -> Result<Size, String> {
         size_op(&self.b, SymKind::Floordiv, x, y)
     }
-    /// The lesser size.
+    /// Minimum of sizes.
     pub fn size_min(&self, x: Size, y: Size) -> Result<Size, String> {
         size_op(&self.b, SymKind::Min, x, y)
     }
-    /// The greater size.
+    /// Maximum of sizes.
     pub fn size_max(&self, x: Size, y: Size) -> Result<Size, String> {
         size_op(&self.b, SymKind::Max, x, y)
     }

@@ -1,4 +1,4 @@
-//! Overloads that share memory with an argument, and Python's operators on sizes.
+//! View overloads, which alias an argument, and Python operators on sizes.
 use super::{Args, Cx, Outcome, Row, Val, create::size_operator, tools::*};
 use crate::capture::storage::Movement;
 use kiln_dialects::{ir::*, ops::*, sym::Dim};
@@ -178,7 +178,7 @@ fn moved(cx: &mut Cx, a: &Args<'_>, m: Movement) -> Result<Outcome, String> {
     Ok(Outcome::One(Val::Tensor(alias)))
 }
 
-/// One size may be -1: what is left.
+/// One size may be -1 and is inferred.
 fn view(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let x = cx.tensor(a, "self")?;
     let sizes = a.sizes(if a.has("size") { "size" } else { "shape" })?;
@@ -188,19 +188,19 @@ fn view(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
 
 fn fill_in(cx: &mut Cx, from: Vec<Size>, mut sizes: Vec<Size>) -> Result<Vec<Size>, String> {
     let Some(hole) = sizes.iter().position(|s| s.known() == Some(-1)) else { return Ok(sizes) };
-    // Sizes on both sides cancel before anything is divided, so that symbols rarely have to be.
-    let mut above = from;
-    let mut below = vec![];
+    // Cancels common sizes before dividing, so that symbols are rarely divided.
+    let mut numerator = from;
+    let mut denominator = vec![];
     for (i, s) in sizes.iter().enumerate().filter(|(i, _)| *i != hole) {
-        match above.iter().position(|f| f == s) {
-            Some(at) => drop(above.remove(at)),
-            None => below.push(sizes[i]),
+        match numerator.iter().position(|f| f == s) {
+            Some(at) => drop(numerator.remove(at)),
+            None => denominator.push(sizes[i]),
         }
     }
     let product = |cx: &mut Cx, all: Vec<Size>| {
         all.into_iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, s))
     };
-    let (n, d) = (product(cx, above)?, product(cx, below)?);
+    let (n, d) = (product(cx, numerator)?, product(cx, denominator)?);
     sizes[hole] = if n.known() == Some(0) { Size::Static(0) } else { cx.size_div(n, d)? };
     Ok(sizes)
 }
@@ -248,7 +248,7 @@ fn unsqueeze(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
 fn squeeze(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let x = cx.tensor(a, "self")?;
     let dims = a.ints("dim")?;
-    // A list without entries squeezes nothing; no list at all squeezes everything.
+    // An empty list squeezes nothing; an absent list squeezes all dimensions.
     let dims =
         if dims.as_ref().is_some_and(Vec::is_empty) { vec![] } else { wrap_all(dims, rank_of(x))? };
     let sizes = cx.b.sizes_of(x)?;
@@ -294,7 +294,7 @@ fn expand_to(cx: &mut Cx, a: &Args<'_>, sizes: Vec<Size>) -> Result<Outcome, Str
     moved(cx, a, m)
 }
 
-/// A box that is whole but for one dimension.
+/// A slice along one dimension.
 pub(super) fn cut(
     cx: &Cx,
     x: Value,
@@ -400,7 +400,7 @@ fn known_size(cx: &Cx, x: Value, dim: usize) -> Result<i64, String> {
         .ok_or_else(|| format!("splits dimension {dim}, whose size is symbolic, into a number of parts that depends on it"))
 }
 
-/// How many parts of a size cover `n`.
+/// Ceiling division: the number of parts of size `each` that cover `n`.
 fn parts(n: i64, each: i64) -> i64 {
     n / each + i64::from(n % each != 0)
 }

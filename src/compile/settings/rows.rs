@@ -1,4 +1,4 @@
-//! The rows of the table of options, and the modes, which are lists of them.
+//! The option table and the modes, which are sets of options.
 use super::Settings;
 use crate::{
     backend,
@@ -12,10 +12,10 @@ use crate::{
 };
 use std::{path::Path, time::Duration};
 
-/// Remarks. Err: how a sentence goes on that begins with the option and its value.
+/// Remarks. Err: the end of a message that starts with the option and its value.
 pub(super) type Set = Result<Vec<String>, String>;
 
-/// What an option counts for.
+/// Scope of an option.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Of {
     /// Files and compiled functions.
@@ -24,10 +24,10 @@ pub(super) enum Of {
     Functions,
 }
 
-/// One option.
+/// An option.
 pub(super) struct Row {
     pub name: &'static str,
-    /// torch's name, where it is another.
+    /// torch's name, if it differs.
     pub torch: Option<&'static str>,
     pub kind: &'static str,
     pub default: &'static str,
@@ -40,7 +40,7 @@ pub(super) struct Row {
 const BOOL: &str = "true or false";
 const COUNT: &str = "a number from 1 on";
 const THREADS: &str = "a number from 1 to 256";
-// The text above says it.
+// Keeps the text above correct.
 const _: () = assert!(MAX_THREADS == 256);
 const BYTES: &str = "a number of bytes, such as 500M or 4G";
 const SECONDS: &str = "a number of seconds above 0";
@@ -82,7 +82,7 @@ fn put<T>(field: &mut T, value: Result<T, String>) -> Set {
     Ok(vec![])
 }
 
-/// A truth value that leaves a pass out where it does not hold.
+/// Parses a bool that enables a pass; false disables it.
 fn without(s: &mut Settings, pass: &str, text: &str) -> Set {
     let runs = flag(text)?;
     s.machine.disable.retain(|p| p != pass);
@@ -92,12 +92,11 @@ fn without(s: &mut Settings, pass: &str, text: &str) -> Set {
     Ok(vec![])
 }
 
-/// What an option switches off by leaving a pass out.
+/// Flags of the passes that options enable.
 const PAD_PRODUCTS: &str = PadProducts::FLAG;
 const PROLOGUES: &str = Prologues::FLAG;
 
-/// In the order in which the environment sets them: a mode comes before the options that it is made
-/// of.
+/// In the order in which environment variables apply: a mode before the options that it sets.
 pub(super) const ROWS: &[Row] = &[
     Row {
         name: "mode",
@@ -106,7 +105,7 @@ pub(super) const ROWS: &[Row] = &[
         default: "default",
         variable: "KILN_MODE",
         of: Of::Both,
-        summary: "what is done for speed, as a list of options",
+        summary: "optimisation mode: a named set of options",
         set: |s, t| s.set_mode(t).map_err(because),
     },
     Row {
@@ -116,7 +115,7 @@ pub(super) const ROWS: &[Row] = &[
         default: "cpu",
         variable: "KILN_DEVICE",
         of: Of::Both,
-        summary: "where programs run; ops that run at once do on the host",
+        summary: "device that programs run on; eager ops run on the host",
         set: |s, t| put(&mut s.machine.device, Place::parse(t).map_err(|_| not(DEVICE))),
     },
     Row {
@@ -126,7 +125,7 @@ pub(super) const ROWS: &[Row] = &[
         default: "what the device is",
         variable: "KILN_TARGET",
         of: Of::Both,
-        summary: "what code is made for",
+        summary: "target that code is compiled for",
         set: |s, t| {
             put(&mut s.machine.target, Target::parse(t).map(|_| Some(t.into())).map_err(because))
         },
@@ -138,7 +137,7 @@ pub(super) const ROWS: &[Row] = &[
         default: "all processors",
         variable: "KILN_NUM_THREADS",
         of: Of::Both,
-        summary: "threads of a call",
+        summary: "threads that run a call",
         set: |s, t| put(&mut s.machine.threads, number(t, MAX_THREADS, THREADS)),
     },
     Row {
@@ -158,7 +157,7 @@ pub(super) const ROWS: &[Row] = &[
         default: "none",
         variable: "KILN_TIME_BUDGET",
         of: Of::Both,
-        summary: "what compiling a program may take; a function that needs longer runs op by op from then on, with one warning; a file that does is an error",
+        summary: "time limit of one compilation; a function that exceeds it runs op by op from then on, with one warning; for a file it is an error",
         set: |s, t| put(&mut s.machine.time_budget, seconds(t).map(Some)),
     },
     Row {
@@ -168,7 +167,7 @@ pub(super) const ROWS: &[Row] = &[
         default: "kiln in the XDG cache folder",
         variable: "KILN_CACHE_DIR",
         of: Of::Both,
-        summary: "where compiled code is kept between processes",
+        summary: "directory of the compile cache, shared by processes",
         set: |s, t| {
             let dir = |t| {
                 cache::default_dir(Some(Path::new(t))).map_or(CachePolicy::Off, CachePolicy::Dir)
@@ -183,7 +182,7 @@ pub(super) const ROWS: &[Row] = &[
         default: "4G",
         variable: "KILN_CACHE_SIZE",
         of: Of::Both,
-        summary: "how much compiled code is kept: what was not used for longest goes",
+        summary: "size limit of the compile cache; the least recently used entries are evicted",
         set: |s, t| {
             put(&mut s.machine.cache_bytes, cache::parse_bytes(t).ok_or_else(|| not(BYTES)))
         },
@@ -195,7 +194,7 @@ pub(super) const ROWS: &[Row] = &[
         default: "none",
         variable: "KILN_DUMP",
         of: Of::Both,
-        summary: "where each compilation writes its IR, kernels, times, and a page to look at them",
+        summary: "each compilation writes its IR, kernels, timings and an HTML viewer to a folder in it",
         set: |s, t| put(&mut s.machine.dump, Ok((!t.is_empty()).then(|| t.into()))),
     },
     Row {
@@ -205,7 +204,7 @@ pub(super) const ROWS: &[Row] = &[
         default: "false",
         variable: "KILN_TRACE_ENABLED",
         of: Of::Both,
-        summary: "as dump, with the folder kiln_dump where none is named; false ends dump",
+        summary: "enables dump, by default to kiln_dump; false disables it",
         set: |s, t| {
             let dump = if flag(t)? {
                 s.machine.dump.take().or_else(|| Some("kiln_dump".into()))
@@ -222,7 +221,7 @@ pub(super) const ROWS: &[Row] = &[
         default: "false",
         variable: "KILN_GRAPH_DIAGRAM",
         of: Of::Both,
-        summary: "also writes the graph of launches to graph.svg in the dump, with the folder kiln_dump where none is named",
+        summary: "adds the launch graph as graph.svg to the dump, which defaults to kiln_dump",
         set: |s, t| {
             s.machine.diagram = flag(t)?;
             if s.machine.diagram {
@@ -238,7 +237,7 @@ pub(super) const ROWS: &[Row] = &[
         default: "that of the model",
         variable: "KILN_WEIGHTS",
         of: Of::Both,
-        summary: "where the files are whose weights a model names, such as the .pt2 archive of IR that is resumed in another folder",
+        summary: "directory of the weight files that a model refers to, such as the .pt2 archive of IR that was moved",
         set: |s, t| put(&mut s.machine.weights, Ok(Some(t.into()))),
     },
     Row {
@@ -248,7 +247,7 @@ pub(super) const ROWS: &[Row] = &[
         default: "the temporary folder for the commands of kiln, off else",
         variable: "KILN_REPRODUCER",
         of: Of::Both,
-        summary: "where the IR and the pipeline of a pass that fails are written, for kiln-opt --run-reproducer; with dump into the dump",
+        summary: "directory for the reproducer (IR and pipeline) of a failing pass, for kiln-opt --run-reproducer; with dump it goes into the dump",
         set: |s, t| put(&mut s.machine.reproducer, Ok((t != "off").then(|| t.into()))),
     },
     Row {
@@ -268,7 +267,7 @@ pub(super) const ROWS: &[Row] = &[
         default: "none",
         variable: "KILN_PASSES",
         of: Of::Both,
-        summary: "passes, such as one's own, that run as soon as a graph is on a level, or behind each run of a pass",
+        summary: "extra passes, such as user passes, run as soon as a graph is at a level, or after each run of a pass",
         set: |s, t| {
             put(&mut s.machine.passes, Own::parse(t).map_err(|e| format!("{}: {e}", not(PASSES))))
         },
@@ -280,7 +279,7 @@ pub(super) const ROWS: &[Row] = &[
         default: "false",
         variable: "KILN_TF32",
         of: Of::Both,
-        summary: "rounds factors of products of f32 to tf32 on a GPU, for its tensor cores",
+        summary: "rounds operands of f32 products to tf32 on a GPU, to use its tensor cores",
         set: |s, t| put(&mut s.machine.tf32, flag(t)),
     },
     Row {
@@ -290,7 +289,7 @@ pub(super) const ROWS: &[Row] = &[
         default: "false",
         variable: "KILN_FAST_MATH",
         of: Of::Both,
-        summary: "computes functions of f32 on a GPU by its approximations (`kiln-gpu-math` states their errors)",
+        summary: "uses a GPU's approximate instructions for f32 math functions (`kiln-gpu-math` states their errors)",
         set: |s, t| put(&mut s.machine.fast_math, flag(t)),
     },
     Row {
@@ -300,7 +299,7 @@ pub(super) const ROWS: &[Row] = &[
         default: "as the mode says",
         variable: "KILN_CUDAGRAPHS",
         of: Of::Both,
-        summary: "runs a program on a GPU as a CUDA graph; on the host the memory of a function's results is used again, and a file is refused",
+        summary: "launches a program on a GPU as a CUDA graph; on the host a function's result buffers are reused, and a file is rejected",
         set: |s, t| {
             put(
                 &mut s.machine.mode,
@@ -315,7 +314,7 @@ pub(super) const ROWS: &[Row] = &[
         default: "false",
         variable: "KILN_CUDA_BLOCKING",
         of: Of::Both,
-        summary: "waits for each launch on a GPU, so that a fault names its kernel",
+        summary: "synchronises after each launch on a GPU, so that a fault names its kernel",
         set: |s, t| put(&mut s.machine.blocking, flag(t)),
     },
     Row {
@@ -325,7 +324,7 @@ pub(super) const ROWS: &[Row] = &[
         default: "false",
         variable: "KILN_NVTX",
         of: Of::Both,
-        summary: "marks calls and launches on a GPU for profilers",
+        summary: "annotates calls and launches on a GPU with NVTX ranges for profilers",
         set: |s, t| put(&mut s.machine.nvtx, flag(t)),
     },
     Row {
@@ -335,7 +334,7 @@ pub(super) const ROWS: &[Row] = &[
         default: "as the mode says",
         variable: "KILN_MAX_AUTOTUNE",
         of: Of::Both,
-        summary: "measures several schedules of each kernel that no table has while compiling, and takes the fastest whose results are those of the default",
+        summary: "autotunes each kernel that no table has while compiling: takes the fastest schedule whose results match the default's",
         set: |s, t| put(&mut s.machine.max_autotune, flag(t)),
     },
     Row {
@@ -345,7 +344,7 @@ pub(super) const ROWS: &[Row] = &[
         default: "60",
         variable: "KILN_AUTOTUNE_BUDGET",
         of: Of::Both,
-        summary: "how long a program's schedules are measured with max_autotune; kernels that are left keep their default, and are measured the next time",
+        summary: "time budget of max_autotune per program; remaining kernels keep their default schedule, and are measured the next time",
         set: |s, t| put(&mut s.machine.autotune_budget, seconds(t)),
     },
     Row {
@@ -355,7 +354,7 @@ pub(super) const ROWS: &[Row] = &[
         default: "none, with max_autotune autotune.txt in the cache folder",
         variable: "KILN_AUTOTUNE_CACHE",
         of: Of::Both,
-        summary: "schedules of kernels that were measured; with max_autotune the file that they are added to",
+        summary: "table of measured schedules; with max_autotune new ones are added to it",
         set: |s, t| put(&mut s.machine.schedules, Ok(Some(t.into()))),
     },
     Row {
@@ -365,7 +364,7 @@ pub(super) const ROWS: &[Row] = &[
         default: "true",
         variable: "KILN_SHAPE_PADDING",
         of: Of::Both,
-        summary: "pads products on GPUs to depths that their tensor cores can read (`kiln-pad-products`)",
+        summary: "pads the K dimension of products on GPUs to what tensor cores can load (`kiln-pad-products`)",
         set: |s, t| without(s, PAD_PRODUCTS, t),
     },
     Row {
@@ -375,7 +374,7 @@ pub(super) const ROWS: &[Row] = &[
         default: "true",
         variable: "KILN_PROLOGUE_FUSION",
         of: Of::Both,
-        summary: "computes what precedes a product's left operand in the product's kernel, on GPUs and where it pays (`kiln-prologues`)",
+        summary: "fuses the producers of a product's left operand as a prologue of its kernel, on GPUs and where profitable (`kiln-prologues`)",
         set: |s, t| without(s, PROLOGUES, t),
     },
     Row {
@@ -385,7 +384,7 @@ pub(super) const ROWS: &[Row] = &[
         default: "auto",
         variable: "KILN_DYNAMIC",
         of: Of::Functions,
-        summary: "whether sizes are symbols: all, none, or those that have changed between calls",
+        summary: "dynamic shapes: all sizes symbolic, none, or those that have changed between calls",
         set: |s, t| {
             put(
                 &mut s.dynamic,
@@ -410,7 +409,7 @@ pub(super) const ROWS: &[Row] = &[
         default: "kiln",
         variable: "KILN_BACKEND",
         of: Of::Functions,
-        summary: "what makes captured graphs run; one of one's own is registered before it is named",
+        summary: "backend that compiles captured graphs; register a custom one before naming it",
         set: |s, t| put(&mut s.backend, backend::find(t).map(|_| t.into()).map_err(because)),
     },
     Row {
@@ -420,7 +419,7 @@ pub(super) const ROWS: &[Row] = &[
         default: "false",
         variable: "KILN_FREEZE",
         of: Of::Functions,
-        summary: "makes weights of nn modules a part of the program, to be packed and folded, as those of files are",
+        summary: "freezes weights of nn modules into the program, for packing and constant folding, as those of files are",
         set: |s, t| put(&mut s.freeze, flag(t)),
     },
     Row {
@@ -430,7 +429,7 @@ pub(super) const ROWS: &[Row] = &[
         default: "false",
         variable: "KILN_DISABLE",
         of: Of::Functions,
-        summary: "compiles nothing: functions are called as they are",
+        summary: "compiles nothing: functions run eagerly",
         set: |s, t| put(&mut s.disable, flag(t)),
     },
     Row {
@@ -440,7 +439,7 @@ pub(super) const ROWS: &[Row] = &[
         default: "8",
         variable: "KILN_CACHE_SIZE_LIMIT",
         of: Of::Functions,
-        summary: "how many programs a function has at most; a call that needs one more runs op by op, with one warning",
+        summary: "maximum number of programs per function; a call that would need another recompilation runs op by op, with one warning",
         set: |s, t| put(&mut s.cache_size_limit, number(t, usize::MAX, COUNT)),
     },
     Row {
@@ -450,7 +449,7 @@ pub(super) const ROWS: &[Row] = &[
         default: "false",
         variable: "KILN_ASYNCHRONOUS",
         of: Of::Functions,
-        summary: "compiles on a thread of its own: calls run op by op until their program is there",
+        summary: "compiles in a background thread; calls run op by op until their program is ready",
         set: |s, t| put(&mut s.asynchronous, flag(t)),
     },
     Row {
@@ -460,7 +459,7 @@ pub(super) const ROWS: &[Row] = &[
         default: "false",
         variable: "KILN_KEEP_GRAPHS",
         of: Of::Functions,
-        summary: "keeps the captured graphs as text, which explain() prints",
+        summary: "keeps the captured graphs as text, for explain()",
         set: |s, t| put(&mut s.keep_graphs, flag(t)),
     },
     Row {
@@ -470,12 +469,12 @@ pub(super) const ROWS: &[Row] = &[
         default: "false",
         variable: "KILN_BREAK_EACH_OP",
         of: Of::Functions,
-        summary: "ends the graph behind every op, so that each has a program of its own: where results change with it, fusion has changed them",
+        summary: "breaks the graph after every op, so that each op is a program of its own; if results change with it, fusion has changed them",
         set: |s, t| put(&mut s.each_op, flag(t)),
     },
 ];
 
-/// Modes, and the options that they set.
+/// The modes and the options that they set.
 pub(super) const MODES: &[(&str, &[(&str, &str)])] = &[
     ("default", &[]),
     ("reduce-overhead", &[("cudagraphs", "true")]),

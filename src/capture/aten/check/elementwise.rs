@@ -1,4 +1,4 @@
-//! Elementwise overloads, choices, and what tensors are filled with.
+//! Checks of elementwise overloads, selection and fills.
 use super::{Call, Checks, Val, scalar_name, wants};
 use kiln_dialects::{ir::Size, value::DType};
 
@@ -25,7 +25,7 @@ fn rounding(c: &mut Call) -> Result<(), String> {
     })
 }
 
-/// Integers are not divided by 0; of floats the result is infinite or NaN.
+/// Integer division by 0 is rejected; float division gives infinity or NaN.
 fn divisor(c: &mut Call) -> Result<(), String> {
     let zero =
         matches!(c.a.values.get("other"), Some(Val::Int(Size::Static(0)) | Val::Bool(false)));
@@ -63,7 +63,7 @@ fn lerp(c: &mut Call) -> Result<(), String> {
     })
 }
 
-/// Bytes count as truth values here still.
+/// As in PyTorch, a byte mask is still accepted.
 fn condition(c: &mut Call) -> Result<(), String> {
     let d = c.ty("condition")?.dtype;
     wants([DType::I1, DType::UI8].contains(&d), || {
@@ -99,7 +99,7 @@ fn fill(c: &mut Call) -> Result<(), String> {
 
 fn arange(c: &mut Call) -> Result<(), String> {
     let number = |name, default| match c.a.values.get(name) {
-        // A symbol is no number yet.
+        // A symbol has no value yet.
         Some(Val::Int(Size::Dynamic(_)) | Val::Number(..)) => Ok(None),
         _ => c.a.float(name, default).map(Some),
     };
@@ -113,7 +113,7 @@ fn arange(c: &mut Call) -> Result<(), String> {
     })
 }
 
-/// What the export says that a tensor is.
+/// Checks a tensor against the metadata of the export.
 fn metadata(c: &mut Call) -> Result<(), String> {
     let have = c.ty("a")?;
     if let Some(d) = c.a.dtype("dtype")? {

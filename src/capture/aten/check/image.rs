@@ -1,4 +1,4 @@
-//! Convolution, pooling and resizing.
+//! Checks of convolution, pooling and resizing.
 use super::{Call, Checks, Val, differ, scalar_name, wants};
 
 pub(super) const CHECKS: Checks = &[
@@ -23,7 +23,7 @@ pub(super) const CHECKS: Checks = &[
     (&["upsample_nearest2d.vec", "upsample_nearest2d.default"], upsample),
 ];
 
-/// A list of one number, or of one a spatial dimension; what is not given is the default.
+/// A list with one entry, or one per spatial dimension; the default if absent.
 fn spread(c: &Call, name: &str, n: usize, default: i64) -> Result<Vec<i64>, String> {
     let Some(all) = c.a.ints(name)? else { return Ok(vec![default; n]) };
     match all.len() {

@@ -1,4 +1,4 @@
-//! Positions that are data: their types and shapes.
+//! Checks of indexing: dtypes and shapes of index tensors.
 use super::{Call, Checks, Ty, differ, list, scalar_name, shapes_differ, wants};
 use kiln_dialects::value::DType;
 
@@ -59,7 +59,7 @@ fn gather(c: &mut Call) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a size is known to be the larger one.
+/// Whether one size is known to be the larger.
 fn larger(x: Option<i64>, y: Option<i64>) -> bool {
     x.zip(y).is_some_and(|(x, y)| x > y)
 }
@@ -113,7 +113,7 @@ fn indices(c: &mut Call) -> Result<Vec<(usize, Ty)>, String> {
 
 fn index(c: &mut Call) -> Result<(), String> {
     let x = c.ty("self")?;
-    // A mask stands for as many positions as it has dimensions.
+    // A mask indexes as many dimensions as it has.
     let mut used = c.a.optional_aliases("indices")?.len();
     let mut at = 0;
     for (i, t) in indices(c)? {
@@ -142,7 +142,7 @@ fn index(c: &mut Call) -> Result<(), String> {
 
 fn index_put(c: &mut Call) -> Result<(), String> {
     let (x, values) = (c.ty("self")?, c.ty("values")?);
-    // One number under a mask is `masked_fill`, which converts it.
+    // A scalar assigned under a mask is `masked_fill`, which converts it.
     let number = values.count() == Some(1) && !c.a.flag("accumulate", false)?;
     let filled = number
         && matches!(&indices(c)?[..], [(_, t)] if [DType::I1, DType::UI8].contains(&t.dtype));
@@ -155,7 +155,7 @@ fn index_put(c: &mut Call) -> Result<(), String> {
     })
 }
 
-/// Err: `src` is not of the part's sizes.
+/// Err: `src` does not have the slice's shape.
 fn same_slice(src: &Ty, part: &[Option<i64>]) -> Result<(), String> {
     wants(!shapes_differ(&src.dims, part), || {
         format!(

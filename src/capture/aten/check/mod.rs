@@ -1,9 +1,9 @@
-//! Checks of a call's arguments before it is emitted, as the overload's meta function in PyTorch
-//! makes them, and with its reason.
+//! Checks of a call's arguments before it is emitted, with the rules and messages of PyTorch's meta
+//! functions.
 //!
-//! Here is what the builders and the rules of the ops that they emit would not see: dimensions out
-//! of range, shapes that do not broadcast and products that do not fit are refused there. A size
-//! that is a symbol is never compared: the export's guards speak about it.
+//! Only what builders and op verifiers do not check: they already reject dimensions out of range,
+//! shapes that do not broadcast, and mismatched products. Symbolic sizes are not compared here; the
+//! export's guards cover them.
 mod elementwise;
 mod image;
 mod index;
@@ -14,10 +14,10 @@ mod shape;
 use super::{Args, Cx, Row, Val, tools::dtype_of};
 use kiln_dialects::{ir::*, sym::Dim, value::DType};
 
-/// Refuses a call, in PyTorch's words.
+/// A check; its error has PyTorch's wording.
 type Check = fn(&mut Call<'_, '_>) -> Result<(), String>;
 
-/// Overloads that are checked alike. In-place overloads are checked as their functional ones.
+/// Overloads that share checks. In-place overloads use those of their functional variants.
 type Checks = &'static [(&'static [&'static str], Check)];
 
 const TABLE: [Checks; 6] = [
@@ -29,7 +29,7 @@ const TABLE: [Checks; 6] = [
     image::CHECKS,
 ];
 
-/// Err: the overload does not take such arguments.
+/// Err: the overload does not accept these arguments.
 pub(in crate::capture) fn check(row: &Row, cx: &mut Cx, a: &Args<'_>) -> Result<(), String> {
     let name = row.name.strip_prefix("aten.").unwrap_or(row.name);
     let mut call = Call { name, cx, a };
@@ -37,7 +37,7 @@ pub(in crate::capture) fn check(row: &Row, cx: &mut Cx, a: &Args<'_>) -> Result<
     all.into_iter().try_for_each(|(_, check)| check(&mut call))
 }
 
-/// A call that is checked.
+/// A call to check.
 struct Call<'c, 'a> {
     /// The overload, such as `mm.default`.
     name: &'c str,
@@ -45,7 +45,7 @@ struct Call<'c, 'a> {
     a: &'c Args<'a>,
 }
 
-/// The type of a tensor; a size that is a symbol is none.
+/// A tensor type; symbolic sizes are `None`.
 #[derive(Clone, Debug, PartialEq)]
 struct Ty {
     dtype: DType,
@@ -60,21 +60,21 @@ impl Ty {
     fn rank(&self) -> usize {
         self.dims.len()
     }
-    /// The sizes as PyTorch prints them.
+    /// The sizes in PyTorch's notation.
     fn sizes(&self) -> String {
         list(&self.dims)
     }
-    /// As PyTorch counts dimensions of what is indexed: a tensor without any has one of size 1.
+    /// The sizes for indexing, where PyTorch treats a 0-d tensor as one of size `[1]`.
     fn at_least_1d(&self) -> Vec<Option<i64>> {
         if self.dims.is_empty() { vec![Some(1)] } else { self.dims.clone() }
     }
-    /// The number of elements, if it is known.
+    /// The number of elements, if static.
     fn count(&self) -> Option<i64> {
         self.dims.iter().try_fold(1i64, |n, d| n.checked_mul((*d)?))
     }
 }
 
-/// Sizes as PyTorch prints them, a symbol as `s`.
+/// Sizes in PyTorch's notation; symbols print as `s`.
 pub(super) fn list(dims: &[Option<i64>]) -> String {
     format!("[{}]", joined(dims, ", "))
 }
@@ -83,16 +83,16 @@ fn joined(dims: &[Option<i64>], between: &str) -> String {
     texts.join(between)
 }
 
-/// Whether two sizes are known to differ.
+/// Whether two sizes are statically different.
 fn differ(x: Option<i64>, y: Option<i64>) -> bool {
     x.zip(y).is_some_and(|(x, y)| x != y)
 }
-/// Whether two shapes are known to differ.
+/// Whether two shapes are statically different.
 fn shapes_differ(x: &[Option<i64>], y: &[Option<i64>]) -> bool {
     x.len() != y.len() || x.iter().zip(y).any(|(x, y)| differ(*x, *y))
 }
 
-/// PyTorch's name of a dtype in sentences, such as `Float`.
+/// PyTorch's dtype name in messages, such as `Float`.
 pub(super) fn scalar_name(d: DType) -> &'static str {
     match d {
         DType::F64 => "Double",
@@ -115,7 +115,7 @@ impl<'c> Call<'c, '_> {
     fn ty(&mut self, name: &str) -> Result<Ty, String> {
         Ty::of(self.cx.tensor(self.a, name)?)
     }
-    /// A tensor argument that may be absent, or a number.
+    /// A tensor argument; `None` if it is absent or a number.
     fn optional(&mut self, name: &str) -> Result<Option<Ty>, String> {
         match self.a.values.get(name) {
             Some(Val::Tensor(t)) => Ty::of(self.cx.get(*t)?).map(Some),
@@ -126,15 +126,15 @@ impl<'c> Call<'c, '_> {
     fn types(&mut self, name: &str) -> Result<Vec<Ty>, String> {
         self.cx.tensors(self.a, name)?.into_iter().map(Ty::of).collect()
     }
-    /// A list of sizes, as [`Ty`] has them.
+    /// A list of sizes; symbolic ones are `None`.
     fn sizes(&self, name: &str) -> Result<Vec<Option<i64>>, String> {
         Ok(self.a.sizes(name)?.into_iter().map(Size::known).collect())
     }
-    /// A dimension of a tensor of this rank.
+    /// A dimension argument, normalised for this rank.
     fn dim(&self, default: Option<i64>, rank: usize) -> Result<usize, String> {
         super::tools::wrap(self.a.int("dim", default)?, rank)
     }
-    /// The name without the overload, such as `mm`.
+    /// The op without its overload, such as `mm`.
     fn packet(&self) -> &'c str {
         self.name.split('.').next().unwrap_or(self.name)
     }

@@ -1,4 +1,4 @@
-//! Normalisations and dropout.
+//! Checks of normalisations and dropout.
 use super::{Call, Checks, Ty, differ, list, shapes_differ, wants};
 
 pub(super) const CHECKS: Checks = &[

@@ -1,4 +1,4 @@
-//! Matrix products: ranks and inner sizes.
+//! Checks of matrix products: ranks and contracted sizes.
 use super::{Call, Checks, Ty, differ, joined, list, scalar_name, shape::expands, wants};
 use kiln_dialects::value::DType;
 
@@ -36,7 +36,7 @@ fn mm(c: &mut Call) -> Result<(), String> {
     same_dtype(&x, &y, "m1 and m2")
 }
 
-/// The sizes of the product.
+/// The result shape of a batched product.
 fn batched(c: &mut Call, x: &str, y: &str) -> Result<Vec<Option<i64>>, String> {
     let (x, y) = (c.ty(x)?, c.ty(y)?);
     wants(x.rank() == 3, || "batch1 must be a 3D tensor".into())?;
@@ -106,7 +106,7 @@ fn outer(c: &mut Call) -> Result<(), String> {
     Ok(())
 }
 
-/// Operands beyond the equation's terms are the builder's to refuse.
+/// Operands beyond the equation's terms are rejected by the builder.
 fn einsum(c: &mut Call) -> Result<(), String> {
     let equation = c.a.text("equation", "")?;
     let left = equation.split("->").next().unwrap_or_default();
@@ -149,7 +149,7 @@ fn attention(c: &mut Call) -> Result<(), String> {
             )
         })?;
     }
-    // Heads of keys and values are repeated only where that is asked for.
+    // Key and value heads are repeated only with `enable_gqa`.
     if c.a.flag("enable_gqa", false)? {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! Views, pieces and joined tensors; reductions.
+//! Checks of views, slices, concatenation and reductions.
 use super::{Call, Checks, Ty, differ, list, scalar_name, wants};
 use crate::capture::aten::tools::wrap;
 
@@ -77,7 +77,7 @@ fn flatten(c: &mut Call) -> Result<(), String> {
     })
 }
 
-/// Err: a tensor does not expand to these sizes, of which -1 stands for its own.
+/// Err: a tensor does not expand to these sizes; -1 keeps its own.
 pub(super) fn expands(x: &Ty, to: &[Option<i64>]) -> Result<(), String> {
     let Some(lead) = to.len().checked_sub(x.rank()) else {
         return Err(format!(
@@ -239,7 +239,7 @@ fn cat(c: &mut Call) -> Result<(), String> {
         let reason = format!("zero-dimensional tensor (at position {i}) cannot be concatenated");
         return Err(reason);
     }
-    // An empty tensor of one dimension fits to all.
+    // An empty 1-d tensor concatenates with anything.
     let mut rest = all.iter().enumerate().filter(|(_, t)| t.dims != [Some(0)]);
     let Some((_, first)) = rest.next() else { return Ok(()) };
     let axis = c.dim(Some(0), first.rank())?;
