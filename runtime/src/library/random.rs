@@ -1,5 +1,5 @@
-//! Random numbers by counter: philox4x32-10 (Salmon et al., Parallel Random Numbers: As Easy as 1,
-//! 2, 3, SC 2011).
+//! Counter-based random numbers: Philox4x32-10 (Salmon et al., Parallel Random Numbers: As Easy as
+//! 1, 2, 3, SC 2011).
 use super::{
     element::Element,
     words::{Call, Code, Operand},
@@ -20,7 +20,7 @@ fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     [c0, c1, c2, c3]
 }
 
-/// The draws of a key.
+/// The random stream of a key.
 struct Draws {
     seed: u64,
     offset: u64,
@@ -77,13 +77,13 @@ fn floats(call: &Call, result: &Operand, value: impl Fn(usize) -> f64) -> Option
     }
 }
 
-/// Two parameters that are the bits of f64.
+/// Two attributes that are the bits of f64.
 fn numbers(call: &Call) -> Option<(f64, f64)> {
     let [a, b] = call.parameters[..] else { return None };
     Some((f64::from_bits(a as u64), f64::from_bits(b as u64)))
 }
 
-/// `kiln.random_uniform`: key; result. Parameters: bits of low and high.
+/// `kiln.random_uniform`: key; result. Attributes: bits of low and high.
 pub fn uniform(call: &Call) -> Option<()> {
     let [key, result] = &call.tensors[..] else { return None };
     let (draws, (low, high)) = (Draws::of(key)?, numbers(call)?);
@@ -101,7 +101,7 @@ pub fn uniform(call: &Call) -> Option<()> {
     floats(call, result, |i| low + (high - low) * unit(i))
 }
 
-/// `kiln.random_normal`: key; result. Parameters: bits of mean and standard deviation.
+/// `kiln.random_normal`: key; result. Attributes: bits of mean and standard deviation.
 pub fn normal(call: &Call) -> Option<()> {
     let [key, result] = &call.tensors[..] else { return None };
     let (draws, (mean, std)) = (Draws::of(key)?, numbers(call)?);

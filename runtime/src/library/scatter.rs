@@ -1,5 +1,5 @@
-//! Writes at positions that are data. A thread owns a part of the result in row-major order: it
-//! copies the input there, and then applies what falls into its part, in the order of the updates.
+//! Writes at data-dependent indices. Each thread owns a row-major range of the output: it copies
+//! the input there, then applies the updates that fall into its range, in order.
 use super::{
     element::{Combine, Element, each_dtype},
     words::{Call, Operand, Out},
@@ -14,7 +14,7 @@ fn strides(shape: &[usize]) -> Vec<usize> {
     all
 }
 
-/// Row-major positions of the elements of a box, given by sizes and the steps of the whole.
+/// Row-major offsets of the elements of a box, given its sizes and the tensor's strides.
 fn positions(sizes: &[usize], steps: &[usize]) -> Vec<usize> {
     let mut all = vec![0];
     for (n, step) in sizes.iter().zip(steps) {
@@ -23,19 +23,19 @@ fn positions(sizes: &[usize], steps: &[usize]) -> Vec<usize> {
     all
 }
 
-/// Where updates go: an index tuple gives an origin, to which runs of elements are relative.
+/// Update destinations: an index tuple gives an offset, and each run of elements is relative to it.
 struct Targets<'a> {
     indices: &'a [Operand],
-    /// Size and step of each indexed dimension.
+    /// Size and stride of each indexed dimension.
     dims: Vec<(usize, usize)>,
-    /// Starts of runs, ascending.
+    /// Offsets of runs, ascending.
     starts: Vec<usize>,
-    /// Elements of a run.
+    /// Contiguous elements in a run.
     run: usize,
 }
 
 impl Targets<'_> {
-    /// The origin of an index tuple; `None` if it is outside of the tensor.
+    /// The offset of an index tuple; `None` if it is out of range.
     fn origin(&self, i: usize) -> Option<usize> {
         let mut sum = 0;
         for (index, (size, step)) in self.indices.iter().zip(&self.dims) {
@@ -43,8 +43,8 @@ impl Targets<'_> {
         }
         Some(sum)
     }
-    /// Calls with each piece of an update inside of `part`: position in the result, position in the
-    /// updates, and how many elements.
+    /// Calls `write` with each contiguous slice of an update inside `part`: offset in the result,
+    /// offset in the updates, length.
     fn pieces(&self, i: usize, part: &Range<usize>, write: &mut dyn FnMut(usize, usize, usize)) {
         let Some(origin) = self.origin(i) else { return };
         let first = self.starts.partition_point(|s| origin + s + self.run <= part.start);
@@ -59,8 +59,8 @@ impl Targets<'_> {
     }
 }
 
-/// `kiln.scatter`: input, updates, one index tensor per dimension; result. Parameters: kind,
-/// dimensions.
+/// `kiln.scatter`: input, updates, one index tensor for each indexed dimension; result. Attributes:
+/// kind, dimensions.
 pub fn scatter(call: &Call) -> Option<()> {
     each_dtype!(call.tensors.first()?.code, E => scattered::<E>(call))
 }
@@ -75,7 +75,7 @@ fn scattered<E: Element>(call: &Call) -> Option<()> {
         .collect::<Option<Vec<_>>>()?;
     let steps = strides(shape);
     let free: Vec<usize> = (0..shape.len()).filter(|d| !dims.contains(d)).collect();
-    // Free dimensions at the end are one run.
+    // Trailing unindexed dimensions are one contiguous run.
     let outer = free
         .iter()
         .zip((0..shape.len()).skip(shape.len() - free.len()))
@@ -102,7 +102,7 @@ fn scattered<E: Element>(call: &Call) -> Option<()> {
         return Some(());
     };
     if E::NARROW {
-        // Many sums at one place are rounded once.
+        // Accumulates in the compute type and rounds once.
         let mut wide: Vec<E::Wide> = mine.iter().map(|v| v.widen()).collect();
         (0..count).for_each(|i| {
             targets.pieces(i, &part, &mut |to, from, n| {
@@ -129,7 +129,7 @@ fn scattered<E: Element>(call: &Call) -> Option<()> {
     Some(())
 }
 
-/// `kiln.dynamic_update_slice`: input, update, one start per dimension; result.
+/// `kiln.dynamic_update_slice`: input, update, one start index for each dimension; result.
 pub fn dynamic_update_slice(call: &Call) -> Option<()> {
     each_dtype!(call.tensors.first()?.code, E => updated::<E>(call))
 }

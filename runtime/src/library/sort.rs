@@ -5,12 +5,12 @@ use super::{
 };
 use std::cmp::Ordering;
 
-/// `kiln.sort`: input; values, positions. Parameters: axis, whether descending.
+/// `kiln.sort`: input; values, indices. Attributes: axis, descending.
 pub fn sort(call: &Call) -> Option<()> {
     each_dtype!(call.tensors.first()?.code, E => run::<E>(call, false))
 }
 
-/// `kiln.top_k`: input; values, positions. Parameters: axis, whether the smallest.
+/// `kiln.top_k`: input; values, indices. Attributes: axis, smallest.
 pub fn top_k(call: &Call) -> Option<()> {
     each_dtype!(call.tensors.first()?.code, E => run::<E>(call, true))
 }
@@ -53,8 +53,8 @@ fn run<E: Element>(call: &Call, best: bool) -> Option<()> {
     Some(())
 }
 
-/// Puts the first `k` of a stable sort in front, in order. Equal elements are told apart by their
-/// positions, so that selecting is stable.
+/// Partitions so that the first `k` of a stable sort come first, in order. Ties are broken by
+/// index, which makes the selection stable.
 fn first(order: &mut [usize], k: usize, compare: &impl Fn(&usize, &usize) -> Ordering) {
     let total = |a: &usize, b: &usize| compare(a, b).then(a.cmp(b));
     if let Some(last) = k.checked_sub(1) {
