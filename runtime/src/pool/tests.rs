@@ -1,4 +1,4 @@
-//! The pool is one per process, so tests that count its threads take turns.
+//! The pool is per process, so tests that count its threads are serialised.
 use super::*;
 use std::sync::{Mutex, MutexGuard, atomic::AtomicUsize};
 
@@ -117,7 +117,7 @@ fn a_forked_child_has_its_own_workers() {
     let _one = serially();
     Pool::configure(3);
     assert_eq!(team(), 3);
-    // SAFETY: the child calls nothing that other threads of the parent could hold locked, and
+    // SAFETY: the child calls nothing that another thread of the parent could hold locked, and
     // leaves by _exit.
     unsafe {
         let pid = libc::fork();
@@ -131,7 +131,7 @@ fn a_forked_child_has_its_own_workers() {
     assert_eq!(team(), 3);
 }
 
-/// Prints medians of nanoseconds; run it in a release build.
+/// Prints median times in nanoseconds; run it in a release build.
 #[test]
 #[ignore = "measures"]
 fn cost_of_a_region() {
