@@ -1,4 +1,4 @@
-//! Control flow between programs: each value is made once, and read where it is there.
+//! Validates control flow: each value is defined once, and its definition dominates its uses.
 use super::{At, Invalid};
 use crate::{
     control::{Body, Control, Step, Value},
@@ -28,14 +28,14 @@ pub(super) fn check(p: &Program, control: &Control, at: &At) -> Result<(), Inval
     scope.same_types(&body.yields, &p.outputs, &at.field("yields"))
 }
 
-/// The values that there are at some place.
+/// The values in scope.
 struct Scope<'a> {
     control: &'a Control,
-    /// Values that some step or body makes.
+    /// Values that some step or body defines.
     made: Vec<bool>,
-    /// Values that may be read here, in the order in which they were made.
+    /// Values in scope, in order of definition.
     seen: Vec<usize>,
-    /// The same by value.
+    /// Whether each value is in scope.
     there: Vec<bool>,
 }
 
@@ -62,7 +62,7 @@ impl Scope<'_> {
         }
         Ok(())
     }
-    /// Err: values are not of the types and ranks that a program takes or gives.
+    /// Err: dtypes or ranks of values are not those of a program's inputs or outputs.
     fn same_types(&self, values: &[usize], all: &[Tensor], at: &At) -> Result<(), Invalid> {
         let (have, want) = (values.len(), all.len());
         at.wants(have == want, || format!("are {have} values, where {want} are taken"))?;
@@ -75,7 +75,8 @@ impl Scope<'_> {
         }
         Ok(())
     }
-    /// Err: values that take turns differ in type or rank. Calls compare their sizes.
+    /// Err: loop-carried values or branch results differ in dtype or rank. Calls compare their
+    /// sizes.
     fn alike(&self, x: &[usize], y: &[usize], at: &At) -> Result<(), Invalid> {
         at.wants(x.len() == y.len(), || format!("are {}, not {}", y.len(), x.len()))?;
         for (i, (x, y)) in x.iter().zip(y).enumerate() {

@@ -8,7 +8,7 @@ fn tensor(dims: &[Dim]) -> Tensor {
     Tensor { name: "x".into(), dtype: "f32".into(), dims: dims.to_vec(), order: vec![] }
 }
 
-/// For a GPU, with one of each thing.
+/// A GPU program with one of everything.
 fn program() -> Program {
     let map = TensorMap {
         arg: 0,
@@ -198,7 +198,7 @@ fn launches_are_compared_with_what_there_is() {
     );
 }
 
-/// While value 1 is true (0 is carried): call part 0.
+/// While value 1 is true (value 0 is loop-carried): call part 0.
 fn flow() -> Program {
     let part = |dtype: &str, dims: &[Dim]| Program {
         inputs: vec![tensor(&[Dim::Known(3)])],
@@ -252,7 +252,7 @@ fn control_flow_reads_what_was_made() {
         said(|c| *parts(c).0 = vec![4]),
         format!("{at}.inits[0] is value 4, which is not there yet")
     );
-    // The body's value does not leave it.
+    // The body's values are not in scope outside it.
     assert!(said(|c| c.body.yields = vec![4]).contains("is value 4, which is not there yet"));
     assert_eq!(
         said(|c| *parts(c).3 = vec![4]),
