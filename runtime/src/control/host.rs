@@ -1,4 +1,4 @@
-//! Programs of programs on the host.
+//! Control flow between programs on the host.
 use super::{
     Flow,
     run::{Machine, Memory, Place, Run},
@@ -9,18 +9,18 @@ use crate::{
 };
 use std::sync::{Mutex, PoisonError};
 
-/// A program of programs, ready to be called from any thread.
+/// A control-flow program, ready to be called from any thread.
 pub struct Driver {
     program: Program,
     flow: Flow,
     parts: Vec<Loaded>,
-    /// Buffers of calls that are over.
+    /// Buffers of finished calls, for reuse.
     idle: Mutex<Vec<Vec<Buffer>>>,
 }
 
 impl Driver {
-    /// Joins a program with its loaded parts. Err: it names values or parts that it does not have,
-    /// or a function that is not registered.
+    /// Joins a control-flow program with its loaded parts. Err: a value or part index is out of
+    /// range, or a custom function is not registered.
     pub fn new(program: Program, parts: Vec<Loaded>) -> Result<Driver, CallError> {
         let flow = Flow::new(&program)?;
         if parts.len() != flow.control.parts.len() {
@@ -32,18 +32,18 @@ impl Driver {
         }
         Ok(Driver { program, flow, parts, idle: Mutex::default() })
     }
-    /// What was compiled.
+    /// The compiled program.
     pub fn program(&self) -> &Program {
         &self.program
     }
-    /// The bytes of memory that calls keep, between kernels and between programs.
+    /// Bytes of the parts' arenas and of cached value buffers.
     pub fn arena_bytes(&self) -> usize {
         let own: usize = lock(&self.idle).iter().flatten().map(|b| b.len()).sum();
         own + self.parts.iter().map(Loaded::arena_bytes).sum::<usize>()
     }
 
-    /// Runs the program on at most `threads` threads of the pool. Where a part or a custom call
-    /// fails, results may have been written.
+    /// Runs the program on at most `threads` threads of the pool. If a part or a custom call fails,
+    /// outputs may have been partly written.
     pub fn call(
         &self,
         inputs: &[View],
@@ -52,8 +52,8 @@ impl Driver {
     ) -> Result<(), CallError> {
         self.call_with(inputs, outputs, threads, None).map(|_| ())
     }
-    /// As [`Driver::call`], with the time of each launch of the programs that it calls, in the
-    /// order of [`super::Control::parts`].
+    /// As [`Driver::call`], with the time of each launch of the parts, in the order of
+    /// [`super::Control::parts`].
     pub fn profile(
         &self,
         inputs: &[View],
@@ -113,12 +113,12 @@ struct OnHost<'a> {
     driver: &'a Driver,
     buffers: Vec<Buffer>,
     threads: usize,
-    /// Takes in the times of launches, if somebody wants them.
+    /// Collects the launches' times if the caller profiles.
     profile: Option<Profile>,
 }
 
 impl Machine for OnHost<'_> {
-    // Kernels read and write wherever a tensor begins.
+    // Host kernels accept any alignment.
     const ALIGNED: usize = 1;
 
     fn place(&self) -> crate::Place {
@@ -136,7 +136,7 @@ impl Machine for OnHost<'_> {
         Ok((self.buffers[i].as_mut_ptr(), self.buffers[i].len()))
     }
     fn copy(&mut self, from: *const u8, to: *mut u8, bytes: usize) -> Result<(), CallError> {
-        // SAFETY: both are values of that many bytes, which lie apart.
+        // SAFETY: both are values of that many bytes, which do not overlap.
         unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
         Ok(())
     }

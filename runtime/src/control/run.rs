@@ -1,22 +1,21 @@
-//! One call of a program of programs: where its values lie, and its steps, whatever runs them.
+//! The interpreter of control flow: assigns values to buffers and runs the steps, on any device.
 use super::{Body, Flow, Shape, Step};
 use crate::{CallError, OutOfMemory, View, ViewMut, call::tensor_error, custom::CustomFn};
 
-/// What runs steps: the host, or a card. Addresses are of its memory; all that it is asked for
-/// happens in order.
+/// A device that runs steps. Addresses are of its memory; operations take effect in order.
 pub(crate) trait Machine {
-    /// What the address of a program's argument and result is a multiple of.
+    /// Required alignment of a program's inputs and outputs, in bytes.
     const ALIGNED: usize;
-    /// Where values lie.
+    /// The device, for views.
     fn place(&self) -> crate::Place;
-    /// The buffers that earlier calls have left.
+    /// The buffers that earlier calls cached.
     fn memory(&self) -> Vec<Memory>;
-    /// Makes a buffer at least that large, or one more if there are only so many; what was in it is
-    /// lost if it grows. Its address and its bytes.
+    /// Grows a buffer to at least `bytes`, or appends one if the index is the buffer count. Growing
+    /// loses the contents. Returns address and size.
     fn ensure(&mut self, buffer: usize, bytes: usize) -> Result<(*mut u8, usize), CallError>;
-    /// Copies bytes to where they are not yet.
+    /// Copies bytes; source and destination differ.
     fn copy(&mut self, from: *const u8, to: *mut u8, bytes: usize) -> Result<(), CallError>;
-    /// Copies rows of so many bytes between places with distances from row to row.
+    /// Copies rows of `bytes` between pitched memory.
     fn copy_rows(
         &mut self,
         from: (*const u8, usize),
@@ -24,7 +23,7 @@ pub(crate) trait Machine {
         bytes: usize,
         rows: usize,
     ) -> Result<(), CallError>;
-    /// Whether an `i1` is true, for which all that was asked for before is waited for.
+    /// Reads an `i1`. Synchronises with all earlier operations.
     fn truth(&mut self, at: *const u8) -> Result<bool, CallError>;
     /// Calls a program.
     fn call(
@@ -33,7 +32,7 @@ pub(crate) trait Machine {
         inputs: &[View],
         outputs: &mut [ViewMut],
     ) -> Result<(), CallError>;
-    /// Calls a function of the host.
+    /// Calls a host function.
     fn custom(
         &mut self,
         callee: &str,
@@ -43,14 +42,14 @@ pub(crate) trait Machine {
     ) -> Result<(), CallError>;
 }
 
-/// A buffer, and how many values lie in it.
+/// A buffer and its reference count: the values in it.
 pub(crate) struct Memory {
     pub at: *mut u8,
     pub len: usize,
     pub users: usize,
 }
 
-/// Where a value lies, and the buffer that keeps it there.
+/// Where a value is, and the buffer that it holds a reference to.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     data: *mut u8,
@@ -58,18 +57,18 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Memory of the caller.
+    /// Memory of the caller, not counted.
     pub fn of(data: *mut u8) -> Place {
         Place { data, buffer: None }
     }
 }
 
-/// Slices along the first dimension, each where a program can read or write it.
+/// Slices along the first dimension, aligned for programs.
 struct Rows {
     first: Place,
-    /// From one to the next.
+    /// Bytes from one slice to the next.
     pitch: usize,
-    /// Of each.
+    /// Bytes of a slice.
     bytes: usize,
 }
 
@@ -79,17 +78,17 @@ impl Rows {
     }
 }
 
-/// Has a machine read values and write new ones.
+/// An operation of the device that reads values and writes new ones.
 type Work<'a, M> = dyn Fn(&mut M, &[View], &mut [ViewMut]) -> Result<(), CallError> + 'a;
 
-/// One call on its way.
+/// One call in progress.
 pub(crate) struct Run<'a, M> {
     flow: &'a Flow,
     machine: &'a mut M,
-    /// Sizes and bytes of all values.
+    /// Shapes and bytes of all values.
     shapes: &'a [Shape],
     places: Vec<Option<Place>>,
-    /// Where a value should be written, if somebody wants it there.
+    /// The preferred destination of a value, if any.
     wanted: Vec<Option<Place>>,
     memory: Vec<Memory>,
 }
@@ -101,12 +100,12 @@ impl<'a, M: Machine> Run<'a, M> {
         Run { flow, shapes, places: none.clone(), wanted: none, memory, machine }
     }
 
-    /// Runs all steps, with the arguments here and the results there.
+    /// Runs the top-level body on these arguments, and writes these results.
     pub fn whole(mut self, args: &[Place], results: &[Place]) -> Result<(), CallError> {
         let body = &self.flow.control.body;
         self.set_all(&body.args, args);
         for (value, place) in body.yields.iter().zip(results) {
-            // What a part computes for the caller alone it writes there.
+            // A result that no other one aliases is computed in the caller's memory.
             self.wanted[*value] =
                 (body.yields.iter().filter(|y| *y == value).count() == 1).then_some(*place);
         }
@@ -118,7 +117,7 @@ impl<'a, M: Machine> Run<'a, M> {
         Ok(())
     }
 
-    /// Copies a value unless it is there already.
+    /// Copies a value, unless source and destination are the same.
     fn copy(&mut self, from: Place, to: Place, bytes: usize) -> Result<(), CallError> {
         if from.data == to.data || bytes == 0 {
             Ok(())
@@ -127,8 +126,7 @@ impl<'a, M: Machine> Run<'a, M> {
         }
     }
 
-    /// A buffer that nothing lies in, of at least that many bytes; the smallest of them. Nobody has
-    /// it yet.
+    /// The smallest unused buffer of at least that many bytes, or a new one. Takes no reference.
     fn take(&mut self, bytes: usize) -> Result<Place, CallError> {
         let free = |m: &Memory| m.users == 0;
         let fits = self.memory.iter().enumerate().filter(|(_, m)| free(m) && m.len >= bytes);
@@ -167,7 +165,7 @@ impl<'a, M: Machine> Run<'a, M> {
     fn set_all(&mut self, values: &[usize], places: &[Place]) {
         values.iter().zip(places).for_each(|(v, p)| self.set(*v, *p));
     }
-    /// Memory for a result, which it is from now on.
+    /// Allocates a value and takes a reference for it.
     fn make(&mut self, value: usize) -> Result<Place, CallError> {
         let place = match self.wanted[value] {
             Some(place) => place,
@@ -177,7 +175,7 @@ impl<'a, M: Machine> Run<'a, M> {
         Ok(place)
     }
 
-    /// Runs a body. Its yields are held; what else it made is let go.
+    /// Runs a body. Retains the values it yields and releases the others it defined.
     fn body(&mut self, body: &Body, args: &[Place]) -> Result<Vec<Place>, CallError> {
         self.set_all(&body.args, args);
         self.steps(&body.steps)?;
@@ -275,7 +273,7 @@ impl<'a, M: Machine> Run<'a, M> {
             let i = if reverse { length - 1 - step } else { step };
             let args: Vec<Place> =
                 state.iter().copied().chain(sliced.iter().map(|r| r.row(i))).collect();
-            // A value that is two rows is written to one of them and copied to the other.
+            // A value that is two slices is written to one of them and copied to the other.
             made.iter().zip(&stacked).for_each(|(v, r)| self.wanted[*v] = Some(r.row(i)));
             let yields = self.body(body, &args)?;
             made.iter().for_each(|v| self.wanted[*v] = None);
@@ -303,8 +301,8 @@ impl<'a, M: Machine> Run<'a, M> {
         Ok(())
     }
 
-    /// The slices of a value that lies there, or where they would have to lie to begin where
-    /// programs can read them. Held.
+    /// The slices of a value there; if they would be misaligned, slices of a padded buffer. Takes a
+    /// reference.
     fn rows(&mut self, value: usize, at: Place, length: usize) -> Result<Rows, CallError> {
         let bytes = self.shapes[value].1.checked_div(length).unwrap_or(0);
         let pitch = bytes.next_multiple_of(M::ALIGNED);
@@ -318,7 +316,7 @@ impl<'a, M: Machine> Run<'a, M> {
         Ok(Rows { first, pitch, bytes })
     }
 
-    /// Something that reads values and writes new ones.
+    /// Runs an operation that reads values and writes new ones.
     fn run(&mut self, inputs: &[usize], results: &[usize], f: &Work<M>) -> Result<(), CallError> {
         let read = self.all(inputs)?;
         let mut written = Vec::with_capacity(results.len());
@@ -327,12 +325,12 @@ impl<'a, M: Machine> Run<'a, M> {
         }
         let (values, place) = (&self.flow.control.values, self.machine.place());
         let view = |(v, p): (&usize, &Place)| {
-            // SAFETY: a value has the bytes of its sizes, and stays while it is held.
+            // SAFETY: a value has the bytes of its shape, and lives while a reference is held.
             unsafe { View::at(place, &values[*v].dtype, &self.shapes[*v].0, None, p.data) }
         };
         let views: Vec<View> = inputs.iter().zip(&read).map(view).collect();
         let out = |(v, p): (&usize, &Place)| {
-            // SAFETY: as above; memory of a result is nobody else's.
+            // SAFETY: as above; an output's memory is nobody else's.
             unsafe { ViewMut::at(place, &values[*v].dtype, &self.shapes[*v].0, None, p.data) }
         };
         let mut outs: Vec<ViewMut> = results.iter().zip(&written).map(out).collect();

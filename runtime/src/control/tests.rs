@@ -1,12 +1,12 @@
-//! Steps on a machine that checks what a card would fault at, and notes what it is asked for.
+//! Steps on a fake device that fails where a GPU would fault, and records its operations.
 use super::{
     run::{Machine, Memory, Place, Run},
     *,
 };
 use crate::{View, ViewMut};
 
-/// A program that an element of `add` is added by, byte by byte; of two inputs their sum; with
-/// `less` whether the first byte is less than that.
+/// A program that adds `add` to each byte; of two inputs, their sum; with `less`, whether the first
+/// byte is less than `add`.
 struct Kind {
     add: u8,
     less: Option<u8>,
@@ -24,7 +24,7 @@ struct Noted {
 
 /// The bytes of a tensor.
 fn bytes<'a>(v: &View<'a>) -> &'a [u8] {
-    // SAFETY: made of a slice that long.
+    // SAFETY: from a slice that long.
     unsafe { std::slice::from_raw_parts(v.data, v.shape().iter().product()) }
 }
 
@@ -130,7 +130,7 @@ fn part(inputs: usize, outputs: usize) -> Program {
     }
 }
 
-/// Values of these sizes, of which the first are arguments of the whole and these are its results.
+/// A control-flow program with values of these sizes; the first are the arguments.
 fn program(
     values: &[&[i64]],
     steps: Vec<Step>,
@@ -181,7 +181,7 @@ fn call(part: usize, inputs: &[usize], results: &[usize]) -> Step {
 
 #[test]
 fn a_scan_never_waits_and_its_slices_lie_where_programs_can_read_them() {
-    // Rows of 3 bytes: carried 2 = 2 + 3, and stacked the same sums.
+    // Rows of 3 bytes: carried 2 = 2 + 3, and the stacked slices are the same sums.
     let body = Body { args: vec![2, 3], steps: vec![call(0, &[2, 3], &[4])], yields: vec![4, 4] };
     let scan = Step::Scan {
         inits: vec![0],
@@ -223,7 +223,7 @@ fn a_scan_never_waits_and_its_slices_lie_where_programs_can_read_them() {
 
 #[test]
 fn a_loop_waits_once_a_step_and_takes_turns_with_few_buffers() {
-    // While its first byte is less than 200: 1 more, in a branch that is always taken.
+    // While its first byte is less than 200: add 1, in a branch that is always taken.
     let condition = Body { args: vec![1], steps: vec![call(1, &[1], &[2])], yields: vec![2] };
     let then = Body { steps: vec![call(0, &[3], &[4])], yields: vec![4], ..Default::default() };
     let otherwise = Body { yields: vec![3], ..Default::default() };
@@ -241,10 +241,10 @@ fn a_loop_waits_once_a_step_and_takes_turns_with_few_buffers() {
     let mut outputs = vec![vec![0u128; 1]];
     run(&p, &mut machine, &[&[100, 2, 3]], &mut outputs);
     assert_eq!(first(&outputs[0], 3), [200, 102, 103]);
-    // A test of the loop and one of the branch for each of 100 steps, and the last test.
+    // One condition of the loop and one of the branch for each of 100 steps, and the loop's last.
     assert_eq!((machine.waits, machine.calls), (201, 301));
     assert!(machine.buffers.len() <= 4, "{} buffers", machine.buffers.len());
-    // What is carried is copied once, to the caller.
+    // The loop-carried value is copied once, to the caller.
     assert_eq!(machine.copies, 1);
 }
 
