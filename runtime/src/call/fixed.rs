@@ -1,5 +1,5 @@
-//! Programs whose sizes are all numbers: what a call has to pass is compared in one go, and nothing
-//! of it is computed.
+//! Fast path for programs with static shapes: one comparison checks all arguments, and no size is
+//! computed.
 use crate::{
     Place, View, ViewMut,
     guards::dtype_word,
@@ -7,26 +7,26 @@ use crate::{
     view::{byte_size, product},
 };
 
-/// What a call of such a program passes and gives.
+/// The arguments of a static-shape program.
 pub(super) struct Fixed {
     inputs: Kinds,
     outputs: Kinds,
-    /// Sizes of the results, and their bytes.
+    /// Shapes and bytes of the outputs.
     pub made: Vec<(Vec<usize>, usize)>,
     /// Bytes of the arena.
     pub arena: usize,
 }
 
-/// Types of tensors, with all sizes in one list.
+/// Dtypes and shapes of several tensors, all sizes in one list.
 #[derive(Default)]
 struct Kinds {
-    /// Element type and rank.
+    /// Dtype and rank.
     heads: Vec<(u64, usize)>,
     sizes: Vec<usize>,
 }
 
 impl Fixed {
-    /// None: a size depends on the call, or an input is not read in row-major order.
+    /// `None`: a size is dynamic, or an input is not row-major.
     pub fn of(p: &Program) -> Option<Fixed> {
         let known = |d: &Dim| if let Dim::Known(n) = d { usize::try_from(*n).ok() } else { None };
         let shape = |t: &Tensor| t.dims.iter().map(known).collect::<Option<Vec<usize>>>();
@@ -58,11 +58,11 @@ impl Fixed {
             arena: known(&p.arena)?,
         })
     }
-    /// Whether a call may pass these, without a copy.
+    /// Whether all inputs match, and are row-major in host memory.
     pub fn takes(&self, inputs: &[View]) -> bool {
         self.inputs.are(inputs.iter().map(|v| (v.dtype(), v.shape, v.place(), v.lies(&[]))))
     }
-    /// Whether a call may write its results to these.
+    /// Whether all outputs match, and are row-major in host memory.
     pub fn gives(&self, outputs: &[ViewMut]) -> bool {
         self.outputs
             .are(outputs.iter().map(|v| (v.dtype(), v.shape, v.place(), v.check_order("").is_ok())))
