@@ -9,7 +9,7 @@ use crate::{
 use std::{any::Any, sync::Arc, sync::Mutex};
 
 mod fixed;
-use fixed::Fixed;
+use fixed::StaticShapes;
 
 /// A program's entry. The argument array holds the arena, a profile or 0, inputs, outputs, globals
 /// and symbols, each a 64-bit word; the second parameter is the number of threads.
@@ -130,12 +130,13 @@ impl Program {
     /// Indices of the inputs that a call copies first, since their strides do not match the
     /// program's layout (see [`Tensor::order`]).
     pub fn copied(&self, inputs: &[View]) -> Vec<usize> {
-        let lies = |(v, t): (&View, &Tensor)| v.shape.len() != t.dims.len() || v.lies(&t.order);
+        let matches =
+            |(v, t): (&View, &Tensor)| v.shape.len() != t.dims.len() || v.is_dense(&t.order);
         inputs
             .iter()
             .zip(&self.inputs)
             .enumerate()
-            .filter(|(_, pair)| !lies(*pair))
+            .filter(|(_, pair)| !matches(*pair))
             .map(|(i, _)| i)
             .collect()
     }
@@ -283,15 +284,15 @@ pub struct Loaded {
     program: Program,
     entry: Entry,
     globals: Vec<Bytes>,
-    fixed: Option<Fixed>,
+    fixed: Option<StaticShapes>,
     /// Arenas of finished calls, one for each concurrent call so far.
     arenas: Mutex<Vec<Buffer>>,
     _code: Box<dyn Any + Send + Sync>,
 }
 
 /// Words of a call's argument array that may be on the stack: at most, and for nearly all calls.
-const WORDS: usize = 512;
-const FEW: usize = 32;
+const MAX_STACK_WORDS: usize = 512;
+const FEW_STACK_WORDS: usize = 32;
 
 impl Loaded {
     /// Joins a program, its entry, the owner of the entry's code, and the globals' memory in the
@@ -340,7 +341,7 @@ impl Loaded {
             check_bytes(&want.dtype, &shape, have.len())
                 .map_err(|e| tensor_error("global", &want.name, e))?;
         }
-        let fixed = Fixed::of(&program);
+        let fixed = StaticShapes::of(&program);
         Ok(Loaded { program, entry, globals, fixed, arenas: Mutex::default(), _code: code })
     }
     /// The compiled program.
@@ -363,7 +364,7 @@ impl Loaded {
     }
     /// Shapes and bytes of the outputs, if they are static.
     pub fn fixed_outputs(&self) -> Option<&[(Vec<usize>, usize)]> {
-        self.fixed.as_ref().map(|f| &f.made[..])
+        self.fixed.as_ref().map(|f| &f.output_shapes[..])
     }
 
     /// Indices of the inputs that a call copies first, since their strides do not match the
@@ -405,7 +406,9 @@ impl Loaded {
     ) -> Result<(), CallError> {
         let p = &self.program;
         let count = 2 + inputs.len() + outputs.len() + self.globals.len() + p.symbols.len();
-        if let Some(fixed) = self.fixed.as_ref().filter(|f| f.takes(inputs) && f.gives(outputs)) {
+        if let Some(fixed) =
+            self.fixed.as_ref().filter(|f| f.matches_inputs(inputs) && f.matches_outputs(outputs))
+        {
             return with_words(count, |words| {
                 let tensors = inputs
                     .iter()
@@ -443,7 +446,7 @@ impl Loaded {
             for (v, t) in inputs.iter().zip(&p.inputs) {
                 same_dtype("input", v.dtype(), t)?;
                 check_place("input", &t.name, v.place(), Place::Host)?;
-                if v.lies(&t.order) {
+                if v.is_dense(&t.order) {
                     push(v.data as u64);
                 } else {
                     let width = byte_size(v.dtype()).unwrap_or(1);
@@ -490,8 +493,12 @@ impl Loaded {
 
 /// Calls `body` with `count` zeroed words, on the stack if there are few.
 fn with_words<R>(count: usize, body: impl FnOnce(&mut [u64]) -> R) -> R {
-    if count <= FEW {
-        return body(&mut [0; FEW][..count]);
+    if count <= FEW_STACK_WORDS {
+        return body(&mut [0; FEW_STACK_WORDS][..count]);
     }
-    if count <= WORDS { body(&mut [0; WORDS][..count]) } else { body(&mut vec![0; count]) }
+    if count <= MAX_STACK_WORDS {
+        body(&mut [0; MAX_STACK_WORDS][..count])
+    } else {
+        body(&mut vec![0; count])
+    }
 }

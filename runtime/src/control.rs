@@ -125,7 +125,7 @@ pub enum Step {
 }
 
 /// The control flow of a program, validated, with its custom functions resolved.
-pub(crate) struct Flow {
+pub(crate) struct ControlFlow {
     /// The program's name.
     name: String,
     pub control: Control,
@@ -136,11 +136,11 @@ pub(crate) struct Flow {
 /// Shape and bytes of a value.
 pub(crate) type Shape = (Vec<usize>, usize);
 
-impl Flow {
+impl ControlFlow {
     /// Err: a value or program index is out of range, or a custom function is not registered.
-    pub fn new(program: &Program) -> Result<Flow, CallError> {
+    pub fn new(program: &Program) -> Result<ControlFlow, CallError> {
         let control = program.control.as_deref().cloned().unwrap_or_default();
-        let mut flow = Flow { name: program.name.clone(), control, customs: vec![] };
+        let mut flow = ControlFlow { name: program.name.clone(), control, customs: vec![] };
         let mut names = vec![];
         let said = |e: String| tensor_error("program", &program.name, e);
         flow.check(&flow.control.body, &mut names).map_err(said)?;
@@ -259,7 +259,7 @@ impl Flow {
                 }
             }
         }
-        self.agree(body, &made)?;
+        self.check_shapes(body, &made)?;
         Ok(made)
     }
 
@@ -270,7 +270,7 @@ impl Flow {
 
     /// Whether values that alias over iterations or branches have equal shapes. Called programs and
     /// functions check theirs.
-    fn agree(&self, body: &Body, made: &[Shape]) -> Result<(), CallError> {
+    fn check_shapes(&self, body: &Body, made: &[Shape]) -> Result<(), CallError> {
         let same = |x: &[usize], y: &[usize]| {
             let mut pairs = x.iter().zip(y).map(|(x, y)| (&made[*x].0[..], &made[*y].0[..]));
             pairs.find(|(x, y)| x != y).map_or(Ok(()), |(x, y)| Err(self.differ(x, y)))
@@ -280,19 +280,19 @@ impl Flow {
                 Step::Call { .. } | Step::Custom { .. } => {}
                 Step::If { then, otherwise, results, .. } => {
                     for body in [then, otherwise] {
-                        self.agree(body, made)?;
+                        self.check_shapes(body, made)?;
                         same(&body.yields, results)?;
                     }
                 }
                 Step::While { inits, condition, body, results, .. } => {
-                    self.agree(condition, made)?;
-                    self.agree(body, made)?;
+                    self.check_shapes(condition, made)?;
+                    self.check_shapes(body, made)?;
                     for other in [&condition.args, &body.args, &body.yields, results] {
                         same(inits, other)?;
                     }
                 }
                 Step::Scan { inits, inputs, body, results, .. } => {
-                    self.agree(body, made)?;
+                    self.check_shapes(body, made)?;
                     for other in [&body.args, &body.yields, results] {
                         same(inits, other)?;
                     }
@@ -330,17 +330,17 @@ impl Flow {
 
 impl Body {
     /// Visits all steps in pre-order.
-    pub(crate) fn each(&self, f: &mut dyn FnMut(&Step)) {
+    pub(crate) fn visit(&self, f: &mut dyn FnMut(&Step)) {
         for step in &self.steps {
             f(step);
             match step {
                 Step::If { then, otherwise, .. } => {
-                    [then, otherwise].into_iter().for_each(|b| b.each(f))
+                    [then, otherwise].into_iter().for_each(|b| b.visit(f))
                 }
                 Step::While { condition, body, .. } => {
-                    [condition, body].into_iter().for_each(|b| b.each(f))
+                    [condition, body].into_iter().for_each(|b| b.visit(f))
                 }
-                Step::Scan { body, .. } => body.each(f),
+                Step::Scan { body, .. } => body.visit(f),
                 Step::Call { .. } | Step::Custom { .. } => {}
             }
         }

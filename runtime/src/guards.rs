@@ -193,7 +193,7 @@ fn same_sizes(want: &[i64], shape: &[usize]) -> bool {
 }
 
 /// Whether static sizes match and strides are row-major, in one pass.
-fn rows(want: &[i64], shape: &[usize], strides: &[isize]) -> bool {
+fn row_major_sizes(want: &[i64], shape: &[usize], strides: &[isize]) -> bool {
     let (mut next, mut dense, mut empty) = (1isize, true, false);
     for ((want, n), stride) in want.iter().zip(shape).zip(strides).rev() {
         if *want != OPEN && *want != *n as i64 {
@@ -207,7 +207,7 @@ fn rows(want: &[i64], shape: &[usize], strides: &[isize]) -> bool {
 }
 
 impl TensorGuard {
-    fn meets(&self, view: &View, sizes: &[i64]) -> bool {
+    fn satisfied_by(&self, view: &View, sizes: &[i64]) -> bool {
         let shape = view.shape();
         let here = match (view.place(), self.gpu) {
             (Place::Host, None) => true,
@@ -220,8 +220,8 @@ impl TensorGuard {
             && self.aligned(view)
             && sizes.get(self.first..self.first + self.rank).is_some_and(|want| {
                 match (&self.layout, view.strides()) {
-                    (Layout::Rows, Some(strides)) => rows(want, shape, strides),
-                    _ => same_sizes(want, shape) && self.lies(view),
+                    (Layout::Rows, Some(strides)) => row_major_sizes(want, shape, strides),
+                    _ => same_sizes(want, shape) && self.has_layout(view),
                 }
             })
     }
@@ -231,12 +231,14 @@ impl TensorGuard {
         (view.data as usize) & self.align.saturating_sub(1) == 0
     }
     #[inline]
-    fn lies(&self, view: &View) -> bool {
+    fn has_layout(&self, view: &View) -> bool {
         match &self.layout {
             Layout::Any => true,
-            Layout::Rows => view.lies(&[]),
+            Layout::Rows => view.is_dense(&[]),
             Layout::Order(order) => {
-                order.len() == self.rank && order.iter().all(|d| *d < self.rank) && view.lies(order)
+                order.len() == self.rank
+                    && order.iter().all(|d| *d < self.rank)
+                    && view.is_dense(order)
             }
             Layout::Strides(strides) => view.has_strides(strides),
         }
@@ -248,16 +250,16 @@ impl Guards {
     pub fn check(&self, given: &[Given]) -> bool {
         self.inputs.len() == given.len()
             && self.inputs.iter().zip(given).all(|(guard, given)| match (guard, given) {
-                (InputGuard::Tensor(t), Given::Tensor(view)) => t.meets(view, &self.sizes),
+                (InputGuard::Tensor(t), Given::Tensor(view)) => t.satisfied_by(view, &self.sizes),
                 (InputGuard::Scalar(want), Given::Scalar(have)) => want == have,
                 (InputGuard::Any(want), Given::Scalar(have)) => want.same_kind(have),
                 _ => false,
             })
-            && (self.symbols.is_empty() || self.open_sizes(given).is_none())
+            && (self.symbols.is_empty() || self.dynamic_sizes(given).is_none())
     }
 
     /// The first violated guard of dynamic sizes; assumes that the leaves' kinds match.
-    fn open_sizes(&self, given: &[Given]) -> Option<Mismatch> {
+    fn dynamic_sizes(&self, given: &[Given]) -> Option<Mismatch> {
         let size = |input: usize, dim: usize| match given.get(input) {
             Some(Given::Tensor(view)) => view.shape().get(dim).map(|n| *n as i64),
             Some(Given::Scalar(Scalar::Int(n))) => Some(*n),
@@ -353,7 +355,7 @@ impl Guards {
                 dim: None,
             });
         }
-        self.open_sizes(given)
+        self.dynamic_sizes(given)
     }
 
     fn leaf(&self, i: usize, guard: &InputGuard, given: &Given) -> Option<Mismatch> {
@@ -402,7 +404,7 @@ impl Guards {
                 if gpu != v.place() {
                     return found(".device", gpu.to_string(), v.place().to_string(), None);
                 }
-                if !t.lies(v) {
+                if !t.has_layout(v) {
                     return found(".layout", t.layout.to_string(), "another".into(), None);
                 }
                 if !t.aligned(v) {

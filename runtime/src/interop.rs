@@ -83,7 +83,7 @@ fn fits<T: Element>(
 impl<'a> View<'a> {
     /// The elements, row-major. Err: another element type, layout or device.
     pub fn elements<T: Element>(&self) -> Result<&'a [T], CallError> {
-        fits::<T>("input", self.dtype(), self.data, self.lies(&[]), self.place())?;
+        fits::<T>("input", self.dtype(), self.data, self.is_dense(&[]), self.place())?;
         let n = self.shape.iter().product();
         // SAFETY: that many elements of the type, which the view's creator promised.
         Ok(if n == 0 { &[] } else { unsafe { std::slice::from_raw_parts(self.data.cast(), n) } })
@@ -245,8 +245,8 @@ mod dlpack {
                 let p = parts("input", t)?;
                 Ok(match p.place {
                     Place::Host => View::at(Place::Host, p.dtype, p.shape, p.strides, p.data),
-                    Place::Cuda(card) => {
-                        View::on_cuda(card, p.dtype, p.shape, p.strides, p.data as u64)
+                    Place::Cuda(info) => {
+                        View::on_cuda(info, p.dtype, p.shape, p.strides, p.data as u64)
                     }
                 })
             }

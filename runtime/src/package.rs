@@ -46,7 +46,7 @@ pub enum PackageError {
         source: Box<PackageError>,
     },
     /// The archive is damaged, or not a zip archive.
-    #[error("is no readable package: {}", words(.0))]
+    #[error("is no readable package: {}", describe(.0))]
     Archive(#[from] zip::result::ZipError),
     /// A file of the archive cannot be read.
     #[error("entry '{entry}' cannot be read: {reason}")]
@@ -94,7 +94,7 @@ impl PackageError {
 }
 
 /// Describes an archive error; the zip crate reports a truncated file only as a failed read.
-fn words(e: &zip::result::ZipError) -> String {
+fn describe(e: &zip::result::ZipError) -> String {
     match e {
         zip::result::ZipError::Io(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
             "the file ends too early".into()
@@ -169,10 +169,10 @@ impl Package {
         let mut files = BTreeMap::new();
         let ending = if self.program.target.is_cuda() { "ptx" } else { "o" };
         for (name, bytes) in &self.objects {
-            files.insert(format!("objects/{}.{ending}", checked(name)?), bytes);
+            files.insert(format!("objects/{}.{ending}", plain_name(name)?), bytes);
         }
         for (name, bytes) in &self.weights {
-            files.insert(format!("weights/{}", checked(name)?), bytes);
+            files.insert(format!("weights/{}", plain_name(name)?), bytes);
         }
         let manifest = Manifest {
             format: FORMAT,
@@ -235,7 +235,7 @@ impl Package {
                     });
                 }
             };
-            checked(short)?;
+            plain_name(short)?;
             let bytes = entry(&mut zip, name, &mut left)?;
             if files.remove(name) != Some(bytes.len() as u64) {
                 return Err(PackageError::Entry {
@@ -350,7 +350,7 @@ fn manifest_of(bytes: &[u8]) -> Result<Manifest, PackageError> {
 }
 
 /// Names become file names elsewhere, so only plain ones are allowed.
-fn checked(name: &str) -> Result<&str, PackageError> {
+fn plain_name(name: &str) -> Result<&str, PackageError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if (1..=200).contains(&name.len()) && !name.starts_with('.') && name.chars().all(plain) {
         return Ok(name);

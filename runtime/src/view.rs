@@ -106,21 +106,21 @@ impl<'a> View<'a> {
         check_place("input", "", self.place, Place::Host)?;
         self.gathered(byte_size(self.dtype).unwrap_or(1), &[])
     }
-    /// Elements in the memory of GPU `card`, with strides in elements; `None` is row-major. A
+    /// Elements in the memory of GPU `index`, with strides in elements; `None` is row-major. A
     /// program on that GPU reads them in place.
     ///
     /// # Safety
     /// Every element that shape and strides reach from `address` is in memory of that GPU, which
     /// stays allocated and unwritten until the calls that read it have completed on their streams.
     pub unsafe fn on_cuda(
-        card: usize,
+        index: usize,
         dtype: &'a str,
         shape: &'a [usize],
         strides: Option<&'a [isize]>,
         address: u64,
     ) -> View<'a> {
         // SAFETY: the caller's promise.
-        unsafe { View::at(Place::Cuda(card), dtype, shape, strides, address as *const u8) }
+        unsafe { View::at(Place::Cuda(index), dtype, shape, strides, address as *const u8) }
     }
     /// Elements in host memory, with strides in elements; negative and 0 are allowed.
     ///
@@ -150,7 +150,7 @@ impl<'a> View<'a> {
     }
     /// Whether the elements are dense in this dimension order, outermost first; an empty order is
     /// row-major.
-    pub(crate) fn lies(&self, order: &[usize]) -> bool {
+    pub(crate) fn is_dense(&self, order: &[usize]) -> bool {
         let mut want = 1isize;
         let mut fits = |n: usize, s: isize| fits(&mut want, n, s);
         match self.strides {
@@ -190,7 +190,7 @@ impl<'a> View<'a> {
         copy: &'b mut Buffer,
     ) -> Result<&'b [u8], CallError> {
         let width = byte_size(self.dtype).unwrap_or(1);
-        if !self.lies(order) {
+        if !self.is_dense(order) {
             *copy = self.gathered(width, order)?;
             return Ok(copy.bytes());
         }
@@ -272,21 +272,21 @@ impl<'a> ViewMut<'a> {
         // SAFETY: as many bytes as the shape says, borrowed for as long as this lives.
         Ok(unsafe { ViewMut::at(Place::Host, dtype, shape, None, bytes.as_mut_ptr()) })
     }
-    /// Memory of GPU `card`, with strides in elements; `None` is row-major. A program on that GPU
+    /// Memory of GPU `index`, with strides in elements; `None` is row-major. A program on that GPU
     /// writes its result in place. The call returns an error if the strides are not row-major.
     ///
     /// # Safety
     /// Every element is in memory of that GPU, which stays allocated and otherwise unused until the
     /// calls that write it have completed on their streams.
     pub unsafe fn on_cuda(
-        card: usize,
+        index: usize,
         dtype: &'a str,
         shape: &'a [usize],
         strides: Option<&'a [isize]>,
         address: u64,
     ) -> ViewMut<'a> {
         // SAFETY: the caller's promise.
-        unsafe { ViewMut::at(Place::Cuda(card), dtype, shape, strides, address as *mut u8) }
+        unsafe { ViewMut::at(Place::Cuda(index), dtype, shape, strides, address as *mut u8) }
     }
     /// Elements on any device; strides in elements, or `None` for row-major.
     ///

@@ -8,36 +8,36 @@ use crate::{
 };
 
 /// The arguments of a static-shape program.
-pub(super) struct Fixed {
-    inputs: Kinds,
-    outputs: Kinds,
+pub(super) struct StaticShapes {
+    inputs: TensorTypes,
+    outputs: TensorTypes,
     /// Shapes and bytes of the outputs.
-    pub made: Vec<(Vec<usize>, usize)>,
+    pub output_shapes: Vec<(Vec<usize>, usize)>,
     /// Bytes of the arena.
     pub arena: usize,
 }
 
 /// Dtypes and shapes of several tensors, all sizes in one list.
 #[derive(Default)]
-struct Kinds {
+struct TensorTypes {
     /// Dtype and rank.
     heads: Vec<(u64, usize)>,
     sizes: Vec<usize>,
 }
 
-impl Fixed {
+impl StaticShapes {
     /// `None`: a size is dynamic, or an input is not row-major.
-    pub fn of(p: &Program) -> Option<Fixed> {
+    pub fn of(p: &Program) -> Option<StaticShapes> {
         let known = |d: &Dim| if let Dim::Known(n) = d { usize::try_from(*n).ok() } else { None };
         let shape = |t: &Tensor| t.dims.iter().map(known).collect::<Option<Vec<usize>>>();
-        let kinds = |all: &[Tensor]| -> Option<Kinds> {
-            let mut kinds = Kinds::default();
+        let types = |all: &[Tensor]| -> Option<TensorTypes> {
+            let mut types = TensorTypes::default();
             for t in all {
                 byte_size(&t.dtype)?;
-                kinds.heads.push((dtype_word(&t.dtype), t.dims.len()));
-                kinds.sizes.extend(shape(t)?);
+                types.heads.push((dtype_word(&t.dtype), t.dims.len()));
+                types.sizes.extend(shape(t)?);
             }
-            Some(kinds)
+            Some(types)
         };
         if !(p.symbols.is_empty()
             && p.conditions.is_empty()
@@ -51,25 +51,25 @@ impl Fixed {
             Some((shape, bytes))
         };
         let made = p.outputs.iter().map(made).collect::<Option<_>>()?;
-        Some(Fixed {
-            inputs: kinds(&p.inputs)?,
-            outputs: kinds(&p.outputs)?,
-            made,
+        Some(StaticShapes {
+            inputs: types(&p.inputs)?,
+            outputs: types(&p.outputs)?,
+            output_shapes: made,
             arena: known(&p.arena)?,
         })
     }
     /// Whether all inputs match, and are row-major in host memory.
-    pub fn takes(&self, inputs: &[View]) -> bool {
-        self.inputs.are(inputs.iter().map(|v| (v.dtype(), v.shape, v.place(), v.lies(&[]))))
+    pub fn matches_inputs(&self, inputs: &[View]) -> bool {
+        self.inputs.are(inputs.iter().map(|v| (v.dtype(), v.shape, v.place(), v.is_dense(&[]))))
     }
     /// Whether all outputs match, and are row-major in host memory.
-    pub fn gives(&self, outputs: &[ViewMut]) -> bool {
+    pub fn matches_outputs(&self, outputs: &[ViewMut]) -> bool {
         self.outputs
             .are(outputs.iter().map(|v| (v.dtype(), v.shape, v.place(), v.check_order("").is_ok())))
     }
 }
 
-impl Kinds {
+impl TensorTypes {
     fn are<'a>(
         &self,
         all: impl ExactSizeIterator<Item = (&'a str, &'a [usize], Place, bool)>,

@@ -1,7 +1,7 @@
 //! Control flow between programs on the host.
 use super::{
-    Flow,
-    run::{Machine, Memory, Place, Run},
+    ControlFlow,
+    run::{Backend, CountedBuffer, Interpreter, Location},
 };
 use crate::{
     Buffer, CallError, Loaded, Program, View, ViewMut, call::tensor_error, custom::CustomFn,
@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 /// A control-flow program, ready to be called from any thread.
 pub struct Driver {
     program: Program,
-    flow: Flow,
+    flow: ControlFlow,
     parts: Vec<Loaded>,
     /// Buffers of finished calls, for reuse.
     idle: Mutex<Vec<Vec<Buffer>>>,
@@ -22,7 +22,7 @@ impl Driver {
     /// Joins a control-flow program with its loaded parts. Err: a value or part index is out of
     /// range, or a custom function is not registered.
     pub fn new(program: Program, parts: Vec<Loaded>) -> Result<Driver, CallError> {
-        let flow = Flow::new(&program)?;
+        let flow = ControlFlow::new(&program)?;
         if parts.len() != flow.control.parts.len() {
             return Err(CallError::Count {
                 what: "parts",
@@ -86,11 +86,11 @@ impl Driver {
         let (mut copies, mut args, mut wanted) = (vec![], vec![], vec![]);
         for (v, t) in inputs.iter().zip(&p.inputs) {
             check("input", v.dtype(), v.place(), t)?;
-            if v.lies(&[]) {
-                args.push(Place::of(v.data.cast_mut()));
+            if v.is_dense(&[]) {
+                args.push(Location::of(v.data.cast_mut()));
             } else {
                 let copy = v.gathered(byte_size(v.dtype()).unwrap_or(1), &[])?;
-                args.push(Place::of(copy.as_mut_ptr()));
+                args.push(Location::of(copy.as_mut_ptr()));
                 copies.push(copy);
             }
         }
@@ -98,13 +98,13 @@ impl Driver {
             check("output", v.dtype(), v.place(), t)?;
             p.check("output", t, v.shape, &symbols, &exprs)?;
             v.check_order(&t.name)?;
-            wanted.push(Place::of(v.data));
+            wanted.push(Location::of(v.data));
         }
         let buffers = lock(&self.idle).pop().unwrap_or_default();
-        let mut machine = OnHost { driver: self, buffers, threads, profile };
-        let done = Run::new(&self.flow, &made, &mut machine).whole(&args, &wanted);
-        lock(&self.idle).push(machine.buffers);
-        done.map(|()| machine.profile)
+        let mut backend = OnHost { driver: self, buffers, threads, profile };
+        let done = Interpreter::new(&self.flow, &made, &mut backend).execute(&args, &wanted);
+        lock(&self.idle).push(backend.buffers);
+        done.map(|()| backend.profile)
     }
 }
 
@@ -117,15 +117,18 @@ struct OnHost<'a> {
     profile: Option<Profile>,
 }
 
-impl Machine for OnHost<'_> {
+impl Backend for OnHost<'_> {
     // Host kernels accept any alignment.
-    const ALIGNED: usize = 1;
+    const ALIGNMENT: usize = 1;
 
     fn place(&self) -> crate::Place {
         crate::Place::Host
     }
-    fn memory(&self) -> Vec<Memory> {
-        self.buffers.iter().map(|b| Memory { at: b.as_mut_ptr(), len: b.len(), users: 0 }).collect()
+    fn memory(&self) -> Vec<CountedBuffer> {
+        self.buffers
+            .iter()
+            .map(|b| CountedBuffer { at: b.as_mut_ptr(), len: b.len(), references: 0 })
+            .collect()
     }
     fn ensure(&mut self, i: usize, bytes: usize) -> Result<(*mut u8, usize), CallError> {
         if i == self.buffers.len() {
@@ -151,7 +154,7 @@ impl Machine for OnHost<'_> {
             self.copy(from.0.wrapping_add(i * from.1), to.0.wrapping_add(i * to.1), bytes)
         })
     }
-    fn truth(&mut self, at: *const u8) -> Result<bool, CallError> {
+    fn read_condition(&mut self, at: *const u8) -> Result<bool, CallError> {
         // SAFETY: an i1 is a byte, and no value is written while another is read.
         Ok(unsafe { *at != 0 })
     }

@@ -1,5 +1,5 @@
 //! Element types in memory, and the types that they are computed in.
-use super::{float8::Float8, words::Code};
+use super::{abi::Code, float8::Float8};
 use half::{bf16, f16};
 use std::cmp::Ordering;
 
@@ -89,7 +89,7 @@ pub trait Element: Copy + 'static {
 pub struct Bit(u8);
 
 /// f64 to f32, rounded to odd unless exact, so that rounding again equals rounding `x` once.
-fn odd(x: f64) -> f32 {
+fn round_to_odd(x: f64) -> f32 {
     let near = x as f32;
     let back = f64::from(near);
     if back == x || x.is_nan() {
@@ -122,10 +122,10 @@ const INFINITE: (f64, f64) = (f64::NEG_INFINITY, f64::INFINITY);
 element! {
     f64, f64, &[Code::F64], false, INFINITE, |x| x, |w| w;
     f32, f64, &[Code::F32], false, INFINITE, |x| f64::from(x), |w| w as f32;
-    f16, f64, &[Code::F16], true, INFINITE, |x| x.to_f64(), |w| f16::from_f32(odd(w));
-    bf16, f64, &[Code::Bf16], true, INFINITE, |x| x.to_f64(), |w| bf16::from_f32(odd(w));
-    Float8<3>, f64, &[Code::F8E4M3Fn], true, (-448.0, 448.0), |x| x.to_f64(), |w| Float8::from_f32(odd(w));
-    Float8<2>, f64, &[Code::F8E5M2], true, INFINITE, |x| x.to_f64(), |w| Float8::from_f32(odd(w));
+    f16, f64, &[Code::F16], true, INFINITE, |x| x.to_f64(), |w| f16::from_f32(round_to_odd(w));
+    bf16, f64, &[Code::Bf16], true, INFINITE, |x| x.to_f64(), |w| bf16::from_f32(round_to_odd(w));
+    Float8<3>, f64, &[Code::F8E4M3Fn], true, (-448.0, 448.0), |x| x.to_f64(), |w| Float8::from_f32(round_to_odd(w));
+    Float8<2>, f64, &[Code::F8E5M2], true, INFINITE, |x| x.to_f64(), |w| Float8::from_f32(round_to_odd(w));
     i64, i64, &[Code::I64], false, (i64::MIN, i64::MAX), |x| x, |w| w;
     i32, i64, &[Code::I32], false, (i32::MIN as i64, i32::MAX as i64), |x| i64::from(x), |w| w as i32;
     i16, i64, &[Code::I16], false, (i16::MIN as i64, i16::MAX as i64), |x| i64::from(x), |w| w as i16;

@@ -10,7 +10,7 @@ pub struct Float8<const M: u32>(pub u8);
 impl<const M: u32> Float8<M> {
     const BIAS: u32 = (1 << (6 - M)) - 1;
     /// The encoding of overflow: NaN for `f8E4M3FN`, infinity for `f8E5M2`.
-    const BEYOND: u32 = if M == 3 { 0x7f } else { 0x7c };
+    const OVERFLOW: u32 = if M == 3 { 0x7f } else { 0x7c };
 
     /// The value.
     pub fn to_f64(self) -> f64 {
@@ -35,7 +35,7 @@ impl<const M: u32> Float8<M> {
         } else {
             let even = (bits >> dropped) & 1;
             let rounded = (bits + (1 << (dropped - 1)) - 1 + even) >> dropped;
-            (rounded - ((127 - Self::BIAS) << M)).min(Self::BEYOND)
+            (rounded - ((127 - Self::BIAS) << M)).min(Self::OVERFLOW)
         };
         Float8(code as u8 | if x.is_sign_negative() { 0x80 } else { 0 })
     }
@@ -61,8 +61,8 @@ mod tests {
             assert_eq!(Float8::<M>::from_f32(middle.next_up()).0, bits + 1);
             assert_eq!(Float8::<M>::from_f32(-middle.next_down()).0, bits | 0x80);
         }
-        assert_eq!(Float8::<M>::from_f32(f32::INFINITY).0, Float8::<M>::BEYOND as u8);
-        assert_eq!(Float8::<M>::from_f32(f32::MAX).0, Float8::<M>::BEYOND as u8);
+        assert_eq!(Float8::<M>::from_f32(f32::INFINITY).0, Float8::<M>::OVERFLOW as u8);
+        assert_eq!(Float8::<M>::from_f32(f32::MAX).0, Float8::<M>::OVERFLOW as u8);
     }
 
     #[test]

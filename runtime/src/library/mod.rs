@@ -9,6 +9,7 @@
 //! Each thread writes its own share of the outputs; results do not depend on the number of threads.
 //! Semantics, NaN order and bits are those of the reference interpreter. Out-of-range indices,
 //! which eager PyTorch rejects, are skipped by writes.
+mod abi;
 mod element;
 mod float8;
 mod random;
@@ -17,12 +18,11 @@ mod scatter;
 mod sort;
 #[cfg(test)]
 mod tests;
-mod words;
 
-pub use words::Code;
+pub use abi::Code;
 
+use abi::Call;
 use std::ffi::c_void;
-use words::Call;
 
 /// Runs this thread's share of a call; `None` if the words are malformed.
 type Run = fn(&Call) -> Option<()>;

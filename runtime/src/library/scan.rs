@@ -1,7 +1,7 @@
 //! Cumulative sums, products, maxima and minima.
 use super::{
+    abi::{Call, Lines},
     element::{Combine, Element, each_dtype},
-    words::{Call, Lines},
 };
 
 /// Columns scanned together, so that a scan along an outer axis reads whole cache lines.
@@ -9,7 +9,7 @@ const COLUMNS: usize = 64;
 
 /// `kiln.cumulative`: input; result. Attributes: kind, axis.
 pub fn cumulative(call: &Call) -> Option<()> {
-    let kind = Combine::of(*call.parameters.first()?)?;
+    let kind = Combine::of(*call.attributes.first()?)?;
     each_dtype!(call.tensors.first()?.code, E => run::<E>(call, kind))
 }
 

@@ -1,8 +1,8 @@
 //! Writes at data-dependent indices. Each thread owns a row-major range of the output: it copies
 //! the input there, then applies the updates that fall into its range, in order.
 use super::{
+    abi::{Call, Operand, Out},
     element::{Combine, Element, each_dtype},
-    words::{Call, Operand, Out},
 };
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ fn strides(shape: &[usize]) -> Vec<usize> {
 }
 
 /// Row-major offsets of the elements of a box, given its sizes and the tensor's strides.
-fn positions(sizes: &[usize], steps: &[usize]) -> Vec<usize> {
+fn offsets(sizes: &[usize], steps: &[usize]) -> Vec<usize> {
     let mut all = vec![0];
     for (n, step) in sizes.iter().zip(steps) {
         all = all.iter().flat_map(|p| (0..*n).map(move |i| p + i * step)).collect();
@@ -24,7 +24,7 @@ fn positions(sizes: &[usize], steps: &[usize]) -> Vec<usize> {
 }
 
 /// Update destinations: an index tuple gives an offset, and each run of elements is relative to it.
-struct Targets<'a> {
+struct Destinations<'a> {
     indices: &'a [Operand],
     /// Size and stride of each indexed dimension.
     dims: Vec<(usize, usize)>,
@@ -34,7 +34,7 @@ struct Targets<'a> {
     run: usize,
 }
 
-impl Targets<'_> {
+impl Destinations<'_> {
     /// The offset of an index tuple; `None` if it is out of range.
     fn origin(&self, i: usize) -> Option<usize> {
         let mut sum = 0;
@@ -45,7 +45,7 @@ impl Targets<'_> {
     }
     /// Calls `write` with each contiguous slice of an update inside `part`: offset in the result,
     /// offset in the updates, length.
-    fn pieces(&self, i: usize, part: &Range<usize>, write: &mut dyn FnMut(usize, usize, usize)) {
+    fn slices(&self, i: usize, part: &Range<usize>, write: &mut dyn FnMut(usize, usize, usize)) {
         let Some(origin) = self.origin(i) else { return };
         let first = self.starts.partition_point(|s| origin + s + self.run <= part.start);
         for (n, start) in self.starts.iter().enumerate().skip(first) {
@@ -67,7 +67,7 @@ pub fn scatter(call: &Call) -> Option<()> {
 
 fn scattered<E: Element>(call: &Call) -> Option<()> {
     let [input, updates, indices @ .., result] = &call.tensors[..] else { return None };
-    let (kind, dims) = call.parameters.split_first()?;
+    let (kind, dims) = call.attributes.split_first()?;
     let shape = &input.shape;
     let dims = dims
         .iter()
@@ -85,9 +85,9 @@ fn scattered<E: Element>(call: &Call) -> Option<()> {
         free[..outer].iter().map(|d| shape[*d]).collect(),
         free[outer..].iter().map(|d| shape[*d]).product(),
     );
-    let starts = positions(&sizes, &free[..outer].iter().map(|d| steps[*d]).collect::<Vec<_>>());
+    let starts = offsets(&sizes, &free[..outer].iter().map(|d| steps[*d]).collect::<Vec<_>>());
     let dims = dims.into_iter().map(|d| (shape[d], steps[d])).collect();
-    let targets = Targets { indices, dims, starts, run: tail };
+    let targets = Destinations { indices, dims, starts, run: tail };
     let (x, w, out) = (input.read::<E>()?, updates.read::<E>()?, result.write::<E>()?);
     let (part, count) = (call.share(x.len()), indices.first()?.len());
     let mine = x.get(part.clone())?;
@@ -95,7 +95,7 @@ fn scattered<E: Element>(call: &Call) -> Option<()> {
     let Some(combine) = combine else {
         out.copy(part.start, mine);
         (0..count).for_each(|i| {
-            targets.pieces(i, &part, &mut |to, from, n| {
+            targets.slices(i, &part, &mut |to, from, n| {
                 out.copy(to, w.get(from..from + n).unwrap_or(&[]))
             })
         });
@@ -105,7 +105,7 @@ fn scattered<E: Element>(call: &Call) -> Option<()> {
         // Accumulates in the compute type and rounds once.
         let mut wide: Vec<E::Wide> = mine.iter().map(|v| v.widen()).collect();
         (0..count).for_each(|i| {
-            targets.pieces(i, &part, &mut |to, from, n| {
+            targets.slices(i, &part, &mut |to, from, n| {
                 wide.iter_mut()
                     .skip(to - part.start)
                     .zip(w.iter().skip(from).take(n))
@@ -122,7 +122,7 @@ fn scattered<E: Element>(call: &Call) -> Option<()> {
         }
     };
     (0..count).for_each(|i| {
-        targets.pieces(i, &part, &mut |to, from, n| {
+        targets.slices(i, &part, &mut |to, from, n| {
             w.iter().skip(from).take(n).enumerate().for_each(|(k, b)| add(&out, to + k, b))
         })
     });
@@ -148,13 +148,13 @@ fn updated<E: Element>(call: &Call) -> Option<()> {
     out.copy(part.start, x.get(part.clone())?);
     let rank = update.shape.len();
     let (outer, run) = (rank.saturating_sub(1), update.shape.last().copied().unwrap_or(1));
-    let starts = positions(&update.shape[..outer], &steps[..outer]);
-    let rows = Targets {
+    let starts = offsets(&update.shape[..outer], &steps[..outer]);
+    let rows = Destinations {
         indices: &[],
         dims: vec![],
         starts: starts.into_iter().map(|s| s + origin).collect(),
         run,
     };
-    rows.pieces(0, &part, &mut |to, from, n| out.copy(to, w.get(from..from + n).unwrap_or(&[])));
+    rows.slices(0, &part, &mut |to, from, n| out.copy(to, w.get(from..from + n).unwrap_or(&[])));
     Some(())
 }

@@ -1,4 +1,4 @@
-use super::{element::Element, words::Code, *};
+use super::{abi::Code, element::Element, *};
 use half::{bf16, f16};
 
 /// A tensor's dtype code, shape and bytes.
@@ -27,7 +27,7 @@ impl Memory {
 
 /// Calls a runtime kernel by name for every thread id of a team, in order; `None` is an unused
 /// output.
-fn call(name: &str, tensors: &mut [Option<&mut Memory>], parameters: &[i64], nth: i64) {
+fn call(name: &str, tensors: &mut [Option<&mut Memory>], attributes: &[i64], nth: i64) {
     let mut words = vec![tensors.len() as i64];
     for t in tensors.iter_mut() {
         match t {
@@ -42,8 +42,8 @@ fn call(name: &str, tensors: &mut [Option<&mut Memory>], parameters: &[i64], nth
             }
         }
     }
-    words.push(parameters.len() as i64);
-    words.extend(parameters);
+    words.push(attributes.len() as i64);
+    words.extend(attributes);
     let f = symbols().into_iter().find(|(n, _)| *n == name).expect("a function").1;
     // SAFETY: what `symbols` promises.
     let f: unsafe extern "C" fn(*const i64, i64, i64) = unsafe { std::mem::transmute(f) };
@@ -126,13 +126,13 @@ fn stable_sorts_with_nan_on_top() {
             }
             let (mut a, mut v, mut p) =
                 (tensor(shape, &x), tensor(shape, &vec![-1f32; n]), tensor(shape, &vec![-1i64; n]));
-            let parameters = [axis as i64, i64::from(descending)];
-            call("kiln_sort", &mut [Some(&mut a), Some(&mut v), Some(&mut p)], &parameters, nth);
+            let attributes = [axis as i64, i64::from(descending)];
+            call("kiln_sort", &mut [Some(&mut a), Some(&mut v), Some(&mut p)], &attributes, nth);
             assert_eq!(p.read::<i64>(), places, "{shape:?} along {axis}");
             let bits = |v: Vec<f32>| v.into_iter().map(f32::to_bits).collect::<Vec<_>>();
             assert_eq!(bits(v.read()), bits(values.clone()));
             let mut only = tensor(shape, &vec![-1i64; n]);
-            call("kiln_sort", &mut [Some(&mut a), None, Some(&mut only)], &parameters, nth);
+            call("kiln_sort", &mut [Some(&mut a), None, Some(&mut only)], &attributes, nth);
             assert_eq!(only.read::<i64>(), places);
             // The top k are a prefix of the sort.
             for k in [0, 1, 2].into_iter().filter(|k| *k < shape[axis]) {

@@ -13,7 +13,7 @@ macro_rules! library {
         /// and math functions without an instruction. A linker given these exposes nothing else of
         /// the process.
         pub fn library_symbols() -> Vec<(&'static str, *const c_void)> {
-            let own = [("__truncsfbf2", truncate as *const c_void), ("__truncdfbf2", truncate_double as *const c_void), ("__truncdfhf2", truncate_to_half as *const c_void)];
+            let own = [("__truncsfbf2", f32_to_bf16 as *const c_void), ("__truncdfbf2", f64_to_bf16 as *const c_void), ("__truncdfhf2", f64_to_f16 as *const c_void)];
             own.into_iter().chain([$((stringify!($name), c::$name as *const c_void)),*]).collect()
         }
     };
@@ -86,7 +86,7 @@ library! {
 /// f32 to bf16, round to nearest even (`__truncsfbf2`). LLVM calls it for single elements under
 /// masks if the CPU lacks the instruction; older compiler runtimes lack it. A bf16 is returned in
 /// the low 16 bits of a vector register.
-extern "C" fn truncate(x: f32) -> f32 {
+extern "C" fn f32_to_bf16(x: f32) -> f32 {
     let bits = x.to_bits();
     let even = bits >> 16 & 1;
     f32::from_bits(if x.is_nan() {
@@ -97,19 +97,19 @@ extern "C" fn truncate(x: f32) -> f32 {
 }
 
 /// f64 to bf16, rounded once (`__truncdfbf2`).
-extern "C" fn truncate_double(x: f64) -> f32 {
-    truncate(to_odd(x))
+extern "C" fn f64_to_bf16(x: f64) -> f32 {
+    f32_to_bf16(round_to_odd(x))
 }
 
 /// f64 to f16, round to nearest even (`__truncdfhf2`). LLVM calls it for single elements. Returned
 /// like a bf16.
-extern "C" fn truncate_to_half(x: f64) -> f32 {
-    f32::from_bits(u32::from(half::f16::from_f32(to_odd(x)).to_bits()))
+extern "C" fn f64_to_f16(x: f64) -> f32 {
+    f32::from_bits(u32::from(half::f16::from_f32(round_to_odd(x)).to_bits()))
 }
 
 /// f64 to f32, rounded to odd. Rounding the result again, to less than 22 bits, then equals
 /// rounding once (Boldo and Melquiond, "When double rounding is odd", 2005).
-fn to_odd(x: f64) -> f32 {
+fn round_to_odd(x: f64) -> f32 {
     let near = x as f32;
     if x.is_nan() || f64::from(near) == x {
         return near;
@@ -122,7 +122,7 @@ fn to_odd(x: f64) -> f32 {
 mod tests {
     #[test]
     fn f64_rounds_once() {
-        let half = |x: f64| super::truncate_to_half(x).to_bits();
+        let half = |x: f64| super::f64_to_f16(x).to_bits();
         // A tie of f16 with a bit set below f32's precision: double rounding through f32 would get
         // it wrong.
         let tie = 1.0 + 2f64.powi(-11);
@@ -141,7 +141,7 @@ mod tests {
         );
         assert!(half::f16::from_bits(half(f64::NAN) as u16).is_nan());
         let tie = 1.0 + 2f64.powi(-8);
-        let wide = |x: f64| super::truncate_double(x).to_bits();
+        let wide = |x: f64| super::f64_to_bf16(x).to_bits();
         assert_eq!(
             (wide(tie), wide(tie + 2f64.powi(-40)), wide(f64::INFINITY)),
             (0x3f80, 0x3f81, 0x7f80)
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn f32_rounds_to_the_nearest_bf16() {
-        let of = |bits: u32| super::truncate(f32::from_bits(bits)).to_bits();
+        let of = |bits: u32| super::f32_to_bf16(f32::from_bits(bits)).to_bits();
         let cases = [
             (0x3f80_0000, 0x3f80),
             (0x3f80_8000, 0x3f80),

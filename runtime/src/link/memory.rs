@@ -7,7 +7,7 @@ pub const PAGE: usize = 4096;
 
 /// A segment of the mapping, by its protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum Segment {
     /// Read and execute.
     Code,
     /// Read-only.
@@ -16,7 +16,7 @@ pub enum Part {
     Data,
 }
 
-impl Part {
+impl Segment {
     pub const COUNT: usize = 3;
 }
 
@@ -26,7 +26,7 @@ pub struct Memory {
     base: *mut u8,
     bytes: usize,
     /// The segments' start offsets, then the end.
-    starts: [usize; Part::COUNT + 1],
+    starts: [usize; Segment::COUNT + 1],
 }
 // SAFETY: once sealed, it is code, and data that calls synchronise as any other.
 unsafe impl Send for Memory {}
@@ -34,12 +34,12 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    pub fn new(sizes: [usize; Part::COUNT]) -> Result<Memory, LinkError> {
-        let mut starts = [0; Part::COUNT + 1];
+    pub fn new(sizes: [usize; Segment::COUNT]) -> Result<Memory, LinkError> {
+        let mut starts = [0; Segment::COUNT + 1];
         for (i, size) in sizes.iter().enumerate() {
             starts[i + 1] = starts[i] + size.next_multiple_of(PAGE);
         }
-        let bytes = starts[Part::COUNT].max(PAGE);
+        let bytes = starts[Segment::COUNT].max(PAGE);
         // SAFETY: a new mapping.
         let base = unsafe {
             libc::mmap(
@@ -60,12 +60,12 @@ impl Memory {
         Ok(Memory { base: base.cast(), bytes, starts })
     }
     /// The address of an offset in a segment.
-    pub fn address(&self, part: Part, offset: usize) -> u64 {
-        self.base.expose_provenance() as u64 + (self.starts[part as usize] + offset) as u64
+    pub fn address(&self, segment: Segment, offset: usize) -> u64 {
+        self.base.expose_provenance() as u64 + (self.starts[segment as usize] + offset) as u64
     }
     /// Writes bytes; they must not exceed the segment.
-    pub fn put(&mut self, part: Part, offset: usize, bytes: &[u8]) {
-        let (start, end) = (self.starts[part as usize], self.starts[part as usize + 1]);
+    pub fn put(&mut self, segment: Segment, offset: usize, bytes: &[u8]) {
+        let (start, end) = (self.starts[segment as usize], self.starts[segment as usize + 1]);
         let room = (end - start).saturating_sub(offset);
         // SAFETY: within the mapping, which is writable until it is sealed.
         unsafe {
@@ -78,10 +78,11 @@ impl Memory {
     }
     /// Makes code executable and read-only, and constants read-only.
     pub fn seal(&mut self) -> Result<(), LinkError> {
-        for (part, protection) in
-            [(Part::Code, libc::PROT_READ | libc::PROT_EXEC), (Part::Constants, libc::PROT_READ)]
-        {
-            let (start, end) = (self.starts[part as usize], self.starts[part as usize + 1]);
+        for (segment, protection) in [
+            (Segment::Code, libc::PROT_READ | libc::PROT_EXEC),
+            (Segment::Constants, libc::PROT_READ),
+        ] {
+            let (start, end) = (self.starts[segment as usize], self.starts[segment as usize + 1]);
             // SAFETY: whole pages of this mapping.
             if end > start
                 && unsafe { libc::mprotect(self.base.add(start).cast(), end - start, protection) }

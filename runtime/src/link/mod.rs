@@ -8,7 +8,7 @@ mod memory;
 
 pub use library::library_symbols;
 
-use memory::{Memory, Part};
+use memory::{Memory, Segment};
 use object::{
     Object, ObjectSection, ObjectSymbol, RelocationFlags, RelocationTarget, SectionFlags,
     SymbolIndex,
@@ -67,14 +67,14 @@ struct Input<'a> {
     name: &'a str,
     file: File<'a>,
     /// By section: the segment and the offset in it.
-    places: BTreeMap<usize, (Part, usize)>,
+    places: BTreeMap<usize, (Segment, usize)>,
     /// By symbol that is accessed through the GOT: its slot.
     slots: BTreeMap<usize, usize>,
 }
 
 /// Bytes of a GOT entry, and of a PLT stub after the code, for calls out of the 32-bit range.
-const SLOT: usize = 8;
-const STUB: usize = 8;
+const GOT_ENTRY: usize = 8;
+const PLT_STUB: usize = 8;
 
 /// Width in bytes of a relocated field.
 fn width(kind: u32) -> Option<usize> {
@@ -87,21 +87,21 @@ fn width(kind: u32) -> Option<usize> {
     }
 }
 
-fn through_table(kind: u32) -> bool {
+fn uses_got(kind: u32) -> bool {
     matches!(kind, R_X86_64_GOTPCREL | R_X86_64_GOTPCRELX | R_X86_64_REX_GOTPCRELX)
 }
 
 /// The segment that a section is loaded to. `None` for unwind tables: nothing unwinds through
 /// kernels.
-fn part(section: &ElfSection64<object::LittleEndian>) -> Option<Part> {
+fn segment(section: &ElfSection64<object::LittleEndian>) -> Option<Segment> {
     let SectionFlags::Elf { sh_flags } = section.flags() else { return None };
     let has = |flag: u32| sh_flags & u64::from(flag) != 0;
     match section.name() {
         _ if !has(SHF_ALLOC) => None,
         Ok(".eh_frame") => None,
-        _ if has(SHF_EXECINSTR) => Some(Part::Code),
-        _ if has(SHF_WRITE) => Some(Part::Data),
-        _ => Some(Part::Constants),
+        _ if has(SHF_EXECINSTR) => Some(Segment::Code),
+        _ if has(SHF_WRITE) => Some(Segment::Data),
+        _ => Some(Segment::Constants),
     }
 }
 
@@ -116,17 +116,17 @@ impl Code {
             .into_iter()
             .map(|(name, bytes)| Input::read(name, bytes))
             .collect::<Result<Vec<_>, _>>()?;
-        let (mut sizes, mut count) = ([0usize; Part::COUNT], 0);
+        let (mut sizes, mut count) = ([0usize; Segment::COUNT], 0);
         for input in &mut inputs {
-            input.lay_out(&mut sizes, &mut count)?;
+            input.layout(&mut sizes, &mut count)?;
         }
         // PLT stubs follow the code, the GOT follows the constants.
-        let (stubs, table) = (
-            sizes[Part::Code as usize].next_multiple_of(STUB),
-            sizes[Part::Constants as usize].next_multiple_of(SLOT),
+        let (stubs, got) = (
+            sizes[Segment::Code as usize].next_multiple_of(PLT_STUB),
+            sizes[Segment::Constants as usize].next_multiple_of(GOT_ENTRY),
         );
-        sizes[Part::Code as usize] = stubs + count * STUB;
-        sizes[Part::Constants as usize] = table + count * SLOT;
+        sizes[Segment::Code as usize] = stubs + count * PLT_STUB;
+        sizes[Segment::Constants as usize] = got + count * GOT_ENTRY;
         let mut memory = Memory::new(sizes)?;
         let mut defined = HashMap::new();
         for input in &inputs {
@@ -137,7 +137,7 @@ impl Code {
             given.entry(name).or_insert(address.expose_provenance() as u64);
         }
         for input in &inputs {
-            input.write(&mut memory, &Known { own: &defined, given: &given, stubs, table })?;
+            input.write(&mut memory, &SymbolTables { own: &defined, given: &given, stubs, got })?;
         }
         memory.seal()?;
         Ok(Code { _memory: memory, symbols: defined })
@@ -151,11 +151,11 @@ impl Code {
 }
 
 /// Symbol tables for resolution.
-struct Known<'a> {
+struct SymbolTables<'a> {
     own: &'a HashMap<String, u64>,
     given: &'a HashMap<&'a str, u64>,
     stubs: usize,
-    table: usize,
+    got: usize,
 }
 
 impl<'a> Input<'a> {
@@ -177,13 +177,13 @@ impl<'a> Input<'a> {
     }
 
     /// Assigns each section an offset, and a GOT slot to each symbol that needs one.
-    fn lay_out(
+    fn layout(
         &mut self,
-        sizes: &mut [usize; Part::COUNT],
+        sizes: &mut [usize; Segment::COUNT],
         slots: &mut usize,
     ) -> Result<(), LinkError> {
         for section in self.file.sections() {
-            let Some(part) = part(&section) else { continue };
+            let Some(segment) = segment(&section) else { continue };
             let (bytes, align) = (
                 usize::try_from(section.size()),
                 usize::try_from(section.align()).unwrap_or(0).max(1),
@@ -194,13 +194,13 @@ impl<'a> Input<'a> {
             let bytes = bytes.ok_or_else(|| {
                 self.fail(format!("has a section of {} bytes aligned to {align}", section.size()))
             })?;
-            let size = &mut sizes[part as usize];
+            let size = &mut sizes[segment as usize];
             let at = size.next_multiple_of(align);
             *size = at + bytes;
             if *size >= 1 << 30 {
                 return Err(self.fail("is too large"));
             }
-            self.places.insert(section.index().0, (part, at));
+            self.places.insert(section.index().0, (segment, at));
             for (_, reference) in section.relocations() {
                 let (RelocationFlags::Elf { r_type }, RelocationTarget::Symbol(index)) =
                     (reference.flags(), reference.target())
@@ -208,8 +208,7 @@ impl<'a> Input<'a> {
                     return Err(self.fail("has a reference to no symbol"));
                 };
                 let symbol = self.file.symbol_by_index(index).map_err(|e| self.fail(e))?;
-                if (symbol.is_undefined() || through_table(r_type))
-                    && !self.slots.contains_key(&index.0)
+                if (symbol.is_undefined() || uses_got(r_type)) && !self.slots.contains_key(&index.0)
                 {
                     self.slots.insert(index.0, *slots);
                     *slots += 1;
@@ -251,27 +250,29 @@ impl<'a> Input<'a> {
         Ok(())
     }
 
-    fn write(&self, memory: &mut Memory, known: &Known) -> Result<(), LinkError> {
+    fn write(&self, memory: &mut Memory, tables: &SymbolTables) -> Result<(), LinkError> {
         for (index, slot) in &self.slots {
-            let address = self.address(SymbolIndex(*index), memory, known)?;
-            let (entry, stub) = (known.table + slot * SLOT, known.stubs + slot * STUB);
-            memory.put(Part::Constants, entry, &address.to_le_bytes());
+            let address = self.address(SymbolIndex(*index), memory, tables)?;
+            let (entry, stub) = (tables.got + slot * GOT_ENTRY, tables.stubs + slot * PLT_STUB);
+            memory.put(Segment::Constants, entry, &address.to_le_bytes());
             // jmp *[rip + distance], relative to the end of these six bytes.
             let distance = memory
-                .address(Part::Constants, entry)
-                .wrapping_sub(memory.address(Part::Code, stub) + 6)
+                .address(Segment::Constants, entry)
+                .wrapping_sub(memory.address(Segment::Code, stub) + 6)
                 as i32;
-            memory.put(Part::Code, stub, &[&[0xff, 0x25], &distance.to_le_bytes()[..]].concat());
+            memory.put(Segment::Code, stub, &[&[0xff, 0x25], &distance.to_le_bytes()[..]].concat());
         }
         for section in self.file.sections() {
-            let Some((part, at)) = self.places.get(&section.index().0).copied() else { continue };
+            let Some((segment, at)) = self.places.get(&section.index().0).copied() else {
+                continue;
+            };
             let data = section.data().map_err(|e| self.fail(e))?;
             let size = section.size() as usize;
             // .bss has a size and no bytes.
             if data.len() > size {
                 return Err(self.fail("has a section that is longer than it says"));
             }
-            memory.put(part, at, data);
+            memory.put(segment, at, data);
             for (offset, reference) in section.relocations() {
                 let (RelocationFlags::Elf { r_type }, RelocationTarget::Symbol(index)) =
                     (reference.flags(), reference.target())
@@ -285,35 +286,35 @@ impl<'a> Input<'a> {
                     .filter(|o| o.checked_add(wide).is_some_and(|end| end <= size));
                 let offset =
                     offset.ok_or_else(|| self.fail("has a reference outside of its section"))?;
-                let here = memory.address(part, at + offset);
-                let target = match (self.slots.get(&index.0), through_table(r_type)) {
+                let here = memory.address(segment, at + offset);
+                let target = match (self.slots.get(&index.0), uses_got(r_type)) {
                     (Some(slot), true) => {
-                        memory.address(Part::Constants, known.table + slot * SLOT)
+                        memory.address(Segment::Constants, tables.got + slot * GOT_ENTRY)
                     }
                     (Some(slot), false) if matches!(r_type, R_X86_64_PLT32 | R_X86_64_PC32) => {
-                        memory.address(Part::Code, known.stubs + slot * STUB)
+                        memory.address(Segment::Code, tables.stubs + slot * PLT_STUB)
                     }
-                    _ => self.address(index, memory, known)?,
+                    _ => self.address(index, memory, tables)?,
                 };
                 let value = target.wrapping_add_signed(reference.addend());
                 let relative = value.wrapping_sub(here);
                 let far = |_| self.fail("has a reference that does not reach its symbol");
                 match r_type {
                     R_X86_64_NONE => {}
-                    R_X86_64_64 => memory.put(part, at + offset, &value.to_le_bytes()),
-                    R_X86_64_PC64 => memory.put(part, at + offset, &relative.to_le_bytes()),
+                    R_X86_64_64 => memory.put(segment, at + offset, &value.to_le_bytes()),
+                    R_X86_64_PC64 => memory.put(segment, at + offset, &relative.to_le_bytes()),
                     R_X86_64_32 => memory.put(
-                        part,
+                        segment,
                         at + offset,
                         &u32::try_from(value).map_err(far)?.to_le_bytes(),
                     ),
                     R_X86_64_32S => memory.put(
-                        part,
+                        segment,
                         at + offset,
                         &i32::try_from(value as i64).map_err(far)?.to_le_bytes(),
                     ),
                     _ => memory.put(
-                        part,
+                        segment,
                         at + offset,
                         &i32::try_from(relative as i64).map_err(far)?.to_le_bytes(),
                     ),
@@ -328,14 +329,14 @@ impl<'a> Input<'a> {
         &self,
         index: SymbolIndex,
         memory: &Memory,
-        known: &Known,
+        tables: &SymbolTables,
     ) -> Result<u64, LinkError> {
         if let Some(address) = self.local(index, memory)? {
             return Ok(address);
         }
         let symbol = self.file.symbol_by_index(index).map_err(|e| self.fail(e))?;
         let name = symbol.name().map_err(|e| self.fail(e))?;
-        let found = known.own.get(name).or_else(|| known.given.get(name)).copied();
+        let found = tables.own.get(name).or_else(|| tables.given.get(name)).copied();
         found.ok_or_else(|| LinkError::Missing { symbol: name.into(), object: self.name.into() })
     }
 }
@@ -347,10 +348,10 @@ mod tests {
 
     const SOURCE: &str = "
         extern double cbrt(double);
-        static const double table[4] = {1.0, 2.0, 4.0, 8.0};
+        static const double got[4] = {1.0, 2.0, 4.0, 8.0};
         static long calls;
         long other(long);
-        double third(long i) { calls += 1; return cbrt(table[i & 3]); }
+        double third(long i) { calls += 1; return cbrt(got[i & 3]); }
         long count(void) { return other(calls); }
         long pick(long i) { switch (i) { case 0: return 7; case 1: return 11; case 2: return 3; case 3: return 19; case 4: return 2; default: return other(i); } }";
     const OTHER: &str = "long other(long n) { return n * 10; }";

@@ -39,7 +39,7 @@ static SPINS: AtomicU32 = AtomicU32::new(DEFAULT_SPINS);
 
 /// Avoids false sharing: two cache lines, which the prefetcher reads as a pair.
 #[repr(align(128))]
-struct Line<T>(T);
+struct CachePadded<T>(T);
 
 /// One region's team. Members do not touch it after they report completion, so the forking thread
 /// may free it.
@@ -47,21 +47,21 @@ struct Team {
     size: u32,
     body: Body,
     captures: *mut c_void,
-    arrived: Line<AtomicU32>,
-    phase: Line<AtomicU32>,
+    arrived: CachePadded<AtomicU32>,
+    phase: CachePadded<AtomicU32>,
     sleepers: AtomicU32,
 }
 
 /// A thread's OpenMP state.
 #[derive(Clone, Copy)]
-struct Me {
+struct ThreadState {
     team: *const Team,
     id: u32,
-    asked: u32,
+    num_threads: u32,
 }
 
-const ALONE: Me = Me { team: ptr::null(), id: 0, asked: 0 };
-thread_local! { static ME: Cell<Me> = const { Cell::new(ALONE) }; }
+const SERIAL: ThreadState = ThreadState { team: ptr::null(), id: 0, num_threads: 0 };
+thread_local! { static STATE: Cell<ThreadState> = const { Cell::new(SERIAL) }; }
 
 /// The process's pool. Its functions may be called from any thread at any time.
 #[derive(Debug)]
@@ -85,7 +85,7 @@ impl Pool {
     /// Stops the workers, after regions in progress; a later region starts them again. Required
     /// before this code is unloaded. A no-op inside a region, which cannot wait for itself.
     pub fn shutdown() {
-        if ME.get().team.is_null() {
+        if STATE.get().team.is_null() {
             workers::stop();
         }
     }
@@ -96,7 +96,7 @@ impl Pool {
             _: *const i32,
             captures: *mut c_void,
         ) {
-            let (id, size) = who();
+            let (id, size) = thread_and_size();
             // SAFETY: `captures` is the closure below, which outlives the region.
             unsafe { (*captures.cast::<F>())(id as usize, size as usize) }
         }
@@ -114,9 +114,9 @@ impl Pool {
 /// # Safety
 /// `body` may be called with `captures` from several threads at once.
 unsafe fn region(body: Body, captures: *mut c_void, parallel: bool) {
-    let me = ME.get();
+    let me = STATE.get();
     let limit = THREADS.load(Acquire);
-    let want = if me.asked > 0 { me.asked.min(limit) } else { limit };
+    let want = if me.num_threads > 0 { me.num_threads.min(limit) } else { limit };
     let claimed = if parallel && me.team.is_null() && want > 1 {
         workers::claim(want as usize - 1)
     } else {
@@ -126,18 +126,18 @@ unsafe fn region(body: Body, captures: *mut c_void, parallel: bool) {
         size: 1 + claimed.count(),
         body,
         captures,
-        arrived: Line(AtomicU32::new(0)),
-        phase: Line(AtomicU32::new(0)),
+        arrived: CachePadded(AtomicU32::new(0)),
+        phase: CachePadded(AtomicU32::new(0)),
         sleepers: AtomicU32::new(0),
     };
     for (id, worker) in (1..).zip(claimed.iter()) {
         worker.start(&team, id);
     }
-    ME.set(Me { team: &team, id: 0, asked: 0 });
+    STATE.set(ThreadState { team: &team, id: 0, num_threads: 0 });
     // SAFETY: the caller's promise.
     unsafe { body(&0, &0, captures) };
     // A requested team size (`num_threads`) applies to one region.
-    ME.set(Me { asked: 0, ..me });
+    STATE.set(ThreadState { num_threads: 0, ..me });
     for worker in claimed.iter() {
         worker.join();
     }
@@ -146,15 +146,15 @@ unsafe fn region(body: Body, captures: *mut c_void, parallel: bool) {
 
 /// Thread id and team size.
 #[inline]
-fn who() -> (u32, u32) {
-    let me = ME.get();
+fn thread_and_size() -> (u32, u32) {
+    let me = STATE.get();
     // SAFETY: a thread's team is set only while its region runs.
     if me.team.is_null() { (0, 1) } else { (me.id, unsafe { (*me.team).size }) }
 }
 
 #[inline]
 fn barrier() {
-    let me = ME.get();
+    let me = STATE.get();
     if me.team.is_null() {
         return;
     }

@@ -1,7 +1,7 @@
 //! The `__kmpc_*` entry points that MLIR's translation of the omp dialect calls. Kernels call none
 //! of them; host functions call those of `omp.parallel` and `omp.barrier`. The others support
 //! work-sharing loops.
-use super::{Body, ME, Me, barrier, region, who};
+use super::{Body, STATE, ThreadState, barrier, region, thread_and_size};
 use std::ffi::c_void;
 
 /// Names and addresses, for a linker.
@@ -23,11 +23,11 @@ pub fn symbols() -> Vec<(&'static str, *const c_void)> {
 }
 
 extern "C" fn global_thread_num(_ident: *const c_void) -> i32 {
-    who().0 as i32
+    thread_and_size().0 as i32
 }
 
 extern "C" fn push_num_threads(_ident: *const c_void, _gtid: i32, n: i32) {
-    ME.set(Me { asked: n.max(0) as u32, ..ME.get() });
+    STATE.set(ThreadState { num_threads: n.max(0) as u32, ..STATE.get() });
 }
 
 /// Variadic in C. MLIR passes at most one argument, a pointer to all captures; on x86-64 and
@@ -58,17 +58,17 @@ extern "C" fn explicit_barrier(_ident: *const c_void, _gtid: i32) {
 }
 
 extern "C" fn single(_ident: *const c_void, _gtid: i32) -> i32 {
-    (who().0 == 0) as i32
+    (thread_and_size().0 == 0) as i32
 }
 
 extern "C" fn nothing(_ident: *const c_void, _gtid: i32) {}
 
 extern "C" fn get_thread_num() -> i32 {
-    who().0 as i32
+    thread_and_size().0 as i32
 }
 
 extern "C" fn get_num_threads() -> i32 {
-    who().1 as i32
+    thread_and_size().1 as i32
 }
 
 /// `schedule(static, chunk)` (`kmp_sch_static_chunked`); every other schedule gets balanced chunks.
@@ -90,7 +90,7 @@ macro_rules! static_init {
             step: $t,
             chunk: $t,
         ) {
-            let (id, size) = who();
+            let (id, size) = thread_and_size();
             let (id, size) = (id as $t, size as $t);
             // SAFETY: the translation passes pointers to four locals of the calling function.
             let (last, lb, ub, stride) = unsafe { (&mut *last, &mut *lb, &mut *ub, &mut *stride) };

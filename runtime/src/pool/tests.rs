@@ -66,16 +66,16 @@ fn inner_regions_run_alone() {
     Pool::configure(3);
     let count = AtomicUsize::new(0);
     Pool::run(|_, _| {
-        let outer = who();
+        let outer = thread_and_size();
         Pool::run(|id, size| {
             assert_eq!((id, size), (0, 1));
             Pool::barrier();
             count.fetch_add(1, Relaxed);
         });
-        assert_eq!(who(), outer);
+        assert_eq!(thread_and_size(), outer);
     });
     assert_eq!(count.load(Relaxed), 3);
-    assert_eq!(who(), (0, 1));
+    assert_eq!(thread_and_size(), (0, 1));
 }
 
 #[test]

@@ -3,12 +3,12 @@ use std::sync::atomic::{AtomicU32, Ordering::*};
 
 /// Loads before the first pause instruction: a barrier between busy threads takes less than one
 /// pause.
-const EAGER: u32 = 64;
+const EAGER_SPINS: u32 = 64;
 
 /// Waits until `word` is not `old`. `sleepers` tells the other side to call futex wake.
 #[inline]
 pub fn wait_while_equal(word: &AtomicU32, old: u32, sleepers: &AtomicU32, spins: u32) {
-    for _ in 0..EAGER {
+    for _ in 0..EAGER_SPINS {
         if word.load(Acquire) != old {
             return;
         }

@@ -1,5 +1,7 @@
 //! The worker threads: a fixed table of slots, and a bit mask of the idle ones.
-use super::{ALONE, Line, ME, Me, SPINS, THREADS, Team, publish, wait_while_equal};
+use super::{
+    CachePadded, SERIAL, SPINS, STATE, THREADS, Team, ThreadState, publish, wait_while_equal,
+};
 use std::{
     ptr,
     sync::{
@@ -15,12 +17,12 @@ pub const MAX: usize = WORDS * 64;
 const STACK: usize = 8 << 20;
 
 static SLOTS: [Slot; MAX] = [const { Slot::new() }; MAX];
-static IDLE: [Line<AtomicU64>; WORDS] = [const { Line(AtomicU64::new(0)) }; WORDS];
+static IDLE: [CachePadded<AtomicU64>; WORDS] = [const { CachePadded(AtomicU64::new(0)) }; WORDS];
 /// Number of slots with a running thread.
 static STARTED: AtomicU32 = AtomicU32::new(0);
 /// A spin lock for starting and stopping workers. Never waited for inside a region, and cleared in
 /// a forked child, so it is not a Mutex.
-static CHANGING: AtomicU32 = AtomicU32::new(0);
+static LOCK: AtomicU32 = AtomicU32::new(0);
 
 /// A worker's mailbox.
 #[repr(align(128))]
@@ -28,7 +30,7 @@ pub struct Slot {
     /// Changes when there is a team to join.
     go: AtomicU32,
     /// Equals `go` when the worker has left the team.
-    done: Line<AtomicU32>,
+    done: CachePadded<AtomicU32>,
     sleeping: AtomicU32,
     opener_sleeping: AtomicU32,
     id: AtomicU32,
@@ -41,7 +43,7 @@ impl Slot {
     const fn new() -> Slot {
         Slot {
             go: AtomicU32::new(0),
-            done: Line(AtomicU32::new(0)),
+            done: CachePadded(AtomicU32::new(0)),
             sleeping: AtomicU32::new(0),
             opener_sleeping: AtomicU32::new(0),
             id: AtomicU32::new(0),
@@ -77,11 +79,11 @@ fn work(slot: &'static Slot) {
             return;
         }
         let id = slot.id.load(Relaxed);
-        ME.set(Me { team, id, asked: 0 });
+        STATE.set(ThreadState { team, id, num_threads: 0 });
         // SAFETY: the forking thread keeps the team until this worker is done, and promised that
         // the body may run here.
         unsafe { ((*team).body)(&(id as i32), &0, (*team).captures) };
-        ME.set(ALONE);
+        STATE.set(SERIAL);
         publish(&slot.done.0, seen, &slot.opener_sleeping);
     }
 }
@@ -152,7 +154,7 @@ fn start() {
         // SAFETY: the handler only stores to atomics, which is async-signal-safe.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     });
-    if CHANGING.compare_exchange(0, 1, AcqRel, Relaxed).is_err() {
+    if LOCK.compare_exchange(0, 1, AcqRel, Relaxed).is_err() {
         return;
     }
     let (have, want) = (STARTED.load(Acquire) as usize, THREADS.load(Acquire) as usize - 1);
@@ -172,12 +174,12 @@ fn start() {
         STARTED.store(i as u32 + 1, Release);
         IDLE[i / 64].0.fetch_or(1 << (i % 64), Release);
     }
-    CHANGING.store(0, Release);
+    LOCK.store(0, Release);
 }
 
 /// Stops all workers.
 pub fn stop() {
-    while CHANGING.compare_exchange(0, 1, AcqRel, Relaxed).is_err() {
+    while LOCK.compare_exchange(0, 1, AcqRel, Relaxed).is_err() {
         std::thread::yield_now();
     }
     let count = STARTED.load(Acquire) as usize;
@@ -199,7 +201,7 @@ pub fn stop() {
         }
     }
     STARTED.store(0, Release);
-    CHANGING.store(0, Release);
+    LOCK.store(0, Release);
 }
 
 /// A forked child has none of the parent's threads. Their handles are leaked: freeing is not
@@ -208,5 +210,5 @@ extern "C" fn in_child() {
     IDLE.iter().for_each(|w| w.0.store(0, Relaxed));
     SLOTS.iter().for_each(|s| s.handle.store(ptr::null_mut(), Relaxed));
     STARTED.store(0, Relaxed);
-    CHANGING.store(0, Relaxed);
+    LOCK.store(0, Relaxed);
 }

@@ -72,7 +72,7 @@ impl Operand {
         self.shape.iter().product()
     }
     /// Whether it is used: its address is not 0.
-    pub fn wanted(&self) -> bool {
+    pub fn used(&self) -> bool {
         !self.data.is_null()
     }
     /// The elements of an input.
@@ -83,12 +83,12 @@ impl Operand {
         }
         // SAFETY: the function's caller promised `n` elements of this dtype, which nobody writes
         // meanwhile.
-        (self.wanted() && E::CODES.contains(&self.code))
+        (self.used() && E::CODES.contains(&self.code))
             .then(|| unsafe { std::slice::from_raw_parts(self.data.cast_const().cast(), n) })
     }
     /// The elements of an output; writes to an unused one are dropped.
     pub fn write<E: Element>(&self) -> Option<Out<'_, E>> {
-        let len = if self.wanted() { self.len() } else { 0 };
+        let len = if self.used() { self.len() } else { 0 };
         (len == 0 || E::CODES.contains(&self.code)).then_some(Out {
             data: self.data.cast(),
             len,
@@ -146,7 +146,7 @@ pub struct Call {
     /// Inputs, then outputs.
     pub tensors: Vec<Operand>,
     /// The op's attributes.
-    pub parameters: Vec<i64>,
+    pub attributes: Vec<i64>,
     tid: usize,
     nth: usize,
 }
@@ -172,10 +172,10 @@ impl Call {
             let shape = (0..next()).map(|_| usize::try_from(next()).ok()).collect::<Option<_>>()?;
             tensors.push(Operand { data, code, shape });
         }
-        let parameters = (0..next()).map(|_| next()).collect();
+        let attributes = (0..next()).map(|_| next()).collect();
         Some(Call {
             tensors,
-            parameters,
+            attributes,
             tid: usize::try_from(tid).ok()?,
             nth: usize::try_from(nth).ok()?.max(1),
         })
@@ -186,8 +186,8 @@ impl Call {
         part(self.tid)..part(self.tid + 1)
     }
     /// An attribute that is an axis of a shape.
-    pub fn axis(&self, parameter: usize, shape: &[usize]) -> Option<usize> {
-        let axis = usize::try_from(*self.parameters.get(parameter)?).ok()?;
+    pub fn axis(&self, attribute: usize, shape: &[usize]) -> Option<usize> {
+        let axis = usize::try_from(*self.attributes.get(attribute)?).ok()?;
         (axis < shape.len()).then_some(axis)
     }
 }
