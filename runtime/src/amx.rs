@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 /// AMX is not available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the program multiplies with AMX tiles, which this system does not give: {0}")]
+#[error("the program needs AMX, which this system does not provide: {0}")]
 pub struct NoTiles(String);
 
 /// Requests AMX tile data for the process, once.

@@ -130,13 +130,12 @@ impl Program {
     /// Indices of the inputs that a call copies first, since their strides do not match the
     /// program's layout (see [`Tensor::order`]).
     pub fn copied(&self, inputs: &[View]) -> Vec<usize> {
-        let matches =
-            |(v, t): (&View, &Tensor)| v.shape.len() != t.dims.len() || v.is_dense(&t.order);
+        let fits = |(v, t): (&View, &Tensor)| v.shape.len() != t.dims.len() || v.is_dense(&t.order);
         inputs
             .iter()
             .zip(&self.inputs)
             .enumerate()
-            .filter(|(_, pair)| !matches(*pair))
+            .filter(|(_, pair)| !fits(*pair))
             .map(|(i, _)| i)
             .collect()
     }
@@ -291,8 +290,8 @@ pub struct Loaded {
 }
 
 /// Words of a call's argument array that may be on the stack: at most, and for nearly all calls.
-const MAX_STACK_WORDS: usize = 512;
-const FEW_STACK_WORDS: usize = 32;
+const STACK_WORDS: usize = 512;
+const FEW_WORDS: usize = 32;
 
 impl Loaded {
     /// Joins a program, its entry, the owner of the entry's code, and the globals' memory in the
@@ -406,9 +405,7 @@ impl Loaded {
     ) -> Result<(), CallError> {
         let p = &self.program;
         let count = 2 + inputs.len() + outputs.len() + self.globals.len() + p.symbols.len();
-        if let Some(fixed) =
-            self.fixed.as_ref().filter(|f| f.matches_inputs(inputs) && f.matches_outputs(outputs))
-        {
+        if let Some(fixed) = self.fixed.as_ref().filter(|f| f.matches(inputs, outputs)) {
             return with_words(count, |words| {
                 let tensors = inputs
                     .iter()
@@ -493,12 +490,9 @@ impl Loaded {
 
 /// Calls `body` with `count` zeroed words, on the stack if there are few.
 fn with_words<R>(count: usize, body: impl FnOnce(&mut [u64]) -> R) -> R {
-    if count <= FEW_STACK_WORDS {
-        return body(&mut [0; FEW_STACK_WORDS][..count]);
-    }
-    if count <= MAX_STACK_WORDS {
-        body(&mut [0; MAX_STACK_WORDS][..count])
-    } else {
-        body(&mut vec![0; count])
+    match count {
+        0..=FEW_WORDS => body(&mut [0; FEW_WORDS][..count]),
+        0..=STACK_WORDS => body(&mut [0; STACK_WORDS][..count]),
+        _ => body(&mut vec![0; count]),
     }
 }

@@ -169,7 +169,7 @@ impl ControlFlow {
     /// Checks that all indices are in range; collects the names of custom functions.
     fn check(&self, body: &Body, names: &mut Vec<String>) -> Result<(), String> {
         let known = |all: &[usize]| match all.iter().find(|v| **v >= self.control.values.len()) {
-            Some(v) => Err(format!("has a step with value {v}, which there is not")),
+            Some(v) => Err(format!("has a step with value {v}, which does not exist")),
             None => Ok(()),
         };
         let wants = |ok: bool, what: &str| {
@@ -184,7 +184,7 @@ impl ControlFlow {
                         .control
                         .parts
                         .get(*part)
-                        .ok_or_else(|| format!("calls part {part}, which there is not"))?;
+                        .ok_or_else(|| format!("calls part {part}, which does not exist"))?;
                     known(inputs).and(known(results))?;
                     wants(
                         self.fits(inputs, &p.inputs) && self.fits(results, &p.outputs),

@@ -33,8 +33,8 @@ impl<E, H: Default> Entries<E, H> {
     pub fn find(&self, fits: impl Fn(&E) -> bool) -> Option<Arc<E>> {
         self.all().iter().find(|e| fits(e)).cloned()
     }
-    /// The first entry that matches, looked up under the compile lock. On a miss, `make` returns the
-    /// entries to keep and the new one, or `None` for no new one. Err: that of `make`; the cache is
+    /// The first entry that matches, looked up under the compile lock. On a miss, `make` returns
+    /// the entries to keep and the new one, or `None` for no new one. Err: that of `make`; the cache is
     /// unchanged.
     pub fn find_or_make<X>(
         &self,

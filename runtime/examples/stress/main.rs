@@ -1,8 +1,8 @@
 //! Launch overhead and robustness of calls on a GPU: benches/gpu/runtime.sh runs this on its
 //! packages.
 //!
-//!   stress times  F.kpkg [ROWS]   host and GPU time of a call, with separate launches and as a graph
-//!   stress copies F.kpkg          bandwidth of pageable and pinned copies, and of calls on host tensors
+//!   stress times  F.kpkg [ROWS]   host and GPU time of a call, as launches and as a graph
+//!   stress copies F.kpkg          bandwidth of pageable and pinned copies, and of host calls
 //!   stress many   F.kpkg CALLS    calls of many shapes; growth of device memory and of the process
 //!   stress threads F.kpkg         8 threads of 200 calls, each compared with a sequential call
 //!   stress wrong  F.kpkg          what is rejected, by name

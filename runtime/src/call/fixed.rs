@@ -58,14 +58,12 @@ impl StaticShapes {
             arena: known(&p.arena)?,
         })
     }
-    /// Whether all inputs match, and are row-major in host memory.
-    pub fn matches_inputs(&self, inputs: &[View]) -> bool {
-        self.inputs.are(inputs.iter().map(|v| (v.dtype(), v.shape, v.place(), v.is_dense(&[]))))
-    }
-    /// Whether all outputs match, and are row-major in host memory.
-    pub fn matches_outputs(&self, outputs: &[ViewMut]) -> bool {
-        self.outputs
-            .are(outputs.iter().map(|v| (v.dtype(), v.shape, v.place(), v.check_order("").is_ok())))
+    /// Whether all arguments match, and are row-major in host memory.
+    pub fn matches(&self, inputs: &[View], outputs: &[ViewMut]) -> bool {
+        let inputs = inputs.iter().map(|v| (v.dtype(), v.shape, v.place(), v.is_dense(&[])));
+        let outputs =
+            outputs.iter().map(|v| (v.dtype(), v.shape, v.place(), v.check_order("").is_ok()));
+        self.inputs.are(inputs) && self.outputs.are(outputs)
     }
 }
 

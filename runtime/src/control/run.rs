@@ -154,8 +154,9 @@ impl<'a, M: Backend> Interpreter<'a, M> {
     }
 
     fn at(&self, value: usize) -> Result<Location, CallError> {
-        self.locations[value]
-            .ok_or_else(|| tensor_error("value", "", format!("{value} is read before it is there")))
+        self.locations[value].ok_or_else(|| {
+            tensor_error("value", "", format!("{value} is read before it is defined"))
+        })
     }
     fn all(&self, values: &[usize]) -> Result<Vec<Location>, CallError> {
         values.iter().map(|v| self.at(*v)).collect()

@@ -257,8 +257,8 @@ fn a_loop_waits_once_a_step_and_takes_turns_with_few_buffers() {
 fn what_a_program_does_not_have_is_an_error() {
     let p = |step: Step| program(&[&[3], &[3]], vec![step], &[0], &[1], vec![part(1, 1)]);
     let said = |step| ControlFlow::new(&p(step)).err().expect("refused").to_string();
-    assert!(said(call(1, &[0], &[1])).contains("calls part 1, which there is not"));
-    assert!(said(call(0, &[0], &[2])).contains("has a step with value 2, which there is not"));
+    assert!(said(call(1, &[0], &[1])).contains("calls part 1, which does not exist"));
+    assert!(said(call(0, &[0], &[2])).contains("has a step with value 2, which does not exist"));
     assert!(said(call(0, &[0, 0], &[1])).contains("has a call that does not fit"));
     let custom = Step::Custom {
         callee: "test::nobody".into(),

@@ -98,8 +98,8 @@ pub(super) fn graph_blockers(flow: &ControlFlow) -> Vec<String> {
 }
 
 impl Loaded {
-    /// Enqueues the control flow as often as `timing` says. Returns the times of rounds, or those of
-    /// all launches of each kernel.
+    /// Enqueues the control flow as often as `timing` says. Returns the times of rounds, or those
+    /// of all launches of each kernel.
     pub(super) fn steps(
         &self,
         control: &Control,

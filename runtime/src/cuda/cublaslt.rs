@@ -108,7 +108,7 @@ fn element(dtype: &str) -> Result<sys::cudaDataType, CudaError> {
         "f32" => Ok(sys::cudaDataType::CUDA_R_32F),
         other => Err(CudaError::Driver {
             what: "describing a matrix to cuBLASLt",
-            reason: format!("there is no form of {other}"),
+            reason: format!("the library does not support the element type {other}"),
         }),
     }
 }

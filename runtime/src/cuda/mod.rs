@@ -60,7 +60,7 @@ use cudarc::driver::DriverError;
 pub enum CudaError {
     /// The driver library is missing.
     #[error(
-        "no NVIDIA driver: looked for {searched}; install the driver, or set LD_LIBRARY_PATH to where libcuda.so.1 lies"
+        "no NVIDIA driver: looked for {searched}; install the driver, or set LD_LIBRARY_PATH to the folder of libcuda.so.1"
     )]
     NoDriver {
         /// The names that were tried.
@@ -133,7 +133,7 @@ pub enum CudaError {
         suspects: String,
     },
     /// The driver is too old.
-    #[error("the NVIDIA driver speaks CUDA {}.{}; 12.0 is the least", .have / 1000, .have % 1000 / 10)]
+    #[error("the NVIDIA driver supports CUDA {}.{}; kiln needs 12.0 or newer", .have / 1000, .have % 1000 / 10)]
     OldDriver {
         /// The CUDA version that it supports, as 1000 major + 10 minor.
         have: i32,

@@ -49,7 +49,7 @@ impl TensorMapDesc<'_> {
             "f32" => (F32, 4),
             // f32 elements, which TMA rounds.
             "tf32" => (TF32, 4),
-            other => return Err(fail(format!("there is no form of {other} for the copy engine"))),
+            other => return Err(fail(format!("TMA does not support the element type {other}"))),
         };
         let rank = self.sizes.len();
         let boxes = if self.window.is_some() {
@@ -144,7 +144,10 @@ mod tests {
             window: None,
         };
         let said = |d: TensorMapDesc| d.encode().expect_err("not possible").to_string();
-        assert!(said(TensorMapDesc { dtype: "f64", ..ok }).contains("no form of f64"));
+        assert!(
+            said(TensorMapDesc { dtype: "f64", ..ok })
+                .contains("does not support the element type f64")
+        );
         assert!(said(TensorMapDesc { address: 264, ..ok }).contains("not possible"));
         assert!(said(TensorMapDesc { strides: &[], ..ok }).contains("not possible"));
         let window = Some(Window { low: [0, 0], high: [0, 0], strides: [1, 1] });

@@ -348,10 +348,10 @@ mod tests {
 
     const SOURCE: &str = "
         extern double cbrt(double);
-        static const double got[4] = {1.0, 2.0, 4.0, 8.0};
+        static const double table[4] = {1.0, 2.0, 4.0, 8.0};
         static long calls;
         long other(long);
-        double third(long i) { calls += 1; return cbrt(got[i & 3]); }
+        double third(long i) { calls += 1; return cbrt(table[i & 3]); }
         long count(void) { return other(calls); }
         long pick(long i) { switch (i) { case 0: return 7; case 1: return 11; case 2: return 3; case 3: return 19; case 4: return 2; default: return other(i); } }";
     const OTHER: &str = "long other(long n) { return n * 10; }";

@@ -118,7 +118,7 @@ impl Program {
             Dim::Known(_) => Ok(()),
             Dim::Symbol(i) => at.index(i, self.symbols.len(), "symbols"),
             Dim::Expr(i) => at.wants(i < exprs, || {
-                format!("is expression {i}, which does not stand before it; there are {exprs}")
+                format!("is expression {i}, which is not an earlier one; there are {exprs}")
             }),
         }
     }

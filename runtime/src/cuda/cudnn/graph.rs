@@ -33,7 +33,7 @@ fn element(dtype: &str) -> Result<Element, CudaError> {
         "f32" => Ok(Element::CUDNN_DATA_FLOAT),
         other => Err(CudaError::Driver {
             what: "describing a tensor to cuDNN",
-            reason: format!("there is no form of {other}"),
+            reason: format!("the library does not support the element type {other}"),
         }),
     }
 }

@@ -47,7 +47,9 @@ impl Scope<'_> {
         for (i, v) in values.iter().enumerate() {
             let at = at.item(i);
             at.index(*v, self.defined.len(), "control.values")?;
-            at.wants(self.in_scope[*v], || format!("is value {v}, which is not there yet"))?;
+            at.wants(self.in_scope[*v], || {
+                format!("is value {v}, which is used before it is defined")
+            })?;
         }
         Ok(())
     }
@@ -56,7 +58,7 @@ impl Scope<'_> {
             let at = at.item(i);
             at.index(*v, self.defined.len(), "control.values")?;
             let again = std::mem::replace(&mut self.defined[*v], true);
-            at.wants(!again, || format!("is value {v}, which something else makes, too"))?;
+            at.wants(!again, || format!("is value {v}, which is defined twice"))?;
             self.scope_order.push(*v);
             self.in_scope[*v] = true;
         }
