@@ -1,4 +1,4 @@
-//! What the check of guards costs.
+//! Cost of checking guards.
 #![allow(missing_docs)]
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use std::time::Duration;
@@ -37,7 +37,7 @@ fn guards(n: usize, symbolic: bool) -> Guards {
     }
 }
 
-/// How long this thread has run.
+/// CPU time of this thread.
 fn cpu_time() -> Duration {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes one structure.
@@ -56,7 +56,7 @@ fn bench(c: &mut Criterion) {
             let check = || {
                 std::hint::black_box(std::hint::black_box(&g).check(std::hint::black_box(&given)))
             };
-            // The thread's own time, so that other work on the machine counts little.
+            // CPU time, so that other work on the machine matters little.
             let timed = |rounds: u64| {
                 let start = cpu_time();
                 (0..rounds).for_each(|_| assert!(check()));

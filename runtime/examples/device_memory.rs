@@ -1,12 +1,11 @@
-//! A compiled package on a GPU, with arguments and results in the card's memory, on a stream of the
-//! caller's own. The memory and the stream are made by another library here (cudarc's safe layer),
-//! as a framework's would be.
+//! Runs a compiled package on a GPU, with arguments and results in device memory, on the caller's
+//! stream. Memory and stream come from another library (cudarc's safe layer), as a framework's
+//! would.
 //!
 //!   kiln compile model.mlir --target cuda:sm_90a -o model.kpkg
 //!   cargo run -p kiln-runtime --example device_memory -- model.kpkg
 //!
-//! Inputs are full of ones, sizes that are open are 8 or the least one allowed. Exit code 5: there
-//! is no GPU here.
+//! Inputs are all ones. Dynamic sizes are 8, or the least allowed. Exit code 5: no GPU.
 use cudarc::driver::{CudaContext, DevicePtr, DevicePtrMut};
 use kiln_runtime::{
     Package, View, ViewMut,
@@ -54,8 +53,7 @@ fn run(device: Arc<Device>, path: &Path) -> Result<(), Box<dyn std::error::Error
     };
     let shape = |t: &Tensor| t.dims.iter().map(size).collect::<Result<Vec<_>, _>>();
 
-    // Both libraries use the card's primary context, so memory and streams of one are good for the
-    // other.
+    // Both libraries use the primary context, so each can use the other's memory and streams.
     let context = CudaContext::new(0)?;
     let stream = context.new_stream()?;
     let mut inputs = vec![];
@@ -76,8 +74,8 @@ fn run(device: Arc<Device>, path: &Path) -> Result<(), Box<dyn std::error::Error
     }
 
     for _ in 0..3 {
-        // SAFETY: memory of card 0 that lives until the stream has been waited for, and that only
-        // this stream uses.
+        // SAFETY: memory of GPU 0 that lives until the stream is synchronised, and that only this
+        // stream uses.
         unsafe {
             let read: Vec<View> = inputs
                 .iter()
@@ -107,7 +105,7 @@ fn run(device: Arc<Device>, path: &Path) -> Result<(), Box<dyn std::error::Error
     Ok(())
 }
 
-/// So many ones.
+/// The bytes of `count` ones.
 fn ones(dtype: &str, count: usize) -> Vec<u8> {
     let one: &[u8] = match dtype {
         "f64" => &1f64.to_le_bytes(),

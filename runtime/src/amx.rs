@@ -1,13 +1,13 @@
-//! Linux gives the tile registers of AMX to processes that ask for them; without that, the first
-//! instruction on tiles is a signal.
+//! Linux enables AMX tile data only for processes that request it; otherwise the first tile
+//! instruction raises SIGILL.
 use std::sync::OnceLock;
 
-/// Why there are no tile registers.
+/// AMX is not available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the program multiplies with AMX tiles, which this system does not give: {0}")]
+#[error("the program needs AMX, which this system does not provide: {0}")]
 pub struct NoTiles(String);
 
-/// Asks for the tile registers, once in a process, for all of its threads.
+/// Requests AMX tile data for the process, once.
 pub fn request() -> Result<(), NoTiles> {
     static ANSWER: OnceLock<Result<(), NoTiles>> = OnceLock::new();
     ANSWER.get_or_init(ask).clone()
@@ -15,10 +15,10 @@ pub fn request() -> Result<(), NoTiles> {
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 fn ask() -> Result<(), NoTiles> {
-    // From <asm/prctl.h> and the processor's list of state components: tile data.
+    // From <asm/prctl.h>, and XFEATURE_XTILE_DATA.
     const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
     const XFEATURE_XTILEDATA: libc::c_long = 18;
-    // SAFETY: the call changes what the kernel saves of this process's registers, and no memory.
+    // SAFETY: changes which registers the kernel saves for this process, and no memory.
     let status =
         unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) };
     if status == 0 {

@@ -1,21 +1,21 @@
-//! Memory that is allocated once and used again: arenas, packed weights.
+//! Reusable host memory: arenas, packed weights.
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc},
     borrow::Cow,
     ptr::NonNull,
 };
 
-/// A cache line, and the widest vector.
+/// Alignment in bytes: a cache line, and the widest vector.
 const LINE: usize = 64;
 const HUGE_PAGE: usize = 2 << 20;
-/// From here on a buffer is mapped by itself and asks for huge pages.
+/// From this size in bytes, a buffer is its own mapping and asks for huge pages.
 const MAPPED_FROM: usize = 4 << 20;
 
-/// The system gave no memory, or no system could.
+/// Allocation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("out of memory: {} for {what}", asked(*.bytes))]
 pub struct OutOfMemory {
-    /// How many bytes were asked for; none if the number does not fit into 64 bits.
+    /// Bytes asked for; `None` if they overflow 64 bits.
     pub bytes: Option<usize>,
     /// What they are for.
     pub what: Cow<'static, str>,
@@ -26,17 +26,17 @@ fn asked(bytes: Option<usize>) -> String {
 }
 
 impl OutOfMemory {
-    /// So many bytes; `None` if the number overflows.
+    /// For this many bytes; `None` if they overflow.
     pub fn new(bytes: Option<usize>, what: impl Into<Cow<'static, str>>) -> OutOfMemory {
         OutOfMemory { bytes, what: what.into() }
     }
-    /// The same, of memory with this purpose.
+    /// Sets what the memory was for.
     pub fn of(self, what: impl Into<Cow<'static, str>>) -> OutOfMemory {
         OutOfMemory { what: what.into(), ..self }
     }
 }
 
-/// An empty vector with room for `count` elements. Unlike `Vec::with_capacity` it fails with an
+/// An empty vector with capacity for `count` elements. Unlike `Vec::with_capacity`, fails with an
 /// error.
 pub fn vec_of<T>(count: usize, what: impl FnOnce() -> String) -> Result<Vec<T>, OutOfMemory> {
     let mut all = vec![];
@@ -46,8 +46,7 @@ pub fn vec_of<T>(count: usize, what: impl FnOnce() -> String) -> Result<Vec<T>, 
     }
 }
 
-/// Bytes at a fixed, aligned address: 64 B, or 2 MiB with huge pages for large ones. Fresh bytes
-/// are zero.
+/// Zero-initialised bytes at a fixed address, aligned to 64 B, or to 2 MiB (huge pages) if large.
 #[derive(Debug)]
 pub struct Buffer {
     start: NonNull<u8>,
@@ -59,14 +58,14 @@ pub struct Buffer {
 enum Kind {
     Empty,
     Heap(Layout),
-    /// The whole mapping, which begins before the aligned start.
+    /// Base and length of the mapping, which begins before the aligned start.
     Mapped(*mut u8, usize),
 }
 
 // SAFETY: a buffer owns its memory; nothing in it is tied to a thread.
 unsafe impl Send for Buffer {}
-// SAFETY: shared references only read, except through the raw pointer, whose users promise what
-// they need.
+// SAFETY: shared references only read, except through the raw pointer, whose users give their own
+// guarantees.
 unsafe impl Sync for Buffer {}
 
 impl Default for Buffer {
@@ -76,9 +75,9 @@ impl Default for Buffer {
 }
 
 impl Buffer {
-    /// A buffer of no bytes, which takes no memory.
+    /// An empty buffer, which allocates nothing.
     pub const fn new() -> Buffer {
-        // A well-aligned address that nothing is read from.
+        // An aligned address that is never dereferenced.
         let start = unsafe { NonNull::new_unchecked(std::ptr::without_provenance_mut(LINE)) };
         Buffer { start, len: 0, kind: Kind::Empty }
     }
@@ -90,8 +89,8 @@ impl Buffer {
             _ => heap(len),
         }
     }
-    /// Makes the buffer at least `len` bytes. One that is large enough keeps address and contents;
-    /// else both are new, and the old memory goes first, so that the two are never held at once.
+    /// Grows the buffer to at least `len` bytes. A large enough one keeps address and contents.
+    /// Otherwise both change, and the old memory is freed first, so that the two never coexist.
     pub fn ensure(&mut self, len: usize) -> Result<(), OutOfMemory> {
         if len > self.len {
             *self = Buffer::new();
@@ -99,11 +98,11 @@ impl Buffer {
         }
         Ok(())
     }
-    /// The first byte.
+    /// Pointer to the first byte.
     pub fn as_mut_ptr(&self) -> *mut u8 {
         self.start.as_ptr()
     }
-    /// How many bytes.
+    /// Size in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -116,7 +115,7 @@ impl Buffer {
         // SAFETY: `len` initialised bytes; the lifetime is the buffer's.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
-    /// The bytes, to change.
+    /// The bytes, mutable.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `bytes`, and borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
@@ -151,17 +150,17 @@ fn map(len: usize) -> Result<Buffer, OutOfMemory> {
         len.checked_add(HUGE_PAGE).filter(|n| *n <= isize::MAX as usize).ok_or_else(none)?;
     let (access, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a fresh private mapping at an address that the system chooses.
+    // SAFETY: a fresh private mapping at an address that the kernel chooses.
     let base = unsafe { libc::mmap(std::ptr::null_mut(), whole, access, flags, -1, 0) };
     if base == libc::MAP_FAILED {
         return Err(none());
     }
     let base = base.cast::<u8>();
     let skip = base.addr().next_multiple_of(HUGE_PAGE) - base.addr();
-    // SAFETY: less than HUGE_PAGE, so `len` bytes remain inside of the mapping.
+    // SAFETY: less than HUGE_PAGE, so `len` bytes remain inside the mapping.
     let start = unsafe { base.add(skip) };
     #[cfg(target_os = "linux")]
-    // SAFETY: a range inside of the mapping. A refusal costs speed only.
+    // SAFETY: a range inside the mapping. If the kernel refuses, only speed is lost.
     unsafe {
         libc::madvise(start.cast(), len, libc::MADV_HUGEPAGE);
     }

@@ -1,9 +1,9 @@
-//! A store of files on disk, named by the hash of what made them. It is an aid: whatever is wrong
-//! with it, the caller compiles again and has a [`Remark`] to report.
+//! On-disk compile cache: files named by the hash of their key. Best effort: on any problem the
+//! caller recompiles and may report a [`Remark`].
 //!
-//! Entries are written to a temporary file and renamed, so processes see all of an entry or nothing
-//! of it. A checksum covers key and contents, which finds damage and confusion, not malice: who may
-//! write the folder can run code in the user's name. It is made private.
+//! An entry is written to a temporary file and renamed, so other processes see it whole or not at
+//! all. A checksum over key and contents detects damage, not tampering: whoever can write the
+//! folder can run code as the user. The folder is created private.
 mod transfer;
 
 pub use transfer::Count;
@@ -19,15 +19,15 @@ use std::{
 const MAGIC: &[u8; 8] = b"KILNOBJ\n";
 const VERSION: u32 = 1;
 const HEADER: usize = 8 + 4 + 8 + 32;
-/// Longer entries are foreign.
+/// Longer files are not cache entries.
 const MAX_ENTRY: u64 = 1 << 32;
-/// A writer that has not renamed its file in this time has died.
+/// Age at which a temporary file is taken for a dead writer's.
 const STALE: std::time::Duration = std::time::Duration::from_secs(3600);
 const SUFFIX: &str = "kiln";
-/// How many bytes a cache has at most, unless the caller says otherwise.
+/// Default size limit in bytes.
 pub const DEFAULT_BYTES: u64 = 4 << 30;
 
-/// Why the cache did not do what it is for. Never a reason to fail.
+/// A cache problem. Never a reason to fail.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cache {path}: {reason}")]
 pub struct Remark {
@@ -38,7 +38,7 @@ pub struct Remark {
 }
 
 impl Remark {
-    /// Of an entry whose contents are not what they should be, though its checksum is right.
+    /// For an entry whose checksum is right and whose contents do not parse.
     pub fn unreadable(path: &Path, reason: impl ToString) -> Remark {
         Remark::new(path, reason)
     }
@@ -49,14 +49,14 @@ impl Remark {
     }
 }
 
-/// A folder of entries. Any number of processes may use one.
+/// A cache folder. Any number of processes may share it.
 #[derive(Clone, Debug)]
 pub struct Store {
     dir: PathBuf,
 }
 
-/// The folder to use: the one that is named, else `$XDG_CACHE_HOME/kiln`, else `~/.cache/kiln`;
-/// none if there is no home.
+/// The cache folder: the one given, else `$XDG_CACHE_HOME/kiln`, else `~/.cache/kiln`; `None`
+/// without a home directory.
 pub fn default_dir(named: Option<&Path>) -> Option<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
     dir_of(named, variable("XDG_CACHE_HOME"), variable("HOME"))
@@ -72,7 +72,7 @@ fn dir_of(named: Option<&Path>, cache: Option<PathBuf>, home: Option<PathBuf>) -
 }
 
 impl Store {
-    /// Opens the folder and makes it where it is missing, for its owner alone.
+    /// Opens the folder; creates it, readable by its owner alone, if it is missing.
     pub fn open(dir: impl Into<PathBuf>) -> Result<Store, Remark> {
         let dir = dir.into();
         let mut builder = fs::DirBuilder::new();
@@ -86,13 +86,12 @@ impl Store {
     pub fn dir(&self) -> &Path {
         &self.dir
     }
-    /// Where the entry of a key lies: keys may be any text, so names are hashes of them.
+    /// The file of a key. Keys are any text; file names are their hashes.
     pub fn path(&self, key: &str) -> PathBuf {
         let name: String = Sha256::digest(key).iter().map(|b| format!("{b:02x}")).collect();
         self.dir.join(&name[..2]).join(format!("{name}.{SUFFIX}"))
     }
-    /// The contents of a key's entry, `None` if there is no entry. One that is damaged or foreign
-    /// is deleted.
+    /// The contents of a key's entry; `None` on a miss. Deletes a damaged or foreign entry.
     pub fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Remark> {
         let path = self.path(key);
         let file = match crate::file::open(&path) {
@@ -104,7 +103,7 @@ impl Store {
         (&file).take(MAX_ENTRY + 1).read_to_end(&mut all).map_err(|e| Remark::new(&path, e))?;
         match check(&all, key) {
             Ok(()) => {
-                // So that trimming keeps what is used; a folder that is read-only is not trimmed.
+                // Marks it as used, for LRU eviction; a read-only folder is never trimmed.
                 let _ = file.set_modified(SystemTime::now());
                 all.drain(..HEADER);
                 Ok(Some(all))
@@ -115,13 +114,13 @@ impl Store {
             }
         }
     }
-    /// Writes an entry; one of the same key is replaced.
+    /// Writes an entry, replacing one of the same key.
     pub fn put(&self, key: &str, contents: &[u8]) -> Result<(), Remark> {
         let path = self.path(key);
         let remark = |e: io::Error| Remark::new(&path, e);
         let dir = path.parent().unwrap_or(&self.dir);
         fs::create_dir_all(dir).map_err(remark)?;
-        // In the same folder, since a rename does not cross file systems.
+        // In the same folder: a rename does not cross file systems.
         let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(dir).map_err(remark)?;
         let sum = checksum(key, contents);
         for part in [
@@ -136,7 +135,7 @@ impl Store {
         file.persist(&path).map_err(|e| remark(e.error))?;
         Ok(())
     }
-    /// How many entries there are, and how many bytes they have.
+    /// Number of entries, and their bytes.
     pub fn size(&self) -> Result<(usize, u64), Remark> {
         let mut size = (0, 0);
         for folder in list(&self.dir)?.into_iter().filter(|p| p.is_dir()) {
@@ -150,8 +149,8 @@ impl Store {
         }
         Ok(size)
     }
-    /// Deletes what was not used for longest until at most `bytes` remain, and what dead writers
-    /// left. Returns how many bytes went.
+    /// LRU eviction: deletes the least recently used entries until at most `bytes` remain, and
+    /// stale temporary files. Returns the bytes freed.
     pub fn trim(&self, bytes: u64) -> Result<u64, Remark> {
         let mut entries = vec![];
         let mut freed = 0;
@@ -187,8 +186,7 @@ impl Store {
     }
 }
 
-/// A number of bytes as people write it: `500M`, `4G`, `1048576`; K, M, G and T are powers of 1024.
-/// None: it is none.
+/// Parses a size in bytes such as `500M`, `4G` or `1048576`; K, M, G and T are powers of 1024.
 pub fn parse_bytes(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -216,7 +214,7 @@ fn list(dir: &Path) -> Result<Vec<PathBuf>, Remark> {
     Ok(entries.filter_map(|e| Some(e.ok()?.path())).collect())
 }
 
-/// Of key and contents, so that an entry under another's name is found.
+/// Covers the key too, so that an entry under another key's name is detected.
 fn checksum(key: &str, contents: &[u8]) -> [u8; 32] {
     let mut sum = Sha256::new();
     sum.update((key.len() as u64).to_le_bytes());

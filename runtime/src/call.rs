@@ -1,4 +1,4 @@
-//! Calling a program: checks, sizes, memory, and one function call.
+//! Calls a host program: checks arguments, resolves sizes, provides the arena, calls the entry.
 use crate::{
     Buffer, OutOfMemory, Place, View, ViewMut,
     amx::NoTiles,
@@ -9,13 +9,13 @@ use crate::{
 use std::{any::Any, sync::Arc, sync::Mutex};
 
 mod fixed;
-use fixed::Fixed;
+use fixed::StaticShapes;
 
-/// The entry of a program: words for the arena, a profile or 0, arguments, results, globals and
-/// symbols, and the number of threads.
+/// A program's entry. The argument array holds the arena, a profile or 0, inputs, outputs, globals
+/// and symbols, each a 64-bit word; the second parameter is the number of threads.
 pub type Entry = unsafe extern "C" fn(*const u64, i32);
 
-/// So many things, whose name is a plural.
+/// A count with its noun, given in the plural.
 fn counted(n: usize, what: &str) -> String {
     format!("{n} {}", if n == 1 { what.trim_end_matches('s') } else { what })
 }
@@ -24,30 +24,30 @@ fn given(n: usize) -> String {
     format!("but {n} {} given", if n == 1 { "is" } else { "are" })
 }
 
-/// Why a call did not run. Nothing has been written then.
+/// Why a call failed. A call that fails its checks has written nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// Too many or too few tensors.
+    /// Wrong number of tensors.
     #[error("takes {}, {}", counted(*.want, what), given(*.have))]
     Count {
         /// `inputs` or `outputs`.
         what: &'static str,
-        /// How many the program has.
+        /// How many the program takes.
         want: usize,
-        /// How many were given.
+        /// How many were passed.
         have: usize,
     },
-    /// A tensor is not of the dtype or of the sizes that the program takes.
+    /// A tensor's dtype or shape does not match the program.
     #[error("{what} '{name}': {reason}")]
     Tensor {
         /// `input` or `output`.
         what: &'static str,
         /// Its name.
         name: String,
-        /// What is wrong with it.
+        /// What does not match.
         reason: String,
     },
-    /// A size is outside of the range that the program was compiled for.
+    /// A dynamic size is outside the range that the program was compiled for.
     #[error(
         "size {symbol} (dimension {dim} of input '{input}') is {value}; the program takes {range}"
     )]
@@ -60,31 +60,31 @@ pub enum CallError {
         input: String,
         /// Its value.
         value: i64,
-        /// What would be right.
+        /// The allowed values.
         range: String,
     },
-    /// The sizes do not meet a condition that the model states.
+    /// The sizes violate a condition of the model.
     #[error(
         "the sizes of the inputs do not meet a condition of the model: {text} (the left side is {lhs}, the right side {rhs})"
     )]
     Condition {
-        /// The condition, and where it stands.
+        /// The condition and its source location.
         text: String,
-        /// The value of its left side.
+        /// The value of the left-hand side.
         lhs: i64,
-        /// The value of its right side.
+        /// The value of the right-hand side.
         rhs: i64,
     },
-    /// A size of the program has no value.
+    /// A size expression has no value.
     #[error(transparent)]
     Size(#[from] SizeError),
-    /// Not enough memory.
+    /// Out of host memory.
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
-    /// The GPU or its driver. Results may have been written in part.
+    /// A GPU or driver error. Outputs may have been partly written.
     #[error(transparent)]
     Cuda(#[from] crate::cuda::CudaError),
-    /// No tile registers for a program that needs them.
+    /// The program needs AMX, which is not available.
     #[error(transparent)]
     Tiles(#[from] NoTiles),
 }
@@ -93,7 +93,7 @@ pub(crate) fn tensor_error(what: &'static str, name: &str, reason: String) -> Ca
     CallError::Tensor { what, name: name.into(), reason }
 }
 
-/// Whether a tensor has the dtype that the program takes.
+/// Err: the tensor's dtype is not the program's.
 pub(crate) fn same_dtype(what: &'static str, have: &str, t: &Tensor) -> Result<(), CallError> {
     match have == t.dtype {
         true => Ok(()),
@@ -104,11 +104,11 @@ pub(crate) fn same_dtype(what: &'static str, have: &str, t: &Tensor) -> Result<(
 }
 
 impl Program {
-    /// What memory between kernels is for, in words.
+    /// What the arena is for, for out-of-memory errors.
     pub(crate) fn arena_purpose(&self) -> String {
         format!("the arena of program '{}'", self.name)
     }
-    /// The results of a call without inputs, in memory of their own.
+    /// The results of a call without inputs, in newly allocated memory.
     pub(crate) fn results(
         &self,
         call: &mut dyn FnMut(&mut [ViewMut]) -> Result<(), CallError>,
@@ -127,19 +127,19 @@ impl Program {
         call(&mut outputs)?;
         Ok(buffers.into_iter().map(Bytes::owned).collect())
     }
-    /// The inputs that a call copies first, since they do not lie in memory as the program reads
-    /// them (see [`Tensor::order`]).
+    /// Indices of the inputs that a call copies first, since their strides do not match the
+    /// program's layout (see [`Tensor::order`]).
     pub fn copied(&self, inputs: &[View]) -> Vec<usize> {
-        let lies = |(v, t): (&View, &Tensor)| v.shape.len() != t.dims.len() || v.lies(&t.order);
+        let fits = |(v, t): (&View, &Tensor)| v.shape.len() != t.dims.len() || v.is_dense(&t.order);
         inputs
             .iter()
             .zip(&self.inputs)
             .enumerate()
-            .filter(|(_, pair)| !lies(*pair))
+            .filter(|(_, pair)| !fits(*pair))
             .map(|(i, _)| i)
             .collect()
     }
-    /// The sizes of the results for inputs of these sizes.
+    /// Shapes of the outputs for inputs of these shapes.
     pub fn output_shapes(&self, inputs: &[&[usize]]) -> Result<Vec<Vec<usize>>, CallError> {
         let (symbols, exprs) = self.sizes(inputs)?;
         let shape = |t: &Tensor| -> Result<Vec<usize>, CallError> {
@@ -148,8 +148,7 @@ impl Program {
         self.outputs.iter().map(shape).collect()
     }
 
-    /// Values of symbols and expressions, after every size of every input has been compared with
-    /// what the program takes.
+    /// Values of symbols and expressions. Checks every input size against the program first.
     pub(crate) fn sizes(&self, inputs: &[&[usize]]) -> Result<(Vec<i64>, Vec<i64>), CallError> {
         let p = self;
         if inputs.len() != p.inputs.len() {
@@ -237,67 +236,66 @@ impl Program {
     }
 }
 
-/// The memory of a global: an address, and what keeps it alive.
+/// A global's memory: an address, and its owner.
 #[derive(Clone)]
 pub struct Bytes {
     data: *const u8,
     len: usize,
     _keep: Arc<dyn Any + Send + Sync>,
 }
-// SAFETY: read only, and kept alive by what it holds.
+// SAFETY: read only, and kept alive by its owner.
 unsafe impl Send for Bytes {}
 unsafe impl Sync for Bytes {}
 
 impl Bytes {
-    /// Bytes in memory of their own.
+    /// Takes ownership of a buffer.
     pub fn owned(buffer: Buffer) -> Bytes {
         let (data, len) = (buffer.as_mut_ptr().cast_const(), buffer.len());
         Bytes { data, len, _keep: Arc::new(buffer) }
     }
-    /// A copy of these in memory of its own.
+    /// Copies bytes to a buffer of its own.
     pub fn copied(bytes: &[u8]) -> Result<Bytes, OutOfMemory> {
         let mut own = Buffer::zeroed(bytes.len())?;
         own.bytes_mut().copy_from_slice(bytes);
         Ok(Bytes::owned(own))
     }
-    /// A part of something that outlives this.
+    /// Borrows bytes from an owner, which it keeps alive.
     pub fn part_of<T: Any + Send + Sync>(keep: Arc<T>, bytes: &[u8]) -> Bytes {
         Bytes { data: bytes.as_ptr(), len: bytes.len(), _keep: keep }
     }
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: `len` bytes that live as long as what is kept.
+        // SAFETY: `len` bytes that live as long as their owner.
         if self.len == 0 { &[] } else { unsafe { std::slice::from_raw_parts(self.data, self.len) } }
     }
-    /// How many there are.
+    /// The length in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
-    /// Whether there are none.
+    /// Whether the length is 0.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 }
 
-/// A program with its code and its globals, ready to be called from any thread.
+/// A host program with its code and globals, ready to be called from any thread.
 pub struct Loaded {
     program: Program,
     entry: Entry,
     globals: Vec<Bytes>,
-    fixed: Option<Fixed>,
-    /// Arenas of calls that are over; as many as there were calls at once.
+    fixed: Option<StaticShapes>,
+    /// Arenas of finished calls, one for each concurrent call so far.
     arenas: Mutex<Vec<Buffer>>,
     _code: Box<dyn Any + Send + Sync>,
 }
 
-/// The most words that a call's argument array takes from the stack, and how many of them nearly
-/// all calls need.
-const WORDS: usize = 512;
-const FEW: usize = 32;
+/// Words of a call's argument array that may be on the stack: at most, and for nearly all calls.
+const STACK_WORDS: usize = 512;
+const FEW_WORDS: usize = 32;
 
 impl Loaded {
-    /// Joins a program, its entry, what keeps the entry's code alive, and the memory of its globals
-    /// in the program's order.
+    /// Joins a program, its entry, the owner of the entry's code, and the globals' memory in the
+    /// program's order.
     ///
     /// # Safety
     /// `entry` is the program's own and stays callable while `code` lives.
@@ -342,40 +340,40 @@ impl Loaded {
             check_bytes(&want.dtype, &shape, have.len())
                 .map_err(|e| tensor_error("global", &want.name, e))?;
         }
-        let fixed = Fixed::of(&program);
+        let fixed = StaticShapes::of(&program);
         Ok(Loaded { program, entry, globals, fixed, arenas: Mutex::default(), _code: code })
     }
-    /// What was compiled.
+    /// The compiled program.
     pub fn program(&self) -> &Program {
         &self.program
     }
-    /// The bytes of memory that calls keep between kernels, over all calls that have run at once.
+    /// Bytes of arenas, over all concurrent calls so far.
     pub fn arena_bytes(&self) -> usize {
         self.arenas.lock().unwrap_or_else(|e| e.into_inner()).iter().map(Buffer::len).sum()
     }
 
-    /// Runs a program without inputs, such as [`Program::prepare`], into memory of its own.
+    /// Runs a program without inputs, such as [`Program::prepare`], into newly allocated memory.
     pub fn results(&self, threads: usize) -> Result<Vec<Bytes>, CallError> {
         self.program.results(&mut |outputs| self.call(&[], outputs, threads))
     }
 
-    /// The sizes of the results for inputs of these sizes.
+    /// Shapes of the outputs for inputs of these shapes.
     pub fn output_shapes(&self, inputs: &[&[usize]]) -> Result<Vec<Vec<usize>>, CallError> {
         self.program.output_shapes(inputs)
     }
-    /// The sizes of the results, and their bytes, if no call decides about them.
+    /// Shapes and bytes of the outputs, if they are static.
     pub fn fixed_outputs(&self) -> Option<&[(Vec<usize>, usize)]> {
-        self.fixed.as_ref().map(|f| &f.made[..])
+        self.fixed.as_ref().map(|f| &f.output_shapes[..])
     }
 
-    /// The inputs that a call copies first, since they do not lie in memory as the program reads
-    /// them (see [`Tensor::order`]).
+    /// Indices of the inputs that a call copies first, since their strides do not match the
+    /// program's layout (see [`Tensor::order`]).
     pub fn copied(&self, inputs: &[View]) -> Vec<usize> {
         self.program.copied(inputs)
     }
 
-    /// Runs the program on at most `threads` threads of the pool. The inputs of [`Loaded::copied`]
-    /// are copied first.
+    /// Runs the program on at most `threads` threads of the pool. Copies the inputs of
+    /// [`Loaded::copied`] first.
     pub fn call(
         &self,
         inputs: &[View],
@@ -385,8 +383,8 @@ impl Loaded {
         self.call_with(inputs, outputs, threads, None)
     }
 
-    /// As [`Loaded::call`], with the time of each launch of [`Program::kernels`]. The team meets
-    /// behind every launch, which it otherwise does only where it has to.
+    /// As [`Loaded::call`], with the time of each launch of [`Program::kernels`]. Adds a barrier
+    /// after every launch, so that the total is larger than an unprofiled call's.
     pub fn profile(
         &self,
         inputs: &[View],
@@ -407,7 +405,7 @@ impl Loaded {
     ) -> Result<(), CallError> {
         let p = &self.program;
         let count = 2 + inputs.len() + outputs.len() + self.globals.len() + p.symbols.len();
-        if let Some(fixed) = self.fixed.as_ref().filter(|f| f.takes(inputs) && f.gives(outputs)) {
+        if let Some(fixed) = self.fixed.as_ref().filter(|f| f.matches(inputs, outputs)) {
             return with_words(count, |words| {
                 let tensors = inputs
                     .iter()
@@ -445,7 +443,7 @@ impl Loaded {
             for (v, t) in inputs.iter().zip(&p.inputs) {
                 same_dtype("input", v.dtype(), t)?;
                 check_place("input", &t.name, v.place(), Place::Host)?;
-                if v.lies(&t.order) {
+                if v.is_dense(&t.order) {
                     push(v.data as u64);
                 } else {
                     let width = byte_size(v.dtype()).unwrap_or(1);
@@ -469,7 +467,7 @@ impl Loaded {
         })
     }
 
-    /// Calls the entry with words that are its argument array but for the first two; every tensor
+    /// Calls the entry with its argument array, of which it sets the first two words. Every tensor
     /// in it has been checked against the program.
     fn enter(
         &self,
@@ -483,17 +481,18 @@ impl Loaded {
         arena.ensure(arena_bytes).map_err(|e| e.of(self.program.arena_purpose()))?;
         words[0] = arena.as_mut_ptr() as u64;
         words[1] = profile.map_or(0, |p| std::ptr::from_mut(p) as u64);
-        // SAFETY: the entry is this program's, whose argument array this is.
+        // SAFETY: the entry is this program's, and so is the argument array.
         unsafe { (self.entry)(words.as_ptr(), i32::try_from(threads).unwrap_or(i32::MAX)) };
         self.arenas.lock().unwrap_or_else(|e| e.into_inner()).push(arena);
         Ok(())
     }
 }
 
-/// Gives `body` so many words that are 0.
+/// Calls `body` with `count` zeroed words, on the stack if there are few.
 fn with_words<R>(count: usize, body: impl FnOnce(&mut [u64]) -> R) -> R {
-    if count <= FEW {
-        return body(&mut [0; FEW][..count]);
+    match count {
+        0..=FEW_WORDS => body(&mut [0; FEW_WORDS][..count]),
+        0..=STACK_WORDS => body(&mut [0; STACK_WORDS][..count]),
+        _ => body(&mut vec![0; count]),
     }
-    if count <= WORDS { body(&mut [0; WORDS][..count]) } else { body(&mut vec![0; count]) }
 }

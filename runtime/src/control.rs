@@ -1,10 +1,10 @@
-//! Control flow between programs: what chooses, repeats and calls, as plain data, and what runs it.
+//! Control flow between programs (branches, loops, calls), as plain data, and its interpreter.
 //!
-//! A value is memory of the caller, or of a call's buffers, which are counted: one is free again as
-//! soon as no value lies in it. So a loop takes turns with a few buffers, and calls that follow
-//! each other allocate nothing.
+//! Values live in the caller's memory or in a call's reference-counted buffers; a buffer is
+//! reusable as soon as no value is in it. So a loop alternates between a few buffers, and
+//! consecutive calls allocate nothing.
 //!
-//! [`Driver`] runs it on the host; on a card `cuda::Loaded` does, by the same steps.
+//! [`Driver`] runs it on the host, `cuda::Loaded` on a GPU, with the same interpreter.
 mod host;
 pub(crate) mod run;
 #[cfg(test)]
@@ -21,18 +21,18 @@ pub use host::Driver;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// What a program does that runs others.
+/// The control flow of a program.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Control {
-    /// The programs. Their objects are those of the whole.
+    /// The programs it calls. Their objects are in the one package.
     pub parts: Vec<Program>,
-    /// All values, the arguments first; sizes are those of the whole program.
+    /// All values, the arguments first; dynamic sizes are the whole program's symbols.
     pub values: Vec<Value>,
-    /// What is done.
+    /// The top-level body.
     pub body: Body,
 }
 
-/// A tensor that goes from one step to another.
+/// A tensor that passes between steps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Value {
     /// The element type in MLIR's spelling.
@@ -41,111 +41,106 @@ pub struct Value {
     pub dims: Vec<Dim>,
 }
 
-/// Steps in order. Numbers count in [`Control::values`].
+/// Steps in order. Values are indices into [`Control::values`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Body {
-    /// What it takes.
+    /// The body's arguments.
     pub args: Vec<usize>,
-    /// What it does.
+    /// The steps.
     pub steps: Vec<Step>,
-    /// What it gives.
+    /// The body's results.
     pub yields: Vec<usize>,
 }
 
-/// One step. Results are new values.
+/// One step. Its results are new values (SSA).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
-    /// A program.
+    /// Calls a program.
     Call {
-        /// Its number in [`Control::parts`].
+        /// Index into [`Control::parts`].
         part: usize,
-        /// What it reads.
+        /// The inputs.
         inputs: Vec<usize>,
-        /// What it writes.
+        /// The outputs.
         results: Vec<usize>,
     },
-    /// One of two bodies, which take nothing.
+    /// Runs one of two bodies without arguments.
     If {
-        /// An `i1` without dimensions.
+        /// A scalar `i1`.
         condition: usize,
         /// Runs if it is true.
         then: Body,
         /// Runs if it is false.
         otherwise: Body,
-        /// What either yields.
+        /// The results: what the body that ran yields.
         results: Vec<usize>,
-        /// Where it stands in the source, such as `while_loop (model.rs:12)`; empty if that is not
-        /// known.
+        /// Source location, such as `while_loop (model.rs:12)`; empty if unknown.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         source: String,
     },
-    /// A body as long as another, of the same values, gives true.
+    /// Runs `body` while `condition`, given the same loop-carried values, yields true.
     While {
-        /// What both take first.
+        /// Initial loop-carried values.
         inits: Vec<usize>,
-        /// Yields an `i1` without dimensions.
+        /// Yields a scalar `i1`.
         condition: Body,
-        /// Yields what both take next.
+        /// Yields the next loop-carried values.
         body: Body,
-        /// What the condition refused.
+        /// The results: the loop-carried values for which the condition was false.
         results: Vec<usize>,
-        /// Where it stands in the source, such as `while_loop (model.rs:12)`; empty if that is not
-        /// known.
+        /// Source location, such as `while_loop (model.rs:12)`; empty if unknown.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         source: String,
     },
-    /// A body for each slice along the inputs' first dimension: it takes carried values, then
-    /// slices, and yields carried values, then slices of results.
+    /// Runs a body for each slice along the inputs' first dimension. The body takes loop-carried
+    /// values, then slices, and yields loop-carried values, then slices of the results.
     Scan {
-        /// What is carried into the first one.
+        /// Initial loop-carried values.
         inits: Vec<usize>,
-        /// What is sliced.
+        /// The tensors to slice.
         inputs: Vec<usize>,
-        /// Whether the last slice comes first.
+        /// Whether to iterate from the last slice.
         reverse: bool,
-        /// What is done with each.
+        /// The loop body.
         body: Body,
-        /// What was carried out of the last one, then the stacked slices.
+        /// The results: final loop-carried values, then the stacked slices.
         results: Vec<usize>,
-        /// Where it stands in the source, such as `while_loop (model.rs:12)`; empty if that is not
-        /// known.
+        /// Source location, such as `while_loop (model.rs:12)`; empty if unknown.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         source: String,
     },
-    /// A function that is registered under a name.
+    /// Calls a registered host function.
     Custom {
-        /// The name.
+        /// Its registered name.
         callee: String,
-        /// What it reads.
+        /// The inputs.
         inputs: Vec<usize>,
-        /// What it writes.
+        /// The outputs.
         results: Vec<usize>,
-        /// Where it stands in the source, such as `while_loop (model.rs:12)`; empty if that is not
-        /// known.
+        /// Source location, such as `while_loop (model.rs:12)`; empty if unknown.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         source: String,
     },
 }
 
-/// What goes on between the programs of one: its steps, checked, with the functions that they call.
-pub(crate) struct Flow {
-    /// The name of the program.
+/// The control flow of a program, validated, with its custom functions resolved.
+pub(crate) struct ControlFlow {
+    /// The program's name.
     name: String,
     pub control: Control,
-    /// The function of each custom call, by name.
+    /// The custom functions, by name.
     customs: Vec<(String, Arc<CustomFn>)>,
 }
 
-/// The sizes of a value, and its bytes.
+/// Shape and bytes of a value.
 pub(crate) type Shape = (Vec<usize>, usize);
 
-impl Flow {
-    /// Err: the program names values or parts that it does not have, or a function that is not
-    /// registered.
-    pub fn new(program: &Program) -> Result<Flow, CallError> {
+impl ControlFlow {
+    /// Err: a value or program index is out of range, or a custom function is not registered.
+    pub fn new(program: &Program) -> Result<ControlFlow, CallError> {
         let control = program.control.as_deref().cloned().unwrap_or_default();
-        let mut flow = Flow { name: program.name.clone(), control, customs: vec![] };
+        let mut flow = ControlFlow { name: program.name.clone(), control, customs: vec![] };
         let mut names = vec![];
         let said = |e: String| tensor_error("program", &program.name, e);
         flow.check(&flow.control.body, &mut names).map_err(said)?;
@@ -162,7 +157,7 @@ impl Flow {
         Ok(flow)
     }
 
-    /// Whether values, which lie row by row, are what a program takes or gives.
+    /// Whether values, which are row-major, match a program's inputs or outputs.
     fn fits(&self, values: &[usize], all: &[Tensor]) -> bool {
         let same = |(v, t): (&Value, &Tensor)| {
             v.dtype == t.dtype && v.dims.len() == t.dims.len() && t.order.is_empty()
@@ -171,10 +166,10 @@ impl Flow {
             && values.iter().map(|v| &self.control.values[*v]).zip(all).all(same)
     }
 
-    /// Whether everything that is named is there.
+    /// Checks that all indices are in range; collects the names of custom functions.
     fn check(&self, body: &Body, names: &mut Vec<String>) -> Result<(), String> {
         let known = |all: &[usize]| match all.iter().find(|v| **v >= self.control.values.len()) {
-            Some(v) => Err(format!("has a step with value {v}, which there is not")),
+            Some(v) => Err(format!("has a step with value {v}, which does not exist")),
             None => Ok(()),
         };
         let wants = |ok: bool, what: &str| {
@@ -189,7 +184,7 @@ impl Flow {
                         .control
                         .parts
                         .get(*part)
-                        .ok_or_else(|| format!("calls part {part}, which there is not"))?;
+                        .ok_or_else(|| format!("calls part {part}, which does not exist"))?;
                     known(inputs).and(known(results))?;
                     wants(
                         self.fits(inputs, &p.inputs) && self.fits(results, &p.outputs),
@@ -240,7 +235,7 @@ impl Flow {
         Ok(())
     }
 
-    /// The sizes and bytes of all values of a call of `program`, whose flow this is.
+    /// Shapes and bytes of all values of a call of `program`, whose control flow this is.
     pub fn shapes(
         &self,
         program: &Program,
@@ -264,7 +259,7 @@ impl Flow {
                 }
             }
         }
-        self.agree(body, &made)?;
+        self.check_shapes(body, &made)?;
         Ok(made)
     }
 
@@ -273,9 +268,9 @@ impl Flow {
         tensor_error("program", &self.name, reason)
     }
 
-    /// Whether values that are handed on from step to step have the same sizes. Programs and
-    /// functions that are called compare theirs.
-    fn agree(&self, body: &Body, made: &[Shape]) -> Result<(), CallError> {
+    /// Whether values that alias over iterations or branches have equal shapes. Called programs and
+    /// functions check theirs.
+    fn check_shapes(&self, body: &Body, made: &[Shape]) -> Result<(), CallError> {
         let same = |x: &[usize], y: &[usize]| {
             let mut pairs = x.iter().zip(y).map(|(x, y)| (&made[*x].0[..], &made[*y].0[..]));
             pairs.find(|(x, y)| x != y).map_or(Ok(()), |(x, y)| Err(self.differ(x, y)))
@@ -285,19 +280,19 @@ impl Flow {
                 Step::Call { .. } | Step::Custom { .. } => {}
                 Step::If { then, otherwise, results, .. } => {
                     for body in [then, otherwise] {
-                        self.agree(body, made)?;
+                        self.check_shapes(body, made)?;
                         same(&body.yields, results)?;
                     }
                 }
                 Step::While { inits, condition, body, results, .. } => {
-                    self.agree(condition, made)?;
-                    self.agree(body, made)?;
+                    self.check_shapes(condition, made)?;
+                    self.check_shapes(body, made)?;
                     for other in [&condition.args, &body.args, &body.yields, results] {
                         same(inits, other)?;
                     }
                 }
                 Step::Scan { inits, inputs, body, results, .. } => {
-                    self.agree(body, made)?;
+                    self.check_shapes(body, made)?;
                     for other in [&body.args, &body.yields, results] {
                         same(inits, other)?;
                     }
@@ -316,11 +311,11 @@ impl Flow {
         Ok(())
     }
 
-    /// How many launches all parts have.
+    /// Number of launches over all parts.
     pub fn launches(&self) -> usize {
         self.first_launch(self.control.parts.len())
     }
-    /// Where the launches of a part are among those of all.
+    /// Index of a part's first launch among those of all parts.
     pub fn first_launch(&self, part: usize) -> usize {
         self.control.parts.iter().take(part).map(|p| p.kernels.len()).sum()
     }
@@ -334,18 +329,18 @@ impl Flow {
 }
 
 impl Body {
-    /// All steps in order, each before those of its bodies.
-    pub(crate) fn each(&self, f: &mut dyn FnMut(&Step)) {
+    /// Visits all steps in pre-order.
+    pub(crate) fn visit(&self, f: &mut dyn FnMut(&Step)) {
         for step in &self.steps {
             f(step);
             match step {
                 Step::If { then, otherwise, .. } => {
-                    [then, otherwise].into_iter().for_each(|b| b.each(f))
+                    [then, otherwise].into_iter().for_each(|b| b.visit(f))
                 }
                 Step::While { condition, body, .. } => {
-                    [condition, body].into_iter().for_each(|b| b.each(f))
+                    [condition, body].into_iter().for_each(|b| b.visit(f))
                 }
-                Step::Scan { body, .. } => body.each(f),
+                Step::Scan { body, .. } => body.visit(f),
                 Step::Call { .. } | Step::Custom { .. } => {}
             }
         }
@@ -353,7 +348,7 @@ impl Body {
 }
 
 impl Step {
-    /// The new values.
+    /// The values that the step defines.
     pub(crate) fn results(&self) -> &[usize] {
         match self {
             Step::Call { results, .. } | Step::If { results, .. } | Step::While { results, .. } => {

@@ -1,51 +1,51 @@
-//! A convolution that cuDNN can compute in place of a kernel, as plain data.
+//! A convolution that cuDNN can run in place of a kernel, as plain data.
 use crate::gemm::Activation;
 use serde::{Deserialize, Serialize};
 
-/// result = f(convolution + bias + residual) of 2-D images, on a GPU, in f32 and rounded once. A
-/// filter is not turned round, as in PyTorch. Channels that the weight has less of than the image
-/// are groups. All sizes are known. Pairs are of height and width.
+/// result = activation(conv2d(image, weight) + bias + residual) on a GPU, accumulated in f32 and
+/// rounded once. As in PyTorch, this is a cross-correlation. Grouped if the weight has fewer
+/// channels than the image. All sizes are static. Pairs are (height, width).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Convolution {
-    /// Images, channels, height, width.
+    /// [N, C, H, W].
     pub image: Volume,
-    /// Filters, channels of a group, height, width.
+    /// [K, C / groups, R, S].
     pub weight: Volume,
-    /// Images, filters, height, width.
+    /// [N, K, P, Q].
     pub result: Volume,
-    /// How far neighbours in the result are apart in the image.
+    /// Strides.
     pub strides: [u64; 2],
-    /// How far neighbours in the window are apart in the image.
+    /// Dilation.
     pub dilation: [u64; 2],
-    /// Zeros in front of the image.
+    /// Zero padding before the image.
     pub low: [u64; 2],
-    /// Zeros behind it.
+    /// Zero padding after the image.
     pub high: [u64; 2],
-    /// What is added for each filter: sizes of 1, filters, 1, 1.
+    /// Bias, of shape [1, K, 1, 1].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bias: Option<Volume>,
-    /// What is added to each element, of the result's sizes.
+    /// Residual, of the result's shape.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub residual: Option<Volume>,
-    /// What is done to each sum, behind all else.
+    /// Activation, applied last.
     #[serde(default)]
     pub activation: Activation,
-    /// Whether factors of f32 may be rounded to tf32.
+    /// Whether f32 operands may be rounded to tf32.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tf32: bool,
 }
 
-/// Where a tensor of four dimensions lies.
+/// A 4-D tensor in memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Volume {
-    /// The entry of [`Launch::args`](crate::program::Launch::args) that is its memory.
+    /// Index of its pointer in [`Launch::args`](crate::program::Launch::args).
     pub arg: usize,
-    /// The first element.
+    /// Offset of the first element, in elements.
     pub offset: u64,
     /// The element type in MLIR's spelling: `bf16`, `f16` or `f32`.
     pub dtype: String,
-    /// Its sizes, in the order of channels first, wherever they lie.
+    /// Sizes in NCHW order, whatever the memory format.
     pub sizes: [u64; 4],
-    /// Elements from one to its neighbour in each dimension.
+    /// Strides in elements, in NCHW order.
     pub strides: [u64; 4],
 }

@@ -1,20 +1,18 @@
-//! What a function has been compiled to: a list that many threads read, and that one at a time
-//! makes longer.
+//! The in-memory compile cache of a function: many readers, one compiling thread.
 //!
-//! A reader holds a lock for as long as it copies a pointer, also while another thread makes an
-//! entry, which takes seconds. Of threads that need the same entry one makes it and the others
-//! wait; those that find theirs never wait. The tests run every order of the steps of a few
-//! threads.
+//! A reader holds the lock only to clone an `Arc`, also while another thread compiles, which takes
+//! seconds. If several threads miss on the same key, one compiles and the others wait; hits never
+//! wait. The tests run every interleaving of a few threads.
 #[cfg(test)]
 use shuttle::sync::{Arc, Mutex, RwLock};
 use std::sync::PoisonError;
 #[cfg(not(test))]
 use std::sync::{Arc, Mutex, RwLock};
 
-/// The entries that stay, and one that comes behind them.
+/// The entries to keep, and the new one, which is appended.
 pub type Made<E> = (Vec<Arc<E>>, E);
 
-/// The list, and what whoever makes an entry has for itself meanwhile.
+/// The cache, and the state `H` that only the compiling thread uses.
 pub struct Entries<E, H> {
     all: RwLock<Arc<Vec<Arc<E>>>>,
     making: Mutex<H>,
@@ -27,24 +25,24 @@ impl<E, H: Default> Default for Entries<E, H> {
 }
 
 impl<E, H: Default> Entries<E, H> {
-    /// The list as it is now.
+    /// A snapshot of the entries.
     pub fn all(&self) -> Arc<Vec<Arc<E>>> {
         self.all.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
-    /// The first entry that fits.
+    /// The first entry that matches.
     pub fn find(&self, fits: impl Fn(&E) -> bool) -> Option<Arc<E>> {
         self.all().iter().find(|e| fits(e)).cloned()
     }
-    /// The first entry that fits. If none does even when nobody else makes one, `make` says which
-    /// entries stay and which one comes behind them, or that none comes. Err: that of `make`; the
-    /// list stays as it was.
+    /// The first entry that matches, looked up under the compile lock. On a miss, `make` returns
+    /// the entries to keep and the new one, or `None` for no new one. Err: that of `make`; the cache is
+    /// unchanged.
     pub fn find_or_make<X>(
         &self,
         fits: impl Fn(&E) -> bool,
         make: impl FnOnce(&mut H, &[Arc<E>]) -> Result<Option<Made<E>>, X>,
     ) -> Result<Option<Arc<E>>, X> {
         let mut making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another thread may have made it.
+        // Another thread may have compiled it meanwhile.
         let before = self.all();
         if let Some(found) = before.iter().find(|e| fits(e)) {
             return Ok(Some(found.clone()));
@@ -55,7 +53,7 @@ impl<E, H: Default> Entries<E, H> {
         self.set(kept);
         Ok(Some(new))
     }
-    /// Forgets all entries, behind one that is being made.
+    /// Drops all entries, after a compilation in progress.
     pub fn reset(&self) {
         let mut making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         self.set(vec![]);
@@ -73,7 +71,7 @@ mod tests {
 
     type List = Entries<u32, Vec<u32>>;
 
-    /// An entry for a number, and what was made in the history.
+    /// An entry for a number; records what was made.
     fn get(e: &List, n: u32) -> Arc<u32> {
         let fits = |have: &u32| *have == n;
         let made = e.find(fits).map_or_else(
@@ -135,7 +133,7 @@ mod tests {
             assert_eq!(*makes.join().expect("no panic"), 1);
             resets.join().expect("no panic");
             let history = e.making.lock().expect("a lock").clone();
-            // What the list has, the history knows.
+            // The history has all that the cache holds.
             assert_eq!(e.all().iter().map(|n| **n).collect::<Vec<_>>(), history);
         };
         check_dfs(run, None);

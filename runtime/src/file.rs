@@ -1,16 +1,16 @@
-//! Opening files that others name. A pipe without a writer is never waited for, and a device is
-//! never read until memory ends.
+//! Opens files named by users. Never blocks on a FIFO without a writer, and never reads a device
+//! without end.
 use std::{
     fs::{File, FileType, OpenOptions},
     io::{Error, ErrorKind, Read, Result},
     path::Path,
 };
 
-/// Opens a regular file. Err: the system's error, or what else it is.
+/// Opens a regular file. Err: the system's error, or the file is not regular.
 pub fn open(path: &Path) -> Result<File> {
     let mut options = OpenOptions::new();
     options.read(true);
-    // Opening a FIFO waits for a writer otherwise.
+    // Opening a FIFO would otherwise block until a writer comes.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
     let file = options.open(path)?;
@@ -22,10 +22,10 @@ pub fn open(path: &Path) -> Result<File> {
     Err(Error::new(ErrorKind::InvalidInput, format!("is {kind}, not a regular file")))
 }
 
-/// All bytes of a regular file. Err: as of [`open`], or there are more than `limit`.
+/// Reads a regular file. Err: as for [`open`], or it has more than `limit` bytes.
 pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
     let (mut bytes, file) = (vec![], open(path)?);
-    // The size that the system says may change while the file is read.
+    // The stated size may change while the file is read.
     if file.metadata()?.len() <= limit {
         file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
         if bytes.len() as u64 <= limit {
@@ -35,7 +35,7 @@ pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
     Err(Error::new(ErrorKind::FileTooLarge, format!("has more than {limit} bytes")))
 }
 
-/// The same as text.
+/// As [`read`], as UTF-8.
 pub fn read_text(path: &Path, limit: u64) -> Result<String> {
     String::from_utf8(read(path, limit)?).map_err(|e| Error::new(ErrorKind::InvalidData, e))
 }
@@ -70,7 +70,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let fifo = dir.path().join("fifo");
         let name = std::ffi::CString::new(fifo.to_str().expect("text")).expect("a name");
-        // SAFETY: a path that ends with a NUL.
+        // SAFETY: a NUL-terminated path.
         assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
         let said = |path: &Path| read(path, 10).expect_err("refused").to_string();
         assert_eq!(said(&fifo), "is a pipe, not a regular file");

@@ -1,34 +1,34 @@
-//! A product that cuBLASLt can compute in place of a kernel, as plain data.
+//! A matrix product that cuBLASLt can run in place of a kernel, as plain data.
 use serde::{Deserialize, Serialize};
 
-/// result = left · right, or f(left · right + bias): `batch` times, on a GPU, in f32 and rounded
-/// once. All sizes are known.
+/// result = activation(left · right + bias), batched, on a GPU, accumulated in f32 and rounded
+/// once. All sizes are static.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gemm {
-    /// How many products.
+    /// Batch count.
     pub batch: u32,
-    /// Rows by depth.
+    /// M × K.
     pub left: Matrix,
-    /// Depth by columns.
+    /// K × N.
     pub right: Matrix,
-    /// Rows by columns, not transposed.
+    /// M × N, row-major.
     pub result: Matrix,
-    /// A vector that is added to each row, of the result's element type.
+    /// A vector of N elements of the result's dtype, added to each row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bias: Option<Vector>,
-    /// What is done to each sum, behind the bias.
+    /// Activation, applied after the bias.
     #[serde(default)]
     pub activation: Activation,
-    /// Whether factors of f32 may be rounded to tf32.
+    /// Whether f32 operands may be rounded to tf32.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tf32: bool,
 }
 
-/// A function of single elements.
+/// An elementwise activation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Activation {
-    /// x.
+    /// Identity: x.
     #[default]
     None,
     /// max(x, 0).
@@ -38,7 +38,7 @@ pub enum Activation {
 }
 
 impl Activation {
-    /// All with their names in IR.
+    /// All activations with their names in IR.
     pub const ALL: [(&str, Activation); 3] = [
         ("none", Activation::None),
         ("relu", Activation::Relu),
@@ -46,30 +46,30 @@ impl Activation {
     ];
 }
 
-/// Where a matrix lies.
+/// A batch of matrices in memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Matrix {
-    /// The entry of [`Launch::args`](crate::program::Launch::args) that is its memory.
+    /// Index of its pointer in [`Launch::args`](crate::program::Launch::args).
     pub arg: usize,
-    /// The first element.
+    /// Offset of the first element, in elements.
     pub offset: u64,
     /// The element type in MLIR's spelling: `bf16`, `f16` or `f32`.
     pub dtype: String,
-    /// Lines of elements that lie side by side, and elements of each.
+    /// Number of contiguous lines, and elements of each.
     pub lines: [u64; 2],
-    /// Elements from one line to the next.
+    /// Leading dimension: elements from one line to the next.
     pub stride: u64,
-    /// Elements from one matrix of the batch to the next.
+    /// Batch stride, in elements.
     pub apart: u64,
-    /// Whether lines are its columns, not its rows.
+    /// Whether lines are columns (column-major) instead of rows.
     pub transposed: bool,
 }
 
-/// Where a vector lies.
+/// A contiguous vector in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vector {
     /// As in [`Matrix::arg`].
     pub arg: usize,
-    /// The first element.
+    /// Offset of the first element, in elements.
     pub offset: u64,
 }

@@ -1,9 +1,9 @@
-//! What has to hold for a call, so that a program which was compiled for another one is right for
-//! it. Plain data, checked by one routine.
+//! Guards: the conditions under which a compiled program may be reused for a call. Plain data,
+//! checked by one routine.
 //!
-//! Sizes that are numbers stand in one list for all inputs, so that the check of a tensor is a
-//! comparison of a head and of a piece of that list; what is open there has a symbol with a range,
-//! or is the size of a symbol elsewhere.
+//! Static sizes of all inputs are one list, so that checking a tensor compares a head (dtype, rank)
+//! and a slice of that list. A dynamic size has a symbol with a range, or equals a symbol read
+//! elsewhere.
 use crate::{
     Place, View,
     program::{Condition, Dim, Expr, Symbol, values},
@@ -11,93 +11,93 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// In [`Guards::sizes`]: a size that only symbols say something about.
+/// In [`Guards::sizes`]: a dynamic size, which only symbols constrain.
 pub const OPEN: i64 = -1;
 
 /// The guards of one program. See the module.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Guards {
-    /// One for each leaf of the arguments.
+    /// One for each leaf (flattened argument).
     pub inputs: Vec<InputGuard>,
-    /// What people call the leaves, such as `arg0[1]`.
+    /// The leaves' names in messages, such as `arg0[1]`.
     pub names: Vec<String>,
-    /// The sizes of all tensors behind one another.
+    /// The sizes of all tensors, concatenated.
     pub sizes: Vec<i64>,
-    /// Open sizes that are read off an input; [`Symbol::input`] counts leaves.
+    /// Dynamic sizes that are read from an input; [`Symbol::input`] counts leaves.
     pub symbols: Vec<Symbol>,
-    /// Sizes (leaf, dimension) that are those of a symbol.
+    /// Sizes (leaf, dimension) that equal a symbol.
     pub same: Vec<Same>,
-    /// Sizes that are computed from symbols.
+    /// Sizes computed from symbols.
     pub exprs: Vec<Expr>,
-    /// Comparisons that were decided when the program was made.
+    /// Comparisons that were decided during tracing.
     pub conditions: Vec<Condition>,
 }
 
-/// A further place of a symbol.
+/// Another size that equals a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Same {
     /// The leaf.
     pub input: usize,
     /// Its dimension.
     pub dim: usize,
-    /// The number of the symbol.
+    /// Index of the symbol in [`Guards::symbols`].
     pub symbol: usize,
 }
 
-/// What one leaf has to be.
+/// The guard of one leaf.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum InputGuard {
     /// A tensor.
     Tensor(TensorGuard),
-    /// This number, or a number of this kind.
+    /// A scalar of this kind and value.
     Scalar(Scalar),
-    /// A number of this kind with any value.
+    /// A scalar of this kind and any value.
     Any(Scalar),
 }
 
-/// What a tensor has to be, beside its sizes.
+/// What a tensor must match besides its sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TensorGuard {
     /// The element type, see [`dtype_word`].
     pub dtype: u64,
-    /// How many dimensions.
+    /// Number of dimensions.
     pub rank: usize,
-    /// Where in [`Guards::sizes`] its sizes begin.
+    /// Index of its first size in [`Guards::sizes`].
     pub first: usize,
-    /// The GPU whose memory it lies in; none for the host's.
+    /// Ordinal of the GPU that holds it; `None` for host memory.
     pub gpu: Option<usize>,
-    /// How the elements lie.
+    /// The memory layout.
     pub layout: Layout,
-    /// The power of two that divides the address of the first element; 1 for nothing.
+    /// Alignment of the first element's address, in bytes: a power of two; 1 for no requirement.
     pub align: usize,
 }
 
-/// How elements have to lie.
+/// A memory layout.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Layout {
-    /// In any way.
+    /// Unconstrained.
     Any,
-    /// Without gaps, in row-major order.
+    /// Dense, row-major.
     #[default]
     Rows,
-    /// Without gaps, with the dimensions in this order, the outermost first.
+    /// Dense, with the dimensions in this order, outermost first.
     Order(Vec<usize>),
-    /// With these strides.
+    /// These strides, in elements.
     Strides(Vec<isize>),
 }
 
-/// A number or a mark of structure among the arguments.
+/// A scalar argument, or a structural property of the arguments.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub enum Scalar {
     /// An integer.
     Int(i64),
-    /// A float; equal if the bits are.
+    /// A float; compared by its bits.
     Float(f64),
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
-    /// How many elements a list has, or whether an option is there.
+    /// Elements of a list, or 0 or 1 for an option.
     Count(usize),
-    /// Whether layers are in training.
+    /// Whether modules are in training mode.
     Training(bool),
 }
 
@@ -124,7 +124,7 @@ impl Scalar {
             Scalar::Count(_) => "length",
         }
     }
-    /// Whether both are numbers of one kind.
+    /// Whether both scalars are of one kind.
     pub fn same_kind(&self, other: &Scalar) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
@@ -147,15 +147,15 @@ impl fmt::Display for Scalar {
 pub enum Given<'a> {
     /// A tensor.
     Tensor(View<'a>),
-    /// A number.
+    /// A scalar.
     Scalar(Scalar),
 }
 
-/// MLIR's name of an element type, of which none has more than 8 letters, as a number.
+/// MLIR's name of an element type (at most 8 characters) packed into an integer.
 #[inline]
 pub fn dtype_word(name: &str) -> u64 {
     match *name.as_bytes() {
-        // Nearly all have three letters.
+        // The common case: three characters.
         [a, b, c] => u64::from(a) | u64::from(b) << 8 | u64::from(c) << 16,
         ref all => {
             all.iter().take(8).enumerate().fold(0, |word, (i, b)| word | u64::from(*b) << (8 * i))
@@ -167,18 +167,18 @@ fn dtype_name(word: u64) -> String {
     word.to_le_bytes().iter().take_while(|b| **b != 0).map(|b| char::from(*b)).collect()
 }
 
-/// The first guard that a call does not meet.
+/// The first guard that a call violates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
     /// The guard, such as `arg0.size(1) == 64`.
     pub guard: String,
-    /// What it wants.
+    /// The expected value.
     pub want: String,
-    /// What the call has.
+    /// The call's value.
     pub have: String,
-    /// The leaf that it is about, if it is one's.
+    /// The leaf concerned, if it is one.
     pub input: Option<usize>,
-    /// The dimension of that leaf, if it is about one.
+    /// The dimension concerned, if it is one.
     pub dim: Option<usize>,
 }
 
@@ -192,8 +192,8 @@ fn same_sizes(want: &[i64], shape: &[usize]) -> bool {
     want.iter().zip(shape).all(|(want, have)| *want == OPEN || *want == *have as i64)
 }
 
-/// Whether sizes are those that are wanted and strides those of row-major order, in one pass.
-fn rows(want: &[i64], shape: &[usize], strides: &[isize]) -> bool {
+/// Whether static sizes match and strides are row-major, in one pass.
+fn row_major_sizes(want: &[i64], shape: &[usize], strides: &[isize]) -> bool {
     let (mut next, mut dense, mut empty) = (1isize, true, false);
     for ((want, n), stride) in want.iter().zip(shape).zip(strides).rev() {
         if *want != OPEN && *want != *n as i64 {
@@ -207,7 +207,7 @@ fn rows(want: &[i64], shape: &[usize], strides: &[isize]) -> bool {
 }
 
 impl TensorGuard {
-    fn meets(&self, view: &View, sizes: &[i64]) -> bool {
+    fn satisfied_by(&self, view: &View, sizes: &[i64]) -> bool {
         let shape = view.shape();
         let here = match (view.place(), self.gpu) {
             (Place::Host, None) => true,
@@ -220,23 +220,25 @@ impl TensorGuard {
             && self.aligned(view)
             && sizes.get(self.first..self.first + self.rank).is_some_and(|want| {
                 match (&self.layout, view.strides()) {
-                    (Layout::Rows, Some(strides)) => rows(want, shape, strides),
-                    _ => same_sizes(want, shape) && self.lies(view),
+                    (Layout::Rows, Some(strides)) => row_major_sizes(want, shape, strides),
+                    _ => same_sizes(want, shape) && self.has_layout(view),
                 }
             })
     }
-    /// By a mask, since a division takes as long as all else.
+    /// A mask: a division would take as long as the rest of the check.
     #[inline]
     fn aligned(&self, view: &View) -> bool {
         (view.data as usize) & self.align.saturating_sub(1) == 0
     }
     #[inline]
-    fn lies(&self, view: &View) -> bool {
+    fn has_layout(&self, view: &View) -> bool {
         match &self.layout {
             Layout::Any => true,
-            Layout::Rows => view.lies(&[]),
+            Layout::Rows => view.is_dense(&[]),
             Layout::Order(order) => {
-                order.len() == self.rank && order.iter().all(|d| *d < self.rank) && view.lies(order)
+                order.len() == self.rank
+                    && order.iter().all(|d| *d < self.rank)
+                    && view.is_dense(order)
             }
             Layout::Strides(strides) => view.has_strides(strides),
         }
@@ -244,20 +246,20 @@ impl TensorGuard {
 }
 
 impl Guards {
-    /// Whether a call meets all guards.
+    /// Whether a call satisfies all guards.
     pub fn check(&self, given: &[Given]) -> bool {
         self.inputs.len() == given.len()
             && self.inputs.iter().zip(given).all(|(guard, given)| match (guard, given) {
-                (InputGuard::Tensor(t), Given::Tensor(view)) => t.meets(view, &self.sizes),
+                (InputGuard::Tensor(t), Given::Tensor(view)) => t.satisfied_by(view, &self.sizes),
                 (InputGuard::Scalar(want), Given::Scalar(have)) => want == have,
                 (InputGuard::Any(want), Given::Scalar(have)) => want.same_kind(have),
                 _ => false,
             })
-            && (self.symbols.is_empty() || self.open_sizes(given).is_none())
+            && (self.symbols.is_empty() || self.dynamic_sizes(given).is_none())
     }
 
-    /// What is wrong with open sizes; the leaves are of the right kinds.
-    fn open_sizes(&self, given: &[Given]) -> Option<Mismatch> {
+    /// The first violated guard of dynamic sizes; assumes that the leaves' kinds match.
+    fn dynamic_sizes(&self, given: &[Given]) -> Option<Mismatch> {
         let size = |input: usize, dim: usize| match given.get(input) {
             Some(Given::Tensor(view)) => view.shape().get(dim).map(|n| *n as i64),
             Some(Given::Scalar(Scalar::Int(n))) => Some(*n),
@@ -327,7 +329,7 @@ impl Guards {
         self.names.get(input).map_or("an argument", String::as_str)
     }
 
-    /// What people call a size: an integer among the arguments may be one.
+    /// A size's name in messages: an integer argument may be one.
     fn size_name(&self, input: usize, dim: usize) -> String {
         match self.inputs.get(input) {
             Some(InputGuard::Any(_)) => self.name(input).to_string(),
@@ -335,9 +337,9 @@ impl Guards {
         }
     }
 
-    /// The first guard that a call does not meet.
+    /// The first guard that a call violates.
     pub fn mismatch(&self, given: &[Given]) -> Option<Mismatch> {
-        // A list of another length comes before the number of leaves, which follows from it.
+        // A list of another length is reported first: the number of leaves follows from it.
         for (i, (guard, given)) in self.inputs.iter().zip(given).enumerate() {
             if let Some(found) = self.leaf(i, guard, given) {
                 return Some(found);
@@ -353,7 +355,7 @@ impl Guards {
                 dim: None,
             });
         }
-        self.open_sizes(given)
+        self.dynamic_sizes(given)
     }
 
     fn leaf(&self, i: usize, guard: &InputGuard, given: &Given) -> Option<Mismatch> {
@@ -402,7 +404,7 @@ impl Guards {
                 if gpu != v.place() {
                     return found(".device", gpu.to_string(), v.place().to_string(), None);
                 }
-                if !t.lies(v) {
+                if !t.has_layout(v) {
                     return found(".layout", t.layout.to_string(), "another".into(), None);
                 }
                 if !t.aligned(v) {
@@ -426,7 +428,7 @@ impl Guards {
 }
 
 impl Symbol {
-    /// Its values, in words.
+    /// The symbol's range, in words.
     pub fn range(&self) -> String {
         let max = self.max.map_or(String::new(), |m| m.to_string());
         let by = if self.divisor > 1 {
@@ -449,7 +451,7 @@ impl fmt::Display for Layout {
     }
 }
 
-/// One line a guard.
+/// One guard a line.
 impl fmt::Display for Guards {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, guard) in self.inputs.iter().enumerate() {
@@ -500,7 +502,7 @@ impl fmt::Display for Guards {
 }
 
 impl Guards {
-    /// The symbol of a size.
+    /// The symbol of a size, if it is dynamic.
     fn symbol(&self, input: usize, dim: usize) -> Option<&Symbol> {
         let own = self.symbols.iter().find(|s| (s.input, s.dim) == (input, dim));
         own.or_else(|| {
@@ -510,7 +512,7 @@ impl Guards {
                 .and_then(|s| self.symbols.get(s.symbol))
         })
     }
-    /// A condition on sizes, `lhs` and `rhs` of which are numbers, symbols or [`Guards::exprs`].
+    /// Adds a condition on sizes; `lhs` and `rhs` are constants, symbols or [`Guards::exprs`].
     pub fn condition(&mut self, kind: crate::program::Relation, lhs: Dim, rhs: Dim, text: String) {
         self.conditions.push(Condition { kind, lhs, rhs, text });
     }

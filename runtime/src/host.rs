@@ -1,5 +1,4 @@
-//! A package for the host, from its bytes to a program that is called: linked, with its weights,
-//! and with what is prepared from them.
+//! Host programs: links a package, finds its weights, and computes the packed ones.
 use crate::{
     Bytes, CallError, Loaded, Package, Pool, Program, View, ViewMut,
     call::{Entry, tensor_error},
@@ -14,21 +13,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Why a package was not opened.
+/// Why a package could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// It is for another processor.
+    /// It was compiled for another CPU.
     #[error("the program is for {target}, {reason}")]
     Target {
-        /// What it was compiled for.
+        /// The target that it was compiled for.
         target: String,
-        /// Why that is none of this machine.
+        /// What this machine lacks.
         reason: String,
     },
-    /// Its code was not linked.
+    /// Linking failed.
     #[error(transparent)]
     Link(#[from] LinkError),
-    /// A weight is missing or not what the program takes.
+    /// A weight is missing or does not match the program.
     #[error("weight @{name}: {reason}")]
     Weight {
         /// The global.
@@ -36,16 +35,16 @@ pub enum OpenError {
         /// What is wrong.
         reason: String,
     },
-    /// What is computed once did not run.
+    /// The computation of packed weights failed.
     #[error(transparent)]
     Call(#[from] CallError),
 }
 
-/// Finds the bytes of a weight that is no part of the program.
+/// Finds the bytes of a weight that the package does not hold.
 pub type Find<'a> = dyn FnMut(&Global) -> Result<Bytes, String> + 'a;
 
 impl Package {
-    /// A weight that the package holds, in memory of its own. Err: it holds none of that name.
+    /// A copy of a weight that the package holds. Err: it holds none of that name.
     pub fn weight(&self, g: &Global) -> Result<Bytes, String> {
         let bytes = self.weights.get(&g.name).ok_or_else(|| {
             let remedy = "`kiln compile --with-weights` makes a package that holds its weights";
@@ -53,8 +52,7 @@ impl Package {
         })?;
         Bytes::copied(bytes).map_err(|e| e.to_string())
     }
-    /// The memory of a program's globals, in its order: what it holds itself, what was prepared,
-    /// and what `find` finds.
+    /// The memory of a program's globals, in its order: embedded, packed, or from `find`.
     pub fn globals(
         program: &Program,
         prepared: &[Bytes],
@@ -76,11 +74,11 @@ impl Package {
     }
 }
 
-/// What is called.
+/// A host program, ready to be called.
 pub enum Host {
-    /// A program.
+    /// One program.
     One(Box<Loaded>),
-    /// Several programs, and control flow between them.
+    /// Control flow between several programs.
     Several(Box<Driver>),
 }
 
@@ -88,24 +86,24 @@ pub enum Host {
 pub struct Opened {
     /// What is called.
     pub program: Host,
-    /// What linking took; the rest were weights.
+    /// Time spent linking; the rest was weights.
     pub link: Duration,
 }
 
 impl Host {
-    /// Links a package for the host, finds its weights, and runs what is computed once from them on
-    /// at most `threads` threads.
+    /// Links a host package, finds its weights, and computes the packed ones on at most `threads`
+    /// threads.
     pub fn open(package: &Package, find: &mut Find, threads: usize) -> Result<Host, OpenError> {
         Ok(Opened::new(package, find, threads)?.program)
     }
-    /// What was compiled.
+    /// The compiled program.
     pub fn program(&self) -> &Program {
         match self {
             Host::One(p) => p.program(),
             Host::Several(d) => d.program(),
         }
     }
-    /// Bytes of memory that calls keep between kernels.
+    /// Bytes of arenas.
     pub fn arena_bytes(&self) -> usize {
         match self {
             Host::One(p) => p.arena_bytes(),
@@ -124,7 +122,7 @@ impl Host {
             Host::Several(d) => d.call(inputs, outputs, threads),
         }
     }
-    /// The same with the time of each launch of [`Program::parts`].
+    /// As [`Host::call`], with the time of each launch of [`Program::parts`].
     pub fn profile(
         &self,
         inputs: &[View],
@@ -139,7 +137,7 @@ impl Host {
 }
 
 impl Opened {
-    /// As [`Host::open`].
+    /// As [`Host::open`], with the time that linking took.
     pub fn new(package: &Package, find: &mut Find, threads: usize) -> Result<Opened, OpenError> {
         let start = Instant::now();
         let program = &package.program;
@@ -152,8 +150,8 @@ impl Opened {
         Pool::configure(threads);
         let join = |p: &Program, globals: Vec<Bytes>| -> Result<Loaded, OpenError> {
             let entry = code.address(&p.entry.main)?;
-            // SAFETY: the entry's signature is the host ABI's; the code goes into the loaded
-            // program, so that it lives as long as it is called.
+            // SAFETY: the entry has the host ABI's signature; the loaded program owns the code, so
+            // it lives as long as it is called.
             Ok(unsafe {
                 Loaded::new(
                     p.clone(),
@@ -181,20 +179,19 @@ impl Opened {
     }
 }
 
-/// All that code for the host may call.
+/// All symbols that host code refers to.
 fn symbols() -> Vec<(&'static str, *const c_void)> {
     [crate::symbols(), library_symbols()].concat()
 }
 
-/// Features that compiled code may use and a processor may lack, in LLVM's names.
+/// Features that compiled code may use and this CPU may lack, in LLVM's names.
 macro_rules! lacks {
     ($wanted:expr, $($llvm:literal = $here:tt),* $(,)?) => {
         $wanted.find(|name| match *name { $($llvm => !std::arch::is_x86_feature_detected!($here),)* _ => false })
     };
 }
 
-/// Err: the program is for another architecture, or its list of features has one that this
-/// processor lacks.
+/// Err: the program is for another architecture, or uses a feature that this CPU lacks.
 fn runs_here(p: &Program) -> Result<(), OpenError> {
     let fail = |reason: String| OpenError::Target {
         target: format!("{} {}", p.target.arch, p.target.cpu),

@@ -1,14 +1,13 @@
-//! Tensors of other libraries as views, without a copy: slices of numbers, ndarray's arrays,
-//! DLPack's tensors.
+//! Zero-copy views of other libraries' tensors: slices of numbers, ndarray arrays, DLPack tensors.
 use crate::{CallError, View, ViewMut};
 
 mod sealed {
     pub trait Sealed {}
 }
 
-/// A Rust type whose values are elements of tensors.
+/// A Rust type that is a tensor's element type.
 pub trait Element: Copy + sealed::Sealed + 'static {
-    /// MLIR's name of the type.
+    /// MLIR's name of the element type.
     const DTYPE: &'static str;
 }
 
@@ -35,25 +34,25 @@ elements! {
 }
 
 fn bytes<T: Element>(values: &[T]) -> &[u8] {
-    // SAFETY: elements have no padding, and every byte of theirs may be read.
+    // SAFETY: elements have no padding, and all their bytes are initialised.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 
 impl<'a> View<'a> {
-    /// Elements in row-major order. Err: another number of elements than the shape says.
+    /// Row-major elements. Err: `values` has another length than the shape says.
     pub fn of<T: Element>(shape: &'a [usize], values: &'a [T]) -> Result<View<'a>, CallError> {
         View::new(T::DTYPE, shape, bytes(values))
     }
 }
 
 impl<'a> ViewMut<'a> {
-    /// Memory for elements in row-major order. Err: another number of elements than the shape says.
-    /// A program writes 0 or 1 for a `bool`.
+    /// Memory for row-major elements. Err: `values` has another length than the shape says.
+    /// Programs write 0 or 1 to a `bool`.
     pub fn of<T: Element>(
         shape: &'a [usize],
         values: &'a mut [T],
     ) -> Result<ViewMut<'a>, CallError> {
-        // SAFETY: elements have no padding, and a program writes values of the type.
+        // SAFETY: elements have no padding, and programs write valid values of the type.
         let bytes = unsafe {
             std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values))
         };
@@ -61,7 +60,7 @@ impl<'a> ViewMut<'a> {
     }
 }
 
-/// Whether elements of a type may be read here.
+/// Err: the tensor is not a row-major host tensor of this element type.
 fn fits<T: Element>(
     what: &'static str,
     dtype: &str,
@@ -82,18 +81,17 @@ fn fits<T: Element>(
 }
 
 impl<'a> View<'a> {
-    /// The elements, in row-major order. Err: they are of another type, or lie otherwise.
+    /// The elements, row-major. Err: another element type, layout or device.
     pub fn elements<T: Element>(&self) -> Result<&'a [T], CallError> {
-        fits::<T>("input", self.dtype(), self.data, self.lies(&[]), self.place())?;
+        fits::<T>("input", self.dtype(), self.data, self.is_dense(&[]), self.place())?;
         let n = self.shape.iter().product();
-        // SAFETY: that many elements of the type, which the maker of the view promised.
+        // SAFETY: that many elements of the type, which the view's creator promised.
         Ok(if n == 0 { &[] } else { unsafe { std::slice::from_raw_parts(self.data.cast(), n) } })
     }
 }
 
 impl ViewMut<'_> {
-    /// The elements, to be written in row-major order. Err: they are of another type, or lie
-    /// otherwise.
+    /// The elements, row-major and mutable. Err: another element type, layout or device.
     pub fn elements_mut<T: Element>(&mut self) -> Result<&mut [T], CallError> {
         fits::<T>("output", self.dtype(), self.data, self.check_order("").is_ok(), self.place())?;
         let n = self.shape.iter().product();
@@ -125,7 +123,7 @@ mod arrays {
     }
 
     impl<'a> ViewMut<'a> {
-        /// An array in row-major order. Err: it has other strides.
+        /// A row-major array. Err: it has other strides.
         pub fn of_array<S: DataMut<Elem: Element>, D: Dimension>(
             array: &'a mut ArrayBase<S, D>,
         ) -> Result<ViewMut<'a>, CallError> {
@@ -136,7 +134,7 @@ mod arrays {
                     format!("is not in row-major order: its strides are {:?}", array.strides()),
                 ));
             }
-            // SAFETY: a standard layout has no gaps, and the array stays borrowed.
+            // SAFETY: a standard layout is dense, and the array stays borrowed.
             let parts = unsafe {
                 (
                     std::slice::from_raw_parts(array.shape().as_ptr(), array.ndim()),
@@ -144,20 +142,20 @@ mod arrays {
                     array.len(),
                 )
             };
-            // SAFETY: as above; shape and elements are different memory.
+            // SAFETY: as above; shape and elements do not overlap.
             ViewMut::of(parts.0, unsafe { std::slice::from_raw_parts_mut(parts.1, parts.2) })
         }
     }
 }
 
-// DLPack's 64-bit sizes and strides are read as this machine's.
+// DLPack's 64-bit sizes and strides are read as usize and isize.
 #[cfg(all(feature = "dlpack", target_pointer_width = "64"))]
 mod dlpack {
     use super::{View, ViewMut};
     use crate::{CallError, Place, call::tensor_error};
     use dlpark::ffi::{DLDataTypeCode as Code, DLDeviceType, DLTensor};
 
-    /// MLIR's name of a DLPack type.
+    /// MLIR's name of a DLPack element type.
     fn dtype(t: &DLTensor) -> Option<&'static str> {
         Some(match (t.dtype.code, t.dtype.bits, t.dtype.lanes) {
             (Code::FLOAT, 64, 1) => "f64",
@@ -176,7 +174,7 @@ mod dlpack {
         })
     }
 
-    /// A tensor's parts, checked as far as they can be.
+    /// A DLPack tensor, checked as far as it can be.
     struct Parts<'a> {
         place: Place,
         dtype: &'static str,
@@ -210,7 +208,7 @@ mod dlpack {
             usize::try_from(t.ndim).map_err(|_| refuse(format!("has {} dimensions", t.ndim)))?;
         let data = match t.data.is_null() {
             true => std::ptr::NonNull::dangling().as_ptr(),
-            // A GPU's address is a number here, so nothing is said about it.
+            // A device address is only a number here.
             false => t.data.cast::<u8>().wrapping_add(t.byte_offset as usize),
         };
         if rank == 0 {
@@ -224,8 +222,8 @@ mod dlpack {
         if let Some(d) = sizes.iter().position(|n| *n < 0) {
             return Err(refuse(format!("has size {} in dimension {d}", sizes[d])));
         }
-        // SAFETY: the caller's promise; sizes are not negative, and on 64-bit machines these are
-        // the same numbers.
+        // SAFETY: the caller's promise; sizes are not negative, and i64 and usize have equal
+        // layouts.
         let (shape, strides) = unsafe {
             let strides = (!t.strides.is_null())
                 .then(|| std::slice::from_raw_parts(t.strides.cast::<isize>().cast_const(), rank));
@@ -235,20 +233,20 @@ mod dlpack {
     }
 
     impl<'a> View<'a> {
-        /// A tensor of any strides in the memory of the host or of a GPU. Err: another device's
-        /// memory, a type that kiln does not have, a negative size.
+        /// A tensor of any strides in host or device memory. Err: a device type or dtype that kiln
+        /// does not support, or a negative size.
         ///
         /// # Safety
-        /// The tensor is as DLPack says it has to be, and its memory, shape and strides live for
-        /// `'a` and are not written to; a GPU's memory as [`View::on_cuda`] says.
+        /// The tensor is valid by DLPack's specification. Its memory, shape and strides live for
+        /// `'a` and are not written; device memory as [`View::on_cuda`] says.
         pub unsafe fn of_dlpack(t: &'a DLTensor) -> Result<View<'a>, CallError> {
             // SAFETY: the caller's promise.
             unsafe {
                 let p = parts("input", t)?;
                 Ok(match p.place {
                     Place::Host => View::at(Place::Host, p.dtype, p.shape, p.strides, p.data),
-                    Place::Cuda(card) => {
-                        View::on_cuda(card, p.dtype, p.shape, p.strides, p.data as u64)
+                    Place::Cuda(info) => {
+                        View::on_cuda(info, p.dtype, p.shape, p.strides, p.data as u64)
                     }
                 })
             }
@@ -256,12 +254,12 @@ mod dlpack {
     }
 
     impl<'a> ViewMut<'a> {
-        /// A tensor in row-major order in the memory of the host or of a GPU. Err: as for
-        /// [`View::of_dlpack`]; strides are checked by the call, which can name the result.
+        /// A row-major tensor in host or device memory. Err: as for [`View::of_dlpack`]. The call
+        /// checks the strides, since it can name the output.
         ///
         /// # Safety
-        /// The tensor is as DLPack says it has to be, and its memory, shape and strides live for
-        /// `'a` and are used by nothing else; a GPU's memory as [`ViewMut::on_cuda`] says.
+        /// The tensor is valid by DLPack's specification. Its memory, shape and strides live for
+        /// `'a` and are otherwise unused; device memory as [`ViewMut::on_cuda`] says.
         pub unsafe fn of_dlpack(t: &'a mut DLTensor) -> Result<ViewMut<'a>, CallError> {
             // SAFETY: the caller's promise.
             unsafe {

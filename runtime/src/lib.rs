@@ -1,9 +1,9 @@
-//! What runs a compiled program. Nothing here knows MLIR, so that a program can be loaded and
-//! called without the compiler.
+//! Loads and runs compiled programs. Independent of MLIR, so that a program runs without the
+//! compiler.
 //!
-//! [`Program`] says what was compiled, [`package`] carries it with its object code, [`cache`] keeps
-//! object code between processes, [`pool`] gives it threads, [`Buffer`] memory, [`library`] what is
-//! no loop nest, and [`profile`] the times of its kernels.
+//! [`Program`] describes what was compiled, [`package`] stores it with its object code, [`cache`]
+//! keeps object code between processes. [`pool`] is the thread pool, [`Buffer`] host memory,
+//! [`library`] the kernels that are not generated, and [`profile`] times launches.
 pub mod amx;
 pub mod buffer;
 pub mod cache;
@@ -41,7 +41,7 @@ pub use pool::Pool;
 pub use program::Program;
 pub use view::{View, ViewMut};
 
-/// Everything that compiled code calls, for a linker.
+/// All symbols that compiled code refers to, for a linker.
 pub fn symbols() -> Vec<(&'static str, *const std::ffi::c_void)> {
     [pool::symbols(), library::symbols(), profile::symbols()].concat()
 }

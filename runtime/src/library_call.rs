@@ -1,13 +1,12 @@
-//! What a library can compute in place of a GPU's kernel, as plain data. A program that says so has
-//! the kernel as well.
+//! A library call equivalent to a GPU kernel, as plain data. The generated kernel is the fallback.
 use crate::{convolution::Convolution, gemm::Gemm};
 use serde::{Deserialize, Serialize};
 
-/// A call of a library. Data of a package names the library.
+/// A library call. Its serialised tag names the library.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "library")]
 pub enum LibraryCall {
-    /// A product, by cuBLASLt.
+    /// A matrix product, by cuBLASLt.
     #[serde(rename = "cublaslt")]
     Gemm(Box<Gemm>),
     /// A convolution, by cuDNN.
@@ -15,16 +14,16 @@ pub enum LibraryCall {
     Convolution(Box<Convolution>),
 }
 
-/// What schedules and packages call cuBLASLt.
+/// cuBLASLt's name in schedules and packages.
 pub const CUBLASLT: &str = "cublaslt";
-/// What schedules and packages call cuDNN.
+/// cuDNN's name in schedules and packages.
 pub const CUDNN: &str = "cudnn";
 
 impl LibraryCall {
-    /// The libraries that there are.
+    /// All libraries.
     pub const LIBRARIES: [&str; 2] = [CUBLASLT, CUDNN];
 
-    /// Which one it is.
+    /// The library's name.
     pub fn library(&self) -> &'static str {
         match self {
             LibraryCall::Gemm(_) => CUBLASLT,

@@ -1,10 +1,11 @@
-//! `.kpkg`: a program with its object code, and with its weights if asked, in one file.
+//! `.kpkg` packages: a program with its object code and, optionally, its weights, in one file.
 //!
-//! A zip archive of `manifest.json`, `objects/<name>.o` (of a program for a GPU,
-//! `objects/<name>.ptx`) and `weights/<name>`, all stored as they are, so that objects and weights
-//! can be mapped. Whoever can write a package decides what code runs: read only packages that you
-//! trust. Damaged ones are errors, and so are those whose program is not the one that was compiled
-//! with the objects: a digest of both says so, and the program is checked before anything runs.
+//! A zip archive of `manifest.json`, `objects/<name>.o` (for a GPU, `objects/<name>.ptx`) and
+//! `weights/<name>`, stored uncompressed, so that objects and weights can be mapped.
+//!
+//! A package is code: load only what you trust. Damage is an error. So is a program that was not
+//! compiled with the objects: a digest covers both, and the program is validated before anything
+//! runs.
 mod signature;
 
 use crate::program::{FORMAT, Invalid, Program};
@@ -17,26 +18,26 @@ use std::{
 };
 use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
 
-/// No manifest is larger.
+/// Size limit of a manifest, in bytes.
 const MAX_MANIFEST: u64 = 64 << 20;
-/// No package has more files; one more, and the count would move to a zip64 record.
+/// Limit on the number of files; one more would need a zip64 record.
 const MAX_FILES: usize = 0xfffe;
-/// What a package may unpack to, unless the caller says otherwise.
+/// Default limit on the unpacked size, in bytes.
 pub const MAX_BYTES: u64 = 64 << 30;
 const MANIFEST: &str = "manifest.json";
 
-/// Why a package was not read or written.
+/// Why a package could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum PackageError {
-    /// The file system refused.
+    /// An I/O error.
     #[error("{path}: {source}")]
     Io {
         /// The file.
         path: PathBuf,
-        /// The system's words.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// A file is no package that can be read.
+    /// The file is not a valid package.
     #[error("{path}: {source}")]
     File {
         /// The file.
@@ -44,46 +45,46 @@ pub enum PackageError {
         /// What is wrong with it.
         source: Box<PackageError>,
     },
-    /// The archive is damaged or no archive.
-    #[error("is no readable package: {}", words(.0))]
+    /// The archive is damaged, or not a zip archive.
+    #[error("is no readable package: {}", describe(.0))]
     Archive(#[from] zip::result::ZipError),
-    /// An entry's bytes could not be read.
+    /// A file of the archive cannot be read.
     #[error("entry '{entry}' cannot be read: {reason}")]
     Entry {
-        /// Its name.
+        /// The file's name in the archive.
         entry: String,
         /// What is wrong.
         reason: String,
     },
-    /// Manifest or list of files are not what this version writes.
+    /// The manifest or the list of files is not of this format version.
     #[error("its manifest cannot be read: {0}")]
     Manifest(String),
-    /// A part of the program contradicts another.
+    /// The program fails validation.
     #[error("its program is invalid: {0}")]
     Invalid(#[from] Invalid),
-    /// The program names an object that is not there.
+    /// The program refers to a missing object.
     #[error("its program is invalid: it calls code of the object '{0}', which is missing")]
     Object(String),
-    /// A kernel takes other parameters than the program passes.
+    /// A kernel's parameters are not those that the program passes.
     #[error("its program is invalid: kernel '{kernel}' {reason}")]
     Kernel {
-        /// Its symbol.
+        /// The kernel's symbol.
         kernel: String,
         /// What differs.
         reason: String,
     },
-    /// Program and objects are not those that were compiled together.
+    /// The program and the objects were not compiled together.
     #[error(
         "its program or its objects were changed after it was compiled: their digest is another one"
     )]
     Digest,
-    /// A limit was passed.
+    /// A limit was exceeded.
     #[error("{0}")]
     Limit(String),
 }
 
 impl PackageError {
-    /// With the name of the file that was read.
+    /// Adds the path of the package.
     fn of_file(self, path: &Path) -> PackageError {
         match self {
             e @ (PackageError::Io { .. } | PackageError::File { .. }) => e,
@@ -92,9 +93,8 @@ impl PackageError {
     }
 }
 
-/// What is wrong with an archive; its library says only that reading failed where bytes are
-/// missing.
-fn words(e: &zip::result::ZipError) -> String {
+/// Describes an archive error; the zip crate reports a truncated file only as a failed read.
+fn describe(e: &zip::result::ZipError) -> String {
     match e {
         zip::result::ZipError::Io(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
             "the file ends too early".into()
@@ -107,7 +107,7 @@ fn words(e: &zip::result::ZipError) -> String {
 /// A package in memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Package {
-    /// What was compiled.
+    /// The compiled program.
     pub program: Program,
     /// Object code by name, without `.o`.
     pub objects: BTreeMap<String, Vec<u8>>,
@@ -120,13 +120,13 @@ struct Manifest {
     format: u32,
     kiln: String,
     program: Program,
-    /// The other files and their sizes, so that a missing or renamed one is found.
+    /// The other files and their sizes, to detect missing and renamed ones.
     files: BTreeMap<String, u64>,
     /// [`Package::digest`] as the compiler wrote it.
     digest: String,
 }
 
-/// What is read before the rest, which another format may hold differently.
+/// Read before the rest, whose layout depends on the format version.
 #[derive(Deserialize)]
 struct Version {
     format: u32,
@@ -134,8 +134,7 @@ struct Version {
     kiln: String,
 }
 
-/// A temporary file with the mode of any new file, 0666 less the process's umask; tempfile's own is
-/// 0600.
+/// A temporary file of mode 0666 less the umask, as any new file; tempfile's default is 0600.
 pub(crate) fn new_file(prefix: &str, dir: &Path) -> std::io::Result<tempfile::NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
@@ -144,7 +143,7 @@ pub(crate) fn new_file(prefix: &str, dir: &Path) -> std::io::Result<tempfile::Na
 }
 
 impl Package {
-    /// Writes a file, through a temporary one beside it.
+    /// Writes a package, through a temporary file next to it.
     pub fn save(&self, path: &Path) -> Result<(), PackageError> {
         let io = |source| PackageError::Io { path: path.into(), source };
         let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -153,13 +152,13 @@ impl Package {
         file.persist(path).map_err(|e| io(e.error))?;
         Ok(())
     }
-    /// Reads a file.
+    /// Reads a package. Err: it is damaged, invalid, or unpacks to more than [`MAX_BYTES`].
     pub fn load(path: &Path) -> Result<Package, PackageError> {
         let file = crate::file::open(path)
             .map_err(|source| PackageError::Io { path: path.into(), source })?;
         Package::read(std::io::BufReader::new(file), MAX_BYTES).map_err(|e| e.of_file(path))
     }
-    /// The bytes of the file.
+    /// The package file as bytes.
     pub fn to_bytes(&self) -> Result<Vec<u8>, PackageError> {
         let mut bytes = Cursor::new(vec![]);
         self.write(&mut bytes)?;
@@ -170,10 +169,10 @@ impl Package {
         let mut files = BTreeMap::new();
         let ending = if self.program.target.is_cuda() { "ptx" } else { "o" };
         for (name, bytes) in &self.objects {
-            files.insert(format!("objects/{}.{ending}", checked(name)?), bytes);
+            files.insert(format!("objects/{}.{ending}", plain_name(name)?), bytes);
         }
         for (name, bytes) in &self.weights {
-            files.insert(format!("weights/{}", checked(name)?), bytes);
+            files.insert(format!("weights/{}", plain_name(name)?), bytes);
         }
         let manifest = Manifest {
             format: FORMAT,
@@ -189,7 +188,7 @@ impl Package {
             .chain(files.iter().map(|(n, b)| (n.as_str(), *b)))
         {
             let large = bytes.len() as u64 >= u32::MAX as u64;
-            // Aligned, so that what is mapped can be used where it lies.
+            // Aligned, so that mapped contents can be used in place.
             let options = SimpleFileOptions::default()
                 .compression_method(CompressionMethod::Stored)
                 .large_file(large)
@@ -216,7 +215,7 @@ impl Package {
             )));
         }
         let mut package = Package::default();
-        // The manifest first: another format may name its files differently.
+        // The manifest first: other format versions may name their files differently.
         let mut left = limit;
         let manifest = entry(&mut zip, MANIFEST, &mut MAX_MANIFEST.min(limit))?;
         left -= manifest.len() as u64;
@@ -236,7 +235,7 @@ impl Package {
                     });
                 }
             };
-            checked(short)?;
+            plain_name(short)?;
             let bytes = entry(&mut zip, name, &mut left)?;
             if files.remove(name) != Some(bytes.len() as u64) {
                 return Err(PackageError::Entry {
@@ -257,10 +256,10 @@ impl Package {
         Ok(package)
     }
 
-    /// SHA-256 over the program as JSON, and over names and bytes of all objects. Code and program
-    /// fit together only as they were compiled: the code reads and writes at offsets and sizes
-    /// that the program states. The digest finds a program that was edited, or objects of another
-    /// compilation. It is no signature: who writes another digest has written another package.
+    /// SHA-256 over the program as JSON and over all objects with their names. Code accesses memory
+    /// at the offsets and sizes that its program states, so the two must be from one compilation.
+    /// Detects an edited program and foreign objects. It is no signature: anybody can compute a
+    /// matching digest.
     fn digest(&self) -> Result<String, PackageError> {
         let program =
             serde_json::to_vec(&self.program).map_err(|e| PackageError::Manifest(e.to_string()))?;
@@ -277,15 +276,15 @@ impl Package {
         Ok(sha.finalize().iter().map(|b| format!("{b:02x}")).collect())
     }
 
-    /// Checks that the program does not contradict itself, and that the objects have what it
-    /// calls. [`Package::read`] does so.
+    /// Validates the program, and checks that the objects define what it calls. [`Package::read`]
+    /// does so.
     pub fn validate(&self) -> Result<(), PackageError> {
         self.program.validate()?;
         let mut all = self.program.parts();
         all.extend(self.program.parts().into_iter().filter_map(|p| p.prepare.as_deref()));
         let cuda = self.program.target.is_cuda();
         for p in all {
-            // The linker says if the host's object lacks the function.
+            // For the host, the linker reports missing functions.
             if !cuda && !self.objects.contains_key(&p.entry.object) {
                 return Err(PackageError::Object(p.entry.object.clone()));
             }
@@ -299,8 +298,8 @@ impl Package {
     }
 }
 
-/// How many files the archive's end record counts. The zip crate shows one file per name, so this
-/// is how a name that comes twice is found.
+/// Number of files in the archive's end record. The zip crate merges files of one name, so a
+/// duplicate shows as a difference.
 fn file_count(from: &mut (impl Read + Seek)) -> std::io::Result<usize> {
     const LEN: usize = 22;
     let mut end = [0; LEN];
@@ -316,8 +315,8 @@ fn file_count(from: &mut (impl Read + Seek)) -> std::io::Result<usize> {
     Ok(u16::from_le_bytes([end[10], end[11]]) as usize)
 }
 
-/// One entry's bytes. Its stated size is not trusted: reading ends at what is left of the limit,
-/// which shrinks by what was read.
+/// Reads one file. Its stated size is not trusted: reads at most what is left of the limit, and
+/// lowers that.
 fn entry<R: Read + Seek>(
     zip: &mut ZipArchive<R>,
     name: &str,
@@ -350,8 +349,8 @@ fn manifest_of(bytes: &[u8]) -> Result<Manifest, PackageError> {
     serde_json::from_slice(bytes).map_err(fail)
 }
 
-/// Names become file names elsewhere, so they are plain.
-fn checked(name: &str) -> Result<&str, PackageError> {
+/// Names become file names elsewhere, so only plain ones are allowed.
+fn plain_name(name: &str) -> Result<&str, PackageError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if (1..=200).contains(&name.len()) && !name.starts_with('.') && name.chars().all(plain) {
         return Ok(name);
@@ -416,7 +415,7 @@ mod tests {
         for n in (0..good.len()).step_by(97) {
             assert!(read(&good[..n]).is_err(), "cut at {n}");
         }
-        // A flipped bit is found, or lies where nothing is kept (times, padding).
+        // A flipped bit is detected, or is in an unchecked field (timestamps, padding).
         for at in (0..good.len()).step_by(13) {
             let mut bad = good.clone();
             bad[at] ^= 0x10;

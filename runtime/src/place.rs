@@ -1,19 +1,18 @@
-//! Where memory lies and programs run.
+//! Devices: where memory is and where programs run.
 use std::fmt;
 
-/// The host, or a GPU.
+/// The host or a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Place {
-    /// This machine's processors and their memory; where it says where programs run, a program for
-    /// a GPU runs on the first one.
+    /// Host memory and CPU. As the place where a program runs: a program for a GPU runs on GPU 0.
     #[default]
     Host,
-    /// The NVIDIA GPU of this number.
+    /// The NVIDIA GPU of this ordinal.
     Cuda(usize),
 }
 
 impl Place {
-    /// From `cpu`, `cuda` or `cuda:<number>`.
+    /// Parses `cpu`, `cuda` or `cuda:<ordinal>`.
     pub fn parse(text: &str) -> Result<Place, String> {
         let number = match text {
             "cpu" => return Ok(Place::Host),

@@ -1,16 +1,16 @@
-//! Times of single launches. Compiled code calls [`SYMBOL`] before the first launch and behind
-//! every one; the argument array's second word is the call's [`Profile`], or 0 if it has none, and
-//! then nothing happens.
+//! Times of launches on the host. Compiled code calls [`SYMBOL`] before the first launch and after
+//! each. The argument array's second word points to the call's [`Profile`]; it is 0 if the call is
+//! not profiled, and then the calls do nothing.
 use crate::Pool;
 use std::{
     ffi::c_void,
     time::{Duration, Instant},
 };
 
-/// The function that compiled code calls: `void f(Profile*, i64 launches_over, i64 tid)`.
+/// The hook that compiled code calls: `void f(Profile*, i64 launches_over, i64 tid)`.
 pub const SYMBOL: &str = "kiln_launches_over";
 
-/// When each launch of one call was over.
+/// Completion times of one call's launches.
 #[derive(Debug)]
 pub struct Profile {
     last: Instant,
@@ -27,15 +27,15 @@ impl Profile {
             runs: vec![1; launches],
         }
     }
-    /// Of launches that were timed elsewhere.
+    /// Of launches timed elsewhere, such as by CUDA events.
     pub(crate) fn of(times: Vec<Duration>) -> Profile {
         Profile { last: Instant::now(), runs: vec![1; times.len()], times }
     }
-    /// For the launches of programs that control flow calls, none of which has run.
+    /// For the launches of a control-flow program's parts, none of which has run.
     pub(crate) fn of_parts(launches: usize) -> Profile {
         Profile { runs: vec![0; launches], ..Profile::new(launches) }
     }
-    /// A part has run, whose launches these are from there on.
+    /// Adds a run of a part whose launches begin at `from`.
     pub(crate) fn add(&mut self, from: usize, part: &Profile) {
         for ((time, runs), more) in
             self.times.iter_mut().zip(&mut self.runs).skip(from).zip(&part.times)
@@ -44,11 +44,11 @@ impl Profile {
             *runs += 1;
         }
     }
-    /// How often each launch ran: once, or in control flow as often as its program was called.
+    /// Runs of each launch: one, or with control flow as many as its program had.
     pub fn runs(&self) -> &[usize] {
         &self.runs
     }
-    /// The time of each launch, with the barrier behind it; of all its runs.
+    /// Time of each launch, including the barrier after it, summed over its runs.
     pub fn times(&self) -> &[Duration] {
         &self.times
     }
@@ -61,20 +61,20 @@ impl Profile {
     }
 }
 
-/// The name and the address for a linker.
+/// The hook's name and address, for a linker.
 pub fn symbols() -> Vec<(&'static str, *const c_void)> {
     vec![(SYMBOL, launches_over as *const c_void)]
 }
 
-/// The threads of a team meet first, so that a launch is over on all of them. Only the first one
-/// writes, and nobody else holds the profile during a call.
+/// Ends with a barrier, so that a launch is over on all threads. Only thread 0 writes, and nothing
+/// else accesses the profile during a call.
 unsafe extern "C" fn launches_over(profile: *mut Profile, launches: i64, tid: i64) {
     if profile.is_null() {
         return;
     }
     Pool::barrier();
     if tid == 0 {
-        // SAFETY: the caller of the program passes its own profile and waits for the call.
+        // SAFETY: the program's caller passes its own profile and waits for the call.
         unsafe { &mut *profile }.over(launches as usize);
     }
 }

@@ -1,5 +1,5 @@
-//! What was compiled, as plain data: what a caller passes, what it gets, and how to run the
-//! objects.
+//! The manifest of a compiled program, as plain data: its arguments, its sizes, and how to launch
+//! its kernels.
 mod sizes;
 mod validate;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub use sizes::{Condition, Dim, Expr, ExprKind, Relation, SizeError, Symbol, values};
 pub use validate::Invalid;
 
-/// Changes when an older reader would misread a program.
+/// Version of the serialised format; raised whenever an older reader would misread a program.
 pub const FORMAT: u32 = 7;
 
 /// A compiled program without its code.
@@ -16,83 +16,83 @@ pub const FORMAT: u32 = 7;
 pub struct Program {
     /// [`FORMAT`] of the writer.
     pub format: u32,
-    /// What people call it.
+    /// Its name in reports.
     pub name: String,
-    /// The processor that the code is for.
+    /// The CPU or GPU that the code is for.
     pub target: Target,
-    /// Whether kernels may use the tile registers of AMX, which the process has to ask for.
+    /// Whether kernels may use AMX, which the process must request.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub amx: bool,
-    /// What a call passes, in order.
+    /// The inputs, in order.
     pub inputs: Vec<Tensor>,
-    /// What a call writes, in order.
+    /// The outputs, in order.
     pub outputs: Vec<Tensor>,
-    /// Sizes that are known when it is called.
+    /// Dynamic sizes that are read from inputs.
     pub symbols: Vec<Symbol>,
-    /// Sizes that are computed from symbols; [`Dim::Expr`] counts in this list.
+    /// Sizes that are computed from symbols, indexed by [`Dim::Expr`].
     pub exprs: Vec<Expr>,
-    /// What the sizes of every call have to meet beyond the ranges of symbols.
+    /// Conditions on the sizes of every call, beyond the symbols' ranges.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// Weights and other values that are not arguments.
+    /// Weights and other constants.
     pub globals: Vec<Global>,
-    /// The kernels that the entry calls, one for each launch, in order.
+    /// The kernels that the entry launches, one for each launch, in order.
     pub kernels: Vec<Kernel>,
-    /// Bytes of memory between kernels.
+    /// Bytes of the arena, which holds intermediates.
     pub arena: Dim,
-    /// The functions to call.
+    /// The host entry points.
     pub entry: Entry,
-    /// How it wants to be run.
+    /// Run options.
     pub options: RunOptions,
-    /// What runs once when the program is loaded: its result `n` is the global with role
-    /// [`Role::Packed`] and a source that ends in `#n`.
+    /// Runs once, when the program is loaded. Its output `n` is the global of role [`Role::Packed`]
+    /// whose source ends in `#n`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare: Option<Box<Program>>,
-    /// What it does, if it is control flow between programs; it has no kernels and no entry of its
-    /// own then.
+    /// Control flow between programs, if any; the program has no kernels and no entry of its own
+    /// then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<Box<Control>>,
 }
 
-/// A processor.
+/// A target CPU or GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
     /// The architecture, such as `x86_64`.
     pub arch: String,
-    /// LLVM's name of the processor.
+    /// LLVM's CPU name, or a GPU's chip, such as `sm_90a`.
     pub cpu: String,
     /// LLVM's feature list, such as `+avx2,+fma`.
     pub features: String,
 }
 
-/// An argument or a result.
+/// An input or output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tensor {
-    /// What the source calls it.
+    /// Its name in the source.
     pub name: String,
     /// The element type in MLIR's spelling.
     pub dtype: String,
-    /// The sizes.
+    /// The shape.
     pub dims: Vec<Dim>,
-    /// The dimensions as they lie in memory, the outermost first; empty for row-major order.
+    /// The dimensions in memory order, outermost first; empty for row-major.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub order: Vec<usize>,
 }
 
-/// A value that the program reads and that is no argument.
+/// A constant that the program reads and that is no argument.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Global {
-    /// Its name in IR.
+    /// Its symbol in IR.
     pub name: String,
     /// The element type in MLIR's spelling.
     pub dtype: String,
-    /// The sizes, which never depend on a call.
+    /// The shape, always static.
     pub shape: Vec<u64>,
     /// Where its bytes come from; empty if they are in `data`.
     pub source: String,
-    /// The bytes of a small one; an `i1` is a byte.
+    /// The bytes of a small one; an `i1` takes a byte.
     pub data: Option<Vec<u8>>,
-    /// What it is to the model.
+    /// Its role in the model.
     pub role: Role,
 }
 
@@ -100,80 +100,81 @@ pub struct Global {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// A weight whose bytes never change: it may be packed and folded.
+    /// A frozen weight: the compiler may pack and fold it.
     #[default]
     Frozen,
     /// A weight that its owner may change between calls.
     Mutable,
-    /// What was computed from frozen weights when the program was loaded.
+    /// Computed from frozen weights when the program was loaded.
     Packed,
 }
 
-/// One kernel.
+/// One kernel launch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Kernel {
-    /// What reports call it.
+    /// Its name in reports.
     pub name: String,
-    /// The function in the object.
+    /// The function's symbol in the object.
     pub symbol: String,
     /// The object that defines it.
     pub object: String,
-    /// The strategy, such as `pointwise` or `matmul`.
+    /// The code-generation strategy, as reports name it.
     pub kind: String,
-    /// The ops that it does, in order.
+    /// The fused ops, in order.
     pub ops: Vec<String>,
-    /// Where the ops of this launch stand in the source, such as `gelu (model.py:12)`, each place
-    /// once; empty if that is not known.
+    /// Source locations of this launch's ops, such as `gelu (model.py:12)`, without duplicates;
+    /// empty if unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<String>,
-    /// Why it does not do more.
+    /// Why adjacent ops were not fused.
     pub not_fused: Vec<String>,
-    /// The earlier launches whose results it reads.
+    /// Indices of the earlier launches whose results it reads.
     pub reads: Vec<usize>,
-    /// The call's arguments that it reads, by their numbers.
+    /// Indices of the program inputs that it reads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<usize>,
-    /// The call's results that it writes, by their numbers.
+    /// Indices of the program outputs that it writes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<usize>,
-    /// Types and sizes of what it writes, without names.
+    /// Dtypes and shapes of the tensors that it writes, without names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<Tensor>,
-    /// Bytes that one call moves, where that is a size like others.
+    /// Bytes read and written by one launch, if that is expressible as a size.
     pub bytes: Option<Dim>,
-    /// Floating-point operations of one call.
+    /// Floating-point operations of one launch.
     pub flops: Option<Dim>,
     /// Whether it always runs on one thread.
     pub serial: bool,
-    /// How a GPU runs it; none on the host, where the entry does.
+    /// Launch configuration on a GPU; `None` on the host, where the entry launches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch: Option<Launch>,
 }
 
-/// A launch of a GPU's kernel.
+/// Launch configuration of a GPU kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
-    /// The kernel's parameters in order.
+    /// The 64-bit parameters, in order.
     pub args: Vec<Arg>,
-    /// Blocks; at least one is launched, and any number is right.
+    /// Grid size, in CTAs (thread blocks); at least one is launched. kiln's own kernels are right
+    /// for any grid size.
     pub grid: Dim,
-    /// How many blocks a multiprocessor has room for, of a kernel whose blocks go on with what is
-    /// left: no more of them are launched. 0 for no such limit.
+    /// CTAs that fit on one SM, for a persistent or grid-stride kernel: the grid is limited to this
+    /// many per SM. 0 for no limit.
     #[serde(default, skip_serializing_if = "none")]
     pub resident: u32,
-    /// Threads of a block.
+    /// Threads of a CTA.
     pub threads: u32,
-    /// Bytes of shared memory that a block asks for beyond what the code has.
+    /// Bytes of dynamic shared memory.
     #[serde(default)]
     pub shared: u32,
-    /// Parameters behind `args`: tensors as the copy engine wants them described.
+    /// Tensor maps for TMA, passed after `args`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub maps: Vec<TensorMap>,
-    /// What a library is called for in place of the kernel where the library is found.
+    /// An equivalent library call, used if the library is found; the kernel is the fallback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub library: Option<LibraryCall>,
-    /// The function in the code, of a kernel that was given as PTX; else it has the kernel's
-    /// symbol. It is launched with just as many blocks as `grid` says, and with one for none.
+    /// The function of an external PTX kernel; otherwise it is the kernel's symbol. An external
+    /// kernel gets exactly `grid` CTAs, and one if that is 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entry: Option<String>,
 }
@@ -182,64 +183,62 @@ fn none(n: &u32) -> bool {
     *n == 0
 }
 
-/// A tensor for the copy engine of sm_90, which moves boxes of it to and from shared memory, in
-/// rows of 128 bytes that are swizzled.
+/// A tensor map: a tensor that TMA loads and stores box by box, through shared memory with 128-byte
+/// swizzle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TensorMap {
-    /// The entry of [`Launch::args`] that is its memory.
+    /// Index of its pointer in [`Launch::args`].
     pub arg: usize,
-    /// The element type in MLIR's spelling: `bf16`, `f16`, `f32`, or `tf32` for f32 that is rounded
-    /// to that.
+    /// The element type in MLIR's spelling: `bf16`, `f16`, `f32`, or `tf32` for f32 rounded to it.
     pub dtype: String,
-    /// The first element.
+    /// Offset of the first element, in elements.
     pub offset: Dim,
-    /// Sizes, the innermost first.
+    /// Sizes, innermost first.
     pub sizes: Vec<Dim>,
-    /// Distances of neighbours in all dimensions but the innermost, in elements.
+    /// Strides of all dimensions but the innermost, in elements.
     pub strides: Vec<Dim>,
-    /// Sizes of a box; of images, channels and pixels.
+    /// Box sizes; for im2col, channels and pixels of a column.
     pub extent: Vec<u32>,
-    /// Of images (channels, width, height, images): which pixels there are results of.
+    /// For im2col (channels, width, height, images): the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,
 }
 
-/// How a window moves over images whose pixels the copy engine reads. Pairs are of height and
-/// width.
+/// The window of an im2col tensor map. Pairs are (height, width).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
-    /// Where the first place of the window begins: not above 0, which is the image's first pixel.
+    /// Offset of the window's first position from the image's first pixel: not above 0.
     pub low: [i32; 2],
-    /// Where it begins at last, counted from the image's last pixel.
+    /// Offset of the window's last position from the image's last pixel.
     pub high: [i32; 2],
-    /// How far it moves.
+    /// Strides.
     pub strides: [u32; 2],
 }
 
-/// One parameter of a GPU's kernel.
+/// One parameter of a GPU kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arg {
-    /// The memory of an argument of the call.
+    /// Pointer to a program input.
     Input(usize),
-    /// The memory of a result of the call.
+    /// Pointer to a program output.
     Output(usize),
-    /// The memory of a global.
+    /// Pointer to a global.
     Global(usize),
-    /// Memory of the arena, at this offset in bytes.
+    /// Pointer into the arena, at this offset in bytes.
     Arena(Dim),
-    /// A size, as 64 bits.
+    /// A size, as a 64-bit integer.
     Size(Dim),
 }
 
-/// Function names in the host object.
+/// Entry points in the host object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// The object that defines them.
     pub object: String,
     /// `void main(const u64* args, i32 threads)`.
     pub main: String,
-    /// Computes sizes of the arena and of results, if any depend on a call.
+    /// Computes the sizes of the arena and of the outputs, if any is dynamic.
     pub sizes: Option<String>,
 }
 
@@ -249,17 +248,17 @@ impl Default for Entry {
     }
 }
 
-/// How a program wants to be run.
+/// Run options.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunOptions {
-    /// Threads of a region; the pool's number if 0.
+    /// Threads of a parallel region; 0 for the pool's number.
     pub threads: u32,
-    /// The compiler's options, as it prints them; for reports.
+    /// The compiler options, as printed, for reports.
     pub compiler: String,
 }
 
 impl Global {
-    /// The result of [`Program::prepare`] that it is, if it is packed.
+    /// The output of [`Program::prepare`] that it is, if it is packed.
     pub fn result(&self) -> Option<usize> {
         (self.role == Role::Packed).then(|| self.source.rsplit('#').next()?.parse().ok()).flatten()
     }
@@ -273,7 +272,7 @@ impl Target {
 }
 
 impl Program {
-    /// Itself, or if it is control flow the programs that it calls, in order.
+    /// The program itself, or the programs of its control flow, in order.
     pub fn parts(&self) -> Vec<&Program> {
         match &self.control {
             Some(control) => control.parts.iter().flat_map(Program::parts).collect(),

@@ -1,8 +1,8 @@
-//! Tensors of a caller: where their elements are.
+//! Views of the caller's tensors: dtype, shape, strides, device and address.
 use crate::{Buffer, CallError, OutOfMemory, Place, call::tensor_error};
 use std::marker::PhantomData;
 
-/// An argument in memory.
+/// An input tensor in memory.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     pub(crate) data: *const u8,
@@ -13,7 +13,7 @@ pub struct View<'a> {
     _bytes: PhantomData<&'a [u8]>,
 }
 
-/// Memory for a result.
+/// Memory for an output tensor.
 pub struct ViewMut<'a> {
     pub(crate) data: *mut u8,
     dtype: &'a str,
@@ -23,7 +23,7 @@ pub struct ViewMut<'a> {
     _bytes: PhantomData<&'a mut [u8]>,
 }
 
-/// The bytes of an element, by MLIR's name of its type; an `i1` is a byte.
+/// Bytes of an element, by MLIR's name of its type; an `i1` takes a byte.
 pub fn byte_size(dtype: &str) -> Option<usize> {
     Some(match dtype {
         "f64" | "i64" => 8,
@@ -34,8 +34,8 @@ pub fn byte_size(dtype: &str) -> Option<usize> {
     })
 }
 
-/// The bytes of a tensor with these sizes. Err: no address space has so many, or `dtype` is no
-/// element type.
+/// Bytes of a contiguous tensor of this shape. Err: it overflows the address space, or `dtype` is
+/// unknown.
 pub fn tensor_bytes(
     what: &'static str,
     name: &str,
@@ -48,7 +48,7 @@ pub fn tensor_bytes(
     Ok(bytes.ok_or_else(|| OutOfMemory::new(None, purpose(what, name, dtype, shape)))?)
 }
 
-/// What memory of a tensor is for, in words.
+/// What a tensor's memory is for, for out-of-memory errors.
 pub fn purpose(what: &str, name: &str, dtype: &str, shape: &[usize]) -> String {
     format!("{what} '{name}', {dtype} {shape:?}")
 }
@@ -58,11 +58,12 @@ pub(crate) fn product(shape: &[usize], width: usize) -> Option<usize> {
 }
 
 impl<'a> View<'a> {
-    /// MLIR's name of the element type.
+    /// The element type in MLIR's spelling.
     pub fn dtype(&self) -> &'a str {
         self.dtype
     }
-    /// Contiguous elements in row-major order.
+    /// A contiguous, row-major tensor in host memory. Err: `bytes` has another length than the
+    /// shape says.
     pub fn new(dtype: &'a str, shape: &'a [usize], bytes: &'a [u8]) -> Result<View<'a>, CallError> {
         check_bytes(dtype, shape, bytes.len()).map_err(|e| tensor_error("input", "", e))?;
         Ok(View {
@@ -74,10 +75,10 @@ impl<'a> View<'a> {
             _bytes: PhantomData,
         })
     }
-    /// As [`View::new`], of bytes that are known to be as many as the shape says.
+    /// As [`View::new`], without checking the length.
     ///
     /// # Safety
-    /// They are.
+    /// `bytes` is as long as the shape says.
     pub unsafe fn known(dtype: &'a str, shape: &'a [usize], bytes: &'a [u8]) -> View<'a> {
         View {
             data: bytes.as_ptr(),
@@ -88,44 +89,43 @@ impl<'a> View<'a> {
             _bytes: PhantomData,
         }
     }
-    /// The sizes.
+    /// The shape.
     pub fn shape(&self) -> &'a [usize] {
         self.shape
     }
-    /// Where the elements lie.
+    /// The device that holds the elements.
     pub fn place(&self) -> Place {
         self.place
     }
     pub(crate) fn strides(&self) -> Option<&'a [isize]> {
         self.strides
     }
-    /// A copy of elements in the host's memory, in row-major order. Err: they lie on a GPU, or
-    /// there is no memory.
+    /// A contiguous, row-major copy. Err: the elements are in device memory, or the host is out of
+    /// memory.
     pub fn copied(&self) -> Result<Buffer, CallError> {
         check_place("input", "", self.place, Place::Host)?;
         self.gathered(byte_size(self.dtype).unwrap_or(1), &[])
     }
-    /// Elements in the memory of GPU `card`, with strides in elements, or in row-major order
-    /// without. A program on that GPU reads them where they lie.
+    /// Elements in the memory of GPU `index`, with strides in elements; `None` is row-major. A
+    /// program on that GPU reads them in place.
     ///
     /// # Safety
-    /// Every element that shape and strides reach from `address` lies in memory of that GPU, which
-    /// stays allocated, and is not written to, until the calls that read it are over on their
-    /// streams.
+    /// Every element that shape and strides reach from `address` is in memory of that GPU, which
+    /// stays allocated and unwritten until the calls that read it have completed on their streams.
     pub unsafe fn on_cuda(
-        card: usize,
+        index: usize,
         dtype: &'a str,
         shape: &'a [usize],
         strides: Option<&'a [isize]>,
         address: u64,
     ) -> View<'a> {
         // SAFETY: the caller's promise.
-        unsafe { View::at(Place::Cuda(card), dtype, shape, strides, address as *const u8) }
+        unsafe { View::at(Place::Cuda(index), dtype, shape, strides, address as *const u8) }
     }
-    /// Elements with strides in elements, of which some may be negative or 0.
+    /// Elements in host memory, with strides in elements; negative and 0 are allowed.
     ///
     /// # Safety
-    /// Every element that shape and strides reach from `data` lies in memory that lives for `'a`.
+    /// Every element that shape and strides reach from `data` is in memory that lives for `'a`.
     pub unsafe fn strided(
         dtype: &'a str,
         shape: &'a [usize],
@@ -135,7 +135,7 @@ impl<'a> View<'a> {
         // SAFETY: the caller's promise.
         unsafe { View::at(Place::Host, dtype, shape, Some(strides), data) }
     }
-    /// Elements with strides, or in row-major order without.
+    /// Elements on any device; strides in elements, or `None` for row-major.
     ///
     /// # Safety
     /// As for [`View::strided`].
@@ -148,9 +148,9 @@ impl<'a> View<'a> {
     ) -> View<'a> {
         View { data, dtype, shape, strides, place, _bytes: PhantomData }
     }
-    /// Whether the elements lie without gaps and with the dimensions in this order, the outermost
-    /// first; row-major if it is empty.
-    pub(crate) fn lies(&self, order: &[usize]) -> bool {
+    /// Whether the elements are dense in this dimension order, outermost first; an empty order is
+    /// row-major.
+    pub(crate) fn is_dense(&self, order: &[usize]) -> bool {
         let mut want = 1isize;
         let mut fits = |n: usize, s: isize| fits(&mut want, n, s);
         match self.strides {
@@ -169,7 +169,7 @@ impl<'a> View<'a> {
             }
         }
     }
-    /// Whether neighbours along each dimension of more than one element have these distances.
+    /// Whether the strides match in every dimension of more than one element.
     pub(crate) fn has_strides(&self, strides: &[isize]) -> bool {
         let rows;
         let own = match self.strides {
@@ -182,24 +182,23 @@ impl<'a> View<'a> {
         own.len() == strides.len()
             && self.shape.iter().zip(own.iter().zip(strides)).all(|(n, (a, b))| *n < 2 || a == b)
     }
-    /// The bytes of elements in the host's memory with the dimensions in this order, in `copy`
-    /// where they do not lie so.
+    /// The bytes of a host tensor, dense in this dimension order. Gathers into `copy` if the tensor
+    /// is not.
     pub(crate) fn bytes<'b>(
         &'b self,
         order: &[usize],
         copy: &'b mut Buffer,
     ) -> Result<&'b [u8], CallError> {
         let width = byte_size(self.dtype).unwrap_or(1);
-        if !self.lies(order) {
+        if !self.is_dense(order) {
             *copy = self.gathered(width, order)?;
             return Ok(copy.bytes());
         }
         let count = product(self.shape, width).unwrap_or(0);
-        // SAFETY: the maker of the view promised that every element is there.
+        // SAFETY: the view's creator promised that every element is there.
         Ok(if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(self.data, count) } })
     }
-    /// A copy of the elements with the dimensions in this order, the outermost first; in row-major
-    /// order if it is empty.
+    /// A dense copy in this dimension order, outermost first; an empty order is row-major.
     pub(crate) fn gathered(&self, width: usize, order: &[usize]) -> Result<Buffer, CallError> {
         let wanted = product(self.shape, width);
         let failed =
@@ -214,8 +213,8 @@ impl<'a> View<'a> {
         let mut index = vec![0usize; order.len()];
         for i in 0..count {
             let at: isize = index.iter().zip(&order).map(|(i, d)| *i as isize * strides[*d]).sum();
-            // SAFETY: the maker of the view promised that every element is there; `copy` holds
-            // `count` elements.
+            // SAFETY: the view's creator promised that every element is there; `copy` holds `count`
+            // elements.
             unsafe {
                 std::ptr::copy_nonoverlapping(
                     self.data.offset(at * width as isize),
@@ -235,14 +234,15 @@ impl<'a> View<'a> {
     }
 }
 
-/// Whether a dimension goes on where the inner ones, of so many elements, end.
+/// Whether a dimension's stride continues the dense layout of the inner ones; updates the stride
+/// wanted next.
 fn fits(want: &mut isize, n: usize, stride: isize) -> bool {
     let fits = n == 1 || stride == *want;
     *want = want.saturating_mul(n as isize);
     fits
 }
 
-/// Whether strides are those of row-major order; what has no elements lies in any order.
+/// Whether strides are row-major; an empty tensor is dense in any order.
 fn dense(shape: &[usize], strides: &[isize]) -> bool {
     let mut want = 1isize;
     shape.iter().zip(strides).rev().all(|(n, s)| fits(&mut want, *n, *s)) || shape.contains(&0)
@@ -257,11 +257,12 @@ fn row_major(shape: &[usize]) -> Vec<isize> {
 }
 
 impl<'a> ViewMut<'a> {
-    /// MLIR's name of the element type.
+    /// The element type in MLIR's spelling.
     pub fn dtype(&self) -> &'a str {
         self.dtype
     }
-    /// Contiguous elements in row-major order.
+    /// A contiguous, row-major tensor in host memory. Err: `bytes` has another length than the
+    /// shape says.
     pub fn new(
         dtype: &'a str,
         shape: &'a [usize],
@@ -271,27 +272,26 @@ impl<'a> ViewMut<'a> {
         // SAFETY: as many bytes as the shape says, borrowed for as long as this lives.
         Ok(unsafe { ViewMut::at(Place::Host, dtype, shape, None, bytes.as_mut_ptr()) })
     }
-    /// Memory of GPU `card`, with strides in elements, or in row-major order without. A program on
-    /// that GPU writes its result there; other strides than those of row-major order are an error
-    /// of the call.
+    /// Memory of GPU `index`, with strides in elements; `None` is row-major. A program on that GPU
+    /// writes its result in place. The call returns an error if the strides are not row-major.
     ///
     /// # Safety
-    /// Every element lies in memory of that GPU, which stays allocated, and is used by nothing
-    /// else, until the calls that write it are over on their streams.
+    /// Every element is in memory of that GPU, which stays allocated and otherwise unused until the
+    /// calls that write it have completed on their streams.
     pub unsafe fn on_cuda(
-        card: usize,
+        index: usize,
         dtype: &'a str,
         shape: &'a [usize],
         strides: Option<&'a [isize]>,
         address: u64,
     ) -> ViewMut<'a> {
         // SAFETY: the caller's promise.
-        unsafe { ViewMut::at(Place::Cuda(card), dtype, shape, strides, address as *mut u8) }
+        unsafe { ViewMut::at(Place::Cuda(index), dtype, shape, strides, address as *mut u8) }
     }
-    /// Elements anywhere.
+    /// Elements on any device; strides in elements, or `None` for row-major.
     ///
     /// # Safety
-    /// Those of row-major order lie in memory of this place that lives for `'a`.
+    /// The row-major elements are in memory of this device that lives for `'a`.
     pub(crate) unsafe fn at(
         place: Place,
         dtype: &'a str,
@@ -301,11 +301,11 @@ impl<'a> ViewMut<'a> {
     ) -> ViewMut<'a> {
         ViewMut { data, dtype, shape, strides, place, _bytes: PhantomData }
     }
-    /// Where the elements lie.
+    /// The device that holds the elements.
     pub fn place(&self) -> Place {
         self.place
     }
-    /// Err: the elements do not lie in row-major order.
+    /// Err: the elements are not row-major.
     pub(crate) fn check_order(&self, name: &str) -> Result<(), CallError> {
         match self.strides {
             Some(strides) if !dense(self.shape, strides) => Err(tensor_error(
@@ -316,10 +316,10 @@ impl<'a> ViewMut<'a> {
             _ => Ok(()),
         }
     }
-    /// The bytes to write, of elements in row-major order in the host's memory.
+    /// The bytes to write, of a row-major host tensor.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         let count = byte_size(self.dtype).and_then(|width| product(self.shape, width)).unwrap_or(0);
-        // SAFETY: made from that many bytes, borrowed mutably for as long as this lives.
+        // SAFETY: created from that many bytes, borrowed mutably for as long as this lives.
         if count == 0 {
             &mut []
         } else {
@@ -328,7 +328,7 @@ impl<'a> ViewMut<'a> {
     }
 }
 
-/// Whether a tensor lies where the program can reach it.
+/// Err: the program cannot access the device that holds the tensor.
 pub(crate) fn check_place(
     what: &'static str,
     name: &str,

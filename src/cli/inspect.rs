@@ -94,7 +94,7 @@ fn report(options: &Options) -> Vec<String> {
         Ok(t) => format!("processor: {} {}, {} threads", t.arch, t.cpu, options.threads),
         Err(e) => format!("processor: {e}"),
     });
-    match (cuda::driver_version(), cuda::cards()) {
+    match (cuda::driver_version(), cuda::devices()) {
         (Ok(driver), Ok(cards)) => {
             let (major, minor) = (driver / 1000, driver % 1000 / 10);
             all.push(format!("NVIDIA driver: CUDA {major}.{minor}, {} GPUs", cards.len()));
@@ -126,7 +126,7 @@ fn report(options: &Options) -> Vec<String> {
     all
 }
 
-fn card(c: &cuda::Card) -> String {
+fn card(c: &cuda::DeviceInfo) -> String {
     let (major, minor) = c.capability;
     let chip = Chip::of_capability(major, minor)
         .map_or("older than kiln compiles for".into(), |c| format!("cuda:{}", c.name()));

@@ -428,7 +428,7 @@ pub(crate) fn target(options: &Options) -> Result<Target, Error> {
         (None, Place::Host) => Target::parse("native").map_err(Error::Target),
         (None, Place::Cuda(index)) => {
             let device = cuda::Device::cuda(index)?;
-            let (card, (major, minor)) = (device.card(), device.card().capability);
+            let (card, (major, minor)) = (device.info(), device.info().capability);
             let chip = Chip::of_capability(major, minor);
             chip.map(|chip| Target::Cuda { chip, relaxed: Relaxed::default() }).ok_or_else(|| {
                 Error::Target(format!(
@@ -573,8 +573,8 @@ impl Executable {
         self.engine.measure(&inputs, &mut outputs, self.threads, (rounds, calls))
     }
     /// The GPU that it runs on; `None` on the host.
-    pub fn card(&self) -> Option<&cuda::Card> {
-        self.cuda().map(|l| l.device().card())
+    pub fn card(&self) -> Option<&cuda::DeviceInfo> {
+        self.cuda().map(|l| l.device().info())
     }
     /// The program on a GPU, for calls on a caller's stream; none if it runs on the host.
     pub fn cuda(&self) -> Option<&cuda::Loaded> {

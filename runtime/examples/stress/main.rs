@@ -1,16 +1,16 @@
-//! What a call on a GPU costs beside its kernels, and whether many of them are right:
-//! benches/gpu/runtime.sh starts this on its packages.
+//! Launch overhead and robustness of calls on a GPU: benches/gpu/runtime.sh runs this on its
+//! packages.
 //!
-//!   stress times  F.kpkg [ROWS]     host and GPU time of a call, launched one by one and as a graph
-//!   stress copies F.kpkg            rates of copies, pageable and pinned, and of calls with tensors on the host
-//!   stress many   F.kpkg CALLS      calls of many sizes; growth of the card's memory and of the process
-//!   stress threads F.kpkg           8 threads of 200 calls, each compared with a call made alone
-//!   stress wrong  F.kpkg            what is refused, by name
-//!   stress memory F.kpkg            a call that wants more than the card has, and a small one behind it
-//!   stress fault  F.kpkg [1]        a kernel that leaves its memory, and calls behind it; 1: each launch is waited for
+//!   stress times  F.kpkg [ROWS]   host and GPU time of a call, as launches and as a graph
+//!   stress copies F.kpkg          bandwidth of pageable and pinned copies, and of host calls
+//!   stress many   F.kpkg CALLS    calls of many shapes; growth of device memory and of the process
+//!   stress threads F.kpkg         8 threads of 200 calls, each compared with a sequential call
+//!   stress wrong  F.kpkg          what is rejected, by name
+//!   stress memory F.kpkg          a call that runs out of device memory, and a small one after it
+//!   stress fault  F.kpkg [1]      a kernel that faults, and calls after it; 1: blocking launches
 //!
-//! With KILN_NVTX set, calls and launches are marked for profilers. Exit code 1: something is not
-//! as it should be; 5: there is no GPU here.
+//! With KILN_NVTX set, emits NVTX ranges for calls and launches. Exit code 1: a check failed; 5: no
+//! GPU.
 mod tensors;
 
 use cudarc::driver::{CudaContext, CudaStream, DevicePtr, DevicePtrMut, result, sys};
@@ -22,7 +22,7 @@ use kiln_runtime::{
 use std::{path::Path, process::ExitCode, sync::Arc, time::Instant};
 use tensors::{HostTensors, Tensor, Tensors, elements, numbers, raw};
 
-/// Sizes of tensors.
+/// Shapes of tensors.
 type Shapes = Vec<Vec<usize>>;
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -77,7 +77,7 @@ fn expect(what: &str, is: bool) -> Outcome<()> {
     if is { Ok(()) } else { Err(what.to_string().into()) }
 }
 
-/// Kibibytes of the process in memory.
+/// The process's resident set size, in KiB.
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|l| l.starts_with("VmRSS:"));
@@ -94,7 +94,7 @@ impl Bench {
             Settings { mode, blocking: false, nvtx: std::env::var_os("KILN_NVTX").is_some() },
         )?)
     }
-    /// The sizes of arguments and results where the open size is `rows`.
+    /// Shapes of inputs and outputs with the dynamic size `rows`.
     fn shapes(&self, rows: usize) -> Outcome<(Shapes, Shapes)> {
         let p = &self.package.program;
         let symbols = vec![i64::try_from(rows)?; p.symbols.len()];
@@ -107,7 +107,7 @@ impl Bench {
         };
         Ok((shapes(&p.inputs)?, shapes(&p.outputs)?))
     }
-    /// Tensors of the host: numbers, and zeros for results.
+    /// Host tensors: numbers for inputs, zeros for outputs.
     fn host(&self, rows: usize, seed: u64) -> Outcome<HostTensors> {
         let (p, (read, written)) = (&self.package.program, self.shapes(rows)?);
         let mut host = HostTensors { inputs: vec![], outputs: vec![] };
@@ -122,7 +122,7 @@ impl Bench {
         }
         Ok(host)
     }
-    /// The same on the card.
+    /// The same in device memory.
     fn tensors(&self, rows: usize, seed: u64, stream: &Arc<CudaStream>) -> Outcome<Tensors> {
         let host = self.host(rows, seed)?;
         let copied = |(dtype, shape, bytes): (String, Vec<usize>, Vec<u8>)| -> Outcome<Tensor> {
@@ -147,7 +147,7 @@ impl Bench {
             tensors[0].launch(&loaded, &stream)?;
             stream.synchronize()?;
             let held = free.saturating_sub(self.device.memory()?.0) >> 10;
-            // Few enough that the stream never is full, so that nothing waits for the card.
+            // Small enough that the launch queue never fills up, so the host never blocks.
             const BATCH: usize = 50;
             let one = |turns: usize| -> Outcome<(f64, f64)> {
                 let (mut host, mut all) = (vec![], vec![]);
@@ -189,7 +189,7 @@ impl Bench {
             }
             whole.sort_by(f64::total_cmp);
             drop(results);
-            // The last launches changed pointers every time.
+            // The last launches changed device pointers every time.
             let agree =
                 tensors[1].results(&stream)?.iter().zip(&host.outputs).all(|(a, (_, _, b))| a == b);
             expect("results in the card's memory are those of a call with the host's", agree)?;
@@ -212,7 +212,7 @@ impl Bench {
         for count in [1usize << 10, 1 << 18, 1 << 22, 1 << 26] {
             let bytes = count * 4;
             let mut pageable = numbers(3, count);
-            // SAFETY: plain memory of the driver's, freed below.
+            // SAFETY: plain driver memory, freed below.
             let pinned = unsafe {
                 std::slice::from_raw_parts_mut(result::malloc_host(bytes, 0)?.cast::<f32>(), count)
             };
@@ -231,7 +231,7 @@ impl Bench {
                 times.sort_by(f64::total_cmp);
                 Ok(bytes as f64 / times[times.len() / 2] / 1e9)
             };
-            // SAFETY: as many bytes on both sides, and each copy is waited for.
+            // SAFETY: as many bytes on both sides, and each copy is synchronised.
             let (up, down, pinned_up, pinned_down) = unsafe {
                 (
                     rate(&mut || Ok(result::memcpy_htod_sync(at, &pageable)?))?,
@@ -243,15 +243,15 @@ impl Bench {
             let shape = [count];
             let mut out = vec![0f32; count];
             let mut calls = vec![];
-            // An argument of the host, a result of the card; the other way around; and both from
-            // and to pinned memory.
+            // Input on the host and output on the device; the reverse; and both through pinned
+            // memory.
             for (from_pinned, side) in
                 [(false, "up"), (false, "down"), (true, "up"), (true, "down")]
             {
                 let mut space = stream.alloc_zeros::<f32>(count)?;
                 let to = space.device_ptr_mut(&stream).0;
                 let source: &[f32] = if from_pinned { &pinned[..] } else { &pageable };
-                // SAFETY: memory of card 0, used by these calls alone, which are waited for.
+                // SAFETY: memory of GPU 0, used by these calls alone, which are synchronised.
                 let view = unsafe {
                     if side == "up" {
                         View::of(&shape, source)?
@@ -262,7 +262,7 @@ impl Bench {
                 stream.synchronize()?;
                 let mut target = if from_pinned { vec![] } else { std::mem::take(&mut out) };
                 let place: &mut [f32] = match from_pinned {
-                    // SAFETY: the same pinned memory; in this turn nothing reads it.
+                    // SAFETY: the same pinned memory; nothing reads it in this iteration.
                     true => unsafe {
                         std::slice::from_raw_parts_mut(pinned.as_ptr().cast_mut(), count)
                     },
@@ -295,7 +295,7 @@ impl Bench {
         let stream = self.context.new_stream()?;
         for (name, mode) in Mode::ALL {
             let loaded = self.open(mode)?;
-            // More sizes than are remembered, so that plans and graphs come and go.
+            // More shapes than the plan cache holds, so that plans and graphs are evicted.
             let all: Vec<Tensors> = (0..20)
                 .map(|i| self.tensors(8 + 8 * i, i as u64, &stream))
                 .collect::<Outcome<_>>()?;
@@ -326,7 +326,7 @@ impl Bench {
     fn threads(&self) -> Outcome<()> {
         for (name, mode) in Mode::ALL {
             let loaded = &self.open(mode)?;
-            // What each thread is to find, made by calls one after the other.
+            // The expected results, from sequential calls.
             let mut alone = vec![];
             for t in 0..8usize {
                 let stream = self.context.new_stream()?;
@@ -336,7 +336,7 @@ impl Bench {
                 stream.synchronize()?;
                 alone.push((stream, tensors, want));
             }
-            // The first round makes what later ones use again.
+            // The first round allocates what later ones reuse.
             for round in 0..2 {
                 let (free, start) = (self.device.memory()?.0, Instant::now());
                 let wrong: usize = std::thread::scope(|scope| {
@@ -360,8 +360,8 @@ impl Bench {
         Ok(())
     }
 
-    /// A thread's calls: on a stream of its own with device memory, and every fourth with the
-    /// host's. How many differ.
+    /// A thread's calls: device memory on its own stream, and host memory for every fourth. Returns
+    /// how many results differ.
     fn thread(
         &self,
         t: usize,
@@ -401,7 +401,7 @@ impl Bench {
         let mut out = vec![0f32; 16];
         let shape = [16usize];
         let mut said = |card: usize, strides: Option<&[isize]>, at: u64| -> Outcome<String> {
-            // SAFETY: refused before anything is read, or memory of card 0.
+            // SAFETY: rejected before anything is read, or memory of GPU 0.
             let view = unsafe { View::on_cuda(card, "f32", &shape, strides, at) };
             Ok(loaded
                 .call(&[view], &mut [ViewMut::of(&shape, &mut out)?])
@@ -426,7 +426,7 @@ impl Bench {
             expect(what, text.contains(part) && text.contains(&format!("'{name}'")))?;
         }
         expect("a good one behind them", said(0, None, at)? == "accepted")?;
-        // Four bytes behind a multiple of 16: read and written by way of aligned memory.
+        // Misaligned by four bytes: goes through an aligned copy.
         stream.memcpy_htod(&numbers(5, 64), &mut space)?;
         stream.synchronize()?;
         let want = {
@@ -437,14 +437,14 @@ impl Bench {
             )?;
             out
         };
-        // SAFETY: memory of card 0 that only this call uses.
+        // SAFETY: memory of GPU 0 that only this call uses.
         unsafe {
             let mut written = [ViewMut::on_cuda(0, "f32", &shape, None, at + 4 * 33)];
             loaded.call(&[View::on_cuda(0, "f32", &shape, None, at + 4)], &mut written)?;
         }
         let got = stream.clone_dtoh(&space)?;
         expect("unaligned memory", got[33..49] == want[..])?;
-        // The thread's context stays as it was.
+        // The thread's current context is left as it was.
         // SAFETY: no context is made or destroyed.
         unsafe { result::ctx::set_current(std::ptr::null_mut())? };
         loaded.call(&[View::of(&shape, &host[..16])?], &mut [ViewMut::of(&shape, &mut out)?])?;
@@ -452,7 +452,7 @@ impl Bench {
         self.context.bind_to_thread()?;
         let capture = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         stream.begin_capture(capture)?;
-        // SAFETY: refused.
+        // SAFETY: rejected.
         let refused = unsafe {
             loaded.launch(
                 &[View::of(&shape, &host[..16])?],
@@ -494,7 +494,7 @@ impl Bench {
         let at = space.device_ptr_mut(&stream).0;
         stream.synchronize()?;
         let far = [1usize << 33];
-        // SAFETY: none, this is the fault.
+        // SAFETY: none; this is the fault.
         let first = unsafe {
             let mut written = [ViewMut::on_cuda(0, "f32", &far, None, at)];
             loaded.launch(&[View::on_cuda(0, "f32", &far, None, at)], &mut written, raw(&stream))
@@ -518,7 +518,7 @@ impl Bench {
             let e = loaded.call(&[View::of(&shape, &host)?], &mut [ViewMut::of(&shape, &mut out)?]);
             expect(turn, said(e.err().ok_or("a call after a fault was accepted")?)?)?;
         }
-        // The driver has given up this process; cudarc's memory cannot be freed in order.
+        // The driver has given up the process; cudarc cannot free its memory.
         std::process::exit(0)
     }
 }

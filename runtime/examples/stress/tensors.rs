@@ -1,4 +1,4 @@
-//! Tensors of calls, on the card and on the host, always with the same numbers.
+//! Reproducible tensors of calls, in device and host memory.
 use super::Outcome;
 use cudarc::driver::{CudaSlice, CudaStream};
 use kiln_runtime::{
@@ -7,19 +7,19 @@ use kiln_runtime::{
 };
 use std::sync::Arc;
 
-/// A tensor on the card.
+/// A tensor in device memory.
 pub struct Tensor {
     /// Its memory.
     pub memory: CudaSlice<u8>,
-    /// Where that begins.
+    /// Its device pointer.
     pub at: u64,
-    /// MLIR's name of its element type.
+    /// Its element type in MLIR's spelling.
     pub dtype: String,
-    /// Its sizes.
+    /// Its shape.
     pub shape: Vec<usize>,
 }
 
-/// Arguments and results on the card.
+/// Inputs and outputs in device memory.
 pub struct Tensors {
     /// In order.
     pub inputs: Vec<Tensor>,
@@ -28,10 +28,10 @@ pub struct Tensors {
 }
 
 impl Tensors {
-    /// A call on a stream.
+    /// Enqueues a call on a stream.
     pub fn launch(&self, loaded: &Loaded, stream: &Arc<CudaStream>) -> Result<(), CallError> {
-        // SAFETY: memory of card 0 that lives until the stream has been waited for, and that only
-        // this stream uses.
+        // SAFETY: memory of GPU 0 that lives until the stream is synchronised, and that only this
+        // stream uses.
         unsafe {
             let read: Vec<View> = self
                 .inputs
@@ -46,19 +46,19 @@ impl Tensors {
             loaded.launch(&read, &mut written, raw(stream))
         }
     }
-    /// The bytes of the results, once the stream has come so far.
+    /// The bytes of the outputs, once the stream has reached this point.
     pub fn results(&self, stream: &Arc<CudaStream>) -> Outcome<Vec<Vec<u8>>> {
         Ok(self.outputs.iter().map(|t| stream.clone_dtoh(&t.memory)).collect::<Result<_, _>>()?)
     }
 }
 
-/// A stream of cudarc's; it lives as long as what it is used for here.
+/// A cudarc stream as kiln's; it outlives its uses here.
 pub fn raw(stream: &Arc<CudaStream>) -> Stream {
-    // SAFETY: every caller keeps the stream until it has been waited for.
+    // SAFETY: every caller keeps the stream until it is synchronised.
     unsafe { Stream::from_raw(stream.cu_stream().cast()) }
 }
 
-/// The same numbers every time, in [-1, 1).
+/// Pseudo-random numbers in [-1, 1), reproducible by seed.
 pub fn numbers(seed: u64, count: usize) -> Vec<f32> {
     let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -68,7 +68,7 @@ pub fn numbers(seed: u64, count: usize) -> Vec<f32> {
     (0..count).map(|_| next()).collect()
 }
 
-/// The same as elements of a type, f32 or a shorter float.
+/// [`numbers`] as the bytes of a dtype: f32 or a narrower float.
 pub fn elements(dtype: &str, seed: u64, count: usize) -> Outcome<Vec<u8>> {
     let all = numbers(seed, count);
     Ok(match dtype {
@@ -79,7 +79,7 @@ pub fn elements(dtype: &str, seed: u64, count: usize) -> Outcome<Vec<u8>> {
     })
 }
 
-/// Tensors of the host: element type, sizes, bytes.
+/// Host tensors: dtype, shape, bytes.
 pub struct HostTensors {
     /// In order.
     pub inputs: Vec<(String, Vec<usize>, Vec<u8>)>,
@@ -88,7 +88,7 @@ pub struct HostTensors {
 }
 
 impl HostTensors {
-    /// What a call takes.
+    /// Views for a call.
     pub fn views(&mut self) -> Outcome<(Vec<View<'_>>, Vec<ViewMut<'_>>)> {
         let read =
             self.inputs.iter().map(|(t, s, b)| View::new(t, s, b)).collect::<Result<_, _>>()?;

@@ -1,5 +1,5 @@
-//! A cache in one file: a zip archive, as `.kpkg` packages are, of a manifest and the entries as
-//! they lie in the folder.
+//! Export and import of a cache as one zip archive (as `.kpkg` packages are): a manifest, and the
+//! entries as they are on disk.
 use super::{HEADER, MAGIC, SUFFIX, Store, list};
 use crate::package::PackageError;
 use serde::{Deserialize, Serialize};
@@ -15,21 +15,21 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
 const FORMAT: u32 = 1;
 const MANIFEST: &str = "cache.json";
 const MAX_MANIFEST: u64 = 64 << 20;
-/// The length of a hash in hexadecimal digits.
+/// Length of a SHA-256 in hexadecimal digits.
 const NAME: usize = 64;
 
 #[derive(Serialize, Deserialize)]
 struct Manifest {
     format: u32,
     kiln: String,
-    /// By name: size and SHA-256 of each entry.
+    /// Size and SHA-256 of each entry, by name.
     entries: BTreeMap<String, (u64, String)>,
 }
 
-/// Counts of entries of one kind.
+/// Number and size of entries of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// How many.
+    /// Number of entries.
     pub entries: usize,
     /// Their bytes.
     pub bytes: u64,
@@ -57,7 +57,7 @@ impl Store {
         Ok(all)
     }
 
-    /// Whole programs, and the rest: code of single kernels.
+    /// Counts whole programs, and the rest: code of single kernels.
     pub fn count(&self) -> Result<(Count, Count), super::Remark> {
         let (mut programs, mut kernels) = (Count::default(), Count::default());
         for (_, path) in self.entries()? {
@@ -76,8 +76,7 @@ impl Store {
         Ok((programs, kernels))
     }
 
-    /// Writes all entries to one file, through a temporary one beside it. Returns how many there
-    /// are.
+    /// Writes all entries to one file, through a temporary file next to it. Returns their number.
     pub fn export(&self, to: &Path) -> Result<usize, PackageError> {
         let io = |path: &Path| {
             let path = path.to_path_buf();
@@ -97,7 +96,7 @@ impl Store {
         let mut zip = ZipWriter::new(std::io::BufWriter::new(file.as_file_mut()));
         let plain = || SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
         for (name, path) in entries {
-            // What another process has just trimmed is not missed.
+            // Another process may have just evicted it.
             let Ok(bytes) = crate::file::read(&path, super::MAX_ENTRY) else { continue };
             zip.start_file(
                 format!("entries/{name}"),
@@ -116,9 +115,9 @@ impl Store {
         Ok(manifest.entries.len())
     }
 
-    /// Takes in the entries of a file that [`Store::export`] wrote; of those that are there already
-    /// the folder's stay. All are compared with the manifest before any is written. They are code:
-    /// import only what you trust. Returns how many are new.
+    /// Imports the entries of a file that [`Store::export`] wrote; existing entries win. All are
+    /// verified against the manifest before any is written. Entries are code: import only what you
+    /// trust. Returns the number of new entries.
     pub fn import(&self, from: &Path) -> Result<usize, PackageError> {
         let io = |source| PackageError::Io { path: from.into(), source };
         let mut zip =
@@ -219,7 +218,7 @@ mod tests {
             fs::write(&file, &bad).expect("written");
             let b = Store::open(dir.path().join(format!("b{at}"))).expect("a store");
             match b.import(&file) {
-                // The flipped bit lies where nothing is kept, such as a time.
+                // The flipped bit is in a field that is not checked, such as a timestamp.
                 Ok(n) => assert!(
                     n == 2
                         && b.get("x") == Ok(Some(vec![1; 500]))

@@ -1,5 +1,5 @@
-//! Programs whose sizes are all numbers: what a call has to pass is compared in one go, and nothing
-//! of it is computed.
+//! Fast path for programs with static shapes: one comparison checks all arguments, and no size is
+//! computed.
 use crate::{
     Place, View, ViewMut,
     guards::dtype_word,
@@ -7,37 +7,37 @@ use crate::{
     view::{byte_size, product},
 };
 
-/// What a call of such a program passes and gives.
-pub(super) struct Fixed {
-    inputs: Kinds,
-    outputs: Kinds,
-    /// Sizes of the results, and their bytes.
-    pub made: Vec<(Vec<usize>, usize)>,
+/// The arguments of a static-shape program.
+pub(super) struct StaticShapes {
+    inputs: TensorTypes,
+    outputs: TensorTypes,
+    /// Shapes and bytes of the outputs.
+    pub output_shapes: Vec<(Vec<usize>, usize)>,
     /// Bytes of the arena.
     pub arena: usize,
 }
 
-/// Types of tensors, with all sizes in one list.
+/// Dtypes and shapes of several tensors, all sizes in one list.
 #[derive(Default)]
-struct Kinds {
-    /// Element type and rank.
+struct TensorTypes {
+    /// Dtype and rank.
     heads: Vec<(u64, usize)>,
     sizes: Vec<usize>,
 }
 
-impl Fixed {
-    /// None: a size depends on the call, or an input is not read in row-major order.
-    pub fn of(p: &Program) -> Option<Fixed> {
+impl StaticShapes {
+    /// `None`: a size is dynamic, or an input is not row-major.
+    pub fn of(p: &Program) -> Option<StaticShapes> {
         let known = |d: &Dim| if let Dim::Known(n) = d { usize::try_from(*n).ok() } else { None };
         let shape = |t: &Tensor| t.dims.iter().map(known).collect::<Option<Vec<usize>>>();
-        let kinds = |all: &[Tensor]| -> Option<Kinds> {
-            let mut kinds = Kinds::default();
+        let types = |all: &[Tensor]| -> Option<TensorTypes> {
+            let mut types = TensorTypes::default();
             for t in all {
                 byte_size(&t.dtype)?;
-                kinds.heads.push((dtype_word(&t.dtype), t.dims.len()));
-                kinds.sizes.extend(shape(t)?);
+                types.heads.push((dtype_word(&t.dtype), t.dims.len()));
+                types.sizes.extend(shape(t)?);
             }
-            Some(kinds)
+            Some(types)
         };
         if !(p.symbols.is_empty()
             && p.conditions.is_empty()
@@ -51,25 +51,23 @@ impl Fixed {
             Some((shape, bytes))
         };
         let made = p.outputs.iter().map(made).collect::<Option<_>>()?;
-        Some(Fixed {
-            inputs: kinds(&p.inputs)?,
-            outputs: kinds(&p.outputs)?,
-            made,
+        Some(StaticShapes {
+            inputs: types(&p.inputs)?,
+            outputs: types(&p.outputs)?,
+            output_shapes: made,
             arena: known(&p.arena)?,
         })
     }
-    /// Whether a call may pass these, without a copy.
-    pub fn takes(&self, inputs: &[View]) -> bool {
-        self.inputs.are(inputs.iter().map(|v| (v.dtype(), v.shape, v.place(), v.lies(&[]))))
-    }
-    /// Whether a call may write its results to these.
-    pub fn gives(&self, outputs: &[ViewMut]) -> bool {
-        self.outputs
-            .are(outputs.iter().map(|v| (v.dtype(), v.shape, v.place(), v.check_order("").is_ok())))
+    /// Whether all arguments match, and are row-major in host memory.
+    pub fn matches(&self, inputs: &[View], outputs: &[ViewMut]) -> bool {
+        let inputs = inputs.iter().map(|v| (v.dtype(), v.shape, v.place(), v.is_dense(&[])));
+        let outputs =
+            outputs.iter().map(|v| (v.dtype(), v.shape, v.place(), v.check_order("").is_ok()));
+        self.inputs.are(inputs) && self.outputs.are(outputs)
     }
 }
 
-impl Kinds {
+impl TensorTypes {
     fn are<'a>(
         &self,
         all: impl ExactSizeIterator<Item = (&'a str, &'a [usize], Place, bool)>,

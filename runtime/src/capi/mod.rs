@@ -1,8 +1,7 @@
-//! The functions of `include/kiln.h`, which is generated from this folder. `libkiln_runtime.so`
-//! (`capi/`) has them, and `libkiln.so` (`capi/full/`) beside one that compiles.
+//! The C API of `include/kiln.h`, which is generated from this folder. Exported by
+//! `libkiln_runtime.so` (`capi/`), and by `libkiln.so` (`capi/full/`), which adds the compiler.
 //!
-//! No panic leaves a function: what panics is `KILN_ERROR_INTERNAL`. Pointers are checked for null
-//! and not further.
+//! No panic crosses the API: it becomes `KILN_ERROR_INTERNAL`. Pointers are checked for null only.
 mod signature;
 
 pub use signature::{KilnDim, KilnTensorInfo};
@@ -24,49 +23,49 @@ use std::{
     sync::Arc,
 };
 
-/// What a function answers. `kiln_last_error` has the sentence.
+/// Status of a call. `kiln_last_error` has the message.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the sentences stand beside the names")]
 #[allow(non_camel_case_types)]
 pub enum KilnStatus {
-    /// Done.
+    /// Success.
     KILN_OK = 0,
-    /// A null pointer, a number out of range, text that is no UTF-8.
+    /// A null pointer, a number out of range, or text that is not UTF-8.
     KILN_ERROR_ARGUMENT = 1,
-    /// A file cannot be read, or is damaged or foreign.
+    /// A file cannot be read, is damaged, or is not a package.
     KILN_ERROR_FILE = 2,
-    /// The program is for another processor, or its code was not linked.
+    /// The program is for another processor, or its code could not be linked.
     KILN_ERROR_TARGET = 3,
-    /// A weight is missing, or not what the program takes.
+    /// A weight is missing or does not match the program.
     KILN_ERROR_WEIGHT = 4,
-    /// A tensor of a call is not what the program takes; nothing has been written.
+    /// A tensor does not match the program; nothing has been written.
     KILN_ERROR_TENSOR = 5,
-    /// The GPU or its driver. Results may have been written in part.
+    /// A GPU or driver error. Outputs may have been partly written.
     KILN_ERROR_DEVICE = 6,
-    /// Not enough memory.
+    /// Out of memory.
     KILN_ERROR_MEMORY = 7,
-    /// An op that kiln does not support. Of `libkiln.so` alone.
+    /// An op that kiln does not support. Only from `libkiln.so`.
     KILN_ERROR_UNSUPPORTED = 8,
-    /// Compiling failed. Of `libkiln.so` alone.
+    /// Compilation failed. Only from `libkiln.so`.
     KILN_ERROR_COMPILE = 9,
-    /// A fault of kiln itself.
+    /// An internal error of kiln.
     KILN_ERROR_INTERNAL = 10,
 }
 
-/// How a program is loaded. `kiln_default_options` fills it.
+/// Load options. `kiln_default_options` gives the defaults.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct KilnOptions {
-    /// Threads of a call on the host; 0 for all processors.
+    /// Threads of a call on the host; 0 for one for each processor.
     pub threads: u32,
-    /// The number of the GPU that a program for GPUs runs on. Others do not read it.
+    /// Ordinal of the GPU that a GPU program runs on; unused by other programs.
     pub gpu: u32,
-    /// Whether the kernels of a call on a GPU are launched as a CUDA graph.
+    /// Whether a call on a GPU launches its kernels as one CUDA graph.
     pub cuda_graphs: bool,
 }
 
-/// A program that can be called, from any thread and from several at once.
+/// A loaded program. It may be called from several threads at once.
 pub struct KilnProgram {
     engine: Engine,
     threads: usize,
@@ -78,7 +77,7 @@ enum Engine {
     Cuda(Box<cuda::Loaded>),
 }
 
-/// A status with its sentence.
+/// A status with its message.
 #[derive(Debug)]
 pub struct Failure(pub KilnStatus, pub String);
 
@@ -125,7 +124,7 @@ fn argument(reason: &str) -> Failure {
     Failure(KILN_ERROR_ARGUMENT, reason.into())
 }
 
-/// Runs a function's body: no panic leaves it, and a failure's sentence is kept for the thread.
+/// Runs a function's body: catches panics, and stores an error's message for the thread.
 pub fn guarded(body: impl FnOnce() -> Result<(), Failure>) -> KilnStatus {
     let outcome = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
         let text = panic
@@ -147,10 +146,10 @@ pub fn guarded(body: impl FnOnce() -> Result<(), Failure>) -> KilnStatus {
     }
 }
 
-/// The text of a C string. Err: null, or no UTF-8.
+/// The text of a C string. Err: null, or not UTF-8.
 ///
 /// # Safety
-/// Null, or a string with a zero at its end.
+/// Null, or a NUL-terminated string.
 pub unsafe fn text<'a>(raw: *const c_char, what: &str) -> Result<&'a str, Failure> {
     if raw.is_null() {
         return Err(argument(&format!("{what} is null")));
@@ -159,24 +158,24 @@ pub unsafe fn text<'a>(raw: *const c_char, what: &str) -> Result<&'a str, Failur
     unsafe { CStr::from_ptr(raw) }.to_str().map_err(|_| argument(&format!("{what} is no UTF-8")))
 }
 
-/// What a pointer points to. Err: it is null.
+/// Dereferences a pointer. Err: it is null.
 unsafe fn at<'a, T>(raw: *const T, what: &str) -> Result<&'a T, Failure> {
     // SAFETY: the caller's promise: null, or alive for the call.
     unsafe { raw.as_ref() }.ok_or_else(|| argument(&format!("{what} is null")))
 }
 
-/// A list of the caller's; null is good for none.
+/// A caller's array; null is allowed if it is empty.
 unsafe fn list<'a, T>(raw: *const T, count: usize, what: &str) -> Result<&'a [T], Failure> {
     match (raw.is_null(), count) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(argument(&format!("{what} is null"))),
-        // SAFETY: the caller's promise: so many elements.
+        // SAFETY: the caller's promise: that many elements.
         (false, _) => Ok(unsafe { std::slice::from_raw_parts(raw, count) }),
     }
 }
 
 impl KilnProgram {
-    /// A package ready to be called; `find` finds the weights that it does not hold.
+    /// Loads a package; `find` finds the weights that it does not hold.
     pub fn open(
         package: &Package,
         options: Option<&KilnOptions>,
@@ -230,10 +229,10 @@ impl KilnProgram {
     }
 }
 
-/// Hands a program to the caller.
+/// Passes ownership of a program to the caller.
 ///
 /// # Safety
-/// `out` is null or can be written.
+/// `out` is null or writable.
 pub unsafe fn give(
     program: Result<KilnProgram, Failure>,
     out: *mut *mut KilnProgram,
@@ -249,8 +248,8 @@ pub unsafe fn give(
     Ok(())
 }
 
-/// The sentence of this thread's last failure; empty if there was none. It is good until the next
-/// function that fails on this thread.
+/// The message of this thread's last error; empty if there was none. Valid until the next function
+/// that fails on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn kiln_last_error() -> *const c_char {
     LAST.with(|last| last.borrow().as_ptr())
@@ -262,18 +261,18 @@ pub extern "C" fn kiln_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// All processors, the first GPU, no CUDA graphs.
+/// The default options: all processors, GPU 0, no CUDA graphs.
 #[unsafe(no_mangle)]
 pub extern "C" fn kiln_default_options() -> KilnOptions {
     KilnOptions { threads: 0, gpu: 0, cuda_graphs: false }
 }
 
-/// Loads a compiled package (.kpkg) that holds its weights (`kiln compile --with-weights`) or needs
-/// none. A package is code: load only what you trust. `options` may be null. The program is `*out`,
-/// which is null if this fails, and belongs to the caller.
+/// Loads a compiled package (.kpkg) that holds its weights (`kiln compile --with-weights`) or has
+/// none. A package is code: load only what you trust. `options` may be null. `*out` is the program,
+/// which the caller owns, or null on failure.
 ///
 /// # Safety
-/// `path` is a string with a zero at its end, `options` is null or valid, `out` can be written.
+/// `path` is a NUL-terminated string, `options` is null or valid, `out` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kiln_program_load(
     path: *const c_char,
@@ -299,7 +298,7 @@ fn held(package: &Package, g: &crate::program::Global) -> Result<Bytes, String> 
 /// As `kiln_program_load`, from the bytes of a package, which may be freed afterwards.
 ///
 /// # Safety
-/// `bytes` has `size` bytes; as `kiln_program_load` beside.
+/// `bytes` has `size` bytes; the rest as for `kiln_program_load`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kiln_program_load_bytes(
     bytes: *const u8,
@@ -321,19 +320,19 @@ pub unsafe extern "C" fn kiln_program_load_bytes(
     })
 }
 
-/// Frees a program, after its calls are over. Null is good.
+/// Frees a program after its calls have returned. Null is allowed.
 ///
 /// # Safety
-/// Null, or a program that has not been freed and that no other thread uses.
+/// Null, or a live program that no other thread uses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kiln_program_free(program: *mut KilnProgram) {
     if !program.is_null() {
-        // SAFETY: the caller's promise. What panics while it is freed is lost, and not passed on.
+        // SAFETY: the caller's promise. A panic while it is freed is swallowed.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(unsafe { Box::from_raw(program) })));
     }
 }
 
-/// How many tensors a call passes; 0 of null.
+/// Number of input tensors; 0 for null.
 ///
 /// # Safety
 /// Null, or a live program.
@@ -343,7 +342,7 @@ pub unsafe extern "C" fn kiln_program_input_count(program: *const KilnProgram) -
     unsafe { program.as_ref() }.map_or(0, |p| p.signature.inputs())
 }
 
-/// How many tensors a call writes; 0 of null.
+/// Number of output tensors; 0 for null.
 ///
 /// # Safety
 /// Null, or a live program.
@@ -353,10 +352,10 @@ pub unsafe extern "C" fn kiln_program_output_count(program: *const KilnProgram) 
     unsafe { program.as_ref() }.map_or(0, |p| p.signature.outputs())
 }
 
-/// What a program takes as its input of this number.
+/// Describes input `index`: name, dtype and shape.
 ///
 /// # Safety
-/// Null, or a live program; `info` is null or can be written.
+/// Null, or a live program; `info` is null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kiln_program_input(
     program: *const KilnProgram,
@@ -367,10 +366,10 @@ pub unsafe extern "C" fn kiln_program_input(
     guarded(|| unsafe { put(info, at(program, "program")?.signature.input(index)) })
 }
 
-/// What a program gives as its output of this number.
+/// Describes output `index`: name, dtype and shape.
 ///
 /// # Safety
-/// Null, or a live program; `info` is null or can be written.
+/// Null, or a live program; `info` is null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kiln_program_output(
     program: *const KilnProgram,
@@ -391,12 +390,13 @@ unsafe fn put(info: *mut KilnTensorInfo, found: Option<KilnTensorInfo>) -> Resul
     Ok(())
 }
 
-/// The sizes of a result for inputs of these sizes. Only the shapes of `inputs` are read. `*rank`
-/// is the number of sizes; `shape` gets them if `capacity` is enough, and may be null if that is 0.
+/// Shape of output `output` for inputs of these shapes; only the shapes of `inputs` are read.
+/// `*rank` is the number of dimensions. `shape` is filled if `capacity` is at least that, and may
+/// be null if `capacity` is 0.
 ///
 /// # Safety
-/// `inputs` has `input_count` tensors as DLPack says they have to be, `shape` room for `capacity`
-/// numbers; the others are null or valid.
+/// `inputs` has `input_count` valid DLPack tensors, `shape` has room for `capacity` numbers; the
+/// others are null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kiln_program_output_shape(
     program: *const KilnProgram,
@@ -437,18 +437,18 @@ unsafe fn read<'a>(inputs: *const *const DLTensor, count: usize) -> Result<Vec<V
     all.iter().map(|t| unsafe { Ok(View::of_dlpack(at(*t, "an input")?)?) }).collect()
 }
 
-/// Calls a program. Tensors are DLPack's, in the host's memory or in a GPU's: of a DLManagedTensor
-/// or DLManagedTensorVersioned pass `&m->dl_tensor`. Inputs may have any strides; results are
-/// written, in row-major order, into memory of the caller's. `stream` is a CUstream, in whose order
-/// a program for a GPU then runs, and which the call does not wait for unless a result lies in the
-/// host's memory; with null, and on the host, results are there when this returns. A stream of
-/// another GPU or context than the program's, or one that is being captured, is
-/// `KILN_ERROR_DEVICE`; a tensor that lies elsewhere than it says, or on another GPU,
-/// `KILN_ERROR_TENSOR`.
+/// Calls a program. Tensors are DLPack's, in host or device memory: of a DLManagedTensor or
+/// DLManagedTensorVersioned pass `&m->dl_tensor`. Inputs may have any strides; outputs are written,
+/// row-major, to the caller's memory.
 ///
-/// # Safety
-/// Tensors are as DLPack says they have to be, and live until the call is over, on its stream if it
-/// has one. Nothing else uses the memory of results meanwhile.
+/// `stream` is a CUstream on which a GPU program is enqueued. The call synchronises with it only if
+/// an output is in host memory. With null, and on the host, the outputs are complete on return.
+///
+/// `KILN_ERROR_DEVICE`: the stream is another GPU's or context's, or is being captured.
+/// `KILN_ERROR_TENSOR`: a tensor is not in the memory that it states, or is on another GPU.
+///
+/// The tensors are valid by DLPack's specification and live until the call has completed, on its
+/// stream if it has one. Nothing else uses the outputs' memory meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kiln_program_call(
     program: *const KilnProgram,

@@ -1,42 +1,42 @@
-//! What a program takes and gives, as C reads it.
+//! A program's signature, as C structs.
 use crate::{
     Program,
     program::{Dim, Tensor},
 };
 use std::ffi::{CString, c_char};
 
-/// One size of a tensor.
+/// One dimension of a tensor.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct KilnDim {
-    /// The size; -1 if calls decide it.
+    /// The size; -1 if it is dynamic.
     pub size: i64,
     /// The size as text: a number, a symbol such as "s0", or an expression of symbols such as "(s0
     /// + 1)". Equal texts are equal sizes.
     pub text: *const c_char,
-    /// The least size.
+    /// Lower bound of the size.
     pub min: i64,
-    /// The greatest size; -1 if it is open, or if the size is an expression.
+    /// Upper bound of the size; -1 if there is none, or if the size is an expression.
     pub max: i64,
-    /// What divides every size.
+    /// Divides every value of the size.
     pub divisor: i64,
 }
 
-/// A tensor that a call passes or gets. Its pointers live as long as the program.
+/// An input or output tensor. Its pointers are valid for the program's lifetime.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct KilnTensorInfo {
-    /// What the model calls it.
+    /// Its name in the model.
     pub name: *const c_char,
-    /// MLIR's name of the element type: "f32", "bf16", "i64", "ui8", "i1" (a byte), …
+    /// The element type in MLIR's spelling: "f32", "bf16", "i64", "ui8", "i1" (a byte), …
     pub dtype: *const c_char,
-    /// How many sizes it has.
+    /// Number of dimensions.
     pub rank: usize,
-    /// The sizes; null if there are none.
+    /// The dimensions; null if there are none.
     pub dims: *const KilnDim,
 }
 
-/// The strings and sizes that a program's callers read.
+/// A program's signature, with the strings that C callers read.
 pub struct Signature {
     inputs: Vec<Info>,
     outputs: Vec<Info>,
@@ -46,10 +46,10 @@ struct Info {
     name: CString,
     dtype: CString,
     dims: Vec<KilnDim>,
-    /// What `dims` points to.
+    /// Owns the strings that `dims` points to.
     _texts: Vec<CString>,
 }
-// SAFETY: the pointers are to strings of this value's own, which nobody changes.
+// SAFETY: the pointers are to strings that this value owns and nobody changes.
 unsafe impl Send for Info {}
 // SAFETY: as above.
 unsafe impl Sync for Info {}

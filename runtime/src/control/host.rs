@@ -1,7 +1,7 @@
-//! Programs of programs on the host.
+//! Control flow between programs on the host.
 use super::{
-    Flow,
-    run::{Machine, Memory, Place, Run},
+    ControlFlow,
+    run::{Backend, CountedBuffer, Interpreter, Location},
 };
 use crate::{
     Buffer, CallError, Loaded, Program, View, ViewMut, call::tensor_error, custom::CustomFn,
@@ -9,20 +9,20 @@ use crate::{
 };
 use std::sync::{Mutex, PoisonError};
 
-/// A program of programs, ready to be called from any thread.
+/// A control-flow program, ready to be called from any thread.
 pub struct Driver {
     program: Program,
-    flow: Flow,
+    flow: ControlFlow,
     parts: Vec<Loaded>,
-    /// Buffers of calls that are over.
+    /// Buffers of finished calls, for reuse.
     idle: Mutex<Vec<Vec<Buffer>>>,
 }
 
 impl Driver {
-    /// Joins a program with its loaded parts. Err: it names values or parts that it does not have,
-    /// or a function that is not registered.
+    /// Joins a control-flow program with its loaded parts. Err: a value or part index is out of
+    /// range, or a custom function is not registered.
     pub fn new(program: Program, parts: Vec<Loaded>) -> Result<Driver, CallError> {
-        let flow = Flow::new(&program)?;
+        let flow = ControlFlow::new(&program)?;
         if parts.len() != flow.control.parts.len() {
             return Err(CallError::Count {
                 what: "parts",
@@ -32,18 +32,18 @@ impl Driver {
         }
         Ok(Driver { program, flow, parts, idle: Mutex::default() })
     }
-    /// What was compiled.
+    /// The compiled program.
     pub fn program(&self) -> &Program {
         &self.program
     }
-    /// The bytes of memory that calls keep, between kernels and between programs.
+    /// Bytes of the parts' arenas and of cached value buffers.
     pub fn arena_bytes(&self) -> usize {
         let own: usize = lock(&self.idle).iter().flatten().map(|b| b.len()).sum();
         own + self.parts.iter().map(Loaded::arena_bytes).sum::<usize>()
     }
 
-    /// Runs the program on at most `threads` threads of the pool. Where a part or a custom call
-    /// fails, results may have been written.
+    /// Runs the program on at most `threads` threads of the pool. If a part or a custom call fails,
+    /// outputs may have been partly written.
     pub fn call(
         &self,
         inputs: &[View],
@@ -52,8 +52,8 @@ impl Driver {
     ) -> Result<(), CallError> {
         self.call_with(inputs, outputs, threads, None).map(|_| ())
     }
-    /// As [`Driver::call`], with the time of each launch of the programs that it calls, in the
-    /// order of [`super::Control::parts`].
+    /// As [`Driver::call`], with the time of each launch of the parts, in the order of
+    /// [`super::Control::parts`].
     pub fn profile(
         &self,
         inputs: &[View],
@@ -86,11 +86,11 @@ impl Driver {
         let (mut copies, mut args, mut wanted) = (vec![], vec![], vec![]);
         for (v, t) in inputs.iter().zip(&p.inputs) {
             check("input", v.dtype(), v.place(), t)?;
-            if v.lies(&[]) {
-                args.push(Place::of(v.data.cast_mut()));
+            if v.is_dense(&[]) {
+                args.push(Location::of(v.data.cast_mut()));
             } else {
                 let copy = v.gathered(byte_size(v.dtype()).unwrap_or(1), &[])?;
-                args.push(Place::of(copy.as_mut_ptr()));
+                args.push(Location::of(copy.as_mut_ptr()));
                 copies.push(copy);
             }
         }
@@ -98,13 +98,13 @@ impl Driver {
             check("output", v.dtype(), v.place(), t)?;
             p.check("output", t, v.shape, &symbols, &exprs)?;
             v.check_order(&t.name)?;
-            wanted.push(Place::of(v.data));
+            wanted.push(Location::of(v.data));
         }
         let buffers = lock(&self.idle).pop().unwrap_or_default();
-        let mut machine = OnHost { driver: self, buffers, threads, profile };
-        let done = Run::new(&self.flow, &made, &mut machine).whole(&args, &wanted);
-        lock(&self.idle).push(machine.buffers);
-        done.map(|()| machine.profile)
+        let mut backend = OnHost { driver: self, buffers, threads, profile };
+        let done = Interpreter::new(&self.flow, &made, &mut backend).execute(&args, &wanted);
+        lock(&self.idle).push(backend.buffers);
+        done.map(|()| backend.profile)
     }
 }
 
@@ -113,19 +113,22 @@ struct OnHost<'a> {
     driver: &'a Driver,
     buffers: Vec<Buffer>,
     threads: usize,
-    /// Takes in the times of launches, if somebody wants them.
+    /// Collects the launches' times if the caller profiles.
     profile: Option<Profile>,
 }
 
-impl Machine for OnHost<'_> {
-    // Kernels read and write wherever a tensor begins.
-    const ALIGNED: usize = 1;
+impl Backend for OnHost<'_> {
+    // Host kernels accept any alignment.
+    const ALIGNMENT: usize = 1;
 
     fn place(&self) -> crate::Place {
         crate::Place::Host
     }
-    fn memory(&self) -> Vec<Memory> {
-        self.buffers.iter().map(|b| Memory { at: b.as_mut_ptr(), len: b.len(), users: 0 }).collect()
+    fn memory(&self) -> Vec<CountedBuffer> {
+        self.buffers
+            .iter()
+            .map(|b| CountedBuffer { at: b.as_mut_ptr(), len: b.len(), references: 0 })
+            .collect()
     }
     fn ensure(&mut self, i: usize, bytes: usize) -> Result<(*mut u8, usize), CallError> {
         if i == self.buffers.len() {
@@ -136,7 +139,7 @@ impl Machine for OnHost<'_> {
         Ok((self.buffers[i].as_mut_ptr(), self.buffers[i].len()))
     }
     fn copy(&mut self, from: *const u8, to: *mut u8, bytes: usize) -> Result<(), CallError> {
-        // SAFETY: both are values of that many bytes, which lie apart.
+        // SAFETY: both are values of that many bytes, which do not overlap.
         unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
         Ok(())
     }
@@ -151,7 +154,7 @@ impl Machine for OnHost<'_> {
             self.copy(from.0.wrapping_add(i * from.1), to.0.wrapping_add(i * to.1), bytes)
         })
     }
-    fn truth(&mut self, at: *const u8) -> Result<bool, CallError> {
+    fn read_condition(&mut self, at: *const u8) -> Result<bool, CallError> {
         // SAFETY: an i1 is a byte, and no value is written while another is read.
         Ok(unsafe { *at != 0 })
     }

@@ -1,22 +1,21 @@
-//! One call of a program of programs: where its values lie, and its steps, whatever runs them.
-use super::{Body, Flow, Shape, Step};
+//! The interpreter of control flow: assigns values to buffers and runs the steps, on any device.
+use super::{Body, ControlFlow, Shape, Step};
 use crate::{CallError, OutOfMemory, View, ViewMut, call::tensor_error, custom::CustomFn};
 
-/// What runs steps: the host, or a card. Addresses are of its memory; all that it is asked for
-/// happens in order.
-pub(crate) trait Machine {
-    /// What the address of a program's argument and result is a multiple of.
-    const ALIGNED: usize;
-    /// Where values lie.
+/// A device that runs steps. Addresses are of its memory; operations take effect in order.
+pub(crate) trait Backend {
+    /// Required alignment of a program's inputs and outputs, in bytes.
+    const ALIGNMENT: usize;
+    /// The device, for views.
     fn place(&self) -> crate::Place;
-    /// The buffers that earlier calls have left.
-    fn memory(&self) -> Vec<Memory>;
-    /// Makes a buffer at least that large, or one more if there are only so many; what was in it is
-    /// lost if it grows. Its address and its bytes.
+    /// The buffers that earlier calls cached.
+    fn memory(&self) -> Vec<CountedBuffer>;
+    /// Grows a buffer to at least `bytes`, or appends one if the index is the buffer count. Growing
+    /// loses the contents. Returns address and size.
     fn ensure(&mut self, buffer: usize, bytes: usize) -> Result<(*mut u8, usize), CallError>;
-    /// Copies bytes to where they are not yet.
+    /// Copies bytes; source and destination differ.
     fn copy(&mut self, from: *const u8, to: *mut u8, bytes: usize) -> Result<(), CallError>;
-    /// Copies rows of so many bytes between places with distances from row to row.
+    /// Copies rows of `bytes` between pitched memory.
     fn copy_rows(
         &mut self,
         from: (*const u8, usize),
@@ -24,8 +23,8 @@ pub(crate) trait Machine {
         bytes: usize,
         rows: usize,
     ) -> Result<(), CallError>;
-    /// Whether an `i1` is true, for which all that was asked for before is waited for.
-    fn truth(&mut self, at: *const u8) -> Result<bool, CallError>;
+    /// Reads an `i1`. Synchronises with all earlier operations.
+    fn read_condition(&mut self, at: *const u8) -> Result<bool, CallError>;
     /// Calls a program.
     fn call(
         &mut self,
@@ -33,7 +32,7 @@ pub(crate) trait Machine {
         inputs: &[View],
         outputs: &mut [ViewMut],
     ) -> Result<(), CallError>;
-    /// Calls a function of the host.
+    /// Calls a host function.
     fn custom(
         &mut self,
         callee: &str,
@@ -43,71 +42,75 @@ pub(crate) trait Machine {
     ) -> Result<(), CallError>;
 }
 
-/// A buffer, and how many values lie in it.
-pub(crate) struct Memory {
+/// A buffer and its reference count: the values in it.
+pub(crate) struct CountedBuffer {
     pub at: *mut u8,
     pub len: usize,
-    pub users: usize,
+    pub references: usize,
 }
 
-/// Where a value lies, and the buffer that keeps it there.
+/// Where a value is, and the buffer that it holds a reference to.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     data: *mut u8,
     buffer: Option<usize>,
 }
 
-impl Place {
-    /// Memory of the caller.
-    pub fn of(data: *mut u8) -> Place {
-        Place { data, buffer: None }
+impl Location {
+    /// Memory of the caller, not counted.
+    pub fn of(data: *mut u8) -> Location {
+        Location { data, buffer: None }
     }
 }
 
-/// Slices along the first dimension, each where a program can read or write it.
-struct Rows {
-    first: Place,
-    /// From one to the next.
+/// Slices along the first dimension, aligned for programs.
+struct Slices {
+    first: Location,
+    /// Bytes from one slice to the next.
     pitch: usize,
-    /// Of each.
+    /// Bytes of a slice.
     bytes: usize,
 }
 
-impl Rows {
-    fn row(&self, i: usize) -> Place {
-        Place { data: self.first.data.wrapping_add(i * self.pitch), ..self.first }
+impl Slices {
+    fn slice(&self, i: usize) -> Location {
+        Location { data: self.first.data.wrapping_add(i * self.pitch), ..self.first }
     }
 }
 
-/// Has a machine read values and write new ones.
-type Work<'a, M> = dyn Fn(&mut M, &[View], &mut [ViewMut]) -> Result<(), CallError> + 'a;
+/// An operation of the device that reads values and writes new ones.
+type Operation<'a, M> = dyn Fn(&mut M, &[View], &mut [ViewMut]) -> Result<(), CallError> + 'a;
 
-/// One call on its way.
-pub(crate) struct Run<'a, M> {
-    flow: &'a Flow,
-    machine: &'a mut M,
-    /// Sizes and bytes of all values.
+/// One call in progress.
+pub(crate) struct Interpreter<'a, M> {
+    flow: &'a ControlFlow,
+    backend: &'a mut M,
+    /// Shapes and bytes of all values.
     shapes: &'a [Shape],
-    places: Vec<Option<Place>>,
-    /// Where a value should be written, if somebody wants it there.
-    wanted: Vec<Option<Place>>,
-    memory: Vec<Memory>,
+    locations: Vec<Option<Location>>,
+    /// The preferred destination of a value, if any.
+    destinations: Vec<Option<Location>>,
+    memory: Vec<CountedBuffer>,
 }
 
-impl<'a, M: Machine> Run<'a, M> {
-    pub fn new(flow: &'a Flow, shapes: &'a [Shape], machine: &'a mut M) -> Run<'a, M> {
+impl<'a, M: Backend> Interpreter<'a, M> {
+    pub fn new(
+        flow: &'a ControlFlow,
+        shapes: &'a [Shape],
+        backend: &'a mut M,
+    ) -> Interpreter<'a, M> {
         let none = vec![None; shapes.len()];
-        let memory = machine.memory();
-        Run { flow, shapes, places: none.clone(), wanted: none, memory, machine }
+        let memory = backend.memory();
+        Interpreter { flow, shapes, locations: none.clone(), destinations: none, memory, backend }
     }
 
-    /// Runs all steps, with the arguments here and the results there.
-    pub fn whole(mut self, args: &[Place], results: &[Place]) -> Result<(), CallError> {
+    /// Runs the top-level body on these arguments, and writes these results.
+    pub fn execute(mut self, args: &[Location], results: &[Location]) -> Result<(), CallError> {
         let body = &self.flow.control.body;
         self.set_all(&body.args, args);
         for (value, place) in body.yields.iter().zip(results) {
-            // What a part computes for the caller alone it writes there.
-            self.wanted[*value] =
+            // A result that no other one aliases is computed in the caller's memory.
+            self.destinations[*value] =
                 (body.yields.iter().filter(|y| *y == value).count() == 1).then_some(*place);
         }
         self.steps(&body.steps)?;
@@ -118,73 +121,73 @@ impl<'a, M: Machine> Run<'a, M> {
         Ok(())
     }
 
-    /// Copies a value unless it is there already.
-    fn copy(&mut self, from: Place, to: Place, bytes: usize) -> Result<(), CallError> {
+    /// Copies a value, unless source and destination are the same.
+    fn copy(&mut self, from: Location, to: Location, bytes: usize) -> Result<(), CallError> {
         if from.data == to.data || bytes == 0 {
             Ok(())
         } else {
-            self.machine.copy(from.data, to.data, bytes)
+            self.backend.copy(from.data, to.data, bytes)
         }
     }
 
-    /// A buffer that nothing lies in, of at least that many bytes; the smallest of them. Nobody has
-    /// it yet.
-    fn take(&mut self, bytes: usize) -> Result<Place, CallError> {
-        let free = |m: &Memory| m.users == 0;
+    /// The smallest unused buffer of at least that many bytes, or a new one. Takes no reference.
+    fn find_buffer(&mut self, bytes: usize) -> Result<Location, CallError> {
+        let free = |m: &CountedBuffer| m.references == 0;
         let fits = self.memory.iter().enumerate().filter(|(_, m)| free(m) && m.len >= bytes);
         if let Some((i, m)) = fits.min_by_key(|(_, m)| m.len) {
-            return Ok(Place { data: m.at, buffer: Some(i) });
+            return Ok(Location { data: m.at, buffer: Some(i) });
         }
         let i = self.memory.iter().position(free).unwrap_or(self.memory.len());
-        let (at, len) = self.machine.ensure(i, bytes)?;
-        let grown = Memory { at, len, users: 0 };
+        let (at, len) = self.backend.ensure(i, bytes)?;
+        let grown = CountedBuffer { at, len, references: 0 };
         match self.memory.get_mut(i) {
             Some(m) => *m = grown,
             None => self.memory.push(grown),
         }
-        Ok(Place { data: at, buffer: Some(i) })
+        Ok(Location { data: at, buffer: Some(i) })
     }
-    fn hold(&mut self, all: &[Place]) {
-        all.iter().filter_map(|p| p.buffer).for_each(|b| self.memory[b].users += 1);
+    fn retain(&mut self, all: &[Location]) {
+        all.iter().filter_map(|p| p.buffer).for_each(|b| self.memory[b].references += 1);
     }
-    fn release(&mut self, all: &[Place]) {
-        all.iter().filter_map(|p| p.buffer).for_each(|b| self.memory[b].users -= 1);
+    fn release(&mut self, all: &[Location]) {
+        all.iter().filter_map(|p| p.buffer).for_each(|b| self.memory[b].references -= 1);
     }
 
-    fn at(&self, value: usize) -> Result<Place, CallError> {
-        self.places[value]
-            .ok_or_else(|| tensor_error("value", "", format!("{value} is read before it is there")))
+    fn at(&self, value: usize) -> Result<Location, CallError> {
+        self.locations[value].ok_or_else(|| {
+            tensor_error("value", "", format!("{value} is read before it is defined"))
+        })
     }
-    fn all(&self, values: &[usize]) -> Result<Vec<Place>, CallError> {
+    fn all(&self, values: &[usize]) -> Result<Vec<Location>, CallError> {
         values.iter().map(|v| self.at(*v)).collect()
     }
-    fn set(&mut self, value: usize, place: Place) {
-        self.hold(&[place]);
-        if let Some(old) = self.places[value].replace(place) {
+    fn set(&mut self, value: usize, place: Location) {
+        self.retain(&[place]);
+        if let Some(old) = self.locations[value].replace(place) {
             self.release(&[old]);
         }
     }
-    fn set_all(&mut self, values: &[usize], places: &[Place]) {
-        values.iter().zip(places).for_each(|(v, p)| self.set(*v, *p));
+    fn set_all(&mut self, values: &[usize], locations: &[Location]) {
+        values.iter().zip(locations).for_each(|(v, p)| self.set(*v, *p));
     }
-    /// Memory for a result, which it is from now on.
-    fn make(&mut self, value: usize) -> Result<Place, CallError> {
-        let place = match self.wanted[value] {
+    /// Allocates a value and takes a reference for it.
+    fn allocate(&mut self, value: usize) -> Result<Location, CallError> {
+        let place = match self.destinations[value] {
             Some(place) => place,
-            None => self.take(self.shapes[value].1)?,
+            None => self.find_buffer(self.shapes[value].1)?,
         };
         self.set(value, place);
         Ok(place)
     }
 
-    /// Runs a body. Its yields are held; what else it made is let go.
-    fn body(&mut self, body: &Body, args: &[Place]) -> Result<Vec<Place>, CallError> {
+    /// Runs a body. Retains the values it yields and releases the others it defined.
+    fn body(&mut self, body: &Body, args: &[Location]) -> Result<Vec<Location>, CallError> {
         self.set_all(&body.args, args);
         self.steps(&body.steps)?;
         let yields = self.all(&body.yields)?;
-        self.hold(&yields);
+        self.retain(&yields);
         for value in body.args.iter().chain(body.steps.iter().flat_map(Step::results)) {
-            if let Some(old) = self.places[*value].take() {
+            if let Some(old) = self.locations[*value].take() {
                 self.release(&[old]);
             }
         }
@@ -208,7 +211,8 @@ impl<'a, M: Machine> Run<'a, M> {
             }
             Step::If { condition, then, otherwise, results, .. } => {
                 let condition = self.at(*condition)?;
-                let taken = if self.machine.truth(condition.data)? { then } else { otherwise };
+                let taken =
+                    if self.backend.read_condition(condition.data)? { then } else { otherwise };
                 let yields = self.body(taken, &[])?;
                 self.set_all(results, &yields);
                 self.release(&yields);
@@ -216,10 +220,10 @@ impl<'a, M: Machine> Run<'a, M> {
             }
             Step::While { inits, condition, body, results, .. } => {
                 let mut state = self.all(inits)?;
-                self.hold(&state);
+                self.retain(&state);
                 loop {
                     let test = self.body(condition, &state)?;
-                    let goes_on = self.machine.truth(test[0].data)?;
+                    let goes_on = self.backend.read_condition(test[0].data)?;
                     self.release(&test);
                     if !goes_on {
                         break;
@@ -250,9 +254,9 @@ impl<'a, M: Machine> Run<'a, M> {
         let mut sliced = vec![];
         for value in inputs {
             let from = self.at(*value)?;
-            let rows = self.rows(*value, from, length)?;
+            let rows = self.slices(*value, from, length)?;
             if rows.first.data != from.data {
-                self.machine.copy_rows(
+                self.backend.copy_rows(
                     (from.data, rows.bytes),
                     (rows.first.data, rows.pitch),
                     rows.bytes,
@@ -262,34 +266,34 @@ impl<'a, M: Machine> Run<'a, M> {
             sliced.push(rows);
         }
         let (carried, stacks) = results.split_at(inits.len());
-        let (mut stacked, mut whole) = (vec![], vec![]);
+        let (mut stacked, mut outputs) = (vec![], vec![]);
         for value in stacks {
-            let to = self.make(*value)?;
-            stacked.push(self.rows(*value, to, length)?);
-            whole.push(to);
+            let to = self.allocate(*value)?;
+            stacked.push(self.slices(*value, to, length)?);
+            outputs.push(to);
         }
         let mut state = self.all(inits)?;
-        self.hold(&state);
+        self.retain(&state);
         let made = &body.yields[inits.len()..];
         for step in 0..length {
             let i = if reverse { length - 1 - step } else { step };
-            let args: Vec<Place> =
-                state.iter().copied().chain(sliced.iter().map(|r| r.row(i))).collect();
-            // A value that is two rows is written to one of them and copied to the other.
-            made.iter().zip(&stacked).for_each(|(v, r)| self.wanted[*v] = Some(r.row(i)));
+            let args: Vec<Location> =
+                state.iter().copied().chain(sliced.iter().map(|r| r.slice(i))).collect();
+            // A value that is two slices is written to one of them and copied to the other.
+            made.iter().zip(&stacked).for_each(|(v, r)| self.destinations[*v] = Some(r.slice(i)));
             let yields = self.body(body, &args)?;
-            made.iter().for_each(|v| self.wanted[*v] = None);
+            made.iter().for_each(|v| self.destinations[*v] = None);
             let (next, rows) = yields.split_at(inits.len());
             for (from, to) in rows.iter().zip(&stacked) {
-                self.copy(*from, to.row(i), to.bytes)?;
+                self.copy(*from, to.slice(i), to.bytes)?;
             }
             self.release(rows);
             self.release(&state);
             state = next.to_vec();
         }
-        for (rows, to) in stacked.iter().zip(&whole) {
+        for (rows, to) in stacked.iter().zip(&outputs) {
             if rows.first.data != to.data {
-                self.machine.copy_rows(
+                self.backend.copy_rows(
                     (rows.first.data, rows.pitch),
                     (to.data, rows.bytes),
                     rows.bytes,
@@ -303,39 +307,46 @@ impl<'a, M: Machine> Run<'a, M> {
         Ok(())
     }
 
-    /// The slices of a value that lies there, or where they would have to lie to begin where
-    /// programs can read them. Held.
-    fn rows(&mut self, value: usize, at: Place, length: usize) -> Result<Rows, CallError> {
+    /// The slices of a value there; if they would be misaligned, slices of a padded buffer. Takes a
+    /// reference.
+    fn slices(&mut self, value: usize, at: Location, length: usize) -> Result<Slices, CallError> {
         let bytes = self.shapes[value].1.checked_div(length).unwrap_or(0);
-        let pitch = bytes.next_multiple_of(M::ALIGNED);
+        let pitch = bytes.next_multiple_of(M::ALIGNMENT);
         let first = if pitch == bytes || length < 2 {
             at
         } else {
             let bytes = pitch.checked_mul(length);
-            self.take(bytes.ok_or_else(|| OutOfMemory::new(None, "slices of a scan's values"))?)?
+            self.find_buffer(
+                bytes.ok_or_else(|| OutOfMemory::new(None, "slices of a scan's values"))?,
+            )?
         };
-        self.hold(&[first]);
-        Ok(Rows { first, pitch, bytes })
+        self.retain(&[first]);
+        Ok(Slices { first, pitch, bytes })
     }
 
-    /// Something that reads values and writes new ones.
-    fn run(&mut self, inputs: &[usize], results: &[usize], f: &Work<M>) -> Result<(), CallError> {
+    /// Runs an operation that reads values and writes new ones.
+    fn run(
+        &mut self,
+        inputs: &[usize],
+        results: &[usize],
+        f: &Operation<M>,
+    ) -> Result<(), CallError> {
         let read = self.all(inputs)?;
         let mut written = Vec::with_capacity(results.len());
         for value in results {
-            written.push(self.make(*value)?);
+            written.push(self.allocate(*value)?);
         }
-        let (values, place) = (&self.flow.control.values, self.machine.place());
-        let view = |(v, p): (&usize, &Place)| {
-            // SAFETY: a value has the bytes of its sizes, and stays while it is held.
+        let (values, place) = (&self.flow.control.values, self.backend.place());
+        let view = |(v, p): (&usize, &Location)| {
+            // SAFETY: a value has the bytes of its shape, and lives while a reference is held.
             unsafe { View::at(place, &values[*v].dtype, &self.shapes[*v].0, None, p.data) }
         };
         let views: Vec<View> = inputs.iter().zip(&read).map(view).collect();
-        let out = |(v, p): (&usize, &Place)| {
-            // SAFETY: as above; memory of a result is nobody else's.
+        let out = |(v, p): (&usize, &Location)| {
+            // SAFETY: as above; an output's memory is nobody else's.
             unsafe { ViewMut::at(place, &values[*v].dtype, &self.shapes[*v].0, None, p.data) }
         };
         let mut outs: Vec<ViewMut> = results.iter().zip(&written).map(out).collect();
-        f(self.machine, &views, &mut outs)
+        f(self.backend, &views, &mut outs)
     }
 }

@@ -1,19 +1,19 @@
-//! Steps on a machine that checks what a card would fault at, and notes what it is asked for.
+//! Steps on a fake device that fails where a GPU would fault, and records its operations.
 use super::{
-    run::{Machine, Memory, Place, Run},
+    run::{Backend, CountedBuffer, Interpreter, Location},
     *,
 };
 use crate::{View, ViewMut};
 
-/// A program that an element of `add` is added by, byte by byte; of two inputs their sum; with
-/// `less` whether the first byte is less than that.
+/// A program that adds `add` to each byte; of two inputs, their sum; with `less`, whether the first
+/// byte is less than `add`.
 struct Kind {
     add: u8,
     less: Option<u8>,
 }
 
 #[derive(Default)]
-struct Noted {
+struct Recorder {
     kinds: Vec<Kind>,
     buffers: Vec<Vec<u128>>,
     calls: usize,
@@ -24,19 +24,23 @@ struct Noted {
 
 /// The bytes of a tensor.
 fn bytes<'a>(v: &View<'a>) -> &'a [u8] {
-    // SAFETY: made of a slice that long.
+    // SAFETY: from a slice that long.
     unsafe { std::slice::from_raw_parts(v.data, v.shape().iter().product()) }
 }
 
-impl Machine for Noted {
-    const ALIGNED: usize = 16;
+impl Backend for Recorder {
+    const ALIGNMENT: usize = 16;
     fn place(&self) -> crate::Place {
         crate::Place::Host
     }
-    fn memory(&self) -> Vec<Memory> {
+    fn memory(&self) -> Vec<CountedBuffer> {
         self.buffers
             .iter()
-            .map(|b| Memory { at: b.as_ptr().cast_mut().cast(), len: 16 * b.len(), users: 0 })
+            .map(|b| CountedBuffer {
+                at: b.as_ptr().cast_mut().cast(),
+                len: 16 * b.len(),
+                references: 0,
+            })
             .collect()
     }
     fn ensure(&mut self, i: usize, bytes: usize) -> Result<(*mut u8, usize), CallError> {
@@ -68,7 +72,7 @@ impl Machine for Noted {
         }
         Ok(())
     }
-    fn truth(&mut self, at: *const u8) -> Result<bool, CallError> {
+    fn read_condition(&mut self, at: *const u8) -> Result<bool, CallError> {
         self.waits += 1;
         // SAFETY: a byte.
         Ok(unsafe { *at != 0 })
@@ -130,7 +134,7 @@ fn part(inputs: usize, outputs: usize) -> Program {
     }
 }
 
-/// Values of these sizes, of which the first are arguments of the whole and these are its results.
+/// A control-flow program with values of these sizes; the first are the arguments.
 fn program(
     values: &[&[i64]],
     steps: Vec<Step>,
@@ -153,8 +157,8 @@ fn program(
     }
 }
 
-fn run(program: &Program, machine: &mut Noted, inputs: &[&[u8]], outputs: &mut [Vec<u128>]) {
-    let flow = Flow::new(program).expect("a program");
+fn run(program: &Program, backend: &mut Recorder, inputs: &[&[u8]], outputs: &mut [Vec<u128>]) {
+    let flow = ControlFlow::new(program).expect("a program");
     let shapes = flow.shapes(program, &[], &[]).expect("sizes");
     let copies: Vec<Vec<u128>> = inputs
         .iter()
@@ -165,10 +169,11 @@ fn run(program: &Program, machine: &mut Noted, inputs: &[&[u8]], outputs: &mut [
             copy
         })
         .collect();
-    let args: Vec<Place> = copies.iter().map(|c| Place::of(c.as_ptr().cast_mut().cast())).collect();
-    let results: Vec<Place> =
-        outputs.iter_mut().map(|o| Place::of(o.as_mut_ptr().cast())).collect();
-    Run::new(&flow, &shapes, machine).whole(&args, &results).expect("a call");
+    let args: Vec<Location> =
+        copies.iter().map(|c| Location::of(c.as_ptr().cast_mut().cast())).collect();
+    let results: Vec<Location> =
+        outputs.iter_mut().map(|o| Location::of(o.as_mut_ptr().cast())).collect();
+    Interpreter::new(&flow, &shapes, backend).execute(&args, &results).expect("a call");
 }
 
 fn first(of: &[u128], n: usize) -> Vec<u8> {
@@ -181,7 +186,7 @@ fn call(part: usize, inputs: &[usize], results: &[usize]) -> Step {
 
 #[test]
 fn a_scan_never_waits_and_its_slices_lie_where_programs_can_read_them() {
-    // Rows of 3 bytes: carried 2 = 2 + 3, and stacked the same sums.
+    // Rows of 3 bytes: carried 2 = 2 + 3, and the stacked slices are the same sums.
     let body = Body { args: vec![2, 3], steps: vec![call(0, &[2, 3], &[4])], yields: vec![4, 4] };
     let scan = Step::Scan {
         inits: vec![0],
@@ -198,24 +203,24 @@ fn a_scan_never_waits_and_its_slices_lie_where_programs_can_read_them() {
         &[5, 6],
         vec![part(2, 1)],
     );
-    let mut machine = Noted { kinds: vec![Kind { add: 0, less: None }], ..Default::default() };
+    let mut backend = Recorder { kinds: vec![Kind { add: 0, less: None }], ..Default::default() };
     let mut outputs = vec![vec![0u128; 1], vec![0u128; 1]];
     for turn in 0..3 {
         run(
             &p,
-            &mut machine,
+            &mut backend,
             &[&[1, 1, 1], &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]],
             &mut outputs,
         );
         assert_eq!(first(&outputs[0], 3), [23, 27, 31]);
         assert_eq!(first(&outputs[1], 12), [23, 27, 31, 22, 25, 28, 18, 20, 22, 11, 12, 13]);
         assert_eq!(
-            (machine.waits, machine.calls, machine.row_copies),
+            (backend.waits, backend.calls, backend.row_copies),
             (0, 4 * (turn + 1), 2 * (turn + 1))
         );
     }
     assert_eq!(
-        machine.buffers.len(),
+        backend.buffers.len(),
         2,
         "padded slices, one argument and one result; rows are the carried values themselves"
     );
@@ -223,7 +228,7 @@ fn a_scan_never_waits_and_its_slices_lie_where_programs_can_read_them() {
 
 #[test]
 fn a_loop_waits_once_a_step_and_takes_turns_with_few_buffers() {
-    // While its first byte is less than 200: 1 more, in a branch that is always taken.
+    // While its first byte is less than 200: add 1, in a branch that is always taken.
     let condition = Body { args: vec![1], steps: vec![call(1, &[1], &[2])], yields: vec![2] };
     let then = Body { steps: vec![call(0, &[3], &[4])], yields: vec![4], ..Default::default() };
     let otherwise = Body { yields: vec![3], ..Default::default() };
@@ -237,23 +242,23 @@ fn a_loop_waits_once_a_step_and_takes_turns_with_few_buffers() {
     let values: [&[i64]; 8] = [&[3], &[3], &[], &[3], &[3], &[3], &[], &[3]];
     let p = program(&values, vec![step], &[0], &[7], vec![part(1, 1), less]);
     let kinds = vec![Kind { add: 1, less: None }, Kind { add: 0, less: Some(200) }];
-    let mut machine = Noted { kinds, ..Default::default() };
+    let mut backend = Recorder { kinds, ..Default::default() };
     let mut outputs = vec![vec![0u128; 1]];
-    run(&p, &mut machine, &[&[100, 2, 3]], &mut outputs);
+    run(&p, &mut backend, &[&[100, 2, 3]], &mut outputs);
     assert_eq!(first(&outputs[0], 3), [200, 102, 103]);
-    // A test of the loop and one of the branch for each of 100 steps, and the last test.
-    assert_eq!((machine.waits, machine.calls), (201, 301));
-    assert!(machine.buffers.len() <= 4, "{} buffers", machine.buffers.len());
-    // What is carried is copied once, to the caller.
-    assert_eq!(machine.copies, 1);
+    // One condition of the loop and one of the branch for each of 100 steps, and the loop's last.
+    assert_eq!((backend.waits, backend.calls), (201, 301));
+    assert!(backend.buffers.len() <= 4, "{} buffers", backend.buffers.len());
+    // The loop-carried value is copied once, to the caller.
+    assert_eq!(backend.copies, 1);
 }
 
 #[test]
 fn what_a_program_does_not_have_is_an_error() {
     let p = |step: Step| program(&[&[3], &[3]], vec![step], &[0], &[1], vec![part(1, 1)]);
-    let said = |step| Flow::new(&p(step)).err().expect("refused").to_string();
-    assert!(said(call(1, &[0], &[1])).contains("calls part 1, which there is not"));
-    assert!(said(call(0, &[0], &[2])).contains("has a step with value 2, which there is not"));
+    let said = |step| ControlFlow::new(&p(step)).err().expect("refused").to_string();
+    assert!(said(call(1, &[0], &[1])).contains("calls part 1, which does not exist"));
+    assert!(said(call(0, &[0], &[2])).contains("has a step with value 2, which does not exist"));
     assert!(said(call(0, &[0, 0], &[1])).contains("has a call that does not fit"));
     let custom = Step::Custom {
         callee: "test::nobody".into(),
@@ -265,7 +270,7 @@ fn what_a_program_does_not_have_is_an_error() {
     let mut other = p(call(0, &[0], &[1]));
     other.outputs[0].dtype = "f32".into();
     assert!(
-        Flow::new(&other)
+        ControlFlow::new(&other)
             .err()
             .expect("refused")
             .to_string()

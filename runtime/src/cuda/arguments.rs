@@ -1,5 +1,5 @@
-//! Where a call's tensors are: read and written where they lie if the kernels can, else by way of
-//! memory of the call's own.
+//! How the tensors of a call reach the kernels: by device pointer if the kernels can use it, else
+//! through a device buffer of the call's state.
 use super::{Device, plan::Plan};
 use crate::{
     CallError, Place, Program, View, ViewMut,
@@ -9,23 +9,24 @@ use crate::{
 use cudarc::driver::sys::{self, CUmemorytype, CUpointer_attribute as Attribute};
 use std::ffi::c_void;
 
-/// Kernels read and write up to so many bytes at once, at multiples of as many.
-pub const ALIGNED: u64 = 16;
+/// Kernels issue accesses of up to this many bytes, aligned to as many.
+pub const ALIGNMENT: u64 = 16;
 
-/// How a tensor gets to the kernels.
+/// How a tensor reaches the kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// It stays where it is, at this address.
-    Here(u64),
-    /// From or to the host, through pinned memory.
+pub enum Residency {
+    /// In place: kernels use this device pointer.
+    InPlace(u64),
+    /// Copied from or to host memory, through pinned memory unless it is pinned itself.
     Host,
-    /// On the card, from or to this address, which wide accesses cannot use.
+    /// Copied device to device, from or to this address, which is too weakly aligned for vector
+    /// accesses.
     Copied(u64),
-    /// It has no elements.
+    /// No elements, no copy.
     Empty,
 }
 
-/// What the program says of a call's tensors, before sizes.
+/// Checks counts, dtypes, ranks and devices of a call's tensors, before sizes are resolved.
 pub fn check(
     program: &Program,
     inputs: &[View],
@@ -52,7 +53,7 @@ pub fn check(
     Ok(())
 }
 
-/// Whether a plan is for arguments of these sizes.
+/// Whether a plan was made for inputs of these shapes.
 pub fn same_sizes(program: &Program, plan: &Plan, inputs: &[View]) -> bool {
     let mut rest = &plan.shapes[..];
     inputs.iter().zip(&program.inputs).all(|(v, t)| match rest.split_at_checked(t.dims.len()) {
@@ -64,7 +65,7 @@ pub fn same_sizes(program: &Program, plan: &Plan, inputs: &[View]) -> bool {
     })
 }
 
-/// Err: a result is not of the plan's sizes.
+/// Err: an output's shape is not the plan's.
 pub fn check_results(program: &Program, plan: &Plan, outputs: &[ViewMut]) -> Result<(), CallError> {
     let mut rest = &plan.results[..];
     for (v, t) in outputs.iter().zip(&program.outputs) {
@@ -86,7 +87,7 @@ pub fn check_results(program: &Program, plan: &Plan, outputs: &[ViewMut]) -> Res
     Ok(())
 }
 
-/// How an argument gets to the kernels. `known` are addresses that have been asked for.
+/// How an input reaches the kernels. `known` caches addresses that the driver has confirmed.
 pub fn input(
     device: &Device,
     v: &View,
@@ -94,8 +95,8 @@ pub fn input(
     order: &[usize],
     bytes: usize,
     known: &mut Vec<u64>,
-) -> Result<Way, CallError> {
-    if v.place() != Place::Host && bytes > 0 && !v.lies(order) {
+) -> Result<Residency, CallError> {
+    if v.place() != Place::Host && bytes > 0 && !v.is_dense(order) {
         let want = if order.is_empty() {
             "row-major order".into()
         } else {
@@ -106,21 +107,21 @@ pub fn input(
         );
         return Err(tensor_error("input", name, reason));
     }
-    way(device, "input", name, v.place(), v.data as u64, bytes, known)
+    residency(device, "input", name, v.place(), v.data as u64, bytes, known)
 }
 
-/// How a result gets from the kernels.
+/// How an output leaves the kernels.
 pub fn output(
     device: &Device,
     v: &ViewMut,
     name: &str,
     bytes: usize,
     known: &mut Vec<u64>,
-) -> Result<Way, CallError> {
-    way(device, "output", name, v.place(), v.data as u64, bytes, known)
+) -> Result<Residency, CallError> {
+    residency(device, "output", name, v.place(), v.data as u64, bytes, known)
 }
 
-fn way(
+fn residency(
     device: &Device,
     what: &'static str,
     name: &str,
@@ -128,38 +129,38 @@ fn way(
     at: u64,
     bytes: usize,
     known: &mut Vec<u64>,
-) -> Result<Way, CallError> {
+) -> Result<Residency, CallError> {
     if bytes == 0 {
-        return Ok(Way::Empty);
+        return Ok(Residency::Empty);
     }
     if place == Place::Host {
-        return Ok(Way::Host);
+        return Ok(Residency::Host);
     }
     if !known.contains(&at) {
-        on_card(device, at).map_err(|reason| tensor_error(what, name, reason))?;
-        // A program has few arguments; whoever passes ever new memory has it asked for every time.
+        on_device(device, at).map_err(|reason| tensor_error(what, name, reason))?;
+        // Bounds the cache: a caller that never reuses memory pays one driver query a tensor.
         const KNOWN: usize = 64;
         if known.len() == KNOWN {
             known.clear();
         }
         known.push(at);
     }
-    Ok(if at.is_multiple_of(ALIGNED) { Way::Here(at) } else { Way::Copied(at) })
+    Ok(if at.is_multiple_of(ALIGNMENT) { Residency::InPlace(at) } else { Residency::Copied(at) })
 }
 
-/// Err: an address is not of this card's memory.
-fn on_card(device: &Device, at: u64) -> Result<(), String> {
+/// Err: the address is not in this device's memory.
+fn on_device(device: &Device, at: u64) -> Result<(), String> {
     let (mut kind, mut ordinal) = (0u32, -1i32);
     let mut asked = [
         Attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
         Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
     ];
     let mut told: [*mut c_void; 2] = [(&raw mut kind).cast(), (&raw mut ordinal).cast()];
-    // SAFETY: writes the two numbers.
+    // SAFETY: writes the two attributes.
     let asked =
         unsafe { sys::cuPointerGetAttributes(2, asked.as_mut_ptr(), told.as_mut_ptr(), at) }
             .result();
-    let index = device.card().index;
+    let index = device.info().index;
     match (asked, kind) {
         (Ok(()), k)
             if k == CUmemorytype::CU_MEMORYTYPE_DEVICE as u32

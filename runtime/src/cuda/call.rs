@@ -1,74 +1,73 @@
-//! Calling a program on a card: memory, copies, launches, all in the order of one stream.
+//! Calls of a loaded program: buffers, copies and launches, all enqueued on one stream.
 use super::{
     CudaError, Loaded, Mode,
-    arguments::{self, Way},
+    arguments::{self, Residency},
+    driver_message,
     graph::Graph,
-    memory::copy_on_card,
+    memory::copy_on_device,
     nvtx,
-    plan::{Plan, Ready},
+    plan::{Plan, ResolvedLaunch},
     state::State,
-    stream::{Event, Lane, Stream},
-    words,
+    stream::{Event, Stream, StreamKey},
 };
 use crate::{Buffer, Bytes, CallError, Place, View, ViewMut, profile::Profile};
 use cudarc::driver::{result, sys};
 use std::{sync::atomic::Ordering, time::Duration};
 
-/// What was timed: rounds or launches, or the launches of programs that control flow calls.
-type Watched = (Vec<Duration>, Option<Profile>);
+/// Durations of rounds or launches, and the profile of a control-flow program.
+type Timed = (Vec<Duration>, Option<Profile>);
 
-/// What is timed by the card's clock.
+/// What is timed with CUDA events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Watch {
+pub enum Timing {
     Nothing,
-    /// So many rounds of all launches, so many times each.
+    /// This many rounds, each of this many runs of all launches.
     Rounds(usize, usize),
     /// Each launch.
     Launches,
 }
 
-impl Watch {
-    /// How many rounds, and how many calls in each.
+impl Timing {
+    /// Rounds, and runs in each.
     pub fn rounds(self) -> (usize, usize) {
-        if let Watch::Rounds(n, calls) = self { (n, calls) } else { (1, 1) }
+        if let Timing::Rounds(n, calls) = self { (n, calls) } else { (1, 1) }
     }
 }
 
 impl Loaded {
-    /// The results of a program without inputs.
+    /// Runs a program without inputs and returns its outputs.
     pub fn results(&self) -> Result<Vec<Bytes>, CallError> {
         self.program.results(&mut |outputs| self.call(&[], outputs))
     }
 
-    /// Runs the program, and waits for its results. Tensors in the card's memory are read and
-    /// written where they lie; arguments there have to be written when this is called, since it
-    /// runs on a stream of its own. Those of the host are copied.
+    /// Runs the program and waits for its results. Tensors in device memory are used in place; host
+    /// tensors are copied. The call runs on a stream of its own, so device inputs must be written
+    /// before it.
     pub fn call(&self, inputs: &[View], outputs: &mut [ViewMut]) -> Result<(), CallError> {
-        self.run(inputs, outputs, None, Watch::Nothing).map(drop)
+        self.run(inputs, outputs, None, Timing::Nothing).map(drop)
     }
 
-    /// Runs the program in the order of the caller's stream, and returns when all has been given to
-    /// it: arguments of the host have been read then. Only if a result belongs into the host's
-    /// memory is it waited for. A result is there for whatever comes behind the call on the stream,
-    /// and stays until its owner writes to it: calls of any mode write to no other memory of the
-    /// caller's than that of this call's results.
+    /// Enqueues the program on the caller's stream. Host inputs have been read when this returns.
+    /// The call synchronises with the stream only if an output is in host memory.
+    ///
+    /// Work enqueued after the call sees its outputs. In any [`Mode`], a call writes no memory of
+    /// the caller's other than its outputs.
     ///
     /// # Safety
-    /// The stream lives until the call is over on it; memory on the card that the views name stays
-    /// allocated until then, and no other stream uses it in a way that disturbs the call.
+    /// The stream and all device memory that the views name live until the call has completed on
+    /// the stream. No other stream writes inputs or uses outputs meanwhile.
     pub unsafe fn launch(
         &self,
         inputs: &[View],
         outputs: &mut [ViewMut],
         stream: Stream,
     ) -> Result<(), CallError> {
-        self.run(inputs, outputs, Some(stream), Watch::Nothing).map(drop)
+        self.run(inputs, outputs, Some(stream), Timing::Nothing).map(drop)
     }
 
-    /// As [`Loaded::call`], with all kernels launched that many times in a row between the copies:
-    /// in so many rounds, of so many calls each. The time of a call in each round, by the card's
-    /// clock. What the clock itself takes, about 2 us a round, is the less of it the more calls
-    /// there are.
+    /// As [`Loaded::call`], with the kernels repeated `calls` times in each of `rounds` rounds,
+    /// between one upload and one download. Returns the mean time of a call in each round, from
+    /// CUDA events. The events cost about 2 us a round.
     pub fn measure(
         &self,
         inputs: &[View],
@@ -76,14 +75,14 @@ impl Loaded {
         rounds: usize,
         calls: usize,
     ) -> Result<Vec<Duration>, CallError> {
-        let (times, _) = self.run(inputs, outputs, None, Watch::Rounds(rounds, calls.max(1)))?;
+        let (times, _) = self.run(inputs, outputs, None, Timing::Rounds(rounds, calls.max(1)))?;
         Ok(times.into_iter().map(|t| t / calls.max(1) as u32).collect())
     }
 
-    /// As [`Loaded::call`], with the time of each launch by the card's clock. There is no graph
-    /// then. Of control flow, the launches of [`crate::Program::parts`].
+    /// As [`Loaded::call`], with the time of each launch from CUDA events, without a CUDA graph.
+    /// For control flow these are the launches of [`crate::Program::parts`].
     pub fn profile(&self, inputs: &[View], outputs: &mut [ViewMut]) -> Result<Profile, CallError> {
-        let (times, profile) = self.run(inputs, outputs, None, Watch::Launches)?;
+        let (times, profile) = self.run(inputs, outputs, None, Timing::Launches)?;
         Ok(profile.unwrap_or_else(|| Profile::of(times)))
     }
 
@@ -92,26 +91,27 @@ impl Loaded {
         inputs: &[View],
         outputs: &mut [ViewMut],
         stream: Option<Stream>,
-        watch: Watch,
-    ) -> Result<Watched, CallError> {
+        timing: Timing,
+    ) -> Result<Timed, CallError> {
         let _current = self.device.enter()?;
-        arguments::check(&self.program, inputs, outputs, Place::Cuda(self.device.card().index))?;
+        arguments::check(&self.program, inputs, outputs, Place::Cuda(self.device.info().index))?;
         let _range = self.names.last().and_then(|n| nvtx::range(n));
         if let Some(stream) = stream
             && stream.captures(&self.device)?
         {
-            // Before anything else, since most of what a call asks the driver ends a capture.
+            // First of all: most driver calls invalidate a capture.
             return Err(CudaError::Stream {
                 reason: "is being captured: replays of a graph would share the program's memory",
             }
             .into());
         }
-        let lane = stream.map(|s| Lane::of(&self.device, s)).transpose()?;
-        let mut state = self.states.take(lane)?;
-        let outcome = match state.begin(lane) {
+        let key = stream.map(|s| StreamKey::of(&self.device, s)).transpose()?;
+        let mut state = self.states.acquire(key)?;
+        let outcome = match state.begin(key) {
             Ok(on) => {
-                let outcome = self.give(&mut state, inputs, outputs, on, stream.is_none(), watch);
-                // Also after an error: copies and launches may be under way.
+                let outcome =
+                    self.enqueue(&mut state, inputs, outputs, on, stream.is_none(), timing);
+                // Also after an error: copies and launches may be in flight.
                 let ended = state.end(on);
                 if matches!(outcome, Err(CallError::Cuda(_)))
                     || outcome.is_err() && self.control.is_some()
@@ -122,34 +122,34 @@ impl Loaded {
             }
             Err(e) => Err(e.into()),
         };
-        self.states.give(state);
+        self.states.release(state);
         outcome
     }
 
-    /// Gives a call to a stream. `waits`: until its results are there.
-    fn give(
+    /// Enqueues a call on a stream. `waits`: synchronises before it returns.
+    fn enqueue(
         &self,
         state: &mut State,
         inputs: &[View],
         outputs: &mut [ViewMut],
         stream: Stream,
         waits: bool,
-        watch: Watch,
-    ) -> Result<Watched, CallError> {
+        timing: Timing,
+    ) -> Result<Timed, CallError> {
         let (p, device) = (&*self.program, &*self.device);
         if !state.plans.find(|plan| arguments::same_sizes(p, plan, inputs)) {
             state.plans.add(self.plan(inputs)?);
         }
-        let State { plans, known, ways, .. } = state;
-        let Some(plan) = plans.last() else { return Ok(Watched::default()) };
+        let State { plans, known, residency, .. } = state;
+        let Some(plan) = plans.last() else { return Ok(Timed::default()) };
         arguments::check_results(p, plan, outputs)?;
-        ways.0.clear();
+        residency.0.clear();
         for ((v, t), n) in inputs.iter().zip(&p.inputs).zip(&plan.inputs) {
-            ways.0.push(arguments::input(device, v, &t.name, &t.order, *n, known)?);
+            residency.0.push(arguments::input(device, v, &t.name, &t.order, *n, known)?);
         }
-        ways.1.clear();
+        residency.1.clear();
         for ((v, t), n) in outputs.iter().zip(&p.outputs).zip(&plan.outputs) {
-            ways.1.push(arguments::output(device, v, &t.name, *n, known)?);
+            residency.1.push(arguments::output(device, v, &t.name, *n, known)?);
         }
         self.reserve(state, stream)?;
         let State {
@@ -157,37 +157,37 @@ impl Loaded {
             inputs: copies,
             outputs: results,
             staging,
-            between,
+            control_state,
             events,
-            ways,
+            residency,
             at,
             ..
         } = state;
-        let Some(plan) = plans.last() else { return Ok(Watched::default()) };
-        plan.point(at)?;
-        if self.settings.mode == Mode::ReduceOverhead && watch != Watch::Launches {
-            self.graph(plan, ways)?;
+        let Some(plan) = plans.last() else { return Ok(Timed::default()) };
+        plan.bind(at)?;
+        if self.settings.mode == Mode::ReduceOverhead && timing != Timing::Launches {
+            self.graph(plan, residency)?;
         }
-        let waits = waits || ways.1.contains(&Way::Host);
-        for ((((v, t), way), n), to) in
-            inputs.iter().zip(&p.inputs).zip(&ways.0).zip(&plan.inputs).zip(copies)
+        let waits = waits || residency.1.contains(&Residency::Host);
+        for ((((v, t), residency), n), to) in
+            inputs.iter().zip(&p.inputs).zip(&residency.0).zip(&plan.inputs).zip(copies)
         {
-            match way {
-                Way::Host => {
+            match residency {
+                Residency::Host => {
                     let mut copy = Buffer::new();
                     let bytes = v.bytes(&t.order, &mut copy)?;
-                    // What was gathered goes with this round of the loop, the caller's own bytes
-                    // stay.
-                    staging.upload(to.address(), bytes, stream, waits && v.lies(&t.order))?;
+                    // A gathered copy dies with this iteration; the caller's own bytes outlive the
+                    // call.
+                    staging.upload(to.address(), bytes, stream, waits && v.is_dense(&t.order))?;
                 }
-                Way::Copied(from) => copy_on_card(device, to.address(), *from, *n, stream)?,
-                Way::Here(_) | Way::Empty => {}
+                Residency::Copied(from) => copy_on_device(device, to.address(), *from, *n, stream)?,
+                Residency::InPlace(_) | Residency::Empty => {}
             }
         }
-        let marks = match watch {
-            Watch::Nothing => 0,
-            Watch::Rounds(n, _) => n + 1,
-            Watch::Launches => p.kernels.len() + 1,
+        let marks = match timing {
+            Timing::Nothing => 0,
+            Timing::Rounds(n, _) => n + 1,
+            Timing::Launches => p.kernels.len() + 1,
         };
         while events.len() < marks {
             events.push(Event::timed(device)?);
@@ -195,21 +195,22 @@ impl Loaded {
         let marks = &events[..marks];
         let profile = match &self.control {
             Some(control) => {
-                self.steps(control, plan, (between, staging), (at, stream), (watch, marks))?
+                self.steps(control, plan, (control_state, staging), (at, stream), (timing, marks))?
             }
             None => {
                 device.faults.launched(stream, &plan.about);
-                self.kernels(plan, stream, watch, marks)?;
+                self.kernels(plan, stream, timing, marks)?;
                 None
             }
         };
         let mut down = vec![];
-        for (((v, way), n), from) in outputs.iter_mut().zip(&ways.1).zip(&plan.outputs).zip(results)
+        for (((v, residency), n), from) in
+            outputs.iter_mut().zip(&residency.1).zip(&plan.outputs).zip(results)
         {
-            match way {
-                Way::Host => down.push((from.address(), v.bytes_mut())),
-                Way::Copied(to) => copy_on_card(device, *to, from.address(), *n, stream)?,
-                Way::Here(_) | Way::Empty => {}
+            match residency {
+                Residency::Host => down.push((from.address(), v.bytes_mut())),
+                Residency::Copied(to) => copy_on_device(device, *to, from.address(), *n, stream)?,
+                Residency::InPlace(_) | Residency::Empty => {}
             }
         }
         if !down.is_empty() {
@@ -223,7 +224,7 @@ impl Loaded {
         ))
     }
 
-    /// What follows from the sizes of a call.
+    /// Resolves everything that depends on the call's sizes.
     pub(super) fn plan(&self, inputs: &[View]) -> Result<Plan, CallError> {
         let shapes: Vec<&[usize]> = inputs.iter().map(|v| v.shape).collect();
         let mut plan = Plan::new(
@@ -231,9 +232,9 @@ impl Loaded {
             &shapes,
             &self.functions,
             &self.addresses,
-            self.device.card().processors,
+            self.device.info().processors,
         )?;
-        plan.call(&self.called)?;
+        plan.use_libraries(&self.prepared)?;
         if let Some(control) = &self.control {
             let (symbols, exprs) = self.program.sizes(&shapes)?;
             plan.values = control.flow.shapes(&self.program, &symbols, &exprs)?;
@@ -241,20 +242,20 @@ impl Loaded {
         Ok(plan)
     }
 
-    /// All launches, in as many rounds as are watched. The first event is recorded before them, the
-    /// others behind each launch or each round.
+    /// All launches, repeated as `timing` says. The first event is recorded before them, the others
+    /// after each launch or round.
     pub(super) fn kernels(
         &self,
         plan: &Plan,
         stream: Stream,
-        watch: Watch,
+        timing: Timing,
         marks: &[Event],
     ) -> Result<(), CudaError> {
         let mut next = marks.iter();
         let mut mark = || next.next().map_or(Ok(()), |e| e.record(&self.device, stream));
-        let each = watch == Watch::Launches;
+        let each = timing == Timing::Launches;
         mark()?;
-        let (rounds, calls) = watch.rounds();
+        let (rounds, calls) = timing.rounds();
         for call in 1..=rounds * calls {
             match plan.graph.as_ref().filter(|_| !each) {
                 Some(graph) => graph.launch(stream)?,
@@ -275,8 +276,8 @@ impl Loaded {
         Ok(())
     }
 
-    /// Memory for a call, and where its tensors are for the kernels. If there is none, what other
-    /// calls have kept goes first.
+    /// Allocates the call's device buffers and sets the addresses that kernels use. If the device
+    /// is out of memory, the buffers that idle states cache are freed first.
     fn reserve(&self, state: &mut State, stream: Stream) -> Result<(), CudaError> {
         match self.ensure(state, stream) {
             Err(CudaError::Memory { .. }) if self.states.trim() => {
@@ -289,30 +290,30 @@ impl Loaded {
 
     fn ensure(&self, state: &mut State, stream: Stream) -> Result<(), CudaError> {
         let p = &*self.program;
-        let State { plans, arena, inputs, outputs, ways, at, .. } = state;
+        let State { plans, arena, inputs, outputs, residency, at, .. } = state;
         let Some(plan) = plans.last() else { return Ok(()) };
-        let copied = |sizes: &[usize], ways: &[Way]| {
+        let copied = |sizes: &[usize], residency: &[Residency]| {
             sizes
                 .iter()
-                .zip(ways)
-                .filter(|(_, w)| !matches!(w, Way::Here(_)))
+                .zip(residency)
+                .filter(|(_, w)| !matches!(w, Residency::InPlace(_)))
                 .fold(0usize, |all, (n, _)| all.saturating_add(*n))
         };
         let planned = || {
             self.planned(Some((
                 plan.arena,
-                copied(&plan.inputs, &ways.0),
-                copied(&plan.outputs, &ways.1),
+                copied(&plan.inputs, &residency.0),
+                copied(&plan.outputs, &residency.1),
             )))
         };
         arena.ensure(plan.arena, stream, &|| "memory between kernels".into(), &planned)?;
         at.arena = arena.address();
         at.inputs.clear();
-        for (((memory, way), n), t) in
-            inputs.iter_mut().zip(&ways.0).zip(&plan.inputs).zip(&p.inputs)
+        for (((memory, residency), n), t) in
+            inputs.iter_mut().zip(&residency.0).zip(&plan.inputs).zip(&p.inputs)
         {
-            at.inputs.push(match way {
-                Way::Here(address) => *address,
+            at.inputs.push(match residency {
+                Residency::InPlace(address) => *address,
                 _ => {
                     memory.ensure(*n, stream, &|| format!("argument '{}'", t.name), &planned)?;
                     memory.address()
@@ -320,11 +321,11 @@ impl Loaded {
             });
         }
         at.outputs.clear();
-        for (((memory, way), n), t) in
-            outputs.iter_mut().zip(&ways.1).zip(&plan.outputs).zip(&p.outputs)
+        for (((memory, residency), n), t) in
+            outputs.iter_mut().zip(&residency.1).zip(&plan.outputs).zip(&p.outputs)
         {
-            at.outputs.push(match way {
-                Way::Here(address) => *address,
+            at.outputs.push(match residency {
+                Residency::InPlace(address) => *address,
                 _ => {
                     memory.ensure(*n, stream, &|| format!("result '{}'", t.name), &planned)?;
                     memory.address()
@@ -334,12 +335,12 @@ impl Loaded {
         Ok(())
     }
 
-    /// Makes the plan's graph if there is none. What the driver refuses is launched one by one,
-    /// with a remark.
+    /// Instantiates the plan's CUDA graph on first use. If the driver refuses it, the kernels are
+    /// launched one by one, with a remark.
     pub(super) fn graph(
         &self,
         plan: &mut Plan,
-        ways: &(Vec<Way>, Vec<Way>),
+        residency: &(Vec<Residency>, Vec<Residency>),
     ) -> Result<(), CudaError> {
         if plan.graph.is_some()
             || plan.no_graph
@@ -359,14 +360,14 @@ impl Loaded {
                 self.remark(format!("no CUDA graph, the kernels are launched one by one: {e}"));
             }
         }
-        let tensors = self.program.inputs.iter().map(|t| ("argument", t)).zip(&ways.0);
-        for ((what, t), way) in
-            tensors.chain(self.program.outputs.iter().map(|t| ("result", t)).zip(&ways.1))
+        let tensors = self.program.inputs.iter().map(|t| ("argument", t)).zip(&residency.0);
+        for ((what, t), residency) in
+            tensors.chain(self.program.outputs.iter().map(|t| ("result", t)).zip(&residency.1))
         {
-            let why = match way {
-                Way::Host => "lies in the host's memory",
-                Way::Copied(_) => "does not lie at a multiple of 16 bytes",
-                Way::Here(_) | Way::Empty => continue,
+            let why = match residency {
+                Residency::Host => "lies in the host's memory",
+                Residency::Copied(_) => "does not lie at a multiple of 16 bytes",
+                Residency::InPlace(_) | Residency::Empty => continue,
             };
             self.remark(format!(
                 "{what} '{}' {why}: it is copied outside of the CUDA graph",
@@ -376,13 +377,18 @@ impl Loaded {
         Ok(())
     }
 
-    fn one(&self, l: &Ready, what: impl Fn() -> String, stream: Stream) -> Result<(), CudaError> {
+    fn one(
+        &self,
+        l: &ResolvedLaunch,
+        what: impl Fn() -> String,
+        stream: Stream,
+    ) -> Result<(), CudaError> {
         if let Some((call, _)) = &l.library {
             call.launch(&l.words, l.scratch, stream.0)?;
             return if self.settings.blocking { stream.wait(&self.device) } else { Ok(()) };
         }
-        // SAFETY: the kernel takes 64-bit words and then descriptions, as many as the program says,
-        // and the addresses are of memory of the planned sizes.
+        // SAFETY: the kernel takes as many 64-bit parameters and tensor maps as the program says,
+        // and the addresses are of buffers of the planned sizes.
         let launched = unsafe {
             sys::cuLaunchKernel(
                 l.function,
@@ -412,10 +418,10 @@ impl Loaded {
             let fault = self
                 .settings
                 .blocking
-                .then(|| self.device.faults.of_launch(self.device.card().index, e, &what))
+                .then(|| self.device.faults.of_launch(self.device.info().index, e, &what))
                 .flatten();
-            let fault = fault.or_else(|| self.device.faults.of(self.device.card().index, e));
-            fault.unwrap_or_else(|| CudaError::Launch { what, reason: words(e) })
+            let fault = fault.or_else(|| self.device.faults.of(self.device.info().index, e));
+            fault.unwrap_or_else(|| CudaError::Launch { what, reason: driver_message(e) })
         })
     }
 }

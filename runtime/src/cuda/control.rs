@@ -1,79 +1,79 @@
-//! Programs of programs on a card: the steps are the host's, values stay in the card's memory, and
-//! all is given to the call's stream. The host waits only where it has to know a value: for the
-//! condition of a branch or of a loop, and for what a function of the host reads.
+//! Control flow between programs on a GPU. Values stay in device memory and everything is enqueued
+//! on the call's stream. The host synchronises only to read a condition, or the inputs of a host
+//! function.
 use super::{
     CudaError, Loaded, Mode, arguments,
-    call::Watch,
-    memory::{Memory, copy_on_card},
+    call::Timing,
+    lru::LruCache,
+    memory::{DeviceBuffer, copy_on_device},
     plan::{Addresses, Plan},
-    recent::Recent,
     staging::Staging,
-    state::PLANS,
+    state::MAX_PLANS,
     stream::{Event, Stream},
 };
 use crate::{
     Buffer, CallError, Place, View, ViewMut,
     call::tensor_error,
     control::{
-        Flow, Step,
-        run::{self, Machine, Run},
+        ControlFlow, Step,
+        run::{self, Backend, Interpreter},
     },
     custom::CustomFn,
     profile::Profile,
 };
 use cudarc::driver::{result, sys};
 
-/// A copy of rows takes distances up to some 2 GiB.
-const WIDEST: usize = 1 << 30;
+/// `cuMemcpy2DAsync` takes pitches up to about 2 GiB.
+const MAX_PITCH: usize = 1 << 30;
 
-/// What a program of programs has in place of kernels.
+/// The control flow of a program, in place of kernels.
 pub struct Control {
-    pub(super) flow: Flow,
+    pub(super) flow: ControlFlow,
     pub(super) parts: Vec<Loaded>,
 }
 
-/// What a call of a program of programs keeps beside what every call does.
+/// What a control-flow call caches beside the rest of its state.
 #[derive(Default)]
-pub struct Between {
-    /// Memory of values; as many values lie in each as the run says.
-    values: Vec<Memory>,
-    /// Where conditions are copied to.
+pub struct ControlState {
+    /// Device buffers of values, with the reference count of each.
+    values: Vec<DeviceBuffer>,
+    /// Pinned byte that conditions are copied to.
     flag: Option<Flag>,
     parts: Vec<Part>,
 }
 
-/// What a call keeps for one of the programs.
+/// What a call caches for one of the programs.
 struct Part {
-    arena: Memory,
-    plans: Recent<Plan>,
+    arena: DeviceBuffer,
+    plans: LruCache<Plan>,
     at: Addresses,
     events: Vec<Event>,
 }
 
 /// A byte of pinned memory.
 struct Flag(*mut u8);
-// SAFETY: memory of the driver's, owned by this.
+// SAFETY: driver memory that this owns.
 unsafe impl Send for Flag {}
 
 impl Drop for Flag {
     fn drop(&mut self) {
-        // SAFETY: allocated by the driver; the copies have been waited for.
+        // SAFETY: allocated by the driver; the copies to it have completed.
         let _ = unsafe { result::free_host(self.0.cast()) };
     }
 }
 
-impl Between {
-    /// Bytes of memory between programs, and between their kernels.
+impl ControlState {
+    /// Bytes of device memory for values and for the programs' arenas.
     pub fn bytes(&self) -> usize {
-        self.values.iter().map(Memory::len).sum::<usize>()
+        self.values.iter().map(DeviceBuffer::len).sum::<usize>()
             + self.parts.iter().map(|p| p.arena.len()).sum::<usize>()
     }
 }
 
-/// What goes on between programs, in words: why they are no graph together.
-pub(super) fn blockers(flow: &Flow) -> Vec<String> {
+/// Why the programs do not form one CUDA graph, in words.
+pub(super) fn graph_blockers(flow: &ControlFlow) -> Vec<String> {
     let mut all = vec![];
-    flow.control.body.each(&mut |step| {
+    flow.control.body.visit(&mut |step| {
         let (what, source, why) = match step {
             Step::Call { .. } => return,
             Step::If { source, .. } => {
@@ -98,44 +98,46 @@ pub(super) fn blockers(flow: &Flow) -> Vec<String> {
 }
 
 impl Loaded {
-    /// Gives the steps of a program of programs to a stream, as often as is watched. The times of
-    /// rounds, or of all launches of each kind.
+    /// Enqueues the control flow as often as `timing` says. Returns the times of rounds, or those
+    /// of all launches of each kernel.
     pub(super) fn steps(
         &self,
         control: &Control,
         plan: &Plan,
-        (between, staging): (&mut Between, &mut Staging),
+        (control_state, staging): (&mut ControlState, &mut Staging),
         (at, stream): (&Addresses, Stream),
-        (watch, marks): (Watch, &[Event]),
+        (timing, marks): (Timing, &[Event]),
     ) -> Result<Option<Profile>, CallError> {
         let pointer =
-            |all: &[u64]| all.iter().map(|a| run::Place::of(*a as *mut u8)).collect::<Vec<_>>();
+            |all: &[u64]| all.iter().map(|a| run::Location::of(*a as *mut u8)).collect::<Vec<_>>();
         let (inputs, outputs) = (pointer(&at.inputs), pointer(&at.outputs));
-        let (mut marks, (rounds, calls)) = (marks.iter(), watch.rounds());
+        let (mut marks, (rounds, calls)) = (marks.iter(), timing.rounds());
         let mut mark = || marks.next().map_or(Ok(()), |e| e.record(&self.device, stream));
-        if between.parts.is_empty() {
+        if control_state.parts.is_empty() {
             let part = |_: &Loaded| Part {
-                arena: Memory::none(&self.device),
-                plans: Recent::new(PLANS),
+                arena: DeviceBuffer::none(&self.device),
+                plans: LruCache::new(MAX_PLANS),
                 at: Addresses::default(),
                 events: vec![],
             };
-            between.parts = control.parts.iter().map(part).collect();
+            control_state.parts = control.parts.iter().map(part).collect();
         }
         let profile =
-            (watch == Watch::Launches).then(|| Profile::of_parts(control.flow.launches()));
-        let mut machine = OnCard { loaded: self, control, between, staging, stream, profile };
+            (timing == Timing::Launches).then(|| Profile::of_parts(control.flow.launches()));
+        let mut backend =
+            OnDevice { loaded: self, control, control_state, staging, stream, profile };
         mark()?;
         for _ in 0..rounds {
             for _ in 0..calls {
-                Run::new(&control.flow, &plan.values, &mut machine).whole(&inputs, &outputs)?;
+                Interpreter::new(&control.flow, &plan.values, &mut backend)
+                    .execute(&inputs, &outputs)?;
             }
             mark()?;
         }
-        Ok(machine.profile)
+        Ok(backend.profile)
     }
 
-    /// A call of a part, with its arguments and results on the card.
+    /// Calls one program, with inputs and outputs in device memory.
     fn part(
         &self,
         part: &mut Part,
@@ -159,24 +161,24 @@ impl Loaded {
         at.inputs.extend(inputs.iter().map(|v| v.data as u64));
         at.outputs.clear();
         at.outputs.extend(outputs.iter().map(|v| v.data as u64));
-        plan.point(at)?;
-        // A launch of its own costs less than a graph of few.
-        const FEW: usize = 4;
+        plan.bind(at)?;
+        // Below this, separate launches cost less than a graph launch.
+        const MIN_GRAPH_LAUNCHES: usize = 4;
         if self.settings.mode == Mode::ReduceOverhead
             && profile.is_none()
-            && plan.launches.len() > FEW
+            && plan.launches.len() > MIN_GRAPH_LAUNCHES
         {
             self.graph(plan, &Default::default())?;
         }
         device.faults.launched(stream, &plan.about);
         let Some((profile, first)) = profile else {
-            return Ok(self.kernels(plan, stream, Watch::Nothing, &[])?);
+            return Ok(self.kernels(plan, stream, Timing::Nothing, &[])?);
         };
         while events.len() <= p.kernels.len() {
             events.push(Event::timed(device)?);
         }
         let marks = &events[..=p.kernels.len()];
-        self.kernels(plan, stream, Watch::Launches, marks)?;
+        self.kernels(plan, stream, Timing::Launches, marks)?;
         stream.wait(device)?;
         let times =
             marks.windows(2).map(|e| e[1].since(device, &e[0])).collect::<Result<_, _>>()?;
@@ -185,20 +187,20 @@ impl Loaded {
     }
 }
 
-/// A call on a card.
-struct OnCard<'a> {
+/// A call on a GPU.
+struct OnDevice<'a> {
     loaded: &'a Loaded,
     control: &'a Control,
-    between: &'a mut Between,
+    control_state: &'a mut ControlState,
     staging: &'a mut Staging,
     stream: Stream,
-    /// Takes in the times of launches, if somebody wants them.
+    /// Collects the launches' times if the caller profiles.
     profile: Option<Profile>,
 }
 
-impl OnCard<'_> {
-    /// Again, with what other calls have kept given back, if the card has no memory.
-    fn again<T>(
+impl OnDevice<'_> {
+    /// Runs `f`. If the device is out of memory, frees what idle states cache and retries once.
+    fn retry<T>(
         &mut self,
         mut f: impl FnMut(&mut Self) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
@@ -212,35 +214,35 @@ impl OnCard<'_> {
     }
 }
 
-impl Machine for OnCard<'_> {
-    const ALIGNED: usize = arguments::ALIGNED as usize;
+impl Backend for OnDevice<'_> {
+    const ALIGNMENT: usize = arguments::ALIGNMENT as usize;
 
     fn place(&self) -> Place {
-        Place::Cuda(self.loaded.device.card().index)
+        Place::Cuda(self.loaded.device.info().index)
     }
-    fn memory(&self) -> Vec<run::Memory> {
-        self.between
+    fn memory(&self) -> Vec<run::CountedBuffer> {
+        self.control_state
             .values
             .iter()
-            .map(|m| run::Memory { at: m.address() as *mut u8, len: m.len(), users: 0 })
+            .map(|m| run::CountedBuffer { at: m.address() as *mut u8, len: m.len(), references: 0 })
             .collect()
     }
     fn ensure(&mut self, i: usize, bytes: usize) -> Result<(*mut u8, usize), CallError> {
         let loaded = self.loaded;
-        if i == self.between.values.len() {
-            self.between.values.push(Memory::none(&loaded.device));
+        if i == self.control_state.values.len() {
+            self.control_state.values.push(DeviceBuffer::none(&loaded.device));
         }
-        self.again(|this| {
-            let kept = this.between.bytes();
+        self.retry(|this| {
+            let kept = this.control_state.bytes();
             let planned =
                 || format!("{}, {kept} bytes between its programs so far", loaded.planned(None));
-            let memory = &mut this.between.values[i];
+            let memory = &mut this.control_state.values[i];
             memory.ensure(bytes, this.stream, &|| "a value between programs".into(), &planned)?;
             Ok((memory.address() as *mut u8, memory.len()))
         })
     }
     fn copy(&mut self, from: *const u8, to: *mut u8, bytes: usize) -> Result<(), CallError> {
-        Ok(copy_on_card(&self.loaded.device, to as u64, from as u64, bytes, self.stream)?)
+        Ok(copy_on_device(&self.loaded.device, to as u64, from as u64, bytes, self.stream)?)
     }
     fn copy_rows(
         &mut self,
@@ -252,7 +254,7 @@ impl Machine for OnCard<'_> {
         if bytes == 0 || rows == 0 {
             return Ok(());
         }
-        if from.1.max(to.1) > WIDEST {
+        if from.1.max(to.1) > MAX_PITCH {
             return (0..rows).try_for_each(|i| {
                 self.copy(from.0.wrapping_add(i * from.1), to.0.wrapping_add(i * to.1), bytes)
             });
@@ -276,23 +278,22 @@ impl Machine for OnCard<'_> {
             WidthInBytes: bytes,
             Height: rows,
         };
-        // SAFETY: that many rows are at both places.
+        // SAFETY: both sides hold that many rows.
         let done = unsafe { sys::cuMemcpy2DAsync_v2(&copy, self.stream.0) }.result();
         Ok(done.map_err(self.loaded.device.error("copying rows on the GPU"))?)
     }
-    fn truth(&mut self, at: *const u8) -> Result<bool, CallError> {
+    fn read_condition(&mut self, at: *const u8) -> Result<bool, CallError> {
         let device = &self.loaded.device;
-        let flag = match &self.between.flag {
+        let flag = match &self.control_state.flag {
             Some(flag) => flag.0,
             None => {
                 // SAFETY: a fresh allocation, which the flag frees.
                 let made = unsafe { result::malloc_host(1, 0) }
                     .map_err(device.error("allocating pinned memory"))?;
-                self.between.flag.insert(Flag(made.cast())).0
+                self.control_state.flag.insert(Flag(made.cast())).0
             }
         };
-        // SAFETY: this call's byte, which is read when the copy has been waited for; an i1 is a
-        // byte.
+        // SAFETY: this call's byte, read after the copy has completed; an i1 is a byte.
         unsafe {
             let copied = result::memcpy_dtoh_async(
                 std::slice::from_raw_parts_mut(flag, 1),
@@ -311,10 +312,10 @@ impl Machine for OnCard<'_> {
         outputs: &mut [ViewMut],
     ) -> Result<(), CallError> {
         let first = self.control.flow.first_launch(part);
-        self.again(|this| {
-            let OnCard { control, between, stream, profile, .. } = this;
+        self.retry(|this| {
+            let OnDevice { control, control_state, stream, profile, .. } = this;
             control.parts[part].part(
-                &mut between.parts[part],
+                &mut control_state.parts[part],
                 inputs,
                 outputs,
                 *stream,
@@ -322,8 +323,7 @@ impl Machine for OnCard<'_> {
             )
         })
     }
-    /// The function reads copies of its arguments in the host's memory, and its results are copied
-    /// to the card.
+    /// Copies the inputs to the host, runs the function, and copies its outputs to the device.
     fn custom(
         &mut self,
         callee: &str,
@@ -345,7 +345,7 @@ impl Machine for OnCard<'_> {
             .collect::<Result<Vec<_>, _>>()?;
         let mut down: Vec<(u64, &mut [u8])> =
             inputs.iter().zip(&mut read).map(|(v, b)| (v.data as u64, b.bytes_mut())).collect();
-        // Also of none: what happens on the card before the call has happened then.
+        // Even without inputs: synchronises, so that earlier work has completed.
         self.staging.download(&mut down, self.stream)?;
         let views = inputs
             .iter()

@@ -1,8 +1,7 @@
-//! Products by cuBLASLt, which is looked for when one is first asked for. cudarc would panic where
-//! it is not.
+//! Matrix products by cuBLASLt, loaded on first use. cudarc would panic if the library is missing,
+//! so it is looked for first.
 //!
-//! The library takes matrices by columns, so that it is asked for the transposed result: right
-//! times left.
+//! cuBLASLt is column-major, so it is asked for the transposed product: rightᵀ leftᵀ.
 use super::CudaError;
 use crate::gemm::{Activation, Gemm, Matrix};
 use cudarc::{
@@ -18,20 +17,19 @@ use sys::{
     cublasLtMatmulPreferenceAttributes_t as Preference, cublasLtMatrixLayoutAttribute_t as Layout,
 };
 
-/// Most bytes that a product may ask for beside its operands, as much as other frameworks allow on
-/// Hopper.
-const WORKSPACE: usize = 32 << 20;
-/// Pointers are multiples of so many bytes at least.
-const ALIGNED: u32 = 16;
+/// Workspace limit in bytes, as PyTorch's on Hopper.
+const MAX_WORKSPACE: usize = 32 << 20;
+/// Least alignment of device pointers, in bytes.
+const ALIGNMENT: u32 = 16;
 
-/// Whether the library is found.
+/// Whether the library can be loaded.
 pub fn present() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     // SAFETY: opens and closes a library.
     *FOUND.get_or_init(|| unsafe { sys::is_culib_present() })
 }
 
-/// What has been looked for, in words.
+/// The library names that were tried, for messages.
 pub fn searched() -> String {
     super::searched("libcublasLt.so.12", cudarc::get_lib_name_candidates("cublasLt"))
 }
@@ -40,14 +38,14 @@ fn error(what: &'static str) -> impl Fn(result::CublasError) -> CudaError {
     move |e| CudaError::Driver { what, reason: format!("cuBLASLt says {:?}", e.0) }
 }
 
-/// The library on a card.
+/// A cuBLASLt handle.
 pub struct Handle(sys::cublasLtHandle_t);
-// SAFETY: the library's handle may be used from any thread, by several at once.
+// SAFETY: the handle may be used from any thread, by several at once.
 unsafe impl Send for Handle {}
 unsafe impl Sync for Handle {}
 
 impl Handle {
-    /// Opens it for the current card. Err: it is not found, or does not start.
+    /// Creates a handle in the current context. Err: the library is missing or does not initialise.
     pub fn new() -> Result<Handle, CudaError> {
         if !present() {
             return Err(CudaError::Driver {
@@ -61,19 +59,19 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: made by `new`, and no product is left that uses it.
+        // SAFETY: created by `new`; every matmul that uses it is gone.
         let _ = unsafe { result::destroy_handle(self.0) };
     }
 }
 
-/// A layout, destroyed with it.
-struct Described(sys::cublasLtMatrixLayout_t);
+/// A matrix layout, destroyed on drop.
+struct MatrixLayout(sys::cublasLtMatrixLayout_t);
 
-impl Described {
-    fn new(m: &Matrix, batch: u32) -> Result<Described, CudaError> {
+impl MatrixLayout {
+    fn new(m: &Matrix, batch: u32) -> Result<MatrixLayout, CudaError> {
         let fail = error("describing a matrix to cuBLASLt");
         let [lines, each] = m.lines;
-        let layout = Described(
+        let layout = MatrixLayout(
             result::create_matrix_layout(element(&m.dtype)?, each, lines, m.stride as i64)
                 .map_err(&fail)?,
         );
@@ -96,9 +94,9 @@ impl Described {
     }
 }
 
-impl Drop for Described {
+impl Drop for MatrixLayout {
     fn drop(&mut self) {
-        // SAFETY: made by `new`, destroyed once.
+        // SAFETY: created by `new`, destroyed once.
         let _ = unsafe { result::destroy_matrix_layout(self.0) };
     }
 }
@@ -110,7 +108,7 @@ fn element(dtype: &str) -> Result<sys::cudaDataType, CudaError> {
         "f32" => Ok(sys::cudaDataType::CUDA_R_32F),
         other => Err(CudaError::Driver {
             what: "describing a matrix to cuBLASLt",
-            reason: format!("there is no form of {other}"),
+            reason: format!("the library does not support the element type {other}"),
         }),
     }
 }
@@ -119,49 +117,48 @@ fn width(dtype: &str) -> u64 {
     crate::view::byte_size(dtype).unwrap_or(1) as u64
 }
 
-/// A product that the library has found an algorithm for.
-pub struct Product {
+/// A matmul with the algorithm that the heuristic chose.
+pub struct Matmul {
     handle: Arc<Handle>,
     gemm: Gemm,
-    /// How it computes, without the bias's address.
+    /// The fused epilogue, without the bias pointer.
     epilogue: sys::cublasLtEpilogue_t,
-    left: Described,
-    right: Described,
-    result: Described,
+    left: MatrixLayout,
+    right: MatrixLayout,
+    result: MatrixLayout,
     algorithm: sys::cublasLtMatmulAlgo_t,
-    /// Bytes of memory that it needs beside.
+    /// Workspace in bytes.
     pub workspace: usize,
 }
-// SAFETY: descriptions are only read once they are made.
-unsafe impl Send for Product {}
-unsafe impl Sync for Product {}
+// SAFETY: descriptors are only read once they are created.
+unsafe impl Send for Matmul {}
+unsafe impl Sync for Matmul {}
 
-/// What to compute, destroyed with it.
-struct Task(sys::cublasLtMatmulDesc_t);
+/// A matmul descriptor, destroyed on drop.
+struct MatmulDesc(sys::cublasLtMatmulDesc_t);
 
-impl Task {
+impl MatmulDesc {
     fn new(
         g: &Gemm,
         epilogue: sys::cublasLtEpilogue_t,
         bias: Option<u64>,
-    ) -> Result<Task, CudaError> {
+    ) -> Result<MatmulDesc, CudaError> {
         let fail = error("describing a product to cuBLASLt");
         let compute = if g.tf32 {
             sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32
         } else {
             sys::cublasComputeType_t::CUBLAS_COMPUTE_32F
         };
-        let task = Task(
+        let descriptor = MatmulDesc(
             result::create_matmul_desc(compute, sys::cudaDataType::CUDA_R_32F).map_err(&fail)?,
         );
-        // Of both operands the library wants the depth as rows of the first and columns of the
-        // second.
+        // The K dimension must be the rows of the first operand and the columns of the second.
         let first = if g.right.transposed { 1i32 } else { 0 };
         let second = if g.left.transposed { 1i32 } else { 0 };
-        // SAFETY: attributes of these types; an address of the card is a pointer.
+        // SAFETY: attributes of these types; a device address is a pointer.
         unsafe {
             let set = |which, at: *const c_void, bytes| {
-                result::set_matmul_desc_attribute(task.0, which, at, bytes).map_err(&fail)
+                result::set_matmul_desc_attribute(descriptor.0, which, at, bytes).map_err(&fail)
             };
             set(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, (&raw const first).cast(), 4)?;
             set(Attribute::CUBLASLT_MATMUL_DESC_TRANSB, (&raw const second).cast(), 4)?;
@@ -170,21 +167,20 @@ impl Task {
                 set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, (&raw const address).cast(), 8)?;
             }
         }
-        Ok(task)
+        Ok(descriptor)
     }
 }
 
-impl Drop for Task {
+impl Drop for MatmulDesc {
     fn drop(&mut self) {
-        // SAFETY: made by `new`, destroyed once.
+        // SAFETY: created by `new`, destroyed once.
         let _ = unsafe { result::destroy_matmul_desc(self.0) };
     }
 }
 
-impl Product {
-    /// Asks the library for the algorithm that it thinks the fastest. Err: it has none, or the
-    /// description is none.
-    pub fn new(handle: &Arc<Handle>, gemm: &Gemm) -> Result<Product, CudaError> {
+impl Matmul {
+    /// Takes the heuristic's first algorithm. Err: there is none, or a descriptor is invalid.
+    pub fn new(handle: &Arc<Handle>, gemm: &Gemm) -> Result<Matmul, CudaError> {
         use sys::cublasLtEpilogue_t::{
             CUBLASLT_EPILOGUE_BIAS as BIAS, CUBLASLT_EPILOGUE_DEFAULT as PLAIN,
             CUBLASLT_EPILOGUE_GELU as GELU, CUBLASLT_EPILOGUE_GELU_BIAS as GELU_BIAS,
@@ -198,12 +194,12 @@ impl Product {
             (Activation::GeluTanh, false) => GELU,
             (Activation::GeluTanh, true) => GELU_BIAS,
         };
-        let one = |m: &Matrix| Described::new(m, gemm.batch);
+        let one = |m: &Matrix| MatrixLayout::new(m, gemm.batch);
         let (left, right, result) = (one(&gemm.left)?, one(&gemm.right)?, one(&gemm.result)?);
-        // Any aligned address will do to choose by.
-        let task = Task::new(gemm, epilogue, gemm.bias.map(|_| 256))?;
+        // The heuristic needs some aligned bias pointer.
+        let descriptor = MatmulDesc::new(gemm, epilogue, gemm.bias.map(|_| 256))?;
         let fail = error("asking cuBLASLt for an algorithm");
-        let wish = result::create_matmul_pref().map_err(&fail)?;
+        let preference = result::create_matmul_pref().map_err(&fail)?;
         let choose = || -> Result<_, CudaError> {
             use Preference::{
                 CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES as BYTES,
@@ -212,28 +208,34 @@ impl Product {
                 CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES as C,
                 CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES as D,
             };
-            let (most, aligned) = (WORKSPACE, ALIGNED);
-            // SAFETY: attributes of these types, and live descriptions.
+            let (most, aligned) = (MAX_WORKSPACE, ALIGNMENT);
+            // SAFETY: attributes of these types, and live descriptors.
             unsafe {
                 let set = |which, at: *const c_void, bytes| {
-                    result::set_matmul_pref_attribute(wish, which, at, bytes).map_err(&fail)
+                    result::set_matmul_pref_attribute(preference, which, at, bytes).map_err(&fail)
                 };
                 set(BYTES, (&raw const most).cast(), 8)?;
                 for which in [A, B, C, D] {
                     set(which, (&raw const aligned).cast(), 4)?;
                 }
                 result::get_matmul_algo_heuristic(
-                    handle.0, task.0, right.0, left.0, result.0, result.0, wish,
+                    handle.0,
+                    descriptor.0,
+                    right.0,
+                    left.0,
+                    result.0,
+                    result.0,
+                    preference,
                 )
                 .map_err(&fail)
             }
         };
         let chosen = choose();
-        // SAFETY: made above, destroyed once.
-        let _ = unsafe { result::destroy_matmul_pref(wish) };
+        // SAFETY: created above, destroyed once.
+        let _ = unsafe { result::destroy_matmul_pref(preference) };
         let chosen = chosen?;
         let workspace = chosen.workspaceSize;
-        Ok(Product {
+        Ok(Matmul {
             handle: handle.clone(),
             gemm: gemm.clone(),
             epilogue,
@@ -245,8 +247,8 @@ impl Product {
         })
     }
 
-    /// Gives it to a stream. `parameters`: the launch's, of which some are addresses; `scratch`:
-    /// the address of [`Product::workspace`] bytes.
+    /// Enqueues it. `parameters` are the launch's, some of them device pointers; `scratch` is the
+    /// device address of [`Matmul::workspace`] bytes.
     pub fn launch(
         &self,
         parameters: &[u64],
@@ -265,15 +267,15 @@ impl Product {
         let g = &self.gemm;
         let (left, right, to) = (of(&g.left)?, of(&g.right)?, of(&g.result)?);
         let bias = g.bias.map(|v| address(v.arg, v.offset, &g.result.dtype)).transpose()?;
-        // The bias's address is part of the description, and calls may come from several threads.
-        let task = Task::new(g, self.epilogue, bias)?;
+        // The descriptor holds the bias pointer, and several threads may launch at once.
+        let descriptor = MatmulDesc::new(g, self.epilogue, bias)?;
         let (one, zero) = (1f32, 0f32);
-        // SAFETY: matrices of these sizes lie at these addresses, as the program says; what was
-        // there of the result is not read, since it counts 0 times.
+        // SAFETY: matrices of these sizes are at these addresses, as the program says; beta is 0,
+        // so the result is not read.
         let status = unsafe {
             sys::cublasLtMatmul(
                 self.handle.0,
-                task.0,
+                descriptor.0,
                 (&raw const one).cast(),
                 right as *const c_void,
                 self.right.0,

@@ -1,51 +1,51 @@
-//! Cards and the driver.
-use super::{CudaError, driver, fault::Faults, stream::Stream, words};
+//! Devices and the driver.
+use super::{CudaError, driver, driver_message, fault::Faults, stream::Stream};
 use cudarc::driver::{DriverError, result, sys};
 use std::sync::{Mutex, PoisonError};
 
-/// CUDA 12.0, the first with descriptions of tensors and with this form of graphs.
-const LEAST_DRIVER: i32 = 12000;
+/// CUDA 12.0, the first with tensor maps and `cuGraphExecKernelNodeSetParams_v2`.
+const MIN_DRIVER: i32 = 12000;
 
-/// Cards whose context is kept until the process ends, as other libraries do: to make one takes the
-/// driver 0.4 s, one process after the other.
-static KEPT: Mutex<Vec<sys::CUdevice>> = Mutex::new(vec![]);
+/// Devices whose primary context stays retained until the process ends, as in other libraries: the
+/// driver takes 0.4 s to create one, serialised over all processes.
+static RETAINED: Mutex<Vec<sys::CUdevice>> = Mutex::new(vec![]);
 
-/// Keeps a card's context.
-fn keep(number: sys::CUdevice) {
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+/// Retains a device's primary context for good.
+fn retain_context(number: sys::CUdevice) {
+    let mut kept = RETAINED.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: a device that the driver has named; never released.
     if !kept.contains(&number) && unsafe { result::primary_ctx::retain(number) }.is_ok() {
         kept.push(number);
     }
 }
 
-/// A card.
+/// What the driver reports of a GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Card {
-    /// Its number.
+pub struct DeviceInfo {
+    /// Its ordinal.
     pub index: usize,
-    /// What its maker calls it.
+    /// Its product name.
     pub name: String,
     /// Compute capability: major and minor.
     pub capability: (i32, i32),
-    /// Bytes of memory.
+    /// Bytes of device memory.
     pub memory: usize,
-    /// Multiprocessors.
+    /// Streaming multiprocessors (SMs).
     pub processors: u32,
 }
 
-/// A card that programs run on. It uses the card's primary context, as other libraries do, so that
-/// memory and streams of theirs can be passed to calls.
+/// A GPU that programs run on. It uses the primary context, as the CUDA runtime and PyTorch do, so
+/// that their memory and streams can be passed to calls.
 pub struct Device {
-    card: Card,
+    info: DeviceInfo,
     driver: i32,
-    /// As the driver numbers cards.
+    /// The driver's handle.
     number: sys::CUdevice,
     context: sys::CUcontext,
-    /// For what is done once; calls have streams of their own.
+    /// For loading and other one-time work; calls have streams of their own.
     stream: Stream,
-    /// Whether memory is allocated and freed in the order of a stream.
-    pub(super) ordered: bool,
+    /// Whether the device supports stream-ordered allocation (`cuMemAllocAsync`).
+    pub(super) stream_ordered: bool,
     pub(super) faults: Faults,
 }
 
@@ -53,7 +53,7 @@ pub struct Device {
 unsafe impl Send for Device {}
 unsafe impl Sync for Device {}
 
-/// Starts the driver; cudarc would panic where there is none.
+/// Initialises the driver; cudarc would panic if `libcuda` is missing.
 fn start() -> Result<usize, CudaError> {
     // SAFETY: opens and closes a library.
     if !unsafe { sys::is_culib_present() } {
@@ -65,7 +65,7 @@ fn start() -> Result<usize, CudaError> {
     Ok(usize::try_from(count).unwrap_or(0))
 }
 
-fn card(index: usize) -> Result<Card, CudaError> {
+fn device_info(index: usize) -> Result<DeviceInfo, CudaError> {
     use sys::CUdevice_attribute::{
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR,
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR,
@@ -84,7 +84,7 @@ fn card(index: usize) -> Result<Card, CudaError> {
             attribute(PROCESSORS)?,
         )
     };
-    Ok(Card {
+    Ok(DeviceInfo {
         index,
         name,
         capability: (major, minor),
@@ -93,23 +93,23 @@ fn card(index: usize) -> Result<Card, CudaError> {
     })
 }
 
-/// All cards.
-pub fn cards() -> Result<Vec<Card>, CudaError> {
-    (0..start()?).map(card).collect()
+/// All GPUs.
+pub fn devices() -> Result<Vec<DeviceInfo>, CudaError> {
+    (0..start()?).map(device_info).collect()
 }
 
-/// The newest CUDA version that the driver speaks, as 1000 major + 10 minor.
+/// The newest CUDA version that the driver supports, as 1000 major + 10 minor.
 pub fn driver_version() -> Result<i32, CudaError> {
     start()?;
     let mut version = 0;
-    // SAFETY: writes one number.
+    // SAFETY: writes one integer.
     unsafe { sys::cuDriverGetVersion(&mut version) }
         .result()
         .map_err(driver("asking for the driver's version"))?;
     Ok(version)
 }
 
-/// Puts the calling thread's context back when it goes.
+/// Restores the calling thread's context on drop.
 pub struct Guard(Option<sys::CUcontext>);
 
 impl Drop for Guard {
@@ -122,57 +122,57 @@ impl Drop for Guard {
 }
 
 impl Device {
-    /// Card `index`.
+    /// The GPU of ordinal `index`.
     pub fn cuda(index: usize) -> Result<Device, CudaError> {
         let count = start()?;
         if index >= count {
             return Err(CudaError::NoDevice { index, count });
         }
         let have = driver_version()?;
-        if have < LEAST_DRIVER {
+        if have < MIN_DRIVER {
             return Err(CudaError::OldDriver { have });
         }
-        let (card, of) = (card(index)?, driver("opening a GPU"));
+        let (info, of) = (device_info(index)?, driver("opening a GPU"));
         let number = result::device::get(i32::try_from(index).unwrap_or(i32::MAX)).map_err(&of)?;
-        // SAFETY: a device that the driver has just named; the context is released when this goes.
-        let (ordered, context) = unsafe {
+        // SAFETY: a device that the driver has just named; the context is released on drop.
+        let (stream_ordered, context) = unsafe {
             let pools = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED;
             (
                 result::device::get_attribute(number, pools).map_err(&of)? > 0,
                 result::primary_ctx::retain(number).map_err(&of)?,
             )
         };
-        keep(number);
+        retain_context(number);
         let faults = Faults::default();
         let mut device = Device {
-            card,
+            info,
             driver: have,
             number,
             context,
             stream: Stream::DEFAULT,
-            ordered,
+            stream_ordered,
             faults,
         };
         device.stream = device.new_stream()?;
         Ok(device)
     }
-    /// Which card it is.
-    pub fn card(&self) -> &Card {
-        &self.card
+    /// What the driver reports of it.
+    pub fn info(&self) -> &DeviceInfo {
+        &self.info
     }
-    /// The driver's CUDA version.
+    /// The newest CUDA version that the driver supports, as 1000 major + 10 minor.
     pub fn driver(&self) -> i32 {
         self.driver
     }
-    /// Bytes of memory that are free, and all of them.
+    /// Free and total device memory, in bytes.
     pub fn memory(&self) -> Result<(usize, usize), CudaError> {
         let _current = self.enter()?;
         result::mem_get_info().map_err(self.error("asking for free memory"))
     }
-    /// Makes the calling thread work on this card for as long as the guard lives. Err: a kernel has
-    /// faulted.
+    /// Makes the device's context current on this thread until the guard is dropped. Err: a kernel
+    /// has faulted.
     pub(super) fn enter(&self) -> Result<Guard, CudaError> {
-        if let Some(fault) = self.faults.noticed() {
+        if let Some(fault) = self.faults.recorded() {
             return Err(fault);
         }
         let (of, own) = (self.error("taking a GPU"), self.context);
@@ -180,43 +180,43 @@ impl Device {
         if before == own {
             return Ok(Guard(None));
         }
-        // SAFETY: the context lives as long as this does.
+        // SAFETY: the context lives as long as this.
         unsafe { result::ctx::set_current(own) }.map_err(&of)?;
         Ok(Guard(Some(before)))
     }
-    /// The stream for what is done once.
+    /// The stream for one-time work.
     pub(super) fn stream(&self) -> Stream {
         self.stream
     }
-    /// A new stream, which waits for no other. Whoever asks for it destroys it.
+    /// Creates a non-blocking stream. The caller destroys it.
     pub(super) fn new_stream(&self) -> Result<Stream, CudaError> {
         let _current = self.enter()?;
         result::stream::create(result::stream::StreamKind::NonBlocking)
             .map(Stream)
             .map_err(self.error("making a stream"))
     }
-    /// Whether a stream is one of this card's context; the default streams are of any.
+    /// Whether a stream belongs to this device's context; default streams belong to any.
     pub(super) fn owns(&self, stream: Stream) -> Result<bool, CudaError> {
         let mut context = std::ptr::null_mut();
-        // SAFETY: a live stream, as its maker promised.
+        // SAFETY: a live stream, as its creator promised.
         unsafe { sys::cuStreamGetCtx(stream.0, &mut context) }
             .result()
             .map_err(self.error("asking for a stream's GPU"))?;
         Ok(context == self.context)
     }
-    /// An error of the driver while it did this. Faults of kernels are remembered, with the
-    /// launches that they may be of.
+    /// Maps a driver error, with what was attempted. Kernel faults are recorded, with the launches
+    /// that may have caused them.
     pub(super) fn error(&self, what: &'static str) -> impl Fn(DriverError) -> CudaError + '_ {
         move |e| {
             self.faults
-                .of(self.card.index, e)
-                .unwrap_or_else(|| CudaError::Driver { what, reason: words(e) })
+                .of(self.info.index, e)
+                .unwrap_or_else(|| CudaError::Driver { what, reason: driver_message(e) })
         }
     }
-    /// Whether it runs code for this chip: code for `sm_90a` only on 9.0, other code also on newer
-    /// cards.
+    /// Whether it runs code for this chip: `sm_90a` needs capability 9.0, other code runs on newer
+    /// GPUs too.
     pub(super) fn runs(&self, chip: &str) -> bool {
-        let (major, minor) = self.card.capability;
+        let (major, minor) = self.info.capability;
         let number = chip.trim_start_matches("sm_");
         match number.strip_suffix('a') {
             Some(n) => n.parse() == Ok(10 * major + minor),

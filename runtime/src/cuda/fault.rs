@@ -1,7 +1,7 @@
-//! Faults of kernels. The driver reports one with whatever is asked of it next, maybe another call,
-//! and refuses all further work of the process; so each device remembers what has been launched
-//! since its stream was last seen to be done, and what the first fault was.
-use super::{CudaError, stream::Stream, words};
+//! Kernel faults. They are asynchronous: the driver reports one at a later call and refuses all
+//! work of the process from then on. So each device records the launches since its stream was last
+//! synchronised, and the first fault.
+use super::{CudaError, driver_message, stream::Stream};
 use crate::{Program, program::Kernel};
 use cudarc::driver::{DriverError, sys::CUresult};
 use indexmap::{IndexMap, IndexSet};
@@ -10,27 +10,27 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-/// How many different programs are remembered.
-const REMEMBERED: usize = 8;
+/// How many different programs are recorded.
+const MAX_RECORDED: usize = 8;
 
-/// The launches of a program with its sizes known.
+/// The launches of a plan.
 pub struct Launches {
     /// The program.
     pub program: Arc<Program>,
-    /// Blocks of each launch.
+    /// Grid size of each launch, in CTAs (thread blocks).
     pub grids: Vec<u32>,
 }
 
 impl Launches {
-    /// A launch in words: the kernel, its ops, where they stand in the source, its configuration.
+    /// Describes a launch: kernel, ops, source locations, launch configuration.
     pub fn one(&self, i: usize) -> String {
         self.program.kernels.get(i).zip(self.grids.get(i)).map_or_else(
             || format!("launch {i}"),
-            |(k, grid)| words_of(k, *grid, &k.sources.iter().collect()),
+            |(k, grid)| describe(k, *grid, &k.sources.iter().collect()),
         )
     }
-    /// All launches: each kernel once for each number of blocks, with the sources of all its
-    /// launches.
+    /// Describes all launches: one line for each kernel and grid size, with the source locations of
+    /// all its launches.
     fn all(&self) -> String {
         let mut groups: IndexMap<(&str, u32), (&Kernel, IndexSet<&String>, usize)> =
             IndexMap::new();
@@ -42,13 +42,13 @@ impl Launches {
         let times = |n: usize| if n > 1 { format!(", {n} times") } else { String::new() };
         let all: Vec<String> = groups
             .iter()
-            .map(|((_, grid), (k, sources, n))| words_of(k, *grid, sources) + &times(*n))
+            .map(|((_, grid), (k, sources, n))| describe(k, *grid, sources) + &times(*n))
             .collect();
         format!("program {}: {}", self.program.name, all.join("; "))
     }
 }
 
-fn words_of(k: &Kernel, grid: u32, sources: &IndexSet<&String>) -> String {
+fn describe(k: &Kernel, grid: u32, sources: &IndexSet<&String>) -> String {
     let (threads, shared) = k.launch.as_ref().map_or((0, 0), |l| (l.threads, l.shared));
     let sources: Vec<&str> = sources.iter().map(|s| s.as_str()).collect();
     let sources =
@@ -58,17 +58,17 @@ fn words_of(k: &Kernel, grid: u32, sources: &IndexSet<&String>) -> String {
     format!("{} ({}){sources}, {grid} blocks of {threads} threads{asked}", k.name, k.ops.join(" "))
 }
 
-/// What a device knows of faults.
+/// What is known of a device's faults.
 #[derive(Default)]
 pub struct Faults {
-    /// Launched and not seen to be done, the latest last.
-    open: Mutex<Vec<(Stream, Arc<Launches>)>>,
+    /// Launched and not yet known to have completed, the latest last.
+    pending: Mutex<Vec<(Stream, Arc<Launches>)>>,
     first: Mutex<Option<CudaError>>,
-    /// Whether there is a first one.
-    any: AtomicBool,
+    /// Whether a fault was recorded.
+    faulted: AtomicBool,
 }
 
-/// Whether the driver does nothing more after this error.
+/// Whether the driver refuses all work after this error.
 fn sticky(e: DriverError) -> bool {
     use CUresult::*;
     matches!(
@@ -88,38 +88,38 @@ fn sticky(e: DriverError) -> bool {
 }
 
 impl Faults {
-    /// These have been given to the stream.
+    /// Records launches that were enqueued on the stream.
     pub fn launched(&self, stream: Stream, launches: &Arc<Launches>) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if open.last().is_some_and(|(s, l)| *s == stream && Arc::ptr_eq(l, launches)) {
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        if pending.last().is_some_and(|(s, l)| *s == stream && Arc::ptr_eq(l, launches)) {
             return;
         }
-        open.retain(|(s, l)| *s != stream || !Arc::ptr_eq(l, launches));
-        if open.len() == REMEMBERED {
-            open.remove(0);
+        pending.retain(|(s, l)| *s != stream || !Arc::ptr_eq(l, launches));
+        if pending.len() == MAX_RECORDED {
+            pending.remove(0);
         }
-        open.push((stream, launches.clone()));
+        pending.push((stream, launches.clone()));
     }
-    /// All that the stream was given is done, without a fault.
+    /// The stream was synchronised without a fault.
     pub fn done(&self, stream: Stream) {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).retain(|(s, _)| *s != stream);
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner).retain(|(s, _)| *s != stream);
     }
-    /// The fault after which nothing goes.
-    pub fn noticed(&self) -> Option<CudaError> {
-        // The lock only where it is needed: this is asked with every call.
-        self.any
+    /// The recorded fault, after which no call can run.
+    pub fn recorded(&self) -> Option<CudaError> {
+        // Asked with every call, so the lock is taken only after a fault.
+        self.faulted
             .load(Ordering::Acquire)
             .then(|| self.first.lock().unwrap_or_else(PoisonError::into_inner).clone())
             .flatten()
     }
-    /// The fault that this error is, with what it may be of; of later ones the first is given
-    /// again.
+    /// The fault that this error reports, with the launches that may have caused it. Later errors
+    /// return the first fault.
     pub fn of(&self, index: usize, e: DriverError) -> Option<CudaError> {
         if !sticky(e) {
             return None;
         }
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let suspects: Vec<String> = open.iter().map(|(_, l)| l.all()).collect();
+        let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let suspects: Vec<String> = pending.iter().map(|(_, l)| l.all()).collect();
         let suspects = match suspects.is_empty() {
             true => "no launch of kiln's was under way, so it is another library's kernel".into(),
             false => format!(
@@ -127,15 +127,15 @@ impl Faults {
                 suspects.join("; ")
             ),
         };
-        drop(open);
-        self.first(CudaError::Fault { index, reason: words(e), suspects }).into()
+        drop(pending);
+        self.first(CudaError::Fault { index, reason: driver_message(e), suspects }).into()
     }
-    /// As [`Faults::of`], where it is known which launch it is of.
+    /// As [`Faults::of`], if the launch is known.
     pub fn of_launch(&self, index: usize, e: DriverError, what: &str) -> Option<CudaError> {
         sticky(e).then(|| {
             self.first(CudaError::Fault {
                 index,
-                reason: words(e),
+                reason: driver_message(e),
                 suspects: format!("it is of {what}"),
             })
         })
@@ -143,7 +143,7 @@ impl Faults {
     fn first(&self, fault: CudaError) -> CudaError {
         let first =
             self.first.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(fault).clone();
-        self.any.store(true, Ordering::Release);
+        self.faulted.store(true, Ordering::Release);
         first
     }
 }
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
     use crate::program::Launch;
 
-    /// Twenty launches of one kernel, as many as of layers, and one of another.
+    /// Twenty launches of one kernel, as of a model's layers, and one of another.
     fn launches(name: &str) -> Arc<Launches> {
         let launch = Launch {
             args: vec![],
@@ -190,14 +190,14 @@ mod tests {
         faults.launched(b, &two);
         faults.launched(b, &two);
         assert_eq!(faults.of(0, DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)), None);
-        assert_eq!(faults.noticed(), None);
+        assert_eq!(faults.recorded(), None);
         faults.done(a);
         let e = DriverError(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
-        // `words` asks the driver, which this machine may not have.
+        // `words` calls the driver, which this machine may lack.
         let fault = faults.first(CudaError::Fault {
             index: 0,
             reason: String::new(),
-            suspects: faults.open.lock().unwrap()[0].1.all(),
+            suspects: faults.pending.lock().unwrap()[0].1.all(),
         });
         let said = fault.to_string();
         assert_eq!(
@@ -211,17 +211,17 @@ mod tests {
             "{said}"
         );
         assert!(!said.contains("one_k") && sticky(e));
-        assert_eq!(faults.noticed(), Some(fault));
+        assert_eq!(faults.recorded(), Some(fault));
     }
 
     #[test]
     fn few_programs_are_remembered() {
         let faults = Faults::default();
-        let all: Vec<_> = (0..REMEMBERED + 3).map(|i| launches(&format!("p{i}"))).collect();
+        let all: Vec<_> = (0..MAX_RECORDED + 3).map(|i| launches(&format!("p{i}"))).collect();
         all.iter().for_each(|l| faults.launched(Stream::DEFAULT, l));
-        let open = faults.open.lock().unwrap();
+        let pending = faults.pending.lock().unwrap();
         assert_eq!(
-            open.iter().map(|(_, l)| l.program.name.as_str()).collect::<Vec<_>>(),
+            pending.iter().map(|(_, l)| l.program.name.as_str()).collect::<Vec<_>>(),
             ["p3", "p4", "p5", "p6", "p7", "p8", "p9", "p10"]
         );
     }

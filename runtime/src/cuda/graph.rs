@@ -1,15 +1,16 @@
-//! A plan's launches as a CUDA graph of kernel nodes; a library's call is a graph of its own within
-//! it, captured. A node depends on the one before it: launches use the arena's memory again, and
-//! their order is what keeps that right. Addresses and descriptions that change are patched in the
-//! executable graph; launches that are under way keep the old ones.
-use super::{CudaError, Device, fault::Launches, plan::Ready, stream::Stream, words};
+//! A plan's launches as a CUDA graph of kernel nodes. A library call is captured and becomes a
+//! child graph. The nodes form a chain, since launches reuse arena memory. Changed parameters are
+//! patched in the executable graph; launches in flight keep the old ones.
+use super::{
+    CudaError, Device, driver_message, fault::Launches, plan::ResolvedLaunch, stream::Stream,
+};
 use cudarc::driver::{
     result,
     sys::{self, CUDA_KERNEL_NODE_PARAMS},
 };
 use std::{ptr, sync::Arc};
 
-/// An executable graph, with its nodes by launch.
+/// An executable graph, with the node of each launch.
 pub struct Graph {
     device: Arc<Device>,
     graph: sys::CUgraph,
@@ -19,7 +20,7 @@ pub struct Graph {
 // SAFETY: the driver's handles are tied to no thread.
 unsafe impl Send for Graph {}
 
-fn node(l: &Ready) -> CUDA_KERNEL_NODE_PARAMS {
+fn node(l: &ResolvedLaunch) -> CUDA_KERNEL_NODE_PARAMS {
     CUDA_KERNEL_NODE_PARAMS {
         func: l.function,
         gridDimX: l.grid,
@@ -37,11 +38,11 @@ fn node(l: &Ready) -> CUDA_KERNEL_NODE_PARAMS {
 }
 
 impl Graph {
-    /// The graph of launches that have their addresses. Err: what the driver refused, with the
-    /// launch if it is one.
+    /// Instantiates the graph of launches with known addresses. Err: the driver refused it; names
+    /// the launch if it is one.
     pub fn new(
         device: &Arc<Device>,
-        launches: &[Ready],
+        launches: &[ResolvedLaunch],
         about: &Launches,
     ) -> Result<Graph, CudaError> {
         let mut graph = Graph {
@@ -50,8 +51,7 @@ impl Graph {
             exec: ptr::null_mut(),
             nodes: vec![],
         };
-        // SAFETY: a fresh graph; parameters are copied when a node is made; what was made is
-        // destroyed with `graph`.
+        // SAFETY: a fresh graph; nodes copy their parameters; `graph` destroys what was created.
         unsafe {
             sys::cuGraphCreate(&mut graph.graph, 0)
                 .result()
@@ -68,7 +68,7 @@ impl Graph {
                         &node(l),
                     ),
                     Some((call, _)) => {
-                        let own = call.captured(device, &l.words, l.scratch)?;
+                        let own = call.capture(device, &l.words, l.scratch)?;
                         let added = sys::cuGraphAddChildGraphNode(
                             &mut made,
                             graph.graph,
@@ -76,14 +76,14 @@ impl Graph {
                             usize::from(before.is_some()),
                             own,
                         );
-                        // The node has a copy of it.
+                        // The child node has a copy of it.
                         let _ = result::graph::destroy(own);
                         added
                     }
                 };
                 added.result().map_err(|e| CudaError::Launch {
                     what: about.one(i),
-                    reason: format!("is no node of a graph: {}", words(e)),
+                    reason: format!("is no node of a graph: {}", driver_message(e)),
                 })?;
                 graph.nodes.push(made);
             }
@@ -92,16 +92,16 @@ impl Graph {
         }
         Ok(graph)
     }
-    /// Gives a launch its new parameters.
-    pub fn patch(&self, i: usize, l: &Ready, about: &Launches) -> Result<(), CudaError> {
+    /// Updates the parameters of a launch's node.
+    pub fn patch(&self, i: usize, l: &ResolvedLaunch, about: &Launches) -> Result<(), CudaError> {
         let Some(made) = self.nodes.get(i) else { return Ok(()) };
         let patched = match &l.library {
-            // SAFETY: a node of this graph, with the kernel that it had.
+            // SAFETY: a node of this graph, with the same kernel.
             None => unsafe { sys::cuGraphExecKernelNodeSetParams_v2(self.exec, *made, &node(l)) },
             Some((call, _)) => {
-                let own = call.captured(&self.device, &l.words, l.scratch)?;
-                // SAFETY: a node of this graph; what the same call launches with other addresses is
-                // the same nodes, and the driver says if not.
+                let own = call.capture(&self.device, &l.words, l.scratch)?;
+                // SAFETY: a node of this graph; the same library call captures the same topology,
+                // and the driver reports if it does not.
                 unsafe {
                     let patched = sys::cuGraphExecChildGraphNodeSetParams(self.exec, *made, own);
                     let _ = result::graph::destroy(own);
@@ -111,10 +111,10 @@ impl Graph {
         };
         patched.result().map_err(|e| CudaError::Launch {
             what: about.one(i),
-            reason: format!("was not changed in its graph: {}", words(e)),
+            reason: format!("was not changed in its graph: {}", driver_message(e)),
         })
     }
-    /// Launches all.
+    /// Launches the graph.
     pub fn launch(&self, stream: Stream) -> Result<(), CudaError> {
         // SAFETY: a live graph and a live stream.
         unsafe { result::graph::launch(self.exec, stream.0) }
@@ -123,10 +123,10 @@ impl Graph {
 }
 
 impl Drop for Graph {
-    /// A graph that is under way goes on: the driver frees it behind that.
+    /// The driver lets launches in flight complete before it frees the graph.
     fn drop(&mut self) {
         let Ok(_current) = self.device.enter() else { return };
-        // SAFETY: made by `new`, destroyed once.
+        // SAFETY: created by `new`, destroyed once.
         unsafe {
             if !self.exec.is_null() {
                 let _ = result::graph::exec_destroy(self.exec);

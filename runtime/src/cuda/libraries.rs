@@ -1,18 +1,18 @@
-//! What libraries compute in place of kernels, however each of them is called.
-use super::{CudaError, Device, cublaslt, cudnn, stream::Stream, words};
+//! Library calls that replace kernels, behind one interface.
+use super::{CudaError, Device, cublaslt, cudnn, driver_message, stream::Stream};
 use crate::library_call::{CUBLASLT, CUDNN, LibraryCall};
 use cudarc::driver::sys;
 use std::{ptr, sync::Arc};
 
-/// A call that its library has found a way for.
-pub(super) enum Called {
-    /// A product.
-    Product(Box<cublaslt::Product>),
+/// A library call with its algorithm or execution plan.
+pub(super) enum PreparedCall {
+    /// A matrix product.
+    Matmul(Box<cublaslt::Matmul>),
     /// A convolution.
-    Convolution(Box<cudnn::Planned>),
+    Convolution(Box<cudnn::ConvolutionPlan>),
 }
 
-/// The libraries of a program, each opened when it is first asked for.
+/// A program's library handles, each created on first use.
 #[derive(Default)]
 pub(super) struct Libraries {
     cublaslt: Option<Result<Arc<cublaslt::Handle>, CudaError>>,
@@ -20,23 +20,28 @@ pub(super) struct Libraries {
 }
 
 impl Libraries {
-    /// Asks a call's library for a way. Err: the library is not found, or has none.
-    pub fn call(&mut self, device: &Device, wanted: &LibraryCall) -> Result<Called, CudaError> {
+    /// Prepares a call. Err: the library is missing, or does not support it.
+    pub fn prepare(
+        &mut self,
+        device: &Device,
+        wanted: &LibraryCall,
+    ) -> Result<PreparedCall, CudaError> {
         match wanted {
             LibraryCall::Gemm(gemm) => {
                 let handle = self
                     .cublaslt
                     .get_or_insert_with(|| cublaslt::Handle::new().map(Arc::new))
                     .clone()?;
-                cublaslt::Product::new(&handle, gemm).map(|p| Called::Product(Box::new(p)))
+                cublaslt::Matmul::new(&handle, gemm).map(|p| PreparedCall::Matmul(Box::new(p)))
             }
             LibraryCall::Convolution(c) => {
                 let handle = self.cudnn.get_or_insert_with(|| cudnn::Handle::of(device)).clone()?;
-                cudnn::Planned::new(&handle, c).map(|p| Called::Convolution(Box::new(p)))
+                cudnn::ConvolutionPlan::new(&handle, c)
+                    .map(|p| PreparedCall::Convolution(Box::new(p)))
             }
         }
     }
-    /// Whether a library was found and started, where it has been asked for.
+    /// Whether a library that was asked for could be loaded and initialised.
     pub fn found(&self, library: &str) -> bool {
         match library {
             CUBLASLT => !matches!(self.cublaslt, Some(Err(_))),
@@ -45,8 +50,7 @@ impl Libraries {
     }
 }
 
-/// Whether a library is found. It is asked before it is called: cudarc would panic where there is
-/// none.
+/// Whether a library can be loaded. Checked before each use: cudarc would panic.
 pub fn present(library: &str) -> bool {
     match library {
         CUBLASLT => cublaslt::present(),
@@ -55,7 +59,7 @@ pub fn present(library: &str) -> bool {
     }
 }
 
-/// What has been looked for of a library, in words.
+/// The library names that were tried, for messages.
 pub fn searched(library: &str) -> String {
     match library {
         CUBLASLT => cublaslt::searched(),
@@ -64,17 +68,17 @@ pub fn searched(library: &str) -> String {
     }
 }
 
-impl Called {
-    /// Bytes of memory that it needs beside.
+impl PreparedCall {
+    /// Workspace in bytes.
     pub fn workspace(&self) -> usize {
         match self {
-            Called::Product(p) => p.workspace,
-            Called::Convolution(c) => c.workspace,
+            PreparedCall::Matmul(p) => p.workspace,
+            PreparedCall::Convolution(c) => c.workspace,
         }
     }
 
-    /// Gives it to a stream. `parameters`: the launch's, of which some are addresses; `scratch`:
-    /// the address of [`Called::workspace`] bytes.
+    /// Enqueues it. `parameters` are the launch's, some of them device pointers; `scratch` is the
+    /// device address of [`PreparedCall::workspace`] bytes.
     pub fn launch(
         &self,
         parameters: &[u64],
@@ -82,13 +86,13 @@ impl Called {
         stream: sys::CUstream,
     ) -> Result<(), CudaError> {
         match self {
-            Called::Product(p) => p.launch(parameters, scratch, stream),
-            Called::Convolution(c) => c.launch(parameters, scratch, stream),
+            PreparedCall::Matmul(p) => p.launch(parameters, scratch, stream),
+            PreparedCall::Convolution(c) => c.launch(parameters, scratch, stream),
         }
     }
 
-    /// As a graph of what it launches. The caller destroys it.
-    pub fn captured(
+    /// Captures what it launches as a graph, which the caller destroys.
+    pub fn capture(
         &self,
         device: &Device,
         parameters: &[u64],
@@ -96,19 +100,19 @@ impl Called {
     ) -> Result<sys::CUgraph, CudaError> {
         let what = "capturing a library's call";
         let stream: Stream = device.new_stream()?;
-        // A library loads a kernel when it is first launched, which the other modes take for a
-        // mistake.
+        // Libraries load kernels lazily at their first launch, which the stricter capture modes
+        // forbid.
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         // SAFETY: a stream of its own.
         let begun = unsafe { sys::cuStreamBeginCapture_v2(stream.0, mode) }.result();
-        let begun = begun.map_err(|e| CudaError::Driver { what, reason: words(e) });
+        let begun = begun.map_err(|e| CudaError::Driver { what, reason: driver_message(e) });
         let outcome = begun.and_then(|()| {
             let launched = self.launch(parameters, scratch, stream.0);
             let mut graph = ptr::null_mut();
-            // SAFETY: the capture that has begun; it ends whatever became of the launch.
+            // SAFETY: ends the capture that has begun, also after a failed launch.
             let ended = unsafe { sys::cuStreamEndCapture(stream.0, &mut graph) }.result();
             launched?;
-            ended.map_err(|e| CudaError::Driver { what, reason: words(e) })?;
+            ended.map_err(|e| CudaError::Driver { what, reason: driver_message(e) })?;
             Ok(graph)
         });
         stream.destroy();

@@ -1,5 +1,6 @@
-//! PTX to code for a card, by the driver, on worker threads, and kept on disk.
-use super::{CudaError, Device, words};
+//! Compiles PTX to cubins with the driver's linker (`cuLink`), on worker threads, with a disk
+//! cache.
+use super::{CudaError, Device, driver_message};
 use crate::cache::Store;
 use cudarc::driver::sys::{self, CUjit_option};
 use sha2::{Digest, Sha256};
@@ -13,35 +14,35 @@ use std::{
     },
 };
 
-/// How much of the linker's log is kept.
+/// Bytes of the linker's log that are kept.
 const LOG: usize = 8192;
 
-/// The code of each kernel by name.
+/// Each kernel's image, by name.
 pub type Images = BTreeMap<String, Image>;
 
-/// The code of a kernel.
+/// A kernel's executable image.
 #[derive(Clone)]
 pub enum Image {
-    /// What the linker made.
+    /// A cubin from `cuLink`.
     Linked(Arc<Vec<u8>>),
-    /// What the driver has compiled by itself, and holds.
+    /// A library that the driver compiled from PTX and holds.
     Library(Arc<Library>),
 }
 
-/// PTX that the driver has compiled as a whole. It keeps the code in a cache of its own.
+/// PTX that the driver's JIT compiles as a whole, with its own cache (`cuLibraryLoadData`).
 pub struct Library(sys::CUlibrary);
-// SAFETY: handles of the driver are tied to no thread.
+// SAFETY: the driver's handles are tied to no thread.
 unsafe impl Send for Library {}
 unsafe impl Sync for Library {}
 
 impl Library {
-    /// Of a kernel, for the card that is the thread's. Unlike `cuModuleLoadData` this runs on
-    /// several threads at once.
+    /// Compiles a kernel for the current context. Unlike `cuModuleLoadData`, this runs on several
+    /// threads at once.
     fn load(name: &str, ptx: &[u8]) -> Result<Library, CudaError> {
-        let failed = |e| CudaError::Link { kernel: name.into(), reason: words(e) };
+        let failed = |e| CudaError::Link { kernel: name.into(), reason: driver_message(e) };
         let (text, mut library) = ([ptx, &[0]].concat(), ptr::null_mut());
         let (none, nothing) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: a text with a NUL at its end, of which the driver takes a copy; no options.
+        // SAFETY: NUL-terminated text, which the driver copies; no options.
         let made = unsafe {
             sys::cuLibraryLoadData(
                 &mut library,
@@ -56,11 +57,10 @@ impl Library {
         };
         made.result().map_err(failed)?;
         let library = Library(library);
-        // Compiles it, where that is put off.
+        // Forces compilation where loading is lazy.
         let title = CString::new(name).unwrap_or_default();
         let mut function = ptr::null_mut();
-        // SAFETY: a module of this library; one that has another name is looked for when it is
-        // launched.
+        // SAFETY: a module of this library; a kernel of another name is looked up at launch.
         let _ = unsafe {
             sys::cuModuleGetFunction(
                 &mut function,
@@ -70,22 +70,22 @@ impl Library {
         };
         Ok(library)
     }
-    /// Its module on the card that is the thread's.
+    /// Its module in the current context.
     pub(super) fn module(&self) -> Result<sys::CUmodule, cudarc::driver::DriverError> {
         let mut module = ptr::null_mut();
-        // SAFETY: the library is there for as long as this is.
+        // SAFETY: the library lives as long as this.
         unsafe { sys::cuLibraryGetModule(&mut module, self.0) }.result().map(|()| module)
     }
 }
 
 impl Drop for Library {
     fn drop(&mut self) {
-        // SAFETY: whoever has taken the module holds this, too.
+        // SAFETY: whoever has the module holds this too.
         let _ = unsafe { sys::cuLibraryUnload(self.0) };
     }
 }
 
-/// Links kernels for a card, each as soon as there is its PTX.
+/// Links kernels for a device, each as soon as its PTX is there.
 pub struct Linker {
     index: usize,
     cache: Option<Store>,
@@ -94,22 +94,22 @@ pub struct Linker {
 }
 
 impl Linker {
-    /// For the card of that number, which is taken when the first kernel comes.
+    /// For the GPU of ordinal `index`, opened at the first kernel.
     pub fn new(index: usize, cache: Option<Store>) -> Linker {
         Linker { index, cache, device: OnceLock::new(), made: Mutex::default() }
     }
-    /// Links a kernel, on this thread. What fails is tried again by [`Linker::all`], which says
-    /// why.
+    /// Links a kernel on this thread. [`Linker::all`] retries what fails and reports the error.
     pub fn add(&self, name: &str, ptx: &[u8]) {
         let device = self.device.get_or_init(|| Device::cuda(self.index).ok().map(Arc::new));
         let Some(device) = device else { return };
-        let code = device.enter().and_then(|_current| one(device, name, ptx, self.cache.as_ref()));
+        let code =
+            device.enter().and_then(|_current| image_of(device, name, ptx, self.cache.as_ref()));
         if let Ok(code) = code {
             self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(name.into(), code);
         }
     }
-    /// The card, and the code of all these kernels. Err: there is no card, or the driver takes a
-    /// kernel for wrong.
+    /// The device, and the images of all these kernels. Err: there is no device, or the driver
+    /// rejects a kernel.
     pub fn all(
         &self,
         ptx: &BTreeMap<String, Vec<u8>>,
@@ -132,7 +132,7 @@ impl Linker {
     }
 }
 
-/// The code of each kernel by name.
+/// Each kernel's image, by name.
 pub(super) fn link<'a>(
     device: &Device,
     ptx: impl Iterator<Item = (&'a String, &'a Vec<u8>)>,
@@ -146,7 +146,7 @@ pub(super) fn link<'a>(
     let (next, made) = (AtomicUsize::new(0), Mutex::new(vec![]));
     let work = || {
         while let Some((name, text)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let code = device.enter().and_then(|_current| one(device, name, text, cache));
+            let code = device.enter().and_then(|_current| image_of(device, name, text, cache));
             made.lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .push(code.map(|c| (name.to_string(), c)));
@@ -160,16 +160,15 @@ pub(super) fn link<'a>(
     made.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect()
 }
 
-/// Whether the linker may spoil a kernel: it compiles for being linked with other code, and there
-/// ignores `setmaxnreg` (ptxas says C7504).
-fn is_split(ptx: &[u8]) -> bool {
+/// Whether `cuLink` may pessimise a kernel: it compiles relocatable code and then ignores
+/// `setmaxnreg` (ptxas warning C7504).
+fn sets_max_registers(ptx: &[u8]) -> bool {
     let part = b"setmaxnreg";
     ptx.windows(part.len()).any(|w| w == part)
 }
 
-/// Whether the linker's log says that a kernel is as fast as it would be by itself: nothing spills,
-/// and no product of the tensor cores waits for another (C7509 and its neighbours). A log that says
-/// nothing of a kernel says nothing good.
+/// Whether the linker's log shows no slowdown: no spills, and no serialised wgmma (C7509 and
+/// related warnings). A log without the kernel's statistics counts as unsound.
 fn is_sound(log: &str) -> bool {
     let spills = |line: &&str| {
         line.contains("bytes spill stores") && !line.contains(" 0 bytes spill stores")
@@ -178,23 +177,28 @@ fn is_sound(log: &str) -> bool {
     said && !log.lines().any(|l| spills(&l) || l.contains("serialized"))
 }
 
-/// What the cache has of a kernel that the linker would make slower.
-const WHOLE: &[u8] = b"whole";
+/// Cache entry of a kernel that must not go through `cuLink`.
+const JIT_COMPILED: &[u8] = b"whole";
 
-fn one(device: &Device, name: &str, ptx: &[u8], cache: Option<&Store>) -> Result<Image, CudaError> {
-    let (major, minor) = device.card().capability;
+fn image_of(
+    device: &Device,
+    name: &str,
+    ptx: &[u8],
+    cache: Option<&Store>,
+) -> Result<Image, CudaError> {
+    let (major, minor) = device.info().capability;
     let mut sha = Sha256::new();
     sha.update(ptx);
     let hash: String = sha.finalize().iter().take(16).map(|b| format!("{b:02x}")).collect();
     let key = format!("cubin_{hash}_{major}{minor}_{}", device.driver());
-    // What the cache cannot give is linked again.
+    // A cache miss or error means linking again.
     let code = match cache.map(|c| c.get(&key)) {
         Some(Ok(Some(code))) => code,
         _ => {
-            let (mut code, log) = linked(name, ptx)?;
-            if is_split(ptx) && !is_sound(&log) {
+            let (mut code, log) = link_one(name, ptx)?;
+            if sets_max_registers(ptx) && !is_sound(&log) {
                 tracing::debug!(target: "kiln::runtime", kernel = name, %log, "is compiled by itself, since the linker would make it slower");
-                code = WHOLE.to_vec();
+                code = JIT_COMPILED.to_vec();
             }
             if let Some(Err(remark)) = cache.map(|c| c.put(&key, &code)) {
                 tracing::debug!(target: "kiln::runtime", %remark, "a linked kernel was not kept");
@@ -202,15 +206,15 @@ fn one(device: &Device, name: &str, ptx: &[u8], cache: Option<&Store>) -> Result
             code
         }
     };
-    if code == WHOLE {
+    if code == JIT_COMPILED {
         Ok(Image::Library(Arc::new(Library::load(name, ptx)?)))
     } else {
         Ok(Image::Linked(Arc::new(code)))
     }
 }
 
-/// The code of a kernel, and what the linker says of it.
-fn linked(name: &str, ptx: &[u8]) -> Result<(Vec<u8>, String), CudaError> {
+/// A kernel's cubin, and the linker's log.
+fn link_one(name: &str, ptx: &[u8]) -> Result<(Vec<u8>, String), CudaError> {
     let [mut errors, mut log] = [(); 2].map(|()| vec![0u8; LOG]);
     let mut options = [
         CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
@@ -219,7 +223,7 @@ fn linked(name: &str, ptx: &[u8]) -> Result<(Vec<u8>, String), CudaError> {
         CUjit_option::CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
         CUjit_option::CU_JIT_LOG_VERBOSE,
     ];
-    // Numbers in pointers' places.
+    // Integers in the place of pointers, as the API wants.
     let [size, yes] = [LOG, 1].map(ptr::without_provenance_mut::<c_void>);
     let mut values =
         [errors.as_mut_ptr().cast::<c_void>(), size, log.as_mut_ptr().cast::<c_void>(), size, yes];
@@ -228,8 +232,8 @@ fn linked(name: &str, ptx: &[u8]) -> Result<(Vec<u8>, String), CudaError> {
     let mut text = ptx.to_vec();
     text.push(0);
     let mut state = ptr::null_mut();
-    // SAFETY: the buffers outlive the linker's state, which is destroyed below; the result is
-    // copied before.
+    // SAFETY: the buffers outlive the linker state, which is destroyed below; the cubin is copied
+    // before.
     let outcome = unsafe {
         sys::cuLinkCreate_v2(
             options.len() as u32,
@@ -271,7 +275,11 @@ fn linked(name: &str, ptx: &[u8]) -> Result<(Vec<u8>, String), CudaError> {
             let said = said(&errors);
             Err(CudaError::Link {
                 kernel: name.into(),
-                reason: if said.is_empty() { words(e) } else { format!("{}: {said}", words(e)) },
+                reason: if said.is_empty() {
+                    driver_message(e)
+                } else {
+                    format!("{}: {said}", driver_message(e))
+                },
             })
         }
     }

@@ -1,18 +1,18 @@
-//! A program on a card: its code, its weights, and what its calls share.
+//! A program on a GPU: its modules, its weights, and what its calls share.
 use super::{
     CudaError, Device, Mode, Settings,
-    control::{Control, blockers},
-    libraries::{Called, Libraries},
+    control::{Control, graph_blockers},
+    driver_message,
+    libraries::{Libraries, PreparedCall},
     link::{Image, Images, Library, link},
-    memory::Memory,
+    memory::DeviceBuffer,
     staging::Staging,
     state::States,
-    words,
 };
 use crate::{
     Bytes, CallError, OpenError, Package, Program, Store,
     call::tensor_error,
-    control::Flow,
+    control::ControlFlow,
     host::Find,
     program::{Kernel, Role},
     view::{byte_size, check_bytes},
@@ -27,39 +27,38 @@ use std::{
     },
 };
 
-/// A program on a card, ready to be called from any thread, by several at once.
+/// A program on a GPU, ready to be called from several threads at once.
 pub struct Loaded {
     pub(super) program: Arc<Program>,
     pub(super) device: Arc<Device>,
     pub(super) settings: Settings,
     /// By launch.
     pub(super) functions: Vec<sys::CUfunction>,
-    /// The names of launches, and of the program at the end, for profilers; none if nobody asked.
+    /// The names of the launches, then of the program, for NVTX; empty unless asked for.
     pub(super) names: Vec<CString>,
-    /// By launch, what a library computes in the kernel's place; nothing if no launch asks for one.
-    pub(super) called: Vec<Option<Arc<Called>>>,
+    /// By launch, the library call that replaces the kernel; empty if no launch has one.
+    pub(super) prepared: Vec<Option<Arc<PreparedCall>>>,
     modules: Vec<sys::CUmodule>,
     images: Vec<Arc<Library>>,
-    globals: Vec<Arc<Memory>>,
-    /// Addresses of the globals.
+    globals: Vec<Arc<DeviceBuffer>>,
+    /// Device addresses of the globals.
     pub(super) addresses: Vec<u64>,
     pub(super) states: States,
-    /// What runs in place of kernels, if it is control flow between programs.
+    /// Control flow, in place of kernels.
     pub(super) control: Option<Control>,
-    /// Whether any call was launched as a graph.
+    /// Whether any call was launched as a CUDA graph.
     pub(super) graphs: AtomicBool,
     remarks: Mutex<Vec<String>>,
 }
-// SAFETY: handles of the driver are tied to no thread; what calls change is behind mutexes.
+// SAFETY: the driver's handles are tied to no thread; what calls change is behind mutexes.
 unsafe impl Send for Loaded {}
 unsafe impl Sync for Loaded {}
 
-/// Weights that are on the card already, by name.
-type Shared = HashMap<String, Arc<Memory>>;
+/// Weights that are already in device memory, by name.
+type SharedWeights = HashMap<String, Arc<DeviceBuffer>>;
 
 impl Loaded {
-    /// Joins a program, the code of its kernels by symbol, and its globals, which are copied to the
-    /// card.
+    /// Joins a program, its kernels' images by symbol, and its globals, which are uploaded.
     pub fn new(
         device: Arc<Device>,
         program: Program,
@@ -74,7 +73,7 @@ impl Loaded {
                 "is control flow between programs, which Loaded::join joins".into(),
             ));
         }
-        Loaded::make(device, program, code, globals, settings, &mut Shared::new())
+        Loaded::make(device, program, code, globals, settings, &mut SharedWeights::new())
     }
 
     fn make(
@@ -83,11 +82,11 @@ impl Loaded {
         code: &Images,
         globals: &[Bytes],
         settings: Settings,
-        shared: &mut Shared,
+        shared: &mut SharedWeights,
     ) -> Result<Loaded, CallError> {
         if !device.runs(&program.target.cpu) {
-            let (card, (major, minor)) = (device.card(), device.card().capability);
-            let (chip, index, name) = (program.target.cpu.clone(), card.index, card.name.clone());
+            let (info, (major, minor)) = (device.info(), device.info().capability);
+            let (chip, index, name) = (program.target.cpu.clone(), info.index, info.name.clone());
             return Err(CudaError::Chip { chip, index, name, major, minor }.into());
         }
         if globals.len() != program.globals.len() {
@@ -114,7 +113,7 @@ impl Loaded {
         let mut loaded = Loaded {
             functions: vec![],
             names,
-            called: vec![],
+            prepared: vec![],
             modules: vec![],
             images: vec![],
             globals: vec![],
@@ -144,8 +143,8 @@ impl Loaded {
         Ok(loaded)
     }
 
-    /// Links and loads a package that holds its weights, or has none. Linking takes so many
-    /// `workers`.
+    /// Links and loads a package that holds its weights, or has none. Linking uses `workers`
+    /// threads.
     pub fn open(
         device: Arc<Device>,
         package: &Package,
@@ -157,8 +156,8 @@ impl Loaded {
         Ok(Loaded::join(device, &package.program, &code, &mut |g| package.weight(g), settings)?)
     }
 
-    /// Joins a program, or the programs that it calls, the code of all kernels by symbol, weights
-    /// that `find` finds, and what is computed once from these.
+    /// Loads a program, or the programs of its control flow: images by symbol, weights from `find`,
+    /// and what is computed once from these.
     pub fn join(
         device: Arc<Device>,
         program: &Program,
@@ -166,7 +165,7 @@ impl Loaded {
         find: &mut Find,
         settings: Settings,
     ) -> Result<Loaded, OpenError> {
-        let mut shared = Shared::new();
+        let mut shared = SharedWeights::new();
         let mut one = |p: &Program| -> Result<Loaded, OpenError> {
             let prepared = match &p.prepare {
                 Some(p) => {
@@ -178,7 +177,7 @@ impl Loaded {
                         code,
                         &globals,
                         settings,
-                        &mut Shared::new(),
+                        &mut SharedWeights::new(),
                     )?
                     .results()?
                 }
@@ -189,28 +188,28 @@ impl Loaded {
         };
         let Some(control) = &program.control else { return one(program) };
         let parts = control.parts.iter().map(&mut one).collect::<Result<Vec<_>, _>>()?;
-        let flow = Flow::new(program)?;
+        let flow = ControlFlow::new(program)?;
         let mut loaded =
             Loaded::make(device.clone(), program.clone(), code, &[], settings, &mut shared)?;
         if settings.mode == Mode::ReduceOverhead {
-            blockers(&flow).into_iter().for_each(|text| loaded.remark(text));
+            graph_blockers(&flow).into_iter().for_each(|text| loaded.remark(text));
         }
         loaded.control = Some(Control { flow, parts });
         Ok(loaded)
     }
 
-    fn weights(&mut self, globals: &[Bytes], shared: &mut Shared) -> Result<(), CudaError> {
+    fn weights(&mut self, globals: &[Bytes], shared: &mut SharedWeights) -> Result<(), CudaError> {
         let stream = self.device.stream();
         let mut staging = Staging::new(&self.device);
         for (global, bytes) in self.program.globals.iter().zip(globals) {
-            // What is prepared has a name in each program for itself.
+            // Packed globals are named per program.
             let weight = global.role != Role::Packed;
             let same =
                 shared.get(&global.name).filter(|m| weight && m.len() == bytes.len().max(256));
             let memory = match same {
                 Some(memory) => memory.clone(),
                 None => {
-                    let mut memory = Memory::none(&self.device);
+                    let mut memory = DeviceBuffer::none(&self.device);
                     memory.ensure(
                         bytes.len(),
                         stream,
@@ -230,8 +229,8 @@ impl Loaded {
         stream.wait(&self.device)
     }
 
-    /// Asks libraries for what launches want of them. One that is not found, or cannot do it, is a
-    /// remark: the kernel's own code runs.
+    /// Prepares the launches' library calls. If a library is missing or does not support a call,
+    /// this is a remark and the generated kernel runs.
     fn libraries(&mut self) {
         let program = self.program.clone();
         let wanted =
@@ -242,7 +241,7 @@ impl Loaded {
         let mut libraries = Libraries::default();
         for (kernel, call) in program.kernels.iter().zip(wanted()) {
             let made = call
-                .map(|c| libraries.call(&self.device, c).map_err(|e| (c.library(), e)))
+                .map(|c| libraries.prepare(&self.device, c).map_err(|e| (c.library(), e)))
                 .transpose();
             if let Err((library, e)) = &made {
                 self.missed(match libraries.found(library) {
@@ -250,7 +249,7 @@ impl Loaded {
                     false => format!("what {library} is faster at runs as kernels: {e}"),
                 });
             }
-            self.called.push(made.ok().flatten().map(Arc::new));
+            self.prepared.push(made.ok().flatten().map(Arc::new));
         }
     }
 
@@ -259,58 +258,59 @@ impl Loaded {
         let image = code.get(&k.symbol).ok_or_else(|| link("its code is missing".into()))?;
         let entry = k.launch.as_ref().and_then(|l| l.entry.as_ref()).unwrap_or(&k.symbol);
         let name = CString::new(entry.as_str()).map_err(|e| link(e.to_string()))?;
-        // SAFETY: an image that the driver's linker made, or one from the cache with a right
-        // checksum; module and library live as long as this.
+        // SAFETY: a cubin from the driver's linker, or from the cache with a valid checksum; module
+        // and library live as long as this.
         unsafe {
             let module = match image {
                 Image::Linked(bytes) => {
                     let module = result::module::load_data(bytes.as_ptr().cast())
-                        .map_err(|e| link(words(e)))?;
+                        .map_err(|e| link(driver_message(e)))?;
                     self.modules.push(module);
                     module
                 }
                 Image::Library(library) => {
                     self.images.push(library.clone());
-                    library.module().map_err(|e| link(words(e)))?
+                    library.module().map_err(|e| link(driver_message(e)))?
                 }
             };
             let function = result::module::get_function(module, name)
-                .map_err(|e| link(format!("{entry}: {}", words(e))))?;
+                .map_err(|e| link(format!("{entry}: {}", driver_message(e))))?;
             if let Some(bytes) = k.launch.as_ref().map(|l| l.shared).filter(|b| *b > 0) {
                 let most =
                     sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
                 let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
-                result::function::set_function_attribute(function, most, bytes)
-                    .map_err(|e| link(format!("{bytes} bytes of shared memory: {}", words(e))))?;
+                result::function::set_function_attribute(function, most, bytes).map_err(|e| {
+                    link(format!("{bytes} bytes of shared memory: {}", driver_message(e)))
+                })?;
             }
             Ok(function)
         }
     }
 
-    /// What was compiled.
+    /// The compiled program.
     pub fn program(&self) -> &Program {
         &self.program
     }
-    /// The card.
+    /// The device it is loaded on.
     pub fn device(&self) -> &Device {
         &self.device
     }
-    /// Bytes of memory between kernels, of all calls that have been under way at once.
+    /// Bytes of arenas over all states, one for each concurrent call.
     pub fn arena_bytes(&self) -> usize {
         let parts = self.control.iter().flat_map(|c| &c.parts);
         self.states.arena_bytes() + parts.map(Loaded::arena_bytes).sum::<usize>()
     }
-    /// How many launches a library computes.
+    /// How many launches run a library call.
     pub fn library_calls(&self) -> usize {
         let parts = self.control.iter().flat_map(|c| &c.parts);
-        self.called.iter().flatten().count() + parts.map(Loaded::library_calls).sum::<usize>()
+        self.prepared.iter().flatten().count() + parts.map(Loaded::library_calls).sum::<usize>()
     }
     /// Whether any call was launched as a CUDA graph.
     pub fn used_graphs(&self) -> bool {
         let parts = self.control.iter().flat_map(|c| &c.parts);
         self.graphs.load(Ordering::Relaxed) || parts.into_iter().any(Loaded::used_graphs)
     }
-    /// What hinders [`Mode::ReduceOverhead`], and libraries that were not found, each thing once.
+    /// What prevents [`Mode::ReduceOverhead`], and libraries that are missing, each once.
     pub fn remarks(&self) -> Vec<String> {
         let mut all = self.remarks.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for remark in self.control.iter().flat_map(|c| &c.parts).flat_map(Loaded::remarks) {
@@ -325,13 +325,13 @@ impl Loaded {
             tracing::info!(target: "kiln::cudagraphs", program = self.program.name, "{text}");
         }
     }
-    /// A remark on a library.
+    /// Adds a remark about a library.
     fn missed(&self, text: String) {
         if let Some(text) = self.keep(text) {
             tracing::info!(target: "kiln::perf_hints", program = self.program.name, "{text}");
         }
     }
-    /// Keeps a remark, if it is new.
+    /// Adds a remark, unless it is there already.
     fn keep(&self, text: String) -> Option<String> {
         let mut all = self.remarks.lock().unwrap_or_else(PoisonError::into_inner);
         let new = !all.contains(&text);
@@ -341,8 +341,8 @@ impl Loaded {
         })
     }
 
-    /// The memory that the program needs, in words; of a call its arena, its arguments' and its
-    /// results' copies.
+    /// The device memory that the program needs, in words: globals, and for a call its arena and
+    /// its copies of arguments and results, in bytes.
     pub(super) fn planned(&self, call: Option<(usize, usize, usize)>) -> String {
         let bytes = |g: &crate::program::Global| {
             g.shape
@@ -359,14 +359,14 @@ impl Loaded {
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        // After a fault the driver has given up all of it.
+        // After a fault the driver has released everything.
         let Ok(_current) = self.device.enter() else { return };
-        // What calls have launched is over before code and weights go.
+        // Calls in flight complete before modules and weights are freed.
         self.states.trim();
-        self.called.clear();
+        self.prepared.clear();
         self.globals.clear();
         for m in &self.modules {
-            // SAFETY: loaded by `new`, and no call is under way.
+            // SAFETY: loaded by `new`, and no call is in flight.
             let _ = unsafe { result::module::unload(*m) };
         }
     }

@@ -1,32 +1,32 @@
-//! Memory of a card. It is allocated and freed in the order of a stream where the card can
-//! (`cuMemAllocAsync`, the card's own pool, which other libraries share), else at once.
+//! Device buffers. Allocation is stream-ordered if the device supports it (`cuMemAllocAsync` from
+//! the default pool, which other libraries share), else synchronous.
 use super::{CudaError, Device, stream::Stream};
 use cudarc::driver::{result, sys};
 use std::sync::Arc;
 
-/// Bytes on a card. Whoever uses them on another stream than that of [`Memory::ensure`] orders the
-/// two.
-pub struct Memory {
+/// A device buffer. A user on another stream than that of [`DeviceBuffer::ensure`] must order the
+/// two streams.
+pub struct DeviceBuffer {
     device: Arc<Device>,
     at: sys::CUdeviceptr,
     len: usize,
 }
 
-impl Memory {
-    /// No bytes.
-    pub fn none(device: &Arc<Device>) -> Memory {
-        Memory { device: device.clone(), at: 0, len: 0 }
+impl DeviceBuffer {
+    /// An empty buffer.
+    pub fn none(device: &Arc<Device>) -> DeviceBuffer {
+        DeviceBuffer { device: device.clone(), at: 0, len: 0 }
     }
-    /// The address, a multiple of 256.
+    /// The device address, aligned to 256 bytes.
     pub fn address(&self) -> u64 {
         self.at
     }
-    /// How many bytes.
+    /// Its size in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
-    /// Makes it at least `len` bytes and never nothing; what was there is lost when it grows, and
-    /// goes first. `what` and `planned` are for the error.
+    /// Grows it to at least `len` bytes, and at least one. Growing frees the old allocation first
+    /// and loses the contents. `what` and `planned` describe it in the error.
     pub fn ensure(
         &mut self,
         len: usize,
@@ -39,9 +39,9 @@ impl Memory {
             return Ok(());
         }
         self.free(stream);
-        // SAFETY: a fresh allocation; the card is the thread's.
+        // SAFETY: a fresh allocation; the device's context is current.
         match unsafe {
-            if self.device.ordered {
+            if self.device.stream_ordered {
                 result::malloc_async(stream.0, len)
             } else {
                 result::malloc_sync(len)
@@ -62,13 +62,12 @@ impl Memory {
         }
         Ok(())
     }
-    /// Gives it back, behind what the stream has been given.
+    /// Frees it, ordered after the stream's work so far.
     pub fn free(&mut self, stream: Stream) {
         if self.at != 0 {
-            // SAFETY: allocated by `ensure`; whatever uses it comes before on the stream, as the
-            // users promise.
+            // SAFETY: allocated by `ensure`; its uses precede on the stream, as users promise.
             let _ = unsafe {
-                if self.device.ordered {
+                if self.device.stream_ordered {
                     result::free_async(self.at, stream.0)
                 } else {
                     result::free_sync(self.at)
@@ -79,22 +78,22 @@ impl Memory {
     }
 }
 
-/// Copies from one place of the card to another.
-pub fn copy_on_card(
+/// Copies device to device.
+pub fn copy_on_device(
     device: &Device,
     to: u64,
     from: u64,
     len: usize,
     stream: Stream,
 ) -> Result<(), CudaError> {
-    // SAFETY: that many bytes are at both places, as the callers of a program promise and as its
-    // plan says.
+    // SAFETY: both sides hold that many bytes, as the callers of a program promise and its plan
+    // says.
     unsafe { result::memcpy_dtod_async(to, from, len, stream.0) }
         .map_err(device.error("copying on the GPU"))
 }
 
-impl Drop for Memory {
-    /// What used it has been waited for.
+impl Drop for DeviceBuffer {
+    /// Its uses have completed.
     fn drop(&mut self) {
         if self.at != 0
             && let Ok(_current) = self.device.enter()

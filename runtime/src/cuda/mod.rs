@@ -1,5 +1,4 @@
-//! Programs on NVIDIA GPUs, through the driver alone. `libcuda` is looked for when a GPU is first
-//! asked for.
+//! Programs on NVIDIA GPUs, through the driver API alone. `libcuda` is loaded on first use.
 mod arguments;
 mod call;
 mod control;
@@ -11,33 +10,33 @@ mod graph;
 pub mod libraries;
 mod link;
 mod load;
+mod lru;
 mod memory;
 mod nvtx;
 mod plan;
-mod recent;
 mod staging;
 mod state;
 mod stream;
 mod tensor_map;
 
-pub use device::{Card, Device, cards, driver_version};
+pub use device::{Device, DeviceInfo, devices, driver_version};
 pub use link::{Image, Images, Library, Linker};
 pub use load::Loaded;
 pub use stream::Stream;
 
-/// How the kernels of a program are launched.
+/// How a program's kernels are launched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// One after the other.
+    /// One launch each.
     #[default]
     Default,
-    /// All at once, as a CUDA graph for each combination of sizes; what hinders that is in
-    /// [`Loaded::remarks`].
+    /// As one CUDA graph for each combination of sizes; [`Loaded::remarks`] says what prevents
+    /// that.
     ReduceOverhead,
 }
 
 impl Mode {
-    /// All with their names.
+    /// All modes with their names.
     pub const ALL: [(&str, Mode); 2] =
         [("default", Mode::Default), ("reduce-overhead", Mode::ReduceOverhead)];
 }
@@ -47,72 +46,72 @@ impl Mode {
 pub struct Settings {
     /// How its kernels are launched.
     pub mode: Mode,
-    /// Whether each launch is waited for, so that a fault is that launch's. There are no graphs
-    /// then.
+    /// Synchronises after each launch, as CUDA_LAUNCH_BLOCKING does, so that a fault names its
+    /// launch. Disables CUDA graphs.
     pub blocking: bool,
-    /// Whether calls and launches are marked for profilers, if NVTX's library is found.
+    /// Emits NVTX ranges for calls and launches, if the NVTX library is found.
     pub nvtx: bool,
 }
 
 use cudarc::driver::DriverError;
 
-/// What went wrong on a GPU.
+/// An error of a GPU or its driver.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CudaError {
-    /// There is no driver.
+    /// The driver library is missing.
     #[error(
-        "no NVIDIA driver: looked for {searched}; install the driver, or set LD_LIBRARY_PATH to where libcuda.so.1 lies"
+        "no NVIDIA driver: looked for {searched}; install the driver, or set LD_LIBRARY_PATH to the folder of libcuda.so.1"
     )]
     NoDriver {
-        /// The names of the library.
+        /// The names that were tried.
         searched: String,
     },
-    /// There is no such card.
+    /// No GPU of this ordinal.
     #[error("there is no GPU {index}; the driver knows {count}")]
     NoDevice {
-        /// What was asked for.
+        /// The ordinal that was asked for.
         index: usize,
         /// How many there are.
         count: usize,
     },
-    /// The code is for another card.
+    /// The code does not run on this GPU.
     #[error(
         "the program is for {chip}, which GPU {index} ({name}, compute capability {major}.{minor}) does not run"
     )]
     Chip {
-        /// The program's chip.
+        /// The chip that the program was compiled for.
         chip: String,
-        /// The card.
+        /// The GPU's ordinal.
         index: usize,
-        /// Its name.
+        /// Its product name.
         name: String,
-        /// Its compute capability.
+        /// Its compute capability, major.
         major: i32,
-        /// See `major`.
+        /// Its compute capability, minor.
         minor: i32,
     },
-    /// The card has not enough memory.
+    /// Out of device memory.
     #[error(
         "no memory on the GPU for {asked} bytes of {what}: {free} of {total} bytes are free; the program plans {planned}"
     )]
     Memory {
-        /// How much was asked for.
+        /// Bytes that were asked for.
         asked: usize,
         /// What for.
         what: String,
-        /// Bytes that are free.
+        /// Free bytes.
         free: usize,
-        /// Bytes of the card.
+        /// Bytes of the device in all.
         total: usize,
-        /// What the program needs in all.
+        /// What the program needs in all, in words.
         planned: String,
     },
-    /// The driver's linker refused a kernel.
+    /// `cuLink` rejected a kernel.
     #[error("kernel {kernel} was not linked: {reason}")]
     Link {
         /// The kernel.
         kernel: String,
-        /// The driver's words.
+        /// The linker's message.
         reason: String,
     },
     /// A launch failed.
@@ -120,23 +119,23 @@ pub enum CudaError {
     Launch {
         /// The kernel, its ops and its launch configuration.
         what: String,
-        /// The driver's words.
+        /// The driver's message.
         reason: String,
     },
-    /// A kernel went wrong some time ago, and the driver refuses everything since.
+    /// An earlier kernel faulted, and the driver refuses all work since.
     #[error("GPU {index} does no more work in this process: {reason}; {suspects}")]
     Fault {
-        /// The card.
+        /// The GPU's ordinal.
         index: usize,
-        /// The driver's words when it was noticed.
+        /// The driver's message when the fault was noticed.
         reason: String,
-        /// The launches that it may have been.
+        /// The launches that may have caused it.
         suspects: String,
     },
     /// The driver is too old.
-    #[error("the NVIDIA driver speaks CUDA {}.{}; 12.0 is the least", .have / 1000, .have % 1000 / 10)]
+    #[error("the NVIDIA driver supports CUDA {}.{}; kiln needs 12.0 or newer", .have / 1000, .have % 1000 / 10)]
     OldDriver {
-        /// Its version, as 1000 major + 10 minor.
+        /// The CUDA version that it supports, as 1000 major + 10 minor.
         have: i32,
     },
     /// A stream that a call cannot use.
@@ -145,17 +144,17 @@ pub enum CudaError {
         /// Why.
         reason: &'static str,
     },
-    /// Anything else that the driver refused.
+    /// Any other error of the driver.
     #[error("{what}: {reason}")]
     Driver {
         /// What was being done.
         what: &'static str,
-        /// The driver's words.
+        /// The driver's message.
         reason: String,
     },
 }
 
-fn words(e: DriverError) -> String {
+fn driver_message(e: DriverError) -> String {
     let name = e.error_name().map(|s| s.to_string_lossy().into_owned());
     let text = e.error_string().map(|s| s.to_string_lossy().into_owned());
     format!(
@@ -165,16 +164,16 @@ fn words(e: DriverError) -> String {
     )
 }
 
-/// What is looked for of a library: the name that it has on Linux, and how many others there are.
+/// The library names that are tried: the one usual on Linux, and how many others.
 fn searched(name: &str, all: impl IntoIterator<Item = String>) -> String {
     let others: std::collections::BTreeSet<String> =
         all.into_iter().filter(|n| n != name).collect();
     format!("{name} and {} other names", others.len())
 }
 
-/// An error of the driver while it did this.
+/// Maps a driver error, with what was attempted.
 fn driver(what: &'static str) -> impl Fn(DriverError) -> CudaError {
-    move |e| CudaError::Driver { what, reason: words(e) }
+    move |e| CudaError::Driver { what, reason: driver_message(e) }
 }
 
 #[cfg(test)]
@@ -184,7 +183,7 @@ mod tests {
     #[test]
     fn without_a_driver_the_error_says_what_was_searched() {
         match Device::cuda(0) {
-            Ok(device) => assert_eq!(device.card().index, 0),
+            Ok(device) => assert_eq!(device.info().index, 0),
             Err(CudaError::NoDriver { searched }) => {
                 assert!(searched.contains("libcuda.so.1"), "{searched}")
             }

@@ -1,11 +1,11 @@
-//! Ranges that profilers show, by NVTX's library where there is one.
+//! NVTX ranges, if the library is found.
 use cudarc::nvtx::sys;
 use std::{ffi::CStr, sync::OnceLock};
 
-/// A range of the calling thread, which ends when this goes.
+/// A range on the calling thread, popped on drop.
 pub struct Range(());
 
-/// Begins a range. None: there is no `libnvToolsExt`.
+/// Pushes a range. None: `libnvToolsExt` is missing.
 pub fn range(name: &CStr) -> Option<Range> {
     static PRESENT: OnceLock<bool> = OnceLock::new();
     // SAFETY: opens and closes a library; cudarc would panic without it.
@@ -19,8 +19,8 @@ pub fn range(name: &CStr) -> Option<Range> {
 
 impl Drop for Range {
     fn drop(&mut self) {
-        // SAFETY: ends what `range` began, on the same thread, since a range stays in the function
-        // that made it.
+        // SAFETY: pops what `range` pushed, on the same thread: no range leaves the function that
+        // made it.
         unsafe { sys::nvtxRangePop() };
     }
 }

@@ -1,6 +1,8 @@
-//! A call with its sizes known: how much memory it takes, and its launches, which only need
-//! addresses.
-use super::{CudaError, fault::Launches, graph::Graph, libraries::Called, tensor_map::Described};
+//! A call with resolved sizes: its memory, and its launches, which lack only addresses. Plans are
+//! cached by input shapes.
+use super::{
+    CudaError, fault::Launches, graph::Graph, libraries::PreparedCall, tensor_map::TensorMapDesc,
+};
 use crate::{
     CallError, OutOfMemory, Program,
     control::Shape,
@@ -10,73 +12,73 @@ use crate::{
 use cudarc::driver::sys;
 use std::{ffi::c_void, sync::Arc};
 
-/// What the address of a library's memory is a multiple of.
-const WORKSPACE_ALIGNED: usize = 256;
+/// Alignment of library workspaces, in bytes.
+const WORKSPACE_ALIGNMENT: usize = 256;
 
-/// Where a call's memory is: the arena, arguments and results.
+/// Device addresses of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
-    /// Of memory between kernels.
+    /// Of the arena.
     pub arena: u64,
-    /// Of arguments.
+    /// Of inputs.
     pub inputs: Vec<u64>,
-    /// Of results.
+    /// Of outputs.
     pub outputs: Vec<u64>,
 }
 
-/// A call's sizes, and what follows from them.
+/// All that follows from a call's sizes.
 pub struct Plan {
-    /// The sizes of all arguments, one after the other.
+    /// The shapes of all inputs, concatenated.
     pub shapes: Vec<usize>,
-    /// The sizes of all results.
+    /// The shapes of all outputs, concatenated.
     pub results: Vec<usize>,
-    /// Bytes of memory between kernels.
+    /// Bytes of the arena.
     pub arena: usize,
-    /// Bytes of each argument.
+    /// Bytes of each input.
     pub inputs: Vec<usize>,
-    /// Bytes of each result.
+    /// Bytes of each output.
     pub outputs: Vec<usize>,
-    /// Sizes and bytes of what goes from program to program, of a program of programs.
+    /// Shapes and bytes of the values of a control-flow program.
     pub values: Vec<Shape>,
-    /// In order.
-    pub launches: Vec<Ready>,
-    /// The addresses that the launches have.
+    /// In launch order.
+    pub launches: Vec<ResolvedLaunch>,
+    /// The addresses that the launches' parameters hold.
     pub at: Option<Addresses>,
-    /// The launches as a graph, once there is one; it is the first to go.
+    /// The instantiated CUDA graph, if there is one.
     pub graph: Option<Graph>,
     /// Whether the driver refused the graph.
     pub no_graph: bool,
-    /// For reports of faults.
+    /// For fault reports.
     pub about: Arc<Launches>,
 }
 
-/// A launch with its sizes known.
-pub struct Ready {
+/// A launch with resolved sizes.
+pub struct ResolvedLaunch {
     /// The kernel.
     pub function: sys::CUfunction,
-    /// Blocks.
+    /// Grid size, in CTAs (thread blocks).
     pub grid: u32,
-    /// Threads of a block.
+    /// Threads of a CTA.
     pub threads: u32,
-    /// Bytes of shared memory that it asks for.
+    /// Bytes of dynamic shared memory.
     pub shared: u32,
-    /// Where each word comes from.
+    /// Where each 64-bit parameter comes from.
     sources: Vec<Source>,
-    /// A library's call in place of the kernel, and where in the arena its own memory begins.
-    pub library: Option<(Arc<Called>, u64)>,
-    /// The address of that memory.
+    /// A library call that replaces the kernel, and its workspace's offset in the arena.
+    pub library: Option<(Arc<PreparedCall>, u64)>,
+    /// The workspace's device address.
     pub scratch: u64,
-    /// The parameters: words, then descriptions of tensors.
+    /// The 64-bit parameters, which precede the tensor maps.
     pub words: Vec<u64>,
     maps: Vec<sys::CUtensorMap>,
-    described: Vec<Map>,
-    /// The addresses of all parameters, which never move.
+    unbound: Vec<UnboundTensorMap>,
+    /// Pointers to all parameters, for `cuLaunchKernel`; their targets never move.
     params: Vec<*mut c_void>,
 }
 // SAFETY: the pointers are into vectors of the same value, which are not resized.
-unsafe impl Send for Ready {}
+unsafe impl Send for ResolvedLaunch {}
 
-/// A word that depends on addresses, or does not.
+/// Where a 64-bit parameter comes from.
 enum Source {
     Arena(u64),
     Input(usize),
@@ -84,8 +86,8 @@ enum Source {
     Fixed,
 }
 
-/// A description whose address is not known yet.
-struct Map {
+/// A tensor map whose address is not known yet.
+struct UnboundTensorMap {
     arg: usize,
     dtype: String,
     offset: u64,
@@ -96,8 +98,8 @@ struct Map {
 }
 
 impl Plan {
-    /// The sizes of a call. `shapes` are those of the arguments, `functions` the kernels by launch,
-    /// `globals` addresses, `processors` the card's.
+    /// Resolves a call. `shapes` are the inputs', `functions` the kernels by launch, `globals`
+    /// device addresses, `processors` the number of SMs.
     pub fn new(
         program: &Arc<Program>,
         shapes: &[&[usize]],
@@ -158,7 +160,7 @@ impl Plan {
             if l.resident > 0 {
                 grid = grid.min(l.resident.saturating_mul(processors).max(1));
             }
-            let mut described = vec![];
+            let mut unbound = vec![];
             for m in &l.maps {
                 let numbers =
                     |all: &[Dim]| all.iter().map(|d| value(*d)).collect::<Result<Vec<i64>, _>>();
@@ -171,7 +173,7 @@ impl Plan {
                     .checked_mul(width)
                     .ok_or_else(|| fail(format!("element {first} of a tensor, as its first")))?;
                 let (sizes, strides) = (numbers(&m.sizes)?, numbers(&m.strides)?);
-                described.push(Map {
+                unbound.push(UnboundTensorMap {
                     arg: m.arg,
                     dtype: m.dtype.clone(),
                     offset,
@@ -181,7 +183,13 @@ impl Plan {
                     window: m.window,
                 });
             }
-            launches.push(Ready::new(*f, (grid, l.threads, l.shared), sources, words, described));
+            launches.push(ResolvedLaunch::new(
+                *f,
+                (grid, l.threads, l.shared),
+                sources,
+                words,
+                unbound,
+            ));
         }
         let about =
             Launches { program: program.clone(), grids: launches.iter().map(|l| l.grid).collect() };
@@ -200,37 +208,40 @@ impl Plan {
         })
     }
 
-    /// Has libraries compute these launches. One runs behind the other, so that all take the same
-    /// memory, behind that of the program.
-    pub fn call(&mut self, called: &[Option<Arc<Called>>]) -> Result<(), OutOfMemory> {
-        let Some(most) = called.iter().flatten().map(|c| c.workspace()).max() else {
+    /// Replaces launches by library calls. They run one after another, so they share one workspace,
+    /// placed after the program's arena.
+    pub fn use_libraries(
+        &mut self,
+        prepared: &[Option<Arc<PreparedCall>>],
+    ) -> Result<(), OutOfMemory> {
+        let Some(most) = prepared.iter().flatten().map(|c| c.workspace()).max() else {
             return Ok(());
         };
-        let room = self.arena.checked_next_multiple_of(WORKSPACE_ALIGNED);
+        let room = self.arena.checked_next_multiple_of(WORKSPACE_ALIGNMENT);
         let (begin, end) = room
             .and_then(|begin| Some((begin, begin.checked_add(most)?)))
             .ok_or_else(|| OutOfMemory::new(None, "the arena and a library's workspace"))?;
         self.arena = end;
-        for (launch, call) in self.launches.iter_mut().zip(called) {
+        for (launch, call) in self.launches.iter_mut().zip(prepared) {
             launch.library = call.clone().map(|c| (c, begin as u64));
         }
         Ok(())
     }
 
-    /// Gives the launches these addresses. Those that change are also patched in the graph.
-    pub fn point(&mut self, to: &Addresses) -> Result<(), CudaError> {
+    /// Sets the addresses, and patches the graph's nodes whose parameters change.
+    pub fn bind(&mut self, to: &Addresses) -> Result<(), CudaError> {
         if self.at.as_ref() == Some(to) {
             return Ok(());
         }
-        // Until all have changed, the addresses are no call's.
+        // Mixed addresses are no call's until the loop is through.
         self.at = None;
         let mut stale = false;
         for (i, launch) in self.launches.iter_mut().enumerate() {
-            if launch.point(to, &self.about.program.kernels[i].name)?
+            if launch.bind(to, &self.about.program.kernels[i].name)?
                 && let Some(graph) = &self.graph
             {
                 match graph.patch(i, launch, &self.about) {
-                    // What a library launches may be another number of nodes.
+                    // A library may launch another number of nodes, which cannot be patched.
                     Err(_) if launch.library.is_some() => stale = true,
                     other => other?,
                 }
@@ -244,16 +255,16 @@ impl Plan {
     }
 }
 
-impl Ready {
+impl ResolvedLaunch {
     fn new(
         function: sys::CUfunction,
         (grid, threads, shared): (u32, u32, u32),
         sources: Vec<Source>,
         words: Vec<u64>,
-        described: Vec<Map>,
-    ) -> Ready {
-        let maps = vec![sys::CUtensorMap { opaque: [0; 16] }; described.len()];
-        let mut ready = Ready {
+        unbound: Vec<UnboundTensorMap>,
+    ) -> ResolvedLaunch {
+        let maps = vec![sys::CUtensorMap { opaque: [0; 16] }; unbound.len()];
+        let mut resolved = ResolvedLaunch {
             function,
             grid,
             threads,
@@ -263,17 +274,17 @@ impl Ready {
             scratch: 0,
             words,
             maps,
-            described,
+            unbound,
             params: vec![],
         };
-        let words = ready.words.iter_mut().map(|w| (w as *mut u64).cast());
-        let maps = ready.maps.iter_mut().map(|m| (m as *mut sys::CUtensorMap).cast::<c_void>());
-        ready.params = words.chain(maps).collect();
-        ready
+        let words = resolved.words.iter_mut().map(|w| (w as *mut u64).cast());
+        let maps = resolved.maps.iter_mut().map(|m| (m as *mut sys::CUtensorMap).cast::<c_void>());
+        resolved.params = words.chain(maps).collect();
+        resolved
     }
 
-    /// Whether anything changed.
-    fn point(&mut self, to: &Addresses, kernel: &str) -> Result<bool, CudaError> {
+    /// Returns whether any parameter changed.
+    fn bind(&mut self, to: &Addresses, kernel: &str) -> Result<bool, CudaError> {
         let mut changed = false;
         if let Some((_, begin)) = &self.library {
             changed |= self.scratch != to.arena + begin;
@@ -289,16 +300,17 @@ impl Ready {
             changed |= *word != now;
             *word = now;
         }
-        // A map of zeros was never made: its memory may be a weight, whose address does not change.
+        // An all-zero map was never encoded: its memory may be a weight, whose address does not
+        // change.
         let moved = changed;
         for (map, m) in self
             .maps
             .iter_mut()
-            .zip(&self.described)
+            .zip(&self.unbound)
             .filter(|(map, _)| moved || map.opaque == [0; 16])
         {
             let address = self.words[m.arg] + m.offset;
-            let d = Described {
+            let d = TensorMapDesc {
                 kernel,
                 dtype: &m.dtype,
                 address,
@@ -313,7 +325,7 @@ impl Ready {
         Ok(changed)
     }
 
-    /// The addresses of the parameters, for the driver.
+    /// Pointers to the parameters, as `cuLaunchKernel` takes them.
     pub fn params(&self) -> *mut *mut c_void {
         self.params.as_ptr().cast_mut()
     }
@@ -376,13 +388,13 @@ mod tests {
         );
         assert_eq!(plan.about.grids, [48, 48]);
         let mut at = Addresses { arena: 1000, inputs: vec![1], outputs: vec![2] };
-        plan.point(&at).expect("no descriptions");
+        plan.bind(&at).expect("no descriptions");
         let words = |p: &Plan| p.launches.iter().map(|l| l.words.clone()).collect::<Vec<_>>();
         assert_eq!(words(&plan), [vec![1, 1032, 3], vec![1032, 77, 2]]);
         assert_eq!(unsafe { *plan.launches[1].params[2].cast::<u64>() }, 2);
         at.outputs[0] = 9;
-        assert!(!plan.launches[0].point(&at, "k").expect("no descriptions"), "it has no result");
-        plan.point(&at).expect("no descriptions");
+        assert!(!plan.launches[0].bind(&at, "k").expect("no descriptions"), "it has no result");
+        plan.bind(&at).expect("no descriptions");
         assert_eq!(
             (words(&plan)[1].clone(), unsafe { *plan.launches[1].params[2].cast::<u64>() }),
             (vec![1032, 77, 9], 9)
@@ -398,7 +410,7 @@ mod tests {
             plan.err().expect("refused").to_string()
         };
         assert!(said(&p, &[]).contains("there is no Global(0)"));
-        // Threads of kiln's own kernels go round; of a kernel that is given, each block is wanted.
+        // kiln's own kernels loop over the grid; an external PTX kernel needs every CTA.
         let many = |p: &Program| {
             Plan::new(&Arc::new(p.clone()), &[&[1 << 28, 4]], &[none, none], &[77], 132)
         };

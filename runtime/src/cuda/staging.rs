@@ -1,6 +1,6 @@
-//! Copies between the host and a card, through pinned memory, since only from and to such memory
-//! copies run by themselves. Four pieces of memory take turns: a copy of any size needs no more,
-//! one of a small tensor returns before it has happened.
+//! Asynchronous copies between host and device, through a ring of four pinned chunks. Pageable
+//! memory cannot be copied asynchronously. The ring bounds pinned memory for copies of any size;
+//! the copy of a small tensor returns before it has completed.
 use super::{
     CudaError, Device,
     stream::{Event, Stream},
@@ -12,56 +12,56 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// Bytes of a piece.
-const PIECE: usize = 4 << 20;
-/// How many take turns.
-const PIECES: usize = 4;
-/// Tensors start at multiples of this in a piece.
-const STEP: usize = 256;
-/// From here on several threads copy between the caller's memory and a piece, since one reaches a
-/// part of the memory's rate only.
-const SHARED: usize = 1 << 20;
-/// Below this, asking whether the caller's memory is pinned costs more than it saves.
-const WORTH_ASKING: usize = 64 << 10;
+/// Bytes of a chunk.
+const CHUNK: usize = 4 << 20;
+/// Chunks in the ring.
+const CHUNKS: usize = 4;
+/// Alignment of tensors in a chunk, in bytes.
+const CHUNK_ALIGN: usize = 256;
+/// From this size on several threads copy between pageable memory and a chunk: one thread does not
+/// saturate memory bandwidth.
+const PARALLEL_COPY: usize = 1 << 20;
+/// Below this, `cuPointerGetAttribute` costs more than direct access to pinned memory saves.
+const PIN_QUERY_MIN: usize = 64 << 10;
 
 /// Pinned memory of a call.
 pub struct Staging {
     device: Arc<Device>,
-    pieces: Vec<Piece>,
-    /// The piece that is being filled, and how far.
+    chunks: Vec<Chunk>,
+    /// The chunk that is being filled, and its fill level.
     current: usize,
     used: usize,
 }
 
-struct Piece {
+struct Chunk {
     at: *mut u8,
-    /// Behind the last copy from or to it.
+    /// Recorded after the last copy from or to it.
     done: Event,
 }
-// SAFETY: memory of the driver's, owned by the piece.
-unsafe impl Send for Piece {}
+// SAFETY: driver memory that the chunk owns.
+unsafe impl Send for Chunk {}
 
-impl Piece {
-    fn new(device: &Device) -> Result<Piece, CudaError> {
+impl Chunk {
+    fn new(device: &Device) -> Result<Chunk, CudaError> {
         let done = Event::new(device)?;
         // SAFETY: a fresh allocation, freed below.
-        let at = unsafe { result::malloc_host(PIECE, 0) }
+        let at = unsafe { result::malloc_host(CHUNK, 0) }
             .map_err(device.error("allocating pinned memory"))?;
-        Ok(Piece { at: at.cast(), done })
+        Ok(Chunk { at: at.cast(), done })
     }
 }
 
-impl Drop for Piece {
+impl Drop for Chunk {
     fn drop(&mut self) {
-        // SAFETY: allocated by the driver; the copies have been waited for. A driver that refuses
-        // has given up the process's work.
+        // SAFETY: allocated by the driver; the copies have completed. A driver that refuses has
+        // given up the process's work.
         let _ = unsafe { result::free_host(self.at.cast()) };
     }
 }
 
-/// Where in pinned memory a copy goes.
-struct Room {
-    piece: usize,
+/// Space in pinned memory for one copy.
+struct Span {
+    chunk: usize,
     at: *mut u8,
     len: usize,
 }
@@ -69,48 +69,47 @@ struct Room {
 impl Staging {
     /// Allocates nothing yet.
     pub fn new(device: &Arc<Device>) -> Staging {
-        Staging { device: device.clone(), pieces: vec![], current: 0, used: 0 }
+        Staging { device: device.clone(), chunks: vec![], current: 0, used: 0 }
     }
 
-    /// Room for up to `len` bytes; the piece before is closed behind what the stream has been
-    /// given. `opened` is told of a piece whose copies are over and whose memory is used from now
-    /// on.
-    fn room(
+    /// Space for up to `len` bytes. A full chunk is closed with an event on the stream. `opened` is
+    /// called with a chunk whose copies have completed, before its memory is reused.
+    fn span(
         &mut self,
         len: usize,
         stream: Stream,
         opened: &mut dyn FnMut(usize),
-    ) -> Result<Room, CudaError> {
-        // A rest that would cut a tensor into crumbs is left.
-        if self.used > 0 && PIECE - self.used < len.min(PIECE / 4) {
+    ) -> Result<Span, CudaError> {
+        // Leaves a remainder that would split a tensor into small copies.
+        if self.used > 0 && CHUNK - self.used < len.min(CHUNK / 4) {
             self.close(stream)?;
         }
         if self.used == 0 {
-            if self.current == self.pieces.len() {
-                let piece = Piece::new(&self.device)?;
-                self.pieces.push(piece);
+            if self.current == self.chunks.len() {
+                let chunk = Chunk::new(&self.device)?;
+                self.chunks.push(chunk);
             }
-            self.pieces[self.current].done.wait(&self.device)?;
+            self.chunks[self.current].done.wait(&self.device)?;
             opened(self.current);
         }
-        let len = len.min(PIECE - self.used);
-        // SAFETY: inside of the piece.
-        let at = unsafe { self.pieces[self.current].at.add(self.used) };
-        let room = Room { piece: self.current, at, len };
-        self.used = (self.used + len).next_multiple_of(STEP).min(PIECE);
-        Ok(room)
+        let len = len.min(CHUNK - self.used);
+        // SAFETY: inside the chunk.
+        let at = unsafe { self.chunks[self.current].at.add(self.used) };
+        let span = Span { chunk: self.current, at, len };
+        self.used = (self.used + len).next_multiple_of(CHUNK_ALIGN).min(CHUNK);
+        Ok(span)
     }
 
-    /// The piece that is being filled is used again once the stream has come so far.
+    /// Records the chunk's event, after which it is reused.
     pub fn close(&mut self, stream: Stream) -> Result<(), CudaError> {
         if self.used > 0 {
-            self.pieces[self.current].done.record(&self.device, stream)?;
-            (self.current, self.used) = ((self.current + 1) % PIECES, 0);
+            self.chunks[self.current].done.record(&self.device, stream)?;
+            (self.current, self.used) = ((self.current + 1) % CHUNKS, 0);
         }
         Ok(())
     }
 
-    /// Copies bytes to the card; they have been read when this returns, unless the caller `waits`
+    /// Copies bytes to the device. They have been read when this returns, unless the caller `waits`
     /// for the stream before they change.
     pub fn upload(
         &mut self,
@@ -121,34 +120,34 @@ impl Staging {
     ) -> Result<(), CudaError> {
         let device = self.device.clone();
         let copy = |to: u64, bytes: &[u8]| {
-            // SAFETY: the card has room for them, and they stay until the copy is over: in a piece
-            // by its event, else by the caller's waiting.
+            // SAFETY: the device buffer has room, and the bytes live until the copy completes: a
+            // chunk's by its event, others by the caller's wait.
             unsafe { result::memcpy_htod_async(to, bytes, stream.0) }
                 .map_err(device.error("copying to the GPU"))
         };
-        if waits && bytes.len() >= WORTH_ASKING && pinned(bytes.as_ptr()) {
+        if waits && bytes.len() >= PIN_QUERY_MIN && pinned(bytes.as_ptr()) {
             return copy(to, bytes);
         }
         let mut done = 0;
         while done < bytes.len() {
-            let room = self.room(bytes.len() - done, stream, &mut |_| ())?;
-            // SAFETY: the room is this call's alone.
-            let staged = unsafe { std::slice::from_raw_parts_mut(room.at, room.len) };
-            copy_bytes(staged, &bytes[done..done + room.len]);
+            let span = self.span(bytes.len() - done, stream, &mut |_| ())?;
+            // SAFETY: the space is this call's alone.
+            let staged = unsafe { std::slice::from_raw_parts_mut(span.at, span.len) };
+            copy_bytes(staged, &bytes[done..done + span.len]);
             copy(to + done as u64, staged)?;
-            done += room.len;
+            done += span.len;
         }
         Ok(())
     }
 
-    /// Copies from the card, and waits until all is there.
+    /// Copies from the device, and synchronises.
     pub fn download(
         &mut self,
         all: &mut [(u64, &mut [u8])],
         stream: Stream,
     ) -> Result<(), CudaError> {
         let outcome = self.fetch(all, stream);
-        // Also after an error, since copies may be under way.
+        // Also after an error: copies may be in flight.
         let waited = stream.wait(&self.device);
         outcome.and(waited)
     }
@@ -156,56 +155,60 @@ impl Staging {
     fn fetch(&mut self, all: &mut [(u64, &mut [u8])], stream: Stream) -> Result<(), CudaError> {
         let device = self.device.clone();
         let copy = |bytes: &mut [u8], from: u64| {
-            // SAFETY: the card has them, and the caller waits for the stream before the borrow
+            // SAFETY: the device holds the bytes, and the caller synchronises before the borrow
             // ends.
             unsafe { result::memcpy_dtoh_async(bytes, from, stream.0) }
                 .map_err(device.error("copying from the GPU"))
         };
         self.close(stream)?;
-        let mut open = Open::new();
+        let mut pending = Pending::new();
         for (from, bytes) in all.iter_mut() {
-            if bytes.len() >= WORTH_ASKING && pinned(bytes.as_ptr()) {
+            if bytes.len() >= PIN_QUERY_MIN && pinned(bytes.as_ptr()) {
                 copy(bytes, *from)?;
                 continue;
             }
             let (mut from, mut rest) = (*from, &mut **bytes);
             while !rest.is_empty() {
-                let room = self.room(rest.len(), stream, &mut |piece| settle(&mut open, piece))?;
-                // SAFETY: the room is this call's alone.
-                copy(unsafe { std::slice::from_raw_parts_mut(room.at, room.len) }, from)?;
-                let (part, after) = rest.split_at_mut(room.len);
-                open.push_back((room.piece, room.at.cast_const(), part));
-                (from, rest) = (from + room.len as u64, after);
+                let span =
+                    self.span(rest.len(), stream, &mut |chunk| drain(&mut pending, chunk))?;
+                // SAFETY: the space is this call's alone.
+                copy(unsafe { std::slice::from_raw_parts_mut(span.at, span.len) }, from)?;
+                let (part, after) = rest.split_at_mut(span.len);
+                pending.push_back((span.chunk, span.at.cast_const(), part));
+                (from, rest) = (from + span.len as u64, after);
             }
         }
         self.close(stream)?;
-        while let Some(piece) = open.front().map(|o| o.0) {
-            self.pieces[piece].done.wait(&self.device)?;
-            settle(&mut open, piece);
+        while let Some(chunk) = pending.front().map(|o| o.0) {
+            self.chunks[chunk].done.wait(&self.device)?;
+            drain(&mut pending, chunk);
         }
         Ok(())
     }
 }
 
-/// What lies in pieces, in order, and where it goes.
-type Open<'a> = VecDeque<(usize, *const u8, &'a mut [u8])>;
+/// Downloads still in chunks, in order, with their destinations.
+type Pending<'a> = VecDeque<(usize, *const u8, &'a mut [u8])>;
 
-/// Moves on what lies in a piece; the copies into it are over.
-fn settle(open: &mut Open, piece: usize) {
-    while let Some((_, from, to)) = open.pop_front_if(|o| o.0 == piece) {
-        // SAFETY: as many bytes as were copied there, which nothing writes to before the piece is
-        // opened again.
+/// Copies a chunk's completed downloads to their destinations.
+fn drain(pending: &mut Pending, chunk: usize) {
+    while let Some((_, from, to)) = pending.pop_front_if(|o| o.0 == chunk) {
+        // SAFETY: as many bytes as were copied there; nothing overwrites them before the chunk is
+        // reopened.
         copy_bytes(to, unsafe { std::slice::from_raw_parts(from, to.len()) });
     }
 }
 
-/// As many bytes.
+/// Copies equal lengths, on several threads if large.
 fn copy_bytes(to: &mut [u8], from: &[u8]) {
-    if to.len() < SHARED {
+    if to.len() < PARALLEL_COPY {
         return to.copy_from_slice(from);
     }
-    let all: Vec<Mutex<(&mut [u8], &[u8])>> =
-        to.chunks_mut(SHARED / 4).zip(from.chunks(SHARED / 4)).map(Mutex::new).collect();
+    let all: Vec<Mutex<(&mut [u8], &[u8])>> = to
+        .chunks_mut(PARALLEL_COPY / 4)
+        .zip(from.chunks(PARALLEL_COPY / 4))
+        .map(Mutex::new)
+        .collect();
     Pool::run(|id, size| {
         for part in all.iter().skip(id).step_by(size) {
             let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
@@ -215,14 +218,14 @@ fn copy_bytes(to: &mut [u8], from: &[u8]) {
     });
 }
 
-/// Whether the driver can copy from and to this memory by itself.
+/// Whether the driver knows this memory as pinned.
 fn pinned(at: *const u8) -> bool {
     use sys::{
         CUmemorytype::CU_MEMORYTYPE_HOST as HOST,
         CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE as TYPE,
     };
     let mut kind = 0u32;
-    // SAFETY: writes one number; memory that the driver does not know is an error.
+    // SAFETY: writes one integer; unregistered memory is an error.
     unsafe { sys::cuPointerGetAttribute((&raw mut kind).cast(), TYPE, at as u64) }.result().is_ok()
         && kind == HOST as u32
 }
@@ -233,7 +236,7 @@ mod tests {
 
     #[test]
     fn several_threads_copy_every_byte() {
-        for len in [0, 1, SHARED - 1, SHARED, 3 * SHARED + 17] {
+        for len in [0, 1, PARALLEL_COPY - 1, PARALLEL_COPY, 3 * PARALLEL_COPY + 17] {
             let from: Vec<u8> = (0..len).map(|i| (i * 31 % 251) as u8).collect();
             let mut to = vec![0; len];
             copy_bytes(&mut to, &from);

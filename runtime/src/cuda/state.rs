@@ -1,92 +1,92 @@
-//! What one call at a time uses: memory, pinned pieces, plans. There are as many as calls were
-//! under way at once, up to [`MOST`]; further calls wait for one. Each keeps what it has until the
-//! program goes, or until another finds no memory.
+//! The state of one call: device buffers, pinned chunks, plans. A program has as many as there were
+//! concurrent calls, up to [`MAX_STATES`]; further calls wait. A state caches its memory until the
+//! program is dropped or another call runs out of memory.
 use super::{
     CudaError, Device,
-    arguments::Way,
-    control::Between,
-    memory::Memory,
+    arguments::Residency,
+    control::ControlState,
+    lru::LruCache,
+    memory::DeviceBuffer,
     plan::{Addresses, Plan},
-    recent::Recent,
     staging::Staging,
-    stream::{Event, Lane, Stream},
+    stream::{Event, Stream, StreamKey},
 };
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Calls of a program that have memory of their own.
-pub const MOST: usize = 8;
-/// Combinations of sizes that a state knows launches, and graphs, for.
-pub const PLANS: usize = 16;
+/// Concurrent calls of a program, each with a state.
+pub const MAX_STATES: usize = 8;
+/// Plans, and CUDA graphs, that a state caches.
+pub const MAX_PLANS: usize = 16;
 
 /// See the module.
 pub struct State {
     device: Arc<Device>,
-    /// Memory between kernels.
-    pub arena: Memory,
-    /// Copies of arguments that the kernels cannot read where they lie.
-    pub inputs: Vec<Memory>,
-    /// Results that the kernels cannot write where they belong.
-    pub outputs: Vec<Memory>,
+    /// The arena.
+    pub arena: DeviceBuffer,
+    /// Copies of inputs that kernels cannot read in place.
+    pub inputs: Vec<DeviceBuffer>,
+    /// Outputs that kernels cannot write in place.
+    pub outputs: Vec<DeviceBuffer>,
     /// Pinned memory.
     pub staging: Staging,
-    /// Plans, and their graphs.
-    pub plans: Recent<Plan>,
-    /// Of a program of programs.
-    pub between: Between,
-    /// Recorded around launches.
+    /// Plans and their graphs, an LRU cache.
+    pub plans: LruCache<Plan>,
+    /// For control flow.
+    pub control_state: ControlState,
+    /// Timing events.
     pub events: Vec<Event>,
-    /// Addresses that are known to be this card's.
+    /// Addresses known to be in this device's memory.
     pub known: Vec<u64>,
-    /// How the call's arguments and results get to and from the kernels, and where these find them.
-    pub ways: (Vec<Way>, Vec<Way>),
-    /// See `ways`.
+    /// How inputs and outputs reach the kernels.
+    pub residency: (Vec<Residency>, Vec<Residency>),
+    /// The addresses that kernels use.
     pub at: Addresses,
-    /// Behind the last call.
+    /// Recorded after the last call.
     done: Event,
     /// The stream of the last call.
-    last: Option<Lane>,
-    /// For calls without a stream of their caller's.
-    own: Lane,
+    last: Option<StreamKey>,
+    /// The stream of calls without one of the caller's.
+    own: StreamKey,
 }
 
 impl State {
     fn new(device: &Arc<Device>, inputs: usize, outputs: usize) -> Result<State, CudaError> {
-        let none = |n: usize| (0..n).map(|_| Memory::none(device)).collect::<Vec<_>>();
+        let none = |n: usize| (0..n).map(|_| DeviceBuffer::none(device)).collect::<Vec<_>>();
         Ok(State {
             device: device.clone(),
-            arena: Memory::none(device),
+            arena: DeviceBuffer::none(device),
             inputs: none(inputs),
             outputs: none(outputs),
             staging: Staging::new(device),
-            plans: Recent::new(PLANS),
-            between: Between::default(),
+            plans: LruCache::new(MAX_PLANS),
+            control_state: ControlState::default(),
             events: vec![],
             known: vec![],
-            ways: Default::default(),
+            residency: Default::default(),
             at: Addresses::default(),
             done: Event::new(device)?,
             last: None,
-            own: Lane::of(device, device.new_stream()?)?,
+            own: StreamKey::of(device, device.new_stream()?)?,
         })
     }
-    /// The stream for a call: the caller's if there is one, else its own. Whatever the last call
-    /// did comes before on it.
-    pub fn begin(&mut self, lane: Option<Lane>) -> Result<Stream, CudaError> {
-        let lane = lane.unwrap_or(self.own);
-        if self.last != Some(lane) {
-            if !self.device.owns(lane.stream)? {
+    /// The stream for a call: the caller's, else its own. It is ordered after the state's last
+    /// call.
+    pub fn begin(&mut self, key: Option<StreamKey>) -> Result<Stream, CudaError> {
+        let key = key.unwrap_or(self.own);
+        if self.last != Some(key) {
+            if !self.device.owns(key.stream)? {
                 return Err(CudaError::Stream {
                     reason: "is another GPU's or another context's than the program's",
                 });
             }
             if self.last.is_some() {
-                self.done.hold(&self.device, lane.stream)?;
+                self.done.hold(&self.device, key.stream)?;
             }
-            self.last = Some(lane);
+            self.last = Some(key);
         }
-        Ok(lane.stream)
+        Ok(key.stream)
     }
-    /// A call has given the stream all that it has.
+    /// Records the event after all that the call enqueued.
     pub fn end(&mut self, stream: Stream) -> Result<(), CudaError> {
         self.staging.close(stream)?;
         self.done.record(&self.device, stream)
@@ -95,7 +95,7 @@ impl State {
 
 impl Drop for State {
     fn drop(&mut self) {
-        // Nothing may be freed that is in use; after a fault nothing is.
+        // Nothing in use may be freed; after a fault nothing is in use.
         if let Ok(_current) = self.device.enter() {
             let _ = self.done.wait(&self.device);
             self.own.stream.destroy();
@@ -103,23 +103,23 @@ impl Drop for State {
     }
 }
 
-/// The states of a program.
+/// A program's states.
 pub struct States {
     device: Arc<Device>,
     inputs: usize,
     outputs: usize,
     all: Mutex<All>,
-    given: Condvar,
+    returned: Condvar,
 }
 
 #[derive(Default)]
 struct All {
     free: Vec<State>,
-    /// How many there are, with those that calls have.
-    made: usize,
+    /// States in all, idle or in use.
+    total: usize,
 }
 
-/// What a call gets.
+/// The state that a call gets.
 #[derive(Debug, PartialEq, Eq)]
 enum Choice {
     Free(usize),
@@ -127,73 +127,75 @@ enum Choice {
     Wait,
 }
 
-/// One that was last used on the same stream needs no waiting; then one whose call is over; then a
-/// new one; then one whose call is under way, which the stream waits for. `over` is asked only
-/// where it matters.
+/// Prefers a state last used on the same stream, then one whose call has completed, then a new one,
+/// then one whose call is in flight, which the stream waits for. `over` is queried only where it
+/// matters.
 fn choose(
-    free: &[Option<Lane>],
-    lane: Option<Lane>,
+    free: &[Option<StreamKey>],
+    key: Option<StreamKey>,
     over: impl Fn(usize) -> bool,
-    made: usize,
+    total: usize,
 ) -> Choice {
-    let same = |last: &Option<Lane>| lane.is_some() && *last == lane;
+    let same = |last: &Option<StreamKey>| key.is_some() && *last == key;
     let found = free.iter().rposition(same).or_else(|| (0..free.len()).rev().find(|i| over(*i)));
     match found {
         Some(i) => Choice::Free(i),
-        None if made < MOST => Choice::New,
+        None if total < MAX_STATES => Choice::New,
         None if !free.is_empty() => Choice::Free(0),
         None => Choice::Wait,
     }
 }
 
 impl States {
-    /// Of a program with so many arguments and results.
+    /// For a program with that many inputs and outputs.
     pub fn new(device: &Arc<Device>, inputs: usize, outputs: usize) -> States {
         States {
             device: device.clone(),
             inputs,
             outputs,
             all: Mutex::default(),
-            given: Condvar::new(),
+            returned: Condvar::new(),
         }
     }
     fn lock(&self) -> MutexGuard<'_, All> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// One for a call on this stream, or on its own.
-    pub fn take(&self, lane: Option<Lane>) -> Result<State, CudaError> {
+    /// Takes a state for a call on this stream, or on the state's own.
+    pub fn acquire(&self, key: Option<StreamKey>) -> Result<State, CudaError> {
         let mut all = self.lock();
         loop {
-            let last: Vec<Option<Lane>> = all.free.iter().map(|s| s.last).collect();
-            match choose(&last, lane, |i| all.free[i].done.over(), all.made) {
+            let last: Vec<Option<StreamKey>> = all.free.iter().map(|s| s.last).collect();
+            match choose(&last, key, |i| all.free[i].done.over(), all.total) {
                 Choice::Free(i) => return Ok(all.free.remove(i)),
-                Choice::Wait => all = self.given.wait(all).unwrap_or_else(PoisonError::into_inner),
+                Choice::Wait => {
+                    all = self.returned.wait(all).unwrap_or_else(PoisonError::into_inner)
+                }
                 Choice::New => {
-                    all.made += 1;
+                    all.total += 1;
                     drop(all);
                     return State::new(&self.device, self.inputs, self.outputs)
-                        .inspect_err(|_| self.lock().made -= 1);
+                        .inspect_err(|_| self.lock().total -= 1);
                 }
             }
         }
     }
-    /// The call is over as far as the host is concerned.
-    pub fn give(&self, state: State) {
+    /// Returns a state; its work may still be in flight.
+    pub fn release(&self, state: State) {
         self.lock().free.push(state);
-        self.given.notify_one();
+        self.returned.notify_one();
     }
-    /// Frees all that no call has, after waiting for what they did. Whether there were any.
+    /// Frees all idle states, after synchronising with them. Returns whether there were any.
     pub fn trim(&self) -> bool {
         let mut all = self.lock();
         let free = std::mem::take(&mut all.free);
-        all.made -= free.len();
+        all.total -= free.len();
         drop(all);
-        self.given.notify_all();
+        self.returned.notify_all();
         !free.is_empty()
     }
-    /// Bytes of memory between kernels, and between programs, of states that no call has.
+    /// Bytes of arenas and values of idle states.
     pub fn arena_bytes(&self) -> usize {
-        self.lock().free.iter().map(|s| s.arena.len() + s.between.bytes()).sum()
+        self.lock().free.iter().map(|s| s.arena.len() + s.control_state.bytes()).sum()
     }
 }
 
@@ -203,15 +205,15 @@ mod tests {
 
     #[test]
     fn a_call_takes_the_state_that_needs_the_least_waiting() {
-        let stream = |n: usize| Some(Lane { stream: Stream(n as _), id: n as u64 });
+        let stream = |n: usize| Some(StreamKey { stream: Stream(n as _), id: n as u64 });
         let never = |_: usize| false;
         assert_eq!(choose(&[], stream(3), never, 0), Choice::New);
         assert_eq!(choose(&[stream(4), stream(3)], stream(3), never, 2), Choice::Free(1));
         assert_eq!(choose(&[stream(4), stream(5)], stream(3), |i| i == 0, 2), Choice::Free(0));
         assert_eq!(choose(&[stream(4), stream(5)], stream(3), never, 2), Choice::New);
-        assert_eq!(choose(&[stream(4), stream(5)], stream(3), never, MOST), Choice::Free(0));
-        assert_eq!(choose(&[], stream(3), never, MOST), Choice::Wait);
-        // Without a stream of the caller's any that is over will do.
+        assert_eq!(choose(&[stream(4), stream(5)], stream(3), never, MAX_STATES), Choice::Free(0));
+        assert_eq!(choose(&[], stream(3), never, MAX_STATES), Choice::Wait);
+        // Without a caller's stream, any completed state will do.
         assert_eq!(choose(&[None, stream(5)], None, |i| i == 1, 2), Choice::Free(1));
     }
 }

@@ -1,11 +1,10 @@
-//! Tensors as the copy engine of sm_90 wants them described.
-use super::{CudaError, words};
+//! Tensor maps (`CUtensorMap`): what TMA needs to know of a tensor.
+use super::{CudaError, driver_message};
 use crate::program::Window;
 use cudarc::driver::sys;
 use std::ffi::c_void;
 
-/// What all tensors have in common: elements of a row of 128 bytes in shared memory in the order
-/// that keeps them in different banks, and zeros beyond the tensor.
+/// Common to all tensor maps: 128-byte swizzle in shared memory, zero fill out of bounds.
 const LAYOUT: sys::CUtensorMapInterleave =
     sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE;
 const SWIZZLE: sys::CUtensorMapSwizzle = sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B;
@@ -14,27 +13,27 @@ const PROMOTION: sys::CUtensorMapL2promotion =
 const BEYOND: sys::CUtensorMapFloatOOBfill =
     sys::CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE;
 
-/// A tensor with its sizes known.
+/// A tensor with resolved sizes.
 #[derive(Clone, Copy)]
-pub struct Described<'a> {
+pub struct TensorMapDesc<'a> {
     /// The kernel, for errors.
     pub kernel: &'a str,
     /// The element type in MLIR's spelling.
     pub dtype: &'a str,
-    /// The address of its first element; a multiple of 16.
+    /// The device address of the first element; a multiple of 16.
     pub address: u64,
-    /// Sizes, the innermost first.
+    /// Sizes, innermost first.
     pub sizes: &'a [i64],
-    /// Distances of neighbours in all dimensions but the innermost, in elements.
+    /// Strides of all dimensions but the innermost, in elements.
     pub strides: &'a [i64],
-    /// Sizes of a box; of images, channels and pixels.
+    /// Box sizes; for im2col, channels and pixels of a column.
     pub extent: &'a [u32],
-    /// Of images, how a window moves over them.
+    /// The im2col window, if any.
     pub window: Option<Window>,
 }
 
-impl Described<'_> {
-    /// The 128 bytes that a kernel takes. What a box has beyond the tensor reads as 0.
+impl TensorMapDesc<'_> {
+    /// Encodes the 128-byte map. Out-of-bounds elements of a box read as 0.
     pub fn encode(&self) -> Result<sys::CUtensorMap, CudaError> {
         use sys::CUtensorMapDataType::{
             CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 as BF16, CU_TENSOR_MAP_DATA_TYPE_FLOAT16 as F16,
@@ -48,9 +47,9 @@ impl Described<'_> {
             "bf16" => (BF16, 2),
             "f16" => (F16, 2),
             "f32" => (F32, 4),
-            // Numbers of f32, which the copy rounds.
+            // f32 elements, which TMA rounds.
             "tf32" => (TF32, 4),
-            other => return Err(fail(format!("there is no form of {other} for the copy engine"))),
+            other => return Err(fail(format!("TMA does not support the element type {other}"))),
         };
         let rank = self.sizes.len();
         let boxes = if self.window.is_some() {
@@ -69,7 +68,7 @@ impl Described<'_> {
                 self.sizes
             )));
         }
-        // A tensor without elements has no tiles; it still needs a description.
+        // An empty tensor still needs a map; its size is raised to 1.
         let sizes: Vec<u64> =
             self.sizes.iter().map(|n| u64::try_from(*n).unwrap_or(0).max(1)).collect();
         let strides: Vec<u64> =
@@ -80,7 +79,7 @@ impl Described<'_> {
             self.extent, self.window, self.address
         );
         let made = |made: sys::CUresult| {
-            made.result().map_err(|e| fail(format!("{} ({about})", words(e))))
+            made.result().map_err(|e| fail(format!("{} ({about})", driver_message(e))))
         };
         if let (Some(w), [channels, pixels]) = (self.window, self.extent) {
             let ([high, wide], [below, behind]) = (w.low, w.high);
@@ -108,8 +107,7 @@ impl Described<'_> {
             return Ok(map);
         }
         let steps = vec![1u32; rank];
-        // SAFETY: all arrays have as many entries as the rank says, and the driver writes the map
-        // only.
+        // SAFETY: all arrays have `rank` entries, and the driver writes only the map.
         made(unsafe {
             sys::cuTensorMapEncodeTiled(
                 &mut map,
@@ -136,7 +134,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_described_is_an_error() {
-        let ok = Described {
+        let ok = TensorMapDesc {
             kernel: "k",
             dtype: "bf16",
             address: 256,
@@ -145,11 +143,14 @@ mod tests {
             extent: &[64, 64],
             window: None,
         };
-        let said = |d: Described| d.encode().expect_err("not possible").to_string();
-        assert!(said(Described { dtype: "f64", ..ok }).contains("no form of f64"));
-        assert!(said(Described { address: 264, ..ok }).contains("not possible"));
-        assert!(said(Described { strides: &[], ..ok }).contains("not possible"));
+        let said = |d: TensorMapDesc| d.encode().expect_err("not possible").to_string();
+        assert!(
+            said(TensorMapDesc { dtype: "f64", ..ok })
+                .contains("does not support the element type f64")
+        );
+        assert!(said(TensorMapDesc { address: 264, ..ok }).contains("not possible"));
+        assert!(said(TensorMapDesc { strides: &[], ..ok }).contains("not possible"));
         let window = Some(Window { low: [0, 0], high: [0, 0], strides: [1, 1] });
-        assert!(said(Described { window, ..ok }).contains("not possible"));
+        assert!(said(TensorMapDesc { window, ..ok }).contains("not possible"));
     }
 }

@@ -29,7 +29,7 @@ fn guards() -> Guards {
     g
 }
 
-/// The mismatch of a call with tensors of these shapes, which has to be what `check` says.
+/// The mismatch of a call with tensors of these shapes; it must agree with `check`.
 fn of(x: [usize; 2], y: [usize; 2], n: Scalar) -> Option<Mismatch> {
     let bytes = vec![0u8; 4 * 64 * 8];
     let view = |shape: &'static [usize; 2]| {
@@ -101,7 +101,7 @@ fn dtype_rank_strides_and_address_are_guarded() {
         assert_eq!(g.check(&given), fits, "{g}");
         assert_eq!(g.mismatch(&given).is_none(), fits, "{g}");
     }
-    // Memory of a card is not the host's.
+    // Device memory is not host memory.
     let mut elsewhere = guard(Layout::Rows, 1);
     if let [InputGuard::Tensor(t)] = elsewhere.inputs.as_mut_slice() {
         t.gpu = Some(0);

@@ -1,23 +1,23 @@
-//! Elements in memory and the numbers that they are computed as.
-use super::{float8::Float8, words::Code};
+//! Element types in memory, and the types that they are computed in.
+use super::{abi::Code, float8::Float8};
 use half::{bf16, f16};
 use std::cmp::Ordering;
 
-/// What is computed with: f64 for floats, i64 for integers and `i1`.
+/// A compute type: f64 for floats, i64 for integers and `i1`.
 pub trait Number: Copy + PartialOrd {
-    /// Sum; integers wrap around.
+    /// Sum; integers wrap.
     fn add(self, other: Self) -> Self;
-    /// Product; integers wrap around.
+    /// Product; integers wrap.
     fn mul(self, other: Self) -> Self;
-    /// The greater; NaN if either is NaN, and +0 is above -0.
+    /// Maximum; NaN if either is NaN, and +0 is above -0.
     fn maximum(self, other: Self) -> Self;
-    /// The lesser; NaN if either is NaN, and -0 is below +0.
+    /// Minimum; NaN if either is NaN, and -0 is below +0.
     fn minimum(self, other: Self) -> Self;
-    /// Whether it is no number.
+    /// Whether it is NaN.
     fn is_nan(self) -> bool;
-    /// 0 and 1.
+    /// The constants 0 and 1.
     const ZERO_ONE: (Self, Self);
-    /// Order of sorts: NaN is above everything and equal to itself, the zeros are equal.
+    /// Sort order: NaN is above everything and equal to itself; -0 and +0 are equal.
     fn order(self, other: Self) -> Ordering {
         self.is_nan().cmp(&other.is_nan()).then(self.partial_cmp(&other).unwrap_or(Ordering::Equal))
     }
@@ -67,30 +67,29 @@ impl Number for i64 {
     }
 }
 
-/// An element in memory.
+/// An element type in memory.
 pub trait Element: Copy + 'static {
-    /// What it is computed as.
+    /// Its compute type.
     type Wide: Number;
-    /// The dtypes that it is in memory.
+    /// The dtypes that it stores.
     const CODES: &'static [Code];
-    /// Whether sums of many elements need more bits than it has.
+    /// Whether long sums need a wider accumulator than the element type.
     const NARROW: bool = false;
     /// Identities of maximum and minimum.
     const RANGE: (Self::Wide, Self::Wide);
-    /// The number.
+    /// Converts to the compute type.
     fn widen(self) -> Self::Wide;
-    /// From the number: rounded once, wrapped around.
+    /// Converts from the compute type: floats round once, integers wrap.
     fn narrow(wide: Self::Wide) -> Self;
 }
 
-/// An `i1` in memory.
+/// An `i1` in memory: one byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Bit(u8);
 
-/// Rounds to a number with an odd last bit unless it is exact, so that rounding it again is as
-/// rounding `x` once.
-fn odd(x: f64) -> f32 {
+/// f64 to f32, rounded to odd unless exact, so that rounding again equals rounding `x` once.
+fn round_to_odd(x: f64) -> f32 {
     let near = x as f32;
     let back = f64::from(near);
     if back == x || x.is_nan() {
@@ -123,10 +122,10 @@ const INFINITE: (f64, f64) = (f64::NEG_INFINITY, f64::INFINITY);
 element! {
     f64, f64, &[Code::F64], false, INFINITE, |x| x, |w| w;
     f32, f64, &[Code::F32], false, INFINITE, |x| f64::from(x), |w| w as f32;
-    f16, f64, &[Code::F16], true, INFINITE, |x| x.to_f64(), |w| f16::from_f32(odd(w));
-    bf16, f64, &[Code::Bf16], true, INFINITE, |x| x.to_f64(), |w| bf16::from_f32(odd(w));
-    Float8<3>, f64, &[Code::F8E4M3Fn], true, (-448.0, 448.0), |x| x.to_f64(), |w| Float8::from_f32(odd(w));
-    Float8<2>, f64, &[Code::F8E5M2], true, INFINITE, |x| x.to_f64(), |w| Float8::from_f32(odd(w));
+    f16, f64, &[Code::F16], true, INFINITE, |x| x.to_f64(), |w| f16::from_f32(round_to_odd(w));
+    bf16, f64, &[Code::Bf16], true, INFINITE, |x| x.to_f64(), |w| bf16::from_f32(round_to_odd(w));
+    Float8<3>, f64, &[Code::F8E4M3Fn], true, (-448.0, 448.0), |x| x.to_f64(), |w| Float8::from_f32(round_to_odd(w));
+    Float8<2>, f64, &[Code::F8E5M2], true, INFINITE, |x| x.to_f64(), |w| Float8::from_f32(round_to_odd(w));
     i64, i64, &[Code::I64], false, (i64::MIN, i64::MAX), |x| x, |w| w;
     i32, i64, &[Code::I32], false, (i32::MIN as i64, i32::MAX as i64), |x| i64::from(x), |w| w as i32;
     i16, i64, &[Code::I16], false, (i16::MIN as i64, i16::MAX as i64), |x| i64::from(x), |w| w as i16;
@@ -135,7 +134,7 @@ element! {
     Bit, i64, &[Code::I1], false, (0, 1), |x| i64::from(x.0 != 0), |w| Bit(u8::from(w != 0));
 }
 
-/// How two numbers become one; the numbers are those of the op's kind.
+/// A combining operation; discriminants are those of the op's `kind` attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Combine {
     /// Sum.
@@ -149,7 +148,7 @@ pub enum Combine {
 }
 
 impl Combine {
-    /// From the number of a kind.
+    /// From the op's `kind` attribute.
     pub fn of(kind: i64) -> Option<Combine> {
         Some(match kind {
             0 => Combine::Sum,
@@ -159,7 +158,7 @@ impl Combine {
             _ => return None,
         })
     }
-    /// The combination.
+    /// Combines two values.
     pub fn apply<N: Number>(self, x: N, y: N) -> N {
         match self {
             Combine::Sum => x.add(y),
@@ -168,7 +167,7 @@ impl Combine {
             Combine::Min => x.minimum(y),
         }
     }
-    /// What changes nothing.
+    /// The identity element.
     pub fn identity<E: Element>(self) -> E::Wide {
         match self {
             Combine::Sum => E::Wide::ZERO_ONE.0,
@@ -179,7 +178,7 @@ impl Combine {
     }
 }
 
-/// Runs a body for the element type of a dtype.
+/// Instantiates a body for the element type of a dtype.
 macro_rules! each_dtype {
     ($code:expr, $e:ident => $body:expr) => {
         match $code {

@@ -1,16 +1,16 @@
-//! Floats of 8 bits.
+//! 8-bit floats.
 use half::f16;
 
-/// A sign, 7 - M bits of exponent, M of mantissa: `f8E5M2` for 2, which is the upper half of an
-/// f16, and `f8E4M3FN` for 3, which has no infinities.
+/// A sign, 7 - M exponent bits, M mantissa bits. M = 2 is `f8E5M2`, the upper half of an f16; M = 3
+/// is `f8E4M3FN`, which has no infinities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Float8<const M: u32>(pub u8);
 
 impl<const M: u32> Float8<M> {
     const BIAS: u32 = (1 << (6 - M)) - 1;
-    /// What stands for all that is too large.
-    const BEYOND: u32 = if M == 3 { 0x7f } else { 0x7c };
+    /// The encoding of overflow: NaN for `f8E4M3FN`, infinity for `f8E5M2`.
+    const OVERFLOW: u32 = if M == 3 { 0x7f } else { 0x7c };
 
     /// The value.
     pub fn to_f64(self) -> f64 {
@@ -19,23 +19,23 @@ impl<const M: u32> Float8<M> {
         }
         let (sign, magnitude) =
             (u16::from(self.0 & 0x80) << 8, u16::from(self.0 & 0x7f) << (10 - M));
-        // The exponents of an f16 begin lower where this has fewer.
+        // Corrects the exponent bias, which is smaller than f16's.
         f16::from_bits(sign | magnitude).to_f64() * f64::from(1u32 << (15 - Self::BIAS))
     }
 
-    /// The nearest number, ties to even; all bits of a NaN are set, but for its sign.
+    /// Rounds to nearest even. A NaN gets all exponent and mantissa bits, and keeps its sign.
     pub fn from_f32(x: f32) -> Self {
         let (bits, dropped) = (x.abs().to_bits(), 23 - M);
         let code = if x.is_nan() {
             0x7f
         } else if bits < (128 - Self::BIAS) << 23 {
-            // Below the least normal number: a sum with what has these steps as its last place.
+            // Subnormal: adding this constant rounds to its steps in the last place.
             let shift = f32::from_bits((151 - Self::BIAS - M) << 23);
             (x.abs() + shift).to_bits() - shift.to_bits()
         } else {
             let even = (bits >> dropped) & 1;
             let rounded = (bits + (1 << (dropped - 1)) - 1 + even) >> dropped;
-            (rounded - ((127 - Self::BIAS) << M)).min(Self::BEYOND)
+            (rounded - ((127 - Self::BIAS) << M)).min(Self::OVERFLOW)
         };
         Float8(code as u8 | if x.is_sign_negative() { 0x80 } else { 0 })
     }
@@ -61,8 +61,8 @@ mod tests {
             assert_eq!(Float8::<M>::from_f32(middle.next_up()).0, bits + 1);
             assert_eq!(Float8::<M>::from_f32(-middle.next_down()).0, bits | 0x80);
         }
-        assert_eq!(Float8::<M>::from_f32(f32::INFINITY).0, Float8::<M>::BEYOND as u8);
-        assert_eq!(Float8::<M>::from_f32(f32::MAX).0, Float8::<M>::BEYOND as u8);
+        assert_eq!(Float8::<M>::from_f32(f32::INFINITY).0, Float8::<M>::OVERFLOW as u8);
+        assert_eq!(Float8::<M>::from_f32(f32::MAX).0, Float8::<M>::OVERFLOW as u8);
     }
 
     #[test]

@@ -1,14 +1,15 @@
-//! Ops that are no loop nests, as functions of whole tensors: scans, sorts, scatters, random
+//! Runtime kernels for ops that are not compiled to loop nests: scans, sorts, scatters, random
 //! numbers.
 //!
-//! Compiled code calls one as `void f(const i64* words, i64 tid, i64 nth)` on every thread of a
-//! team. The words are the number of tensors; for each tensor (operands, then results) its address,
-//! [`Code`], rank and sizes; then the number of parameters and the parameters. A result that nobody
-//! reads has the address 0. Tensors are contiguous, an `i1` is a byte.
+//! Every thread of a team calls one as `void f(const i64* words, i64 tid, i64 nth)`. The words are
+//! the number of tensors; for each tensor (inputs, then outputs) its address, [`Code`], rank and
+//! sizes; then the number of attributes and the attributes. An unused output has address 0. Tensors
+//! are contiguous, an `i1` takes a byte.
 //!
-//! Every thread writes its own part of the results, and none depends on the number of threads.
-//! Semantics, NaN order and bits are those of the reference interpreter; positions out of range,
-//! which eager PyTorch refuses, are ignored when written to.
+//! Each thread writes its own share of the outputs; results do not depend on the number of threads.
+//! Semantics, NaN order and bits are those of the reference interpreter. Out-of-range indices,
+//! which eager PyTorch rejects, are skipped by writes.
+mod abi;
 mod element;
 mod float8;
 mod random;
@@ -17,14 +18,13 @@ mod scatter;
 mod sort;
 #[cfg(test)]
 mod tests;
-mod words;
 
-pub use words::Code;
+pub use abi::Code;
 
+use abi::Call;
 use std::ffi::c_void;
-use words::Call;
 
-/// Runs on this thread's part of a call; `None` if the words are not what the function takes.
+/// Runs this thread's share of a call; `None` if the words are malformed.
 type Run = fn(&Call) -> Option<()>;
 
 fn run(name: &str, f: Run, words: *const i64, tid: i64, nth: i64) {
@@ -40,8 +40,8 @@ macro_rules! entries {
         $(unsafe extern "C" fn $entry(words: *const i64, tid: i64, nth: i64) {
             run(stringify!($entry), $run, words, tid, nth);
         })*
-        /// Names and addresses, for a linker. Callers pass words as described at the top, whose
-        /// tensors nobody else writes meanwhile.
+        /// Names and addresses, for a linker. Callers pass words as the module describes them;
+        /// nobody else writes the tensors meanwhile.
         pub fn symbols() -> Vec<(&'static str, *const c_void)> {
             vec![$((stringify!($entry), $entry as *const c_void)),*]
         }

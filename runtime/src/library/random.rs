@@ -1,8 +1,8 @@
-//! Random numbers by counter: philox4x32-10 (Salmon et al., Parallel Random Numbers: As Easy as 1,
-//! 2, 3, SC 2011).
+//! Counter-based random numbers: Philox4x32-10 (Salmon et al., Parallel Random Numbers: As Easy as
+//! 1, 2, 3, SC 2011).
 use super::{
+    abi::{Call, Code, Operand},
     element::Element,
-    words::{Call, Code, Operand},
 };
 
 /// The output block of a counter under a key.
@@ -20,16 +20,16 @@ fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     [c0, c1, c2, c3]
 }
 
-/// The draws of a key.
-struct Draws {
+/// The random stream of a key.
+struct RandomStream {
     seed: u64,
     offset: u64,
 }
 
-impl Draws {
-    fn of(key: &Operand) -> Option<Draws> {
+impl RandomStream {
+    fn of(key: &Operand) -> Option<RandomStream> {
         let [seed, offset] = key.read::<i64>()? else { return None };
-        Some(Draws { seed: *seed as u64, offset: *offset as u64 })
+        Some(RandomStream { seed: *seed as u64, offset: *offset as u64 })
     }
     fn block(&self, block: u64) -> [u32; 4] {
         let words = |x: u64| (x as u32, (x >> 32) as u32);
@@ -59,7 +59,7 @@ fn fill<E: Element>(call: &Call, result: &Operand, value: impl Fn(usize) -> E::W
 /// `kiln.random_bits`: key; result of i32 or i64.
 pub fn bits(call: &Call) -> Option<()> {
     let [key, result] = &call.tensors[..] else { return None };
-    let draws = Draws::of(key)?;
+    let draws = RandomStream::of(key)?;
     match result.code {
         Code::I32 => fill::<i32>(call, result, |i| i64::from(draws.word(i))),
         Code::I64 => fill::<i64>(call, result, |i| draws.long(i) as i64),
@@ -77,16 +77,16 @@ fn floats(call: &Call, result: &Operand, value: impl Fn(usize) -> f64) -> Option
     }
 }
 
-/// Two parameters that are the bits of f64.
+/// Two attributes that are the bits of f64.
 fn numbers(call: &Call) -> Option<(f64, f64)> {
-    let [a, b] = call.parameters[..] else { return None };
+    let [a, b] = call.attributes[..] else { return None };
     Some((f64::from_bits(a as u64), f64::from_bits(b as u64)))
 }
 
-/// `kiln.random_uniform`: key; result. Parameters: bits of low and high.
+/// `kiln.random_uniform`: key; result. Attributes: bits of low and high.
 pub fn uniform(call: &Call) -> Option<()> {
     let [key, result] = &call.tensors[..] else { return None };
-    let (draws, (low, high)) = (Draws::of(key)?, numbers(call)?);
+    let (draws, (low, high)) = (RandomStream::of(key)?, numbers(call)?);
     let precision = match result.code {
         Code::F64 => 53,
         Code::F32 => 24,
@@ -101,10 +101,10 @@ pub fn uniform(call: &Call) -> Option<()> {
     floats(call, result, |i| low + (high - low) * unit(i))
 }
 
-/// `kiln.random_normal`: key; result. Parameters: bits of mean and standard deviation.
+/// `kiln.random_normal`: key; result. Attributes: bits of mean and standard deviation.
 pub fn normal(call: &Call) -> Option<()> {
     let [key, result] = &call.tensors[..] else { return None };
-    let (draws, (mean, std)) = (Draws::of(key)?, numbers(call)?);
+    let (draws, (mean, std)) = (RandomStream::of(key)?, numbers(call)?);
     let scale = 1.0 / (1u64 << 32) as f64;
     floats(call, result, |i| {
         let (u1, u2) = draws.pair(i);

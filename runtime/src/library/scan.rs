@@ -1,16 +1,15 @@
-//! Prefix sums, products, maxima and minima.
+//! Cumulative sums, products, maxima and minima.
 use super::{
+    abi::{Call, Lines},
     element::{Combine, Element, each_dtype},
-    words::{Call, Lines},
 };
 
-/// Columns that are walked down together, so that a line along an outer axis reads whole cache
-/// lines.
+/// Columns scanned together, so that a scan along an outer axis reads whole cache lines.
 const COLUMNS: usize = 64;
 
-/// `kiln.cumulative`: input; result. Parameters: kind, axis.
+/// `kiln.cumulative`: input; result. Attributes: kind, axis.
 pub fn cumulative(call: &Call) -> Option<()> {
-    let kind = Combine::of(*call.parameters.first()?)?;
+    let kind = Combine::of(*call.attributes.first()?)?;
     each_dtype!(call.tensors.first()?.code, E => run::<E>(call, kind))
 }
 
@@ -21,7 +20,7 @@ fn run<E: Element>(call: &Call, kind: Combine) -> Option<()> {
     let mine = call.share(lines.count);
     let mut line = mine.start;
     while line < mine.end && lines.size > 0 {
-        // Lines side by side: up to the end of the block that they are columns of.
+        // Adjacent columns, up to the end of the inner block.
         let beside = if lines.step == 1 {
             1
         } else {

@@ -1,8 +1,8 @@
-//! Writes at positions that are data. A thread owns a part of the result in row-major order: it
-//! copies the input there, and then applies what falls into its part, in the order of the updates.
+//! Writes at data-dependent indices. Each thread owns a row-major range of the output: it copies
+//! the input there, then applies the updates that fall into its range, in order.
 use super::{
+    abi::{Call, Operand, Out},
     element::{Combine, Element, each_dtype},
-    words::{Call, Operand, Out},
 };
 use std::ops::Range;
 
@@ -14,8 +14,8 @@ fn strides(shape: &[usize]) -> Vec<usize> {
     all
 }
 
-/// Row-major positions of the elements of a box, given by sizes and the steps of the whole.
-fn positions(sizes: &[usize], steps: &[usize]) -> Vec<usize> {
+/// Row-major offsets of the elements of a box, given its sizes and the tensor's strides.
+fn offsets(sizes: &[usize], steps: &[usize]) -> Vec<usize> {
     let mut all = vec![0];
     for (n, step) in sizes.iter().zip(steps) {
         all = all.iter().flat_map(|p| (0..*n).map(move |i| p + i * step)).collect();
@@ -23,19 +23,19 @@ fn positions(sizes: &[usize], steps: &[usize]) -> Vec<usize> {
     all
 }
 
-/// Where updates go: an index tuple gives an origin, to which runs of elements are relative.
-struct Targets<'a> {
+/// Update destinations: an index tuple gives an offset, and each run of elements is relative to it.
+struct Destinations<'a> {
     indices: &'a [Operand],
-    /// Size and step of each indexed dimension.
+    /// Size and stride of each indexed dimension.
     dims: Vec<(usize, usize)>,
-    /// Starts of runs, ascending.
+    /// Offsets of runs, ascending.
     starts: Vec<usize>,
-    /// Elements of a run.
+    /// Contiguous elements in a run.
     run: usize,
 }
 
-impl Targets<'_> {
-    /// The origin of an index tuple; `None` if it is outside of the tensor.
+impl Destinations<'_> {
+    /// The offset of an index tuple; `None` if it is out of range.
     fn origin(&self, i: usize) -> Option<usize> {
         let mut sum = 0;
         for (index, (size, step)) in self.indices.iter().zip(&self.dims) {
@@ -43,9 +43,9 @@ impl Targets<'_> {
         }
         Some(sum)
     }
-    /// Calls with each piece of an update inside of `part`: position in the result, position in the
-    /// updates, and how many elements.
-    fn pieces(&self, i: usize, part: &Range<usize>, write: &mut dyn FnMut(usize, usize, usize)) {
+    /// Calls `write` with each contiguous slice of an update inside `part`: offset in the result,
+    /// offset in the updates, length.
+    fn slices(&self, i: usize, part: &Range<usize>, write: &mut dyn FnMut(usize, usize, usize)) {
         let Some(origin) = self.origin(i) else { return };
         let first = self.starts.partition_point(|s| origin + s + self.run <= part.start);
         for (n, start) in self.starts.iter().enumerate().skip(first) {
@@ -59,15 +59,15 @@ impl Targets<'_> {
     }
 }
 
-/// `kiln.scatter`: input, updates, one index tensor per dimension; result. Parameters: kind,
-/// dimensions.
+/// `kiln.scatter`: input, updates, one index tensor for each indexed dimension; result. Attributes:
+/// kind, dimensions.
 pub fn scatter(call: &Call) -> Option<()> {
     each_dtype!(call.tensors.first()?.code, E => scattered::<E>(call))
 }
 
 fn scattered<E: Element>(call: &Call) -> Option<()> {
     let [input, updates, indices @ .., result] = &call.tensors[..] else { return None };
-    let (kind, dims) = call.parameters.split_first()?;
+    let (kind, dims) = call.attributes.split_first()?;
     let shape = &input.shape;
     let dims = dims
         .iter()
@@ -75,7 +75,7 @@ fn scattered<E: Element>(call: &Call) -> Option<()> {
         .collect::<Option<Vec<_>>>()?;
     let steps = strides(shape);
     let free: Vec<usize> = (0..shape.len()).filter(|d| !dims.contains(d)).collect();
-    // Free dimensions at the end are one run.
+    // Trailing unindexed dimensions are one contiguous run.
     let outer = free
         .iter()
         .zip((0..shape.len()).skip(shape.len() - free.len()))
@@ -85,9 +85,9 @@ fn scattered<E: Element>(call: &Call) -> Option<()> {
         free[..outer].iter().map(|d| shape[*d]).collect(),
         free[outer..].iter().map(|d| shape[*d]).product(),
     );
-    let starts = positions(&sizes, &free[..outer].iter().map(|d| steps[*d]).collect::<Vec<_>>());
+    let starts = offsets(&sizes, &free[..outer].iter().map(|d| steps[*d]).collect::<Vec<_>>());
     let dims = dims.into_iter().map(|d| (shape[d], steps[d])).collect();
-    let targets = Targets { indices, dims, starts, run: tail };
+    let targets = Destinations { indices, dims, starts, run: tail };
     let (x, w, out) = (input.read::<E>()?, updates.read::<E>()?, result.write::<E>()?);
     let (part, count) = (call.share(x.len()), indices.first()?.len());
     let mine = x.get(part.clone())?;
@@ -95,17 +95,17 @@ fn scattered<E: Element>(call: &Call) -> Option<()> {
     let Some(combine) = combine else {
         out.copy(part.start, mine);
         (0..count).for_each(|i| {
-            targets.pieces(i, &part, &mut |to, from, n| {
+            targets.slices(i, &part, &mut |to, from, n| {
                 out.copy(to, w.get(from..from + n).unwrap_or(&[]))
             })
         });
         return Some(());
     };
     if E::NARROW {
-        // Many sums at one place are rounded once.
+        // Accumulates in the compute type and rounds once.
         let mut wide: Vec<E::Wide> = mine.iter().map(|v| v.widen()).collect();
         (0..count).for_each(|i| {
-            targets.pieces(i, &part, &mut |to, from, n| {
+            targets.slices(i, &part, &mut |to, from, n| {
                 wide.iter_mut()
                     .skip(to - part.start)
                     .zip(w.iter().skip(from).take(n))
@@ -122,14 +122,14 @@ fn scattered<E: Element>(call: &Call) -> Option<()> {
         }
     };
     (0..count).for_each(|i| {
-        targets.pieces(i, &part, &mut |to, from, n| {
+        targets.slices(i, &part, &mut |to, from, n| {
             w.iter().skip(from).take(n).enumerate().for_each(|(k, b)| add(&out, to + k, b))
         })
     });
     Some(())
 }
 
-/// `kiln.dynamic_update_slice`: input, update, one start per dimension; result.
+/// `kiln.dynamic_update_slice`: input, update, one start index for each dimension; result.
 pub fn dynamic_update_slice(call: &Call) -> Option<()> {
     each_dtype!(call.tensors.first()?.code, E => updated::<E>(call))
 }
@@ -148,13 +148,13 @@ fn updated<E: Element>(call: &Call) -> Option<()> {
     out.copy(part.start, x.get(part.clone())?);
     let rank = update.shape.len();
     let (outer, run) = (rank.saturating_sub(1), update.shape.last().copied().unwrap_or(1));
-    let starts = positions(&update.shape[..outer], &steps[..outer]);
-    let rows = Targets {
+    let starts = offsets(&update.shape[..outer], &steps[..outer]);
+    let rows = Destinations {
         indices: &[],
         dims: vec![],
         starts: starts.into_iter().map(|s| s + origin).collect(),
         run,
     };
-    rows.pieces(0, &part, &mut |to, from, n| out.copy(to, w.get(from..from + n).unwrap_or(&[])));
+    rows.slices(0, &part, &mut |to, from, n| out.copy(to, w.get(from..from + n).unwrap_or(&[])));
     Some(())
 }

@@ -1,16 +1,16 @@
 //! Sorts along an axis.
 use super::{
+    abi::{Call, Lines},
     element::{Element, Number, each_dtype},
-    words::{Call, Lines},
 };
 use std::cmp::Ordering;
 
-/// `kiln.sort`: input; values, positions. Parameters: axis, whether descending.
+/// `kiln.sort`: input; values, indices. Attributes: axis, descending.
 pub fn sort(call: &Call) -> Option<()> {
     each_dtype!(call.tensors.first()?.code, E => run::<E>(call, false))
 }
 
-/// `kiln.top_k`: input; values, positions. Parameters: axis, whether the smallest.
+/// `kiln.top_k`: input; values, indices. Attributes: axis, smallest.
 pub fn top_k(call: &Call) -> Option<()> {
     each_dtype!(call.tensors.first()?.code, E => run::<E>(call, true))
 }
@@ -18,7 +18,7 @@ pub fn top_k(call: &Call) -> Option<()> {
 fn run<E: Element>(call: &Call, best: bool) -> Option<()> {
     let [input, values, positions] = &call.tensors[..] else { return None };
     let axis = call.axis(0, &input.shape)?;
-    let flag = *call.parameters.get(1)? != 0;
+    let flag = *call.attributes.get(1)? != 0;
     let descending = flag != best;
     let (x, values, indices) = (
         input.read::<E>()?,
@@ -26,7 +26,7 @@ fn run<E: Element>(call: &Call, best: bool) -> Option<()> {
         (positions, positions.write::<i64>()?),
     );
     let lines = Lines::of(&input.shape, axis);
-    let kept = *if values.0.wanted() { values.0 } else { indices.0 }.shape.get(axis)?;
+    let kept = *if values.0.used() { values.0 } else { indices.0 }.shape.get(axis)?;
     let (mut line, mut order) = (vec![], vec![]);
     for l in call.share(lines.count) {
         let start = lines.start(l);
@@ -40,7 +40,7 @@ fn run<E: Element>(call: &Call, best: bool) -> Option<()> {
             if descending { line[*b].order(line[*a]) } else { line[*a].order(line[*b]) }
         };
         if kept < lines.size {
-            first(&mut order, kept, &compare);
+            sort_first(&mut order, kept, &compare);
         } else {
             order.sort_by(compare);
         }
@@ -53,9 +53,9 @@ fn run<E: Element>(call: &Call, best: bool) -> Option<()> {
     Some(())
 }
 
-/// Puts the first `k` of a stable sort in front, in order. Equal elements are told apart by their
-/// positions, so that selecting is stable.
-fn first(order: &mut [usize], k: usize, compare: &impl Fn(&usize, &usize) -> Ordering) {
+/// Partitions so that the first `k` of a stable sort come first, in order. Ties are broken by
+/// index, which makes the selection stable.
+fn sort_first(order: &mut [usize], k: usize, compare: &impl Fn(&usize, &usize) -> Ordering) {
     let total = |a: &usize, b: &usize| compare(a, b).then(a.cmp(b));
     if let Some(last) = k.checked_sub(1) {
         order.select_nth_unstable_by(last, total);

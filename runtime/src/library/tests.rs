@@ -1,7 +1,7 @@
-use super::{element::Element, words::Code, *};
+use super::{abi::Code, element::Element, *};
 use half::{bf16, f16};
 
-/// Memory of a tensor: the code of its dtype, its sizes, its bytes.
+/// A tensor's dtype code, shape and bytes.
 struct Memory {
     code: Code,
     shape: Vec<usize>,
@@ -25,9 +25,9 @@ impl Memory {
     }
 }
 
-/// Calls a function by name on every thread of a team, one after the other; `None` stands for a
-/// result that nobody reads.
-fn call(name: &str, tensors: &mut [Option<&mut Memory>], parameters: &[i64], nth: i64) {
+/// Calls a runtime kernel by name for every thread id of a team, in order; `None` is an unused
+/// output.
+fn call(name: &str, tensors: &mut [Option<&mut Memory>], attributes: &[i64], nth: i64) {
     let mut words = vec![tensors.len() as i64];
     for t in tensors.iter_mut() {
         match t {
@@ -42,8 +42,8 @@ fn call(name: &str, tensors: &mut [Option<&mut Memory>], parameters: &[i64], nth
             }
         }
     }
-    words.push(parameters.len() as i64);
-    words.extend(parameters);
+    words.push(attributes.len() as i64);
+    words.extend(attributes);
     let f = symbols().into_iter().find(|(n, _)| *n == name).expect("a function").1;
     // SAFETY: what `symbols` promises.
     let f: unsafe extern "C" fn(*const i64, i64, i64) = unsafe { std::mem::transmute(f) };
@@ -68,7 +68,7 @@ const SHAPES: [(&[usize], usize); 7] = [
     (&[2, 3, 1], 2),
 ];
 
-/// The positions of each line.
+/// Offsets of the elements of each line.
 fn lines(shape: &[usize], axis: usize) -> Vec<Vec<usize>> {
     let step: usize = shape[axis + 1..].iter().product();
     let outer: usize = shape[..axis].iter().product();
@@ -102,7 +102,7 @@ fn prefix_maxima_of_small_floats() {
     let bits: Vec<u16> = out.read::<f16>().into_iter().map(f16::to_bits).collect();
     assert_eq!(bits[..3], [0x8000, 0, 0]);
     assert!(out.read::<f16>()[3..].iter().all(|v| v.is_nan()));
-    // 257 ones are 257, which bf16 has not; a sum that is rounded at each step stays at 256.
+    // 257 ones are 257, which bf16 rounds; rounding each partial sum would stay at 256.
     let (mut x, mut out) = (tensor(&[260], &[bf16::ONE; 260]), tensor(&[260], &[bf16::ONE; 260]));
     call("kiln_cumulative", &mut [Some(&mut x), Some(&mut out)], &[0, 0], 1);
     assert_eq!(out.read::<bf16>()[259].to_f32(), 260.0);
@@ -126,15 +126,15 @@ fn stable_sorts_with_nan_on_top() {
             }
             let (mut a, mut v, mut p) =
                 (tensor(shape, &x), tensor(shape, &vec![-1f32; n]), tensor(shape, &vec![-1i64; n]));
-            let parameters = [axis as i64, i64::from(descending)];
-            call("kiln_sort", &mut [Some(&mut a), Some(&mut v), Some(&mut p)], &parameters, nth);
+            let attributes = [axis as i64, i64::from(descending)];
+            call("kiln_sort", &mut [Some(&mut a), Some(&mut v), Some(&mut p)], &attributes, nth);
             assert_eq!(p.read::<i64>(), places, "{shape:?} along {axis}");
             let bits = |v: Vec<f32>| v.into_iter().map(f32::to_bits).collect::<Vec<_>>();
             assert_eq!(bits(v.read()), bits(values.clone()));
             let mut only = tensor(shape, &vec![-1i64; n]);
-            call("kiln_sort", &mut [Some(&mut a), None, Some(&mut only)], &parameters, nth);
+            call("kiln_sort", &mut [Some(&mut a), None, Some(&mut only)], &attributes, nth);
             assert_eq!(only.read::<i64>(), places);
-            // The best k are the start of a sort.
+            // The top k are a prefix of the sort.
             for k in [0, 1, 2].into_iter().filter(|k| *k < shape[axis]) {
                 let mut kept = shape.to_vec();
                 kept[axis] = k;
@@ -160,7 +160,7 @@ fn stable_sorts_with_nan_on_top() {
 #[test]
 fn scatters_in_order_and_inside() {
     let shape = [5, 4, 3];
-    // The last of two updates wins; what is out of range is nowhere.
+    // The last of two updates wins; out-of-range updates are dropped.
     let index = [3i64, 0, 3, -1, 5, 1];
     for dim in 0..3usize {
         let mut free = shape.to_vec();
@@ -212,9 +212,9 @@ fn scattered_sums_of_small_floats_are_rounded_once() {
         &[1, 0],
         2,
     );
-    // 601 lies between 600 and 604.
+    // 601 is between the bf16 values 600 and 604.
     assert_eq!(out.read::<bf16>().map_to(), [1.0, 600.0]);
-    // An index of no dimensions, with every dimension indexed.
+    // A scalar index, with every dimension indexed.
     let mut one = tensor(&[], &[bf16::from_f32(9.0)]);
     call(
         "kiln_scatter",
@@ -291,7 +291,7 @@ fn random_bits_of_the_paper() {
 
 #[test]
 fn halves_are_rounded_once() {
-    // Between two f16, a hair above the middle: f32 alone would round to the middle first, and then
+    // Just above the midpoint of two f16: rounding to f32 first would land on the midpoint, then go
     // to even.
     assert_eq!(<f16 as Element>::narrow(1.0 + 2f64.powi(-11) + 2f64.powi(-40)).to_bits(), 0x3c01);
     assert_eq!(<f16 as Element>::narrow(1.0 + 2f64.powi(-11)).to_bits(), 0x3c00);

@@ -1,4 +1,4 @@
-//! What LLVM may call in code that calls nothing itself.
+//! The symbols that LLVM's code generation may refer to on its own.
 use std::ffi::{c_int, c_void};
 
 macro_rules! library {
@@ -9,11 +9,11 @@ macro_rules! library {
                 $(pub fn $name($(_: $arg),*) -> $result;)*
             }
         }
-        /// Functions of the C library that code generation may introduce: copies of blocks, and
-        /// roundings and math functions for which the processor has no instruction. A linker that
-        /// offers these offers nothing else of the process.
+        /// C library functions that code generation may emit calls to: memory copies, and rounding
+        /// and math functions without an instruction. A linker given these exposes nothing else of
+        /// the process.
         pub fn library_symbols() -> Vec<(&'static str, *const c_void)> {
-            let own = [("__truncsfbf2", truncate as *const c_void), ("__truncdfbf2", truncate_double as *const c_void), ("__truncdfhf2", truncate_to_half as *const c_void)];
+            let own = [("__truncsfbf2", f32_to_bf16 as *const c_void), ("__truncdfbf2", f64_to_bf16 as *const c_void), ("__truncdfhf2", f64_to_f16 as *const c_void)];
             own.into_iter().chain([$((stringify!($name), c::$name as *const c_void)),*]).collect()
         }
     };
@@ -83,10 +83,10 @@ library! {
     erf(f64) -> f64;
 }
 
-/// f32 to bf16, to the nearest, ties to even. LLVM calls it for single elements under masks where
-/// the processor has no instruction, and the libraries of older compilers lack it. A bf16 is
-/// returned in the low half of a vector register, as the low half of an f32 is.
-extern "C" fn truncate(x: f32) -> f32 {
+/// f32 to bf16, round to nearest even (`__truncsfbf2`). LLVM calls it for single elements under
+/// masks if the CPU lacks the instruction; older compiler runtimes lack it. A bf16 is returned in
+/// the low 16 bits of a vector register.
+extern "C" fn f32_to_bf16(x: f32) -> f32 {
     let bits = x.to_bits();
     let even = bits >> 16 & 1;
     f32::from_bits(if x.is_nan() {
@@ -96,21 +96,20 @@ extern "C" fn truncate(x: f32) -> f32 {
     })
 }
 
-/// f64 to bf16, rounded once.
-extern "C" fn truncate_double(x: f64) -> f32 {
-    truncate(to_odd(x))
+/// f64 to bf16, rounded once (`__truncdfbf2`).
+extern "C" fn f64_to_bf16(x: f64) -> f32 {
+    f32_to_bf16(round_to_odd(x))
 }
 
-/// f64 to f16, to the nearest, ties to even. LLVM calls it for single elements. Returned as a bf16
-/// is.
-extern "C" fn truncate_to_half(x: f64) -> f32 {
-    f32::from_bits(u32::from(half::f16::from_f32(to_odd(x)).to_bits()))
+/// f64 to f16, round to nearest even (`__truncdfhf2`). LLVM calls it for single elements. Returned
+/// like a bf16.
+extern "C" fn f64_to_f16(x: f64) -> f32 {
+    f32::from_bits(u32::from(half::f16::from_f32(round_to_odd(x)).to_bits()))
 }
 
-/// f64 to f32, to the neighbour with an odd last bit if there is one on each side: a further
-/// rounding to less than 22 bits is the one that would have been made at once (Boldo and Melquiond,
-/// "When double rounding is odd", 2005).
-fn to_odd(x: f64) -> f32 {
+/// f64 to f32, rounded to odd. Rounding the result again, to less than 22 bits, then equals
+/// rounding once (Boldo and Melquiond, "When double rounding is odd", 2005).
+fn round_to_odd(x: f64) -> f32 {
     let near = x as f32;
     if x.is_nan() || f64::from(near) == x {
         return near;
@@ -123,9 +122,9 @@ fn to_odd(x: f64) -> f32 {
 mod tests {
     #[test]
     fn f64_rounds_once() {
-        let half = |x: f64| super::truncate_to_half(x).to_bits();
-        // A tie of f16 with something behind the bits of f32, which a rounding to f32 in between
-        // would lose.
+        let half = |x: f64| super::f64_to_f16(x).to_bits();
+        // A tie of f16 with a bit set below f32's precision: double rounding through f32 would get
+        // it wrong.
         let tie = 1.0 + 2f64.powi(-11);
         let cases = [
             (1.0, 0x3c00),
@@ -142,7 +141,7 @@ mod tests {
         );
         assert!(half::f16::from_bits(half(f64::NAN) as u16).is_nan());
         let tie = 1.0 + 2f64.powi(-8);
-        let wide = |x: f64| super::truncate_double(x).to_bits();
+        let wide = |x: f64| super::f64_to_bf16(x).to_bits();
         assert_eq!(
             (wide(tie), wide(tie + 2f64.powi(-40)), wide(f64::INFINITY)),
             (0x3f80, 0x3f81, 0x7f80)
@@ -151,7 +150,7 @@ mod tests {
 
     #[test]
     fn f32_rounds_to_the_nearest_bf16() {
-        let of = |bits: u32| super::truncate(f32::from_bits(bits)).to_bits();
+        let of = |bits: u32| super::f32_to_bf16(f32::from_bits(bits)).to_bits();
         let cases = [
             (0x3f80_0000, 0x3f80),
             (0x3f80_8000, 0x3f80),

@@ -1,45 +1,45 @@
-//! Memory for code: written first, then sealed part by part.
+//! Executable memory: written first, then protected section by section.
 use super::LinkError;
 use std::ptr;
 
-/// What memory can be protected by.
+/// Granularity of protection, in bytes.
 pub const PAGE: usize = 4096;
 
-/// A part of the memory, by what may be done with it.
+/// A segment of the mapping, by its protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// Read and executed.
+pub enum Segment {
+    /// Read and execute.
     Code,
-    /// Read.
+    /// Read-only.
     Constants,
-    /// Read and written.
+    /// Read and write.
     Data,
 }
 
-impl Part {
+impl Segment {
     pub const COUNT: usize = 3;
 }
 
-/// One mapping, so that relative references reach everything in it.
+/// One mapping, so that PC-relative references reach all of it.
 #[derive(Debug)]
 pub struct Memory {
     base: *mut u8,
     bytes: usize,
-    /// Where each part starts, and the end.
-    starts: [usize; Part::COUNT + 1],
+    /// The segments' start offsets, then the end.
+    starts: [usize; Segment::COUNT + 1],
 }
-// SAFETY: after it is sealed, it is code and data that calls synchronise as they do any other.
+// SAFETY: once sealed, it is code, and data that calls synchronise as any other.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    pub fn new(sizes: [usize; Part::COUNT]) -> Result<Memory, LinkError> {
-        let mut starts = [0; Part::COUNT + 1];
+    pub fn new(sizes: [usize; Segment::COUNT]) -> Result<Memory, LinkError> {
+        let mut starts = [0; Segment::COUNT + 1];
         for (i, size) in sizes.iter().enumerate() {
             starts[i + 1] = starts[i] + size.next_multiple_of(PAGE);
         }
-        let bytes = starts[Part::COUNT].max(PAGE);
+        let bytes = starts[Segment::COUNT].max(PAGE);
         // SAFETY: a new mapping.
         let base = unsafe {
             libc::mmap(
@@ -59,15 +59,15 @@ impl Memory {
         }
         Ok(Memory { base: base.cast(), bytes, starts })
     }
-    /// The address of an offset in a part.
-    pub fn address(&self, part: Part, offset: usize) -> u64 {
-        self.base.expose_provenance() as u64 + (self.starts[part as usize] + offset) as u64
+    /// The address of an offset in a segment.
+    pub fn address(&self, segment: Segment, offset: usize) -> u64 {
+        self.base.expose_provenance() as u64 + (self.starts[segment as usize] + offset) as u64
     }
-    /// Writes bytes; none beyond the part's end.
-    pub fn put(&mut self, part: Part, offset: usize, bytes: &[u8]) {
-        let (start, end) = (self.starts[part as usize], self.starts[part as usize + 1]);
+    /// Writes bytes; they must not exceed the segment.
+    pub fn put(&mut self, segment: Segment, offset: usize, bytes: &[u8]) {
+        let (start, end) = (self.starts[segment as usize], self.starts[segment as usize + 1]);
         let room = (end - start).saturating_sub(offset);
-        // SAFETY: within the mapping, which can be written until it is sealed.
+        // SAFETY: within the mapping, which is writable until it is sealed.
         unsafe {
             ptr::copy_nonoverlapping(
                 bytes.as_ptr(),
@@ -76,12 +76,13 @@ impl Memory {
             )
         };
     }
-    /// From now on code is executed and not written, and constants are read.
+    /// Makes code executable and read-only, and constants read-only.
     pub fn seal(&mut self) -> Result<(), LinkError> {
-        for (part, protection) in
-            [(Part::Code, libc::PROT_READ | libc::PROT_EXEC), (Part::Constants, libc::PROT_READ)]
-        {
-            let (start, end) = (self.starts[part as usize], self.starts[part as usize + 1]);
+        for (segment, protection) in [
+            (Segment::Code, libc::PROT_READ | libc::PROT_EXEC),
+            (Segment::Constants, libc::PROT_READ),
+        ] {
+            let (start, end) = (self.starts[segment as usize], self.starts[segment as usize + 1]);
             // SAFETY: whole pages of this mapping.
             if end > start
                 && unsafe { libc::mprotect(self.base.add(start).cast(), end - start, protection) }

@@ -1,15 +1,14 @@
-//! Objects of the host in this process: sections side by side in memory of their own, references
-//! resolved, and then only the code executable.
+//! A JIT linker for host objects: loads sections, applies relocations, then makes the code
+//! executable.
 //!
-//! It takes what LLVM's code generator writes for x86-64 with position-independent code in the
-//! small model, and refuses anything else. Objects are code: who can write them decides what runs.
-//! A damaged one is an error.
+//! Supports what LLVM emits for x86-64 ELF with PIC and the small code model, and rejects anything
+//! else. Objects are code: load only what you trust. A damaged object is an error.
 mod library;
 mod memory;
 
 pub use library::library_symbols;
 
-use memory::{Memory, Part};
+use memory::{Memory, Segment};
 use object::{
     Object, ObjectSection, ObjectSymbol, RelocationFlags, RelocationTarget, SectionFlags,
     SymbolIndex,
@@ -21,10 +20,10 @@ use std::{
     ffi::c_void,
 };
 
-/// Why code could not be linked.
+/// Why linking failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
-    /// The object is damaged, or not what the code generator writes.
+    /// The object is damaged or uses an unsupported feature.
     #[error("object '{object}' {reason}")]
     Object {
         /// Its name.
@@ -32,29 +31,29 @@ pub enum LinkError {
         /// What is wrong with it.
         reason: String,
     },
-    /// A function is missing.
+    /// An undefined symbol.
     #[error("symbol '{symbol}', which object '{object}' needs, is defined nowhere")]
     Missing {
-        /// The name.
+        /// The symbol.
         symbol: String,
-        /// Who needs it.
+        /// The object that refers to it.
         object: String,
     },
-    /// The program names a function that its objects do not have.
+    /// No object defines the entry that the program names.
     #[error("no object defines '{0}'")]
     NoEntry(String),
-    /// No memory for code.
+    /// No executable memory.
     #[error("no memory for {bytes} bytes of code: {reason}")]
     Memory {
-        /// How many.
+        /// Bytes asked for.
         bytes: usize,
-        /// The system's words.
+        /// The system's error.
         reason: String,
     },
 }
 
-/// Linked code. It reaches the symbols that it is given and its own objects', and nothing else of
-/// the process. Addresses are good until it is dropped.
+/// Linked code. It can refer only to the symbols it was given and to its own objects. Addresses are
+/// valid until it is dropped.
 #[derive(Debug)]
 pub struct Code {
     _memory: Memory,
@@ -63,21 +62,21 @@ pub struct Code {
 
 type File<'a> = ElfFile64<'a, object::LittleEndian>;
 
-/// An object with the places of its sections.
+/// An object and the placement of its sections.
 struct Input<'a> {
     name: &'a str,
     file: File<'a>,
-    /// By section: the part of the memory, and the offset there.
-    places: BTreeMap<usize, (Part, usize)>,
-    /// By symbol that is reached through the table of addresses: its slot.
+    /// By section: the segment and the offset in it.
+    places: BTreeMap<usize, (Segment, usize)>,
+    /// By symbol that is accessed through the GOT: its slot.
     slots: BTreeMap<usize, usize>,
 }
 
-/// An address in the table, and behind the code a jump to it for calls that may be too far away.
-const SLOT: usize = 8;
-const STUB: usize = 8;
+/// Bytes of a GOT entry, and of a PLT stub after the code, for calls out of the 32-bit range.
+const GOT_ENTRY: usize = 8;
+const PLT_STUB: usize = 8;
 
-/// A reference's width in bytes.
+/// Width in bytes of a relocated field.
 fn width(kind: u32) -> Option<usize> {
     match kind {
         R_X86_64_NONE => Some(0),
@@ -88,27 +87,27 @@ fn width(kind: u32) -> Option<usize> {
     }
 }
 
-fn through_table(kind: u32) -> bool {
+fn uses_got(kind: u32) -> bool {
     matches!(kind, R_X86_64_GOTPCREL | R_X86_64_GOTPCRELX | R_X86_64_REX_GOTPCRELX)
 }
 
-/// What of an object goes to memory: the part, or nothing. Tables for unwinding do not, since
-/// nothing unwinds through kernels.
-fn part(section: &ElfSection64<object::LittleEndian>) -> Option<Part> {
+/// The segment that a section is loaded to. `None` for unwind tables: nothing unwinds through
+/// kernels.
+fn segment(section: &ElfSection64<object::LittleEndian>) -> Option<Segment> {
     let SectionFlags::Elf { sh_flags } = section.flags() else { return None };
     let has = |flag: u32| sh_flags & u64::from(flag) != 0;
     match section.name() {
         _ if !has(SHF_ALLOC) => None,
         Ok(".eh_frame") => None,
-        _ if has(SHF_EXECINSTR) => Some(Part::Code),
-        _ if has(SHF_WRITE) => Some(Part::Data),
-        _ => Some(Part::Constants),
+        _ if has(SHF_EXECINSTR) => Some(Segment::Code),
+        _ if has(SHF_WRITE) => Some(Segment::Data),
+        _ => Some(Segment::Constants),
     }
 }
 
 impl Code {
-    /// Links objects by name; they may call each other, and these symbols. Of a symbol that is
-    /// given twice the first counts.
+    /// Links objects by name against each other and these symbols. The first of several definitions
+    /// of a symbol wins.
     pub fn link<'a>(
         objects: impl IntoIterator<Item = (&'a str, &'a [u8])>,
         symbols: &[(&str, *const c_void)],
@@ -117,17 +116,17 @@ impl Code {
             .into_iter()
             .map(|(name, bytes)| Input::read(name, bytes))
             .collect::<Result<Vec<_>, _>>()?;
-        let (mut sizes, mut count) = ([0usize; Part::COUNT], 0);
+        let (mut sizes, mut count) = ([0usize; Segment::COUNT], 0);
         for input in &mut inputs {
-            input.lay_out(&mut sizes, &mut count)?;
+            input.layout(&mut sizes, &mut count)?;
         }
-        // Stubs stand behind the code, the table behind the constants.
-        let (stubs, table) = (
-            sizes[Part::Code as usize].next_multiple_of(STUB),
-            sizes[Part::Constants as usize].next_multiple_of(SLOT),
+        // PLT stubs follow the code, the GOT follows the constants.
+        let (stubs, got) = (
+            sizes[Segment::Code as usize].next_multiple_of(PLT_STUB),
+            sizes[Segment::Constants as usize].next_multiple_of(GOT_ENTRY),
         );
-        sizes[Part::Code as usize] = stubs + count * STUB;
-        sizes[Part::Constants as usize] = table + count * SLOT;
+        sizes[Segment::Code as usize] = stubs + count * PLT_STUB;
+        sizes[Segment::Constants as usize] = got + count * GOT_ENTRY;
         let mut memory = Memory::new(sizes)?;
         let mut defined = HashMap::new();
         for input in &inputs {
@@ -138,12 +137,12 @@ impl Code {
             given.entry(name).or_insert(address.expose_provenance() as u64);
         }
         for input in &inputs {
-            input.write(&mut memory, &Known { own: &defined, given: &given, stubs, table })?;
+            input.write(&mut memory, &SymbolTables { own: &defined, given: &given, stubs, got })?;
         }
         memory.seal()?;
         Ok(Code { _memory: memory, symbols: defined })
     }
-    /// The address of a function or of data that an object defines for others.
+    /// The address of an exported function or datum.
     pub fn address(&self, symbol: &str) -> Result<*const c_void, LinkError> {
         let found =
             self.symbols.get(symbol).map(|a| std::ptr::with_exposed_provenance(*a as usize));
@@ -151,12 +150,12 @@ impl Code {
     }
 }
 
-/// Where names are.
-struct Known<'a> {
+/// Symbol tables for resolution.
+struct SymbolTables<'a> {
     own: &'a HashMap<String, u64>,
     given: &'a HashMap<&'a str, u64>,
     stubs: usize,
-    table: usize,
+    got: usize,
 }
 
 impl<'a> Input<'a> {
@@ -177,14 +176,14 @@ impl<'a> Input<'a> {
         LinkError::Object { object: self.name.into(), reason: reason.to_string() }
     }
 
-    /// Gives each section an offset, and each symbol that needs one a slot.
-    fn lay_out(
+    /// Assigns each section an offset, and a GOT slot to each symbol that needs one.
+    fn layout(
         &mut self,
-        sizes: &mut [usize; Part::COUNT],
+        sizes: &mut [usize; Segment::COUNT],
         slots: &mut usize,
     ) -> Result<(), LinkError> {
         for section in self.file.sections() {
-            let Some(part) = part(&section) else { continue };
+            let Some(segment) = segment(&section) else { continue };
             let (bytes, align) = (
                 usize::try_from(section.size()),
                 usize::try_from(section.align()).unwrap_or(0).max(1),
@@ -195,13 +194,13 @@ impl<'a> Input<'a> {
             let bytes = bytes.ok_or_else(|| {
                 self.fail(format!("has a section of {} bytes aligned to {align}", section.size()))
             })?;
-            let size = &mut sizes[part as usize];
+            let size = &mut sizes[segment as usize];
             let at = size.next_multiple_of(align);
             *size = at + bytes;
             if *size >= 1 << 30 {
                 return Err(self.fail("is too large"));
             }
-            self.places.insert(section.index().0, (part, at));
+            self.places.insert(section.index().0, (segment, at));
             for (_, reference) in section.relocations() {
                 let (RelocationFlags::Elf { r_type }, RelocationTarget::Symbol(index)) =
                     (reference.flags(), reference.target())
@@ -209,8 +208,7 @@ impl<'a> Input<'a> {
                     return Err(self.fail("has a reference to no symbol"));
                 };
                 let symbol = self.file.symbol_by_index(index).map_err(|e| self.fail(e))?;
-                if (symbol.is_undefined() || through_table(r_type))
-                    && !self.slots.contains_key(&index.0)
+                if (symbol.is_undefined() || uses_got(r_type)) && !self.slots.contains_key(&index.0)
                 {
                     self.slots.insert(index.0, *slots);
                     *slots += 1;
@@ -220,7 +218,7 @@ impl<'a> Input<'a> {
         Ok(())
     }
 
-    /// The address of a symbol that this object defines itself.
+    /// The address of a symbol that this object defines.
     fn local(&self, index: SymbolIndex, memory: &Memory) -> Result<Option<u64>, LinkError> {
         let symbol = self.file.symbol_by_index(index).map_err(|e| self.fail(e))?;
         let Some(section) = symbol.section_index() else { return Ok(None) };
@@ -237,7 +235,7 @@ impl<'a> Input<'a> {
 
     fn define(&self, memory: &Memory, defined: &mut HashMap<String, u64>) -> Result<(), LinkError> {
         for symbol in self.file.symbols().filter(|s| s.is_global()) {
-            // A section that stays out of memory defines nothing that code reaches.
+            // A section that is not loaded defines nothing that code refers to.
             if symbol.section_index().is_none_or(|s| !self.places.contains_key(&s.0)) {
                 continue;
             }
@@ -252,27 +250,29 @@ impl<'a> Input<'a> {
         Ok(())
     }
 
-    fn write(&self, memory: &mut Memory, known: &Known) -> Result<(), LinkError> {
+    fn write(&self, memory: &mut Memory, tables: &SymbolTables) -> Result<(), LinkError> {
         for (index, slot) in &self.slots {
-            let address = self.address(SymbolIndex(*index), memory, known)?;
-            let (entry, stub) = (known.table + slot * SLOT, known.stubs + slot * STUB);
-            memory.put(Part::Constants, entry, &address.to_le_bytes());
-            // jmp *[rip + distance], which counts from the end of these six bytes.
+            let address = self.address(SymbolIndex(*index), memory, tables)?;
+            let (entry, stub) = (tables.got + slot * GOT_ENTRY, tables.stubs + slot * PLT_STUB);
+            memory.put(Segment::Constants, entry, &address.to_le_bytes());
+            // jmp *[rip + distance], relative to the end of these six bytes.
             let distance = memory
-                .address(Part::Constants, entry)
-                .wrapping_sub(memory.address(Part::Code, stub) + 6)
+                .address(Segment::Constants, entry)
+                .wrapping_sub(memory.address(Segment::Code, stub) + 6)
                 as i32;
-            memory.put(Part::Code, stub, &[&[0xff, 0x25], &distance.to_le_bytes()[..]].concat());
+            memory.put(Segment::Code, stub, &[&[0xff, 0x25], &distance.to_le_bytes()[..]].concat());
         }
         for section in self.file.sections() {
-            let Some((part, at)) = self.places.get(&section.index().0).copied() else { continue };
+            let Some((segment, at)) = self.places.get(&section.index().0).copied() else {
+                continue;
+            };
             let data = section.data().map_err(|e| self.fail(e))?;
             let size = section.size() as usize;
-            // A section of zeros has a size and no bytes.
+            // .bss has a size and no bytes.
             if data.len() > size {
                 return Err(self.fail("has a section that is longer than it says"));
             }
-            memory.put(part, at, data);
+            memory.put(segment, at, data);
             for (offset, reference) in section.relocations() {
                 let (RelocationFlags::Elf { r_type }, RelocationTarget::Symbol(index)) =
                     (reference.flags(), reference.target())
@@ -286,35 +286,35 @@ impl<'a> Input<'a> {
                     .filter(|o| o.checked_add(wide).is_some_and(|end| end <= size));
                 let offset =
                     offset.ok_or_else(|| self.fail("has a reference outside of its section"))?;
-                let here = memory.address(part, at + offset);
-                let target = match (self.slots.get(&index.0), through_table(r_type)) {
+                let here = memory.address(segment, at + offset);
+                let target = match (self.slots.get(&index.0), uses_got(r_type)) {
                     (Some(slot), true) => {
-                        memory.address(Part::Constants, known.table + slot * SLOT)
+                        memory.address(Segment::Constants, tables.got + slot * GOT_ENTRY)
                     }
                     (Some(slot), false) if matches!(r_type, R_X86_64_PLT32 | R_X86_64_PC32) => {
-                        memory.address(Part::Code, known.stubs + slot * STUB)
+                        memory.address(Segment::Code, tables.stubs + slot * PLT_STUB)
                     }
-                    _ => self.address(index, memory, known)?,
+                    _ => self.address(index, memory, tables)?,
                 };
                 let value = target.wrapping_add_signed(reference.addend());
                 let relative = value.wrapping_sub(here);
                 let far = |_| self.fail("has a reference that does not reach its symbol");
                 match r_type {
                     R_X86_64_NONE => {}
-                    R_X86_64_64 => memory.put(part, at + offset, &value.to_le_bytes()),
-                    R_X86_64_PC64 => memory.put(part, at + offset, &relative.to_le_bytes()),
+                    R_X86_64_64 => memory.put(segment, at + offset, &value.to_le_bytes()),
+                    R_X86_64_PC64 => memory.put(segment, at + offset, &relative.to_le_bytes()),
                     R_X86_64_32 => memory.put(
-                        part,
+                        segment,
                         at + offset,
                         &u32::try_from(value).map_err(far)?.to_le_bytes(),
                     ),
                     R_X86_64_32S => memory.put(
-                        part,
+                        segment,
                         at + offset,
                         &i32::try_from(value as i64).map_err(far)?.to_le_bytes(),
                     ),
                     _ => memory.put(
-                        part,
+                        segment,
                         at + offset,
                         &i32::try_from(relative as i64).map_err(far)?.to_le_bytes(),
                     ),
@@ -324,19 +324,19 @@ impl<'a> Input<'a> {
         Ok(())
     }
 
-    /// Where a symbol is: in this object, in another one, or among those that were given.
+    /// Resolves a symbol: in this object, in another one, or in the symbols given.
     fn address(
         &self,
         index: SymbolIndex,
         memory: &Memory,
-        known: &Known,
+        tables: &SymbolTables,
     ) -> Result<u64, LinkError> {
         if let Some(address) = self.local(index, memory)? {
             return Ok(address);
         }
         let symbol = self.file.symbol_by_index(index).map_err(|e| self.fail(e))?;
         let name = symbol.name().map_err(|e| self.fail(e))?;
-        let found = known.own.get(name).or_else(|| known.given.get(name)).copied();
+        let found = tables.own.get(name).or_else(|| tables.given.get(name)).copied();
         found.ok_or_else(|| LinkError::Missing { symbol: name.into(), object: self.name.into() })
     }
 }
@@ -356,7 +356,7 @@ mod tests {
         long pick(long i) { switch (i) { case 0: return 7; case 1: return 11; case 2: return 3; case 3: return 19; case 4: return 2; default: return other(i); } }";
     const OTHER: &str = "long other(long n) { return n * 10; }";
 
-    /// The object of a C source, as LLVM's code generator writes it.
+    /// Compiles C source to an object with LLVM.
     fn compiled(source: &str) -> Vec<u8> {
         let dir = tempfile::tempdir().expect("a folder");
         std::fs::write(dir.path().join("a.c"), source).expect("written");
@@ -373,7 +373,7 @@ mod tests {
         let (a, b) = (compiled(SOURCE), compiled(OTHER));
         let code = Code::link([("a", &a[..]), ("b", &b[..])], &library_symbols()).expect("linked");
         let of = |name: &str| code.address(name).expect("defined");
-        // SAFETY: the signatures of the source.
+        // SAFETY: the signatures in the source.
         unsafe {
             let third =
                 std::mem::transmute::<*const c_void, extern "C" fn(i64) -> f64>(of("third"));
@@ -395,8 +395,8 @@ mod tests {
             Code::link([("b", &b[..]), ("c", &b[..])], &[]).expect_err("defined twice").to_string();
         assert!(twice.contains("defines 'other'"), "{twice}");
         assert!(Code::link([("x", &b"\x7fELF"[..])], &[]).is_err());
-        // Cut anywhere, or with any byte of its tables changed, it links or is refused, and nothing
-        // else happens.
+        // Truncated anywhere, or with any byte of its tables changed, it links or is rejected,
+        // without a crash.
         for n in 0..a.len() {
             let _ = Code::link([("a", &a[..n]), ("b", &b[..])], &library_symbols());
         }

@@ -1,12 +1,12 @@
-//! The parameters that a kernel's PTX declares, against those that the program passes.
+//! Checks the parameters that a kernel's PTX declares against those that the program passes.
 use super::PackageError;
 use crate::program::Kernel;
 
-/// Bytes of a description of a tensor (`CUtensorMap`).
+/// Bytes of a `CUtensorMap`.
 const MAP: usize = 128;
 
-/// Err: the code has no such function, or it takes other parameters than words of 64 bits and then
-/// descriptions of tensors, as many as the launch has.
+/// Err: the PTX has no such entry, or its parameters are not the launch's: 64-bit words, then
+/// tensor maps.
 pub(super) fn check(k: &Kernel, code: &[u8]) -> Result<(), PackageError> {
     let fail = |reason: String| PackageError::Kernel { kernel: k.symbol.clone(), reason };
     let Some(launch) = &k.launch else { return Ok(()) };
@@ -31,7 +31,7 @@ pub(super) fn check(k: &Kernel, code: &[u8]) -> Result<(), PackageError> {
     Ok(())
 }
 
-/// PTX with a blank for each comment.
+/// PTX with each comment replaced by a blank.
 fn without_comments(text: &str) -> String {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = rest.find('/') {
@@ -52,13 +52,13 @@ fn without_comments(text: &str) -> String {
     out + rest
 }
 
-/// The bytes of each parameter of an entry. None: there is no such entry, or it is not understood.
+/// Bytes of each parameter of an entry. `None`: there is no such entry, or it does not parse.
 fn parameters(text: &str, entry: &str) -> Option<Vec<usize>> {
     let list = text.match_indices(".entry").find_map(|(at, key)| {
         let rest = text[at + key.len()..].trim_start().strip_prefix(entry)?.trim_start();
         match rest.strip_prefix('(') {
             Some(list) => Some(list.split_once(')')?.0),
-            // A kernel without parameters needs no list.
+            // An entry without parameters may omit the list.
             None => rest.starts_with(['.', '{']).then_some(""),
         }
     })?;
@@ -74,7 +74,7 @@ fn parameters(text: &str, entry: &str) -> Option<Vec<usize>> {
     Some(all)
 }
 
-/// The bytes of a PTX type such as `.u64`.
+/// Bytes of a PTX type such as `.u64`.
 fn width(word: &str) -> Option<usize> {
     let bits = word.strip_prefix('.')?.strip_prefix(['u', 's', 'b', 'f'])?;
     match bits {

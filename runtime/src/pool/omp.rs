@@ -1,7 +1,7 @@
-//! The OpenMP entry points that MLIR's translation of the omp dialect calls. Kernels call none of
-//! them; host functions call those of `omp.parallel` and `omp.barrier`; the others let programs
-//! with worksharing loops link.
-use super::{Body, ME, Me, barrier, region, who};
+//! The `__kmpc_*` entry points that MLIR's translation of the omp dialect calls. Kernels call none
+//! of them; host functions call those of `omp.parallel` and `omp.barrier`. The others support
+//! work-sharing loops.
+use super::{Body, STATE, ThreadState, barrier, region, thread_and_size};
 use std::ffi::c_void;
 
 /// Names and addresses, for a linker.
@@ -23,15 +23,15 @@ pub fn symbols() -> Vec<(&'static str, *const c_void)> {
 }
 
 extern "C" fn global_thread_num(_ident: *const c_void) -> i32 {
-    who().0 as i32
+    thread_and_size().0 as i32
 }
 
 extern "C" fn push_num_threads(_ident: *const c_void, _gtid: i32, n: i32) {
-    ME.set(Me { asked: n.max(0) as u32, ..ME.get() });
+    STATE.set(ThreadState { num_threads: n.max(0) as u32, ..STATE.get() });
 }
 
-/// Variadic in C. MLIR passes at most one argument, a pointer to all captures, and on x86-64 and
-/// AArch64 Linux it comes in the register of a fourth fixed parameter.
+/// Variadic in C. MLIR passes at most one argument, a pointer to all captures; on x86-64 and
+/// AArch64 Linux it is in the register of a fourth fixed parameter.
 unsafe extern "C" fn fork_call(
     _ident: *const c_void,
     _argc: i32,
@@ -58,25 +58,25 @@ extern "C" fn explicit_barrier(_ident: *const c_void, _gtid: i32) {
 }
 
 extern "C" fn single(_ident: *const c_void, _gtid: i32) -> i32 {
-    (who().0 == 0) as i32
+    (thread_and_size().0 == 0) as i32
 }
 
 extern "C" fn nothing(_ident: *const c_void, _gtid: i32) {}
 
 extern "C" fn get_thread_num() -> i32 {
-    who().0 as i32
+    thread_and_size().0 as i32
 }
 
 extern "C" fn get_num_threads() -> i32 {
-    who().1 as i32
+    thread_and_size().1 as i32
 }
 
-/// `schedule(static, chunk)` in the ident's numbering; everything else gets balanced blocks.
+/// `schedule(static, chunk)` (`kmp_sch_static_chunked`); every other schedule gets balanced chunks.
 const STATIC_CHUNKED: i32 = 33;
 
 macro_rules! static_init {
     ($name:ident, $t:ty) => {
-        /// MLIR passes lb 0, ub trips - 1 (which wraps for none) and step 1, and then runs `ub - lb
+        /// MLIR passes lb 0, ub = trip count - 1 (which wraps for 0) and step 1, and runs `ub - lb
         /// + 1` iterations without comparing the two.
         #[allow(clippy::too_many_arguments)]
         unsafe extern "C" fn $name(
@@ -90,13 +90,13 @@ macro_rules! static_init {
             step: $t,
             chunk: $t,
         ) {
-            let (id, size) = who();
+            let (id, size) = thread_and_size();
             let (id, size) = (id as $t, size as $t);
-            // SAFETY: the translation passes pointers to four variables of the calling function.
+            // SAFETY: the translation passes pointers to four locals of the calling function.
             let (last, lb, ub, stride) = unsafe { (&mut *last, &mut *lb, &mut *ub, &mut *stride) };
             let trips = ub.wrapping_sub(*lb).wrapping_add(1);
             if schedule == STATIC_CHUNKED && chunk > 0 {
-                // The caller clamps the upper bound and strides on.
+                // The caller clamps the upper bound and advances by the stride.
                 *stride = chunk.wrapping_mul(size).wrapping_mul(step);
                 *lb = lb.wrapping_add(id.wrapping_mul(chunk));
                 *ub = lb.wrapping_add(chunk - 1);
@@ -105,7 +105,7 @@ macro_rules! static_init {
             }
             *stride = trips;
             if id >= trips {
-                // Empty by both readings: lb > ub, and ub - lb + 1 == 0.
+                // Empty by either test: lb > ub, and ub - lb + 1 == 0.
                 (*last, *lb, *ub) = (0, 1, 0);
                 return;
             }

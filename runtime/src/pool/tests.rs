@@ -1,4 +1,4 @@
-//! The pool is one per process, so tests that count its threads take turns.
+//! The pool is per process, so tests that count its threads are serialised.
 use super::*;
 use std::sync::{Mutex, MutexGuard, atomic::AtomicUsize};
 
@@ -66,16 +66,16 @@ fn inner_regions_run_alone() {
     Pool::configure(3);
     let count = AtomicUsize::new(0);
     Pool::run(|_, _| {
-        let outer = who();
+        let outer = thread_and_size();
         Pool::run(|id, size| {
             assert_eq!((id, size), (0, 1));
             Pool::barrier();
             count.fetch_add(1, Relaxed);
         });
-        assert_eq!(who(), outer);
+        assert_eq!(thread_and_size(), outer);
     });
     assert_eq!(count.load(Relaxed), 3);
-    assert_eq!(who(), (0, 1));
+    assert_eq!(thread_and_size(), (0, 1));
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_forked_child_has_its_own_workers() {
     let _one = serially();
     Pool::configure(3);
     assert_eq!(team(), 3);
-    // SAFETY: the child calls nothing that other threads of the parent could hold locked, and
+    // SAFETY: the child calls nothing that another thread of the parent could hold locked, and
     // leaves by _exit.
     unsafe {
         let pid = libc::fork();
@@ -131,7 +131,7 @@ fn a_forked_child_has_its_own_workers() {
     assert_eq!(team(), 3);
 }
 
-/// Prints medians of nanoseconds; run it in a release build.
+/// Prints median times in nanoseconds; run it in a release build.
 #[test]
 #[ignore = "measures"]
 fn cost_of_a_region() {

@@ -1,13 +1,14 @@
-//! Waiting: spin, then sleep in the kernel.
+//! Waiting: spin, then sleep on a futex.
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
-/// Loads before the first pause: a barrier between busy threads is over sooner than one pause.
-const EAGER: u32 = 64;
+/// Loads before the first pause instruction: a barrier between busy threads takes less than one
+/// pause.
+const EAGER_SPINS: u32 = 64;
 
-/// Waits until `word` is not `old`. `sleepers` tells the other side that it has to wake somebody.
+/// Waits until `word` is not `old`. `sleepers` tells the other side to call futex wake.
 #[inline]
 pub fn wait_while_equal(word: &AtomicU32, old: u32, sleepers: &AtomicU32, spins: u32) {
-    for _ in 0..EAGER {
+    for _ in 0..EAGER_SPINS {
         if word.load(Acquire) != old {
             return;
         }
@@ -18,8 +19,8 @@ pub fn wait_while_equal(word: &AtomicU32, old: u32, sleepers: &AtomicU32, spins:
         }
         std::hint::spin_loop();
     }
-    // Announce, then look again; `publish` stores, then looks for sleepers. One of both sees the
-    // other, as all four are SeqCst.
+    // Increment, then load again; `publish` stores, then loads `sleepers`. All four are SeqCst, so
+    // at least one side sees the other.
     sleepers.fetch_add(1, SeqCst);
     while word.load(SeqCst) == old {
         sleep(word, old);
@@ -27,7 +28,7 @@ pub fn wait_while_equal(word: &AtomicU32, old: u32, sleepers: &AtomicU32, spins:
     sleepers.fetch_sub(1, SeqCst);
 }
 
-/// Stores a new value and wakes who sleeps on the old one.
+/// Stores a new value and wakes the threads that wait on the old one.
 #[inline]
 pub fn publish(word: &AtomicU32, value: u32, sleepers: &AtomicU32) {
     word.store(value, SeqCst);

@@ -1,5 +1,7 @@
-//! The worker threads: a fixed table of slots, and a bit mask of those that are idle.
-use super::{ALONE, Line, ME, Me, SPINS, THREADS, Team, publish, wait_while_equal};
+//! The worker threads: a fixed table of slots, and a bit mask of the idle ones.
+use super::{
+    CachePadded, SERIAL, SPINS, STATE, THREADS, Team, ThreadState, publish, wait_while_equal,
+};
 use std::{
     ptr,
     sync::{
@@ -10,30 +12,29 @@ use std::{
 };
 
 const WORDS: usize = 4;
-/// The most workers: one bit each. The barrier is central, so more threads than these would mostly
-/// wait for each other.
+/// Most workers: one bit each. The barrier is centralised, so larger teams would mostly wait.
 pub const MAX: usize = WORDS * 64;
 const STACK: usize = 8 << 20;
 
 static SLOTS: [Slot; MAX] = [const { Slot::new() }; MAX];
-static IDLE: [Line<AtomicU64>; WORDS] = [const { Line(AtomicU64::new(0)) }; WORDS];
-/// How many slots have a thread.
+static IDLE: [CachePadded<AtomicU64>; WORDS] = [const { CachePadded(AtomicU64::new(0)) }; WORDS];
+/// Number of slots with a running thread.
 static STARTED: AtomicU32 = AtomicU32::new(0);
-/// Held by the thread that starts or stops workers. Nobody waits for it in a region, and a forked
-/// child clears it, so it is not a Mutex.
-static CHANGING: AtomicU32 = AtomicU32::new(0);
+/// A spin lock for starting and stopping workers. Never waited for inside a region, and cleared in
+/// a forked child, so it is not a Mutex.
+static LOCK: AtomicU32 = AtomicU32::new(0);
 
-/// One worker's mailbox.
+/// A worker's mailbox.
 #[repr(align(128))]
 pub struct Slot {
     /// Changes when there is a team to join.
     go: AtomicU32,
-    /// Becomes `go` when the worker has left the team.
-    done: Line<AtomicU32>,
+    /// Equals `go` when the worker has left the team.
+    done: CachePadded<AtomicU32>,
     sleeping: AtomicU32,
     opener_sleeping: AtomicU32,
     id: AtomicU32,
-    /// Null is the order to end.
+    /// Null tells the worker to exit.
     team: AtomicPtr<Team>,
     handle: AtomicPtr<JoinHandle<()>>,
 }
@@ -42,7 +43,7 @@ impl Slot {
     const fn new() -> Slot {
         Slot {
             go: AtomicU32::new(0),
-            done: Line(AtomicU32::new(0)),
+            done: CachePadded(AtomicU32::new(0)),
             sleeping: AtomicU32::new(0),
             opener_sleeping: AtomicU32::new(0),
             id: AtomicU32::new(0),
@@ -50,7 +51,7 @@ impl Slot {
             handle: AtomicPtr::new(ptr::null_mut()),
         }
     }
-    /// Sends the worker into a team. The caller has claimed it.
+    /// Dispatches the worker to a team. The caller has claimed it.
     pub fn start(&self, team: *const Team, id: u32) {
         self.team.store(team.cast_mut(), Relaxed);
         self.id.store(id, Relaxed);
@@ -78,11 +79,11 @@ fn work(slot: &'static Slot) {
             return;
         }
         let id = slot.id.load(Relaxed);
-        ME.set(Me { team, id, asked: 0 });
-        // SAFETY: the opener keeps the team until this worker is done, and promised that the body
-        // may run here.
+        STATE.set(ThreadState { team, id, num_threads: 0 });
+        // SAFETY: the forking thread keeps the team until this worker is done, and promised that
+        // the body may run here.
         unsafe { ((*team).body)(&(id as i32), &0, (*team).captures) };
-        ME.set(ALONE);
+        STATE.set(SERIAL);
         publish(&slot.done.0, seen, &slot.opener_sleeping);
     }
 }
@@ -95,7 +96,7 @@ pub struct Claimed([u64; WORDS]);
 pub const NONE: Claimed = Claimed([0; WORDS]);
 
 impl Claimed {
-    /// How many.
+    /// Their number.
     pub fn count(&self) -> u32 {
         self.0.iter().map(|w| w.count_ones()).sum()
     }
@@ -109,7 +110,7 @@ impl Claimed {
             })
         })
     }
-    /// Makes them idle again; all have been joined.
+    /// Marks them idle; all have been joined.
     pub fn release(&self) {
         for (idle, bits) in IDLE.iter().zip(self.0) {
             if bits != 0 {
@@ -119,7 +120,7 @@ impl Claimed {
     }
 }
 
-/// Claims up to `want` idle workers, after starting those that were never started.
+/// Claims up to `want` idle workers, starting missing ones first.
 pub fn claim(want: usize) -> Claimed {
     if (STARTED.load(Acquire) as usize) < want.min(MAX) {
         start();
@@ -145,15 +146,15 @@ pub fn claim(want: usize) -> Claimed {
     claimed
 }
 
-/// Starts workers up to the configured number. Where another thread is at it, or the system
+/// Starts workers up to the configured number. If another thread is doing so, or the system
 /// refuses, teams are smaller.
 fn start() {
     static FORK: Once = Once::new();
     FORK.call_once(|| {
-        // SAFETY: the handler only stores into atomics, which a child may do at any time.
+        // SAFETY: the handler only stores to atomics, which is async-signal-safe.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     });
-    if CHANGING.compare_exchange(0, 1, AcqRel, Relaxed).is_err() {
+    if LOCK.compare_exchange(0, 1, AcqRel, Relaxed).is_err() {
         return;
     }
     let (have, want) = (STARTED.load(Acquire) as usize, THREADS.load(Acquire) as usize - 1);
@@ -173,12 +174,12 @@ fn start() {
         STARTED.store(i as u32 + 1, Release);
         IDLE[i / 64].0.fetch_or(1 << (i % 64), Release);
     }
-    CHANGING.store(0, Release);
+    LOCK.store(0, Release);
 }
 
-/// Ends all workers.
+/// Stops all workers.
 pub fn stop() {
-    while CHANGING.compare_exchange(0, 1, AcqRel, Relaxed).is_err() {
+    while LOCK.compare_exchange(0, 1, AcqRel, Relaxed).is_err() {
         std::thread::yield_now();
     }
     let count = STARTED.load(Acquire) as usize;
@@ -193,21 +194,21 @@ pub fn stop() {
         slot.start(ptr::null(), 0);
         let handle = slot.handle.swap(ptr::null_mut(), AcqRel);
         if !handle.is_null() {
-            // SAFETY: it came from Box::into_raw in `start`, and the swap gave it to this thread
-            // alone.
+            // SAFETY: it came from Box::into_raw in `start`, and the swap made this thread its only
+            // owner.
             let ended = unsafe { Box::from_raw(handle) }.join();
             debug_assert!(ended.is_ok(), "workers do not unwind");
         }
     }
     STARTED.store(0, Release);
-    CHANGING.store(0, Release);
+    LOCK.store(0, Release);
 }
 
-/// A forked child has none of the parent's threads; their handles are leaked, since freeing is not
-/// allowed here.
+/// A forked child has none of the parent's threads. Their handles are leaked: freeing is not
+/// async-signal-safe.
 extern "C" fn in_child() {
     IDLE.iter().for_each(|w| w.0.store(0, Relaxed));
     SLOTS.iter().for_each(|s| s.handle.store(ptr::null_mut(), Relaxed));
     STARTED.store(0, Relaxed);
-    CHANGING.store(0, Relaxed);
+    LOCK.store(0, Relaxed);
 }

@@ -1,13 +1,12 @@
-//! Sizes that are known when a program is called: symbols, expressions of them, and conditions on
-//! them.
+//! Symbolic sizes: symbols that a call binds, expressions of them, and conditions on them.
 use super::Program;
 use serde::{Deserialize, Serialize};
 
-/// One size.
+/// A size (dimension, stride, offset or byte count).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Dim {
-    /// A number.
+    /// A static size.
     Known(i64),
     /// An index into [`Program::symbols`].
     Symbol(usize),
@@ -21,16 +20,16 @@ impl Default for Dim {
     }
 }
 
-/// A size that is read off an argument.
+/// A dynamic size, read from an input's shape.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Symbol {
     /// Its name in IR.
     pub name: String,
-    /// The least value that the code is right for.
+    /// Lower bound of the values that the code is valid for.
     pub min: i64,
-    /// The greatest one, if there is one.
+    /// Upper bound, if any.
     pub max: Option<i64>,
-    /// What divides every value; 1 for none.
+    /// Divides every value; 1 for no requirement.
     pub divisor: i64,
     /// The argument that it is read from.
     pub input: usize,
@@ -41,15 +40,15 @@ pub struct Symbol {
 /// A size computed from two others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expr {
-    /// How.
+    /// The operation.
     pub kind: ExprKind,
-    /// The left operand; an [`Dim::Expr`] stands earlier in the list.
+    /// The left operand; a [`Dim::Expr`] must come earlier in the list.
     pub lhs: Dim,
     /// The right operand.
     pub rhs: Dim,
 }
 
-/// What an [`Expr`] does.
+/// The operation of an [`Expr`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExprKind {
@@ -57,32 +56,32 @@ pub enum ExprKind {
     Add,
     /// Product.
     Mul,
-    /// Quotient, rounded down.
+    /// Floor division.
     FloorDiv,
-    /// What [`ExprKind::FloorDiv`] leaves.
+    /// Remainder of [`ExprKind::FloorDiv`].
     Mod,
-    /// The less.
+    /// Minimum.
     Min,
-    /// The greater.
+    /// Maximum.
     Max,
-    /// Power; the exponent is not negative.
+    /// Power; the exponent must not be negative.
     Pow,
 }
 
-/// A condition on sizes.
+/// A condition on sizes that a call must satisfy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Condition {
-    /// What holds between both sides.
+    /// The comparison.
     pub kind: Relation,
-    /// The left side.
+    /// The left-hand side.
     pub lhs: Dim,
-    /// The right side.
+    /// The right-hand side.
     pub rhs: Dim,
-    /// The condition in the model's words, and where it stands there.
+    /// The condition as the model states it, with its source location.
     pub text: String,
 }
 
-/// A comparison of sizes.
+/// A comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Relation {
@@ -90,18 +89,18 @@ pub enum Relation {
     Eq,
     /// Different.
     Ne,
-    /// Less.
+    /// Less than.
     Lt,
-    /// Less or equal.
+    /// Less than or equal.
     Le,
-    /// Greater.
+    /// Greater than.
     Gt,
-    /// Greater or equal.
+    /// Greater than or equal.
     Ge,
 }
 
 impl Relation {
-    /// Whether it holds.
+    /// Evaluates the comparison.
     pub fn holds(self, lhs: i64, rhs: i64) -> bool {
         match self {
             Relation::Eq => lhs == rhs,
@@ -117,18 +116,18 @@ impl Relation {
 /// A size could not be computed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SizeError {
-    /// The list of symbols or expressions is shorter, or the expression is not an earlier one.
+    /// A symbol or expression index is out of range, or refers to a later expression.
     #[error("the program names a size that it does not have: {0:?}")]
     Missing(Dim),
-    /// A size of a tensor or of memory is below 0.
+    /// A size of a tensor or buffer is negative.
     #[error("the size {0:?} is {1} here")]
     Negative(Dim, i64),
-    /// Too large for 64 bits, a division by 0, or a negative exponent.
+    /// Overflow of 64 bits, division by 0, or a negative exponent.
     #[error("size expression {index} has no value: {kind:?} of {lhs} and {rhs}")]
     NoValue {
-        /// Which expression.
+        /// Index of the expression.
         index: usize,
-        /// What it does.
+        /// Its operation.
         kind: ExprKind,
         /// The left operand's value.
         lhs: i64,
@@ -157,14 +156,14 @@ fn floor_div(lhs: i64, rhs: i64) -> Option<i64> {
 }
 
 impl Program {
-    /// A size as text: a number, a symbol's name, or an expression of these. What would be longer
-    /// than people read is cut.
+    /// A size as text: a number, a symbol's name, or an expression of these. Long expressions are
+    /// truncated.
     pub fn size_text(&self, d: Dim) -> String {
         const TERMS: usize = 64;
         self.text_of(d, self.exprs.len(), &mut TERMS.clone())
     }
-    /// Of expressions only those before `exprs` count, so that this ends; `left` terms are
-    /// written.
+    /// Only expressions before `exprs` are expanded, so that this terminates; `left` is the budget
+    /// of terms.
     fn text_of(&self, d: Dim, exprs: usize, left: &mut usize) -> String {
         let i = match d {
             _ if *left == 0 => return "…".into(),
@@ -185,13 +184,13 @@ impl Program {
             ExprKind::Pow => format!("{lhs}^{rhs}"),
         }
     }
-    /// The values of all expressions, given those of the symbols.
+    /// Evaluates all expressions for these values of the symbols.
     pub fn expr_values(&self, symbols: &[i64]) -> Result<Vec<i64>, SizeError> {
         values(&self.exprs, symbols)
     }
 }
 
-/// The values of expressions, given those of the symbols.
+/// Evaluates expressions for these values of the symbols.
 pub fn values(exprs: &[Expr], symbols: &[i64]) -> Result<Vec<i64>, SizeError> {
     let mut values = Vec::with_capacity(exprs.len());
     for (index, e) in exprs.iter().enumerate() {
@@ -207,7 +206,7 @@ pub fn values(exprs: &[Expr], symbols: &[i64]) -> Result<Vec<i64>, SizeError> {
 }
 
 impl Dim {
-    /// The size, given the values of symbols and of expressions.
+    /// The value, given those of symbols and expressions.
     pub fn value(self, symbols: &[i64], exprs: &[i64]) -> Result<i64, SizeError> {
         let found = match self {
             Dim::Known(n) => return Ok(n),
@@ -216,7 +215,7 @@ impl Dim {
         };
         found.copied().ok_or(SizeError::Missing(self))
     }
-    /// The same, as what a tensor or memory has: not below 0.
+    /// The value as a size of a tensor or buffer. Err: it is negative.
     pub fn size(self, symbols: &[i64], exprs: &[i64]) -> Result<usize, SizeError> {
         let value = self.value(symbols, exprs)?;
         usize::try_from(value).map_err(|_| SizeError::Negative(self, value))
@@ -252,7 +251,7 @@ mod tests {
             p.exprs = vec![e(bad.0, n(bad.1), n(bad.2))];
             assert!(matches!(p.expr_values(&[]), Err(SizeError::NoValue { .. })), "{bad:?}");
         }
-        // Each doubles the text of the one before.
+        // Each expression doubles the text of the one before.
         p.exprs = (0..200).map(|i| e(ExprKind::Add, Dim::Expr(i), Dim::Expr(i))).collect();
         p.exprs.insert(0, e(ExprKind::Add, n(1), n(2)));
         assert!(p.size_text(Dim::Expr(200)).len() < 4096);

@@ -1,25 +1,25 @@
-//! Checks of a program that was read: what later code indexes with, divides by, allocates or
-//! launches. A program that passes is run without looking at these again.
+//! Validates a deserialised program: all indices, divisors, allocation sizes and launch parameters.
+//! Later code relies on it.
 //!
-//! This finds what contradicts itself. That the numbers are those of the code beside it, the
-//! package's digest says (`package`).
+//! This finds contradictions within the program. The package's digest shows that program and code
+//! belong together.
 mod flow;
 mod launch;
 
 use super::{Dim, FORMAT, Global, Program, Role, Symbol, Target, Tensor};
 use crate::view::{byte_size, product};
 
-/// A part of a program that contradicts another, or itself.
+/// A validation error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} {reason}")]
 pub struct Invalid {
-    /// Where it stands in the manifest, such as `inputs[0].dims[1]`.
+    /// Path of the field in the manifest, such as `inputs[0].dims[1]`.
     pub field: String,
-    /// What is wrong with it.
+    /// What is wrong with the field.
     pub reason: String,
 }
 
-/// The place that is looked at.
+/// Path of the field being checked.
 #[derive(Clone)]
 struct At(String);
 
@@ -30,24 +30,24 @@ impl At {
     fn item(&self, i: usize) -> At {
         At(format!("{}[{i}]", self.0))
     }
-    /// Err: not `ok`.
+    /// Err: `ok` is false.
     fn wants(&self, ok: bool, reason: impl FnOnce() -> String) -> Result<(), Invalid> {
         if ok { Ok(()) } else { Err(self.wrong(reason())) }
     }
     fn wrong(&self, reason: String) -> Invalid {
         Invalid { field: self.0.clone(), reason }
     }
-    /// Err: `i` is no index into a list of `len`.
+    /// Err: `i` is out of range for a list of `len`.
     fn index(&self, i: usize, len: usize, list: &str) -> Result<(), Invalid> {
         self.wants(i < len, || format!("is {i}, but {list} has {len} entries"))
     }
 }
 
-/// Dimensions of a tensor; PyTorch has no more.
+/// Most dimensions of a tensor, as in PyTorch.
 const MAX_RANK: usize = 64;
 
 impl Program {
-    /// Checks all of it, with the programs that it consists of.
+    /// Validates the program and its nested programs.
     pub fn validate(&self) -> Result<(), Invalid> {
         let at = At(String::new());
         at.field("format").wants(self.format == FORMAT, || format!("is not {FORMAT}"))?;
@@ -83,7 +83,7 @@ impl Program {
         }
     }
 
-    /// Symbols, expressions of them, and the conditions.
+    /// Checks symbols, expressions and conditions.
     fn check_sizes(&self, at: &At) -> Result<(), Invalid> {
         for (i, s) in self.symbols.iter().enumerate() {
             self.check_symbol(s, &at.field("symbols").item(i))?;
@@ -112,17 +112,17 @@ impl Program {
         at.field("min").wants(s.min <= max, || format!("is {}, above the max {max}", s.min))
     }
 
-    /// A size; of expressions only those before `exprs`.
+    /// Checks a size; only expressions before `exprs` may be used.
     fn check_dim(&self, d: Dim, exprs: usize, at: &At) -> Result<(), Invalid> {
         match d {
             Dim::Known(_) => Ok(()),
             Dim::Symbol(i) => at.index(i, self.symbols.len(), "symbols"),
             Dim::Expr(i) => at.wants(i < exprs, || {
-                format!("is expression {i}, which does not stand before it; there are {exprs}")
+                format!("is expression {i}, which is not an earlier one; there are {exprs}")
             }),
         }
     }
-    /// A size that is not below 0.
+    /// Checks a size that must not be negative.
     fn check_size(&self, d: Dim, at: &At) -> Result<(), Invalid> {
         let negative = matches!(d, Dim::Known(n) if n < 0);
         at.wants(!negative, || format!("is {}, below 0", self.size_text(d)))?;
@@ -191,7 +191,7 @@ impl Program {
         p.check_at(&at)
     }
 
-    /// A part is for the same target, which for the host it need not say.
+    /// Checks that a nested program has the same target; one for the host may omit it.
     fn check_target(&self, part: &Target, at: &At) -> Result<(), Invalid> {
         let silent = *part == Target::default() && !self.target.is_cuda();
         at.field("target").wants(silent || *part == self.target, || "is another one".into())

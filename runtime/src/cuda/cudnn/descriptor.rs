@@ -1,5 +1,5 @@
-//! Descriptors of cuDNN's graph API: attributes are set, then it is final, and others are made of
-//! it.
+//! Descriptors of cuDNN's graph API (`cudnnBackendDescriptor_t`): set attributes, then finalise,
+//! then refer to it from other descriptors.
 use super::failed;
 use crate::cuda::CudaError;
 use cudarc::cudnn::sys;
@@ -9,17 +9,17 @@ use sys::{
     cudnnBackendDescriptorType_t as Kind,
 };
 
-/// What attributes have arrays of.
+/// A type of attribute values.
 ///
 /// # Safety
-/// It lies in memory as the library has values of `TYPE`.
+/// Its layout is that of cuDNN's attribute type `TYPE`.
 pub unsafe trait Value {
     const TYPE: Type;
 }
 
 macro_rules! values {
     ($($of:ty: $name:ident),*) => {
-        // SAFETY: as the library's header says.
+        // SAFETY: the layouts of the library's header.
         $(unsafe impl Value for $of {
             const TYPE: Type = Type::$name;
         })*
@@ -39,21 +39,21 @@ values! {
     Inner: CUDNN_TYPE_BACKEND_DESCRIPTOR
 }
 
-/// An address in the card's memory.
+/// A device pointer.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Address(pub *mut c_void);
 
-/// A descriptor within another one.
+/// A descriptor as another one's attribute.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Inner(sys::cudnnBackendDescriptor_t);
 
-/// A descriptor, destroyed with it.
+/// A backend descriptor, destroyed on drop.
 pub struct Descriptor(sys::cudnnBackendDescriptor_t);
 
 impl Descriptor {
-    /// One without attributes.
+    /// Creates a descriptor without attributes.
     pub fn new(kind: Kind) -> Result<Descriptor, CudaError> {
         let mut made = ptr::null_mut();
         // SAFETY: writes one pointer.
@@ -62,9 +62,9 @@ impl Descriptor {
             .map_err(failed("describing a convolution to cuDNN"))?;
         Ok(Descriptor(made))
     }
-    /// With an attribute.
+    /// Sets an attribute.
     pub fn with<T: Value>(self, name: Name, values: &[T]) -> Result<Descriptor, CudaError> {
-        // SAFETY: an array of so many values of that type.
+        // SAFETY: an array of that many values of that type.
         unsafe {
             sys::cudnnBackendSetAttribute(
                 self.0,
@@ -78,12 +78,12 @@ impl Descriptor {
         .map_err(failed("describing a convolution to cuDNN"))?;
         Ok(self)
     }
-    /// With an attribute that is a descriptor.
+    /// Sets an attribute that is a descriptor.
     pub fn of(self, name: Name, inner: &Descriptor) -> Result<Descriptor, CudaError> {
         self.with(name, &[inner.inner()])
     }
-    /// Now it can be used. Err: the library has no such thing.
-    pub fn done(self) -> Result<Descriptor, CudaError> {
+    /// Finalises it. Err: the library does not support it.
+    pub fn finalize(self) -> Result<Descriptor, CudaError> {
         // SAFETY: a live descriptor.
         unsafe { sys::cudnnBackendFinalize(self.0) }
             .result()
@@ -96,10 +96,10 @@ impl Descriptor {
     pub fn raw(&self) -> sys::cudnnBackendDescriptor_t {
         self.0
     }
-    /// An attribute that is one number.
-    pub fn number(&self, name: Name) -> Result<i64, CudaError> {
+    /// Reads an attribute of one integer.
+    pub fn integer(&self, name: Name) -> Result<i64, CudaError> {
         let (mut n, mut count) = (0i64, 0);
-        // SAFETY: room for the one number that is asked for.
+        // SAFETY: room for the one integer.
         unsafe {
             sys::cudnnBackendGetAttribute(
                 self.0,
@@ -114,11 +114,11 @@ impl Descriptor {
         .map_err(failed("asking cuDNN for a number"))?;
         Ok(n)
     }
-    /// An attribute that is at most so many numbers of an enumeration.
-    pub fn notes(&self, name: Name, of: Type, most: usize) -> Result<Vec<u32>, CudaError> {
+    /// Reads an attribute of at most `most` enumerators.
+    pub fn enumerators(&self, name: Name, of: Type, most: usize) -> Result<Vec<u32>, CudaError> {
         let (mut all, mut count) = (vec![0u32; most], 0);
-        // SAFETY: room for as many as are asked for; numbers, since a newer library may have more
-        // than the enumeration.
+        // SAFETY: room for `most` values; integers, since a newer library may have more
+        // enumerators.
         unsafe {
             sys::cudnnBackendGetAttribute(
                 self.0,
@@ -134,11 +134,11 @@ impl Descriptor {
         all.truncate(usize::try_from(count).unwrap_or(0));
         Ok(all)
     }
-    /// An attribute that is a descriptor of a kind.
+    /// Reads an attribute that is one descriptor of this kind.
     pub fn descriptor(&self, name: Name, kind: Kind) -> Result<Descriptor, CudaError> {
         let one = Descriptor::new(kind)?;
         let (mut inner, mut have) = (one.inner(), 0i64);
-        // SAFETY: a live descriptor of this kind, which it fills.
+        // SAFETY: a live descriptor of this kind, which the library fills.
         unsafe {
             sys::cudnnBackendGetAttribute(
                 self.0,
@@ -153,7 +153,7 @@ impl Descriptor {
         .map_err(failed("asking cuDNN for a description"))?;
         Ok(one)
     }
-    /// An attribute that is descriptors of a kind: as many as there are.
+    /// Reads an attribute that is a list of descriptors of this kind.
     pub fn descriptors(&self, name: Name, kind: Kind) -> Result<Vec<Descriptor>, CudaError> {
         let fail = failed("asking cuDNN for descriptions");
         let mut count = 0i64;
@@ -166,7 +166,7 @@ impl Descriptor {
         let mut all = (0..count).map(|_| Descriptor::new(kind)).collect::<Result<Vec<_>, _>>()?;
         let mut inner: Vec<Inner> = all.iter().map(Descriptor::inner).collect();
         let mut have = 0i64;
-        // SAFETY: so many live descriptors of this kind, which it fills.
+        // SAFETY: that many live descriptors of this kind, which the library fills.
         unsafe {
             sys::cudnnBackendGetAttribute(
                 self.0,
@@ -186,7 +186,7 @@ impl Descriptor {
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        // SAFETY: made by `new`, destroyed once.
+        // SAFETY: created by `new`, destroyed once.
         let _ = unsafe { sys::cudnnBackendDestroyDescriptor(self.0) };
     }
 }

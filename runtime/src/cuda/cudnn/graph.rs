@@ -1,4 +1,4 @@
-//! A convolution, and what follows on it, as a graph of cuDNN's operations.
+//! The cuDNN operation graph of a convolution and its epilogue.
 use super::descriptor::Descriptor;
 use crate::{
     convolution::{Convolution, Volume},
@@ -11,10 +11,10 @@ use sys::{
     cudnnDataType_t as Element, cudnnPointwiseMode_t as Mode,
 };
 
-/// Addresses are multiples of so many bytes at least; the program's are.
-const ALIGNED: u64 = 16;
+/// Least alignment of device pointers, in bytes; the program guarantees it.
+const ALIGNMENT: u64 = 16;
 
-/// The operands by the numbers that the library knows them by.
+/// The operands with their tensor UIDs.
 pub fn operands(c: &Convolution) -> Vec<(i64, &Volume)> {
     let some = [
         (1, Some(&c.image)),
@@ -33,7 +33,7 @@ fn element(dtype: &str) -> Result<Element, CudaError> {
         "f32" => Ok(Element::CUDNN_DATA_FLOAT),
         other => Err(CudaError::Driver {
             what: "describing a tensor to cuDNN",
-            reason: format!("there is no form of {other}"),
+            reason: format!("the library does not support the element type {other}"),
         }),
     }
 }
@@ -42,11 +42,11 @@ fn signed<const N: usize>(all: [u64; N]) -> [i64; N] {
     all.map(|n| i64::try_from(n).unwrap_or(i64::MAX))
 }
 
-/// Of the first element; where in memory it begins is the program's to choose.
+/// Alignment of the first element, whose offset the program chooses.
 fn aligned(v: &Volume) -> i64 {
     let bytes = v.offset * crate::view::byte_size(&v.dtype).unwrap_or(1) as u64;
     let least =
-        if bytes == 0 { ALIGNED } else { (1 << bytes.trailing_zeros().min(4)).min(ALIGNED) };
+        if bytes == 0 { ALIGNMENT } else { (1 << bytes.trailing_zeros().min(4)).min(ALIGNMENT) };
     least as i64
 }
 
@@ -58,20 +58,21 @@ fn tensor(id: i64, dtype: Element, like: &Volume, within: bool) -> Result<Descri
         .with(Name::CUDNN_ATTR_TENSOR_STRIDES, &signed(like.strides))?
         .with(
             Name::CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT,
-            &[if within { ALIGNED as i64 } else { aligned(like) }],
+            &[if within { ALIGNMENT as i64 } else { aligned(like) }],
         )?;
     let d = if within { d.with(Name::CUDNN_ATTR_TENSOR_IS_VIRTUAL, &[true])? } else { d };
-    d.done()
+    d.finalize()
 }
 
-/// The graph's operations in order, and all that they are made of.
+/// The operations in order, and the tensor descriptors that they refer to.
 #[derive(Default)]
 pub struct Operations {
     pub all: Vec<Descriptor>,
     _parts: Vec<Descriptor>,
 }
 
-/// The operations: the convolution, then what is added, then the function. Between them are f32.
+/// The operations: convolution, then additions, then activation. Intermediates are virtual f32
+/// tensors.
 pub fn operations(c: &Convolution) -> Result<Operations, CudaError> {
     let mut made = Operations::default();
     let named = |id: i64| {
@@ -93,7 +94,7 @@ pub fn operations(c: &Convolution) -> Result<Operations, CudaError> {
         Activation::Relu => Some(Mode::CUDNN_POINTWISE_RELU_FWD),
         Activation::GeluTanh => Some(Mode::CUDNN_POINTWISE_GELU_APPROX_TANH_FWD),
     };
-    // The residual goes first: cuDNN has more engines for that order.
+    // The residual is added first: cuDNN has more engines for that order.
     let added = [c.residual.as_ref().map(|_| 5), c.bias.as_ref().map(|_| 4)].into_iter().flatten();
     let steps: Vec<(Mode, Option<i64>)> = added
         .map(|id| (Mode::CUDNN_POINTWISE_ADD, Some(id)))
@@ -114,7 +115,7 @@ pub fn operations(c: &Convolution) -> Result<Operations, CudaError> {
         .with(Name::CUDNN_ATTR_CONVOLUTION_DILATIONS, &signed(c.dilation))?
         .with(Name::CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, &signed(c.low))?
         .with(Name::CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, &signed(c.high))?
-        .done()?;
+        .finalize()?;
     let (image, weight, mut last) = (named(1)?, named(2)?, between(0)?);
     made.all.push(
         Descriptor::new(Kind::CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR)?
@@ -124,14 +125,14 @@ pub fn operations(c: &Convolution) -> Result<Operations, CudaError> {
             .of(Name::CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, &window)?
             .with(Name::CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, &[1f32])?
             .with(Name::CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, &[0f32])?
-            .done()?,
+            .finalize()?,
     );
     made._parts.extend([image, weight, window]);
     for (i, (mode, with)) in steps.iter().enumerate() {
         let how = Descriptor::new(Kind::CUDNN_BACKEND_POINTWISE_DESCRIPTOR)?
             .with(Name::CUDNN_ATTR_POINTWISE_MODE, &[*mode])?
             .with(Name::CUDNN_ATTR_POINTWISE_MATH_PREC, &[Element::CUDNN_DATA_FLOAT])?
-            .done()?;
+            .finalize()?;
         let next = between(i + 1)?;
         let mut op = Descriptor::new(Kind::CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR)?
             .of(Name::CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, &how)?
@@ -142,7 +143,7 @@ pub fn operations(c: &Convolution) -> Result<Operations, CudaError> {
             op = op.of(Name::CUDNN_ATTR_OPERATION_POINTWISE_BDESC, &other)?;
             made._parts.push(other);
         }
-        made.all.push(op.done()?);
+        made.all.push(op.finalize()?);
         made._parts.extend([how, std::mem::replace(&mut last, next)]);
     }
     made._parts.push(last);

@@ -1,5 +1,5 @@
-//! Convolutions by cuDNN's graph API, version 9, which is looked for when one is first asked for.
-//! cudarc would panic where it is not.
+//! Convolutions by the graph API of cuDNN 9, loaded on first use. cudarc would panic if the library
+//! is missing, so it is looked for first.
 mod descriptor;
 mod graph;
 
@@ -20,44 +20,44 @@ use sys::{
     cudnnBackendNumericalNote_t as Note,
 };
 
-/// Most bytes that a convolution may ask for beside its operands, as for products.
-const WORKSPACE: i64 = 32 << 20;
-/// Most plans that are tried: an engine may turn out not to be there, or to want more memory.
-const TRIED: usize = 32;
-/// A part that version 9 loads by itself, and without which it would end the process.
-const PART: &str = "libcudnn_graph.so.9";
+/// Workspace limit in bytes, as for matrix products.
+const MAX_WORKSPACE: i64 = 32 << 20;
+/// Most engine configurations to try: some are unavailable or exceed the workspace limit.
+const MAX_TRIED: usize = 32;
+/// A sub-library that cuDNN 9 loads itself; without it cuDNN aborts the process.
+const GRAPH_LIBRARY: &str = "libcudnn_graph.so.9";
 
-/// Whether the library is found, with the parts without which it would end the process: one of its
-/// own, and the cuBLASLt of its CUDA version.
+/// Whether the library can be loaded, with the libraries without which it aborts the process:
+/// `libcudnn_graph` and the cuBLASLt of its CUDA version.
 pub fn present() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     // SAFETY: opens a library and closes it again.
     *FOUND.get_or_init(
-        || unsafe { sys::is_culib_present() } && opens(PART) && opens(&format!("libcublasLt.so.{}", result::get_cudart_version() / 1000)),
+        || unsafe { sys::is_culib_present() } && can_load(GRAPH_LIBRARY) && can_load(&format!("libcublasLt.so.{}", result::get_cudart_version() / 1000)),
     )
 }
 
-/// Whether a library of that name is found. It stays open.
-fn opens(name: &str) -> bool {
-    // SAFETY: opens a library by a name that ends with a zero.
+/// Whether a library of this name can be loaded. It stays loaded.
+fn can_load(name: &str) -> bool {
+    // SAFETY: opens a library by a NUL-terminated name.
     CString::new(name).is_ok_and(|name| {
         !unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) }.is_null()
     })
 }
 
-/// What has been looked for, in words.
+/// The library names that were tried, for messages.
 pub fn searched() -> String {
     format!(
-        "{}; {PART}, and the libcublasLt of its CUDA version",
+        "{}; {GRAPH_LIBRARY}, and the libcublasLt of its CUDA version",
         super::searched("libcudnn.so.9", cudarc::get_lib_name_candidates("cudnn"))
     )
 }
 
-/// The library's words for what went wrong last on this thread.
+/// The message of the last cuDNN error on this thread.
 fn failed(what: &'static str) -> impl Fn(result::CudnnError) -> CudaError {
     move |e| {
         let mut text = [0 as c_char; 512];
-        // SAFETY: writes at most so many bytes, with a zero at the end.
+        // SAFETY: writes at most that many bytes, NUL-terminated.
         let said = unsafe {
             sys::cudnnGetLastErrorString(text.as_mut_ptr(), text.len());
             text[text.len() - 1] = 0;
@@ -68,26 +68,25 @@ fn failed(what: &'static str) -> impl Fn(result::CudnnError) -> CudaError {
     }
 }
 
-/// The library on a card. One thread at a time says which stream it works on, and gives it work.
+/// A cuDNN handle. The mutex makes setting its stream and executing one step.
 pub struct Handle(Mutex<sys::cudnnHandle_t>);
-// SAFETY: the library's handle is tied to no thread, and behind a mutex.
+// SAFETY: the handle is tied to no thread, and behind a mutex.
 unsafe impl Send for Handle {}
 unsafe impl Sync for Handle {}
 
 impl Handle {
-    /// That of a card, opened when it is first asked for and kept until the process ends, as the
-    /// card's context is. The card is the calling thread's. Err: the library is not found, or does
-    /// not start.
+    /// The handle of a device, created on first use in the current context and kept until the
+    /// process ends. Err: the library is missing or does not initialise.
     pub fn of(device: &Device) -> Result<Arc<Handle>, CudaError> {
-        static KEPT: Mutex<Vec<(usize, Arc<Handle>)>> = Mutex::new(vec![]);
+        static HANDLES: Mutex<Vec<(usize, Arc<Handle>)>> = Mutex::new(vec![]);
         if !present() {
             return Err(CudaError::Driver {
                 what: "looking for cuDNN",
                 reason: format!("looked for {}", searched()),
             });
         }
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = device.card().index;
+        let mut kept = HANDLES.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = device.info().index;
         if let Some((_, handle)) = kept.iter().find(|(i, _)| *i == index) {
             return Ok(handle.clone());
         }
@@ -98,49 +97,49 @@ impl Handle {
     }
 }
 
-/// A convolution that the library has found a plan for.
-pub struct Planned {
+/// A convolution with its execution plan.
+pub struct ConvolutionPlan {
     handle: Arc<Handle>,
     convolution: Convolution,
     plan: Descriptor,
-    /// Bytes of memory that it needs beside.
+    /// Workspace in bytes.
     pub workspace: usize,
 }
-// SAFETY: a plan is only read once it is made.
-unsafe impl Send for Planned {}
-unsafe impl Sync for Planned {}
+// SAFETY: a plan is only read once it is created.
+unsafe impl Send for ConvolutionPlan {}
+unsafe impl Sync for ConvolutionPlan {}
 
-impl Planned {
-    /// Asks the library for the plan that it thinks the fastest. Err: it has none, or the
-    /// description is none.
-    pub fn new(handle: &Arc<Handle>, c: &Convolution) -> Result<Planned, CudaError> {
+impl ConvolutionPlan {
+    /// Takes the heuristic's first engine configuration that kiln allows. Err: there is none, or a
+    /// descriptor is invalid.
+    pub fn new(handle: &Arc<Handle>, c: &Convolution) -> Result<ConvolutionPlan, CudaError> {
         let held = handle.0.lock().unwrap_or_else(PoisonError::into_inner);
         let operations = graph::operations(c)?;
         let inner: Vec<_> = operations.all.iter().map(Descriptor::inner).collect();
         let graph = Descriptor::new(Kind::CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)?
             .with(Name::CUDNN_ATTR_OPERATIONGRAPH_HANDLE, &[*held])?
             .with(Name::CUDNN_ATTR_OPERATIONGRAPH_OPS, &inner)?
-            .done()?;
+            .finalize()?;
         let (mut last, mut tried) = (None, 0);
         for mode in [Heuristic::CUDNN_HEUR_MODE_A, Heuristic::CUDNN_HEUR_MODE_FALLBACK] {
-            // What has no engines at all says so here.
-            let ways = match ways(&graph, mode) {
-                Ok(ways) => ways,
+            // Fails here if no engine supports the graph.
+            let engine_configs = match engine_configs(&graph, mode) {
+                Ok(engine_configs) => engine_configs,
                 Err(e) => {
                     last = Some(e);
                     continue;
                 }
             };
-            for way in ways {
-                if tried == TRIED || !allowed(&way, c)? {
+            for config in engine_configs {
+                if tried == MAX_TRIED || !allowed(&config, c)? {
                     continue;
                 }
                 tried += 1;
-                match plan(*held, &way) {
-                    Ok((plan, bytes)) if (0..=WORKSPACE).contains(&bytes) => {
+                match plan(*held, &config) {
+                    Ok((plan, bytes)) if (0..=MAX_WORKSPACE).contains(&bytes) => {
                         let (handle, convolution, workspace) =
                             (handle.clone(), c.clone(), bytes as usize);
-                        return Ok(Planned { handle, convolution, plan, workspace });
+                        return Ok(ConvolutionPlan { handle, convolution, plan, workspace });
                     }
                     Ok(_) => {}
                     Err(e) => last = Some(e),
@@ -154,8 +153,8 @@ impl Planned {
         Err(last.unwrap_or_else(none))
     }
 
-    /// Gives it to a stream. `parameters`: the launch's, of which some are addresses; `scratch`:
-    /// the address of [`Planned::workspace`] bytes.
+    /// Enqueues it. `parameters` are the launch's, some of them device pointers; `scratch` is the
+    /// device address of [`ConvolutionPlan::workspace`] bytes.
     pub fn launch(
         &self,
         parameters: &[u64],
@@ -179,10 +178,10 @@ impl Planned {
             .with(Name::CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, &ids)?
             .with(Name::CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, &addresses)?
             .with(Name::CUDNN_ATTR_VARIANT_PACK_WORKSPACE, &[Address(scratch as *mut c_void)])?
-            .done()?;
+            .finalize()?;
         let handle = self.handle.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: a live stream of the card's context; tensors of the described sizes lie at these
-        // addresses, as the program says.
+        // SAFETY: a live stream of the device's context; tensors of the described sizes are at
+        // these addresses, as the program says.
         unsafe {
             result::set_stream(*handle, stream.cast()).map_err(&fail)?;
             sys::cudnnBackendExecute(*handle, self.plan.raw(), pack.raw()).result().map_err(&fail)
@@ -190,22 +189,22 @@ impl Planned {
     }
 }
 
-/// Ways to compute a graph, the one first that the library thinks the fastest.
-fn ways(graph: &Descriptor, mode: Heuristic) -> Result<Vec<Descriptor>, CudaError> {
+/// Engine configurations for a graph, in the heuristic's order.
+fn engine_configs(graph: &Descriptor, mode: Heuristic) -> Result<Vec<Descriptor>, CudaError> {
     Descriptor::new(Kind::CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)?
         .of(Name::CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)?
         .with(Name::CUDNN_ATTR_ENGINEHEUR_MODE, &[mode])?
-        .done()?
+        .finalize()?
         .descriptors(Name::CUDNN_ATTR_ENGINEHEUR_RESULTS, Kind::CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)
 }
 
-/// Whether a way computes what kiln promises: the same in each call, with sums in f32, and factors
-/// of f32 not rounded unless that is allowed.
-fn allowed(way: &Descriptor, c: &Convolution) -> Result<bool, CudaError> {
-    let engine =
-        way.descriptor(Name::CUDNN_ATTR_ENGINECFG_ENGINE, Kind::CUDNN_BACKEND_ENGINE_DESCRIPTOR)?;
+/// Whether an engine configuration is deterministic, accumulates in f32, and rounds f32 operands to
+/// tf32 only if the convolution allows it.
+fn allowed(config: &Descriptor, c: &Convolution) -> Result<bool, CudaError> {
+    let engine = config
+        .descriptor(Name::CUDNN_ATTR_ENGINECFG_ENGINE, Kind::CUDNN_BACKEND_ENGINE_DESCRIPTOR)?;
     let most = Note::CUDNN_NUMERICAL_NOTE_TYPE_COUNT as usize;
-    let notes = engine.notes(
+    let notes = engine.enumerators(
         Name::CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
         Type::CUDNN_TYPE_NUMERICAL_NOTE,
         most,
@@ -223,13 +222,13 @@ fn allowed(way: &Descriptor, c: &Convolution) -> Result<bool, CudaError> {
     Ok(!not.iter().any(|n| notes.contains(&(*n as u32))))
 }
 
-/// A way made ready to run, and the bytes that it needs.
-fn plan(handle: sys::cudnnHandle_t, way: &Descriptor) -> Result<(Descriptor, i64), CudaError> {
+/// The execution plan of an engine configuration, and its workspace in bytes.
+fn plan(handle: sys::cudnnHandle_t, config: &Descriptor) -> Result<(Descriptor, i64), CudaError> {
     let plan = Descriptor::new(Kind::CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)?
         .with(Name::CUDNN_ATTR_EXECUTION_PLAN_HANDLE, &[handle])?
-        .of(Name::CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, way)?
-        .done()?;
-    let bytes = plan.number(Name::CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE)?;
+        .of(Name::CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config)?
+        .finalize()?;
+    let bytes = plan.integer(Name::CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE)?;
     Ok((plan, bytes))
 }
 
@@ -244,7 +243,7 @@ mod tests {
         assert!(said.contains("libcudnn.so.9") && said.contains("libcudnn_graph.so.9"), "{said}");
     }
 
-    /// Descriptions need no card, where the library is.
+    /// Finalising descriptors needs the library, but no GPU.
     #[test]
     fn the_library_takes_the_descriptions() {
         if !present() {
@@ -287,7 +286,7 @@ mod tests {
                     + usize::from(residual)
                     + usize::from(activation != Activation::None)
             );
-            // A result of another size is none.
+            // The result's size contradicts the window.
             c.result = volume(2, [4, 128, 15, 14]);
             assert!(graph::operations(&c).is_err());
         }

@@ -1,4 +1,4 @@
-//! Control flow between programs: each value is made once, and read where it is there.
+//! Validates control flow: each value is defined once, and its definition dominates its uses.
 use super::{At, Invalid};
 use crate::{
     control::{Body, Control, Step, Value},
@@ -17,9 +17,9 @@ pub(super) fn check(p: &Program, control: &Control, at: &At) -> Result<(), Inval
     }
     let mut scope = Scope {
         control,
-        made: vec![false; control.values.len()],
-        seen: vec![],
-        there: vec![false; control.values.len()],
+        defined: vec![false; control.values.len()],
+        scope_order: vec![],
+        in_scope: vec![false; control.values.len()],
     };
     let at = at.field("body");
     let body = &control.body;
@@ -28,41 +28,43 @@ pub(super) fn check(p: &Program, control: &Control, at: &At) -> Result<(), Inval
     scope.same_types(&body.yields, &p.outputs, &at.field("yields"))
 }
 
-/// The values that there are at some place.
+/// The values in scope.
 struct Scope<'a> {
     control: &'a Control,
-    /// Values that some step or body makes.
-    made: Vec<bool>,
-    /// Values that may be read here, in the order in which they were made.
-    seen: Vec<usize>,
-    /// The same by value.
-    there: Vec<bool>,
+    /// Values that some step or body defines.
+    defined: Vec<bool>,
+    /// Values in scope, in order of definition.
+    scope_order: Vec<usize>,
+    /// Whether each value is in scope.
+    in_scope: Vec<bool>,
 }
 
 impl Scope<'_> {
     fn value(&self, v: usize) -> &Value {
         &self.control.values[v]
     }
-    fn reads(&self, values: &[usize], at: &At) -> Result<(), Invalid> {
+    fn uses(&self, values: &[usize], at: &At) -> Result<(), Invalid> {
         for (i, v) in values.iter().enumerate() {
             let at = at.item(i);
-            at.index(*v, self.made.len(), "control.values")?;
-            at.wants(self.there[*v], || format!("is value {v}, which is not there yet"))?;
+            at.index(*v, self.defined.len(), "control.values")?;
+            at.wants(self.in_scope[*v], || {
+                format!("is value {v}, which is used before it is defined")
+            })?;
         }
         Ok(())
     }
-    fn makes(&mut self, values: &[usize], at: &At) -> Result<(), Invalid> {
+    fn define(&mut self, values: &[usize], at: &At) -> Result<(), Invalid> {
         for (i, v) in values.iter().enumerate() {
             let at = at.item(i);
-            at.index(*v, self.made.len(), "control.values")?;
-            let again = std::mem::replace(&mut self.made[*v], true);
-            at.wants(!again, || format!("is value {v}, which something else makes, too"))?;
-            self.seen.push(*v);
-            self.there[*v] = true;
+            at.index(*v, self.defined.len(), "control.values")?;
+            let again = std::mem::replace(&mut self.defined[*v], true);
+            at.wants(!again, || format!("is value {v}, which is defined twice"))?;
+            self.scope_order.push(*v);
+            self.in_scope[*v] = true;
         }
         Ok(())
     }
-    /// Err: values are not of the types and ranks that a program takes or gives.
+    /// Err: dtypes or ranks of values are not those of a program's inputs or outputs.
     fn same_types(&self, values: &[usize], all: &[Tensor], at: &At) -> Result<(), Invalid> {
         let (have, want) = (values.len(), all.len());
         at.wants(have == want, || format!("are {have} values, where {want} are taken"))?;
@@ -75,8 +77,9 @@ impl Scope<'_> {
         }
         Ok(())
     }
-    /// Err: values that take turns differ in type or rank. Calls compare their sizes.
-    fn alike(&self, x: &[usize], y: &[usize], at: &At) -> Result<(), Invalid> {
+    /// Err: loop-carried values or branch results differ in dtype or rank. Calls compare their
+    /// sizes.
+    fn same_value_types(&self, x: &[usize], y: &[usize], at: &At) -> Result<(), Invalid> {
         at.wants(x.len() == y.len(), || format!("are {}, not {}", y.len(), x.len()))?;
         for (i, (x, y)) in x.iter().zip(y).enumerate() {
             let (x, y) = (self.value(*x), self.value(*y));
@@ -88,20 +91,20 @@ impl Scope<'_> {
         }
         Ok(())
     }
-    fn truth(&self, v: usize, at: &At) -> Result<(), Invalid> {
+    fn condition_type(&self, v: usize, at: &At) -> Result<(), Invalid> {
         let v = self.value(v);
         let fits = v.dtype == "i1" && v.dims.is_empty();
         at.wants(fits, || format!("is {} of rank {}, not one i1", v.dtype, v.dims.len()))
     }
 
     fn body(&mut self, body: &Body, at: &At) -> Result<(), Invalid> {
-        let outside = self.seen.len();
-        self.makes(&body.args, &at.field("args"))?;
+        let outside = self.scope_order.len();
+        self.define(&body.args, &at.field("args"))?;
         for (i, step) in body.steps.iter().enumerate() {
             self.step(step, &at.field("steps").item(i))?;
         }
-        self.reads(&body.yields, &at.field("yields"))?;
-        self.seen.drain(outside..).for_each(|v| self.there[v] = false);
+        self.uses(&body.yields, &at.field("yields"))?;
+        self.scope_order.drain(outside..).for_each(|v| self.in_scope[v] = false);
         Ok(())
     }
 
@@ -109,46 +112,50 @@ impl Scope<'_> {
         match step {
             Step::Call { part, inputs, results } => {
                 at.field("part").index(*part, self.control.parts.len(), "control.parts")?;
-                self.reads(inputs, &at.field("inputs"))?;
-                self.makes(results, &at.field("results"))?;
+                self.uses(inputs, &at.field("inputs"))?;
+                self.define(results, &at.field("results"))?;
                 let p = &self.control.parts[*part];
                 self.same_types(inputs, &p.inputs, &at.field("inputs"))?;
                 self.same_types(results, &p.outputs, &at.field("results"))
             }
             Step::Custom { inputs, results, .. } => {
-                self.reads(inputs, &at.field("inputs"))?;
-                self.makes(results, &at.field("results"))
+                self.uses(inputs, &at.field("inputs"))?;
+                self.define(results, &at.field("results"))
             }
             Step::If { condition, then, otherwise, results, .. } => {
-                self.reads(&[*condition], &at.field("condition"))?;
-                self.truth(*condition, &at.field("condition"))?;
+                self.uses(&[*condition], &at.field("condition"))?;
+                self.condition_type(*condition, &at.field("condition"))?;
                 for (name, body) in [("then", then), ("otherwise", otherwise)] {
                     let place = at.field(name);
                     self.body(body, &place)?;
                     place.wants(body.args.is_empty(), || "takes values".into())?;
                 }
-                self.makes(results, &at.field("results"))?;
-                self.alike(&then.yields, results, &at.field("results"))?;
-                self.alike(&otherwise.yields, results, &at.field("results"))
+                self.define(results, &at.field("results"))?;
+                self.same_value_types(&then.yields, results, &at.field("results"))?;
+                self.same_value_types(&otherwise.yields, results, &at.field("results"))
             }
             Step::While { inits, condition, body, results, .. } => {
-                self.reads(inits, &at.field("inits"))?;
+                self.uses(inits, &at.field("inits"))?;
                 self.body(condition, &at.field("condition"))?;
                 self.body(body, &at.field("body"))?;
-                self.makes(results, &at.field("results"))?;
+                self.define(results, &at.field("results"))?;
                 let test = at.field("condition").field("yields");
                 test.wants(condition.yields.len() == 1, || "are not one value".into())?;
-                self.truth(condition.yields[0], &test)?;
-                self.alike(inits, &condition.args, &at.field("condition").field("args"))?;
-                self.alike(inits, &body.args, &at.field("body").field("args"))?;
-                self.alike(inits, &body.yields, &at.field("body").field("yields"))?;
-                self.alike(inits, results, &at.field("results"))
+                self.condition_type(condition.yields[0], &test)?;
+                self.same_value_types(
+                    inits,
+                    &condition.args,
+                    &at.field("condition").field("args"),
+                )?;
+                self.same_value_types(inits, &body.args, &at.field("body").field("args"))?;
+                self.same_value_types(inits, &body.yields, &at.field("body").field("yields"))?;
+                self.same_value_types(inits, results, &at.field("results"))
             }
             Step::Scan { inits, inputs, body, results, .. } => {
-                self.reads(inits, &at.field("inits"))?;
-                self.reads(inputs, &at.field("inputs"))?;
+                self.uses(inits, &at.field("inits"))?;
+                self.uses(inputs, &at.field("inputs"))?;
                 self.body(body, &at.field("body"))?;
-                self.makes(results, &at.field("results"))?;
+                self.define(results, &at.field("results"))?;
                 self.scan(inits, inputs, body, results, at)
             }
         }
@@ -172,9 +179,9 @@ impl Scope<'_> {
         yields.wants(body.yields.len() == results.len(), || {
             format!("are {}, not {}", body.yields.len(), results.len())
         })?;
-        self.alike(inits, &body.args[..n], &args)?;
-        self.alike(inits, &body.yields[..n], &yields)?;
-        self.alike(inits, &results[..n], &at.field("results"))?;
+        self.same_value_types(inits, &body.args[..n], &args)?;
+        self.same_value_types(inits, &body.yields[..n], &yields)?;
+        self.same_value_types(inits, &results[..n], &at.field("results"))?;
         let slices = inputs.iter().zip(&body.args[n..]);
         let stacks = results[n..].iter().zip(&body.yields[n..]);
         for (whole, slice) in slices.chain(stacks) {

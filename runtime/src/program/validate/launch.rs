@@ -1,4 +1,4 @@
-//! Kernels and their launches.
+//! Validates kernels and their launch configurations.
 use super::{At, Invalid};
 use crate::{
     convolution::Volume,
@@ -7,11 +7,11 @@ use crate::{
     view::byte_size,
 };
 
-/// Threads of a block, in CUDA.
+/// CUDA's limit on threads of a CTA (thread block).
 const MAX_THREADS: u32 = 1024;
-/// Bytes of shared memory of a block, on any chip that there is (227 KiB on sm_90).
+/// Largest shared memory of a CTA on any supported chip, in bytes: 227 KiB on sm_90.
 const MAX_SHARED: u32 = 227 << 10;
-/// Dimensions that the copy engine knows.
+/// TMA's limit on dimensions.
 const MAX_MAP_RANK: usize = 5;
 
 pub(super) fn check(p: &Program, at: &At) -> Result<(), Invalid> {
@@ -72,12 +72,12 @@ fn check_launch(p: &Program, k: &Kernel, l: &Launch, at: &At) -> Result<(), Inva
     }
 }
 
-/// Names of functions go to the driver as C strings.
+/// Symbols are passed to the driver as C strings.
 fn place_in_code(name: &str, at: &At) -> Result<(), Invalid> {
     at.wants(!name.is_empty() && !name.contains('\0'), || format!("is {name:?}, which is no name"))
 }
 
-/// Err: a parameter that should be memory is none.
+/// Err: a parameter that must be a pointer is a size.
 fn memory(l: &Launch, arg: usize, at: &At) -> Result<(), Invalid> {
     let at = at.field("arg");
     at.index(arg, l.args.len(), "args")?;
@@ -136,7 +136,7 @@ fn check_library(l: &Launch, call: &LibraryCall, at: &At) -> Result<(), Invalid>
     }
 }
 
-/// Err: the last element is further than 64 bits reach, or the element type is none.
+/// Err: the last element's offset overflows 64 bits, or the dtype is unknown.
 fn reach(
     dtype: &str,
     offset: u64,

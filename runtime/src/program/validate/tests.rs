@@ -8,7 +8,7 @@ fn tensor(dims: &[Dim]) -> Tensor {
     Tensor { name: "x".into(), dtype: "f32".into(), dims: dims.to_vec(), order: vec![] }
 }
 
-/// For a GPU, with one of each thing.
+/// A GPU program with one of everything.
 fn program() -> Program {
     let map = TensorMap {
         arg: 0,
@@ -108,7 +108,7 @@ fn what_contradicts_itself_is_named() {
     );
     assert_eq!(said(|p| p.symbols[0].min = 10), "symbols[0].min is 10, above the max 9");
     assert_eq!(said(|p| p.symbols[0].divisor = 0), "symbols[0].divisor is 0, below 1");
-    let cycle = "exprs[1].lhs is expression 1, which does not stand before it; there are 1";
+    let cycle = "exprs[1].lhs is expression 1, which is not an earlier one; there are 1";
     assert_eq!(said(|p| p.exprs[1].lhs = Dim::Expr(1)), cycle);
     assert_eq!(
         said(|p| p.outputs[0].dims[0] = Dim::Symbol(7)),
@@ -198,7 +198,7 @@ fn launches_are_compared_with_what_there_is() {
     );
 }
 
-/// While value 1 is true (0 is carried): call part 0.
+/// While value 1 is true (value 0 is loop-carried): call part 0.
 fn flow() -> Program {
     let part = |dtype: &str, dims: &[Dim]| Program {
         inputs: vec![tensor(&[Dim::Known(3)])],
@@ -250,13 +250,16 @@ fn control_flow_reads_what_was_made() {
     );
     assert_eq!(
         said(|c| *parts(c).0 = vec![4]),
-        format!("{at}.inits[0] is value 4, which is not there yet")
+        format!("{at}.inits[0] is value 4, which is used before it is defined")
     );
-    // The body's value does not leave it.
-    assert!(said(|c| c.body.yields = vec![4]).contains("is value 4, which is not there yet"));
+    // The body's values are not in scope outside it.
+    assert!(
+        said(|c| c.body.yields = vec![4])
+            .contains("is value 4, which is used before it is defined")
+    );
     assert_eq!(
         said(|c| *parts(c).3 = vec![4]),
-        format!("{at}.results[0] is value 4, which something else makes, too")
+        format!("{at}.results[0] is value 4, which is defined twice")
     );
     let e = said(|c| parts(c).1.yields = vec![1]);
     assert_eq!(e, format!("{at}.condition.yields is f32 of rank 1, not one i1"));

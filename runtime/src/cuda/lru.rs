@@ -1,30 +1,30 @@
-//! A few things that were used last.
+//! A small LRU cache.
 
-/// At most `most` things, the one used last at the end.
-pub struct Recent<T> {
+/// At most `most` entries, the most recently used at the end.
+pub struct LruCache<T> {
     most: usize,
     all: Vec<T>,
 }
 
-impl<T> Recent<T> {
-    /// Nothing yet.
-    pub fn new(most: usize) -> Recent<T> {
-        Recent { most, all: vec![] }
+impl<T> LruCache<T> {
+    /// An empty cache.
+    pub fn new(most: usize) -> LruCache<T> {
+        LruCache { most, all: vec![] }
     }
-    /// Makes the one that is looked for the last used one. Whether there is one.
+    /// Marks the first match as most recently used. Returns whether there is one.
     pub fn find(&mut self, is: impl Fn(&T) -> bool) -> bool {
         let found = self.all.iter().rposition(is);
         found.inspect(|at| self.all[*at..].rotate_left(1)).is_some()
     }
-    /// One more, as the last used one; the one that was not used for longest goes if there are too
-    /// many.
+    /// Inserts an entry as most recently used. Evicts the least recently used one if the cache is
+    /// full.
     pub fn add(&mut self, one: T) {
         if self.all.len() == self.most {
             self.all.remove(0);
         }
         self.all.push(one);
     }
-    /// The last used one.
+    /// The most recently used entry.
     pub fn last(&mut self) -> Option<&mut T> {
         self.all.last_mut()
     }
@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_goes() {
-        let mut r = Recent::new(3);
+        let mut r = LruCache::new(3);
         (1..=3).for_each(|i| r.add(i));
         assert!(r.find(|i| *i == 1));
         assert_eq!(r.last(), Some(&mut 1));

@@ -1,8 +1,8 @@
-//! Reading what compiled code passes, and the views of tensors in it.
+//! Decodes the words of a call into tensor views and attributes.
 use super::element::Element;
 use std::{marker::PhantomData, ops::Range};
 
-/// Dtypes as compiled code writes them.
+/// Dtype codes of the call ABI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i64)]
 pub enum Code {
@@ -47,7 +47,8 @@ impl Code {
         (Code::F8E4M3Fn, "f8E4M3FN"),
         (Code::F8E5M2, "f8E5M2"),
     ];
-    /// The code of MLIR's name of a type; none for dtypes that these functions do not know.
+    /// The code of an element type, by MLIR's name; `None` if the runtime kernels do not support
+    /// it.
     pub fn of(name: &str) -> Option<Code> {
         Code::ALL.iter().find(|(_, n)| *n == name).map(|(c, _)| *c)
     }
@@ -56,45 +57,45 @@ impl Code {
     }
 }
 
-/// A tensor of a call.
+/// A tensor argument of a call.
 pub struct Operand {
     data: *mut u8,
     /// The dtype.
     pub code: Code,
-    /// The sizes.
+    /// The shape.
     pub shape: Vec<usize>,
 }
 
 impl Operand {
-    /// How many elements.
+    /// Number of elements.
     pub fn len(&self) -> usize {
         self.shape.iter().product()
     }
-    /// Whether anybody reads it.
-    pub fn wanted(&self) -> bool {
+    /// Whether it is used: its address is not 0.
+    pub fn used(&self) -> bool {
         !self.data.is_null()
     }
-    /// The elements of one that is read.
+    /// The elements of an input.
     pub fn read<E: Element>(&self) -> Option<&[E]> {
         let n = self.len();
         if n == 0 {
             return Some(&[]);
         }
-        // SAFETY: the caller of the function promised `n` elements of this dtype, which nobody
-        // writes meanwhile.
-        (self.wanted() && E::CODES.contains(&self.code))
+        // SAFETY: the function's caller promised `n` elements of this dtype, which nobody writes
+        // meanwhile.
+        (self.used() && E::CODES.contains(&self.code))
             .then(|| unsafe { std::slice::from_raw_parts(self.data.cast_const().cast(), n) })
     }
-    /// The elements of one that is written; nothing is written to one that nobody reads.
+    /// The elements of an output; writes to an unused one are dropped.
     pub fn write<E: Element>(&self) -> Option<Out<'_, E>> {
-        let len = if self.wanted() { self.len() } else { 0 };
+        let len = if self.used() { self.len() } else { 0 };
         (len == 0 || E::CODES.contains(&self.code)).then_some(Out {
             data: self.data.cast(),
             len,
             _operand: PhantomData,
         })
     }
-    /// The integer at a position of an integer tensor.
+    /// An element of an integer tensor.
     pub fn int(&self, i: usize) -> Option<i64> {
         Some(match self.code {
             Code::I64 => *self.read::<i64>()?.get(i)?,
@@ -107,8 +108,8 @@ impl Operand {
     }
 }
 
-/// Elements that the threads of a team write together, each its own ones. Positions outside are
-/// ignored.
+/// Output elements, shared by the threads of a team; each writes its own. Out-of-range writes are
+/// dropped.
 pub struct Out<'a, E> {
     data: *mut E,
     len: usize,
@@ -119,47 +120,47 @@ impl<E: Element> Out<'_, E> {
     /// Writes one element.
     pub fn set(&self, i: usize, value: E) {
         if i < self.len {
-            // SAFETY: inside of the tensor, and no other thread reads or writes this element.
+            // SAFETY: in range, and no other thread accesses this element.
             unsafe { self.data.add(i).write(value) }
         }
     }
-    /// One element that this thread has written.
+    /// Reads an element that this thread has written.
     pub fn get(&self, i: usize) -> Option<E> {
         // SAFETY: as in `set`.
         (i < self.len).then(|| unsafe { self.data.add(i).read() })
     }
-    /// Writes elements from a position on.
+    /// Writes consecutive elements from an index on.
     pub fn copy(&self, at: usize, from: &[E]) {
         let n = from.len().min(self.len.saturating_sub(at));
-        // The address of an empty tensor may be anything, and unaligned.
+        // An empty tensor's address may be anything, and misaligned.
         if n == 0 {
             return;
         }
-        // SAFETY: `n` elements from `at` on are inside of the tensor, and they are this thread's.
+        // SAFETY: `n` elements from `at` on are in range and this thread's.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.data.wrapping_add(at), n) }
     }
 }
 
-/// The words of a call, and which thread this is.
+/// A decoded call, and this thread's id.
 pub struct Call {
-    /// Operands, then results.
+    /// Inputs, then outputs.
     pub tensors: Vec<Operand>,
-    /// What the op's attributes say.
-    pub parameters: Vec<i64>,
+    /// The op's attributes.
+    pub attributes: Vec<i64>,
     tid: usize,
     nth: usize,
 }
 
 impl Call {
-    /// Reads the words; `None` if they make no sense.
+    /// Decodes the words; `None` if they are malformed.
     ///
     /// # Safety
-    /// They are laid out as the module says, and their tensors live and are written by nobody else
-    /// while the call does.
+    /// They are laid out as the module says. Their tensors live for the call, and nobody else
+    /// writes them.
     pub unsafe fn read(words: *const i64, tid: i64, nth: i64) -> Option<Call> {
         let mut at = words;
         let mut next = || {
-            // SAFETY: the counts before it say that there is a word.
+            // SAFETY: the counts before it imply that there is a word.
             let word = unsafe { at.read() };
             at = at.wrapping_add(1);
             word
@@ -171,43 +172,43 @@ impl Call {
             let shape = (0..next()).map(|_| usize::try_from(next()).ok()).collect::<Option<_>>()?;
             tensors.push(Operand { data, code, shape });
         }
-        let parameters = (0..next()).map(|_| next()).collect();
+        let attributes = (0..next()).map(|_| next()).collect();
         Some(Call {
             tensors,
-            parameters,
+            attributes,
             tid: usize::try_from(tid).ok()?,
             nth: usize::try_from(nth).ok()?.max(1),
         })
     }
-    /// This thread's part of `count` things.
+    /// This thread's share of `count` items.
     pub fn share(&self, count: usize) -> Range<usize> {
         let part = |t: usize| (count as u128 * t.min(self.nth) as u128 / self.nth as u128) as usize;
         part(self.tid)..part(self.tid + 1)
     }
-    /// A parameter that is an axis of a shape.
-    pub fn axis(&self, parameter: usize, shape: &[usize]) -> Option<usize> {
-        let axis = usize::try_from(*self.parameters.get(parameter)?).ok()?;
+    /// An attribute that is an axis of a shape.
+    pub fn axis(&self, attribute: usize, shape: &[usize]) -> Option<usize> {
+        let axis = usize::try_from(*self.attributes.get(attribute)?).ok()?;
         (axis < shape.len()).then_some(axis)
     }
 }
 
-/// The lines of a shape along an axis.
+/// The 1-D lines of a shape along an axis.
 pub struct Lines {
-    /// Elements in a line.
+    /// Elements of a line.
     pub size: usize,
-    /// From an element to the next.
+    /// Stride within a line, in elements.
     pub step: usize,
-    /// How many.
+    /// Number of lines.
     pub count: usize,
 }
 
 impl Lines {
-    /// Those of a shape.
+    /// The lines of a shape along an axis.
     pub fn of(shape: &[usize], axis: usize) -> Lines {
         let step = shape[axis + 1..].iter().product();
         Lines { size: shape[axis], step, count: shape[..axis].iter().product::<usize>() * step }
     }
-    /// The first element of a line.
+    /// Offset of a line's first element.
     pub fn start(&self, line: usize) -> usize {
         line / self.step.max(1) * self.step * self.size + line % self.step.max(1)
     }
