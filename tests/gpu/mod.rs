@@ -7,7 +7,7 @@ mod control;
 mod convolution;
 mod cudnn;
 mod divisors;
-mod emulated;
+pub mod emulated;
 mod gemm;
 mod indices;
 mod launches;

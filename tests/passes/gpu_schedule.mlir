@@ -1,7 +1,6 @@
 // RUN: kiln-gpu-schedule
 
 // CASE: elementwise
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: kiln.grid
 // CHECK: #kiln.schedule<"elementwise"
 // CHECK: kiln.threads = 256
@@ -26,7 +25,6 @@ func.func @k0(%x: tensor<?x128xf32> {kiln.sizes = array<i64: -1, 128>}, %y: tens
 
 // -----
 // CASE: softmax
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"register_rows", {row_threads = 16 : i64, rows_per_cta = 8 : i64, unroll = 1 : i64, vector = 4 : i64}>
 // CHECK: kiln.threads = 128
 #id = affine_map<(d0, d1) -> (d0, d1)>
@@ -69,7 +67,6 @@ func.func @k0(%x: tensor<?x64xf32> {kiln.sizes = array<i64: -1, 64>}, %s0: index
 
 // -----
 // CASE: softmax_row_per_cta
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"register_rows", {row_threads = 256 : i64, rows_per_cta = 1 : i64, unroll = 8 : i64, vector = 4 : i64}>
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
@@ -111,7 +108,6 @@ func.func @k0(%x: tensor<?x8192xf32> {kiln.sizes = array<i64: -1, 8192>}, %s0: i
 
 // -----
 // CASE: softmax_of_an_odd_length
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"register_rows", {row_threads = 32 : i64, rows_per_cta = 4 : i64, unroll = 32 : i64, vector = 1 : i64}>
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
@@ -153,7 +149,6 @@ func.func @k0(%x: tensor<?x1001xf32> {kiln.sizes = array<i64: -1, 1001>}, %s0: i
 
 // -----
 // CASE: softmax_of_rows_too_long_for_registers
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"rows", {row_threads = 512 : i64
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
@@ -195,7 +190,6 @@ func.func @k0(%x: tensor<?x65536xf32> {kiln.sizes = array<i64: -1, 65536>}, %s0:
 
 // -----
 // CASE: column_sum
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"elementwise"
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
@@ -218,7 +212,6 @@ func.func @k0(%x: tensor<40x48xf32> {kiln.sizes = array<i64: 40, 48>}) -> tensor
 
 // -----
 // CASE: column_sum_of_many_rows
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"column_reduction", {columns = 16 : i64, k_threads = 16 : i64, unroll = 4 : i64, vector = 4 : i64}>
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
@@ -241,7 +234,6 @@ func.func @k0(%x: tensor<2048x64xf32> {kiln.sizes = array<i64: 2048, 64>}) -> te
 
 // -----
 // CASE: matmul_with_bias
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"simt_gemm"
 // CHECK: kiln.shared
 #id = affine_map<(d0, d1) -> (d0, d1)>
@@ -272,7 +264,6 @@ func.func @k0(%a: tensor<8x64xf32> {kiln.sizes = array<i64: 8, 64>}, %b: tensor<
 
 // -----
 // CASE: reduction_of_few_rows
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"row_reduction", {row_threads = 64 : i64, rows_per_cta = 2 : i64, unroll = 4 : i64, vector = 4 : i64}>
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
@@ -294,7 +285,6 @@ func.func @k0(%x: tensor<?x1024xf32> {kiln.sizes = array<i64: -1, 1024>}, %s0: i
 
 // -----
 // CASE: transpose
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"transpose", {threads = 256 : i64, tile_columns = 64 : i64, tile_rows = 64 : i64, vector = 8 : i64}>
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #turned = affine_map<(d0, d1) -> (d1, d0)>
@@ -313,7 +303,6 @@ func.func @k0(%x: tensor<512x256xbf16> {kiln.sizes = array<i64: 512, 256>}) -> t
 
 // -----
 // CASE: transpose_of_dynamic_size
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: ceildiv 32) * (
 // CHECK: #kiln.schedule<"transpose", {threads = 256 : i64, tile_columns = 32 : i64, tile_rows = 32 : i64, vector = 1 : i64}>
 #id = affine_map<(d0, d1) -> (d0, d1)>
@@ -334,7 +323,6 @@ func.func @k0(%x: tensor<?x?xf32> {kiln.sizes = array<i64: -1, -2>}, %s0: index,
 // -----
 // Elements of a row of three are read by one warp.
 // CASE: transpose_of_few_columns
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"elementwise"
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #turned = affine_map<(d0, d1) -> (d1, d0)>
@@ -353,7 +341,7 @@ func.func @k0(%x: tensor<3x4096xf32> {kiln.sizes = array<i64: 3, 4096>}) -> tens
 
 // -----
 // CASE: bad_transpose_tile
-// expected-error @+5 {{has a schedule whose down is 256, not a power of two from 16 to 128}}
+// expected-error @+5 {{has schedule 'transpose' with tile_rows = 256 : i64; it is a power of two from 16 to 128}}
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #turned = affine_map<(d0, d1) -> (d1, d0)>
 module attributes {kiln.level = "linalg"} {
@@ -379,7 +367,6 @@ module attributes {kiln.level = "linalg"} {
 // -----
 // CASE: gemm_bf16
 // RUN: kiln-gpu-schedule{tensor-cores=true}
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 128 : i64, block_n = 256 : i64, ctas_per_sm = 1 : i64, split_k = 1 : i64, stages = 4 : i64}>
 // CHECK: kiln.tensor_maps
 module attributes {kiln.level = "linalg"} {
@@ -413,7 +400,6 @@ func.func @k0(%a: tensor<?x512xbf16> {kiln.sizes = array<i64: -1, 512>}, %b: ten
 // -----
 // CASE: gemm_with_rows_unaligned_for_tma
 // RUN: kiln-gpu-schedule{tensor-cores=true}
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"naive_contraction"
 // IMPLICIT-CHECK-NOT: kiln.tensor_maps
 module attributes {kiln.level = "linalg"} {
@@ -448,7 +434,6 @@ func.func @k0(%a: tensor<128x36xbf16> {kiln.sizes = array<i64: 128, 36>}, %b: te
 // Split-K by a cluster of two CTAs: 64 tiles do not fill the GPU.
 // CASE: gemm_split_k
 // RUN: kiln-gpu-schedule{tensor-cores=true}
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: kiln.cluster = 2
 // CHECK: #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 64 : i64, block_n = 64 : i64, ctas_per_sm = 0 : i64, split_k = 2 : i64, stages = 12 : i64}>
 module attributes {kiln.level = "linalg"} {
@@ -480,7 +465,6 @@ func.func @k0(%a: tensor<4096x4096xbf16> {kiln.sizes = array<i64: 4096, 4096>}, 
 
 // -----
 // CASE: gemm_bf16_before_hopper
-// NO-RUN: the interpreter runs kiln ops
 // RUN: kiln-gpu-schedule{chip=sm_80}
 // CHECK: #kiln.schedule<"mma_gemm", {block_m = 64 : i64, block_n = 64 : i64, stages = 4 : i64}>
 module attributes {kiln.level = "linalg"} {
@@ -513,7 +497,7 @@ func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: te
 
 // -----
 // CASE: impossible_tile
-// expected-error @+3 {{n a multiple of 64 up to 256}}
+// expected-error @+3 {{has schedule 'wgmma_gemm' with block_n = 96 : i64; it is a multiple of 64 from 64 to 256}}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %bias: tensor<128xf32> {kiln.sizes = array<i64: 128>}) -> tensor<128x128xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 128 : i64, block_n = 96 : i64, ctas_per_sm = 1 : i64, split_k = 1 : i64, stages = 4 : i64}>} {
@@ -544,8 +528,8 @@ func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: te
 
 // -----
 // CASE: attention
+// NO-RUN: kiln-to-linalg runs in its own cases, and the schedule is attributes alone
 // RUN: kiln-to-linalg,kiln-gpu-schedule{tensor-cores=true}
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"attention", {block_kv = 128 : i64, ctas = 0 : i64, kv_stages = 2 : i64, q_stages = 2 : i64, warpgroups = 2 : i64}>
 // CHECK: kiln.tensor_maps
 module attributes {kiln.level = "kernels"} {
@@ -564,8 +548,8 @@ module @k attributes {kiln.kernel = {kind = "attention"}} {
 // Grouped-query attention: the four query heads of a key head form one tile, and the CTAs of a
 // cluster split its keys.
 // CASE: split_attention
+// NO-RUN: kiln-to-linalg runs in its own cases, and the schedule is attributes alone
 // RUN: kiln-to-linalg,kiln-gpu-schedule
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: kiln.cluster = 8
 // CHECK: #kiln.schedule<"split_attention", {block_kv = 32 : i64, block_q = 8 : i64, split_kv = 8 : i64, warps = 8 : i64}>
 module attributes {kiln.level = "kernels"} {
@@ -582,8 +566,8 @@ module @k attributes {kiln.kernel = {kind = "attention"}} {
 // -----
 // Chips before Hopper have no clusters; any number of queries.
 // CASE: attention_before_hopper
+// NO-RUN: kiln-to-linalg runs in its own cases, and the schedule is attributes alone
 // RUN: kiln-to-linalg,kiln-gpu-schedule{chip=sm_80}
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"split_attention", {block_kv = 32 : i64, block_q = 16 : i64, split_kv = 1 : i64, warps = 8 : i64}>
 // IMPLICIT-CHECK-NOT: kiln.cluster
 module attributes {kiln.level = "kernels"} {
@@ -607,7 +591,7 @@ module @k attributes {kiln.kernel = {kind = "attention"}} {
 #map7 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d5, d4)>
 module attributes {kiln.level = "linalg"} {
   module @k attributes {kiln.kernel = {kind = "attention"}} {
-    // expected-error @+1 {{has a schedule that takes 296096 bytes of shared memory, more than the 232448 of a block}}
+    // expected-error @+1 {{has a schedule of 296096 bytes of shared memory; 232448 are possible}}
     func.func @k(%arg0: tensor<1x4x200x8xbf16> {kiln.sizes = array<i64: 1, 4, 200, 8>}, %arg1: tensor<1x2x200x8xbf16> {kiln.sizes = array<i64: 1, 2, 200, 8>}, %arg2: tensor<1x2x200x8xbf16> {kiln.sizes = array<i64: 1, 2, 200, 8>}, %arg3: tensor<200xbf16> {kiln.sizes = array<i64: 200>}) -> tensor<1x4x200x8xbf16> attributes {kiln.schedule = #kiln.schedule<"attention", {block_kv = 256 : i64, ctas = 0 : i64, kv_stages = 4 : i64, q_stages = 2 : i64, warpgroups = 2 : i64}>} {
       %cst = arith.constant 1.000000e+00 : f32
       %cst_0 = arith.constant 0xFF800000 : f32
@@ -692,7 +676,7 @@ module attributes {kiln.level = "linalg"} {
 #map7 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d5, d4)>
 module attributes {kiln.level = "linalg"} {
   module @k attributes {kiln.kernel = {kind = "attention"}} {
-    // expected-error @+1 {{keys a multiple of 16 up to 256}}
+    // expected-error @+1 {{has schedule 'attention' with block_kv = 24 : i64; it is a multiple of 16 from 16 to 256}}
     func.func @k(%arg0: tensor<1x4x200x8xbf16> {kiln.sizes = array<i64: 1, 4, 200, 8>}, %arg1: tensor<1x2x200x8xbf16> {kiln.sizes = array<i64: 1, 2, 200, 8>}, %arg2: tensor<1x2x200x8xbf16> {kiln.sizes = array<i64: 1, 2, 200, 8>}, %arg3: tensor<200xbf16> {kiln.sizes = array<i64: 200>}) -> tensor<1x4x200x8xbf16> attributes {kiln.schedule = #kiln.schedule<"attention", {block_kv = 24 : i64, ctas = 0 : i64, kv_stages = 4 : i64, q_stages = 2 : i64, warpgroups = 2 : i64}>} {
       %cst = arith.constant 1.000000e+00 : f32
       %cst_0 = arith.constant 0xFF800000 : f32
@@ -769,7 +753,6 @@ module attributes {kiln.level = "linalg"} {
 // Nine filter taps, two K steps of channels each; the last tap starts one row and one column into
 // the image.
 // CASE: padded_convolution
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"wgmma_gemm"
 // CHECK: window = {high = array<i64: -1, -1>, low = array<i64: -1, -1>, strides = array<i64: 2, 2>}
 module attributes {kiln.level = "linalg"} {
@@ -809,7 +792,6 @@ func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>},
 // -----
 // Kernels without TMA compare each index with the image bounds.
 // CASE: padded_convolution_before_hopper
-// NO-RUN: the interpreter runs kiln ops
 // RUN: kiln-gpu-schedule{chip=sm_80},kiln-gpu-tile
 // IMPLICIT-CHECK-NOT: tensor.pad
 // CHECK: arith.cmpi ult
@@ -850,7 +832,6 @@ func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>},
 // -----
 // Nine filter taps; a thread computes 8 channels of adjacent pixels, with zeros out of bounds.
 // CASE: padded_convolution_mma
-// NO-RUN: the interpreter runs kiln ops
 // RUN: kiln-gpu-schedule{chip=sm_80}
 // CHECK: #kiln.schedule<"mma_gemm"
 module attributes {kiln.level = "linalg"} {
@@ -890,7 +871,6 @@ func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>},
 // -----
 // Nine filter taps; a thread computes 8 channels of adjacent pixels, with zeros out of bounds.
 // CASE: depthwise_convolution
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"depthwise", {pixels = 1 : i64, threads = 128 : i64, vector = 8 : i64}>
 #image = affine_map<(n, h, w, c, r, s) -> (n, h * 2 + r, w * 2 + s, c)>
 #window = affine_map<(n, h, w, c, r, s) -> (r, s, 0, c)>
@@ -933,7 +913,6 @@ func.func @k0(%x: tensor<?x9x13x24xbf16> {kiln.sizes = array<i64: -1, 9, 13, 24>
 // -----
 // CASE: skinny_gemm
 // CHECK: #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, unroll = 4 : i64, warps = 16 : i64}>
-// NO-RUN: the interpreter runs kiln ops
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<1x2048xbf16> {kiln.sizes = array<i64: 1, 2048>}, %b: tensor<8192x2048xbf16> {kiln.sizes = array<i64: 8192, 2048>}) -> tensor<1x8192xbf16> {
@@ -964,7 +943,6 @@ func.func @k0(%a: tensor<1x2048xbf16> {kiln.sizes = array<i64: 1, 2048>}, %b: te
 // -----
 // CASE: skinny_gemm_of_several_rows
 // CHECK: #kiln.schedule<"skinny_gemm", {block_m = 32 : i64, unroll = 2 : i64, warps = 16 : i64}>
-// NO-RUN: the interpreter runs kiln ops
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<16x4096xbf16> {kiln.sizes = array<i64: 16, 4096>}, %b: tensor<4096x4096xbf16> {kiln.sizes = array<i64: 4096, 4096>}) -> tensor<16x4096xbf16> {
@@ -995,7 +973,6 @@ func.func @k0(%a: tensor<16x4096xbf16> {kiln.sizes = array<i64: 16, 4096>}, %b: 
 // -----
 // CASE: skinny_gemm_mn_major
 // CHECK-NOT: "few"
-// NO-RUN: the interpreter runs kiln ops
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<16x4096xbf16> {kiln.sizes = array<i64: 16, 4096>}, %b: tensor<4096x4096xbf16> {kiln.sizes = array<i64: 4096, 4096>}) -> tensor<16x4096xbf16> {
@@ -1025,7 +1002,7 @@ func.func @k0(%a: tensor<16x4096xbf16> {kiln.sizes = array<i64: 16, 4096>}, %b: 
 
 // -----
 // CASE: bad_skinny_gemm_schedule
-// expected-error @+3 {{whose rows is 8, not a power of two from 16 to 64}}
+// expected-error @+3 {{has schedule 'skinny_gemm' with block_m = 8 : i64; it is a power of two from 16 to 64}}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<16x64xbf16> {kiln.sizes = array<i64: 16, 64>}, %b: tensor<64x64xbf16> {kiln.sizes = array<i64: 64, 64>}) -> tensor<16x64xbf16> attributes {kiln.schedule = #kiln.schedule<"skinny_gemm", {block_m = 8 : i64, unroll = 4 : i64, warps = 1 : i64}>} {
@@ -1055,7 +1032,7 @@ func.func @k0(%a: tensor<16x64xbf16> {kiln.sizes = array<i64: 16, 64>}, %b: tens
 
 // -----
 // CASE: bad_warp_tile
-// expected-error @+3 {{2 to 8 stages in 99 KiB are possible}}
+// expected-error @+3 {{has a pipeline of 132096 bytes of shared memory; 101376 are possible}}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}) -> tensor<128x128xbf16> attributes {kiln.schedule = #kiln.schedule<"mma_gemm", {block_m = 128 : i64, block_n = 128 : i64, stages = 4 : i64}>} {
@@ -1085,8 +1062,8 @@ func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: te
 
 // -----
 // CASE: gated_gemm
+// NO-RUN: kiln-to-linalg runs in its own cases, and the schedule is attributes alone
 // RUN: kiln-to-linalg,kiln-gpu-schedule
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 128 : i64, block_n = 256 : i64, ctas_per_sm = 1 : i64, split_k = 1 : i64, stages = 4 : i64}>
 // CHECK: {argument = 2 : i64, box = array<i64: 64, 128>
 module attributes {kiln.level = "kernels"} {
@@ -1103,8 +1080,8 @@ module @k attributes {kiln.kernel = {kind = "contract"}} {
 
 // -----
 // CASE: gated_skinny_gemm
+// NO-RUN: kiln-to-linalg runs in its own cases, and the schedule is attributes alone
 // RUN: kiln-to-linalg,kiln-gpu-schedule
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"skinny_gemm", {block_m = 16 : i64, unroll = 2 : i64, warps = 4 : i64}>
 module attributes {kiln.level = "kernels"} {
 module @k attributes {kiln.kernel = {kind = "contract"}} {
@@ -1121,7 +1098,6 @@ module @k attributes {kiln.kernel = {kind = "contract"}} {
 // -----
 // A 1-d window in a 4-d tensor: the other dimensions are one loop.
 // CASE: a_pool_along_one_dimension
-// NO-RUN: the interpreter runs kiln ops
 // CHECK-NOT: depthwise
 module attributes {kiln.level = "linalg"} {
 module @k attributes {kiln.kernel = {}} {
@@ -1144,7 +1120,6 @@ func.func @k(%x: tensor<2x3x8x16xf32> {kiln.sizes = array<i64: 2, 3, 8, 16>}) ->
 // -----
 // CASE: gemm_with_cublaslt
 // RUN: kiln-gpu-schedule{tensor-cores=true}
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: activation = "relu"
 // CHECK: batch = 1 : i64, bias = array<i64: 2, 0>
 // CHECK: name = "cublaslt"
@@ -1249,7 +1224,6 @@ func.func @k0(%a: tensor<96x64xbf16> {kiln.sizes = array<i64: 96, 64>}, %b: tens
 // -----
 // CASE: convolution_with_cudnn
 // RUN: kiln-gpu-schedule{tensor-cores=true}
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: bias = {element = bf16, place = array<i64: 2, 0, 1, 40, 1, 1, 40, 1, 40, 40>}
 // CHECK: image = {element = bf16, place = array<i64: 0, 0, 2, 16, 9, 7, 1008, 1, 112, 16>}
 // CHECK: name = "cudnn"
@@ -1295,7 +1269,6 @@ func.func @k0(%x: tensor<2x9x7x16xbf16> {kiln.sizes = array<i64: 2, 9, 7, 16>}, 
 // -----
 // Dynamic rows are 16-byte aligned.
 // CASE: divisible_rows
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"elementwise", {threads = 256 : i64, vector = 8 : i64}>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -1315,7 +1288,6 @@ func.func @k0(%x: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -2>}, %y: tensor
 // -----
 // Dynamic columns, and a dynamic K that is not 0, are multiples of 16 bytes.
 // CASE: gemm_of_divisible_sizes
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"wgmma_gemm"
 // CHECK: kiln.tensor_maps
 module attributes {kiln.level = "linalg"} {
@@ -1348,7 +1320,6 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
 // -----
 // RUN: kiln-gpu-schedule{chip=sm_80}
 // CASE: gemm_of_divisible_sizes_before_hopper
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"mma_gemm"
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -1380,7 +1351,6 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
 // -----
 // Multiples of 8 bytes.
 // CASE: gemm_of_sizes_divisible_by_8_bytes
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"naive_contraction"
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -1412,7 +1382,6 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
 // -----
 // K may be 0.
 // CASE: gemm_with_k_maybe_0
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"naive_contraction"
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -1444,7 +1413,6 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
 // -----
 // f32 rows are copied unconverted; the warps that multiply compute the prologue.
 // CASE: gemm_with_a_prologue
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64
 // CHECK: {argument = 0 : i64, box = array<i64: 32,
 // CHECK: {argument = 3 : i64, box = array<i64: 64,
@@ -1475,7 +1443,6 @@ func.func @k0(%a: tensor<4096x512xf32> {kiln.sizes = array<i64: 4096, 512>}, %s:
 // Without TMA, threads copy 16-bit elements only.
 // CASE: gemm_with_an_f32_prologue_before_hopper
 // RUN: kiln-gpu-schedule{chip=sm_80}
-// NO-RUN: the interpreter runs kiln ops
 // CHECK-NOT: kiln.schedule<"mma"
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -1555,7 +1522,6 @@ func.func @k0(%a: tensor<4096x512xf32> {kiln.sizes = array<i64: 4096, 512>}, %s:
 // -----
 // One warp per row: enough rows to fill the GPU.
 // CASE: scan_of_rows
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"scan", {items = 4 : i64, prefetch = 1 : i64, row_threads = 64 : i64, rows_per_cta = 2 : i64, vector = 4 : i64}>
 // IMPLICIT-CHECK-NOT: kiln.no_scan
 #at = affine_map<(r, i, j) -> (r, j)>
@@ -1593,7 +1559,6 @@ func.func @k0(%x: tensor<?x4096xf32> {kiln.sizes = array<i64: -1, 4096>}, %s0: i
 // -----
 // Few columns: several threads share a column. An exclusive scan.
 // CASE: scan_along_columns
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"scan", {items = 8 : i64, prefetch = 1 : i64, row_threads = 16 : i64, rows_per_cta = 4 : i64, vector = 8 : i64}>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -1630,8 +1595,7 @@ func.func @k0(%x: tensor<32768x4096xbf16> {kiln.sizes = array<i64: 32768, 4096>}
 // -----
 // A reduction of the scanned row in the same kernel: quadratic, with a remark.
 // CASE: scan_with_a_reduction
-// NO-RUN: the interpreter runs kiln ops
-// CHECK: kiln.no_scan
+// CHECK: #kiln.schedule<"rows"
 // IMPLICIT-CHECK-NOT: #kiln.schedule<"scan"
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -1664,18 +1628,31 @@ func.func @k0(%x: tensor<8x4096xf32> {kiln.sizes = array<i64: 8, 4096>}) -> (ten
 
 // -----
 // CASE: bad_scan_threads
-// expected-error @+3 {{has a schedule of 24 threads across and 4 beside}}
+// expected-error @+3 {{has schedule 'scan' with row_threads = 24 : i64; it is a power of two from 1 to 1024}}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%x: tensor<8x4096xf32> {kiln.sizes = array<i64: 8, 4096>}) -> tensor<8x4096xf32> attributes {kiln.schedule = #kiln.schedule<"scan", {items = 4 : i64, prefetch = 0 : i64, row_threads = 24 : i64, rows_per_cta = 4 : i64, vector = 4 : i64}>} {
-  return %x : tensor<8x4096xf32>
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<8x4096xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x4096xf32>) -> tensor<8x4096xf32>
+  %s = linalg.generic {indexing_maps = [affine_map<(r, i, j) -> (r, j)>, affine_map<(r, i, j) -> (r, i)>], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x : tensor<8x4096xf32>) outs(%f : tensor<8x4096xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %i = linalg.index 1 : index
+    %j = linalg.index 2 : index
+    %c = arith.cmpi ule, %j, %i : index
+    %1 = arith.select %c, %a, %zero : f32
+    %2 = arith.addf %o, %1 : f32
+    linalg.yield %2 : f32
+  } -> tensor<8x4096xf32>
+  return %s : tensor<8x4096xf32>
 }
 }
 }
 
 // -----
 // CASE: scan_schedule_without_a_scan
-// expected-error @+3 {{has a schedule for scans, but is none}}
+// expected-error @+3 {{is no scan}}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%x: tensor<8x4096xf32> {kiln.sizes = array<i64: 8, 4096>}) -> tensor<8x4096xf32> attributes {kiln.schedule = #kiln.schedule<"scan", {items = 4 : i64, prefetch = 0 : i64, row_threads = 32 : i64, rows_per_cta = 4 : i64, vector = 4 : i64}>} {

@@ -2,7 +2,6 @@
 
 // Both inputs are read at the index that is written.
 // CASE: elementwise
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: in_place = array<i64: 0, 0, 0, 1>
 #id = affine_map<(d0, d1) -> (d0, d1)>
 module attributes {kiln.level = "linalg"} {
@@ -24,7 +23,6 @@ func.func @k0(%x: tensor<?x128xf32> {kiln.sizes = array<i64: -1, 128>}, %y: tens
 // The first result must not overwrite %x, which the second reads; the second may. %y has another
 // element width, %z is broadcast per row.
 // CASE: read_after_the_write
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: in_place = array<i64: 1, 0>
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d1)>
@@ -55,7 +53,6 @@ func.func @k0(%x: tensor<4x4xf32> {kiln.sizes = array<i64: 4, 4>}, %y: tensor<4x
 // -----
 // The epilogue's residual may be overwritten, the matmul's operands not.
 // CASE: residual
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: in_place = array<i64: 0, 2>
 #a = affine_map<(d0, d1, d2) -> (d0, d2)>
 #b = affine_map<(d0, d1, d2) -> (d2, d1)>

@@ -4,15 +4,22 @@
 //! a `// RUN:` of its own. Cases are separated by `// -----`; each has a `// CASE: name`, and may
 //! have FileCheck's comments for the IR afterwards (`tests/filecheck.rs`), which accepting a
 //! snapshot cannot rewrite. A case with `// expected-error` must fail so and has no snapshot. The
-//! functions of all others are run before and after; `// NO-RUN: why` leaves that out.
+//! functions of all others are run before and after, by the interpreter or as machine code
+//! (`execution.rs`); `// NO-RUN: why` leaves that out. `snapshot.rs` says what a snapshot shows.
 //!
 //! `KILN_PASS` names the only pass to run; `./x bless PASS` sets it.
+mod execution;
+mod names;
+mod reference;
+mod snapshot;
+
 use crate::{filecheck, support::*, tolerance};
 use insta::Settings;
 use kiln::{
-    dialects::{interp::Mode, ir::*, value::DType},
+    dialects::{interp::Mode, ir::*, rules::Level, value::DType},
     lowering::{PassError, RunOptions, passes, run_pipeline},
-    passes::{Numerics, PassRow, names},
+    passes::{Numerics, PassRow, names as known, pass::level_of},
+    runtime::Place,
 };
 use std::{collections::BTreeSet, path::Path};
 
@@ -28,7 +35,7 @@ fn every_pass_matches_its_snapshots() {
     let rows: Vec<&PassRow> = passes().iter().copied().filter(chosen).collect();
     let flags = || passes().iter().map(|p| p.flag);
     let name = only.clone().unwrap_or_default();
-    assert!(!rows.is_empty(), "there is no pass '{name}'{}", names::hint(&name, flags()));
+    assert!(!rows.is_empty(), "there is no pass '{name}'{}", known::hint(&name, flags()));
     let mut failures = vec![];
     for row in rows {
         let stem = row.stem();
@@ -47,7 +54,8 @@ fn every_pass_matches_its_snapshots() {
 }
 
 pub fn run_file(stem: &str, text: &str, snapshots: &Path, numerics: Numerics) -> Vec<String> {
-    let Some(pipeline) = text.lines().next().and_then(|l| l.strip_prefix("// RUN: ")) else {
+    let first = text.lines().next().unwrap_or_default();
+    let Some(pipeline) = pipeline(first) else {
         return vec![format!("tests/passes/{stem}.mlir does not start with // RUN: <pipeline>")];
     };
     let (mut failures, mut names) = (vec![], BTreeSet::new());
@@ -77,7 +85,12 @@ pub fn run_file(stem: &str, text: &str, snapshots: &Path, numerics: Numerics) ->
     failures
 }
 
-/// The IR before and after; `None` for a case that fails as expected.
+/// The first pipeline that a text names.
+fn pipeline(text: &str) -> Option<&str> {
+    text.lines().find_map(|l| l.strip_prefix("// RUN: "))
+}
+
+/// The snapshot; `None` for a case that fails as expected.
 fn run_case(
     pipeline: &str,
     case: &Case,
@@ -88,8 +101,10 @@ fn run_case(
     let file = format!("tests/passes/{stem}.mlir");
     let (module, _) =
         Module::parse(context.ctx(), case.text.as_bytes(), &file).map_err(|e| e.to_string())?;
-    let (before, text) = (module.duplicate(), module.print(PrintOptions::default()));
-    let pipeline = case.text.lines().find_map(|l| l.strip_prefix("// RUN: ")).unwrap_or(pipeline);
+    let values = names::keep(&module, &case.text);
+    let named = || PrintOptions { names_from_locations: true, ..Default::default() };
+    let (before, text) = (module.duplicate(), module.print(named()));
+    let pipeline = self::pipeline(&case.text).unwrap_or(pipeline);
     let outcome = run_pipeline(
         &module,
         &format!("builtin.module({pipeline})"),
@@ -111,9 +126,24 @@ fn run_case(
     let after = module.print(PrintOptions::default());
     filecheck::check(&case.text, &after)?;
     if !case.text.contains("// NO-RUN: ") {
-        same_results(&before, &module, numerics)?;
+        same(&before, &module, pipeline, numerics)?;
     }
-    Ok(Some(format!("{text}\n// ----- after\n\n{after}")))
+    names::settle(&module, &values);
+    let change = snapshot::Change { before: &text, after: &module.print(named()), plain: &after };
+    Ok(Some(snapshot::text(pipeline, &change)))
+}
+
+/// Whether a case computes the same before and after its pipeline.
+fn same(before: &Module, after: &Module, pipeline: &str, numerics: Numerics) -> Result<(), String> {
+    let level = level_of(after.op()).unwrap_or(Level::Graph);
+    if level <= Level::Kernels {
+        return same_results(before, after, numerics);
+    }
+    // The emulator runs GPU kernels, in a process of its own.
+    if execution::same_but_for_attributes(before, after) || pipeline.contains("kiln-gpu-tile") {
+        return Ok(());
+    }
+    execution::same_results(before, pipeline, Place::Host)
 }
 
 /// Whether all functions of both modules agree on random inputs: bitwise, with every op rounded, if

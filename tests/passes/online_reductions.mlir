@@ -1,7 +1,6 @@
 // RUN: kiln-online-reductions
 
 // CASE: dynamic_rows_with_prologue
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: kiln.merges
 // CHECK: math.exp2
 // CHECK: math.fma
@@ -61,7 +60,6 @@ module attributes {kiln.level = "linalg", kiln.target = "cuda:sm_90a"} {
 
 // -----
 // CASE: sum_and_squares
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: kiln.merges
 // CHECK: fastmath<arcp,afn>
 #map = affine_map<(d0, d1) -> (d0, d1)>
@@ -115,7 +113,6 @@ module attributes {kiln.level = "linalg", kiln.target = "cuda:sm_90a"} {
 
 // -----
 // CASE: another_tensors_exponentials_stay
-// NO-RUN: the interpreter runs kiln ops
 // CHECK-NOT: kiln.merges
 #map = affine_map<(d0, d1) -> (d0, d1)>
 #map1 = affine_map<(d0, d1) -> (d0)>
@@ -152,7 +149,6 @@ module attributes {kiln.level = "linalg", kiln.target = "cuda:sm_90a"} {
 
 // -----
 // CASE: rows_in_registers_stay
-// NO-RUN: the interpreter runs kiln ops
 // CHECK-NOT: kiln.merges
 #map = affine_map<(d0, d1) -> (d0, d1)>
 #map1 = affine_map<(d0, d1) -> (d0)>

@@ -1,7 +1,6 @@
 // RUN: kiln-schedule
 
 // CASE: elementwise
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: kiln.level = "scheduled"
 // CHECK: #kiln.schedule<"elementwise"
 #id = affine_map<(d0, d1) -> (d0, d1)>
@@ -25,7 +24,6 @@ func.func @k0(%x: tensor<?x128xf32> {kiln.sizes = array<i64: -1, 128>}, %y: tens
 // -----
 // The result exceeds the caches, and an iteration is long enough to prefetch.
 // CASE: prefetched_streams
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: nontemporal = 1 : i64, prefetch = 2048 : i64
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -46,7 +44,6 @@ func.func @k0(%x: tensor<16777216xf32> {kiln.sizes = array<i64: 16777216>}, %y: 
 
 // -----
 // CASE: softmax
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"rows"
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
@@ -88,7 +85,6 @@ func.func @k0(%x: tensor<?x64xf32> {kiln.sizes = array<i64: -1, 64>}, %s0: index
 
 // -----
 // CASE: column_sum
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"reduction"
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
@@ -111,7 +107,6 @@ func.func @k0(%x: tensor<40x48xf32> {kiln.sizes = array<i64: 40, 48>}) -> tensor
 
 // -----
 // CASE: matmul_with_bias
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: #kiln.schedule<"contraction"
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
@@ -142,7 +137,6 @@ func.func @k0(%a: tensor<8x64xf32> {kiln.sizes = array<i64: 8, 64>}, %b: tensor<
 // -----
 // RUN: kiln-schedule{vector-bits=256}
 // CASE: narrower_vectors
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: bits = 256
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
@@ -164,7 +158,7 @@ func.func @k0(%x: tensor<?x128xf32> {kiln.sizes = array<i64: -1, 128>}, %y: tens
 
 // -----
 // CASE: attention
-// NO-RUN: the interpreter runs kiln ops
+// NO-RUN: kiln-to-linalg runs in its own cases, and the schedule is attributes alone
 // RUN: kiln-to-linalg,kiln-schedule
 // CHECK: #kiln.schedule<"attention"
 module attributes {kiln.level = "kernels"} {
@@ -178,7 +172,6 @@ module @k attributes {kiln.kernel = {kind = "attention"}} {
 
 // -----
 // CASE: blocked_gemm
-// NO-RUN: the interpreter runs kiln ops
 // RUN: kiln-schedule
 // CHECK: #kiln.schedule<"blocked_gemm"
 #left = affine_map<(d0, d1, d2) -> (d0, d2)>
@@ -205,7 +198,6 @@ func.func @k0(%x: tensor<40x4096xf32>, %w: tensor<4096x256xf32>) -> tensor<40x25
 
 // -----
 // CASE: pairs
-// NO-RUN: the interpreter runs kiln ops
 // RUN: kiln-schedule{bf16=dot}
 // CHECK: #kiln.schedule<"dot_gemm"
 #left = affine_map<(d0, d1, d2) -> (d0, d2)>
@@ -241,7 +233,6 @@ func.func @k0(%x: tensor<40x70xbf16>, %w: tensor<70x64xbf16>) -> tensor<40x64xbf
 
 // -----
 // CASE: tiles
-// NO-RUN: the interpreter runs kiln ops
 // RUN: kiln-schedule{bf16=amx}
 // CHECK: #kiln.schedule<"amx_gemm"
 #left = affine_map<(d0, d1, d2) -> (d0, d2)>
@@ -277,7 +268,6 @@ func.func @k0(%x: tensor<40x70xbf16>, %w: tensor<70x64xbf16>) -> tensor<40x64xbf
 
 // -----
 // CASE: widened
-// NO-RUN: the interpreter runs kiln ops
 // RUN: kiln-schedule
 // CHECK: #kiln.schedule<"contraction"
 #left = affine_map<(d0, d1, d2) -> (d0, d2)>

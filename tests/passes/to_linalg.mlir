@@ -2,7 +2,6 @@
 
 // Transposes become indexing maps, elementwise ops one body.
 // CASE: movement_and_arithmetic
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: math.exp
 // IMPLICIT-CHECK-NOT: kiln.transpose
 module attributes {kiln.level = "kernels"} {
@@ -20,7 +19,6 @@ module @k attributes {kiln.kernel = {kind = "pointwise"}} {
 // -----
 // exp has two users, so it is a stage of its own; the cheap difference is recomputed by each.
 // CASE: softmax_row
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: kiln.sizes = array<i64: -1, 8>
 // CHECK: arith.maximumf
 module attributes {kiln.level = "kernels"} {
@@ -42,7 +40,6 @@ module @k attributes {kiln.kernel = {kind = "rows"}} {
 // -----
 // 16-bit floats are computed in f32 and rounded once; an i1 is a byte in memory.
 // CASE: small_types
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: arith.extf
 // CHECK: arith.trunci
 // IMPLICIT-CHECK-NOT: xi1>
@@ -60,7 +57,6 @@ module @k attributes {kiln.kernel = {kind = "pointwise"}} {
 // -----
 // Gather indices are clamped to the bounds.
 // CASE: embedding
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: arith.minsi
 // CHECK: tensor.extract
 module attributes {kiln.level = "kernels"} {
@@ -74,7 +70,6 @@ module @k attributes {kiln.kernel = {kind = "pointwise"}} {
 
 // -----
 // CASE: strided_convolution
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: d2 * 2 + d5
 module attributes {kiln.level = "kernels"} {
 module @k attributes {kiln.kernel = {kind = "contract"}} {
@@ -88,7 +83,6 @@ module @k attributes {kiln.kernel = {kind = "contract"}} {
 // -----
 // The inputs of a concatenation and the border of a pad are slices of the result.
 // CASE: slices
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: tensor.insert_slice
 module attributes {kiln.level = "kernels"} {
 module @k attributes {kiln.kernel = {kind = "single"}} {
@@ -109,7 +103,6 @@ module @p attributes {kiln.kernel = {kind = "single"}} {
 // -----
 // Grouped-query heads are a loop of their own; the result is written transposed.
 // CASE: attention
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: attrs =  {kiln.causal}
 // CHECK: tensor.collapse_shape
 module attributes {kiln.level = "kernels"} {
@@ -129,7 +122,6 @@ module @k attributes {kiln.kernel = {kind = "attention"}} {
 // -----
 // Padded queries and keys are masked by index.
 // CASE: attention_with_lengths
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: arith.cmpi slt
 // CHECK: 0xFF800000
 module attributes {kiln.level = "kernels"} {
@@ -144,7 +136,6 @@ module @k attributes {kiln.kernel = {kind = "attention"}} {
 // -----
 // A partially read dimension next to one whose size is an argument.
 // CASE: slice_of_a_symbolic_size
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: tensor.extract_slice %arg0[0, 0] [1, %arg1] [1, 1]
 // IMPLICIT-CHECK-NOT: tensor.dim
 module attributes {kiln.level = "kernels"} {
@@ -160,7 +151,6 @@ module @k attributes {kiln.kernel = {kind = "pointwise"}} {
 // -----
 // Empty tensors compute nothing, and a sum over no elements is its initial value.
 // CASE: no_elements
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: linalg.fill
 // IMPLICIT-CHECK-NOT: linalg.generic
 // IMPLICIT-CHECK-NOT: tensor.extract_slice
@@ -177,7 +167,6 @@ module @k attributes {kiln.kernel = {kind = "pointwise"}} {
 // -----
 // Remaining padding is for TMA; other users of the image see it unpadded.
 // CASE: padded_convolution
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: tensor.pad %arg0 low[0, 1, 1, 0] high[0, 1, 1, 0]
 // CHECK: tensor<1x7x7x8xbf16>
 module attributes {kiln.level = "kernels"} {
@@ -196,7 +185,6 @@ module @k attributes {kiln.kernel = {kind = "contract"}} {
 // -----
 // Squares, cubes and fourth powers become multiplications; other powers do not.
 // CASE: powers
-// NO-RUN: the interpreter runs kiln ops
 // IMPLICIT-CHECK-NOT: math.powf
 // CHECK: arith.divf
 module attributes {kiln.level = "kernels"} {
@@ -217,7 +205,6 @@ module @k attributes {kiln.kernel = {kind = "pointwise"}} {
 
 // -----
 // CASE: arbitrary_power
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: math.powf
 module attributes {kiln.level = "kernels"} {
 module @k attributes {kiln.kernel = {kind = "pointwise"}} {
@@ -232,7 +219,7 @@ module @k attributes {kiln.kernel = {kind = "pointwise"}} {
 // -----
 // External PTX is a declaration; its module records the launch as expressions of its operands.
 // CASE: ptx_call
-// NO-RUN: the interpreter runs kiln ops
+// NO-RUN: nothing computes PTX here
 // CHECK: #map = affine_map<()[s0, s1] -> (s1)>
 // CHECK: #map1 = affine_map<()[s0, s1] -> (s0, 8)>
 // CHECK: kiln.grid = #map
@@ -252,7 +239,6 @@ module @k attributes {kiln.kernel = {kind = "single", ops = ["mine::halves"]}} {
 // -----
 // Divisors of sizes are propagated.
 // CASE: divisors
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: %arg1: index {kiln.divisor = 16 : i64, kiln.least = 16 : i64}
 module attributes {kiln.level = "kernels"} {
 module @k attributes {kiln.kernel = {kind = "pointwise"}} {
@@ -267,7 +253,6 @@ module @k attributes {kiln.kernel = {kind = "pointwise"}} {
 // -----
 // A matmul prologue rounds its result as if it were stored, unlike other 16-bit ops.
 // CASE: matmul_prologue
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: : f32 to bf16
 module attributes {kiln.level = "kernels"} {
 module @k attributes {kiln.kernel = {kind = "contract"}} {
@@ -284,7 +269,6 @@ module @k attributes {kiln.kernel = {kind = "contract"}} {
 // -----
 // Each element is a masked reduction over the whole axis.
 // CASE: scan
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: math.exp
 // CHECK: arith.cmpi ule
 // CHECK: arith.maximumf
