@@ -151,7 +151,7 @@ impl Tile<'_> {
             Some((_, 0)) => parts(p.number(BAND)?)?,
             Some((0, last)) => parts(p.number(last)?)?,
             // Branch so that the divisor is a constant: with `minui`, LLVM emits a 16-bit division,
-            // a call that nvJitLink resolves, and calls serialise wgmma.
+            // a call that `cuLink` resolves, and calls serialise wgmma.
             Some((bands, last)) => {
                 let whole = c.below(band, p.number(bands)?)?;
                 let (full, part) = (parts(p.number(BAND)?)?, parts(p.number(last)?)?);
