@@ -1,8 +1,10 @@
 //! Attention on Hopper's tensor cores, after FlashAttention-3 (Shah et al., 2024). A producer
 //! issues TMA loads for tiles of queries and, from the last to the first, of keys and values;
-//! consumer warpgroups issue wgmma. Scores stay in registers: the exponentials of a key tile are
-//! the register operand of the product with its values, which overlaps the scores of the next tile.
-//! A greater score rescales the accumulators (online softmax: Milakov and Gimelshein, 2018).
+//! consumer warpgroups issue wgmma.
+//!
+//! Scores stay in registers: the exponentials of a key tile are the register operand of the product
+//! with its values, which overlaps the scores of the next tile. A greater score rescales the
+//! accumulators (online softmax: Milakov and Gimelshein, 2018).
 //!
 //! Each stage of queries, keys and values has two mbarriers. TMA's transaction bytes complete
 //! `full`; each consumer warp arrives at `empty` when it has read the stage. One elected lane per

@@ -1,8 +1,9 @@
 //! Attention with mma.sync and split keys, after FlashDecoding (Dao et al., 2023): a tile has 8 or
 //! 16 rows that read the same keys, and the warps of all CTAs of a cluster take blocks of keys in
-//! turn. Each lane loads 16 contiguous bytes of keys and values straight into fragments. This
-//! permutes K, and the columns of the values, alike in both operands. Partial results combine in
-//! the order of warps and CTAs, so every run gives the same bits.
+//! turn. Partial results combine in the order of warps and CTAs, so every run gives the same bits.
+//!
+//! Each lane loads 16 contiguous bytes of keys and values straight into fragments. This permutes K,
+//! alike in both operands, and the columns of the values among the instructions.
 
 use crate::strategies::gpu::split_attention::Params;
 use crate::{

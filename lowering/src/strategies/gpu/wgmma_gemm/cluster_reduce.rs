@@ -1,8 +1,10 @@
 //! Split-K within a cluster. Each CTA owns some rows of the tile, 16 per warp: the others send it
-//! their accumulators of these rows, and it reduces them and runs the epilogue. `cp.async.bulk`
-//! copies accumulators to the owner's shared memory, over its pipeline stages, and an mbarrier
-//! counts the bytes: making threads' stores visible to a whole cluster would take microseconds. The
-//! order of the reduction is fixed, so results are the same in every run.
+//! their accumulators of these rows, and it reduces them and runs the epilogue. The order of the
+//! reduction is fixed, so results are the same in every run.
+//!
+//! `cp.async.bulk` copies accumulators to the owner's shared memory, over its pipeline stages, and
+//! an mbarrier counts the bytes: making threads' stores visible to a whole cluster would take
+//! microseconds.
 use crate::{
     emit::code::{Code, known},
     strategies::gpu::{

@@ -13,9 +13,9 @@ pub struct Window {
     pub out: [Poly; 2],
     /// Sizes of the window, in elements of the filter.
     pub sizes: [i64; 2],
-    /// How far neighbours in the result are apart in the image.
+    /// Strides of the convolution.
     pub strides: [i64; 2],
-    /// How far neighbours in the window are apart in the image.
+    /// Dilation of the window.
     pub dilation: [i64; 2],
     /// Zero padding before the image.
     pub low: [i64; 2],
