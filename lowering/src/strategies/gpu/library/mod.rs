@@ -17,7 +17,6 @@ use kiln_runtime::{
 /// Attaches the library call that `kiln.library` names to a kernel's function.
 ///
 /// # Errors
-///
 /// There is no such library, or it does not support the kernel.
 pub fn describe(k: &Kernel, plan: &Plan, tf32: bool) -> Result<()> {
     let Some(name) = k.func.attr(LIBRARY).and_then(Attr::as_string) else { return Ok(()) };

@@ -210,7 +210,6 @@ pub fn shared(p: &Params) -> usize {
 /// The threads of a CTA.
 ///
 /// # Errors
-///
 /// Threads cannot divide the tiles evenly, or the tiles exceed registers or shared memory.
 fn threads(p: &Params) -> Result<usize> {
     let (down, over) = (p.block_m / p.thread_m, p.block_n / p.thread_n);

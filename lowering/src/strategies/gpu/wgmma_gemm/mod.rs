@@ -168,7 +168,7 @@ pub struct Operand {
     pub dims: Vec<usize>,
     /// Sizes: of the contiguous dimension, of the other matrix dimension, of the batch. For images:
     /// channels, width, height, images. For convolution weights: channels of all window positions,
-    /// filters; or channels, positions, filters if K is not a multiple of [`DEPTH`] per position.
+    /// filters; or channels, positions, filters where channels are no multiple of [`DEPTH`].
     pub sizes: Vec<Poly>,
     /// Strides of all dimensions but the contiguous one, in elements.
     pub strides: Vec<Poly>,
@@ -265,7 +265,6 @@ fn computes(m: usize, n: usize, resident: usize) -> bool {
 /// Checks a schedule for a product and its prologue.
 ///
 /// # Errors
-///
 /// Registers cannot hold accumulators and fragments, the pipeline exceeds shared memory, or the
 /// CTAs of a cluster cannot split K.
 pub fn fits(p: &Params, nest: &Nest, product: &Product) -> Result<()> {

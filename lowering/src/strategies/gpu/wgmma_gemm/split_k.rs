@@ -65,7 +65,6 @@ pub fn worth([m, n]: [usize; 2], resident: usize, steps: i64, parts: usize) -> b
 /// Checks the tile of a split-K schedule.
 ///
 /// # Errors
-///
 /// The factor, the tile or the pipeline does not allow splitting K.
 pub fn possible(s: &Params) -> Result<()> {
     let (m, n, parts) = (s.block_m, s.block_n, s.split_k);
@@ -88,7 +87,6 @@ pub fn possible(s: &Params) -> Result<()> {
 /// Checks split-K for a product.
 ///
 /// # Errors
-///
 /// The sizes are not static, so that the grid cannot be computed before the call, there are fewer K
 /// steps than CTAs, or the product has a prologue.
 pub fn fits(s: &Params, nest: &Nest, p: &Product) -> Result<()> {
