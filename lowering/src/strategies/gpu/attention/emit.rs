@@ -1,15 +1,15 @@
-//! Attention on Hopper's tensor cores, as FlashAttention-3 does it (Shah et al., 2024): one thread
-//! has the copy engine load blocks of queries and, from the last to the first, of keys and values;
-//! groups of four warps multiply what is there. Scores never leave registers: the exponentials of a
-//! block are the left operand of the product with its values, which runs while the scores of the
-//! next block are being computed. What is known of a row so far is rescaled when a greater score
-//! comes (online softmax: Milakov and Gimelshein, 2018).
+//! Attention on Hopper's tensor cores, after FlashAttention-3 (Shah et al., 2024). A producer
+//! issues TMA loads for tiles of queries and, from the last to the first, of keys and values;
+//! consumer warpgroups issue wgmma.
 //!
-//! Each slot of the rings of queries, keys and values has two barriers: `full`, which the copies'
-//! bytes complete, and `empty`, at which each multiplying warp arrives when it has read the slot. A
-//! group's first warp must not speak for the others, as it may for products: a step looks at `full`
-//! once more behind its products, and a warp that a refill overtakes before it looks would wait for
-//! a phase that is over.
+//! Scores stay in registers: the exponentials of a key tile are the register operand of the product
+//! with its values, which overlaps the scores of the next tile. A greater score rescales the
+//! accumulators (online softmax: Milakov and Gimelshein, 2018).
+//!
+//! Each stage of queries, keys and values has two mbarriers. TMA's transaction bytes complete
+//! `full`; each consumer warp arrives at `empty` when it has read the stage. One elected lane per
+//! warpgroup would not do, as it does for products: a step waits for `full` once more after its
+//! wgmmas, and a warp that a refill overtakes before that would wait for a phase that is over.
 
 use crate::strategies::gpu::attention::Params;
 use crate::{
@@ -28,49 +28,49 @@ use crate::{
 use kiln_dialects::{ir::*, value::DType};
 use std::f64::consts::LOG2_E;
 
-/// Places around whose blocks of queries are taken together, the longest first, where they differ
-/// in how many keys they see.
+/// Rasterisation of causal attention: outer positions whose query tiles are scheduled together, the
+/// longest first, since they see different numbers of keys.
 const BAND: i64 = 16;
-/// Registers of a copying and of a multiplying thread, by how many groups multiply.
+/// Registers of a producer and of a consumer thread (setmaxnreg), by consumer warpgroups.
 const REGISTERS: [Option<(usize, usize)>; 3] = [None, Some((40, 232)), Some((32, 160))];
-/// Warps of a multiplying group.
+/// Warps of a consumer warpgroup.
 pub(crate) const WARPS: usize = 4;
-/// Scores times their scale that are so large that those that differ at all differ by more than any
-/// exponential shows.
+/// Scaled scores so large that any two distinct ones differ by more than an exponential can
+/// represent.
 const LARGE: f64 = 1e38;
-/// Bytes of a row of a slab in shared memory.
+/// Bytes of a row of a slice in shared memory.
 pub(crate) const ROW: usize = 2 * DEPTH;
 
-/// What is the same for all parts of the emission.
+/// What all parts of the emission share.
 pub(crate) struct Flash<'a> {
     pub(crate) scope: &'a Scope<'a>,
     pub(crate) form: &'a Form,
     pub(crate) score: Score<'a>,
     pub(crate) maps: [Value; 3],
     pub(crate) groups: usize,
-    /// Keys of a block.
+    /// Keys of a tile.
     pub(crate) keys: usize,
-    /// Blocks of keys and of values in shared memory.
+    /// Stages of keys and values.
     pub(crate) stages: usize,
-    /// Blocks of queries there.
+    /// Stages of queries.
     pub(crate) slots: usize,
-    /// Bytes of a block of queries, of keys, of values.
+    /// Bytes of a stage of queries, of keys, of values.
     pub(crate) bytes: [usize; 3],
-    /// Where the rings begin.
+    /// The base of the pipelines in shared memory.
     pub(crate) base: Value,
-    /// Sizes of the loops around.
+    /// Sizes of the outer loops.
     around: Vec<Value>,
-    /// How many there are, as numbers.
+    /// The numbers of queries and of keys, as 32-bit integers.
     pub(crate) queries: Value,
     pub(crate) count: Value,
-    /// Blocks of queries of a place around, and all of them.
+    /// Query tiles of an outer position, and in total.
     down: Value,
     total: Value,
-    /// Whether queries, and keys, may end within a block.
+    /// Whether queries, and keys, may end within a tile.
     pub(crate) ragged: [bool; 2],
 }
 
-/// A ring in shared memory.
+/// A multi-stage pipeline in shared memory.
 #[derive(Clone, Copy)]
 pub(crate) enum Ring {
     Queries,
@@ -78,49 +78,47 @@ pub(crate) enum Ring {
     Values,
 }
 
-/// A block of queries.
+/// A tile of queries.
 pub(crate) struct Place {
     pub(crate) around: Vec<Value>,
     /// The first query.
     pub(crate) first: Value,
-    /// The block of keys behind the last one that it sees.
+    /// The end (exclusive) of the key tiles that it sees.
     end: Value,
-    /// How many blocks of keys it sees, and how many of these, counted from the last, it does not
-    /// see whole.
+    /// How many key tiles it sees, and how many of these, counted from the last, are partly masked.
     pub(crate) blocks: [Value; 2],
-    /// The number of the first one, counted likewise, in which keys may be too far back for some
-    /// queries, if there may be such.
+    /// With a sliding window, the first key tile, counted from the last, that may hold keys before
+    /// some query's window.
     far: Option<Value>,
-    /// How many keys count here, and how many queries if these are not all.
+    /// Valid keys here; valid queries, if not all are.
     pub(crate) count: Value,
     pub(crate) queries: Option<Value>,
 }
 
-/// Which keys of a block some queries may not see: those behind a query or beyond the end, those
-/// too far in front.
+/// Which masks a key tile needs: causal or out of bounds at its end, sliding window at its start.
 #[derive(Clone, Copy)]
 struct Edges {
     last: bool,
     far: bool,
 }
 
-/// What is done for a block of queries, given what is carried; returns what is carried on.
+/// Emits the body of a query tile, given loop-carried values; returns the next ones.
 type PlaceBody<'a> = dyn FnMut(Code, &Place, &[Value]) -> Result<Vec<Value>> + 'a;
-/// Exponentials, both rows, and by what earlier sums of these are to be multiplied, if there are
-/// any.
+/// Exponentials, the statistics of both rows, and the factors that rescale the accumulators, if
+/// there are earlier ones.
 type Exponentials = (Vec<Value>, [Seen; 2], [Option<Value>; 2]);
 
-/// What a row of the thread has seen so far.
+/// The softmax statistics of a thread's row so far.
 #[derive(Clone, Copy)]
 pub(crate) struct Seen {
-    /// The greatest score, without the factor.
+    /// The maximum score, unscaled.
     pub(crate) max: Value,
-    /// The sum of the thread's own exponentials.
+    /// The sum of this thread's exponentials.
     pub(crate) sum: Value,
 }
 
-/// What is carried from one block of keys to the next: exponentials in pairs, sums of values, rows,
-/// slot and parity of the next keys and of the values that belong to the exponentials.
+/// Loop-carried from one key tile to the next: packed exponentials, accumulators, row statistics,
+/// stage and parity of the next keys and of the values that belong to the exponentials.
 struct State {
     weights: Vec<Value>,
     sums: Vec<Value>,
@@ -148,25 +146,25 @@ impl State {
     }
 }
 
-/// A multiplying thread at a block of queries.
+/// A consumer thread at a query tile.
 pub(crate) struct Thread<'a> {
     pub(crate) place: &'a Place,
-    /// Whether it is the one that speaks for its warp.
+    /// Whether it is its warp's elected lane.
     speaks: Value,
-    /// Its number in its warp.
+    /// Its lane.
     pub(crate) lane: Value,
     /// Its first row, and its first column in a tile.
     pub(crate) row: Value,
     pub(crate) column: Value,
     known: Known,
-    /// Where the queries of its group are.
+    /// The stage of its warpgroup's queries.
     queries: Value,
-    /// The number of its group, and its own in it.
+    /// The warpgroup, and the thread in it.
     pub(crate) group: [Value; 2],
 }
 
 impl Flash<'_> {
-    /// The block of queries of a number.
+    /// The query tile of a linear number.
     fn place(&self, c: Code, tile: Value) -> Result<Place> {
         let p = Ptx(c);
         let places = self.around.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
@@ -188,8 +186,8 @@ impl Flash<'_> {
         let [queries, keys] =
             self.scope.lengths(c, &self.form.at, &around, &most)?.map(|n| n.map(|n| p.of(n)));
         let (queries, count) = (queries.transpose()?, keys.unwrap_or(Ok(self.count))?);
-        // At least one, of keys that are all beyond the end if there are none. Loops of a known
-        // number would be unrolled, and not fit registers.
+        // At least one tile, out of bounds if there are no keys. The trip count is opaque: LLVM
+        // would unroll a constant one, which exceeds registers.
         let mut end = p.opaque(p.most(p.over(p.plus(count, self.keys - 1)?, self.keys)?, one)?)?;
         if let Some(ahead) = self.score.ahead {
             let last = p.most(p.shifted(first, high as i64 - 1 + ahead)?, zero)?;
@@ -203,7 +201,7 @@ impl Flash<'_> {
             far = Some(p.minus(end, p.over(p.plus(near, self.keys - 1)?, self.keys)?)?);
         }
         if let Some(queries) = queries {
-            // Queries that do not count at all see one block, and what comes of it is dropped: slt
+            // A tile of invalid queries sees one key tile, and its results are dropped: slt
             blocks = c.select(c.compare(2, first, queries)?, blocks, one)?;
         }
         let mut partly = one;
@@ -214,16 +212,15 @@ impl Flash<'_> {
         let far = far.map(|far| p.least(p.most(far, partly)?, blocks)).transpose()?;
         Ok(Place { around, first, end, blocks: [blocks, partly], far, count, queries })
     }
-    /// Whether more than the last block of keys may be one that a block of queries does not see
-    /// whole.
+    /// Whether more key tiles than the last may be partly masked.
     fn hides(&self) -> bool {
         self.score.causal && self.groups * ROWS != self.keys
     }
-    /// The first key of a block, counted from the last one that is seen.
+    /// The first key of a tile, counted from the last visible tile.
     pub(crate) fn first_key(&self, p: Ptx, place: &Place, back: Value) -> Result<Value> {
         p.times(p.minus(p.shifted(place.end, -1)?, back)?, self.keys)
     }
-    /// All blocks of queries of this block of threads, with what is carried along.
+    /// Loops over the query tiles of this CTA, with loop-carried values.
     pub(crate) fn each(&self, c: Code, carried: &[Value], body: &mut PlaceBody<'_>) -> Result<()> {
         c.strided(
             threads::block(c)?,
@@ -235,7 +232,7 @@ impl Flash<'_> {
         Ok(())
     }
 
-    /// Starts the products of queries and keys.
+    /// Issues the wgmmas of queries and keys.
     fn scores(&self, p: Ptx, queries: Value, slot: Value) -> Result<Value> {
         let mma = Mma {
             columns: self.keys,
@@ -256,7 +253,7 @@ impl Flash<'_> {
         p.group()?;
         Ok(sums)
     }
-    /// Starts the products of exponentials and values.
+    /// Issues the wgmmas of exponentials and values.
     fn weigh(&self, p: Ptx, weights: &[Value], sums: &[Value], slot: Value) -> Result<Vec<Value>> {
         let right = p.slabs(self.slot(p, Ring::Values, slot)?, self.keys * ROW)?;
         let mut sums = sums.to_vec();
@@ -274,8 +271,8 @@ impl Flash<'_> {
         Ok(sums)
     }
 
-    /// Scores as they are seen, but for the factor. Of 8 columns a thread has 2 neighbours in a row
-    /// and 2 in the eighth row below.
+    /// Masked scores, unscaled. Of 8 columns a thread has 2 adjacent ones, in a row and in the
+    /// eighth row below.
     fn seen(
         &self,
         c: Code,
@@ -287,7 +284,8 @@ impl Flash<'_> {
         let p = Ptx(c);
         let start = p.add(self.first_key(p, t.place, back)?, t.column)?;
         let beyond = edges.last && self.ragged[1];
-        // The last column that a row of the thread sees, counted from the thread's first one.
+        // The last visible column of each of the thread's rows, relative to the thread's first
+        // column.
         let mut limits = vec![];
         for row in 0..2 {
             let ends =
@@ -315,8 +313,8 @@ impl Flash<'_> {
         }
         Ok(all)
     }
-    /// Exponentials of the scores over the greatest one so far, and by what earlier sums are to be
-    /// multiplied.
+    /// Exponentials of the scores less the running maximum, and the factors that rescale earlier
+    /// sums.
     fn exponentials(
         &self,
         c: Code,
@@ -344,14 +342,14 @@ impl Flash<'_> {
             if let Some(old) = old {
                 max = two("arith.maxnumf", max, old[row].max)?;
             }
-            // Over a row that has seen nothing, whose maximum is -inf, all exponentials are 0.
+            // A fully masked row has the maximum -inf: all of its exponentials are 0.
             let least = number(f64::from(f32::MIN))?;
             let (mut over, mut by, mut finite) = (two("arith.mulf", max, scale)?, scale, None);
             if self.score.plain() {
                 over = two("arith.maxnumf", over, least)?;
             } else {
-                // Scores may be so large that their product with the scale is infinite. Then those
-                // below the greatest are so far from it that any scale makes their exponential 0.
+                // A scaled score may overflow. Scores below the maximum then are so far from it
+                // that any scale makes their exponential 0.
                 let most = two("arith.maxnumf", max, least)?;
                 let (size, truth) =
                     (c.op("math.absf", &[over], over.ty(), &[])?, Type::scalar(c.ctx(), DType::I1));
@@ -385,8 +383,8 @@ impl Flash<'_> {
         }
         Ok((made, [rows[0], rows[1]], factors))
     }
-    /// As the left operand of a product: of each 16 columns, both rows of the first 8 and both of
-    /// the others.
+    /// Packs exponentials as left fragments: of each 16 columns, both rows of the first 8, then
+    /// both rows of the second 8.
     fn packed(&self, p: Ptx, made: &[Value]) -> Result<Vec<Value>> {
         made.chunks(2).map(|x| p.pair(self.form.element.name(), x[0], x[1])).collect()
     }
@@ -394,7 +392,7 @@ impl Flash<'_> {
     fn release(&self, c: Code, t: &Thread<'_>, ring: Ring, slot: Value) -> Result<()> {
         c.when(t.speaks, &mut |c| Ptx(c).arrive(self.empty(Ptx(c), ring, slot)?), None)
     }
-    /// The first block of keys, whose scores nothing runs beside.
+    /// The first key tile, whose scores nothing overlaps.
     fn begin(&self, c: Code, t: &Thread<'_>, keys: [Value; 2]) -> Result<State> {
         let p = Ptx(c);
         p.wait(self.full(p, Ring::Keys, keys[0])?, keys[1])?;
@@ -416,7 +414,7 @@ impl Flash<'_> {
             values: keys,
         })
     }
-    /// A block of keys: its scores, beside which the values of the block before are summed.
+    /// A key tile: its scores overlap the product with the previous tile's values.
     fn step(&self, c: Code, t: &Thread<'_>, s: &State, back: Value, edges: Edges) -> Result<State> {
         let p = Ptx(c);
         p.wait(self.full(p, Ring::Keys, s.keys[0])?, s.keys[1])?;
@@ -428,11 +426,10 @@ impl Flash<'_> {
         self.release(c, t, Ring::Keys, s.keys[0])?;
         let seen = self.seen(c, t, &scores, back, edges)?;
         let (made, rows, factors) = self.exponentials(c, &seen, Some(&s.rows))?;
-        // The end of a basic block: without one the assembler moves the exponentials behind the
-        // wait that follows.
+        // Ends a basic block: otherwise ptxas sinks the exponentials below the wgmma wait.
         p.wait(full, s.values[1])?;
-        // For the same reason they go through it, in pairs only afterwards, since the assembler
-        // lets products wait for each other otherwise.
+        // For the same reason the exponentials pass through that wait and are packed only after it:
+        // otherwise ptxas serialises wgmma.
         let mut done = p.until(0, &[sums.as_slice(), &made].concat(), &s.weights)?;
         let made = done.split_off(sums.len());
         self.release(c, t, Ring::Values, s.values[0])?;
@@ -448,7 +445,7 @@ impl Flash<'_> {
             values: s.keys,
         })
     }
-    /// A multiplying group. `thread`: the number among its 128.
+    /// A consumer warpgroup. `thread`: its thread, 0 to 127.
     fn consume(&self, c: Code, group: Value, thread: Value, warp: Value) -> Result<()> {
         let (zero, p) = (Ptx(c).number(0)?, Ptx(c));
         let lane = p.rest(thread, 32)?;
@@ -458,7 +455,7 @@ impl Flash<'_> {
         self.each(c, &[zero; 4], &mut |c, place, carried| {
             let (p, query) = (Ptx(c), [carried[0], carried[1]]);
             let row = p.add(place.first, row)?;
-            // Those beyond the end read what the last one reads, and nobody stores them.
+            // Rows out of bounds read what the last row reads, and are not stored.
             let last = p.shifted(self.queries, -1)?;
             let there = |row: Value| if self.ragged[0] { p.least(row, last) } else { Ok(row) };
             let known =
@@ -500,7 +497,7 @@ impl Flash<'_> {
     }
 }
 
-/// The kernel. `maps`: the parameters that describe queries, keys and values.
+/// Emits the kernel. `maps`: the tensor maps of queries, keys and values.
 pub fn emit(c: Code, scope: &Scope<'_>, params: &Params, maps: &[Value]) -> Result<()> {
     let missing = "is no attention that wgmma and TMA take";
     let form = Form::of(scope.kernel).ok_or(missing)?;

@@ -1,4 +1,4 @@
-//! What leaves registers: the last stage, on the sums.
+//! The epilogue of attention: the last stage, on the accumulators.
 use crate::{
     analysis::Poly,
     emit::{
@@ -14,8 +14,8 @@ use crate::{
 use kiln_dialects::ir::*;
 
 impl Flash<'_> {
-    /// The last stage, to where the result belongs. Four threads that have neighbouring columns of
-    /// a row exchange them, so that each stores 16 bytes.
+    /// Runs the last stage and stores the result. Four lanes with adjacent columns of a row
+    /// exchange them, so that each stores 16 bytes.
     pub(crate) fn finish(
         &self,
         c: Code,
@@ -34,7 +34,7 @@ impl Flash<'_> {
         let (product, sum, max, result) =
             (written(at.product)?, written(at.sum)?, written(at.max)?, written(at.result)?);
         let memory = self.scope.buffer(result.buffer)?;
-        // The same without the result's memory: what it stores is exchanged first.
+        // Without the result's memory: its elements are exchanged before they are stored.
         let mut without = self.scope.memory.clone();
         without[result.buffer] = None;
         let inner = Scope { memory: without, ..self.scope.clone() };
@@ -56,7 +56,7 @@ impl Flash<'_> {
             let number = p.plus(t.row, 8 * half)?;
             // slt
             let counts = t.place.queries.map(|n| c.compare(2, number, n)).transpose()?;
-            // Of a query that does not count.
+            // The row's value, or `other` for a query beyond the valid ones.
             let or = |x: Value, other: &str| match counts {
                 Some(counts) => c.select(counts, x, c.constant(other, x.ty())?),
                 None => Ok(x),
@@ -71,7 +71,7 @@ impl Flash<'_> {
                 dims.extend([Val::One(Ptx(c).index(number)?), column]);
                 Ok(dims)
             };
-            // What is stored: columns, where the first one is, how many they are.
+            // The values to store, the first column, the vector width.
             let mut stored: Vec<(Value, Value, usize)> = vec![];
             let mut pairs = vec![];
             for (eight, all) in sums.chunks(4).enumerate() {
@@ -125,7 +125,7 @@ impl Flash<'_> {
                 Ok(())
             };
             if let Some(lse) = at.lse {
-                // One thread of the four that share a row.
+                // One of the four lanes that share a row stores.
                 let first = p.is(quad, 0)?;
                 let there =
                     if self.ragged[0] { Some(c.compare(2, number, self.queries)?) } else { None };
@@ -154,7 +154,7 @@ impl Flash<'_> {
             if self.ragged[0] {
                 // slt
                 c.when(c.compare(2, number, self.queries)?, &mut store, None)?;
-                // The next products want whole warps.
+                // Reconverge: wgmma needs whole warps.
                 p.warp_barrier()?;
             } else {
                 store(c)?;

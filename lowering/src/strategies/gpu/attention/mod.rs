@@ -85,31 +85,31 @@ impl Strategy for Attention {
     }
 }
 
-/// Queries of a group of four warps.
+/// Queries of a warpgroup.
 pub const ROWS: usize = 64;
-/// Most elements of a query and of a value: beyond that sums do not fit into registers.
+/// The largest head size of queries and of values: accumulators of larger ones do not fit
+/// registers.
 const HEAD: i64 = 256;
-/// From so many blocks of queries on for each multiprocessor, blocks stay and take one after the
-/// other.
+/// Tiles of queries per SM from which on the kernel is persistent.
 const MANY: i64 = 7;
 
-/// An attention of bf16 or f16 whose operands the copy engine can read.
+/// Attention of bf16 or f16 whose operands TMA can read.
 #[derive(Clone, Debug)]
 pub struct Form {
-    /// The stages.
+    /// The stages of the pattern.
     pub at: Stages,
-    /// The element of queries, keys and values.
+    /// The element type of queries, keys and values.
     pub element: DType,
-    /// Queries by depth; dimensions are those of the stage of the scores.
+    /// Queries, K-major; dimensions are those of the score stage.
     pub query: Operand,
-    /// Keys by depth; the same.
+    /// Keys, K-major; dimensions are those of the score stage.
     pub key: Operand,
-    /// Keys by columns; dimensions are those of the stage of the product.
+    /// Values, MN-major; dimensions are those of the product stage.
     pub value: Operand,
 }
 
 impl Form {
-    /// What a kernel is.
+    /// Matches a kernel.
     pub fn of(k: &Kernel) -> Option<Form> {
         let (at, element) = plain(k)?;
         let (scores, product) = (k.stages.get(at.scores)?, k.stages.get(at.product)?);
@@ -130,18 +130,17 @@ impl Form {
         let out = k.stages.get(form.at.result)?.outputs.first()?;
         (out.access.at.coefficient(outer + 1).known() == Some(1)).then_some(form)
     }
-    /// Slabs of 64 elements that rows of queries and keys consist of, and those of rows of values;
-    /// the last one may not be full.
+    /// Slices of 64 elements in a row of queries and keys, and in a row of values; the last one may
+    /// be partial.
     pub fn slabs(&self) -> [usize; 2] {
         [self.at.depth, self.at.columns].map(|n| (n as usize).div_ceil(wgmma_gemm::DEPTH))
     }
-    /// Bytes in shared memory of a block of queries, of keys, and of values.
+    /// Bytes of a stage of queries, of keys, and of values.
     pub fn bytes(&self, p: &Params) -> [usize; 3] {
         let ([deep, wide], row) = (self.slabs(), 2 * wgmma_gemm::DEPTH);
         [p.warpgroups * ROWS * row * deep, p.block_kv * row * deep, p.block_kv * row * wide]
     }
-    /// Bytes of shared memory of a block of threads: the rings, their barriers, and what aligning
-    /// takes.
+    /// Bytes of shared memory of a CTA: pipeline stages, mbarriers, and padding for alignment.
     pub fn shared(&self, p: &Params) -> usize {
         let [query, key, value] = self.bytes(p);
         let (queries, stages) = (p.q_stages, p.kv_stages);
@@ -163,16 +162,15 @@ impl Form {
             &[one(&self.query, queries)?, one(&self.key, keys)?, one(&self.value, keys)?],
         ))
     }
-    /// How many blocks of queries there are for each place of the loops around, and how many such
-    /// places.
+    /// Tiles of queries for each position of the outer loops, and the number of such positions.
     fn sizes(&self, k: &Kernel) -> Option<(Poly, Poly)> {
         let (outer, queries, _) = self.at.sizes(k)?;
         Some((queries.clone(), Poly::product(outer)))
     }
 }
 
-/// The attention of bf16 or f16 that a kernel is, and its element, if head sizes are multiples of
-/// 16 bytes and sums fit into registers.
+/// The attention pattern of a kernel and its element type, if it is bf16 or f16, head sizes are
+/// multiples of 16 bytes and accumulators fit registers.
 pub fn plain(k: &Kernel) -> Option<(Stages, DType)> {
     let at = Stages::of(k)?;
     let (scores, product) = (k.stages.get(at.scores)?, k.stages.get(at.product)?);
@@ -186,8 +184,7 @@ pub fn plain(k: &Kernel) -> Option<(Stages, DType)> {
     (fits(at.depth) && fits(at.columns) && same && softmax(k, &at)).then_some((at, element))
 }
 
-/// The type of both factors of a sum of products in f32, if these are its first two inputs, made
-/// wider.
+/// The type of both factors of an f32 sum of products, if they are its first two inputs, extended.
 fn factors(s: &Stage) -> Option<DType> {
     let ([out], Body::Block(block)) = (s.outputs.as_slice(), s.body) else { return None };
     let product = out
@@ -204,8 +201,8 @@ fn factors(s: &Stage) -> Option<DType> {
     ((pair == [x, y] || pair == [y, x]) && y.ty().dtype() == Ok(element)).then_some(element)
 }
 
-/// Whether weights are exponentials of the scores over their maximum, or over 0 where that is -inf,
-/// and sums are their sums: what the tiles compute.
+/// Whether the weights are a softmax numerator and the sums its denominator: exponentials of the
+/// scores less their maximum, or less 0 where that is -inf.
 fn softmax(k: &Kernel, at: &Stages) -> bool {
     let combines = |s: usize, names: &[&str]| {
         let op = k.stages.get(s).and_then(|s| s.outputs.first()?.combine).map(|c| c.op);
@@ -242,13 +239,13 @@ fn softmax(k: &Kernel, at: &Stages) -> bool {
         && exponential() == Some(true)
 }
 
-/// The parameters of an attention.
+/// Chooses the parameters of an attention.
 fn params(k: &Kernel, form: &Form) -> Params {
     let widest = form.at.depth.max(form.at.columns);
     let sizes =
         form.sizes(k).and_then(|(queries, around)| Some((queries.known()?, around.known()?)));
-    // Three groups have registers for few sums and simple scores, and leave few to the copying
-    // thread, which computes with sizes.
+    // Three consumer warpgroups leave registers for few accumulators and simple scores. They leave
+    // the producer few registers too, not enough to compute with dynamic sizes.
     let groups = if widest <= 64 && simple(k, form) && sizes.is_some() { 3 } else { 2 };
     let keys = if widest > 128 { 64 } else { 128 };
     let make = |q_stages: usize, ctas: usize| Params {
@@ -265,7 +262,7 @@ fn params(k: &Kernel, form: &Form) -> Params {
     make(queries, if many { PROCESSORS } else { 0 })
 }
 
-/// Whether scores are seen as they are, but for a scale and what is behind a query.
+/// Whether scores are only scaled and causally masked.
 fn simple(k: &Kernel, form: &Form) -> bool {
     let Some(seen) = k.stages.get(form.at.seen) else { return false };
     let Body::Block(block) = seen.body else { return false };

@@ -1,5 +1,5 @@
-//! The rings of queries, keys and values in shared memory, and the thread that has the copy engine
-//! fill them.
+//! The multi-stage pipelines of queries, keys and values in shared memory, and the producer that
+//! issues their TMA loads.
 use crate::{
     emit::code::Code,
     strategies::gpu::{
@@ -14,7 +14,7 @@ use crate::{
 };
 use kiln_dialects::ir::*;
 
-/// Bytes that a thread writes at once.
+/// The vector width of a thread's stores, in bytes.
 const WORDS: usize = 16;
 
 impl Flash<'_> {
@@ -27,7 +27,7 @@ impl Flash<'_> {
             Ring::Values => (values, value, self.stages),
         }
     }
-    /// Where a slot is.
+    /// The address of a stage.
     pub(crate) fn slot(&self, p: Ptx, ring: Ring, slot: Value) -> Result<Value> {
         let (start, bytes, _) = self.slots(ring);
         p.add(p.plus(self.base, start)?, p.times(slot, bytes)?)
@@ -45,7 +45,7 @@ impl Flash<'_> {
     pub(crate) fn empty(&self, p: Ptx, ring: Ring, slot: Value) -> Result<Value> {
         p.plus(self.full(p, ring, slot)?, 8 * self.slots(ring).2)
     }
-    /// The next slot, and the parity of its phase.
+    /// The next stage, and its phase parity.
     pub(crate) fn next(
         &self,
         p: Ptx,
@@ -55,7 +55,7 @@ impl Flash<'_> {
         p.next(slot, parity, self.slots(ring).2)
     }
 
-    /// Fills a slot once it is free: all slabs of a block of rows.
+    /// Waits until a stage is empty and loads all slices of a block of rows into it.
     pub(crate) fn fill(
         &self,
         p: Ptx,
@@ -82,8 +82,8 @@ impl Flash<'_> {
         }
         Ok(())
     }
-    /// Zeros for the values of the last block of keys that do not count: what stands there may be
-    /// no number, and 0 times that is none. A group that is late writes zeros over zeros.
+    /// Zeroes the values of masked keys in the last block: they may be NaN, and 0 × NaN is NaN. A
+    /// late warpgroup writes zeros over zeros.
     pub(crate) fn clear(&self, c: Code, t: &Thread<'_>, [slot, parity]: [Value; 2]) -> Result<()> {
         let p = Ptx(c);
         let rest = p.minus(t.place.count, self.first_key(p, t.place, p.number(0)?)?)?;
@@ -121,13 +121,14 @@ impl Flash<'_> {
         };
         c.when(c.both(&some)?.ok_or("has no condition")?, &mut zeros, None)
     }
-    /// The copying thread. The first time around, every slot is free.
+    /// The producer. All stages are empty at first.
     pub(crate) fn produce(&self, c: Code) -> Result<()> {
         let (zero, one) = (Ptx(c).number(0)?, Ptx(c).number(1)?);
         self.each(c, &[zero, one, zero, one], &mut |c, place, carried| {
             let (p, query) = (Ptx(c), [carried[0], carried[1]]);
             self.fill(p, Ring::Queries, query, place.first, place)?;
-            // Without keys there is no memory to read: all rows are beyond the end.
+            // Without keys there is no memory to read: all rows are out of bounds, which TMA fills
+            // with zeros.
             let none = c.op("arith.extui", &[p.is(self.count, 0)?], zero.ty(), &[])?;
             let next = c.strided(
                 c.index(0)?,

@@ -1,5 +1,5 @@
-//! Which kernels are a convolution of images that cuDNN has: with or without groups, a bias for
-//! each filter, a residual, and a relu or a gelu by tanh.
+//! Matches convolutions of images that cuDNN has: with or without groups, a bias per filter, a
+//! residual, and a relu or a tanh gelu.
 use crate::{
     analysis::{Kernel, Lin, Place, Plan, Poly, Role, Stage, row_major},
     strategies::gpu::{
@@ -14,37 +14,37 @@ use crate::{
 use kiln_dialects::{ir::*, value::DType};
 use kiln_runtime::convolution::{Convolution, Volume};
 
-/// Where a tensor lies: its first element, its sizes with channels second, and distances of
-/// neighbours, where that matters.
+/// The layout of a tensor: offset of the first element, sizes as NCHW, and strides where they
+/// matter.
 type Lies = (i64, [i64; 4], [Option<i64>; 4]);
 
-/// What the loops of a convolution's op are.
+/// The loops of a convolution's op.
 struct Loops {
     images: usize,
-    /// Over the result's height and width, and over the window's, if it is more than a pixel.
+    /// Over the output's height and width, and over the window's, if it is more than one pixel.
     along: [(Step, Option<Step>); 2],
-    /// Over the channels of a group, which are summed; none if there is one.
+    /// The reduction over a group's channels; `None` if there is one.
     channel: Option<usize>,
     /// Over groups, if there are several.
     group: Option<usize>,
-    /// Over the filters of a group; none if there is one.
+    /// Over the filters of a group; `None` if there is one.
     filter: Option<usize>,
-    /// Which dimension of the image has channels, height and width.
+    /// The image's dimensions of channels, height and width.
     place: [usize; 3],
 }
 
-/// A convolution by the addresses of its operands.
+/// A convolution, matched by its operands' access maps.
 struct Found<'a> {
     stage: &'a Stage,
-    /// Steps of the op's loops; of some of them, loops of the nest have become one.
+    /// Trip counts of the op's loops, some of which are merged into one loop of the nest.
     steps: Vec<Option<i64>>,
     loops: Loops,
     image: &'a Place,
-    /// The weight's buffer, and an address in it over the op's loops.
+    /// The weight's buffer, and its access over the op's loops.
     weight: (usize, Lin),
 }
 
-/// What `kiln.library` says of a kernel that is one.
+/// The `kiln.library` entries of a kernel that is a convolution.
 pub fn describe(k: &Kernel, plan: &Plan, tf32: bool) -> Option<Vec<(&'static str, Attr)>> {
     let [nest] = plan.nests.as_slice() else { return None };
     let (stages, _, element) = sums(k, nest)?;
@@ -61,7 +61,7 @@ pub fn describe(k: &Kernel, plan: &Plan, tf32: bool) -> Option<Vec<(&'static str
         .collect();
     let [out] = outputs.as_slice() else { return None };
     let [n, p, q] = [l.images, l.along[0].0.0, l.along[1].0.0];
-    // Loops of the result that have become one with others say nothing of where its elements lie.
+    // Merged loops of the result do not determine its strides.
     let result = [Some(n), Some(p), Some(q), l.group, l.filter];
     result.iter().flatten().map(|d| f.own(*d)).collect::<Option<Vec<_>>>()?;
     let (groups, filters) = (f.size(l.group)?, f.size(l.filter)?);
@@ -78,7 +78,7 @@ pub fn describe(k: &Kernel, plan: &Plan, tf32: bool) -> Option<Vec<(&'static str
         .of(out.access.buffer)?;
 
     let sizes = [f.size(Some(n))?, groups * filters, f.size(Some(p))?, f.size(Some(q))?];
-    // An address over loops of the nest, as sizes and distances of a tensor like the result.
+    // An access over the nest's loops, as a tensor layout like the result's.
     let like = |at: &Lin| {
         let of = |d: usize| f.own(d).flatten().map(|d| at.coefficient(d));
         let known = |d: Option<usize>| d.and_then(of).map_or(Some(None), |p| p.known().map(Some));
@@ -133,8 +133,8 @@ pub fn describe(k: &Kernel, plan: &Plan, tf32: bool) -> Option<Vec<(&'static str
     Some(entries)
 }
 
-/// Distances with those filled in that matter to nobody, of sizes of 1: as if all lay side by side,
-/// channels last if they do so. None: a tensor has one element in several places.
+/// Fills in strides that do not matter, of dimensions of size 1, as if the tensor were contiguous,
+/// channels-last if its other strides are. `None` if elements alias.
 fn filled(sizes: [i64; 4], strides: [Option<i64>; 4]) -> Option<[i64; 4]> {
     let last = strides[1].is_none_or(|s| s == 1);
     let (mut all, mut next) = ([0; 4], 1);
@@ -148,7 +148,7 @@ fn filled(sizes: [i64; 4], strides: [Option<i64>; 4]) -> Option<[i64; 4]> {
     Some(all)
 }
 
-/// The convolution whose image is this operand of a stage's op.
+/// Matches the convolution whose image is operand `image` of a stage's op.
 fn found<'a>(k: &'a Kernel, stage: &'a Stage, image: usize, weight: usize) -> Option<Found<'a>> {
     let op = stage.op;
     let maps: Option<Vec<_>> = op
@@ -168,7 +168,8 @@ fn found<'a>(k: &'a Kernel, stage: &'a Stage, image: usize, weight: usize) -> Op
         |i: usize| maps[i].iter().map(|e| Lin::of(e, &[]).ok()).collect::<Option<Vec<Lin>>>();
     let (read, kernels) = (lins(image)?, lins(weight)?);
     let in_weight = |d: usize| kernels.iter().any(|l| l.uses(d));
-    // Channels are what the weight has too; all else of the image only the result has.
+    // All loops of the channel dimension index the weight; the other dimensions have a loop that
+    // indexes only the result.
     let of_weight = |l: &Lin| l.dims.keys().all(|d| in_weight(*d)) && !l.dims.is_empty();
     let [first, others @ ..] = read.as_slice() else { return None };
     let channels = 1 + others.iter().position(of_weight)?;
@@ -198,7 +199,7 @@ fn found<'a>(k: &'a Kernel, stage: &'a Stage, image: usize, weight: usize) -> Op
         .chain(along.iter().flat_map(|(p, w)| [Some(p.0), w.map(|w| w.0)]).flatten())
         .collect();
     let filter = one((0..reduction.len()).filter(|d| !taken.contains(d)).collect())?;
-    // No loop is two things, and of the window and the filters the image knows nothing.
+    // Each loop has one role, and the weight depends on none of the output's pixel loops.
     let distinct = taken.iter().enumerate().all(|(i, d)| !taken[..i].contains(d));
     let right = filter.is_none_or(|d| !reduction[d] && in_weight(d))
         && !along.iter().any(|(p, _)| in_weight(p.0));
@@ -219,7 +220,7 @@ fn found<'a>(k: &'a Kernel, stage: &'a Stage, image: usize, weight: usize) -> Op
         weight: (place.buffer, place.at(&kernels)),
     };
     let (l, at) = (&f.loops, &read[channels]);
-    // Channels of a group lie behind those of the one before it.
+    // The channels of consecutive groups are contiguous.
     let each = f.size(l.channel)?;
     let behind = l.channel.is_none_or(|d| at.coefficient(d).known() == Some(1))
         && l.group.is_none_or(|d| at.coefficient(d).known() == Some(each));
@@ -227,7 +228,7 @@ fn found<'a>(k: &'a Kernel, stage: &'a Stage, image: usize, weight: usize) -> Op
 }
 
 impl Found<'_> {
-    /// The loop of the nest that one of the op has become; none of its own if it has one step.
+    /// The nest's loop of a loop of the op; `Some(None)` if the op's loop has one step.
     fn own(&self, d: usize) -> Option<Option<usize>> {
         let at = self.stage.dims.get(d)?;
         if at.as_dim().is_some() {
@@ -236,19 +237,18 @@ impl Found<'_> {
             (*at == Lin::default()).then_some(None)
         }
     }
-    /// Steps of a loop.
+    /// Trip count of a loop.
     fn size(&self, d: Option<usize>) -> Option<i64> {
         d.map_or(Some(1), |d| *self.steps.get(d)?)
     }
-    /// The distance of neighbours along groups and the filters of each, of which one or both are
-    /// there.
+    /// The merged stride of groups and the filters of each, of which either may be absent.
     fn together(&self, group: Option<i64>, filter: Option<i64>) -> Option<Option<i64>> {
         match (group, filter) {
             (Some(g), Some(f)) => (g == f * self.size(self.loops.filter)?).then_some(Some(f)),
             (one, other) => Some(one.or(other)),
         }
     }
-    /// First element, sizes and distances of the weight.
+    /// The layout of the weight.
     fn weight(&self) -> Option<Lies> {
         let (l, at) = (&self.loops, &self.weight.1);
         let of = |d: Option<usize>| match d.filter(|d| self.size(Some(*d)) != Some(1)) {
@@ -265,8 +265,7 @@ impl Found<'_> {
         let strides = [self.together(of(l.group)?, of(l.filter)?)?, of(l.channel)?, of(r)?, of(s)?];
         Some((at.constant.known().filter(|_| at.rest.is_empty())?, sizes, strides))
     }
-    /// First element, sizes and distances of the image, and how the window moves over it: strides,
-    /// dilation, zeros in front and behind.
+    /// The layout of the image, and the window: strides, dilation, padding before and after.
     fn image(&self, k: &Kernel, out: [i64; 2]) -> Option<(Lies, [i64; 8])> {
         let (l, place) = (&self.loops, self.image);
         let whole = place.offset.is_zero()
@@ -297,12 +296,11 @@ impl Found<'_> {
         for (i, ((_, stride), along)) in l.along.iter().enumerate() {
             let (size, dilation) = (self.size(along.map(|w| w.0))?, along.map_or(1, |w| w.1));
             let (low, high) = (low(2 + i), padded[2 + i] - sizes[2 + i] - low(2 + i));
-            // So many results a library counts itself.
+            // The output size that a library computes.
             let counted = |high: i64| {
                 (sizes[2 + i] + low + high - dilation * (size - 1) - 1).div_euclid(*stride) + 1
             };
-            // What lies behind the last window matters to nobody, and libraries like as many zeros
-            // behind as in front.
+            // Padding after the last window has no effect; libraries prefer symmetric padding.
             let high = [low, high, 0].into_iter().find(|high| counted(*high) == out[i])?;
             if *stride < 1 || dilation < 1 || low < 0 || high < 0 {
                 return None;
@@ -315,7 +313,7 @@ impl Found<'_> {
     }
 }
 
-/// The same as plain data.
+/// Decodes the attribute.
 pub fn read(a: Attr) -> Option<Convolution> {
     let volume = |v: Attr| {
         let [arg, offset, s0, s1, s2, s3, d0, d1, d2, d3] = numbers(v.entry("place")?)?[..] else {

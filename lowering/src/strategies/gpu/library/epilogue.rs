@@ -1,5 +1,4 @@
-//! What follows on a sum: a bias, a residual, a relu or a gelu by tanh, of which libraries have
-//! some.
+//! Epilogues that libraries support after a sum: a bias, a residual, a relu or a tanh gelu.
 use crate::{
     analysis::{Access, Body, Init, Kernel, Lin, Nest, Stage},
     strategies::gpu::library::role,
@@ -7,33 +6,33 @@ use crate::{
 use kiln_dialects::ir::*;
 use kiln_runtime::gemm::Activation;
 
-/// A stage that sums, and what may be added to it.
+/// A reduction stage, and what its epilogue may add.
 pub struct Sum<'a> {
     pub k: &'a Kernel,
     pub nest: &'a Nest,
-    /// The stage.
+    /// The stage's index.
     pub stage: usize,
-    /// Loops over what has a bias each, and how far they step along the bias.
+    /// Loops that a bias varies along, and its strides there.
     pub across: &'a [(usize, i64)],
-    /// Loops over the result where a tensor of its size may be added.
+    /// Loops over the result, where a residual of its size may be added.
     pub elements: &'a [usize],
 }
 
-/// What a value is made of.
+/// What a value is, as a library's epilogue computes it.
 #[derive(Clone, Default)]
 pub struct Made {
-    /// Whether it is the sum, with all below.
+    /// Whether it is the reduction's result, with all below applied.
     pub sum: bool,
-    /// What is added for each column or filter: a buffer, and its first element.
+    /// The bias of each column or filter: a buffer, and its first element.
     pub bias: Option<(usize, i64)>,
-    /// What is added to each element: a buffer, and where in it.
+    /// The residual added to each element: a buffer, and its access.
     pub residual: Option<(usize, Lin)>,
     pub activation: Activation,
 }
 
 impl Sum<'_> {
-    /// What a buffer's elements are, if the stages that lead to them are the sum and what libraries
-    /// do behind it.
+    /// How a buffer's elements are computed, if the stages that lead to them are the reduction and
+    /// an epilogue that libraries support.
     pub fn of(&self, buffer: usize) -> Option<Made> {
         self.buffer(buffer, 0).filter(|made| made.sum)
     }
@@ -45,7 +44,7 @@ impl Sum<'_> {
         });
         let (writer, None) = (writers.next()?, writers.next()) else { return None };
         let stage = k.stages.get(writer)?;
-        // A chain of stages is short.
+        // Chains of stages are short.
         let ([out], true) = (stage.outputs.as_slice(), depth < 8) else { return None };
         if self.stage == writer {
             let zero = matches!(&out.init, Init::Fill(v) if number(*v) == Some(0.0));
@@ -97,7 +96,7 @@ impl Sum<'_> {
         }
     }
 
-    /// What an argument is that is added: a bias, or else a residual.
+    /// An argument that is added: a bias if it can be one, otherwise a residual.
     fn added(&self, a: &Access) -> Option<Made> {
         let over = |loops: &mut dyn Iterator<Item = usize>| {
             let loops: Vec<usize> = loops.collect();
@@ -116,12 +115,12 @@ impl Sum<'_> {
     }
 }
 
-/// A sum with a function of it, which is the only one.
+/// Applies an activation, which must be the only one.
 fn activated(made: Made, activation: Activation) -> Option<Made> {
     (made.sum && made.activation == Activation::None).then_some(Made { activation, ..made })
 }
 
-/// The other operand of an op of which one is a constant, up to f32's rounding.
+/// The other operand of a binary op, one of whose operands is this constant up to f32 rounding.
 fn with(v: Value, name: &str, constant: f64) -> Option<Value> {
     let op = v.def().filter(|o| o.is(name))?;
     let other = (0..2).find(|i| {
@@ -130,13 +129,13 @@ fn with(v: Value, name: &str, constant: f64) -> Option<Value> {
     Some(op.operand(1 - other))
 }
 
-/// The other operand of an op of which one is this value.
+/// The other operand of a binary op, one of whose operands is `x`.
 fn beside(v: Value, name: &str, x: Value) -> Option<Value> {
     let op = v.def().filter(|o| o.is(name))?;
     Some(op.operand(1 - (0..2).find(|i| op.operand(*i) == x)?))
 }
 
-/// x, of x / 2 times 1 + tanh(sqrt(2/π) (x + 0.044715 x³)).
+/// Matches tanh gelu, x / 2 (1 + tanh(sqrt(2/π) (x + 0.044715 x³))); returns x.
 fn gelu(product: Op) -> Option<Value> {
     (0..2).find_map(|i| {
         let x = with(product.operand(i), "arith.mulf", 0.5)?;
@@ -153,7 +152,7 @@ fn gelu(product: Op) -> Option<Value> {
     })
 }
 
-/// A constant, as it is or made wider.
+/// The value of a constant, possibly extended.
 fn number(v: Value) -> Option<f64> {
     let op = v.def()?;
     if op.is("arith.extf") {

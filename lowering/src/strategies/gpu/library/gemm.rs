@@ -1,5 +1,4 @@
-//! Which kernels are a product that cuBLASLt has: with or without a bias for each column and a relu
-//! or a gelu by tanh.
+//! Matches products that cuBLASLt has: with or without a bias per column and a relu or a tanh gelu.
 use crate::{
     analysis::{Kernel, Plan},
     strategies::gpu::{
@@ -10,7 +9,7 @@ use crate::{
 use kiln_dialects::{ir::*, value::DType};
 use kiln_runtime::gemm::{Gemm, Matrix, Vector};
 
-/// What `kiln.library` says of a kernel that is one.
+/// The `kiln.library` entries of a kernel that is a product.
 pub fn describe(k: &Kernel, plan: &Plan, tf32: bool) -> Option<Vec<(&'static str, Attr)>> {
     let [nest] = plan.nests.as_slice() else { return None };
     let c = k.func.ctx();
@@ -35,7 +34,7 @@ pub fn describe(k: &Kernel, plan: &Plan, tf32: bool) -> Option<Vec<(&'static str
     };
     let made = Sum { k, nest, stage: *stage, across: &[(r.columns[0], 1)], elements: &[] }
         .of(out.access.buffer)?;
-    // The place of the result: rows of elements that lie side by side.
+    // The layout of the result: rows contiguous.
     let dims: Vec<usize> =
         [r.columns[0], r.rows[0]].into_iter().chain(r.batch.iter().copied()).collect();
     let size = |d: usize| nest.extents.get(d)?.known();
@@ -62,7 +61,7 @@ pub fn describe(k: &Kernel, plan: &Plan, tf32: bool) -> Option<Vec<(&'static str
     let factor = Type::scalar(c, p.element);
     let result = k.buffers.get(out.access.buffer)?.element;
     let batch = r.batch.first().map_or(Some(1), |d| size(*d))?;
-    // Nobody has a use for a library where there is nothing to do, and it refuses it.
+    // Empty products: a library rejects them, and there is nothing to gain.
     if place[2] < 1
         || place[3] < 1
         || batch < 1
@@ -74,7 +73,7 @@ pub fn describe(k: &Kernel, plan: &Plan, tf32: bool) -> Option<Vec<(&'static str
         ("batch", Attr::i64(c, batch)),
         ("left", matrix(&operand(&p.left, p.left.deep)?, factor)),
         ("result", matrix(&place, result)),
-        // Of the right one the depth is rows.
+        // The right operand's K dimension is its rows.
         ("right", matrix(&operand(&p.rights[0], !p.rights[0].deep)?, factor)),
     ];
     if let Some((buffer, offset)) = made.bias {
@@ -95,8 +94,8 @@ pub fn describe(k: &Kernel, plan: &Plan, tf32: bool) -> Option<Vec<(&'static str
     Some(entries)
 }
 
-/// The place of an operand: argument, first element, lines, elements of a line, from line to line,
-/// from matrix to matrix, whether lines are columns.
+/// The layout of an operand: argument, first element, lines, elements per line, line stride, matrix
+/// stride, whether lines are columns.
 fn operand(o: &Operand, lines_are_rows: bool) -> Option<[i64; 7]> {
     let (size, stride) = (
         |i: usize| o.sizes.get(i)?.known(),
@@ -113,7 +112,7 @@ fn operand(o: &Operand, lines_are_rows: bool) -> Option<[i64; 7]> {
     ])
 }
 
-/// The same as plain data.
+/// Decodes the attribute.
 pub fn read(a: Attr) -> Option<Gemm> {
     let matrix = |name: &str| {
         let m = a.entry(name)?;

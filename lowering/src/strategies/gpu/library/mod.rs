@@ -1,5 +1,5 @@
-//! Which kernels are what a library can be called for: a product or a convolution, with what the
-//! library can do behind it, and nothing else.
+//! Matches kernels that one library call can replace: a product or a convolution with a supported
+//! epilogue, and nothing else.
 pub(crate) mod convolution;
 pub(crate) mod epilogue;
 pub(crate) mod gemm;
@@ -14,8 +14,10 @@ use kiln_runtime::{
     library_call::{CUBLASLT, CUDNN, LibraryCall},
 };
 
-/// Writes on a kernel's function what the library is to do that `kiln.library` names. Err: there is
-/// no such library, or it does not do this.
+/// Attaches the library call that `kiln.library` names to a kernel's function.
+///
+/// # Errors
+/// There is no such library, or it does not support the kernel.
 pub fn describe(k: &Kernel, plan: &Plan, tf32: bool) -> Result<()> {
     let Some(name) = k.func.attr(LIBRARY).and_then(Attr::as_string) else { return Ok(()) };
     let (told, what) = match name.as_str() {
@@ -38,7 +40,7 @@ pub fn describe(k: &Kernel, plan: &Plan, tf32: bool) -> Result<()> {
     Ok(())
 }
 
-/// What `kiln.library` says, as plain data.
+/// Decodes `kiln.library`.
 pub fn read(a: Attr) -> Result<LibraryCall> {
     let told = match a.entry("name").and_then(Attr::as_string).as_deref() {
         Some(CUBLASLT) => gemm::read(a).map(|g| LibraryCall::Gemm(Box::new(g))),
@@ -48,7 +50,7 @@ pub fn read(a: Attr) -> Result<LibraryCall> {
     told.ok_or_else(|| format!("has a bad kiln.library {a}").into())
 }
 
-/// The function at the end: none if it is not said.
+/// The activation; no entry means none.
 fn activation(a: Attr) -> Option<Activation> {
     let Some(name) = a.entry("activation").and_then(Attr::as_string) else {
         return Some(Activation::None);
@@ -56,24 +58,25 @@ fn activation(a: Attr) -> Option<Activation> {
     Activation::ALL.iter().find(|(n, _)| *n == name).map(|(_, a)| *a)
 }
 
-/// Numbers of which none is negative.
+/// The integers of an attribute, if none is negative.
 fn numbers(a: Attr) -> Option<Vec<u64>> {
     a.as_i64s()?.into_iter().map(|n| u64::try_from(n).ok()).collect()
 }
 
-/// The element type that a matrix or a volume states, by name.
+/// The name of the element type that a matrix or a volume states.
 fn element(a: Attr) -> Option<String> {
     Some(a.entry("element")?.as_type()?.dtype().ok()?.name().to_string())
 }
 
-/// An entry for it, if there is one.
+/// The entry of an activation, if it is not none.
 fn stated(c: Ctx, activation: Activation) -> Option<(&'static str, Attr)> {
     let (name, _) =
         Activation::ALL.iter().find(|(_, a)| *a == activation && *a != Activation::None)?;
     Some(("activation", Attr::string(c, name)))
 }
 
-/// Of a result nothing, of an argument its number; none for what is in no memory of the caller's.
+/// `Some(None)` for the result, `Some(Some(number))` for an argument; `None` for buffers that are
+/// not the caller's.
 fn role(k: &Kernel, buffer: usize) -> Option<Option<usize>> {
     match k.buffers.get(buffer)?.role {
         Role::Output(0) => Some(None),

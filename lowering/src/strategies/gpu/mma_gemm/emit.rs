@@ -1,7 +1,7 @@
-//! A product by the instructions of a warp: all threads of a block have their parts of both
-//! operands' tiles copied to a ring in shared memory, some steps of the depth ahead, and each warp
-//! multiplies its part of the tile. The kernel's later stages take the sums out of registers. Of a
-//! convolution the left tile's rows are pixels.
+//! A multi-stage GEMM with mma.sync: all threads of a CTA issue cp.async for both operands' tiles,
+//! some K steps in advance, and each warp multiplies its part of the tile. The epilogue runs the
+//! kernel's later stages on the accumulators. For a convolution the left tile's rows are pixels
+//! (im2col).
 use crate::strategies::gpu::mma_gemm::Params;
 use crate::{
     analysis::Plan,
@@ -24,47 +24,47 @@ use crate::{
 };
 use kiln_dialects::ir::*;
 
-/// Rows of a tile in shared memory that a copy of all threads fills, with eight threads to a row of
+/// Rows of a shared-memory tile that one cp.async of all threads fills: eight threads copy a row of
 /// 128 bytes.
 pub(crate) const COPIED: usize = THREADS / 8;
-/// Bytes of 64 such rows.
+/// Bytes of a slice: 64 such rows.
 const SLAB: usize = 64 * ROW;
 
-/// What is the same for all parts of the emission.
+/// What all parts of the emission share.
 pub(crate) struct Tile<'a> {
     pub(crate) results: Results<'a>,
     pub(crate) m: usize,
     n: usize,
-    /// Warps down and across the tile.
+    /// Warps along M and along N of the tile.
     warps: (usize, usize),
     stages: usize,
-    /// How many steps the depth is, one at least.
+    /// The K steps, at least one.
     steps: Value,
-    /// Where the ring begins.
+    /// The base of the pipeline's stages in shared memory.
     ring: Value,
     pub(crate) thread: Value,
-    /// The thread's number in its warp.
+    /// The thread's lane.
     lane: Value,
-    /// The warp's row and column among the block's.
+    /// The warp's row and column among the CTA's warps.
     warp: [Value; 2],
 }
 
 /// An operand's part of a tile.
 pub(crate) struct Side<'a> {
     pub(crate) operand: &'a Operand,
-    /// Whether it is the left one.
+    /// Whether it is the left operand.
     pub(crate) left: bool,
-    /// The tile's width, which is not the depth.
+    /// The tile's size along M (left) or N (right).
     pub(crate) across: usize,
-    /// Where the matrix begins in memory.
+    /// The address of the matrix in global memory.
     pub(crate) begin: Value,
-    /// The first row of the left one, the first column of the right one.
+    /// The tile's first row (left) or first column (right).
     pub(crate) first: Value,
-    /// Of a convolution's left one, the rows that this thread copies.
+    /// The pixels that this thread copies, for a convolution's left operand.
     pub(crate) pixels: Vec<im2col::Pixel>,
 }
 
-/// The nest of a product, and what is written beside its result.
+/// Emits the nest of a product, and the plan's other nests.
 pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Result<()> {
     let product = product(scope.kernel, plan)
         .ok_or("is no product whose rows cp.async copies 16 bytes at a time")?;
@@ -84,7 +84,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Result<
     let steps = results.steps(c)?;
     let t =
         Tile { results, m, n, warps, stages, steps, ring, thread, lane: p.rest(thread, 32)?, warp };
-    // Of neighbouring blocks each has other rows, and the same columns.
+    // Consecutive CTAs share columns and differ in rows.
     let mut sizes: Vec<Value> = product
         .roles
         .batch
@@ -122,14 +122,14 @@ impl Tile<'_> {
         };
         Ok(Side { operand, left, across, begin, first, pixels })
     }
-    /// Where a slot's tile of an operand is.
+    /// The address of an operand's tile in a stage.
     fn slot(&self, p: Ptx, slot: Value, left: bool) -> Result<Value> {
         let at = p.add(self.ring, p.times(slot, (self.m + self.n) * ROW)?)?;
         p.plus(at, if left { 0 } else { self.m * ROW })
     }
 
-    /// Starts the copies of a step of the depth. A row of a tile is 64 elements that lie side by
-    /// side in memory; of an operand whose depth does not, 64 rows are a slab.
+    /// Issues the cp.asyncs of a K step. A row of a tile is 64 contiguous elements; an MN-major
+    /// operand's tile has slices of 64 rows (K).
     fn copy(&self, c: Code, side: &Side<'_>, step: Value, slot: Value) -> Result<()> {
         let (p, o) = (Ptx(c), side.operand);
         let (row, chunk) = (p.over(self.thread, 8)?, p.rest(self.thread, 8)?);
@@ -149,7 +149,7 @@ impl Tile<'_> {
         let zero = p.number(0)?;
         for slab in 0..slabs {
             let near = p.plus(near0, slab * DEPTH)?;
-            // In bytes: what is left of the row, up to 16.
+            // The bytes left in the row, at most 16: cp.async fills the rest with zeros.
             let left =
                 p.least(p.most(p.times(p.minus(near_size, near)?, 2)?, zero)?, p.number(16)?)?;
             for i in 0..rows / COPIED {
@@ -164,8 +164,8 @@ impl Tile<'_> {
         Ok(())
     }
 
-    /// A warp's 16 rows, or columns, of an operand's tile from `x` on, in the `k`-th 16 of its
-    /// depth, as a product wants them: of the right operand, two of 8.
+    /// Loads by ldmatrix the fragments of 16 rows (left) or columns (right) from `x` on, at the
+    /// `k`-th 16 of K. The right operand's are two fragments of 8 columns.
     fn fragment(
         &self,
         p: Ptx,
@@ -177,8 +177,8 @@ impl Tile<'_> {
         let deep = side.operand.deep;
         let (low, high) = (p.rest(self.lane, 8)?, p.over(self.lane, 16)?);
         let middle = p.rest(p.over(self.lane, 8)?, 2)?;
-        // Rows in memory, and which 8 of their elements; a left operand has the second 8 rows in
-        // front of the second 8 of the depth.
+        // The row and 16-byte chunk that each lane addresses. A left fragment has the second 8 rows
+        // before the second 8 of K.
         let (row, chunk) = if side.left == deep {
             (p.rest(self.lane, 16)?, high)
         } else {
@@ -196,8 +196,8 @@ impl Tile<'_> {
         p.read_matrices(p.add(tile, at)?, !deep)
     }
 
-    /// The prologue of the left operand at a tile, if it has one. Of each 16 of a warp's rows a
-    /// thread has two.
+    /// The left operand's prologue at a tile, if it has one. A thread has two of each 16 of a
+    /// warp's rows.
     fn elements(&self, c: Code, batch: &[Value], row: Value) -> Result<Option<Elements<'_>>> {
         if self.results.product.prologue.is_none() {
             return Ok(None);
@@ -208,7 +208,7 @@ impl Tile<'_> {
         Elements::of(c, &self.results, batch, &rows).map(Some)
     }
 
-    /// All products of a slot. `step`: the number of the depth's step that is there.
+    /// Multiplies a stage. `step`: the K step that the stage holds.
     fn multiply(
         &self,
         c: Code,
@@ -294,8 +294,8 @@ impl Tile<'_> {
             c.strided(c.index(0)?, self.steps, c.index(1)?, &sums, &mut |c, step, sums| {
                 let p = Ptx(c);
                 let step = p.of(step)?;
-                // The oldest step has come, for all threads; and all have read the slot that is
-                // filled next.
+                // All threads' copies of the oldest stage are complete, and all threads have read
+                // the stage that is filled next.
                 p.copied(ahead - 1)?;
                 threads::barrier(c)?;
                 let next = p.plus(step, ahead)?;
@@ -310,7 +310,7 @@ impl Tile<'_> {
                     sums,
                 )
             })?;
-        // The next tile's copies come to the same ring.
+        // The next tile reuses the pipeline's stages.
         threads::barrier(c)?;
         let [group, quarter] = [p.over(self.lane, 4)?, p.rest(self.lane, 4)?];
         let mine = p.add(p.times(self.warp[0], down)?, group)?;

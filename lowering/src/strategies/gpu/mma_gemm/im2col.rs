@@ -1,5 +1,5 @@
-//! A convolution's tiles: a row of the left one is the channels of a pixel under one place of the
-//! window, which are copied where the image has that pixel and are zeros elsewhere.
+//! The im2col tiles of a convolution: a row of the left tile is the channels of a pixel at one
+//! window position, copied if the pixel lies in the image and zero-filled otherwise.
 use crate::{
     emit::code::Code,
     strategies::gpu::{
@@ -10,22 +10,21 @@ use crate::{
 };
 use kiln_dialects::ir::*;
 
-/// Where the window of a pixel of the result begins: in height and width of the image, and in
-/// memory.
+/// Where the window of an output pixel begins: height and width in the image, and the address.
 pub struct Pixel {
     at: [Value; 2],
     begin: Value,
 }
 
-/// In front of every image.
+/// A coordinate outside of every image.
 const NOWHERE: i64 = -(1 << 30);
 
 impl Tile<'_> {
     fn number(&self, c: Code, p: &crate::analysis::Poly) -> Result<Value> {
         Ptx(c).of(self.results.scope.poly(c, p)?)
     }
-    /// The pixels whose channels this thread copies into a tile that begins at `first`; those
-    /// beyond the end are in no image.
+    /// The pixels whose channels this thread copies into a tile that begins at `first`; pixels
+    /// beyond the last one lie in no image.
     pub(crate) fn pixels(
         &self,
         c: Code,
@@ -48,7 +47,7 @@ impl Tile<'_> {
             let from =
                 |x: Value, i: usize| p.shifted(p.times(x, w.strides[i] as usize)?, -w.low[i]);
             let (h, x) = (from(down, 0)?, from(across, 1)?);
-            // In front of the image places are negative.
+            // Coordinates in the padding are negative.
             let signed = |v: Value| c.op("arith.index_cast", &[v], Type::index(c.ctx()), &[]);
             let rows =
                 c.add(c.mul(signed(image)?, distance(2)?)?, c.mul(signed(h)?, distance(1)?)?)?;
@@ -60,8 +59,7 @@ impl Tile<'_> {
         };
         (0..self.m / COPIED).map(one).collect()
     }
-    /// Starts the copies of a step: so many channels under one place of the window, or the weights
-    /// there.
+    /// Issues the cp.asyncs of a K step: channels at one window position, or their weights.
     pub(crate) fn copy_window(
         &self,
         c: Code,
@@ -75,7 +73,7 @@ impl Tile<'_> {
         let place = p.over(step, blocks)?;
         let channel = p.add(p.times(p.rest(step, blocks)?, DEPTH)?, p.times(chunk, 8)?)?;
         let (zero, sixteen) = (p.number(0)?, p.number(16)?);
-        // Channels are a multiple of 8.
+        // A chunk is either whole or absent: channels are a multiple of 8.
         let left = if w.channels % DEPTH as i64 == 0 {
             sixteen
         } else {
@@ -118,7 +116,7 @@ impl Tile<'_> {
         let offset = p.bytes(c.add(offset, p.index(channel)?)?, 2)?;
         let (high, width) = (self.number(c, &o.sizes[2])?, self.number(c, &o.sizes[1])?);
         for (i, pixel) in side.pixels.iter().enumerate() {
-            // A place in front of the image is a huge number: ult
+            // ult: unsigned, a negative coordinate is out of bounds.
             let inside = [
                 c.compare(6, p.add(pixel.at[0], further[0])?, high)?,
                 c.compare(6, p.add(pixel.at[1], further[1])?, width)?,

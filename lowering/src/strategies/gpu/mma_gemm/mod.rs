@@ -1,5 +1,5 @@
 //! Products and convolutions of bf16 and f16 by mma.sync, which every architecture from sm_80 on
-//! has; operands by cp.async into a multi-stage pipeline.
+//! has; cp.async loads the operands into a multi-stage pipeline.
 pub(crate) mod emit;
 pub(crate) mod im2col;
 
@@ -18,7 +18,7 @@ use kiln_dialects::Result;
 use kiln_dialects::value::DType;
 use kiln_runtime::library_call::{CUBLASLT, CUDNN};
 
-/// Products by a warp's tensor-core instructions.
+/// Products by mma.sync.
 pub struct MmaGemm;
 
 /// The CTA tile and its pipeline.
@@ -73,46 +73,46 @@ impl Strategy for MmaGemm {
     }
 }
 
-/// Depth of a step: a row of a tile is 128 bytes.
+/// K of a pipeline stage, in elements: a row of a tile is 128 bytes.
 pub const DEPTH: usize = wgmma_gemm::DEPTH;
-/// Warps of a block.
+/// Warps of a CTA.
 const WARPS: usize = 8;
-/// Threads of a block.
+/// Threads of a CTA.
 pub const THREADS: usize = WARPS * WARP;
-/// Bytes of shared memory that a block may ask for on the chip that has least, an sm_86 or sm_89.
+/// Bytes of shared memory that a CTA can request on the architectures with the least, sm_86 and
+/// sm_89.
 pub(crate) const SHARED: usize = 99 << 10;
-/// Products and sums of 16-bit elements that a multiprocessor of an A100 does in a clock at most.
+/// Peak multiply-adds of 16-bit elements per clock and SM of an A100.
 const RATE: f64 = 1024.0;
-/// Bytes that the second-level cache gives a multiprocessor in a clock when all ask.
+/// L2 bytes per clock and SM when all SMs load.
 const BANDWIDTH: f64 = 40.0;
-/// Bytes that a multiprocessor reads from its shared memory, or writes there, in a clock.
+/// Shared-memory bytes that an SM reads or writes per clock.
 const THROUGH: f64 = 128.0;
-/// Clocks of a tile in which nothing is multiplied, whatever its size.
+/// Clocks of a tile without tensor-core work, independent of its size.
 const WAIT: f64 = 1500.0;
-/// Elements of a tile that its epilogue finishes in a clock.
+/// Elements per clock of a tile's epilogue.
 const FINISHED: f64 = 30.0;
-/// Rows, columns and stages of a tile, the largest one first.
+/// Rows, columns and stages of the tiles, the largest first.
 const TILES: &[(usize, usize, usize)] = &[(128, 128, 3), (128, 64, 4), (64, 128, 4), (64, 64, 4)];
 
-/// The product that a kernel is, if all of its operands' rows can be copied 16 bytes at a time; of
-/// a convolution as for the copy engine.
+/// The matrix product of a kernel, if cp.async can copy its operands 16 bytes at a time. A
+/// convolution must meet the conditions of TMA's im2col mode.
 pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
     wgmma_gemm::product(k, plan)
         .filter(|p| p.rights.len() == 1 && p.element != DType::F32 && p.raw != DType::F32)
 }
 
-/// Bytes of shared memory that a launch asks for.
+/// Bytes of shared memory of a launch.
 pub fn shared(p: &Params) -> usize {
     1024 + p.stages * (p.block_m + p.block_n) * ROW
 }
 
-/// Warps down and across a tile: those parts of it for which a warp reads least from shared memory.
+/// Warps along M and N of a tile: the split with the least shared-memory traffic.
 pub fn warps(m: usize, n: usize) -> (usize, usize) {
     if m > n { (WARPS / 2, 2) } else { (2, WARPS / 2) }
 }
 
-/// The parameters: the tile with which the multiprocessor that has most of them is thought to be done
-/// first.
+/// Chooses the tile whose busiest SM finishes first by the cost model.
 fn params(nest: &Nest, p: &Product) -> Params {
     let size = |dims: &[usize]| {
         Poly::product(dims.iter().map(|d| &nest.extents[*d]))
@@ -125,8 +125,8 @@ fn params(nest: &Nest, p: &Product) -> Params {
     Params { block_m: m, block_n: n, stages }
 }
 
-/// Clocks that a product of these sizes is thought to take: batch, rows, columns, steps of the sum.
-/// `left`: clocks in which a multiprocessor's threads compute one element of its left operand.
+/// Estimated clocks of a product. `sizes`: batch, rows, columns, K steps. `left`: clocks in which
+/// an SM's threads compute one element of the left operand.
 pub fn time(sizes: [i64; 4], left: f64) -> f64 {
     fastest(sizes, left).0
 }
@@ -136,11 +136,11 @@ fn fastest([batch, rows, columns, steps]: [i64; 4], left: f64) -> (f64, (usize, 
         let tiles = up(rows, *m).saturating_mul(up(columns, *n));
         let tiles = batch.saturating_mul(tiles);
         let (multiply, load) = ((m * n * DEPTH) as f64 / RATE, ((m + n) * ROW) as f64 / BANDWIDTH);
-        // Of shared memory a warp reads its rows and its columns, and all that is read has been
-        // written.
+        // Each warp reads its rows and columns from shared memory; everything read has been written
+        // once.
         let (down, over) = warps(*m, *n);
         let through = (WARPS * (m / down + n / over) * ROW + (m + n) * ROW) as f64 / THROUGH;
-        // What warps that are side by side have of the left operand, each of them computes.
+        // Warps along N each compute the whole left operand of their rows.
         let computed = (over * m * DEPTH) as f64 * left;
         let each = steps as f64 * (multiply + computed).max(load).max(through)
             + WAIT

@@ -1,8 +1,7 @@
-//! What a product's prologue computes of the left operand's elements, in the registers of the
-//! thread that has them.
+//! Emits a product's prologue on the left operand's fragments, in registers.
 //!
-//! A thread has elements of a few rows and, in each step of the depth, of 16 columns. What depends
-//! on rows only is computed once for a tile, what depends on columns only once for a step.
+//! A thread has elements of a few rows and, in each K step, of 16 columns. Values that depend on
+//! rows only are computed once per tile, values that depend on columns only once per K step.
 use crate::{
     analysis::{Access, Stage},
     emit::{
@@ -19,35 +18,34 @@ use crate::{
 use kiln_dialects::{ir::*, value::DType};
 use std::collections::HashMap;
 
-/// What a value depends on, as bits.
+/// Bits: the dimensions that a value depends on.
 const ROW: u8 = 1;
 const COLUMN: u8 = 2;
 
 const ONE: Lanes = Lanes { count: 1, mask: None };
 
-/// A value's place in the body, with the row and the column that it is of where it depends on
-/// these.
+/// A value of the body, with its row and its column where it depends on these.
 type Key = (Value, Option<usize>, Option<usize>);
 
-/// The prologue of a product, and where a thread is.
+/// The prologue of a product, at a thread's position.
 pub struct Elements<'a> {
     results: &'a Results<'a>,
     stage: &'a Stage,
     prologue: &'a Prologue,
     depends: HashMap<Value, u8>,
-    /// The place in the batch.
+    /// The batch position.
     batch: Vec<Value>,
-    /// The thread's rows, as indices: ones that there are.
+    /// The thread's rows, as indices clamped to bounds.
     rows: Vec<Value>,
-    /// The block argument that is the left operand's element.
+    /// The block argument of the left operand's element.
     raw: Value,
     known: HashMap<Key, Value>,
-    /// How many columns there are, if a step may go beyond them.
+    /// The size of K, if a K step may exceed it.
     depth: Option<Value>,
 }
 
-/// A step of the depth: the thread's first column, what is known of its columns, and which of them
-/// are there.
+/// A K step: the thread's first column, the cached values of its columns, and which columns are in
+/// bounds.
 #[derive(Default)]
 pub struct Step {
     first: Option<Value>,
@@ -55,14 +53,13 @@ pub struct Step {
     there: Vec<Value>,
 }
 
-/// Where in a step of the depth a thread's columns are, counted from its first one: pairs in each
-/// eight.
+/// A thread's columns of a K step, relative to its first one: a pair of each eight.
 fn columns() -> impl Iterator<Item = usize> {
     (0..DEPTH / 8).map(|eight| 8 * eight)
 }
 
 impl<'a> Elements<'a> {
-    /// At a tile. `rows`: the thread's rows, as numbers, which may be beyond the last one.
+    /// At a tile. `rows`: the thread's rows, as 32-bit integers, possibly out of bounds.
     pub fn of(
         c: Code,
         results: &'a Results<'a>,
@@ -100,7 +97,7 @@ impl<'a> Elements<'a> {
             });
         }
         let last = c.sub(results.rows(c)?, c.index(1)?)?;
-        // Those beyond the end read what the last one reads, and nobody stores what comes of it.
+        // Rows out of bounds read what the last row reads, and their results are not stored.
         let there = |row: &Value| {
             let row = Ptx(c).index(*row)?;
             if results.whole()[0] { Ok(row) } else { c.min(row, last) }
@@ -142,13 +139,13 @@ impl<'a> Elements<'a> {
         self.depends.get(&v).copied().unwrap_or(0)
     }
 
-    /// A step of the depth. `first`: the thread's first column, as a number.
+    /// A K step. `first`: the thread's first column, as a 32-bit integer.
     pub fn step(&self, c: Code, first: Value) -> Result<Step> {
         let (p, mut step) =
             (Ptx(c), Step { first: Some(first), known: self.known.clone(), there: vec![] });
         if let Some(depth) = self.depth {
             let depth = p.of(depth)?;
-            // slt; of a pair both are there, since rows are multiples of 16 bytes.
+            // slt; a pair is in bounds as a whole, since rows are multiples of 16 bytes.
             step.there = columns()
                 .map(|at| c.compare(2, p.plus(first, at)?, depth))
                 .collect::<Result<_>>()?;
@@ -156,8 +153,8 @@ impl<'a> Elements<'a> {
         Ok(step)
     }
 
-    /// An element of the product's left factor in f32, given the operand's own. `column`: counted
-    /// from the thread's first one.
+    /// An element of the left factor in f32, given the raw operand's element. `column`: relative to
+    /// the thread's first column.
     pub fn element(
         &self,
         c: Code,
@@ -167,16 +164,15 @@ impl<'a> Elements<'a> {
         column: usize,
     ) -> Result<Value> {
         let v = self.value(c, self.prologue.value, row, column, step, Some(raw))?;
-        // Zeros of the right operand are behind the end of the depth, which must not be multiplied
-        // with what is no number.
+        // Beyond K the right operand is 0, and 0 × NaN is NaN, so the left one must be 0 too.
         match step.there.get(column / 8) {
             Some(there) => c.select(*there, v, c.constant("0.0", v.ty())?),
             None => Ok(v),
         }
     }
 
-    /// Registers of a thread with the left factor's elements in a step, as products take them: of
-    /// each 16 columns, both rows of the first 8 and both of the others, in pairs.
+    /// The left factor's elements of a K step as fragment registers: of each 16 columns, both rows
+    /// of the first 8, then both rows of the second 8, in pairs.
     pub fn packed(&self, p: Ptx, made: &[Value]) -> Result<Vec<Value>> {
         made.chunks(2).map(|two| p.pair(self.prologue.element.name(), two[0], two[1])).collect()
     }
@@ -203,8 +199,8 @@ impl<'a> Elements<'a> {
                 let a = self.stage.inputs.get(i).ok_or("reads what is no input")?;
                 self.read(c, a, self.rows[row], c.index(0)?, 1)?[0]
             }
-            // With its neighbour; where it is wanted, since all of a step's would fill the
-            // registers.
+            // Loads the adjacent element too. Loads stay at their use, since those of a whole K
+            // step would exceed registers.
             (Some((_, i)), _) if bits & ROW == 0 => {
                 let a = self.stage.inputs.get(i).ok_or("reads what is no input")?;
                 let (first, even) =
@@ -238,7 +234,7 @@ impl<'a> Elements<'a> {
         Ok(made)
     }
 
-    /// Two neighbours of what depends on columns only; of the last ones if they are beyond the end.
+    /// Two adjacent elements of a value that depends on columns only, clamped to the last pair.
     fn pair(&self, c: Code, a: &Access, column: Value) -> Result<[Value; 2]> {
         let p = Ptx(c);
         let column = match self.depth {
@@ -259,7 +255,7 @@ impl<'a> Elements<'a> {
         Ok([one(column)?, one(c.add(column, c.index(1)?)?)?])
     }
 
-    /// Neighbours of another operand from a place on.
+    /// Contiguous elements of another operand.
     fn read(
         &self,
         c: Code,
@@ -281,7 +277,7 @@ impl<'a> Elements<'a> {
     }
 }
 
-/// Two neighbours in a register of 32 bits.
+/// Unpacks two adjacent elements from a 32-bit register.
 pub fn two(c: Code, word: Value, element: DType) -> Result<[Value; 2]> {
     let both =
         c.op("llvm.bitcast", &[word], Type::vector(Type::scalar(c.ctx(), element), 2), &[])?;

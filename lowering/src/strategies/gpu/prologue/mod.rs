@@ -1,5 +1,5 @@
-//! What is computed of a product's left operand before it is multiplied: a part of the body of the
-//! stage that sums.
+//! The prologue of a product: what the body of its reduction stage computes on the left operand
+//! before it multiplies.
 pub(crate) mod emit;
 
 use crate::analysis::{Access, Body, Init, Stage};
@@ -8,31 +8,30 @@ use kiln_dialects::{
     value::DType,
 };
 
-/// The prologue of a product: `sum += widened(rounded(value)) * right`, where `value` is computed
-/// of one element of the left operand and of elements of tensors with fewer dimensions.
+/// A prologue: `sum += widened(rounded(value)) * right`, where `value` is computed from one element
+/// of the left operand and elements of lower-rank tensors.
 #[derive(Clone, Debug)]
 pub struct Prologue {
-    /// What is computed in f32, before it is rounded to the product's element.
+    /// The f32 value, before it is rounded to the product's element type.
     pub value: Value,
-    /// What it is rounded to: bf16 or f16.
+    /// The type it is rounded to: bf16 or f16.
     pub element: DType,
-    /// The stage's inputs that it is computed of, by their numbers.
+    /// The stage inputs that it is computed from.
     pub inputs: Vec<usize>,
-    /// The number of the right operand among the stage's inputs.
+    /// The right operand's index among the stage's inputs.
     pub right: usize,
     /// The ops that compute it.
     pub ops: Vec<Op>,
 }
 
-/// Instructions that a multiprocessor does in a clock.
+/// Instructions per clock and SM.
 pub const RATE: f64 = 128.0;
-/// Instructions that an element takes beside its ops: reading it from shared memory, and rounding
-/// it.
+/// Instructions per element besides its ops: reading it from shared memory, and rounding it.
 pub const READ: f64 = 2.0;
-/// Instructions of an op that has none of its own, such as an exponential or a quotient.
+/// Instructions of an op that has no instruction of its own, such as an exponential or a quotient.
 pub const DEAR: f64 = 12.0;
 
-/// Whether an op takes several instructions.
+/// Whether an op expands to several instructions.
 fn dear(name: &str) -> bool {
     const CHEAP: &[&str] = &["math.absf", "math.fma", "math.copysign"];
     name == "arith.divf" || name.starts_with("math.") && !CHEAP.contains(&name)
@@ -43,8 +42,8 @@ fn is_f32(v: Value) -> bool {
 }
 
 impl Prologue {
-    /// Of a stage that sums products in f32, if its left factor is computed and rounded, and its
-    /// right one is an operand as it is.
+    /// Matches a stage that sums products in f32, if its left factor is computed and rounded, and
+    /// its right factor is an operand as it is.
     pub fn of(stage: &Stage) -> Option<Prologue> {
         let ([out], Body::Block(block)) = (stage.outputs.as_slice(), stage.body) else {
             return None;
@@ -82,13 +81,13 @@ impl Prologue {
         })
     }
 
-    /// Clocks in which a multiprocessor's threads compute one element.
+    /// Clocks in which an SM's threads compute one element.
     pub fn clocks(&self) -> f64 {
         let ops: f64 = self.ops.iter().map(|op| if dear(&op.name()) { DEAR } else { 1.0 }).sum();
         (READ + ops) / RATE
     }
-    /// The left operand: the only input that has every dimension of the others, and the one that is
-    /// summed over.
+    /// The left operand: the only input that has all dimensions of the others, and the reduction
+    /// dimension.
     pub fn raw<'s>(&self, stage: &'s Stage) -> Option<&'s Access> {
         let right = stage.inputs.get(self.right)?;
         let deep = |a: &Access| {
@@ -105,8 +104,8 @@ impl Prologue {
     }
 }
 
-/// The block arguments that a value is computed of, by their numbers, and the ops in order; none if
-/// something else than numbers comes from outside.
+/// The block arguments that a value is computed from, by index, and the ops in order; `None` if it
+/// uses anything but scalars from outside the block.
 fn cone(block: Block, value: Value) -> Option<(Vec<usize>, Vec<Op>)> {
     let (mut inputs, mut wanted, mut stack) = (vec![], vec![], vec![value]);
     while let Some(v) = stack.pop() {
@@ -116,7 +115,7 @@ fn cone(block: Block, value: Value) -> Option<(Vec<usize>, Vec<Op>)> {
                 wanted.push(op);
                 stack.extend(op.operands());
             }
-            // Scalars of the function around, such as constants, and what has been seen.
+            // Scalars from outside the block, such as constants, and visited values.
             (None, Some(_)) => {}
             _ => return None,
         }

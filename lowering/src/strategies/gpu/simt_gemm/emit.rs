@@ -1,8 +1,7 @@
-//! A product of f32: threads have parts of both operands' tiles copied to a ring in shared memory,
-//! a step of the depth ahead, and each multiplies for 4 or 8 rows and columns in registers. It
-//! reads 16 bytes of shared memory at a time: a warp's 4 by 8 threads read 4 different addresses of
-//! the left tile and 8 neighbouring ones of the right one, so that a read is no longer than the
-//! banks take.
+//! An f32 GEMM on FMA units: threads issue cp.async for both operands' tiles, some K steps in
+//! advance, and each multiplies a register tile of 4 or 8 rows and columns. Shared memory is read
+//! 16 bytes at a time: a warp's 4 by 8 threads read 4 distinct addresses of the left tile and 8
+//! adjacent ones of the right tile, without bank conflicts.
 use crate::strategies::gpu::simt_gemm::Params;
 use crate::{
     analysis::Plan,
@@ -18,39 +17,39 @@ use kiln_dialects::ir::*;
 
 /// Bytes of an element.
 const BYTES: usize = 4;
-/// Neighbours in depth that neighbouring threads copy: 32 bytes, which memory gives at once.
+/// Elements of K that adjacent threads copy from a K-major operand: 32 bytes, one memory sector.
 const DEEP: usize = 8;
 
-/// What is the same for all parts of the emission.
+/// What all parts of the emission share.
 struct Tile<'a> {
     scope: &'a Scope<'a>,
     depth: usize,
-    /// Threads of the block.
+    /// Threads of the CTA.
     threads: usize,
-    /// Bytes of a slot of the ring.
+    /// Bytes of a pipeline stage.
     slot: usize,
-    /// Where the ring begins.
+    /// The base of the pipeline's stages in shared memory.
     ring: Value,
     thread: Value,
-    /// How long the depth is.
+    /// The size of K.
     end: Value,
 }
 
-/// What a thread copies of an operand in each step.
+/// One cp.async of a thread, repeated in each K step.
 struct Piece {
-    /// Where from, in the first step.
+    /// The source address, in the first K step.
     from: Value,
-    /// Where to, in a slot.
+    /// The destination offset in a stage.
     to: Value,
-    /// The position in the depth, in the first step.
+    /// The position in K, in the first K step.
     deep: Value,
-    /// Bytes that are there, if the position in the depth is.
+    /// Bytes to copy, if the position in K is in bounds.
     bytes: Value,
 }
 
 impl Tile<'_> {
-    /// What this thread copies of an operand's tile that begins at a row, or column, in each step.
-    /// `size`: how many there are; `wide`: so many at once.
+    /// This thread's copies in a K step of an operand's tile. `first`: the tile's first row (left)
+    /// or column (right); `size`: how many the operand has; `across`: how many the tile has.
     fn pieces(
         &self,
         p: Ptx,
@@ -62,8 +61,7 @@ impl Tile<'_> {
         let (scope, zero) = (self.scope, p.number(0)?);
         let strides = [scope.poly(p.0, &side.across)?, scope.poly(p.0, &side.deep)?];
         let unit = if side.wide { UNIT } else { 1 };
-        // Positions in depth and across of a thread's first piece, and how far the next ones are,
-        // as long as the tile goes on.
+        // The positions, in K and across, of a thread's copies.
         let places: Vec<(Value, Value)> = if side.is_deep() {
             let (k, x) = (p.rest(self.thread, DEEP)?, p.over(self.thread, DEEP)?);
             let step = self.threads / DEEP;
@@ -78,7 +76,7 @@ impl Tile<'_> {
                 true => (0..count)
                     .map(|j| Ok((p.plus(k, j * self.threads / wide)?, x)))
                     .collect::<Result<_>>()?,
-                // A row of the tile takes several turns of all threads.
+                // A K row of the tile takes several rounds of all threads.
                 false => {
                     let x = p.times(self.thread, unit)?;
                     let turns = wide / self.threads;
@@ -107,7 +105,7 @@ impl Tile<'_> {
         };
         places.into_iter().map(piece).collect()
     }
-    /// Starts the copies of a step to a slot. `base`: where in the depth it begins.
+    /// Issues the cp.asyncs of a K step into a stage. `base`: the step's first position in K.
     fn copy(&self, p: Ptx, sides: [(&Side, &[Piece]); 2], base: Value, slot: Value) -> Result<()> {
         let (c, zero) = (p.0, p.number(0)?);
         let to = p.add(self.ring, p.times(slot, self.slot)?)?;
@@ -117,7 +115,8 @@ impl Tile<'_> {
             for piece in pieces {
                 let there = c.compare(2, p.add(base, piece.deep)?, self.end)?;
                 let bytes = c.select(there, piece.bytes, zero)?;
-                // What is not there is not asked for either: its address may be no one's.
+                // Out of bounds no byte is copied, since the address may be unmapped; cp.async
+                // writes zeros.
                 let from = p.two("arith.addi", piece.from, further)?;
                 p.copy_some(
                     p.add(to, piece.to)?,
@@ -129,7 +128,7 @@ impl Tile<'_> {
         }
         Ok(())
     }
-    /// Four neighbours, or twice four that are `apart`, of a tile in shared memory.
+    /// Four adjacent elements, or two groups of four that are `apart`, of a tile in shared memory.
     fn fragment(&self, p: Ptx, at: Value, each: usize, apart: usize) -> Result<Vec<Val>> {
         let quads = (0..each / UNIT)
             .map(|i| p.read_beside(p.plus(at, i * apart * BYTES)?, p.f32(), UNIT))
@@ -138,7 +137,7 @@ impl Tile<'_> {
     }
 }
 
-/// The nest of a product, and what is written beside its result.
+/// Emits the nest of a product, and the plan's other nests.
 pub fn emit(
     c: Code,
     scope: &Scope<'_>,
@@ -166,7 +165,7 @@ pub fn emit(
         thread,
         end: p.of(end)?,
     };
-    // Where a thread's rows and columns begin in a tile.
+    // The first row and column of a thread in a tile.
     let mine = |p: Ptx, thread: Value| -> Result<[Value; 2]> {
         let (warp, lane) = (p.over(thread, WARP)?, p.rest(thread, WARP)?);
         let over = n / n_each / LANES.1;
@@ -204,7 +203,7 @@ pub fn emit(
         let sides = [(&product.left, left.as_slice()), (&product.right, right.as_slice())];
         let ahead = stages - 1;
         for s in 0..ahead {
-            // Behind the depth nothing is read, and zeros are written.
+            // Beyond K nothing is read, and zeros are written.
             t.copy(p, sides, p.number(s * depth)?, p.number(s)?)?;
             p.copies()?;
         }
@@ -214,8 +213,8 @@ pub fn emit(
         let sums = c.strided(c.index(0)?, steps, c.index(1)?, &begins, &mut |c, step, sums| {
             let p = Ptx(c);
             let step = p.of(step)?;
-            // The oldest step has come, for all threads; and all have read the slot that is filled
-            // next.
+            // All threads' copies of the oldest stage are complete, and all threads have read the
+            // stage that is filled next.
             p.copied(ahead - 1)?;
             threads::barrier(c)?;
             let next = p.plus(step, ahead)?;
@@ -251,10 +250,10 @@ pub fn emit(
                 Ok(sums)
             })
         })?;
-        // The next tile's copies come to the same ring; those behind the depth are still under way.
+        // The next tile reuses the stages; copies beyond K may still be in flight.
         p.copied(0)?;
         threads::barrier(c)?;
-        // Computed anew, so that no register keeps it while sums are added up.
+        // Rematerialised, so that no register holds it through the main loop.
         let again = mine(p, p.opaque(thread)?)?;
         let (rows, columns) = positions(&me, c, first, again, sizes)?;
         me.finish(c, &batch, out, (&rows, &columns), &sums)?;
@@ -263,7 +262,7 @@ pub fn emit(
     plan.nests.iter().skip(1).try_for_each(|n| grid_stride::grid(c, scope, plan, n, threads, 4))
 }
 
-/// A thread's rows and columns: of each, fours that are as far apart as all threads' fours take.
+/// A thread's rows and columns: groups of four, with a stride of all threads' groups.
 fn positions(
     me: &Contract<'_>,
     c: Code,

@@ -1,5 +1,5 @@
-//! SIMT GEMM: products of f32 by FMAs, all digits of f32. Tiles are copied by cp.async into a
-//! multi-stage pipeline while threads multiply register tiles.
+//! SIMT GEMM: f32 products by FMA at full f32 precision. cp.async loads tiles into a multi-stage
+//! pipeline while threads multiply register tiles.
 pub(crate) mod emit;
 
 use crate::{
@@ -22,7 +22,7 @@ use kiln_dialects::Result;
 use kiln_dialects::{ir::walk, value::DType};
 use kiln_runtime::library_call::CUBLASLT;
 
-/// Products of f32 whose addresses are linear.
+/// Products of f32 whose addresses are affine.
 pub struct SimtGemm;
 
 /// The CTA tile and its pipeline.
@@ -104,23 +104,22 @@ impl Strategy for SimtGemm {
     }
 }
 
-/// Elements of 16 bytes: what a thread reads of shared memory at once.
+/// Elements of 16 bytes, the vector width of shared-memory reads.
 pub const UNIT: usize = 4;
-/// Threads of a warp down and across its part of a tile: they read the fewest different addresses
+/// Threads of a warp along M and N of its tile: the shape that reads the fewest distinct addresses
 /// of both operands.
 pub const LANES: (usize, usize) = (4, 8);
-/// Registers of a multiprocessor.
+/// Registers of an SM.
 const REGISTERS: usize = 1 << 16;
-/// Products and sums that a multiprocessor does in a clock.
+/// FMAs per clock and SM.
 const RATE: f64 = 128.0;
-/// Warps of a multiprocessor with which half of that is reached: fewer do not hide what an
-/// instruction waits for.
+/// Warps per SM at which half of that rate is reached: fewer do not hide instruction latency.
 const HALF: f64 = 3.0;
-/// Clocks of a tile in which nothing is multiplied.
+/// Clocks of a tile without FMAs.
 const WAIT: f64 = 2000.0;
-/// Elements of a tile that its epilogue finishes in a clock.
+/// Elements per clock of a tile's epilogue.
 const FINISHED: f64 = 16.0;
-/// Rows, rows of a thread, columns, columns of a thread, the largest one first.
+/// Rows, rows per thread, columns, columns per thread; the largest tile first.
 pub const TILES: &[(usize, usize, usize, usize)] = &[
     (128, 8, 128, 8),
     (128, 8, 64, 8),
@@ -132,38 +131,38 @@ pub const TILES: &[(usize, usize, usize, usize)] = &[
     (32, 4, 32, 4),
 ];
 
-/// An operand: rows, or columns, by depth.
+/// An operand: M × K or N × K.
 #[derive(Clone, Debug)]
 pub struct Side {
-    /// Where it lies.
+    /// Its access in memory.
     pub access: Access,
-    /// The distance of neighbouring rows, or columns, in elements.
+    /// The stride along M or N, in elements.
     pub across: Poly,
-    /// The distance of neighbours in depth.
+    /// The stride along K, in elements.
     pub deep: Poly,
-    /// Whether 16 bytes along the rows, or columns, can be copied at once.
+    /// Whether 16 bytes along M or N can be copied at once.
     pub wide: bool,
 }
 
 impl Side {
-    /// Whether neighbours in depth lie side by side.
+    /// Whether it is K-major: contiguous along K.
     pub fn is_deep(&self) -> bool {
         self.deep.known() == Some(1)
     }
 }
 
-/// A sum of products of f32.
+/// A matrix product of f32.
 #[derive(Clone, Debug)]
 pub struct Product {
-    /// The nest's dimensions; rows, columns and depth are one each.
+    /// The roles of the nest's dimensions; one dimension each for rows, columns and K.
     pub roles: Roles,
-    /// Rows by depth.
+    /// The left operand, M × K.
     pub left: Side,
-    /// Columns by depth.
+    /// The right operand, N × K.
     pub right: Side,
 }
 
-/// The product that a kernel is, if its addresses are linear.
+/// The matrix product of a kernel, if its addresses are affine.
 pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
     let nest = plan.main()?;
     let roles = contraction(k, plan)?;
@@ -185,33 +184,33 @@ pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
         linear.then(|| Side { access: a.clone(), across: beside, deep, wide })
     };
     let f32 = stage.outputs.first()?.combine.as_ref()?.op.result(0).ty().dtype() == Ok(DType::F32);
-    // Small results are worth no tile.
+    // Small results do not fill a tile.
     let fits = |d: usize| nest.extents.get(d)?.known().is_none_or(|n| n >= 8).then_some(());
     fits(*row).and(fits(*column))?;
     let (left, right) = (side(stage.inputs.first()?, *row)?, side(stage.inputs.get(1)?, *column)?);
     f32.then_some(Product { roles, left, right })
 }
 
-/// Elements between neighbours in depth of a tile so wide, in shared memory: 16 bytes more, so that
-/// copies of 8 in depth of 4 rows are all in other banks.
+/// Elements between adjacent K rows of a tile in shared memory. A padding of 16 bytes puts the
+/// copies of 8 in K by 4 rows in distinct banks.
 pub fn pitch(across: usize) -> usize {
     across + UNIT
 }
 
-/// Bytes of a slot of the ring.
+/// Bytes of a pipeline stage.
 pub fn slot(p: &Params) -> usize {
     4 * p.block_k * (pitch(p.block_m) + pitch(p.block_n))
 }
 
-/// Bytes of shared memory that a launch asks for.
+/// Bytes of shared memory of a launch.
 pub fn shared(p: &Params) -> usize {
     1024 + p.stages * slot(p)
 }
 
-/// Threads of a CTA.
+/// The threads of a CTA.
 ///
 /// # Errors
-/// Tiles that threads cannot share, or that exceed registers or shared memory.
+/// Threads cannot divide the tiles evenly, or the tiles exceed registers or shared memory.
 fn threads(p: &Params) -> Result<usize> {
     let (down, over) = (p.block_m / p.thread_m, p.block_n / p.thread_n);
     let all = down * over;
@@ -225,7 +224,7 @@ fn threads(p: &Params) -> Result<usize> {
         )
         .into());
     }
-    // Each thread copies as many elements as any other, 16 bytes at a time or one by one.
+    // Every thread copies the same number of elements, 16 bytes or one element at a time.
     let even = |x: usize| (x * p.block_k).is_multiple_of(UNIT * all) && all / 8 <= x;
     if !even(p.block_m) || !even(p.block_n) {
         return Err(format!("has tiles that {all} threads cannot copy evenly").into());
@@ -236,15 +235,14 @@ fn threads(p: &Params) -> Result<usize> {
     if shared(p) > SHARED {
         return Err(format!("has a pipeline of {} bytes; {SHARED} are possible", shared(p)).into());
     }
-    // Beside accumulators there have to be registers for operands and addresses.
+    // Operands and addresses need registers besides the accumulators.
     if p.ctas_per_sm * all * (p.thread_m * p.thread_n + 48) > REGISTERS {
         return Err("has more accumulators than an SM has registers".into());
     }
     Ok(all)
 }
 
-/// The parameters: the tile with which the multiprocessor that has most of them is thought to be done
-/// first.
+/// Chooses the tile whose busiest SM finishes first by the cost model.
 fn params(k: &Kernel, nest: &Nest, p: &Product) -> Params {
     let size = |dims: &[usize]| {
         Poly::product(dims.iter().map(|d| &nest.extents[*d]))
@@ -254,12 +252,11 @@ fn params(k: &Kernel, nest: &Nest, p: &Product) -> Params {
     };
     let (batch, rows, columns, depth) =
         (size(&p.roles.batch), size(&p.roles.rows), size(&p.roles.columns), size(&p.roles.depth));
-    // Long stages behind the sums need registers that so many sums leave to nobody.
+    // A long epilogue needs registers, which many accumulators do not leave.
     let after: usize =
         nest.after.iter().filter_map(|s| k.stages.get(*s)).map(|s| walk(s.op).len()).sum();
-    // Blocks that share a multiprocessor, so that one multiplies while another waits: 128 registers
-    // for each thread, or 170. Sizes and strides that depend on the call take registers, as do
-    // later stages.
+    // CTAs per SM, so that one multiplies while another waits: 128 registers per thread, or 170
+    // where dynamic sizes and strides or an epilogue take registers.
     let dims = [&p.roles.batch, &p.roles.rows, &p.roles.columns, &p.roles.depth];
     let open = dims.iter().flat_map(|d| d.iter()).any(|d| nest.extents[*d].known().is_none());
     let most = if open || after > 0 { 384 } else { 512 };
@@ -272,8 +269,8 @@ fn params(k: &Kernel, nest: &Nest, p: &Product) -> Params {
         let turns = up(tiles, PROCESSORS);
         let warps =
             ((m / m_each) * (n / n_each) / WARP) as f64 * turns.min(resident(tile) as i64) as f64;
-        // Products of a thread for each 16 bytes that it reads of shared memory: at 16 reading and
-        // multiplying take as long.
+        // Multiply-adds of a thread per 16 bytes read from shared memory: at 16, reads and
+        // multiply-adds take equally long.
         let read = ((m_each * n_each) as f64 / (m_each + n_each) as f64 / 4.0).min(1.0);
         let rate = RATE * read * warps / (warps + HALF);
         turns as f64 * ((m * n) as f64 * (depth as f64 / rate + 1.0 / FINISHED) + WAIT)

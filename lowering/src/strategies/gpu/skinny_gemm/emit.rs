@@ -1,8 +1,7 @@
-//! A product of few rows with a matrix, by the instructions of a warp: the matrix's rows are the
-//! instruction's. A warp reads both operands from memory into the registers in which the
-//! instruction wants them, 16 bytes of a row in each thread, since the order in which a depth is
-//! summed is free as long as both operands have the same one. The warps of a block take turns along
-//! the depth; their sums are added at the end, in the order of the warps.
+//! A skinny GEMM with mma.sync: the matrix's rows are the instruction's M, the few rows its N. Each
+//! lane loads 16 contiguous bytes of a row straight into fragments: this permutes K, alike in both
+//! operands. The warps of a CTA take K steps in turn; a reduction in warp order adds their
+//! accumulators.
 use crate::strategies::gpu::skinny_gemm::Params;
 use crate::{
     analysis::{Access, Nest, Output, Plan, Stage},
@@ -22,31 +21,31 @@ use crate::{
 use kiln_dialects::{ir::*, value::DType};
 
 const ONE: Lanes = Lanes { count: 1, mask: None };
-/// What a thread reads at once.
+/// The vector width of a thread's loads.
 const WIDE: Lanes = Lanes { count: EACH, mask: None };
 
-/// What is the same for all parts of the emission.
+/// What all parts of the emission share.
 struct Tile<'a> {
     scope: &'a Scope<'a>,
     nest: &'a Nest,
     stages: Vec<&'a Stage>,
-    /// What these write.
+    /// The outputs of these stages.
     outs: Vec<&'a Output>,
     product: &'a Few,
     rows: usize,
     warps: usize,
     pieces: usize,
-    /// How many warps put their sums into shared memory at once.
+    /// Warps whose accumulators fit shared memory at once.
     parts: usize,
-    /// Where the warps put their sums together.
+    /// The base of the reduction buffer in shared memory.
     memory: Value,
     thread: Value,
     warp: Value,
-    /// The thread's number among the eight, and among the four, of its warp.
+    /// The lane's group (0 to 7), and its place in the group (0 to 3), as mma.sync numbers them.
     lane: [Value; 2],
 }
 
-/// The nest of such a product, and what is written beside its result.
+/// Emits the nest of such a product, and the plan's other nests.
 pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Result<()> {
     let product = skinny_gemm::product(scope.kernel, plan)
         .ok_or("is no product of few rows of bf16 or f16")?;
@@ -92,7 +91,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Result<
         let sums = t.multiply(c, &dims, first, many)?;
         t.exchange(c, sums)?;
         t.finish(c, &dims, first, many)?;
-        // The next tile's sums come to the same place.
+        // The next tile reuses the reduction buffer.
         threads::barrier(c).map(|()| vec![])
     })?;
     plan.nests.iter().skip(1).try_for_each(|n| {
@@ -107,7 +106,7 @@ impl Tile<'_> {
     fn total(&self, c: Code, dims: &[usize]) -> Result<Value> {
         self.sizes(c, dims)?.into_iter().try_fold(c.index(1)?, |a, b| c.mul(a, b))
     }
-    /// The loop dimensions with those of a row of an operand.
+    /// The loop dimensions, with those of an operand's row set.
     fn row(&self, c: Code, dims: &[Val], side: &Side, row: Value) -> Result<Vec<Val>> {
         let mut dims = dims.to_vec();
         side.dims
@@ -116,8 +115,8 @@ impl Tile<'_> {
             .for_each(|(d, i)| dims[*d] = Val::One(i));
         Ok(dims)
     }
-    /// The rows of an operand that a thread reads, from `first` on, each so many behind the one
-    /// before; the last one where there are no more.
+    /// The rows of an operand that a thread reads, from `first` on with a constant step, clamped to
+    /// the last row.
     fn rows(
         &self,
         c: Code,
@@ -133,7 +132,7 @@ impl Tile<'_> {
         };
         (0..count).map(of).collect()
     }
-    /// A thread's 16 bytes of a row as four pairs of elements; zeros unless `inside`.
+    /// A thread's 16 bytes of a row as four packed pairs; zeros unless `inside`.
     fn read(
         &self,
         c: Code,
@@ -162,7 +161,8 @@ impl Tile<'_> {
             .collect()
     }
 
-    /// A warp's sums for a tile, by matrix, by 16 of its rows, by 8 of the few rows, four each.
+    /// A warp's accumulators of a tile: by matrix, by 16 of its rows, by 8 of the few rows, four
+    /// each.
     fn multiply(&self, c: Code, dims: &[Val], first: Value, many: Value) -> Result<Vec<Value>> {
         let Few { depth: (_, depth), many: matrix, few, count, element, .. } = self.product;
         let (down, over) = (self.rows / INSTRUCTION.0, self.product.columns());
@@ -228,14 +228,14 @@ impl Tile<'_> {
         )
     }
 
-    /// Where a warp's sum for a column and a row is in shared memory; the columns of the second
-    /// matrix are behind those of the first.
+    /// The offset of a warp's accumulator for a column and a row; the second matrix's columns
+    /// follow the first's.
     fn place(&self, c: Code, warp: Value, column: Value, row: Value) -> Result<Value> {
         let columns = self.stages.len() * self.product.columns() * INSTRUCTION.1;
         let line = c.index(line(self.rows) as i64)?;
         c.add(c.mul(c.add(c.mul(warp, c.index(columns as i64)?)?, column)?, line)?, row)
     }
-    /// Where each of a thread's sums is in a part of shared memory.
+    /// The offsets of each of a thread's accumulators in a part of shared memory.
     fn places(&self, c: Code, warp: Value, count: usize) -> Result<Vec<Value>> {
         let (down, over) = (self.rows / INSTRUCTION.0, self.product.columns());
         let [group, quarter] = self.lane;
@@ -249,8 +249,8 @@ impl Tile<'_> {
         };
         (0..count).map(of).collect()
     }
-    /// Puts the warps' sums there, for all threads to see: as many as there is room for at once, of
-    /// the last warps first, to which the first ones add theirs.
+    /// Writes the warps' accumulators to shared memory for the reduction. If not all fit, it takes
+    /// rounds, the last warps first, to which the first warps add theirs.
     fn exchange(&self, c: Code, mut sums: Vec<Value>) -> Result<()> {
         let parts = c.index(self.parts as i64)?;
         let places = self.places(c, c.rem(self.warp, parts)?, sums.len())?;
@@ -278,7 +278,7 @@ impl Tile<'_> {
         }
         Ok(())
     }
-    /// Adds the warps' sums and finishes the elements, one by one.
+    /// Reduces the warps' accumulators and runs the epilogue, element by element.
     fn finish(&self, c: Code, dims: &[Val], first: Value, many: Value) -> Result<()> {
         let Few { many: matrix, few, count, .. } = self.product;
         let rows = c.index(self.rows as i64)?;

@@ -1,5 +1,5 @@
-//! Skinny GEMM: products of few rows with a large matrix, such as the weights of a layer that
-//! decodes. The matrix goes from memory to tensor-core fragments once; warps split K.
+//! Skinny GEMM: products of few rows with a large matrix, such as a layer's weights in decoding.
+//! The matrix is read once, from memory to tensor-core fragments; warps split K.
 pub(crate) mod emit;
 
 use crate::{
@@ -75,66 +75,64 @@ impl Strategy for SkinnyGemm {
     }
 }
 
-/// Rows and columns of a result of a warp's instruction; the matrix's rows are its rows.
+/// M and N of the mma.sync instruction; the matrix's rows are its M.
 pub const INSTRUCTION: (usize, usize) = (16, 8);
-/// Depth that a warp takes at once: four threads read 16 bytes each of a row.
+/// K of a warp's step: four threads read 16 contiguous bytes each of a row.
 pub const DEPTH: usize = SKINNY_K as usize;
-/// Elements of 16 bytes.
+/// Elements of 16 bytes, the vector width.
 pub const EACH: usize = 8;
-/// Most rows that are few.
+/// Most rows of the skinny operand.
 pub const MOST: i64 = SKINNY_ROWS;
-/// Registers of a thread for sums.
+/// Registers of a thread for accumulators.
 const SUMS: usize = 64;
-/// Registers of a thread for what it reads.
+/// Registers of a thread for loads in flight.
 const READ: usize = 64;
-/// Steps of the depth that a warp has under way, if there are as many.
+/// K steps that a warp has in flight, if K has as many.
 const PIECES: i64 = 4;
-/// Bytes of memory, and of the second-level cache, that a multiprocessor gets in a clock when all
-/// ask.
+/// Bytes per clock and SM when all SMs load: from HBM, and from L2.
 const BANDWIDTH: [f64; 2] = [18.0, 54.0];
-/// The same of memory beside more than 16 rows, whose sums leave registers for fewer reads under
-/// way.
+/// The same from HBM with more than 16 rows, whose accumulators leave registers for fewer loads in
+/// flight.
 const BESIDE_MANY: f64 = 12.0;
-/// Clocks until the first bytes are there, and from the last ones to the end.
+/// Clocks until the first bytes arrive, and from the last ones to the end.
 const WAIT: f64 = 2500.0;
 
 /// An operand.
 #[derive(Clone, Debug)]
 pub struct Side {
-    /// Its number among a stage's inputs.
+    /// Its index among a stage's inputs.
     pub input: usize,
-    /// Loops along its rows; none is one row.
+    /// Loops along its rows; empty if it has one row.
     pub dims: Vec<usize>,
 }
 
-/// Sums of products of bf16 or of f16 in f32, of whose operands one has few rows; of both, what is
-/// summed lies side by side.
+/// A product with f32 accumulators of bf16 or f16 operands, both K-major, one with few rows.
 #[derive(Clone, Debug)]
 pub struct Few {
-    /// The stages that sum: one, or two whose matrices are multiplied with the same few rows.
+    /// The reduction stages: one, or two whose matrices share the skinny operand.
     pub stages: Vec<usize>,
-    /// Loops that both operands have.
+    /// Batch loops.
     pub batch: Vec<usize>,
-    /// The loop that is summed over, and its size.
+    /// The reduction loop, and its size.
     pub depth: (usize, usize),
-    /// The operands' element.
+    /// The operands' element type.
     pub element: DType,
-    /// The matrix, of each stage another one.
+    /// The large matrix; each stage has its own.
     pub many: Side,
-    /// The operand of few rows.
+    /// The skinny operand.
     pub few: Side,
-    /// How many.
+    /// Rows of the skinny operand.
     pub count: usize,
 }
 
 impl Few {
-    /// Instructions along the few rows.
+    /// Instructions along the skinny operand's rows.
     pub fn columns(&self) -> usize {
         self.count.div_ceil(INSTRUCTION.1)
     }
 }
 
-/// Whether an argument can be read 16 bytes at a time along a loop.
+/// Whether an argument can be read in 16-byte vectors along a loop.
 pub fn readable(k: &Kernel, a: &Access, deep: usize) -> bool {
     let units = |p: &Poly| p.multiple_of(EACH as i64);
     let others = a.at.dims.iter().all(|(d, p)| *d == deep || units(p));
@@ -146,7 +144,7 @@ pub fn readable(k: &Kernel, a: &Access, deep: usize) -> bool {
         && a.at.coefficient(deep).known() == Some(1)
 }
 
-/// Such a product, if both operands can be read 16 bytes at a time.
+/// The skinny product of a kernel, if both operands can be read in 16-byte vectors.
 pub fn product(k: &Kernel, plan: &Plan) -> Option<Few> {
     let nest = plan.main()?;
     let (stages, roles, element) = sums(k, nest).filter(|(.., element)| *element != DType::F32)?;
@@ -176,12 +174,12 @@ pub fn product(k: &Kernel, plan: &Plan) -> Option<Few> {
     })
 }
 
-/// Elements of f32 in which one warp puts its sums for a tile of so many rows.
+/// Elements of f32 of one warp's accumulators in shared memory, for a tile of `rows` rows.
 pub fn part(p: &Few, rows: usize) -> usize {
     p.stages.len() * p.columns() * INSTRUCTION.1 * line(rows)
 }
 
-/// How many warps put their sums into shared memory at once; the others come in rounds before.
+/// Warps whose accumulators fit shared memory at once; the others take part in earlier rounds.
 pub fn parts(p: &Few, rows: usize, warps: usize) -> usize {
     let mut parts = warps;
     while parts > 1 && 4 * parts * part(p, rows) > SHARED as usize {
@@ -190,12 +188,13 @@ pub fn parts(p: &Few, rows: usize, warps: usize) -> usize {
     parts
 }
 
-/// Elements between neighbouring columns there: a warp's fragments then are in different banks.
+/// Elements between adjacent columns there, padded so that a warp's fragments are in distinct
+/// banks.
 pub fn line(rows: usize) -> usize {
     rows + 4
 }
 
-/// The parameters of such a product, and its estimated clocks.
+/// Chooses the parameters of such a product; returns them with the estimated clocks.
 fn params(nest: &Nest, p: &Few) -> (Params, f64) {
     let size = |dims: &[usize]| {
         dims.iter().map(|d| nest.extents[*d].known().unwrap_or(assumed::PRODUCT)).product::<i64>()
@@ -206,7 +205,7 @@ fn params(nest: &Nest, p: &Few) -> (Params, f64) {
     );
     let blocks = size(&p.batch) * up(size(&p.many.dims), rows);
     let steps = up(p.depth.1 as i64, DEPTH);
-    // Where blocks are many, several of them are on a multiprocessor.
+    // Many CTAs share an SM, so that each needs fewer warps.
     let mut warps: usize = if blocks >= 8 * PROCESSORS as i64 { 4 } else { 16 };
     while warps > 1 && steps / (warps as i64) < PIECES {
         warps /= 2;
@@ -221,12 +220,11 @@ fn up(a: i64, b: usize) -> i64 {
     (a + b as i64 - 1) / b as i64
 }
 
-/// Rows of a block's tile, and the clocks that so many products are thought to take. `sizes`:
-/// batch, rows of a matrix, few rows, depth.
+/// Rows of a CTA's tile, and the estimated clocks. `sizes`: batch, rows of a matrix, few rows, K.
 pub fn fastest([batch, many, few, depth]: [i64; 4], matrices: usize) -> (usize, f64) {
     let blocks = |rows: usize| batch * up(many, rows);
-    // Every block reads the few rows again; with larger tiles these are fewer, as long as each
-    // multiprocessor has one.
+    // Every CTA rereads the skinny operand. Larger tiles mean fewer CTAs, as long as each SM has
+    // one.
     let sums =
         |rows: usize| 4 * matrices * (rows / INSTRUCTION.0) * up(few, INSTRUCTION.1) as usize;
     let fits = |rows: &usize| {

@@ -1,8 +1,8 @@
-//! What the warps of a cluster have found out about a tile, put together in shared memory: first in
-//! each block, then by all blocks, each of them some elements of the result.
+//! Combines the warps' partial softmax results of a tile through shared memory: first within each
+//! CTA, then across the cluster, where each CTA finishes some elements of the result.
 //!
-//! With m the greatest score, l the sum of exponentials and o the sum of values of a part, the
-//! whole has m = max m_i, l = sum l_i e^(m_i - m), o = sum o_i e^(m_i - m).
+//! With m the maximum score, l the sum of exponentials and o the accumulator of a part, the
+//! combined result has m = max m_i, l = sum l_i e^(m_i - m), o = sum o_i e^(m_i - m).
 use crate::{
     emit::{
         body::Passed,
@@ -22,8 +22,8 @@ use kiln_dialects::ir::*;
 
 const ONE: Lanes = Lanes { count: 1, mask: None };
 
-/// What is known of an element, of a part of the keys or of all: the greatest score, the sum of
-/// exponentials, the sum of values.
+/// The partial result of an element, over a part of the keys or all: maximum score, sum of
+/// exponentials, accumulator.
 #[derive(Clone, Copy)]
 struct Part {
     most: Value,
@@ -32,18 +32,18 @@ struct Part {
 }
 
 impl Split<'_> {
-    /// Where a warp's sums of values of a row are in shared memory.
+    /// The address of a warp's accumulators of a row.
     fn values(&self, p: Ptx, warp: Value, row: Value) -> Result<Value> {
         let row = p.add(p.times(warp, self.rows)?, row)?;
         p.add(self.base, p.times(row, 4 * self.form.line())?)
     }
-    /// Where a warp's greatest score of a row is; those of the whole block are behind the warps'.
+    /// The address of a warp's maximum score of a row; the CTA's follow those of the warps.
     fn most(&self, p: Ptx, warp: Value, row: Value) -> Result<Value> {
         let before = 4 * self.warps * self.rows * self.form.line();
         let row = p.add(p.times(warp, self.rows)?, row)?;
         p.plus(p.add(self.base, p.times(row, 4)?)?, before)
     }
-    /// From the greatest score to the sum of exponentials.
+    /// The offset from a maximum score to its sum of exponentials.
     fn further(&self) -> usize {
         4 * (self.warps + 1) * self.rows
     }
@@ -58,8 +58,8 @@ impl Split<'_> {
         p.0.op("llvm.load", &[pointer], p.f32(), &[("alignment", Attr::i64(p.0.ctx(), 4))])
     }
 
-    /// Puts what a warp has there. A thread has the 16 columns that it read with the thread four
-    /// lanes further.
+    /// Writes a warp's partial results to shared memory. A thread has the 16 columns that it read
+    /// together with the lane four further.
     pub(crate) fn put(&self, c: Code, state: &State) -> Result<()> {
         let (p, halves) = (Ptx(c), self.halves());
         let four = Type::vector(p.f32(), 4);
@@ -88,7 +88,7 @@ impl Split<'_> {
         Ok(())
     }
 
-    /// The whole of some parts, in their order.
+    /// Combines partial results, in order.
     fn whole(&self, c: Code, parts: &[Part]) -> Result<Part> {
         let p = Ptx(c);
         let (first, rest) = parts.split_first().ok_or("has no parts")?;
@@ -106,7 +106,7 @@ impl Split<'_> {
         }
         Ok(Part { most, sum, value })
     }
-    /// Elements of the result, each by one of so many threads.
+    /// Loops over the elements of the result, each computed by one of `threads` threads.
     fn elements(
         &self,
         c: Code,
@@ -123,7 +123,7 @@ impl Split<'_> {
         .map(drop)
     }
 
-    /// All parts of a tile, once every warp of the block has put its own there.
+    /// Combines all partial results of a tile once each warp of the CTA has written its own.
     pub(crate) fn combine(&self, c: Code, place: &Place) -> Result<()> {
         let (p, threads) = (Ptx(c), self.warps * WARP);
         self.elements(c, self.thread, threads, &mut |c, row, column| {
@@ -142,7 +142,7 @@ impl Split<'_> {
             if self.parts == 1 {
                 return self.finish(c, place, row, column, whole);
             }
-            // In the place of the first warp, which this thread alone reads.
+            // Overwrites the first warp's accumulator, which only this thread reads.
             let to = p.add(self.values(p, p.number(0)?, row)?, p.times(column, 4)?)?;
             self.store(p, whole.value, to, 4)?;
             let most = self.most(p, p.number(self.warps)?, row)?;
@@ -153,7 +153,7 @@ impl Split<'_> {
             c.when(p.is(column, 0)?, &mut rest, None)
         })?;
         if self.parts == 1 {
-            // The next tile's sums come to the same place.
+            // The next tile reuses the buffer.
             return threads::barrier(c);
         }
         p.cluster()?;
@@ -173,10 +173,10 @@ impl Split<'_> {
             let whole = self.whole(c, &(0..self.parts).map(one).collect::<Result<Vec<_>>>()?)?;
             self.finish(c, place, row, column, whole)
         })?;
-        // No block may go, or go on, while another one reads.
+        // A CTA must not exit or continue while another one reads its shared memory.
         p.meet()
     }
-    /// The last stages of an element.
+    /// The epilogue of an element: the last stages.
     fn finish(&self, c: Code, place: &Place, row: Value, column: Value, whole: Part) -> Result<()> {
         let (k, at) = (self.scope.kernel, &self.form.at);
         let written = |s: usize| {
@@ -195,7 +195,7 @@ impl Split<'_> {
             let (outer, query) = self.split(c, place, row)?;
             // slt
             let counts = place.queries.map(|n| c.compare(2, query, n)).transpose()?;
-            // Of a query that does not count.
+            // The element's value, or `other` for a query beyond the valid ones.
             let or = |x: Value, other: &str| match counts {
                 Some(counts) => c.select(counts, x, c.constant(other, x.ty())?),
                 None => Ok(x),

@@ -1,10 +1,9 @@
-//! Attention by the instructions of a warp, its keys shared out, as FlashDecoding does it (Dao et
-//! al., 2023): a tile is 8 or 16 rows, all of them read the same keys, and each warp of a block,
-//! and of the other blocks of its cluster, takes some keys at a time in turn. A warp reads keys and
-//! values from memory into the registers in which the instruction wants them, 16 bytes in each
-//! thread: the order in which a depth is summed is free, and so is which column of the values is
-//! which of the instruction. At the end sums are put together in the order of warps and blocks, so
-//! that every run gives the same bits.
+//! Attention with mma.sync and split keys, after FlashDecoding (Dao et al., 2023): a tile has 8 or
+//! 16 rows that read the same keys, and the warps of all CTAs of a cluster take blocks of keys in
+//! turn. Partial results combine in the order of warps and CTAs, so every run gives the same bits.
+//!
+//! Each lane loads 16 contiguous bytes of keys and values straight into fragments. This permutes K,
+//! alike in both operands, and the columns of the values among the instructions.
 
 use crate::strategies::gpu::split_attention::Params;
 use crate::{
@@ -29,38 +28,38 @@ use crate::{
 use kiln_dialects::ir::*;
 use std::f64::consts::LOG2_E;
 
-/// What a thread reads at once.
+/// The vector width of a thread's loads.
 const WIDE: Lanes = Lanes { count: EACH, mask: None };
-/// Columns of an instruction.
+/// Columns (N) of the mma.sync instruction.
 pub(crate) const EIGHT: usize = 8;
 
-/// What is the same for all parts of the emission.
+/// What all parts of the emission share.
 #[derive(Clone)]
 pub(crate) struct Split<'a> {
     pub(crate) scope: &'a Scope<'a>,
     pub(crate) form: &'a Form,
     pub(crate) score: Score<'a>,
-    /// Keys that a warp takes at a time.
+    /// Keys of a warp's step.
     keys: usize,
-    /// Blocks of a cluster.
+    /// CTAs of a cluster.
     pub(crate) parts: usize,
     /// Rows of a tile.
     pub(crate) rows: usize,
     pub(crate) warps: usize,
-    /// Where shared memory begins.
+    /// The base of shared memory.
     pub(crate) base: Value,
-    /// The thread's number in its block, and the warp's.
+    /// The thread in its CTA, and its warp.
     pub(crate) thread: Value,
     pub(crate) warp: Value,
-    /// The thread's number among the eight, and among the four, of its warp.
+    /// The lane's group (0 to 7), and its place in the group (0 to 3), as mma.sync numbers them.
     pub(crate) lane: [Value; 2],
-    /// The block's number in its cluster.
+    /// The CTA's rank in its cluster.
     pub(crate) rank: Value,
-    /// How many queries, keys, and rows there are.
+    /// The numbers of queries, of keys, and of rows.
     queries: Value,
     count: Value,
     pub(crate) total: Value,
-    /// Whether the last keys that a warp takes may be beyond the end.
+    /// Whether a warp's last step may exceed the keys.
     ragged: bool,
 }
 
@@ -69,21 +68,21 @@ pub(crate) struct Place {
     around: Vec<Value>,
     /// Its first row.
     pub(crate) first: Value,
-    /// The first key that a row of it sees, and the one behind the last.
+    /// The first key that a row of it sees, and the end (exclusive).
     keys: [Value; 2],
-    /// How many queries count, if these are not all.
+    /// Valid queries, if not all are.
     pub(crate) queries: Option<Value>,
 }
 
-/// A row of a thread: what its scores depend on, and where its query is.
+/// A thread's row: the loops that its scores depend on, and its query.
 struct Row {
     outer: Vec<Value>,
     query: Value,
     known: Known,
 }
 
-/// What is carried from some keys to the next: for each row of a thread the greatest score, without
-/// the factor, and the sum of its own exponentials; sums of values, by eight columns, two of each
+/// Loop-carried from one step of keys to the next. For each row of a thread: the maximum score,
+/// unscaled, and the sum of this thread's exponentials. Accumulators: by eight columns, two of each
 /// row.
 pub(crate) struct State {
     pub(crate) most: Vec<Value>,
@@ -109,13 +108,13 @@ impl Split<'_> {
     pub(crate) fn halves(&self) -> usize {
         self.rows / EIGHT
     }
-    /// A tile's place, rows and keys.
+    /// The position, rows and keys of a tile.
     fn place(&self, c: Code, tile: Value, down: Value, sizes: &[Value]) -> Result<Place> {
         let p = Ptx(c);
         let around = decode(c, c.div(tile, down)?, sizes)?;
         let first = p.times(p.of(c.rem(tile, down)?)?, self.rows)?;
         let (mut low, mut high) = (p.number(0)?, self.count);
-        // Stacked heads have all queries.
+        // Stacked heads contain every query.
         let stacked = self.form.heads > 1;
         if let Some(ahead) = self.score.ahead {
             let last = if stacked {
@@ -145,7 +144,7 @@ impl Split<'_> {
         }
         Ok(Place { around, first, keys: [low, high], queries })
     }
-    /// A row of the thread; those beyond the end are what the last one is, and nobody stores them.
+    /// A row of the thread, clamped to the last row; rows out of bounds are not stored.
     fn row(&self, c: Code, place: &Place, half: usize) -> Result<Row> {
         let p = Ptx(c);
         let row = p.add(place.first, p.plus(self.lane[0], EIGHT * half)?)?;
@@ -154,7 +153,7 @@ impl Split<'_> {
         let known = self.score.rows(c, &outer, [query, query])?;
         Ok(Row { outer, query, known })
     }
-    /// The loops around a row, and its query.
+    /// The outer loops of a row, and its query.
     pub(crate) fn split(&self, c: Code, place: &Place, row: Value) -> Result<(Vec<Value>, Value)> {
         let (p, mut outer) = (Ptx(c), place.around.clone());
         if self.form.heads == 1 {
@@ -164,7 +163,7 @@ impl Split<'_> {
         Ok((outer, p.two("arith.remui", row, self.queries)?))
     }
 
-    /// The 16 bytes that lie at an element as four registers, zeros where it is not `inside`.
+    /// The 16 bytes at an element as four registers; zeros unless `inside`.
     fn words(
         &self,
         c: Code,
@@ -188,8 +187,8 @@ impl Split<'_> {
         };
         (0..4).map(word).collect()
     }
-    /// Where the thread's 16 bytes of a step along a row are, the first ones if there are no such,
-    /// and whether there are, if that is not certain.
+    /// The address of the thread's 16 bytes of a step along a row, clamped to the first ones if out
+    /// of bounds, and the bounds check, if one is needed.
     fn along(
         &self,
         c: Code,
@@ -206,8 +205,8 @@ impl Split<'_> {
         let inside = c.below(at, c.index(size)?)?;
         Ok((c.select(inside, at, c.index(0)?)?, Some(inside)))
     }
-    /// The queries as left operands: by 32 elements of the depth four registers of each row.
-    /// `here`: at this place, not in front of a loop around it.
+    /// Queries as left fragments: by 32 elements of K, four registers of each row. `here`: emit the
+    /// addresses at this place, not hoisted out of a loop.
     fn read_queries(&self, c: Code, rows: &[Row], here: bool) -> Result<Vec<Vec<Vec<Value>>>> {
         let at = &self.form.at;
         let access = &self.scope.kernel.stages[at.scores].inputs[0];
@@ -227,17 +226,17 @@ impl Split<'_> {
         };
         (0..(at.depth as usize).div_ceil(DEPTH)).map(step).collect()
     }
-    /// The loops around keys.
+    /// The outer loops of keys.
     fn outer(&self, c: Code, place: &Place) -> Result<Vec<Val>> {
         let mut dims: Vec<Val> = place.around.iter().map(|i| Val::One(*i)).collect();
         dims.resize(self.form.at.outer, Val::One(c.index(0)?));
         Ok(dims)
     }
-    /// A key that there is.
+    /// A key, clamped to the last one.
     fn key(&self, p: Ptx, place: &Place, key: Value) -> Result<Value> {
         p.index(if self.ragged { p.least(key, p.shifted(place.keys[1], -1)?)? } else { key })
     }
-    /// Keys as right operands: by eight of them, by 32 elements of the depth.
+    /// Keys as right fragments: by eight keys, by 32 elements of K.
     fn read_keys(&self, c: Code, place: &Place, start: Value) -> Result<Vec<Vec<Vec<Value>>>> {
         let (p, at) = (Ptx(c), &self.form.at);
         let access = &self.scope.kernel.stages[at.scores].inputs[1];
@@ -287,8 +286,7 @@ impl Split<'_> {
         (0..self.keys / 16).map(sixteen).collect()
     }
 
-    /// Scores as they are seen, but for the factor: of each row of the thread two of each eight
-    /// keys.
+    /// Masked scores, unscaled: for each row of the thread, two of each eight keys.
     fn seen(
         &self,
         c: Code,
@@ -302,7 +300,7 @@ impl Split<'_> {
         let low = c.constant("0xFF800000", p.f32())?;
         let last = if self.ragged { Some(p.shifted(self.count, -1)?) } else { None };
         let one = |(half, row): (usize, &Row)| -> Result<Vec<Value>> {
-            // The last key that the row sees, counted from the thread's first one.
+            // The last visible key of the row, relative to the thread's first key.
             let ends = if self.ragged { Some(p.shifted(place.keys[1], -1)?) } else { None };
             let own = if self.score.causal { Some(row.query) } else { None };
             let limit = match (ends, own) {
@@ -327,8 +325,8 @@ impl Split<'_> {
         };
         rows.iter().enumerate().map(one).collect()
     }
-    /// 2 to the power of a score over the greatest one, both without the factor; `over` is at least
-    /// the least finite number.
+    /// 2 to the power of a score less the maximum, both unscaled; `over` is at least the lowest
+    /// finite f32.
     pub(crate) fn power(&self, c: Code, x: Value, over: Value) -> Result<Value> {
         let p = Ptx(c);
         let scale = c.constant(
@@ -337,13 +335,13 @@ impl Split<'_> {
         )?;
         p.exp2(p.two("arith.mulf", p.two("arith.subf", x, over)?, scale)?)
     }
-    /// The greatest score as a number: over a row that has seen nothing all exponentials are 0.
+    /// The maximum score made finite, so that all exponentials of a fully masked row are 0.
     pub(crate) fn finite(&self, c: Code, most: Value) -> Result<Value> {
         let least = c.constant(&format!("{:#010x}", f32::MIN.to_bits()), most.ty())?;
         c.op("arith.maxnumf", &[most, least], most.ty(), &[])
     }
 
-    /// Some keys.
+    /// A step of keys: scores, online softmax, product with the values.
     fn step(
         &self,
         c: Code,
@@ -421,13 +419,13 @@ impl Split<'_> {
         Ok(State { most, sums, values: all })
     }
 
-    /// A tile.
+    /// Computes a tile.
     fn tile(&self, c: Code, place: &Place) -> Result<()> {
         let p = Ptx(c);
         let halves = self.halves();
         let rows = (0..halves).map(|h| self.row(c, place, h)).collect::<Result<Vec<_>>>()?;
-        // Beside the sums of long rows registers would not do: the queries are read again for each
-        // step, from the first-level cache.
+        // Registers do not hold the queries of large heads beside the accumulators: each step
+        // reloads them from the L1 cache.
         let large = self.form.at.depth + self.form.at.columns > LARGE;
         let queries = if large { vec![] } else { self.read_queries(c, &rows, false)? };
         let [low, high] = place.keys;
@@ -459,8 +457,8 @@ impl Split<'_> {
             *sum =
                 threads::butterfly(c, *sum, 4, &|a, b| c.op("arith.addf", &[a, b], a.ty(), &[]))?;
         }
-        // Addresses of what follows are not to be computed in front of the loop over tiles, and
-        // kept through the one over keys.
+        // Opaque, so that LLVM does not hoist the epilogue's addresses out of the loop over tiles
+        // and keep them live through the loop over keys.
         let here = Split {
             base: p.opaque(self.base)?,
             thread: p.opaque(self.thread)?,
@@ -473,7 +471,7 @@ impl Split<'_> {
     }
 }
 
-/// The kernel.
+/// Emits the kernel.
 pub fn emit(c: Code, scope: &Scope<'_>, params: &Params) -> Result<()> {
     let form = Form::of(scope.kernel)
         .ok_or("is no attention whose rows can be read 16 bytes at a time")?;

@@ -87,34 +87,35 @@ impl Strategy for SplitAttention {
     }
 }
 
-/// Depth that four threads take at once: 16 bytes each.
+/// Elements of K that four threads load at once: 16 bytes each.
 pub const DEPTH: usize = 32;
-/// Columns of values that eight threads take at once: 16 bytes each.
+/// Columns of values that eight threads load at once: 16 bytes each.
 pub const COLUMNS: usize = 64;
-/// Most blocks of a cluster that every card takes.
+/// Largest cluster size that every GPU supports.
 const PARTS: i64 = 8;
-/// Blocks of a cluster where it is not known how many clusters there will be.
+/// Cluster size where the number of clusters is dynamic.
 const DEFAULT_CLUSTER: i64 = 4;
-/// Elements of a query and a value together beyond which a thread has one row.
+/// Head sizes of query and value, added, beyond which a thread has one row.
 pub const LARGE: i64 = 384;
-/// Rows for which this beats tiles of 128 queries.
+/// Rows up to which this beats tiles of 128 queries.
 const FEW: i64 = 64;
-/// Bytes of shared memory that a block may ask for on the chip that has least, an sm_86 or sm_89.
+/// Bytes of shared memory that a CTA can request on the architectures with the least, sm_86 and
+/// sm_89.
 const LEAST: usize = 99 << 10;
 
-/// An attention of bf16 or f16 whose operands can be read 16 bytes at a time.
+/// Attention of bf16 or f16 whose operands can be read in 16-byte vectors.
 #[derive(Clone, Debug)]
 pub struct Form {
-    /// The stages.
+    /// The stages of the pattern.
     pub at: Stages,
-    /// The element of queries, keys and values.
+    /// The element type of queries, keys and values.
     pub element: DType,
-    /// How many query heads are rows of one tile.
+    /// Query heads that are stacked as rows of one tile (grouped-query attention).
     pub heads: i64,
 }
 
 impl Form {
-    /// What a kernel is.
+    /// Matches a kernel.
     pub fn of(k: &Kernel) -> Option<Form> {
         let (at, element) = attention::plain(k)?;
         let (scores, product) = (k.stages.get(at.scores)?, k.stages.get(at.product)?);
@@ -128,38 +129,39 @@ impl Form {
         let heads = if at.outer == 3 && own { scores.extents.get(2)?.known()? } else { 1 };
         wide.then_some(Form { at, element, heads })
     }
-    /// Loops around tiles: those around queries without that over stacked heads.
+    /// The number of loops outside of tiles: the outer loops without that over stacked heads.
     pub fn around(&self) -> usize {
         self.at.outer - usize::from(self.heads > 1)
     }
-    /// How many rows there are for each place around, and how many such places.
+    /// Rows for each outer position, and the number of such positions.
     fn sizes(&self, k: &Kernel) -> Option<(Poly, Poly)> {
         let (outer, queries, _) = self.at.sizes(k)?;
         let stacked = Poly::product([queries, &Poly::number(self.heads)]);
         Some((stacked, Poly::product(outer.iter().take(self.around()))))
     }
-    /// Elements of a row of sums in shared memory: rows then begin in different banks.
+    /// Elements of a row of accumulators in shared memory, padded so that rows begin in distinct
+    /// banks.
     pub fn line(&self) -> usize {
         (self.at.columns as usize).div_ceil(COLUMNS) * COLUMNS + 4
     }
-    /// Bytes of shared memory: of each warp its sums, the greatest score and the sum of
-    /// exponentials of each row, and the latter of the block.
+    /// Bytes of shared memory: each warp's accumulators, with maximum score and sum of exponentials
+    /// of each row, and these two of the CTA.
     pub fn shared(&self, p: &Params) -> usize {
         let (rows, warps) = (p.block_q, p.warps);
         1024 + 4 * (warps * rows * (self.line() + 2) + 2 * rows)
     }
-    /// Whether tiles of so many queries as tensor cores of Hopper want are mostly empty.
+    /// Whether wgmma tiles of queries would be mostly empty.
     pub fn few(&self, k: &Kernel) -> bool {
         let queries = self.at.sizes(k).and_then(|(_, queries, _)| queries.known());
         queries.is_some_and(|n| n <= 16 && n * self.heads <= FEW)
     }
 }
 
-/// The parameters of such an attention.
+/// Chooses the parameters of such an attention.
 fn params(k: &Kernel, form: &Form, clusters: bool) -> Option<Params> {
     let (rows, around) = form.sizes(k)?;
     let widest = form.at.depth.max(form.at.columns);
-    // A thread has registers for two rows unless these are long.
+    // Registers of a thread hold two rows, unless heads are large.
     let tile = if rows.known().is_some_and(|n| n <= 8) || form.at.depth + form.at.columns > LARGE {
         8
     } else {
@@ -177,7 +179,7 @@ fn params(k: &Kernel, form: &Form, clusters: bool) -> Option<Params> {
         1
     };
     parts = 1 << parts.ilog2();
-    // Each warp has something to do.
+    // Each warp has at least one step.
     while parts > 1 && parts * warps > steps {
         parts /= 2;
     }
@@ -189,8 +191,8 @@ fn params(k: &Kernel, form: &Form, clusters: bool) -> Option<Params> {
     })
 }
 
-/// A CTA for each part of each tile. A launch of no CTAs would be one of a single CTA, which is no
-/// cluster: where sizes are dynamic there is a cluster more.
+/// The grid: a CTA for each part of each tile. A launch of no CTAs becomes one of a single CTA,
+/// which is no cluster, so dynamic sizes add one cluster.
 fn ctas(r: &Request<'_>, form: &Form, p: &Params) -> Result<Attr> {
     let (rows, around) = form.sizes(r.kernel).ok_or("has no loops")?;
     let parts = p.split_kv;

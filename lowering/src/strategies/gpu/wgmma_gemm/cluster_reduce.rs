@@ -1,8 +1,10 @@
-//! Blocks of a cluster that share a tile's depth: each sends the sums of rows that others finish to
-//! these, where their rings were, and finishes some rows itself, 16 of a warp. The copy engine
-//! moves sums, and a barrier counts their bytes: that a whole cluster sees what threads have
-//! written would take microseconds. What a block adds up, and in which order, is the same in every
-//! run.
+//! Split-K within a cluster. Each CTA owns some rows of the tile, 16 per warp: the others send it
+//! their accumulators of these rows, and it reduces them and runs the epilogue. The order of the
+//! reduction is fixed, so results are the same in every run.
+//!
+//! `cp.async.bulk` copies accumulators to the owner's shared memory, over its pipeline stages, and
+//! an mbarrier counts the bytes: making threads' stores visible to a whole cluster would take
+//! microseconds.
 use crate::{
     emit::code::{Code, known},
     strategies::gpu::{
@@ -13,26 +15,26 @@ use crate::{
 };
 use kiln_dialects::ir::*;
 
-/// Bytes of four sums of each thread of a warp.
+/// Bytes of a warp's line: four accumulators per lane.
 const LINE: usize = 16 * WARP;
 
-/// What is done with a group's sums, by 64 rows.
+/// Emits the epilogue on a warpgroup's accumulators, by 64 rows.
 pub type Finish<'a> = dyn Fn(Code, &[Vec<Value>]) -> Result<()> + 'a;
 
-/// A block's part.
+/// A CTA's share of K.
 pub struct Share {
-    /// How many share a tile.
+    /// The split-K factor: CTAs that share a tile.
     pub parts: usize,
-    /// The block's number in its cluster.
+    /// The CTA's rank in its cluster.
     pub rank: Value,
-    /// Its first step of the depth, the one behind its last, and how many these are.
+    /// The CTA's K steps: first, end (exclusive), count.
     pub first: Value,
     pub end: Value,
     pub count: Value,
 }
 
 impl Share {
-    /// Of so many parts of all steps.
+    /// Splits `steps` K steps among `parts` CTAs.
     pub fn of(c: Code, parts: usize, steps: Value) -> Result<Share> {
         if parts == 1 {
             return Ok(Share {
@@ -55,19 +57,19 @@ impl Share {
 }
 
 impl Tile<'_> {
-    /// The barrier at which the others' sums arrive.
+    /// The mbarrier at which the other CTAs' accumulators arrive.
     fn sums(&self, p: Ptx) -> Result<Value> {
         self.empty(p, p.number(self.stages)?)
     }
-    /// Bytes of what a warp sums.
+    /// Bytes of a warp's accumulators.
     fn unit(&self) -> usize {
         4 * ROWS * self.n
     }
-    /// Warps of a tile's rows for each block.
+    /// Warp-sized row blocks of a tile that each CTA owns.
     fn units(&self) -> usize {
         self.m / ROWS / self.part.parts
     }
-    /// Makes that barrier, which waits for the sums of all other blocks.
+    /// Initialises that mbarrier, which expects the bytes of all other CTAs.
     pub fn prepare(&self, p: Ptx) -> Result<()> {
         if self.part.parts == 1 {
             return Ok(());
@@ -75,14 +77,14 @@ impl Tile<'_> {
         p.barrier(self.sums(p)?, 1)?;
         p.expect(self.sums(p)?, (self.part.parts - 1) * self.units() * self.unit())
     }
-    /// What warps do that multiply nothing while others put sums together.
+    /// The barriers that the producer warps pass while the consumers reduce.
     pub fn meet(&self, c: Code) -> Result<()> {
         threads::barrier(c)?;
         Ptx(c).meet()?;
         Ptx(c).meet()
     }
-    /// Puts the sums of all blocks together; who has rows to finish does. The thread: its group,
-    /// its number there, its warp in the block.
+    /// Reduces the accumulators of all CTAs; the owners of the rows run the epilogue. `[group,
+    /// thread, warp]`: the warpgroup, the thread in it, the warp in the CTA.
     pub fn share(
         &self,
         c: Code,
@@ -96,7 +98,7 @@ impl Tile<'_> {
         let (owner, number) = (p.over(unit, units)?, p.rest(unit, units)?);
         let mine = c.compare(0, owner, self.part.rank)?;
         let lane = p.rest(thread, WARP)?;
-        // Behind the block's own sums, by the distance of the block that they come from.
+        // Received accumulators follow the CTA's own, by the sender's distance in rank.
         let place = |p: Ptx, distance: Value| -> Result<Value> {
             let before = p.add(p.times(distance, units)?, number)?;
             p.plus(
@@ -104,7 +106,7 @@ impl Tile<'_> {
                 4 * self.m * self.n - units * self.unit(),
             )
         };
-        // The products of all groups have read the ring, then those of all blocks.
+        // All wgmmas of the CTA, then of the cluster, have read the pipeline stages.
         threads::barrier(c)?;
         p.meet()?;
         let mut give = |c: Code| -> Result<()> {
@@ -140,7 +142,7 @@ impl Tile<'_> {
             finish(c, &[all])
         };
         c.when(mine, &mut take, Some(&mut give))?;
-        // No block may go while another one reads what it has given.
+        // A CTA must not exit while another one reads its shared memory.
         p.meet()
     }
 }

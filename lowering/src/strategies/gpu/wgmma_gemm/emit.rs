@@ -1,11 +1,11 @@
-//! A product on Hopper's tensor cores: one thread has the copy engine fill a ring of tiles in
-//! shared memory, one or two groups of four warps multiply what is there, and the kernel's later
-//! stages take the sums out of registers. A block goes on with further tiles, which are copied
-//! while it stores.
+//! A warp-specialised GEMM on Hopper's tensor cores: an elected lane issues TMA loads into a
+//! multi-stage shared-memory pipeline, one or two consumer warpgroups issue wgmma, and the epilogue
+//! runs the kernel's later stages on the accumulators. A persistent CTA takes further tiles: their
+//! loads overlap the epilogue.
 //!
-//! A ring slot has two barriers: `full`, which the copies' bytes complete, and `empty`, at which
-//! each multiplying group arrives when it has read the slot, or each of its warps where these read
-//! the left operand themselves.
+//! A stage has two mbarriers. TMA's transaction bytes complete `full`. A consumer warpgroup arrives
+//! at `empty` when it has read the stage; if consumers read the left operand themselves, each of
+//! their warps arrives.
 
 use crate::strategies::gpu::wgmma_gemm::Params;
 use crate::{
@@ -34,19 +34,19 @@ use crate::{
 };
 use kiln_dialects::{ir::*, value::DType};
 
-/// Rows of tiles that blocks with neighbouring numbers share the columns of, so that both stay in
-/// the L2 cache.
+/// Rasterisation: rows of tiles that consecutive CTAs sweep before the next columns, so that both
+/// operands stay in the L2 cache.
 const BAND: usize = 8;
-/// Most products of a tile that LLVM may write out: with 32 of them, and 128 sums a thread,
-/// addresses are spilled.
+/// wgmma instructions of a tile up to which LLVM may unroll the K loop: with 32 of them and 128
+/// accumulators per thread, addresses spill.
 const WRITTEN_OUT: usize = 24;
-/// Steps of a loop that LLVM writes out.
+/// Trip count up to which LLVM unrolls a loop completely.
 const SHORT: usize = 6;
-/// Registers of a copying and of a multiplying thread, when there are two multiplying groups: in a
-/// block that has a multiprocessor to itself, and in one that shares it.
+/// Registers of a producer and of a consumer thread (setmaxnreg) with two consumer warpgroups: with
+/// one CTA per SM, and with two.
 const REGISTERS: [(usize, usize); 2] = [(40, 232), (24, 104)];
 
-/// Types of the parameters behind those that the kernel has anyway.
+/// Types of the tensor map parameters, which follow the kernel's other parameters.
 pub fn parameters(func: Op) -> Result<Vec<Type>> {
     let count = func
         .attr(TENSOR_MAPS)
@@ -57,64 +57,64 @@ pub fn parameters(func: Op) -> Result<Vec<Type>> {
     Ok(vec![pointer; count])
 }
 
-/// What is the same for all parts of the emission.
+/// What all parts of the emission share.
 pub(crate) struct Tile<'a> {
     pub(crate) results: Results<'a>,
-    /// The parameters that describe the operands.
+    /// The tensor maps of the operands.
     pub(crate) left_map: Value,
     pub(crate) right_maps: Vec<Value>,
-    /// What goes through shared memory, and the parameters that describe what the copy engine
-    /// writes of it.
+    /// Results that the epilogue stages in shared memory, with the tensor maps of those that TMA
+    /// stores.
     pub(crate) stored: Vec<(Stored, Option<Value>)>,
     pub(crate) m: usize,
-    /// Columns of all right operands together.
+    /// Columns of the tile, all right operands together.
     pub(crate) n: usize,
     pub(crate) stages: usize,
     groups: usize,
-    /// Where the ring begins.
+    /// The base of the pipeline's stages in shared memory.
     pub(crate) ring: Value,
-    /// Sizes of the batch's dimensions, and how many tiles a matrix has: in rows, in columns.
+    /// Sizes of the batch dimensions, and tiles of a matrix: along M, along N.
     batch: Vec<Value>,
     tiles: [Value; 2],
     total: Value,
-    /// The steps of the depth that are the block's, one at least.
+    /// The K steps of this CTA, at least one.
     pub(crate) part: Share,
 }
 
-/// A tile's first row and column, as numbers, and its place in the batch, as indices.
+/// The tile's first row and column as 32-bit integers, and its batch position as indices.
 pub(crate) struct Place {
     pub(crate) row: Value,
     pub(crate) column: Value,
     pub(crate) batch: Vec<Value>,
 }
 
-/// What a multiplying group has of a tile.
+/// A consumer warpgroup's accumulators of a tile.
 pub(crate) struct Fragments<'a> {
     pub(crate) place: &'a Place,
     pub(crate) group: Value,
-    /// The number among the group's 128.
+    /// The thread in the warpgroup, 0 to 127.
     pub(crate) thread: Value,
-    /// The number in the block.
+    /// The warp in the CTA.
     pub(crate) warp: Value,
-    /// By 64 rows, by right operand.
+    /// Accumulators by 64 rows, by right operand.
     pub(crate) values: Vec<Vec<&'a [Value]>>,
 }
 
-/// What is done for a tile, given a ring's slot and parity; returns the next ones.
+/// Emits the body of a tile, given stage and parity; returns the next ones.
 type TileBody<'a> = dyn FnMut(Code, &Place, &[Value]) -> Result<Vec<Value>> + 'a;
 
 impl Tile<'_> {
     pub(crate) fn product(&self) -> &Product {
         self.results.product
     }
-    /// Columns of a right operand.
+    /// Columns of one right operand's tile.
     pub(crate) fn across(&self) -> usize {
         self.results.tile[1]
     }
     pub(crate) fn bytes(&self) -> usize {
         self.left_bytes() + self.n * ROW
     }
-    /// Where the warps put results together.
+    /// The base of the epilogue's staging buffers.
     pub(crate) fn staging(&self, p: Ptx) -> Result<Value> {
         p.plus(self.ring, self.stages * self.bytes())
     }
@@ -124,11 +124,11 @@ impl Tile<'_> {
     pub(crate) fn empty(&self, p: Ptx, slot: Value) -> Result<Value> {
         p.plus(self.full(p, slot)?, 8 * self.stages)
     }
-    /// The next slot, and the parity of its phase.
+    /// The next stage, and its phase parity.
     pub(crate) fn next(&self, p: Ptx, slot: Value, parity: Value) -> Result<[Value; 2]> {
         p.next(slot, parity, self.stages)
     }
-    /// Where the tile of a number is.
+    /// The position of a tile, given its linear number.
     fn place(&self, c: Code, tile: Value) -> Result<Place> {
         let (p, [down, over]) = (Ptx(c), self.tiles);
         let (mut tile, mut batch) = (tile, vec![]);
@@ -137,7 +137,7 @@ impl Tile<'_> {
             batch = decode(c, c.div(tile, matrix)?, &self.batch)?;
             tile = c.rem(tile, matrix)?;
         }
-        // In 32 bits, in which the hardware divides faster.
+        // 32-bit division is cheaper.
         let (tile, down, over) = (p.of(tile)?, p.of(down)?, p.of(over)?);
         let wide = p.times(over, BAND)?;
         let (band, rest) = (p.two("arith.divui", tile, wide)?, p.two("arith.remui", tile, wide)?);
@@ -150,8 +150,8 @@ impl Tile<'_> {
         {
             Some((_, 0)) => parts(p.number(BAND)?)?,
             Some((0, last)) => parts(p.number(last)?)?,
-            // By numbers that are known: of the lesser of two LLVM makes a quotient of 16 bits,
-            // which is a call for the driver's linker, and lets products wait for each other.
+            // Branch so that the divisor is a constant: with `minui`, LLVM emits a 16-bit division,
+            // a call that `cuLink` resolves, and calls serialise wgmma.
             Some((bands, last)) => {
                 let whole = c.below(band, p.number(bands)?)?;
                 let (full, part) = (parts(p.number(BAND)?)?, parts(p.number(last)?)?);
@@ -167,7 +167,7 @@ impl Tile<'_> {
             batch,
         })
     }
-    /// All tiles of this block, with a ring's slot and parity carried along.
+    /// Loops over the tiles of this CTA; stage and parity are loop-carried.
     pub(crate) fn each(
         &self,
         c: Code,
@@ -181,12 +181,12 @@ impl Tile<'_> {
         })?;
         Ok(())
     }
-    /// The first row of a group in a tile.
+    /// The first row of a warpgroup in a tile.
     pub(crate) fn own_row(&self, p: Ptx, group: Value) -> Result<Value> {
         p.times(group, self.m / self.groups)
     }
 
-    /// Starts the copies of an operand's tile.
+    /// Issues the TMA loads of an operand's tile.
     fn copy(
         &self,
         p: Ptx,
@@ -213,9 +213,9 @@ impl Tile<'_> {
         }
         Ok(())
     }
-    /// The copying thread.
+    /// The producer.
     fn produce(&self, c: Code) -> Result<()> {
-        // The first time around, every slot is free.
+        // All stages are empty at first.
         self.each(c, &[Ptx(c).number(0)?, Ptx(c).number(1)?], &mut |c, place, carried| {
             let p = Ptx(c);
             let batch: Vec<Value> = place.batch.iter().map(|b| p.of(*b)).collect::<Result<_>>()?;
@@ -280,7 +280,7 @@ impl Tile<'_> {
         })
     }
 
-    /// Starts the products of a slot.
+    /// Issues the wgmmas of a stage.
     fn multiply(
         &self,
         p: Ptx,
@@ -295,13 +295,13 @@ impl Tile<'_> {
         let mma = Mma { columns: self.n, element, left_deep, right_deep };
         let left = p.add(self.ring, p.times(slot, self.bytes())?)?;
         let right = p.descriptor(p.plus(left, self.m * ROW)?, right_deep)?;
-        // 64 rows are 8 KiB in either layout.
+        // 64 rows take 8 KiB, K-major or MN-major.
         let mine = p.times(self.own_row(p, group)?, ROW)?;
         let left = p.descriptor(p.add(left, mine)?, left_deep)?;
         let step = |deep: bool| if deep { 32 } else { 16 * ROW };
         p.begin()?;
         let mut sums = sums.to_vec();
-        // 32 bytes of a depth are one instruction's, of any element.
+        // A wgmma takes 32 bytes of K, for any element type.
         for k in 0..ROW / 32 {
             let right = p.further(right, k * step(right_deep))?;
             for (b, sum) in sums.iter_mut().enumerate() {
@@ -312,7 +312,7 @@ impl Tile<'_> {
         p.commit()?;
         Ok(sums)
     }
-    /// A multiplying group. `thread`: the number among its 128.
+    /// A consumer warpgroup. `thread`: its thread, 0 to 127.
     fn consume(&self, c: Code, group: Value, thread: Value, warp: Value) -> Result<()> {
         if self.product().prologue.is_some() {
             return self.consume_computed(c, group, thread, warp);
@@ -326,11 +326,11 @@ impl Tile<'_> {
             };
             let nothing: Vec<Value> =
                 (0..blocks).map(|_| p.nothing(self.n)).collect::<Result<_>>()?;
-            // The first step does not read the sums: writing zeros would have to be fenced, and
-            // LLVM moves writes of registers.
+            // The first K step ignores the accumulators: zeroing them needs a wgmma fence, and LLVM
+            // moves register writes across it.
             p.wait(self.full(p, carried[0])?, carried[1])?;
             let mut state = self.multiply(p, carried[0], group, &nothing, true)?;
-            // Slot, parity, and the slot before.
+            // Loop-carried after the accumulators: stage, parity, previous stage.
             state.extend(self.next(p, carried[0], carried[1])?);
             state.push(carried[0]);
             let (one, steps) = (c.index(1)?, self.part.count);
@@ -345,8 +345,8 @@ impl Tile<'_> {
                 next.push(slot);
                 Ok(next)
             })?;
-            // LLVM would write it out, and keep the addresses of all steps in registers beside the
-            // sums. Longer loops are left alone, by ptxas as well.
+            // LLVM would unroll the loop and keep the addresses of all K steps live beside the
+            // accumulators. LLVM and ptxas leave longer loops rolled.
             if known(steps).is_some_and(|n| {
                 n as usize <= SHORT && n as usize * blocks * (ROW / 32) > WRITTEN_OUT
             }) {
@@ -368,7 +368,7 @@ impl Tile<'_> {
         })
     }
 
-    /// Later stages on the sums, and what they write.
+    /// The epilogue: later stages on the accumulators, and the stores.
     pub(crate) fn finish(&self, c: Code, f: &Fragments<'_>) -> Result<()> {
         let results: Vec<Stored> = self.stored.iter().map(|(s, _)| s.clone()).collect();
         let Results { scope, nest, .. } = self.results;
@@ -386,7 +386,7 @@ impl Tile<'_> {
         }
         if left { self.spread(c, &direct, f) } else { Ok(()) }
     }
-    /// Later stages on the sums, whose results each thread writes.
+    /// The epilogue without shared memory: each thread stores its fragments.
     fn spread(&self, c: Code, scope: &Scope<'_>, f: &Fragments<'_>) -> Result<()> {
         let p = Ptx(c);
         let lane = p.rest(f.thread, 32)?;
@@ -406,7 +406,7 @@ impl Tile<'_> {
     }
 }
 
-/// The nest of a product. `maps`: the parameters that describe its operands.
+/// Emits the nest of a product. `maps`: the tensor map parameters.
 pub fn emit(
     c: Code,
     scope: &Scope<'_>,
@@ -445,7 +445,7 @@ pub fn emit(
         .into());
     }
     super::fits(params, nest, &product)?;
-    // Of a computed operand each warp reads its rows.
+    // With a computed left operand each warp arrives for itself, since it reads its own rows.
     let readers = if product.prologue.is_some() { 4 } else { 1 };
     let (m, n, stages) = (params.block_m, params.block_n, params.stages);
     let sizes = |dims: &[usize]| {
@@ -482,7 +482,7 @@ pub fn emit(
         part,
     };
 
-    // What is written beside the result, while a thread has as many registers as any other.
+    // Independent nests come before setmaxnreg, while all threads have the same registers.
     plan.nests
         .iter()
         .skip(1)
@@ -504,7 +504,7 @@ pub fn emit(
         copied: (parts > 1).then_some(&mut copied as &mut Then<'_>),
         multiplies: &mut |c, group, thread, warp| {
             t.consume(c, group, thread, warp)?;
-            // Shared memory is the block's until the copy engine has read it.
+            // A CTA must not exit before TMA has read its shared memory.
             let stores = Ptx(c).is(Ptx(c).rest(thread, 32)?, 0)?;
             if t.stored.is_empty() {
                 Ok(())

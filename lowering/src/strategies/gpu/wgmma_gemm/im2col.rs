@@ -1,42 +1,42 @@
-//! Convolutions of images with channels last: the copy engine reads a pixel's channels under each
-//! place of the window, so that a product is all that is left.
+//! Implicit GEMM: for channels-last (NHWC) convolutions, TMA's im2col mode loads a pixel's channels
+//! at each window position, so that a matrix product remains.
 use crate::{
     analysis::{Kernel, Lin, Place, Poly, Role, Stage},
     strategies::gpu::wgmma_gemm::{DEPTH, Operand},
 };
 use kiln_dialects::ir::*;
 
-/// How a convolution reads images. Pairs are of height and width.
+/// The window of a convolution. Pairs are (height, width).
 #[derive(Clone, Debug)]
 pub struct Window {
-    /// Sizes of the result.
+    /// Sizes of the output.
     pub out: [Poly; 2],
-    /// Sizes of the window.
+    /// Sizes of the window, in elements of the filter.
     pub sizes: [i64; 2],
-    /// How far neighbours in the result are apart in the image.
+    /// Strides of the convolution.
     pub strides: [i64; 2],
-    /// How far neighbours in the window are apart in the image.
+    /// Dilation of the window.
     pub dilation: [i64; 2],
-    /// Zeros in front of the image.
+    /// Zero padding before the image.
     pub low: [i64; 2],
-    /// Zeros behind it.
+    /// Zero padding after the image.
     pub high: [i64; 2],
-    /// Channels, which are what is summed under each place of the window.
+    /// Channels: the K dimension of one window position.
     pub channels: i64,
 }
 
 impl Window {
-    /// Steps of the sum.
+    /// K steps of the convolution.
     pub fn steps(&self) -> i64 {
         self.sizes[0] * self.sizes[1] * self.blocks()
     }
-    /// Steps of the channels.
+    /// K steps of one window position.
     pub fn blocks(&self) -> i64 {
         (self.channels + DEPTH as i64 - 1) / DEPTH as i64
     }
-    /// Pixels of a row of the window lie side by side: where all of them are inside of the image,
-    /// they are read as the channels of one, if that takes fewer steps. With the number of places
-    /// in an image of that width that a row may begin at.
+    /// Merges a window row into the channel dimension if that takes fewer K steps. The pixels of a
+    /// window row are contiguous, so this is possible where no padding occurs along the width.
+    /// Returns also the number of start positions in an image row of this width.
     fn joined(self, width: Poly) -> (Window, Poly) {
         let row = self.sizes[1];
         let one =
@@ -50,24 +50,24 @@ impl Window {
         }
         (one, width.plus(&Poly::number(1 - row)))
     }
-    /// How far the last place of the window is from the first.
+    /// The extent of the dilated window less one: the distance from its first to its last position.
     pub fn reach(&self, i: usize) -> i64 {
         self.dilation[i] * (self.sizes[i] - 1)
     }
 }
 
-/// A loop that an index steps along, by how much.
+/// The loop of an index with a single term, and its coefficient.
 fn single(l: &Lin) -> Option<(usize, i64)> {
     let mut dims = l.dims.iter();
     let (d, p) = dims.next()?;
     (dims.next().is_none() && l.constant.is_zero() && l.rest.is_empty()).then_some((*d, p.known()?))
 }
 
-/// A loop, and how far it steps.
+/// A loop and its step in the image.
 pub type Step = (usize, i64);
 
-/// The index of a pixel: the loop over the result with its stride, and the loop over the window
-/// with its dilation, if it has several places.
+/// The terms of a pixel index: the output loop with its stride, and the window loop with its
+/// dilation, if the window has more than one position.
 pub fn pixel(l: &Lin, reduction: &[bool]) -> Option<(Step, Option<Step>)> {
     if !l.constant.is_zero() || !l.rest.is_empty() || l.dims.len() > 2 {
         return None;
@@ -80,8 +80,8 @@ pub fn pixel(l: &Lin, reduction: &[bool]) -> Option<(Step, Option<Step>)> {
     Some((of(false)??, of(true)?))
 }
 
-/// The operands of a convolution, if it is one that the copy engine can read: images and weights
-/// with channels last, these a multiple of 8.
+/// The operands of a convolution, if TMA's im2col mode can read it: NHWC images and channels-last
+/// weights, with a multiple of 8 channels.
 pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, Operand, Operand)> {
     let op = stage.op;
     let maps: Option<Vec<_>> = op
@@ -112,7 +112,7 @@ pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, Operand, Operand)> {
     }
     let (input, filters) = (k.views.get(&op.operand(0))?, k.views.get(&op.operand(1))?);
     let out = k.views.get(&op.result(0))?;
-    // Distances in the weight, by loop.
+    // Strides in the weight, by loop.
     let mut far: Vec<(usize, Poly, Poly)> = vec![];
     for ((l, stride), size) in weight.iter().zip(&filters.strides).zip(&filters.sizes) {
         match (l.dims.is_empty(), single(l)) {
@@ -134,7 +134,7 @@ pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, Operand, Operand)> {
     };
     let ((far_h, size_h, dilation_h), (far_w, size_w, dilation_w)) =
         (along(along_h)?, along(along_w)?);
-    // The places of the window follow each other.
+    // Window positions are contiguous in the weight.
     let follow = (size_w == 1 || far_w == channels) && (size_h == 1 || far_h == channels * size_w);
     let used = 2 + usize::from(along_h.is_some()) + usize::from(along_w.is_some());
     if near.known() != Some(1)
@@ -189,7 +189,8 @@ pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, Operand, Operand)> {
         strides: vec![pixel, row.clone(), row.times(&height)],
     };
     let places = Poly::number(size_h * size_w);
-    // Whole steps of channels make the places one long row, of which boxes are read faster.
+    // If channels are a multiple of the stage's K, window positions and channels merge into one
+    // contiguous dimension, whose boxes load faster.
     let (sizes, strides) = match found.channels % DEPTH as i64 {
         0 => (vec![c.times(&places), kernels], vec![rows]),
         _ => (vec![c.clone(), places, kernels], vec![c, rows]),
@@ -207,7 +208,8 @@ pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, Operand, Operand)> {
     Some((found, image, weight))
 }
 
-/// Whether the copy engine's numbers suffice: corners and places of 8 bits.
+/// Whether strides, corners and offsets fit a descriptor in im2col mode: corners and offsets have 8
+/// bits.
 fn counts(w: &Window) -> bool {
     (0..2).all(|i| {
         let behind = w.high[i] - w.reach(i);
@@ -219,13 +221,13 @@ fn counts(w: &Window) -> bool {
     })
 }
 
-/// The number of a tensor argument, counted without scalars.
+/// The index among tensor arguments of argument `number`; scalars do not count.
 pub fn argument(k: &Kernel, number: usize) -> Option<usize> {
     let block = k.func.regions().first().and_then(|r| r.first())?;
     Some(block.args().iter().take(number).filter(|v| v.ty().is_tensor()).count())
 }
 
-/// How many arguments are tensors; results follow them.
+/// The number of tensor arguments; results follow them.
 pub fn tensors(k: &Kernel) -> Option<usize> {
     argument(k, usize::MAX)
 }

@@ -1,5 +1,5 @@
-//! A convolution's tiles: the copy engine reads so many pixels of the result under one place of the
-//! window, across rows and images.
+//! TMA loads of a convolution in im2col mode: a load takes one window position of consecutive
+//! output pixels, across rows and images.
 use crate::strategies::gpu::{
     common::ptx::Ptx,
     wgmma_gemm::{DEPTH, emit::Tile, im2col::Window},
@@ -7,7 +7,7 @@ use crate::strategies::gpu::{
 use kiln_dialects::ir::*;
 
 impl Tile<'_> {
-    /// Where the window of a row's pixel begins: in width, in height, in which image.
+    /// Where the window of an output pixel begins: width, height, image.
     pub fn pixel(&self, p: Ptx, w: &Window, row: Value) -> Result<[Value; 3]> {
         let size = |i: usize| p.of(self.results.scope.poly(p.0, &w.out[i])?);
         let (high, wide) = (size(0)?, size(1)?);
@@ -20,8 +20,7 @@ impl Tile<'_> {
         let down = begins(by("arith.remui", line, high)?, 0)?;
         Ok([across, down, by("arith.divui", line, high)?])
     }
-    /// Starts the copies of a step: 64 channels under one place of the window, and the weights
-    /// there.
+    /// Issues the TMA loads of a K step: 64 channels at one window position, and their weights.
     #[allow(clippy::too_many_arguments)]
     pub fn copy_window(
         &self,

@@ -1,6 +1,6 @@
 //! Products and convolutions on Hopper's tensor cores: a producer warp issues TMA loads into a
-//! multi-stage pipeline of tiles, consumer warpgroups issue wgmma, the epilogue takes accumulators
-//! out of registers.
+//! multi-stage shared-memory pipeline, consumer warpgroups issue wgmma, and the epilogue reads the
+//! accumulators from registers.
 pub(crate) mod cluster_reduce;
 pub(crate) mod emit;
 pub(crate) mod im2col;
@@ -56,9 +56,9 @@ pub struct Params {
     pub stages: usize,
 }
 
-/// Tiles that autotuning tries beyond those of the cost model: rows, columns, stages, CTAs of an SM.
-/// They are narrow ones, of which a product has more, with deep pipelines, and pairs of CTAs of
-/// which one multiplies while the other waits.
+/// Tiles that autotuning tries beyond those of the cost model: rows, columns, stages, CTAs per SM.
+/// They are narrow tiles with deep pipelines, of which a product has more, and pairs of CTAs per SM
+/// of which one multiplies while the other waits.
 const FURTHER: &[(usize, usize, usize, usize)] = &[
     (64, 64, 8, 1),
     (64, 64, 3, 2),
@@ -129,7 +129,7 @@ impl Strategy for WgmmaGemm {
         };
         let mut all = vec![];
         for (m, n, stages, resident) in tiles::TILES {
-            // Persistent CTAs, and a CTA per tile.
+            // Persistent CTAs, and one CTA per tile.
             all.extend([*resident, 0].map(|ctas| tile(*m, *n, *stages, ctas, 1)));
         }
         all.extend(FURTHER.iter().map(|(m, n, stages, ctas)| tile(*m, *n, *stages, *ctas, 1)));
@@ -143,46 +143,45 @@ impl Strategy for WgmmaGemm {
     }
 }
 
-/// Depth of a tile of 16-bit elements, and columns of a part of any: a row of a tile is 128 bytes,
-/// the widest swizzle of shared memory.
+/// K of a pipeline stage of 16-bit elements, and columns of a slice of a tile: 128 bytes, the
+/// widest swizzle of shared memory.
 pub const DEPTH: usize = 64;
-/// Bytes of shared memory that a block of sm_90 may ask for.
+/// Bytes of shared memory that a CTA can request on sm_90.
 pub const SHARED: usize = 227 << 10;
-/// Bytes of a row of a tile in shared memory.
+/// Bytes of a row of a tile in shared memory: one row of a 128-byte swizzle atom.
 pub const ROW: usize = 2 * DEPTH;
-/// Rows of a result that a warp stores at once.
+/// Rows of a result that a warp stages and stores at once.
 pub const STORED: usize = 16;
 
-/// An operand: a matrix for each place of the batch, with rows of elements that lie side by side.
+/// An operand: a batch of matrices, with one contiguous dimension.
 #[derive(Clone, Debug)]
 pub struct Operand {
     /// The buffer.
     pub buffer: usize,
-    /// The kernel's tensor argument, counted without scalars.
+    /// The index of the kernel's tensor argument; scalars do not count.
     pub argument: usize,
-    /// The first element.
+    /// The offset of the first element.
     pub offset: Poly,
-    /// Whether it is the summed dimension whose elements lie side by side.
+    /// Whether the operand is K-major: contiguous in the K dimension. Otherwise it is MN-major.
     pub deep: bool,
-    /// The loops along its dimensions, where each is one.
+    /// The loops along its dimensions, where each is a single loop.
     pub dims: Vec<usize>,
-    /// Its sizes: of what lies side by side, of the other dimension of the matrix, of the batch. Of
-    /// images: channels, width, height, images; of the weights of a convolution: channels under all
-    /// places of the window, rows; or channels, places, rows where these are no whole steps.
+    /// Sizes: of the contiguous dimension, of the other matrix dimension, of the batch. For images:
+    /// channels, width, height, images. For convolution weights: channels of all window positions,
+    /// filters; or channels, positions, filters where channels are no multiple of [`DEPTH`].
     pub sizes: Vec<Poly>,
-    /// Distances of neighbours in all of these but the first, in elements.
+    /// Strides of all dimensions but the contiguous one, in elements.
     pub strides: Vec<Poly>,
 }
 
 impl Operand {
-    /// Whether one copy brings all slabs of a tile in which not the depth lies side by side: then
-    /// these are a dimension of their own, of which there has to be room among the five that the
-    /// copy engine knows, and what lies side by side are whole slabs.
+    /// Whether one TMA load covers an MN-major tile. Its slices need a descriptor dimension of
+    /// their own, of the five that TMA has, and the contiguous size must be a multiple of a slice.
     pub fn at_once(&self, across: usize) -> bool {
         let whole = self.sizes.first().and_then(Poly::known).is_some_and(|n| n % DEPTH as i64 == 0);
         !self.deep && across > DEPTH && whole && self.sizes.len() < 5
     }
-    /// The operand with its slabs as a dimension: 64 elements, the depth, slabs, batches.
+    /// The operand with its slices as a dimension: 64 elements, K, slices, batch.
     fn by_slabs(&self) -> Operand {
         let mut o = self.clone();
         let slabs = o.sizes.first().and_then(Poly::known).unwrap_or_default() / DEPTH as i64;
@@ -193,38 +192,38 @@ impl Operand {
     }
 }
 
-/// A sum of products of bf16, of f16 or, with factors rounded to tf32, of f32, in f32.
+/// A matrix product with f32 accumulators: of bf16, of f16, or of f32 rounded to tf32.
 #[derive(Clone, Debug)]
 pub struct Product {
-    /// The nest's dimensions.
+    /// The roles of the nest's dimensions.
     pub roles: Roles,
-    /// The operands' element; of a left one with a prologue, what that is rounded to.
+    /// The operands' element type; for a left operand with a prologue, the type it is rounded to.
     pub element: DType,
-    /// What is computed of the left operand's elements before they are multiplied.
+    /// The prologue of the left operand, computed on its elements before the product.
     pub prologue: Option<Prologue>,
-    /// Rows by depth.
+    /// The left operand, M × K.
     pub left: Operand,
-    /// Its element in memory.
+    /// The left operand's element type in memory.
     pub raw: DType,
-    /// Depth by columns: one, or two that are multiplied with the same left one.
+    /// The right operands, K × N: one, or two that share the left operand.
     pub rights: Vec<Operand>,
-    /// The stages that sum, one for each.
+    /// The reduction stages, one for each right operand.
     pub stages: Vec<usize>,
-    /// How a convolution reads the left one; its rows are the pixels of all results, one after the
-    /// other.
+    /// The window of an im2col convolution; the left operand's rows are then the output pixels of
+    /// all images.
     pub window: Option<Window>,
 }
 
 impl Product {
-    /// Depth of a tile.
+    /// K of a pipeline stage, in elements.
     pub fn depth(&self) -> usize {
         ROW / self.element.byte_size()
     }
-    /// How many rows of 128 bytes are one of the left operand's tile.
+    /// Slices of the left operand's tile: rows of 128 bytes for each of its rows.
     pub fn slabs(&self) -> usize {
         self.depth() * self.raw.byte_size() / ROW
     }
-    /// Steps of the sum, of one of open size so many as it may have.
+    /// K steps; for a dynamic K, those of the assumed extent.
     pub fn steps(&self, nest: &Nest) -> i64 {
         let (depth, each) = (
             Poly::product(self.roles.depth.iter().map(|d| &nest.extents[*d])),
@@ -235,36 +234,39 @@ impl Product {
     }
 }
 
-/// Blocks that consist of one or two groups of warps that multiply, and of one that copies.
+/// Consumer warpgroups of a CTA, one or two; a producer warpgroup is added to them.
 pub fn groups(p: &Params) -> usize {
     (p.block_m / 64).min(2)
 }
 
-/// Bytes of shared memory in which the warps of a block put results together: two places for each.
+/// Bytes of the epilogue's staging buffers: two for each consumer warp.
 pub fn staging(groups: usize) -> usize {
     groups * 4 * 2 * STORED * ROW
 }
 
-/// Bytes of shared memory of a block: the ring of tiles, results, barriers, and what aligning
-/// takes.
+/// Bytes of shared memory of a CTA: pipeline stages, staging buffers, mbarriers, and padding for
+/// alignment.
 fn bytes(m: usize, n: usize, stages: usize, groups: usize) -> usize {
     (m + n) * ROW * stages + staging(groups) + 16 * stages + 1024
 }
 
-/// Bytes of shared memory of a block. `slabs`: how many rows of 128 bytes are one of the left tile.
+/// Bytes of shared memory of a CTA. `slabs`: slices of the left operand's tile.
 pub fn shared(p: &Params, slabs: usize) -> usize {
     bytes(slabs * p.block_m, p.block_n, p.stages, groups(p))
         + if p.split_k > 1 { split_k::BARRIER } else { 0 }
 }
 
-/// Whether registers hold both the sums of a tile and left operands that are computed, of this step
-/// and of the next.
+/// Whether registers hold the accumulators of a tile and the computed left fragments of two K
+/// steps, the current and the next.
 fn computes(m: usize, n: usize, resident: usize) -> bool {
     m <= 128 && (resident < 2 || n <= 64)
 }
 
-/// Whether a schedule is one for a product with its prologue, if it has one: registers hold what
-/// they have to, the ring fits shared memory, and blocks can share the depth if they are to.
+/// Checks a schedule for a product and its prologue.
+///
+/// # Errors
+/// Registers cannot hold accumulators and fragments, the pipeline exceeds shared memory, or the
+/// CTAs of a cluster cannot split K.
 pub fn fits(p: &Params, nest: &Nest, product: &Product) -> Result<()> {
     split_k::fits(p, nest, product)?;
     let (m, n, resident) = (p.block_m, p.block_n, p.ctas_per_sm);
@@ -283,9 +285,9 @@ pub fn fits(p: &Params, nest: &Nest, product: &Product) -> Result<()> {
     }
 }
 
-/// The product that a kernel is, if the copy engine can read both operands: what it wants are 16
-/// bytes at a time, so that the base and all distances but the innermost are multiples of these.
-/// The depth is not 0. Whether factors of f32 may be rounded is the caller's to ask.
+/// The matrix product of a kernel, if TMA can read both operands. TMA needs 16-byte alignment of
+/// the base and of all strides but the contiguous one. K is not 0. The caller decides whether f32
+/// may be rounded to tf32.
 pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
     let nest = plan.main()?;
     let Some((stages, roles, element)) = sums(k, nest) else { return computed(k, nest) };
@@ -304,7 +306,7 @@ pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
             .map(|s| operand(k, nest, s.inputs.get(1)?, roles.columns[0], &roles))
             .collect::<Option<_>>()?;
         let deep = rights[0].deep;
-        // Of f32 the instruction takes only what has its depth side by side.
+        // wgmma reads tf32 operands K-major only.
         let fits = element != DType::F32 || (deep && left.deep);
         let fits = fits && rights.iter().all(|r| r.deep == deep);
         return fits.then_some(Product {
@@ -332,8 +334,7 @@ pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
     })
 }
 
-/// The same of one whose left operand is computed of what lies in memory, whose depth lies side by
-/// side.
+/// A product whose K-major left operand is computed from memory by a prologue.
 fn computed(k: &Kernel, nest: &Nest) -> Option<Product> {
     let [number] = nest.stages.as_slice() else { return None };
     let (stage, roles) = (k.stages.get(*number)?, roles_of(k, nest, *number)?);
@@ -346,8 +347,8 @@ fn computed(k: &Kernel, nest: &Nest) -> Option<Product> {
     };
     let of = |a: &Access| k.buffers.get(a.buffer)?.element.dtype().ok();
     let element = of(raw).filter(|d| [DType::BF16, DType::F16, DType::F32].contains(d))?;
-    // The others are read by threads, from memory, those of rows once and those of columns in each
-    // step.
+    // Threads read the prologue's other operands from global memory: those of rows once, those of
+    // columns in each K step.
     let both = |a: &Access| a.at.uses(*row) && a.at.uses(roles.depth[0]);
     let read = |i: &usize| {
         stage.inputs.get(*i).is_some_and(|a| {
@@ -374,15 +375,15 @@ fn computed(k: &Kernel, nest: &Nest) -> Option<Product> {
 fn operand(k: &Kernel, nest: &Nest, a: &Access, across: usize, roles: &Roles) -> Option<Operand> {
     let depth = *roles.depth.first()?;
     let deep = a.at.coefficient(depth).known() == Some(1);
-    // The first step of the depth is taken without asking whether there is one.
+    // The first K step is peeled, without a check that there is one.
     nest.extents.get(depth)?.at_least().filter(|n| *n > 0)?;
     let (near, far) = if deep { (depth, across) } else { (across, depth) };
     let dims: Vec<usize> = [near, far].into_iter().chain(roles.batch.iter().copied()).collect();
     rows(k, &nest.extents, a, &dims, deep)
 }
 
-/// An operand over loops of these extents whose access has these dimensions and no others, the one
-/// side by side first; `None` where the copy engine could not read it.
+/// An operand whose access has exactly `dims`, loops of these extents, the contiguous one first;
+/// `None` where TMA cannot read it.
 pub fn rows(
     k: &Kernel,
     extents: &[Poly],
@@ -402,8 +403,8 @@ pub fn rows(
     Some(Operand { buffer: a.buffer, argument, offset, deep, dims: dims.to_vec(), sizes, strides })
 }
 
-/// The strides of an access over these dimensions but the first, if it is as the copy engine wants
-/// it: the first one side by side and all else `unit` elements apart or a multiple.
+/// The strides of all `dims` but the first, if TMA can address them: the first is contiguous, the
+/// base and all other strides are multiples of `unit` elements.
 fn tensor(extents: &[Poly], a: &Access, dims: &[usize], unit: i64) -> Option<Vec<Poly>> {
     let units = |p: &Poly| !p.is_zero() && p.multiple_of(unit);
     let near = a.at.coefficient(*dims.first()?).known() == Some(1);
@@ -411,7 +412,7 @@ fn tensor(extents: &[Poly], a: &Access, dims: &[usize], unit: i64) -> Option<Vec
         return None;
     }
     let strides: Vec<Poly> = dims.iter().skip(1).map(|d| a.at.coefficient(*d)).collect();
-    // All dimensions of the access are these.
+    // The access has no other dimensions.
     let complete =
         a.at.dims.keys().all(|d| dims.contains(d)) && dims.iter().all(|d| extents.len() > *d);
     (complete && strides.iter().all(units)).then_some(strides)

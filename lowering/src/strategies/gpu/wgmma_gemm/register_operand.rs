@@ -1,6 +1,6 @@
-//! Products whose left operand is computed: a warp reads its rows of the tile from shared memory,
-//! runs the prologue on its registers, and the products take the left operand from there. While the
-//! products of a step run, the left operand of the next one is computed.
+//! wgmma with the left operand in registers: a warp reads its rows of the tile from shared memory,
+//! runs the prologue on its fragments and passes them to wgmma. The prologue of the next K step
+//! overlaps the wgmmas of the current one.
 use crate::{
     emit::code::Code,
     strategies::gpu::{
@@ -14,24 +14,24 @@ use crate::{
 };
 use kiln_dialects::{ir::*, value::DType};
 
-/// A multiplying thread at a tile.
+/// A consumer thread at a tile.
 struct Thread<'a> {
     elements: Elements<'a>,
     lane: Value,
     /// The first of the warp's 16 rows in the tile.
     row: Value,
-    /// The thread's first column in a step.
+    /// The thread's first column of a K step.
     column: Value,
 }
 
 impl Tile<'_> {
-    /// Bytes of the left operand's tile.
+    /// Bytes of the left operand's pipeline stage.
     pub fn left_bytes(&self) -> usize {
         self.m * self.product().slabs() * ROW
     }
 
-    /// The left factor of a step in f32: of each 16 columns two rows of the first 8, two of the
-    /// others, two neighbours each.
+    /// The computed left fragments of a K step, in f32. Of each 16 columns: two rows of the first 8
+    /// columns, then two rows of the second 8, each with two adjacent elements.
     fn left(&self, c: Code, t: &Thread<'_>, slot: Value, step: Value) -> Result<Vec<Value>> {
         let p = Ptx(c);
         let mut known = t.elements.step(c, p.add(p.times(step, DEPTH)?, t.column)?)?;
@@ -47,7 +47,7 @@ impl Tile<'_> {
         }
         Ok(made)
     }
-    /// The operand's own elements in the `k`-th 16 columns of a tile, in the same order.
+    /// The raw elements of the `k`-th 16 columns of a tile, in fragment order.
     fn raw(&self, p: Ptx, t: &Thread<'_>, tile: Value, k: usize) -> Result<Vec<[Value; 2]>> {
         let raw = self.product().raw;
         let swizzled = |chunk: Value, row: Value| p.times(p.two("arith.xori", chunk, row)?, 16);
@@ -62,7 +62,7 @@ impl Tile<'_> {
                 .map(|word| prologue_emit::two(p.0, word, raw))
                 .collect();
         }
-        // Half as many columns are a slab.
+        // A slice of 32-bit elements has half as many columns.
         let tile = p.plus(tile, k / 2 * self.m * ROW)?;
         let (row, pair) = (p.over(t.lane, 4)?, p.rest(t.lane, 4)?);
         let one = |i: usize| {
@@ -74,7 +74,7 @@ impl Tile<'_> {
         (0..4).map(one).collect()
     }
 
-    /// Starts the products of a step.
+    /// Issues the wgmmas of a K step.
     fn weigh(&self, p: Ptx, left: &[Value], sums: &[Value], slot: Value) -> Result<Vec<Value>> {
         let (deep, element) = (self.product().rights[0].deep, self.product().element.name());
         let right = p.plus(p.add(self.ring, p.times(slot, self.bytes())?)?, self.left_bytes())?;
@@ -89,7 +89,7 @@ impl Tile<'_> {
         Ok(sums)
     }
 
-    /// A multiplying group. `thread`: the number among its 128.
+    /// A consumer warpgroup. `thread`: its thread, 0 to 127.
     pub fn consume_computed(
         &self,
         c: Code,
@@ -100,7 +100,8 @@ impl Tile<'_> {
         self.each(c, &[Ptx(c).number(0)?, Ptx(c).number(0)?], &mut |c, place, carried| {
             let p = Ptx(c);
             let lane = p.rest(thread, 32)?;
-            // A warp speaks for itself: it may have read its rows before others have.
+            // Each warp elects a lane to arrive: it may have read its rows before the other warps
+            // have.
             let speaks = p.is(lane, 0)?;
             let release = |c: Code, slot: Value| {
                 c.when(speaks, &mut |c| Ptx(c).arrive(self.empty(Ptx(c), slot)?), None)
@@ -128,9 +129,9 @@ impl Tile<'_> {
                 let next = self.next(p, slot, parity)?;
                 ready(c, next[0], next[1])?;
                 let made = self.left(c, &t, next[0], p.of(step)?)?;
-                // The end of a basic block, without which the assembler would move the prologue
-                // behind the wait that follows; for the same reason its results go through that,
-                // and are pairs only afterwards.
+                // Ends a basic block: otherwise ptxas sinks the prologue below the wgmma wait. For
+                // the same reason the prologue's results pass through that wait and are packed only
+                // after it.
                 ready(c, next[0], next[1])?;
                 let mut done = p.until(0, &[sums.as_slice(), &made].concat(), left)?;
                 let made = done.split_off(count);

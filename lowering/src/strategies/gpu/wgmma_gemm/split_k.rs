@@ -1,6 +1,6 @@
-//! Products whose depth the blocks of a cluster share: each sums a part of it, is sent what the
-//! others have of some rows of the tile, and finishes these. That is what few tiles with a long
-//! depth want, which would leave most multiprocessors idle.
+//! Split-K GEMM within a cluster: each CTA sums a part of K, receives the other CTAs' accumulators
+//! of some rows and runs the epilogue on these. Pays where a product has few tiles and a large K,
+//! which would leave most SMs idle.
 use crate::{
     analysis::{Nest, Poly},
     strategies::gpu::wgmma_gemm::{
@@ -10,23 +10,23 @@ use crate::{
 };
 use kiln_dialects::Result;
 
-/// Blocks of a cluster; more than 8 not every card takes.
+/// Split-K factors (CTAs of a cluster); not every GPU supports clusters of more than 8.
 pub const PARTS: &[usize] = &[1, 2, 4, 8];
-/// Rows of a tile that a warp multiplies: the least that a block can finish.
+/// Rows of a warp's tile: the fewest that a CTA can own.
 pub const ROWS: usize = 16;
-/// Bytes of the barrier at which sums arrive.
+/// Bytes of the mbarrier at which accumulators arrive.
 pub const BARRIER: usize = 8;
-/// Most rows of a tile, of which a group of warps has one block of 64, and most columns: with more,
-/// the others' sums and its own do not fit a thread's registers.
+/// Most rows and most columns of a split tile, with one 64-row block per warpgroup: beyond that, a
+/// thread's registers cannot hold both its own and the received accumulators.
 const MOST: usize = 128;
-/// Bytes that a multiprocessor gets from others' shared memory in a clock when all do.
+/// Bytes per clock that an SM receives over distributed shared memory when all SMs do.
 const SENT: f64 = 17.0;
-/// Clocks in which a cluster's blocks wait for each other, and by which its launch is longer.
+/// Clocks of the cluster barriers, and of the longer launch of a cluster.
 const MEET: f64 = 2500.0;
 
-/// Clusters that surely run at once: they do not cross the groups of up to 18 multiprocessors of
-/// which the chip consists, and in which not as many work on each card. Of 32 clusters of 4, and of
-/// 16 of 8, some had to wait.
+/// Clusters guaranteed to be co-resident. A cluster cannot span a GPC (up to 18 SMs), and the
+/// number of usable SMs per GPC differs from card to card. Of 32 clusters of 4, and of 16 of 8,
+/// some had to wait.
 pub fn clusters(parts: usize) -> usize {
     match parts {
         1 | 2 => PROCESSORS / parts,
@@ -35,18 +35,17 @@ pub fn clusters(parts: usize) -> usize {
     }
 }
 
-/// Clocks that putting a tile's sums together takes.
+/// Estimated clocks to reduce the accumulators of a tile across a cluster.
 pub fn exchange(m: usize, n: usize, parts: usize) -> f64 {
     if parts == 1 { 0.0 } else { MEET + (4 * m * n * (parts - 1) / parts) as f64 / SENT }
 }
 
-/// Whether so many blocks can share a tile of so many rows and columns.
+/// Whether `parts` CTAs can split the K of an `m` × `n` tile.
 fn shares(m: usize, n: usize, parts: usize) -> bool {
     PARTS.contains(&parts) && m.max(n) <= MOST && parts <= m / ROWS
 }
 
-/// By how many blocks each of the model's tiles may be shared: a block has a multiprocessor to
-/// itself then.
+/// The cost model's tiles with each split-K factor; a split tile has one CTA per SM.
 pub fn shared() -> impl Iterator<Item = (&'static Tile, usize)> {
     let several = |tile: &'static Tile| {
         PARTS.iter().filter(|parts| **parts > 1).map(move |parts| (tile, *parts))
@@ -57,19 +56,22 @@ pub fn shared() -> impl Iterator<Item = (&'static Tile, usize)> {
         .filter(|((m, n, _, resident), parts)| *resident == 1 && shares(*m, *n, *parts))
 }
 
-/// Whether the model takes parts for tiles of so many rows and columns, by so many blocks of a
-/// multiprocessor, over so many steps.
+/// Whether the cost model considers a split-K factor for an `m` × `n` tile, given CTAs per SM and K
+/// steps.
 pub fn worth([m, n]: [usize; 2], resident: usize, steps: i64, parts: usize) -> bool {
     parts == 1 || (shares(m, n, parts) && resident == 1 && steps >= 2 * parts as i64)
 }
 
-/// Whether blocks can share tiles of these sizes.
+/// Checks the tile of a split-K schedule.
+///
+/// # Errors
+/// The factor, the tile or the pipeline does not allow splitting K.
 pub fn possible(s: &Params) -> Result<()> {
     let (m, n, parts) = (s.block_m, s.block_n, s.split_k);
     if parts == 1 {
         return Ok(());
     }
-    // A block's own sums and those that it is sent lie where the ring was.
+    // A CTA's own and received accumulators reuse the pipeline's shared memory.
     let room = 8 * m * n <= s.stages * (m + n) * ROW;
     if !shares(m, n, parts) || !room || s.ctas_per_sm != 0 {
         let text = "parts of 1, 2, 4 or 8 are possible, more than 1 of at most 128 rows, 16 for each part, and 128 columns, whose sums fit half of the ring, and with resident = 0";
@@ -82,8 +84,11 @@ pub fn possible(s: &Params) -> Result<()> {
     Ok(())
 }
 
-/// Whether the blocks of a cluster can share a product's depth: each has a step at least, and there
-/// are as many blocks as are wanted, which only known sizes say.
+/// Checks split-K for a product.
+///
+/// # Errors
+/// The sizes are not static, so that the grid cannot be computed before the call, there are fewer K
+/// steps than CTAs, or the product has a prologue.
 pub fn fits(s: &Params, nest: &Nest, p: &Product) -> Result<()> {
     let parts = s.split_k;
     if parts == 1 {
@@ -97,7 +102,7 @@ pub fn fits(s: &Params, nest: &Nest, p: &Product) -> Result<()> {
     Ok(())
 }
 
-/// Whether there is something to compute, and it is known how much.
+/// Whether all extents are static and none is 0.
 pub fn known(nest: &Nest) -> bool {
     Poly::product(nest.extents.iter()).known().is_some_and(|n| n > 0)
 }

@@ -1,6 +1,6 @@
-//! Results of a product through shared memory: a warp puts 16 rows of 128 bytes together, and the
-//! copy engine writes them while the next ones are computed; or the warp does, row by row, where
-//! rows do not begin at multiples of 16 bytes.
+//! The epilogue through shared memory: a warp stages 16 rows of 128 bytes, and TMA stores them
+//! while the next ones are computed. Where rows are not 16-byte aligned, the warp stores them row
+//! by row.
 use crate::{
     emit::{
         body::{Passed, Scope},
@@ -18,7 +18,7 @@ use crate::{
 };
 use kiln_dialects::ir::*;
 
-/// A scope whose stages keep these results in registers.
+/// A scope in which the stages keep these results in registers.
 pub fn without<'a>(scope: &Scope<'a>, stored: &[Stored]) -> Scope<'a> {
     let mut memory = scope.memory.clone();
     for s in stored {
@@ -29,24 +29,24 @@ pub fn without<'a>(scope: &Scope<'a>, stored: &[Stored]) -> Scope<'a> {
     Scope { memory, ..scope.clone() }
 }
 
-/// Where a warp puts its rows together.
+/// A warp's staging buffers.
 struct Staging<'a> {
-    /// The results, and the parameters that describe them.
+    /// The results, with the tensor maps of those that TMA stores.
     results: Vec<(&'a Stored, Option<Value>)>,
-    /// Its two places.
+    /// The base of its two buffers.
     memory: Value,
     lane: Value,
     speaks: Value,
-    /// Places taken so far for this tile.
+    /// Buffers used so far for this tile.
     taken: usize,
-    /// Whether the first place of a tile may be the last one of the tile before.
+    /// Whether a tile may begin with the buffer that the previous tile used last.
     odd: bool,
-    /// Whether the copy engine writes from all places, in turn.
+    /// Whether TMA stores all results, so that the two buffers alternate.
     all: bool,
 }
 
 impl Staging<'_> {
-    /// A place that no store still reads.
+    /// A buffer that no TMA store still reads.
     fn place(&mut self, c: Code) -> Result<Value> {
         let left = usize::from(self.all && !(self.odd && self.taken == 0));
         c.when(self.speaks, &mut |c| Ptx(c).stored(left, false), None)?;
@@ -55,13 +55,13 @@ impl Staging<'_> {
         self.taken += 1;
         Ok(at)
     }
-    /// An address in a place: 16 bytes number `chunk` of a row, in the order of the 128-byte
-    /// swizzle.
+    /// The address of 16-byte chunk `chunk` of a row, under the 128-byte swizzle.
     fn at(&self, p: Ptx, place: Value, row: Value, chunk: Value) -> Result<Value> {
         let swizzled = p.0.op("arith.xori", &[chunk, p.rest(row, 8)?], chunk.ty(), &[])?;
         p.add(place, p.add(p.times(row, ROW)?, p.times(swizzled, 16)?)?)
     }
-    /// Writes pairs of 16-bit elements, two halves of each 8 columns.
+    /// Stages pairs of 16-bit elements by stmatrix: for each 8 columns, the upper and the lower 8
+    /// rows.
     fn narrow(&self, p: Ptx, place: Value, pairs: &[[Value; 2]]) -> Result<()> {
         let (row, right) = (p.rest(self.lane, 16)?, p.over(self.lane, 16)?);
         for (i, two) in pairs.chunks(2).enumerate() {
@@ -71,7 +71,7 @@ impl Staging<'_> {
         }
         Ok(())
     }
-    /// Writes pairs of 32-bit elements.
+    /// Stages pairs of 32-bit elements.
     fn wide(&self, p: Ptx, place: Value, pairs: &[[Value; 2]]) -> Result<()> {
         let (row, pair) = (p.over(self.lane, 4)?, p.rest(self.lane, 4)?);
         for (i, halves) in pairs.iter().enumerate() {
@@ -86,7 +86,7 @@ impl Staging<'_> {
 }
 
 impl Tile<'_> {
-    /// Later stages on the sums of a group, and results that the copy engine writes.
+    /// Runs the epilogue on a warpgroup's accumulators and stores the staged results.
     pub fn store(&self, c: Code, scope: &Scope<'_>, f: &Fragments<'_>) -> Result<()> {
         let p = Ptx(c);
         let Fragments { place, group, thread, warp, values } = f;
@@ -110,17 +110,17 @@ impl Tile<'_> {
         let (row0, column0) = (p.add(place.row, warp_row)?, place.column);
         let (rows, columns, [whole_rows, whole_columns]) =
             (self.results.rows(c)?, self.results.columns(c)?, self.results.whole());
-        // Of a result that is no wider than a tile.
+        // Static column count of a result that fits one tile.
         let known = self.results.known_columns().filter(|n| *n <= self.across() as i64);
         let mine = p.add(row0, p.over(lane, 4)?)?;
         let over = p.add(column0, p.times(p.rest(lane, 4)?, 2)?)?;
         let lanes = self.results.lanes();
         for (b, sums) in values.iter().enumerate() {
             for slab in 0..self.across() / DEPTH {
-                // By result, by 8 columns, by half.
+                // By result, by 8 columns, by upper or lower 8 rows.
                 let mut found: Vec<Vec<[Value; 2]>> = vec![vec![]; staging.results.len()];
                 for eight in 8 * slab..8 * slab + 8 {
-                    // What no tile has a column for is not computed; the copy engine leaves it out.
+                    // Columns beyond the result are not computed; TMA clips them.
                     if known.is_some_and(|n| n <= 8 * eight as i64) {
                         for ((s, _), all) in staging.results.iter().zip(&mut found) {
                             all.push([nothing(c, s)?; 2]);
@@ -190,8 +190,8 @@ impl Tile<'_> {
 }
 
 impl Tile<'_> {
-    /// A warp writes the rows of a place of 16-bit elements, 32 pairs of a row at once that are at
-    /// multiples of 4 bytes, and what is in front of and behind them.
+    /// Stores the rows of a staging buffer of 16-bit elements. A warp stores a row as 32 pairs
+    /// aligned to 4 bytes, plus the unaligned elements at either end.
     fn lines(
         &self,
         c: Code,
@@ -261,23 +261,23 @@ impl Tile<'_> {
             };
             c.when(c.below(at, rows)?, &mut line, None).map(|()| vec![])
         })?;
-        // The next tile's products want whole warps.
+        // Reconverge: wgmma needs whole warps.
         Ptx(c).warp_barrier()
     }
 }
 
-/// An index, or the last one from which `count` are there: what is computed beyond the tensor is
-/// not stored.
+/// Clamps an index so that `count` elements from it are in bounds. What is computed out of bounds
+/// is not stored.
 fn inside(c: Code, i: Value, size: Value, whole: bool, count: usize) -> Result<Value> {
     if whole { Ok(i) } else { c.min(i, c.sub(size, c.index(count as i64)?)?) }
 }
 
-/// Two neighbours that are not stored.
+/// A placeholder for two adjacent elements that are not stored.
 fn nothing(c: Code, s: &Stored) -> Result<Value> {
     c.constant("dense<0.0>", Type::vector(Type::scalar(c.ctx(), s.element), 2))
 }
 
-/// Two neighbours as a vector.
+/// Two adjacent elements as a vector.
 fn pair(c: Code, lanes: Lanes, all: &[Val]) -> Result<Value> {
     match all {
         [one] => lanes.many(c, *one),

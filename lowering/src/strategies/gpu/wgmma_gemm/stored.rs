@@ -1,32 +1,32 @@
-//! Results of which warps put tiles together in shared memory: the copy engine writes them from
-//! there, or the warps do, row by row.
+//! Results that the epilogue stages in shared memory: TMA stores them from there, or the warps do,
+//! row by row.
 use crate::{
     analysis::{Access, Init, Kernel, Nest, Output, Poly, Role},
     strategies::gpu::wgmma_gemm::{Operand, Product},
 };
 use kiln_dialects::value::DType;
 
-/// A result whose tiles go through shared memory.
+/// A result that is staged in shared memory.
 #[derive(Clone, Debug)]
 pub struct Stored {
-    /// The elements as a stage writes them.
+    /// The store's access.
     pub access: Access,
-    /// Their type: bf16, f16 or f32.
+    /// The element type: bf16, f16 or f32.
     pub element: DType,
-    /// The matrices, with neighbours in a row side by side, if the copy engine can write them.
+    /// The N-major result as TMA addresses it, if it can.
     pub tensor: Option<Operand>,
 }
 
 impl Stored {
-    /// Columns that are 128 bytes.
+    /// Columns of a slice: 128 bytes.
     pub fn columns(&self) -> usize {
         crate::strategies::gpu::wgmma_gemm::ROW / self.element.byte_size()
     }
 }
 
-/// The results of a product's stages that lie as the copy engine wants it: neighbours of a row side
-/// by side, and all else 16 bytes apart or a multiple. Those of 16 bits also where the rest lies
-/// otherwise: threads would write single elements in eight rows at once.
+/// The staged results of a product. TMA stores those whose rows are contiguous and whose other
+/// strides are multiples of 16 bytes. 16-bit results are staged also where the other strides are
+/// not: otherwise a warp's threads would store single elements of eight rows at once.
 pub fn stored(k: &Kernel, nest: &Nest, p: &Product) -> Vec<Stored> {
     let stages = nest.all().filter_map(|s| k.stages.get(s));
     stages.flat_map(|s| &s.outputs).filter_map(|o| one(k, nest, p, o)).collect()
@@ -51,7 +51,7 @@ fn one(k: &Kernel, nest: &Nest, p: &Product, o: &Output) -> Option<Stored> {
     (tensor.is_some() || rows).then(|| Stored { access: a.clone(), element, tensor })
 }
 
-/// The matrices of the result of that number as the copy engine wants them.
+/// Result `number` as TMA addresses it: N contiguous, then rows, then batch.
 fn tensor(
     k: &Kernel,
     nest: &Nest,
@@ -73,7 +73,7 @@ fn tensor(
         &dims,
         16 / element.byte_size() as i64,
     )?;
-    // Several dimensions of rows are one if each goes on where the next one ends.
+    // Several row dimensions merge if each is contiguous with the next.
     let joined = rows
         .windows(2)
         .all(|d| a.at.coefficient(d[0]) == a.at.coefficient(d[1]).times(&nest.extents[d[1]]));

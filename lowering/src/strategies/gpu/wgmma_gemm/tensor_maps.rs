@@ -1,4 +1,5 @@
-//! What the runtime tells the copy engine about operands and results: `kiln.tensor_maps`.
+//! TMA descriptors (tensor maps) of operands and results: `kiln.tensor_maps`, which the runtime
+//! encodes.
 use crate::{
     analysis::{Kernel, Nest},
     strategies::gpu::{
@@ -8,9 +9,9 @@ use crate::{
 };
 use kiln_dialects::{ir::*, value::DType};
 
-/// One of them: its `map` gives the first element, the sizes and the strides. Images that a
-/// convolution reads have a `window`: where in height and width the pixels begin under the first
-/// place of the window, in front of the image and behind it, and how far apart they are.
+/// One descriptor: `map` yields the first element, the sizes and the strides. `extent` is the box.
+/// An im2col operand also has a `window`: its lower and upper pixel-box corners in height and
+/// width, and its traversal strides.
 pub fn map(
     k: &Kernel,
     o: &Operand,
@@ -51,17 +52,17 @@ pub fn map(
     Ok(Attr::dictionary(c, &entries))
 }
 
-/// Those of both operands, then of the results.
+/// Descriptors of the operands, then of the results.
 pub fn maps(k: &Kernel, nest: &Nest, p: &Product, s: &Params) -> Result<Attr> {
     let (m, n, c) = (s.block_m, s.block_n / p.rights.len(), k.func.ctx());
-    // On its way to shared memory f32 is rounded to what the instruction takes.
+    // TMA rounds f32 to tf32 when it loads.
     let rounded = || Type::parse(c, "tf32").ok_or("has no tf32");
     let element = if p.element == DType::F32 { rounded()? } else { Type::scalar(c, p.element) };
     let side = |o: &Operand, across: usize| match o.at_once(across) {
         true => map(k, &o.by_slabs(), element, &[DEPTH, DEPTH, across / DEPTH], None),
         false => map(k, o, element, &[p.depth(), if o.deep { across } else { DEPTH }], None),
     };
-    // What a prologue reads is copied as it is, 128 bytes of a row at a time.
+    // The prologue's operand is loaded unrounded, in slices of 128 bytes per row.
     let raw = || map(k, &p.left, Type::scalar(c, p.raw), &[p.depth() / p.slabs(), m], None);
     let mut all = vec![];
     match &p.window {

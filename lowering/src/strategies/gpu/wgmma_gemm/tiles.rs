@@ -1,4 +1,4 @@
-//! Which tile a product takes: a model of the time that the busiest multiprocessor needs.
+//! The cost model that chooses the CTA tile: it estimates the time of the busiest SM.
 use crate::{
     analysis::{Nest, Poly},
     strategies::gpu::{
@@ -8,9 +8,9 @@ use crate::{
     target::costs::Left,
 };
 
-/// Multiprocessors of an H100 or H200 with SXM; a launch asks the card for its own number.
+/// SMs of an H100 or H200 SXM; a launch queries the device for its own number.
 pub const PROCESSORS: usize = 132;
-/// The tiles that the model chooses among.
+/// The CTA tiles of the cost model.
 pub const TILES: &[Tile] = &[
     (128, 256, 4, 1),
     (256, 128, 4, 1),
@@ -23,33 +23,33 @@ pub const TILES: &[Tile] = &[
     (64, 64, 12, 1),
     (64, 64, 5, 2),
 ];
-/// Rows, columns, stages, and how many blocks share a multiprocessor.
+/// Rows, columns, stages, CTAs per SM.
 pub type Tile = (usize, usize, usize, usize);
-/// Products and sums of 16-bit elements that a multiprocessor does in a clock, at the rate that a
-/// long sum reaches; of f32 a step is half as deep, and as long.
+/// Multiply-adds of 16-bit elements per SM and clock, sustained over a large K. An f32 (tf32) K
+/// step has half the K and takes as long.
 const RATE: f64 = 1800.0;
-/// Bytes that the second-level cache gives a multiprocessor in a clock when all ask, and at most.
+/// L2 bytes per SM and clock: when all SMs load, and at most.
 const BANDWIDTH: [f64; 2] = [62.0, 80.0];
-/// Clocks from the start of a copy to the start of the one that takes its place: a step takes one
-/// of so many slots' share of it at least.
+/// Clocks from a TMA load to the next load into the same stage: a K step takes at least this
+/// divided by the stages.
 const LATENCY: f64 = 1850.0;
-/// Clocks of the shortest step.
+/// Clocks of the shortest K step.
 const STEP: f64 = 190.0;
-/// Clocks in which the copy engine brings a pixel's 64 channels under a place of a window.
+/// Clocks of an im2col TMA load per pixel of 64 channels.
 const PIXEL: f64 = 4.7;
-/// Bytes that memory gives a multiprocessor's ring in a clock when all ask.
+/// HBM bytes per SM and clock when all SMs load.
 const MEMORY: f64 = 14.0;
-/// Clocks until the first slots are full, once for a launch.
+/// Clocks to fill the pipeline, once per launch.
 const START: f64 = 2500.0;
-/// Which part of all tiles' ends blocks that share a multiprocessor cannot hide behind each other's
+/// Fraction of the tiles' epilogues that CTAs sharing an SM cannot overlap with each other's
 /// products.
 const SEEN: f64 = 0.75;
-/// Clocks of a tile in which nothing is multiplied, whatever its size.
+/// Clocks of a tile without tensor-core work, independent of its size.
 const WAIT: f64 = 600.0;
-/// Elements of a tile that its epilogue finishes in a clock.
+/// Elements per clock of a tile's epilogue.
 const FINISHED: f64 = 30.0;
 
-/// The parameters of a product, and the clocks that it is thought to take.
+/// Chooses the parameters of a product; returns them with the estimated clocks.
 pub fn choose(nest: &Nest, p: &Product) -> (Params, f64) {
     let size = |dims: &[usize]| {
         Poly::product(dims.iter().map(|d| &nest.extents[*d]))
@@ -63,7 +63,7 @@ pub fn choose(nest: &Nest, p: &Product) -> (Params, f64) {
         .prologue
         .as_ref()
         .map_or(Left::default(), |prologue| Left { clocks: prologue.clocks(), slabs: p.slabs() });
-    // How many blocks there are has to be known before the call.
+    // A cluster launch needs the grid before the call, so K is split for static sizes only.
     let most = if split_k::known(nest) { usize::MAX } else { 1 };
     let how = How { rights: p.rights.len(), left, most, pixels: p.window.is_some() };
     let (time, (m, n, stages, resident), parts) = fastest(sizes, how);
@@ -79,8 +79,8 @@ pub fn choose(nest: &Nest, p: &Product) -> (Params, f64) {
     (params, time)
 }
 
-/// A tile whose accumulators and computed left operand fit registers, with as many stages as fit
-/// shared memory.
+/// The tile with as many stages as fit shared memory, if its accumulators and computed left
+/// fragments fit registers.
 fn fitting(left: Left, (m, n, stages, resident): Tile) -> Option<Tile> {
     if left.clocks == 0.0 {
         return Some((m, n, stages, resident));
@@ -90,22 +90,22 @@ fn fitting(left: Left, (m, n, stages, resident): Tile) -> Option<Tile> {
     most.filter(|_| computes(m, n, resident)).map(|stages| (m, n, stages, resident))
 }
 
-/// What there is to a product beside its sizes.
+/// Properties of a product besides its sizes.
 #[derive(Clone, Copy)]
 struct How {
-    /// Right operands.
+    /// The number of right operands.
     rights: usize,
     left: Left,
-    /// How many blocks may share a tile.
+    /// The greatest split-K factor.
     most: usize,
-    /// Whether the left operand's rows are pixels under a window.
+    /// Whether the left operand is loaded in im2col mode.
     pixels: bool,
 }
 
-/// The clocks, the tile, and how many blocks share one.
+/// The fastest choice: estimated clocks, tile, split-K factor.
 fn fastest([batch, rows, columns, steps]: [i64; 4], how: How) -> (f64, Tile, usize) {
     let How { rights, left, most, .. } = how;
-    // A tile has as many columns of each right operand.
+    // The right operands divide a tile's columns.
     let sizes = [batch, rows, columns * rights as i64, steps];
     let tiles = TILES
         .iter()
@@ -123,18 +123,18 @@ fn fastest([batch, rows, columns, steps]: [i64; 4], how: How) -> (f64, Tile, usi
     (START + time.max(bytes as f64 / PROCESSORS as f64 / MEMORY), tile, parts)
 }
 
-/// Clocks that a product of these sizes is thought to take: batch, rows, columns, steps of the sum.
+/// Estimated clocks of a product. `sizes`: batch, rows, columns, K steps.
 pub fn time(sizes: [i64; 4], left: Left) -> f64 {
     fastest(sizes, How { rights: 1, left, most: usize::MAX, pixels: false }).0
 }
 
-/// The same where each block has a tile to itself.
+/// The same without split-K.
 pub fn time_alone(sizes: [i64; 4]) -> f64 {
     fastest(sizes, How { rights: 1, left: Left::default(), most: 1, pixels: false }).0
 }
 
-/// Clocks of the multiprocessor that has most tiles, from the first products on. `sizes`: batch,
-/// rows, columns, steps of the sum.
+/// Estimated clocks of the busiest SM, from its first wgmma on. `sizes`: batch, rows, columns, K
+/// steps.
 fn time_of(
     (m, n, stages, resident): Tile,
     parts: usize,
@@ -149,11 +149,11 @@ fn time_of(
     let load = ((m * left.slabs + n) * 2 * DEPTH) as f64 / (BANDWIDTH[0] / busy).min(BANDWIDTH[1]);
     let pixels = if how.pixels { m as f64 * PIXEL } else { 0.0 };
     let wait = LATENCY / (stages as f64 * (resident as f64).min(each));
-    // The threads that compute the left operand are those that wait for products.
+    // The threads that run the prologue are those that wait for wgmma, so the two add up.
     let sum = up(steps, parts) as f64
         * (multiply + (m * DEPTH) as f64 * left.clocks).max(load).max(pixels).max(wait).max(STEP);
     let finish = WAIT + elements / FINISHED + split_k::exchange(m, n, parts);
-    // Of blocks that share a multiprocessor, one multiplies while the other stores.
+    // With several CTAs per SM, one multiplies while another runs its epilogue.
     let seen = if resident > 1 { (SEEN * each).ceil() } else { each };
     each * sum + seen * finish
 }
