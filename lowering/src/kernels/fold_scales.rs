@@ -185,7 +185,7 @@ impl Chain {
         Some(Step { op, act, channels, sizes: o.sizes })
     }
 
-    /// Emits the contraction with its new weight, and the remaining bias addition, at the chain's end.
+    /// Emits the contraction with its new weight and the remaining bias addition after the chain.
     fn fold(&self) -> Result<()> {
         let Some(last) = self.steps.last() else { return Ok(()) };
         let b = Builder::before(last.op).ok_or("is in no block")?;

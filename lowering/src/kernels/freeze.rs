@@ -6,8 +6,8 @@
 //! folds constants whose data is in the IR, where weights never are.
 //!
 //! A value moves if it is not much larger than the weights it depends on, or if it costs more to
-//! compute than to read. Movement ops (broadcasts, reshapes, slices) stay, since they only index;
-//! an op above them that is marked `kiln.stored` decides otherwise.
+//! compute than to read. Movement ops (broadcasts, reshapes, slices) stay, since they only index.
+//! Where they read an op marked `kiln.stored`, that op's result moves.
 //!
 //! Numerics: exact. The same ops on the same values.
 //!

@@ -37,11 +37,11 @@ kiln_passes::pass_options! {
     pub struct Fuse {
         /// Rounds of size propagation
         pub rounds: usize = 8,
-        /// Fuses two GEMMs with one left operand whose results meet in one expression; for chips that
-        /// have a kernel for it
+        /// Fuses two GEMMs with one left operand whose results meet in one expression; for
+        /// chips that have a kernel for it
         pub pairs: bool = false,
-        /// Computes pointwise ops before a transpose in the transpose's reader; for chips whose kernels
-        /// transpose tiles in shared memory
+        /// Computes pointwise ops before a transpose in the transpose's reader; for chips whose
+        /// kernels transpose tiles in shared memory
         pub turns: bool = false,
     }
 }
