@@ -127,7 +127,8 @@ impl Pass for SplitProducts {
     }
 }
 
-/// The sizes of an operand's free dimensions and of its only contracting dimension, if both exist.
+/// The product of an operand's free dimensions, and its only contracting dimension; none if a size
+/// is dynamic or TMA cannot load the operand.
 fn sizes(v: Value, batch: &[i64], contract: &[i64]) -> Option<(i64, i64)> {
     let [depth] = contract else { return None };
     let all: Vec<i64> = v.ty().dims().iter().map(|d| d.known()).collect::<Option<_>>()?;
