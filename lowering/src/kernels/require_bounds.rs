@@ -5,7 +5,7 @@
 //! slice must fit; a window needs at least one position; elementwise operands need equal sizes.
 //! Kernels have no checks, since sizes are known before a call: a condition that no fact proves
 //! here is checked at the program's entry. The pass runs after dead code elimination, and before
-//! kernels rewrite sizes.
+//! outlining splits sizes across kernels.
 //!
 //! Numerics: exact.
 //!

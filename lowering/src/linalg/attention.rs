@@ -1,7 +1,7 @@
 //! Attention as seven generics over the same loops: scores, masked scores, row maximum,
 //! exponentials (unnormalised weights), their row sum, the weighted sum of values, and the quotient
-//! of the two sums. The log-sum-exp is an eighth. `kernel::Attention` matches them by their order, so that the
-//! score matrix never goes through memory.
+//! of the two sums. The log-sum-exp is an eighth. `kernel::Attention` matches them by their order,
+//! so that the score matrix never goes through memory.
 use crate::{
     analysis::{CAUSAL, index_expr::Ix},
     kernels::graph::turned,

@@ -26,7 +26,7 @@ pub fn float_pow(s: &Scalars, x: Value, y: Value) -> Result<Value> {
     }
 }
 
-/// x^y of integers, modulo 2^bits. For a negative y the power is rounded toward zero; for x = 0 it
+/// x^y of integers, modulo 2^bits. For a negative y the result is rounded toward zero, and 0 if x
 /// is 0. Binary exponentiation, unrolled over the bits that an exponent can have: a loop would
 /// prevent vectorisation.
 pub fn int_pow(s: &Scalars, x: Value, y: Value, d: DType) -> Result<Value> {

@@ -4,9 +4,9 @@
 //! Why: ops on an operand (a conversion, a scale, an activation, the last step of a norm) would
 //! otherwise be a kernel of their own, or another result of one, which writes the whole operand to
 //! memory for the GEMM to read. As a prologue they are recomputed for every tile of columns, by the
-//! threads that wait for the tensor cores, so a prologue pays for few such tiles. The cost model
-//! that selects tiles gives the GEMM's time with the prologue; `bandwidth` and `launch` give that
-//! of the kernel it saves. Marked ops are not materialised: `kiln-fuse` has their readers compute
+//! threads that wait for the tensor cores, which is profitable for few such tiles only. The cost
+//! model that selects tiles gives the GEMM's time with the prologue; `bandwidth` and `launch` give
+//! that of the kernel it saves. Marked ops are not materialised: `kiln-fuse` has their readers compute
 //! them. Besides the operand's own tensor they may read vectors over rows, columns and the batch. A
 //! GEMM without a prologue records why.
 //!
