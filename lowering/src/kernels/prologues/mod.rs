@@ -6,9 +6,9 @@
 //! memory for the GEMM to read. As a prologue they are recomputed for every tile of columns, by the
 //! threads that wait for the tensor cores, which is profitable for few such tiles only. The cost
 //! model that selects tiles gives the GEMM's time with the prologue; `bandwidth` and `launch` give
-//! that of the kernel it saves. Marked ops are not materialised: `kiln-fuse` has their readers compute
-//! them. Besides the operand's own tensor they may read vectors over rows, columns and the batch. A
-//! GEMM without a prologue records why.
+//! that of the kernel it saves. Marked ops are not materialised: `kiln-fuse` has their readers
+//! compute them. Besides the operand's own tensor they may read vectors over rows, columns and the
+//! batch. A GEMM without a prologue records why.
 //!
 //! Numerics: exact; the prologue's result is rounded as if it were stored.
 //!
