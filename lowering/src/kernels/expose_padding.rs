@@ -1,16 +1,15 @@
-//! `kiln-expose-padding`: the padding of convolutions and windows becomes a `kiln.pad` of its own,
-//! and a transposed convolution a plain one.
+//! `kiln-expose-padding`: makes the padding of convolutions and pooling windows an explicit
+//! `kiln.pad`, and rewrites a transposed convolution as a plain one.
 //!
-//! Why: inside of a window loop padding is a test per element; as an op it is written once, and
-//! fusion can let the producer write into the middle of the padded tensor. Upstream's named
-//! convolutions know no padding either.
+//! Why: padding inside a window loop is a bounds test per element. As an op it is written once, and
+//! fusion can let the producer write into the interior of the padded tensor. Upstream's named
+//! convolutions have no padding either.
 //!
-//! A convolution of bf16 or f16 for a GPU keeps its padding: who copies pixels for the tensor cores
-//! copies zeros beside the image. So does one in which each channel has a window of its own. That
-//! is decided twice: before the layout is, and behind `kiln-layout`, when only those with channels
-//! last keep it.
+//! A bf16 or f16 convolution for a GPU keeps its padding: the copies that feed the tensor cores
+//! fill out-of-bounds pixels with zeros. A depthwise convolution keeps it too. The pass runs twice:
+//! before the layout is chosen, and after `kiln-layout`, when only NHWC convolutions keep it.
 //!
-//! Numerics: exact. Zeros add nothing; a maximum's padding is its identity.
+//! Numerics: exact. Zeros add nothing; the padding of a max reduction is its identity.
 //!
 //! ```text
 //! before:  %0 = kiln.convolution %x, %w … pad = [1, 1] x [1, 1] …
@@ -31,7 +30,7 @@ use kiln_passes::{Numerics, Pass};
 kiln_passes::pass_options! {
     /// The pass.
     pub struct ExposePadding {
-        /// The GPU that it is for: sm_80, sm_86, sm_89 or sm_90a; none for processors
+        /// Target GPU: sm_80, sm_86, sm_89 or sm_90a; empty for CPUs
         pub chip: String = String::new(),
     }
 }
@@ -65,10 +64,10 @@ impl Pass for ExposePadding {
 }
 
 impl ExposePadding {
-    /// Whether a convolution's input is padded as it is read, on a GPU, once channels lie last,
-    /// which they may yet do. The copy engine pads 16-bit floats whose channels are whole units of
-    /// 16 bytes; it counts what is around an image in 8 bits. Where each channel has a window of
-    /// its own, threads see to it.
+    /// Whether a GPU kernel pads the convolution's input as it loads it, once the layout is NHWC,
+    /// which `kiln-layout` may still choose. TMA (im2col mode) needs 16-bit floats whose channels
+    /// are a multiple of 16 bytes, and its pixel-box offsets are 8 bits. A depthwise convolution
+    /// is padded by the loading threads.
     fn keeps(&self, op: Op) -> bool {
         let Some(o) = Convolution::of(op).filter(|o| o.strides.len() == 2 && contracts(op)) else {
             return false;
@@ -98,19 +97,19 @@ impl ExposePadding {
     }
 }
 
-/// The input of a convolution with channels last, if that is what it reads and if some op or the
-/// caller computes it.
+/// The NHWC input of a convolution that reads it through a transpose, if an op computes it or it is
+/// a function argument.
 fn image(o: &Convolution) -> Option<Value> {
     let t = o.input.def().and_then(Transpose::of).filter(|t| t.permutation == [0, 3, 1, 2])?;
     let made = t.input.def().and_then(Op::kind);
     (!matches!(made, Some(OpKind::Splat | OpKind::Iota | OpKind::Constant))).then_some(t.input)
 }
 
-/// What is padded as it is read lies in memory as it is, even if it is only an argument in another
-/// order.
+/// Marks the input of a convolution that pads as it loads as materialised in its layout, even if it
+/// is only a transposed argument.
 fn store_image(op: Op) {
     let made = Convolution::of(op).and_then(|o| image(&o)).and_then(Value::def);
-    // Dimensions that are joined are a view of what lies in memory anyway.
+    // A reshape that collapses dimensions is a view of memory anyway.
     let wide = |v: Value| v.ty().dims().iter().filter(|d| d.known() != Some(1)).count();
     let view = |o: &Op| o.kind() == Some(OpKind::Reshape) && wide(o.result(0)) < wide(o.operand(0));
     if let Some(op) = made.filter(|o| o.kind().is_some_and(is_movement) && !view(o)) {
@@ -142,14 +141,14 @@ fn convolution(b: &Builder, op: Op) -> Result<Option<Value>> {
     b.add(&o).map(Some)
 }
 
-/// A transposed convolution is a plain one of the input with `stride - 1` zeros behind each
-/// element, and of the weight turned around.
+/// Rewrites a transposed convolution as a plain one: the input with `stride - 1` zeros inserted
+/// after each element, and the weight reversed along its spatial dimensions.
 fn transposed(b: &Builder, o: Convolution, op: Op) -> Result<Value> {
     let spatial = o.strides.len();
     let mut x = o.input;
     for (i, stride) in o.strides.iter().enumerate().filter(|(_, s)| **s != 1) {
-        // [.., n, ..] as [.., n, 1, ..], padded to [.., n, stride, ..], as [.., n * stride, ..],
-        // without the zeros behind the last element.
+        // [.., n, ..] as [.., n, 1, ..], padded to [.., n, stride, ..], reshaped to
+        // [.., n * stride, ..], without the zeros after the last element.
         let axis = 2 + i;
         let sizes = b.sizes_of(x)?;
         let split = [&sizes[..=axis], &[Size::Static(1)], &sizes[axis + 1..]].concat();
@@ -223,7 +222,7 @@ fn linear(b: &Builder, size: Size, factor: i64, add: i64) -> Result<Size> {
     }
 }
 
-/// A weight `[C, O / groups, ..]` as `[O, C / groups, ..]`.
+/// Transposes a weight from `[C, O / groups, ..]` to `[O, C / groups, ..]`.
 fn swapped(b: &Builder, weight: Value, groups: i64) -> Result<Value> {
     let sizes = b.sizes_of(weight)?;
     let rest = sizes.len() as i64;

@@ -1,18 +1,18 @@
-//! `kiln-fold-scales`: what is multiplied with and added to each output channel of a contraction
-//! goes into its frozen weight and one bias.
+//! `kiln-fold-scales`: folds the per-channel scale and bias that follow a contraction into its
+//! frozen weight and one bias vector.
 //!
 //! Why: a batch norm with frozen statistics is four operations per element, and four vectors that
-//! every register tile reads. In the weight it costs nothing: `kiln-freeze` computes the new weight
-//! once. Upstream knows neither frozen weights nor batch norms.
+//! every register tile reads. Folded into the weight it costs nothing: `kiln-freeze` computes the
+//! new weight once. Upstream has neither frozen weights nor batch norms.
 //!
-//! A chain of additions, subtractions and multiplications is taken whose other operands are frozen
-//! and differ by channel only, if nothing else reads what is between, nor the weight, and if there
-//! is something to multiply with: additions alone stay in the epilogue. Divisions are taken by
-//! numbers only whose reciprocals are far from overflow. Weights of less than 32 bits stay, since
-//! they would lose more in their rounding: what follows on the result in 32 bits becomes one
-//! multiplication and one addition.
+//! The pass folds a chain of additions, subtractions and multiplications whose other operands are
+//! frozen and vary by channel only. The intermediate values and the weight must have no other
+//! reader, and the chain must have a multiplication: a pure bias stays in the epilogue. Divisions
+//! fold only by constants whose reciprocals are far from overflow. Weights of less than 32 bits
+//! stay, since they would lose precision by rounding: there, what follows on the f32 result becomes
+//! one multiplication and one addition.
 //!
-//! Numerics: reassociates. Each weight is rounded once more, sums of scaled products stand for
+//! Numerics: reassociates. Each weight is rounded once more, and sums of scaled products replace
 //! scaled sums.
 //!
 //! ```text
@@ -57,14 +57,14 @@ impl Pass for FoldScales {
                 dead.extend(chain.steps.iter().rev().map(|s| s.op));
                 dead.extend(chain.weight.map(|_| op));
             }
-            // At the end, since `frozen` knows values by their addresses.
+            // Erased at the end, since `frozen` is keyed by op addresses.
             dead.into_iter().for_each(|op| op.erase());
         }
         Ok(())
     }
 }
 
-/// What a step of a chain does with each channel.
+/// The per-channel operation of one step of a chain.
 #[derive(Clone, Copy)]
 enum Act {
     Add,
@@ -73,15 +73,15 @@ enum Act {
     Div,
 }
 
-/// An operand that differs by channel only.
+/// An operand that varies by channel only.
 enum Channels {
-    /// One element a channel.
+    /// A vector of one element per channel.
     Vector(Value),
-    /// The same with further dimensions of size 1.
+    /// Such a vector with further unit dimensions.
     Reshaped(Value),
-    /// One element.
+    /// A tensor of one element.
     Scalar(Value),
-    /// A number.
+    /// A constant.
     Number(Attr),
 }
 
@@ -89,20 +89,20 @@ struct Step {
     op: Op,
     act: Act,
     channels: Channels,
-    /// The sizes of the whole, as the operand states them.
+    /// Sizes of the broadcast result, as the operand states them.
     sizes: Vec<Size>,
 }
 
-/// A contraction with a frozen weight, and what follows on its channels.
+/// A contraction with a frozen weight, and the per-channel chain that follows it.
 struct Chain {
     op: Op,
-    /// What the scale goes into; without, it stays in front of the sum.
+    /// The weight that absorbs the scale; without one, the scale stays a multiplication.
     weight: Option<Value>,
-    /// The result that is scaled, made wider if it is narrow.
+    /// The result that is scaled, after its widening conversion if it has one.
     from: Value,
-    /// The weight's dimension of output channels.
+    /// The weight's output-channel dimension.
     filters: usize,
-    /// The result's.
+    /// The result's channel dimension.
     axis: usize,
     count: i64,
     steps: Vec<Step>,
@@ -151,7 +151,7 @@ impl Chain {
             .then_some(chain)
     }
 
-    /// The op that alone reads `y`, if it takes the channels one by one.
+    /// The only user of `y`, if it applies a per-channel operation.
     fn step(&self, y: Value, frozen: &Frozen) -> Option<Step> {
         let [(op, at)] = y.uses()[..] else { return None };
         let act = match op.kind()? {
@@ -185,7 +185,7 @@ impl Chain {
         Some(Step { op, act, channels, sizes: o.sizes })
     }
 
-    /// Writes the contraction with its new weight, and the sum with what is left, behind the chain.
+    /// Emits the contraction with its new weight and the remaining bias addition after the chain.
     fn fold(&self) -> Result<()> {
         let Some(last) = self.steps.last() else { return Ok(()) };
         let b = Builder::before(last.op).ok_or("is in no block")?;

@@ -1,13 +1,13 @@
-//! `kiln-freeze`: what depends on frozen weights only moves into a function that runs once, when
-//! the program is loaded.
+//! `kiln-freeze`: moves computations that depend on frozen weights only into a function that runs
+//! once, when the program is loaded.
 //!
-//! Why: packed and transposed weights, statistics of norms, tables of angles: each call would
-//! compute them again. LLVM cannot, since weights are no constants to it; upstream has constant
-//! folding on data in the IR, where weights never are.
+//! Why: packed and transposed weights, norm statistics and tables of rotary angles would be
+//! recomputed in each call. LLVM cannot fold them, since weights are not constants to it. Upstream
+//! folds constants whose data is in the IR, where weights never are.
 //!
-//! A value moves if it is not much larger than the weights that it is made of, or if it costs more
-//! than to read it. What only says where an element is read (broadcasts, reshapes, slices) stays,
-//! and so does what an op with `kiln.stored` below it says.
+//! A value moves if it is not much larger than the weights it depends on, or if it costs more to
+//! compute than to read. Movement ops (broadcasts, reshapes, slices) stay, since they only index.
+//! Where they read an op marked `kiln.stored`, that op's result moves.
 //!
 //! Numerics: exact. The same ops on the same values.
 //!
@@ -24,9 +24,9 @@ use std::collections::{HashMap, HashSet};
 kiln_passes::pass_options! {
     /// The pass.
     pub struct Freeze {
-        /// Percent of the bytes of its weights that a value may have
+        /// Largest size of a frozen value in percent of the bytes of its weights
         pub growth: i64 = 175,
-        /// Bytes that a value may have in any case, if it costs more than to read it
+        /// Bytes that a frozen value may always have if it costs more to compute than to read
         pub table: i64 = 67108864,
     }
 }
@@ -47,7 +47,7 @@ impl Pass for Freeze {
     }
 }
 
-/// The values that move, as they are found.
+/// Search state: the values to move, in the order they are found.
 struct Search<'a> {
     pass: &'a Freeze,
     frozen: &'a Frozen,
@@ -111,7 +111,7 @@ impl Freeze {
 }
 
 impl Search<'_> {
-    /// Finds what of a frozen value, which others read, moves.
+    /// Finds which part of a frozen value with non-frozen readers moves.
     fn need(&mut self, v: Value) {
         if !self.seen.insert(v) {
             return;
@@ -144,7 +144,7 @@ impl Search<'_> {
     }
 }
 
-/// Whether an op's result is memory that the program has anyway.
+/// Whether an op's result is in memory anyway (a global or a literal).
 fn is_memory(op: Op) -> bool {
     match op.kind() {
         Some(OpKind::GetGlobal) => true,
@@ -153,7 +153,7 @@ fn is_memory(op: Op) -> bool {
     }
 }
 
-/// The value below movements that is to lie in memory as it is.
+/// The value under a chain of movement ops that is marked to be materialised.
 fn stored_below(mut v: Value) -> Option<Value> {
     loop {
         let op = v.def()?;
@@ -164,7 +164,7 @@ fn stored_below(mut v: Value) -> Option<Value> {
     }
 }
 
-/// A symbol that no other has.
+/// A symbol name that is not taken yet.
 fn fresh(stem: &str, names: &mut HashSet<String>) -> String {
     let mut all = std::iter::once(stem.to_string()).chain((1..).map(|n| format!("{stem}_{n}")));
     let name = all.find(|n| !names.contains(n)).unwrap_or_default();

@@ -1,17 +1,17 @@
-//! Which values of a function are the same in every call.
+//! Frozen values: values of a function that are the same in every call.
 use crate::kernels::graph::heavy;
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type, sym::Dim};
 use std::collections::HashSet;
 
-/// The attribute of an op whose result is to lie in memory as it is, for whatever reads it through
-/// movements.
+/// Marks an op whose result is materialised in its own layout, for readers that see it through
+/// movement ops.
 pub const STORED: &str = "kiln.stored";
 
 /// Values that depend on frozen globals and literals only.
 pub struct Frozen(HashSet<Value>);
 
 impl Frozen {
-    /// Of a function's ops, in order.
+    /// Analyses a function's ops, given in order.
     pub fn of(ops: &[Op]) -> Frozen {
         let mut all = HashSet::new();
         for op in ops {
@@ -25,11 +25,11 @@ impl Frozen {
         }
         Frozen(all)
     }
-    /// Whether a value is one of them.
+    /// Whether a value is frozen.
     pub fn contains(&self, v: Value) -> bool {
         self.0.contains(&v)
     }
-    /// The ops that compute a value, in the order of their distance.
+    /// The backward slice of a value: the ops that compute it, in breadth-first order.
     pub fn cone(&self, v: Value) -> Vec<Op> {
         let (mut seen, mut all, mut next) = (HashSet::new(), vec![], 0);
         all.extend(v.def());
@@ -44,7 +44,7 @@ impl Frozen {
     }
 }
 
-/// What no op computes: weights and generators.
+/// Whether an op is a leaf of a slice: weights and generators (iota, constants).
 fn is_leaf(op: Op, kind: OpKind) -> bool {
     match kind {
         OpKind::GetGlobal => GetGlobal::of(op).is_some_and(|g| !g.is_mutable),
@@ -57,13 +57,13 @@ fn is_pure(op: Op, kind: OpKind) -> bool {
     kind.is_elementwise() || is_movement(kind) || dear(op)
 }
 
-/// Ops that only say where an element is read.
+/// Movement ops: they only change the index at which an element is read.
 pub fn is_movement(kind: OpKind) -> bool {
     use OpKind::*;
     matches!(kind, BroadcastInDim | Transpose | Slice | Reverse | Reshape)
 }
 
-/// Ops that cost more than reading their result.
+/// Whether an op costs more than reading its result back.
 pub fn dear(op: Op) -> bool {
     use OpKind::*;
     let moves = |kind| {
@@ -84,7 +84,7 @@ pub fn dear(op: Op) -> bool {
     heavy(op) || op.kind().is_some_and(moves)
 }
 
-/// The bytes of a value of known sizes.
+/// The size in bytes of a value of static shape.
 pub fn bytes(v: Value) -> i64 {
     let Ok(t) = tensor_type(v.ty()) else { return i64::MAX };
     t.dims

@@ -1,5 +1,5 @@
-//! Read: the ops of a function as plain data: what each computes over, and which stored values it
-//! reads where.
+//! The fusion graph: a function's ops as plain data. Each node has its loops, and the stored values
+//! it reads with their indices.
 use crate::{
     analysis::{
         index_expr::{Ix, reshape_groups, through},
@@ -24,83 +24,83 @@ use kiln_dialects::{
 use kiln_passes::{expand_scans::LOOPS, refine_shapes::Facts};
 use std::collections::{HashMap, HashSet};
 
-/// What an op is to fusion.
+/// How fusion treats an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// One result element from elements at the same or at computed positions.
+    /// One result element from elements at the same or at computed indices.
     Pointwise,
     /// A reduction along some dimensions.
     Reduce,
-    /// A contraction: reads its operands many times.
+    /// A contraction: rereads its operands.
     Contract,
     /// Two contractions with a softmax between them.
     Attention,
-    /// What comes before each element of an axis, and the element, combined.
+    /// A prefix scan along an axis, inclusive.
     Scan,
-    /// Anything else: a kernel of its own.
+    /// Any other op: a kernel of its own.
     Single,
 }
 
-/// A stored value that a node reads, and where.
+/// A stored value that a node reads, with its index.
 pub struct Leaf {
     /// The value.
     pub value: Value,
-    /// The position, over the node's loops.
+    /// The index, over the node's loops.
     pub at: Vec<Ix>,
 }
 
-/// An op whose result is computed in one place.
+/// An op whose result is computed by one kernel.
 pub struct Node {
-    /// The op; for a value that is only copied, the value's own.
+    /// The value it computes; for a copy, the copied value itself.
     pub value: Value,
-    /// What it is.
+    /// Its class.
     pub class: Class,
-    /// The loops: the result's sizes, for a reduction the operand's.
+    /// Sizes of its loops: those of the result, for a reduction those of the operand.
     pub dims: Vec<SymDim>,
-    /// The loops that are reduced.
+    /// Indices into `dims` of its reduction loops.
     pub reduced: Vec<usize>,
-    /// What it reads.
+    /// The stored values it reads.
     pub leaves: Vec<Leaf>,
 }
 
 impl Node {
-    /// The loops of more than one step.
+    /// Indices of the loops whose trip count may exceed 1.
     pub fn loops(&self) -> Vec<usize> {
         (0..self.dims.len()).filter(|d| self.dims[*d].known() != Some(1)).collect()
     }
 }
 
-/// A function as nodes.
+/// A function as a graph of nodes.
 pub struct Graph<'a> {
-    /// Sizes.
+    /// Size analysis of the function.
     pub facts: &'a Facts,
-    /// In the order of the text.
+    /// Nodes in program order.
     pub nodes: Vec<Node>,
-    /// The node of a value.
+    /// The node that computes a value.
     pub node_of: HashMap<Value, usize>,
-    /// What the function returns.
+    /// The function's results.
     pub returns: Vec<Value>,
-    /// Reshapes that are another view of a stored value.
+    /// Reshapes that are views of stored values.
     pub views: HashSet<Op>,
-    /// What nodes compute behind a transpose that stands in front of it.
+    /// Transpose folding: pointwise ops that the reader of a transpose computes.
     ahead: Ahead,
 }
 
-/// How an op takes part.
+/// The role of an op in the function.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Host,
     Stored,
     Generator,
     Move,
-    /// Computed where its only reader is stored.
+    /// Fused into its only reader, which is stored.
     Inner,
     View,
     Compute(Class),
     Library,
 }
 
-/// Ops whose operands and results are whole buffers, if no loops compute them.
+/// Ops that take and produce whole buffers, unless they are lowered to loops.
 pub fn is_library(kind: OpKind) -> bool {
     use OpKind::*;
     matches!(
@@ -117,12 +117,12 @@ pub fn is_library(kind: OpKind) -> bool {
     )
 }
 
-/// What people call an op: its mnemonic, or the name that PTX was given.
+/// The display name of an op: its mnemonic, or the symbol of external PTX.
 pub fn title(op: Op) -> Option<String> {
     PtxCall::of(op).map(|o| o.callee).or_else(|| Some(op.kind()?.mnemonic().to_string()))
 }
 
-/// Whether an op is dearer than a load and a store. A power that is a product or two is not.
+/// Whether an op costs more than a load and a store. A power that is one or two products does not.
 pub fn heavy(op: Op) -> bool {
     use OpKind::*;
     let Some(kind) = op.kind() else { return false };
@@ -150,7 +150,7 @@ pub fn heavy(op: Op) -> bool {
     ) && !(kind == Pow && small_power(op.operand(1)))
 }
 
-/// Whether an exponent is one of the numbers for which `kiln-to-linalg` writes products.
+/// Whether an exponent is a constant for which `kiln-to-linalg` emits products.
 fn small_power(mut v: Value) -> bool {
     while let Some(op) = v.def().filter(|o| {
         matches!(o.kind(), Some(OpKind::BroadcastInDim | OpKind::Reshape | OpKind::Convert))
@@ -167,16 +167,16 @@ fn small_power(mut v: Value) -> bool {
     number.is_some_and(|n| [2.0, 3.0, 4.0].contains(&n))
 }
 
-/// Most ops of an expression that is computed again by each of its readers.
+/// Most ops of an expression that each of its readers rematerialises.
 const CHEAP_OPS: usize = 16;
-/// Positions and masks of at most so many elements are computed again rather than stored.
+/// Positions and masks of at most this many elements are rematerialised rather than stored.
 const TINY: i64 = 256;
-/// An expression is computed again if what it reads is this much smaller than what it gives.
+/// An expression is rematerialised if its result is this many times larger than its inputs.
 const SPREAD: i64 = 8;
 
 impl Graph<'_> {
-    /// Reads a function of one block. `ahead`: whether ops in front of a transpose are computed
-    /// behind it.
+    /// Builds the graph of a function of one block. `ahead`: whether to fold pointwise ops before a
+    /// transpose into the transpose's reader.
     pub fn read(func: Op, facts: &Facts, ahead: bool) -> Result<Graph<'_>> {
         let block = func.regions().first().and_then(|r| r.first()).ok_or_at(func, "has no body")?;
         let end = block.terminator().ok_or_at(func, "has no return")?;
@@ -214,7 +214,7 @@ impl Graph<'_> {
             }
             let node = g.node(op, class).at(op)?;
             let free = class == Class::Pointwise && !must.contains(&op.result(0));
-            // Of its left operand a product computes what is said.
+            // A product computes the ops of its left operand that are marked as its prologue.
             if let Some(cost) = free
                 .then(|| if in_prologue(op) { Some(1) } else { g.cheap(op, &node, &cheap) })
                 .flatten()
@@ -278,8 +278,8 @@ impl Graph<'_> {
         })
     }
 
-    /// Whether a reshape is for its readers to look through: it only splits dimensions and adds or
-    /// drops those of size 1, so that an index stays linear, or it reads a weight in another order.
+    /// Whether a reshape is folded into its readers' indices: it only splits dimensions and adds or
+    /// drops unit dimensions, so that an index stays linear, or it reads a weight in another order.
     fn is_move(&self, op: Op) -> bool {
         let (from, to) = (self.facts.dims(op.operand(0)), self.facts.dims(op.result(0)));
         let wide = |dims: &[SymDim]| dims.iter().filter(|d| d.known() != Some(1)).count();
@@ -290,8 +290,8 @@ impl Graph<'_> {
                 .def()
                 .is_some_and(|o| o.kind() == Some(OpKind::Transpose) && is_weight(o.operand(0)))
         {
-            // A packed weight: its readers divide by block sizes, which is less than to write it
-            // anew in every call.
+            // A packed weight: a floordiv by the block size in each reader costs less than
+            // repacking in every call.
             return true;
         }
         reshape_groups(from, to).into_iter().all(|(a, b)| {
@@ -301,10 +301,10 @@ impl Graph<'_> {
         })
     }
 
-    /// The values that have to be in memory, beside those that fusion puts there.
+    /// The values that must be in memory whatever fusion decides.
     fn stored(&self, ops: &[Op], roles: &HashMap<Op, Role>) -> HashSet<Value> {
         let mut must: HashSet<Value> = self.returns.iter().copied().collect();
-        // Through movement ops, whose index the reader takes over.
+        // Looks through movement ops, which fold into the reader's index.
         let base = |mut v: Value| {
             while let Some(op) = v.def().filter(|o| roles.get(o) == Some(&Role::Move)) {
                 v = op.operand(0);
@@ -317,8 +317,8 @@ impl Graph<'_> {
                     must.insert(op.operand(0));
                 }
                 Role::Library => must.extend(op.operands()),
-                // A bias is read once per score, as an element-wise operand is; of the others whole
-                // rows.
+                // A bias is read once per score, like an elementwise operand; of Q, K and V, whole
+                // rows are read.
                 Role::Compute(Class::Attention) => {
                     let (op, moves) =
                         (turns(*op).unwrap_or(*op), |op: Op| roles.get(&op) == Some(&Role::Move));
@@ -349,7 +349,7 @@ impl Graph<'_> {
         must
     }
 
-    /// A stored value through its views.
+    /// The stored value underneath its views.
     pub fn base(&self, mut v: Value) -> Value {
         while let Some(op) = v.def().filter(|o| self.views.contains(o)) {
             v = op.operand(0);
@@ -385,8 +385,8 @@ impl Graph<'_> {
                 let at = id(node.dims.len());
                 self.expression(op, &at, at.len(), &mut node.leaves);
             }
-            // Contractions and the rest are never computed inside of another's loops; only what
-            // they read matters.
+            // Contractions and other non-pointwise ops are never computed inside another op's
+            // loops; only their reads matter.
             Class::Contract | Class::Attention | Class::Single => {
                 for v in reads(turns(op).unwrap_or(op)) {
                     node.leaves.extend(self.leaves(v));
@@ -396,7 +396,7 @@ impl Graph<'_> {
         Ok(node)
     }
 
-    /// What a value is read from, over loops of its own.
+    /// The stored values that `v` is computed from, indexed over loops of its own.
     pub fn leaves(&self, v: Value) -> Vec<Leaf> {
         let (n, mut all) = (self.facts.dims(v).len(), vec![]);
         self.visit(v, &(0..n).map(|d| Ix::dim(d, n)).collect::<Vec<_>>(), n, &mut all);
@@ -412,7 +412,7 @@ impl Graph<'_> {
     }
 
     fn expression(&self, op: Op, at: &[Ix], loops: usize, out: &mut Vec<Leaf>) {
-        // An open size needs no value here: that it is no linear index is all that counts.
+        // A dynamic size needs no value here: it only makes the index non-linear.
         let open = |v: Value, _: usize| Some(v);
         match through(op, at, loops, &open) {
             Some((from, ix)) => {
@@ -431,13 +431,13 @@ impl Graph<'_> {
         }
     }
 
-    /// The ops of a node in order.
+    /// The ops of a node in program order.
     pub fn ops(&self, node: &Node) -> impl Iterator<Item = Op> {
         let ahead = self.ahead.ops.get(&node.value).into_iter().flatten().rev().copied();
         ahead.chain(node.value.def().map(|op| turns(op).unwrap_or(op)))
     }
 
-    /// The number of ops, if a pointwise op is better computed again by each reader than stored.
+    /// The op count of a pointwise op, if each reader should rematerialise it.
     fn cheap(&self, op: Op, node: &Node, cheap: &HashMap<Value, usize>) -> Option<usize> {
         let mut cost = 1;
         let mut stack = op.operands();
@@ -456,8 +456,8 @@ impl Graph<'_> {
         (small && cost <= CHEAP_OPS && !heavy(op)).then_some(cost)
     }
 
-    /// Whether an op widens what is stored, such as a residual in front of a norm, or the weights
-    /// of one: narrow it is less to write and to read.
+    /// Whether an op widens a stored value, such as a residual before a norm, or the weights of
+    /// one: the narrow value has fewer bytes to write and to read.
     fn widens(&self, op: Op) -> bool {
         let bytes = |v: Value| {
             tensor_type(v.ty())
@@ -469,7 +469,7 @@ impl Graph<'_> {
         wider && self.is_leaf(op.operand(0))
     }
 
-    /// Floating-point operations of a node, with 128 for an open size.
+    /// Floating-point operations of a node, with 128 for a dynamic size.
     pub fn flops(&self, node: &Node) -> i64 {
         let ahead = self.ahead.ops.get(&node.value).map_or(0, Vec::len) as i64;
         let elements = self.count(&node.dims).saturating_mul(1 + ahead);
@@ -491,7 +491,7 @@ impl Graph<'_> {
         elements.saturating_mul(2).saturating_mul(depth)
     }
 
-    /// How many elements, with 128 for an open size.
+    /// Number of elements, with 128 for a dynamic size.
     pub fn count(&self, dims: &[SymDim]) -> i64 {
         let symbol = |a: &Atom| match a {
             Atom::Op(..) => None,
@@ -501,13 +501,13 @@ impl Graph<'_> {
     }
 }
 
-/// The tensors that an op takes, and those that its regions take from outside.
+/// The tensor operands of an op, and the tensors that its regions capture.
 pub fn reads(op: Op) -> Vec<Value> {
     let own = op.operands().into_iter().filter(|v| v.ty().is_tensor());
     own.chain(captured(op)).collect()
 }
 
-/// The tensors that regions of an op take from outside.
+/// The tensors that an op's regions capture from outside.
 fn captured(op: Op) -> Vec<Value> {
     let inside: Vec<Op> = walk(op).into_iter().filter(|o| *o != op).collect();
     let within = |v: &Value| match v.block_arg() {
@@ -527,7 +527,7 @@ fn is_weight(v: Value) -> bool {
     v.def().is_some_and(|o| o.kind() == Some(OpKind::GetGlobal))
 }
 
-/// The tensor that a data-dependent index reads, and where.
+/// The tensor that a data-dependent index reads, and its index.
 fn data(ix: &Ix) -> Option<(Value, &[Ix])> {
     match ix {
         Ix::Data { tensor, at, .. } => Some((*tensor, at)),
@@ -538,8 +538,8 @@ fn data(ix: &Ix) -> Option<(Value, &[Ix])> {
     }
 }
 
-/// The transpose that a contraction, or an attention, writes its result through: its only reader,
-/// if whole vectors stay together or channels come last.
+/// The transpose that a contraction or attention folds into its store: its only reader, if it keeps
+/// the innermost dimension (whole vectors), or converts a convolution's result to NHWC.
 pub fn turned(op: Op) -> Option<Op> {
     let contracts = match op.kind()? {
         OpKind::DotGeneral | OpKind::Attention => true,
@@ -554,17 +554,16 @@ pub fn turned(op: Op) -> Option<Op> {
     fits.then_some(reader)
 }
 
-/// From batch, channels, height, width to batch, height, width, channels.
+/// NCHW to NHWC.
 pub const CHANNELS_LAST: [i64; 4] = [0, 2, 3, 1];
 
-/// The contraction whose result a transpose puts in another order as it is written.
+/// The contraction or attention that folds this transpose into its store.
 pub fn turns(op: Op) -> Option<Op> {
     let from = Transpose::of(op)?.input.def()?;
     (turned(from)? == op).then_some(from)
 }
 
-/// Whether a convolution is a plain contraction: not transposed, and all channels or each by
-/// itself.
+/// Whether a convolution is a plain contraction: not transposed, and either one group or depthwise.
 pub fn contracts(op: Op) -> bool {
     let Some(o) = Convolution::of(op) else { return false };
     let channels = o.input.ty().dims().get(1).and_then(SymDim::known);

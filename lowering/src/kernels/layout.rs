@@ -1,18 +1,19 @@
-//! `kiln-layout`: two-dimensional convolutions, and what lies between them, work with channels
-//! last.
+//! `kiln-layout`: chooses the NHWC layout (channels last) for two-dimensional convolutions and the
+//! ops between them.
 //!
-//! Why: all that a register tile of a convolution reads and writes lies side by side then: a vector
-//! holds output channels, and the sums run over input channels. Framework graphs have channels
-//! first. Inputs are turned once, in front of the first convolution, and results at the end;
-//! between, every op that has a form with channels last takes it: element by element, pads, pools,
-//! concats, slices, broadcasts and reductions. `kiln.convolution` keeps its definition: it reads
-//! and writes through transposes, which `kiln-fuse` makes part of its kernel. Upstream has patterns
-//! for single convolutions, which turn the operands back and forth around each.
+//! Why: in NHWC, all that a register tile of a convolution reads and writes is contiguous: a vector
+//! holds output channels, and the reduction runs over input channels. Framework graphs are NCHW.
+//! Inputs are transposed once, before the first convolution, and results at the end. Between them,
+//! every op that has an NHWC form takes it: elementwise ops, pads, pools, concats, slices,
+//! broadcasts and reductions. `kiln.convolution` keeps its definition: it reads and writes through
+//! transposes, which `kiln-fuse` folds into its kernel. Upstream has patterns for single
+//! convolutions, which transpose the operands back and forth around each.
 //!
-//! It is decided for the whole function: `kiln.memory_format` says what and why. Convolutions whose
-//! weight may change ask for nothing, since their weights would have to be turned in each call.
+//! The layout is chosen for the whole function; `kiln.memory_format` records the choice and its
+//! reason. Convolutions whose weight is mutable do not count, since their weights would be
+//! transposed in each call.
 //!
-//! Numerics: reassociates; sums of a convolution run over the window first.
+//! Numerics: reassociates; the reduction of a convolution runs over the window first.
 //!
 //! ```text
 //! before:  %0 = kiln.convolution %x, %w …   %1 = kiln.relu %0
@@ -35,12 +36,12 @@ use std::collections::{HashMap, HashSet};
 kiln_passes::pass_options! {
     /// The pass.
     pub struct Layout {
-        /// Floating-point operations that a function's convolutions have at least
+        /// Least floating-point operations of a function's convolutions to change the layout
         pub flops: i64 = 1000000,
     }
 }
 
-/// From batch, height, width, channels to batch, channels, height, width.
+/// NHWC to NCHW.
 const CHANNELS_FIRST: [i64; 4] = [0, 3, 1, 2];
 
 impl Pass for Layout {
@@ -93,7 +94,7 @@ fn two_dimensional(op: Op) -> bool {
     Convolution::of(op).is_some_and(|o| o.strides.len() == 2) && contracts(op)
 }
 
-/// Floating-point operations of a two-dimensional convolution, with 1 for an open size.
+/// Floating-point operations of a two-dimensional convolution, with 1 for a dynamic size.
 pub(crate) fn flops(o: &Convolution) -> i64 {
     let known = |d: &SymDim| d.known().unwrap_or(1);
     let (x, w) = (o.input.ty().dims(), o.weight.ty().dims());
@@ -111,12 +112,12 @@ pub(crate) fn flops(o: &Convolution) -> i64 {
         .fold(1, |n, d| n.saturating_mul(*d))
 }
 
-/// What was with channels last, by what was there before.
+/// Maps NCHW values to their NHWC counterparts.
 struct Turn {
     last: HashMap<Value, Value>,
-    /// Ops that others replace.
+    /// Ops that have been replaced.
     dead: HashSet<Op>,
-    /// The keys of `last` that ops computed, in order.
+    /// The keys of `last` that are op results, in order.
     turned: Vec<Value>,
 }
 
@@ -124,13 +125,13 @@ fn picked<T: Clone>(all: &[T]) -> Vec<T> {
     CHANNELS_LAST.iter().map(|d| all[*d as usize].clone()).collect()
 }
 
-/// Where a dimension is with channels last.
+/// The NHWC position of NCHW dimension `d`.
 fn place(d: i64) -> i64 {
     CHANNELS_FIRST[d as usize]
 }
 
 impl Turn {
-    /// A value with channels last, for the ops from `b` on.
+    /// The NHWC form of a value, available to ops from `b` on.
     fn last(&mut self, b: &Builder, v: Value) -> Result<Value> {
         if let Some(t) = self.last.get(&v) {
             return Ok(*t);
@@ -143,14 +144,14 @@ impl Turn {
         Ok(new)
     }
 
-    /// The op's result is `new`, with channels last.
+    /// Records `new` as the NHWC form of the op's result.
     fn is(&mut self, op: Op, new: Value) {
         self.last.insert(op.result(0), new);
         self.turned.push(op.result(0));
         self.dead.insert(op);
     }
 
-    /// The op's result is `new`, as it was.
+    /// Replaces the op's result by `new`, in the same layout.
     fn replaced(&mut self, op: Op, new: Value) {
         op.result(0).replace_uses(new);
         self.dead.insert(op);
@@ -176,7 +177,7 @@ impl Turn {
         }
         if kind == OpKind::Pad && op.result(0).uses().iter().all(|(user, _)| two_dimensional(*user))
         {
-            // The first one of a graph: its kernel reads one order and writes the other.
+            // The first op of a graph: its kernel reads NCHW and writes NHWC.
             self.last(&b, op.operand(0))?;
         }
         if !op.operands().iter().any(|v| self.last.contains_key(v)) {
@@ -198,7 +199,7 @@ impl Turn {
                 let o = Reshape::of(op).ok_or_malformed(op)?;
                 let (from, to) = (o.input.ty().dims(), op.result(0).ty().dims());
                 let area = from[2].known().and_then(|h| h.checked_mul(from[3].known()?));
-                // Height and width become one dimension behind the channels.
+                // Collapses height and width into one dimension after the channels.
                 if to.len() == 3
                     && from[0] == to[0]
                     && from[1].known().is_some()
@@ -218,7 +219,7 @@ impl Turn {
                 let mut dims: Vec<i64> = o.dims.iter().map(|d| place(*d)).collect();
                 dims.sort_unstable();
                 let new = b.add(&Reduce { input: x, dims, ..o.clone() })?;
-                // What stays, in the order that it has now and in the one that it is to have.
+                // The dimensions that are not reduced, in the present order and in the wanted one.
                 let now: Vec<i64> =
                     CHANNELS_LAST.into_iter().filter(|d| !o.dims.contains(d)).collect();
                 let wanted = (0..4).filter(|d| !o.dims.contains(d));
@@ -302,7 +303,7 @@ impl Turn {
         Ok(())
     }
 
-    /// Gives what still needs channels first a transpose, and drops what is replaced.
+    /// Transposes back to NCHW for the readers that still need it, and erases replaced ops.
     fn finish(self, ops: &[Op]) -> Result<()> {
         for v in &self.turned {
             if v.uses().iter().any(|(user, _)| !self.dead.contains(user)) {

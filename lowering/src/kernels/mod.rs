@@ -1,4 +1,4 @@
-//! From `prims` to `kernels`: which ops are one kernel, and the host function of launches.
+//! From `prims` to `kernels`: fusion into kernels, and the host function that launches them.
 pub mod expose_padding;
 pub mod fold_scales;
 pub mod freeze;

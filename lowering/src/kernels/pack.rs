@@ -1,24 +1,24 @@
-//! `kiln-pack`: frozen weights of contractions are stored in the order in which a register tile
-//! reads them.
+//! `kiln-pack`: stores frozen weights of contractions in the order in which a register tile reads
+//! them.
 //!
-//! Why: a tile multiplies one element of the input with vectors of the weight. Stored as `[N/32, K,
-//! 32]`, these lie side by side through all of the reduction, whatever N is: no stride, no page per
-//! row, no copy of panels in each call. `kiln-freeze` has the order made once; the reader's index
-//! `(n floordiv 32, k, n mod 32)` comes from the movements that undo it. Upstream's `linalg.pack`
-//! works on operands, which are packed in each call, and needs the whole computation in the packed
-//! shape.
+//! Why: a tile multiplies one element of the input with vectors of the weight. Packed as `[N/32, K,
+//! 32]`, these vectors are contiguous along the whole K loop for any N: no stride, no page per row,
+//! no panel copies in each call. `kiln-freeze` packs once; the reader's index
+//! `(n floordiv 32, k, n mod 32)` comes from the movement ops that undo the packing. Upstream's
+//! `linalg.pack` works on operands, which are packed in each call, and needs the whole computation
+//! in the packed shape.
 //!
-//! Units that multiply pairs of bf16 want two rows side by side: with `pairs`, such a matrix of
-//! even depth is stored as `[N/32, K/2, 32, 2]`.
+//! Instructions that multiply pairs of bf16 need two rows interleaved: with `pairs`, such a matrix
+//! of even K is stored as `[N/32, K/2, 32, 2]`.
 //!
-//! For a GPU, whose threads and copy engine read what is summed side by side, weights of
-//! convolutions with channels last are stored so as well: with `channels-last`, as `[O, H, W, C]`,
-//! or as `[H, W, 1, C]` where each channel has a window of its own, and nothing else is.
+//! A GPU's threads and TMA read K-major operands. With `channels-last`, weights of NHWC
+//! convolutions are stored as `[O, H, W, C]`, or for a depthwise convolution as `[H, W, 1, C]`, and
+//! no other weight is packed.
 //!
-//! A weight of few columns or rows stays, and so does one that would grow by more than `growth`
-//! percent; `kiln.pack` on the contraction says why.
+//! A weight of few columns or rows is not packed, nor one that would grow by more than `growth`
+//! percent; `kiln.pack` on the contraction records the reason.
 //!
-//! Numerics: exact. Columns that are added are never read.
+//! Numerics: exact. Padding columns are never read.
 //!
 //! ```text
 //! before:  %0 = kiln.dot_general %x, %w …  (%w : [K, N])
@@ -40,15 +40,15 @@ use kiln_passes::{Numerics, Pass};
 kiln_passes::pass_options! {
     /// The pass.
     pub struct Pack {
-        /// Columns of a block
+        /// Columns of a packed block
         pub block: i64 = 32,
-        /// Rows that a weight has at least
+        /// Least rows (K) of a weight that is packed
         pub depth: i64 = 16,
-        /// Percent by which a weight may grow
+        /// Most percent by which packing may grow a weight
         pub growth: i64 = 50,
-        /// Stores matrices of bf16 in pairs of rows, for units that multiply pairs
+        /// Interleaves pairs of rows of bf16 matrices, for instructions that multiply pairs
         pub pairs: bool = false,
-        /// Stores weights of convolutions that work with channels last in that order, and no others
+        /// Stores weights of NHWC convolutions in that order, and packs no others
         pub channels_last: bool = false,
     }
 }
@@ -111,7 +111,7 @@ impl Pass for Pack {
     }
 }
 
-/// The operand of a contraction that is a weight, and which of its dimensions is in vectors.
+/// The weight operand of a contraction, and its dimension that is vectorised.
 fn weight(op: Op) -> Option<(usize, usize)> {
     if op.kind() == Some(OpKind::Convolution) {
         return turned(op).map(|_| (1, 0));
@@ -122,8 +122,8 @@ fn weight(op: Op) -> Option<(usize, usize)> {
         .then(|| (1, 1 - o.rhs_contract[0] as usize))
 }
 
-/// The order in which a convolution's weight is read whose windows have several elements: what is
-/// summed over channels side by side, or, of channels that have each a window of their own, these.
+/// The order in which a convolution with a window of several elements reads its weight: input
+/// channels innermost, or for a depthwise convolution the channels themselves.
 fn windowed(op: Op, w: Value) -> Option<(Vec<i64>, &'static str)> {
     let sizes: Vec<i64> = w.ty().dims().iter().filter_map(|d| d.known()).collect();
     let one = Convolution::of(op)?.groups == 1;
@@ -159,7 +159,7 @@ impl Pack {
         }
     }
 
-    /// Whether two rows lie side by side.
+    /// Whether pairs of rows are interleaved.
     fn in_pairs(&self, op: Op, w: Value, columns: usize) -> bool {
         let even = w
             .ty()
@@ -171,7 +171,8 @@ impl Pack {
         self.pairs && matrix && even && tensor_type(w.ty()).is_ok_and(|t| t.dtype == DType::BF16)
     }
 
-    /// The weight through blocks: `columns` apart, in front, and last.
+    /// The packed weight seen in its original shape: dimension `columns` split into blocks, with
+    /// the block index outermost and the column within a block innermost.
     fn packed(&self, op: Op, w: Value, columns: usize) -> Result<Value> {
         let b = Builder::before(op).ok_or("is in no block")?.at(w.loc());
         let t = tensor_type(w.ty())?;
@@ -197,8 +198,8 @@ impl Pack {
         }
         let mut split = sizes.clone();
         split.splice(columns..=columns, [count, self.block]);
-        // Blocks first, the columns of one last, everything else between in the order of the
-        // reduction loops.
+        // Blocks outermost, columns within a block innermost, all other dimensions between them in
+        // the order of the reduction loops.
         let between = order(sizes.len(), columns)
             .into_iter()
             .map(|d| if d > columns as i64 { d + 1 } else { d })
@@ -206,7 +207,7 @@ impl Pack {
         let mut permutation: Vec<i64> =
             [vec![columns as i64], between, vec![columns as i64 + 1]].concat();
         if self.in_pairs(op, w, columns) {
-            // Blocks, pairs of rows, columns, the rows of a pair.
+            // [blocks, row pairs, columns, rows of a pair].
             let row = if columns == 0 { 2 } else { 0 };
             split.splice(row..=row, [split[row] / 2, 2]);
             permutation = if columns == 0 { vec![0, 2, 1, 3] } else { vec![2, 0, 3, 1] };
@@ -229,8 +230,8 @@ impl Pack {
     }
 }
 
-/// The dimensions of a weight but its columns, in the order of the reduction loops: windows before
-/// channels.
+/// The dimensions of a weight except its columns, in the order of the reduction loops: window
+/// before channels.
 fn order(rank: usize, columns: usize) -> Vec<i64> {
     let mut all: Vec<i64> = (0..rank as i64).filter(|d| *d != columns as i64).collect();
     if rank > 2 {
@@ -239,7 +240,7 @@ fn order(rank: usize, columns: usize) -> Vec<i64> {
     all
 }
 
-/// A value that is stored in another order and read in its own.
+/// A value stored in a permuted order and read through the inverse permutation.
 fn stored(b: &Builder, input: Value, permutation: Vec<i64>) -> Result<Value> {
     let mut back = vec![0; permutation.len()];
     permutation.iter().enumerate().for_each(|(i, p)| back[*p as usize] = i as i64);
@@ -248,8 +249,8 @@ fn stored(b: &Builder, input: Value, permutation: Vec<i64>) -> Result<Value> {
     b.add(&Transpose { input: op.result(0), permutation: back })
 }
 
-/// Whether a weight of few columns is better stored with these last: of a matrix, when they are not
-/// and several rows read it.
+/// Whether a weight of few columns is better stored with the columns innermost: for a matrix, if
+/// they are not innermost and several rows read it.
 fn last_pays(op: Op, columns: usize) -> bool {
     let Some(o) = DotGeneral::of(op) else { return true };
     let rows: i64 =

@@ -1,14 +1,14 @@
-//! `kiln-pad-products`: operands of a product whose rows are no multiple of 16 bytes get zeros up
-//! to one, so that a GPU's tensor cores can read them.
+//! `kiln-pad-products`: zero-pads GEMM operands whose rows are not a multiple of 16 bytes, so that
+//! a GPU's tensor cores can read them.
 //!
-//! Why: the copy engine of sm_90a, and the copies of 16 bytes of threads on older chips, read rows
-//! that begin at multiples of 16 bytes. A depth of 1001 numbers of 16 bits would be multiplied
-//! without tensor cores, at a tenth of their rate. The zeros add nothing to a sum. Weights that are
-//! the same in every call are padded once (`kiln-freeze`); others are written again, which pays
-//! from some size on: the models of the tensor cores' kernels say what a product takes with them,
-//! `bandwidth` and `launch` what the copies do, and `rate` what the product takes without.
+//! Why: TMA on sm_90a, and 16-byte `cp.async` on older chips, read rows that start at multiples of
+//! 16 bytes. A K of 1001 16-bit elements would run without tensor cores, at a tenth of their rate.
+//! The zeros add nothing to the sum. Weights that are the same in every call are padded once
+//! (`kiln-freeze`). Other operands are copied, which is profitable above some size. The cost model
+//! of the tensor-core kernels gives the padded GEMM's time, `bandwidth` and `launch` that of the
+//! copies, and `rate` that of the unpadded GEMM.
 //!
-//! Numerics: reassociates; zeros are added, and the order of a sum changes.
+//! Numerics: reassociates; zeros are added, and the summation order changes.
 //!
 //! ```text
 //! before:  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [1] : tensor<512x1001xbf16>, tensor<512x1001xbf16>
@@ -28,27 +28,26 @@ use kiln_dialects::{
 };
 use kiln_passes::{Numerics, Pass, refine_shapes::Facts};
 
-/// The calibrated model; what padding gains on older chips is as much, relatively.
+/// The calibrated cost model; the relative gain on older chips is about the same.
 const MODEL: Chip = Chip::Sm90a;
 
 kiln_passes::pass_options! {
     /// The pass.
     pub struct PadProducts {
-        /// The GPU that it is for: sm_80, sm_86, sm_89 or sm_90a; none for processors, for which
-        /// nothing is to be done
+        /// Target GPU: sm_80, sm_86, sm_89 or sm_90a; empty for CPUs, where the pass does nothing
         pub chip: String = String::new(),
-        /// Clocks that another launch takes
+        /// Clocks that an additional launch takes
         pub launch: i64 = 4000,
-        /// Bytes that a multiprocessor reads or writes in a clock where all do
+        /// Bytes per clock that an SM reads or writes when all SMs do
         pub bandwidth: i64 = 18,
-        /// Products and sums that a multiprocessor does in a clock without tensor cores
+        /// Multiply-adds per clock of an SM without tensor cores
         pub rate: i64 = 80,
         /// Rounds of size propagation
         pub rounds: usize = 8,
     }
 }
 
-/// Elements of 16 bytes.
+/// 16-bit elements in 16 bytes.
 const UNIT: i64 = 8;
 
 impl Pass for PadProducts {
@@ -87,7 +86,7 @@ impl Pass for PadProducts {
     }
 }
 
-/// A product of 16-bit floats over one dimension whose size is no multiple of 16 bytes.
+/// A GEMM of 16-bit floats with one K dimension that is not a multiple of 16 bytes.
 fn odd(op: Op) -> Option<(Op, DotGeneral, i64)> {
     let o = DotGeneral::of(op)?;
     let element = |v: Value| {
@@ -98,26 +97,25 @@ fn odd(op: Op) -> Option<(Op, DotGeneral, i64)> {
     (element(o.lhs)? == element(o.rhs)?).then_some((op, o, depth))
 }
 
-/// What is known of a function's values.
+/// Analyses of a function's values.
 struct Known {
     frozen: Frozen,
     facts: Facts,
 }
 
-/// An operand: how many rows each of the batch has, the bytes of all of it, and whether it is the
-/// same in every call.
+/// An operand: its rows per batch entry, its total bytes, and whether it is frozen.
 struct Side {
     rows: i64,
     bytes: i64,
     frozen: bool,
 }
 
-/// None: the tensor cores could not read it with another depth either.
+/// The operand's description; none if the tensor cores could not read it with a padded K either.
 fn side(v: Value, batch: &[i64], contract: i64, known: &Known) -> Option<Side> {
     let dims = v.ty().dims();
     let size = |d: usize| dims[d].known().unwrap_or(PRODUCT_EXTENT);
     let last = dims.len().checked_sub(1)?;
-    // Where the depth is not innermost, what is has to be readable already.
+    // If the operand is not K-major, its innermost dimension must already be aligned.
     let readable =
         || known.facts.dims(v).get(last).is_some_and(|d| known.facts.divisor(d) % UNIT == 0);
     if contract != last as i64 && !readable() {
@@ -130,7 +128,7 @@ fn side(v: Value, batch: &[i64], contract: i64, known: &Known) -> Option<Side> {
 }
 
 impl PadProducts {
-    /// By how much the depth of a product is to grow, if that pays.
+    /// The number of zeros to append in K, if that is profitable.
     fn padding(&self, o: &DotGeneral, depth: i64, known: &Known) -> Option<i64> {
         let (a, b) = (o.lhs_contract.first()?, o.rhs_contract.first()?);
         let (lhs, rhs) =
@@ -145,7 +143,7 @@ impl PadProducts {
         }
         let more = UNIT - depth % UNIT;
         let clocks = |work: f64, each: i64| work / (MODEL.processors() * each.max(1)) as f64;
-        // Read and written, each by a kernel.
+        // Each copy is one kernel that reads and writes.
         let copies: f64 = [&lhs, &rhs]
             .iter()
             .filter(|s| !s.frozen)
@@ -158,12 +156,12 @@ impl PadProducts {
         let without =
             clocks(batch as f64 * lhs.rows as f64 * rhs.rows as f64 * depth as f64, self.rate)
                 + self.launch as f64;
-        // The model is no better than that.
+        // 10% margin: the cost model is no more accurate.
         (tensor_cores + copies < 0.9 * without).then_some(more)
     }
 }
 
-/// Both operands with so many zeros behind what is summed.
+/// Both operands with `more` zeros appended in K.
 fn padded(b: &Builder, o: &DotGeneral, more: i64) -> Result<(Value, Value)> {
     let zero = b.splat(tensor_type(o.lhs.ty())?.dtype, &[], 0.0)?;
     let pad = |input: Value, contract: &[i64]| {

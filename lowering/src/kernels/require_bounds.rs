@@ -1,11 +1,11 @@
-//! `kiln-require-bounds`: states the conditions on sizes under which no op reads or writes beside
-//! its operand.
+//! `kiln-require-bounds`: states the conditions on sizes under which no op accesses its operand out
+//! of bounds.
 //!
-//! Why: a compiled gather keeps an index inside of its dimension, which has to have an inside; a
-//! slice of dynamic size has to fit; a window has to find a place; what is added has to have one
-//! size. Kernels do not ask, since sizes are known before a call: what no fact decides here, the
-//! caller of the program is asked. Behind the passes that drop what nobody reads, before sizes are
-//! taken apart by kernels.
+//! Why: a compiled gather clamps an index into its dimension, which must not be empty; a dynamic
+//! slice must fit; a window needs at least one position; elementwise operands need equal sizes.
+//! Kernels have no checks, since sizes are known before a call: a condition that no fact proves
+//! here is checked at the program's entry. The pass runs after dead code elimination, and before
+//! outlining splits sizes across kernels.
 //!
 //! Numerics: exact.
 //!
@@ -61,7 +61,7 @@ impl Pass for RequireBounds {
     }
 }
 
-/// `less <= more`, or that both are equal, and what it is for.
+/// `less <= more`, or `less == more`, and its message.
 struct Condition {
     less: Dim,
     more: Dim,
@@ -70,7 +70,7 @@ struct Condition {
 }
 
 impl Condition {
-    /// Whether another one says no more.
+    /// Whether this condition implies the other one.
     fn says(&self, other: &Condition) -> bool {
         let (same, turned) = (
             (&self.less, &self.more) == (&other.less, &other.more),
@@ -80,7 +80,7 @@ impl Condition {
     }
 }
 
-/// What has to hold for an op.
+/// The conditions under which an op is in bounds.
 fn conditions(facts: &Facts, op: Op) -> Vec<Condition> {
     let Some(kind) = op.kind() else { return vec![] };
     let name = kind.name();
@@ -105,8 +105,7 @@ fn conditions(facts: &Facts, op: Op) -> Vec<Condition> {
             });
             let one = |d: &i64| {
                 let more = facts.dims(o.input).get(*d as usize)?.clone();
-                // As many indices as there are elements, and then some: of no elements there are
-                // none.
+                // The index count is a multiple of the dimension's size: empty means no indices.
                 let terms = count.terms();
                 if !terms.is_empty()
                     && terms
@@ -156,7 +155,7 @@ fn conditions(facts: &Facts, op: Op) -> Vec<Condition> {
     }
 }
 
-/// What an op takes as equal.
+/// The sizes that an op requires to be equal.
 fn equal(facts: &Facts, op: Op) -> Vec<Condition> {
     let one = |less: &Dim, more: &Dim| Condition {
         less: less.clone(),
@@ -167,7 +166,7 @@ fn equal(facts: &Facts, op: Op) -> Vec<Condition> {
     facts.assumed(op).iter().map(|(a, b)| one(a, b)).collect()
 }
 
-/// Whether it holds for all sizes.
+/// Whether a condition is proven for all sizes.
 fn decided(facts: &Facts, c: &Condition) -> bool {
     c.less == c.more
         || !c.equal && facts.bounds(&c.more.sub(&c.less)).0.is_some_and(|least| least >= 0)
@@ -177,7 +176,7 @@ fn state(block: Block, facts: &Facts, found: Vec<(Op, Condition)>) -> Result<()>
     let Some(end) = block.terminator().filter(|_| !found.is_empty()) else { return Ok(()) };
     let builder = Builder::before(end).ok_or_at(end, "is in no block")?;
     let mut sizes = SizeValues::of_host(block, facts, builder, end);
-    // Sizes of arguments that nothing names are asked for.
+    // Argument sizes without a symbol are queried.
     for v in block.args().into_iter().filter(|v| v.ty().is_tensor() && !bound(*v)) {
         for axis in 0..v.ty().dims().len() {
             sizes.size(v, axis).at(end)?;
@@ -196,7 +195,7 @@ fn state(block: Block, facts: &Facts, found: Vec<(Op, Condition)>) -> Result<()>
     Ok(())
 }
 
-/// Whether all sizes of an argument are numbers or stated.
+/// Whether all sizes of an argument are static or bound to symbols.
 fn bound(v: Value) -> bool {
     v.ty().dims().iter().all(|d| d.known().is_some())
         || v.uses().iter().any(|(user, _)| BindShape::of(*user).is_some())

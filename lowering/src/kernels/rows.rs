@@ -1,13 +1,13 @@
-//! Whether a kernel can read rows of a tensor, its last dimension, as they lie in memory: the copy
-//! engine of a GPU takes 16 bytes at a time.
+//! Whether a kernel can load rows of a tensor, its last dimension, directly from memory: a GPU's
+//! TMA needs 16-byte aligned, contiguous rows.
 use kiln_dialects::{ir::*, ops::*, sym::Dim};
 
-/// Elements of 16 bits that one access of the copy engine takes.
+/// 16-bit elements per 16-byte TMA unit.
 const AT_ONCE: i64 = 8;
 
-/// Whether rows of `v` lie in one piece and at multiples of 16 bytes in the value that it moves
-/// elements of. `moves`: ops that readers look through. True of elements that are not of 16 bits,
-/// and of rows that no copy would make fit.
+/// Whether rows of `v` are contiguous and 16-byte aligned in the stored value underneath its
+/// movement ops. `moves`: ops that readers look through. Also true if the elements are not 16 bits
+/// wide, and for rows that even a copy would not align.
 pub fn in_rows(mut v: Value, moves: &dyn Fn(Op) -> bool) -> bool {
     let narrow = v
         .ty()
@@ -28,8 +28,7 @@ pub fn in_rows(mut v: Value, moves: &dyn Fn(Op) -> bool) -> bool {
     even(v)
 }
 
-/// Whether elements that are neighbours in a row of a movement's result are neighbours in its
-/// operand, and rows start where eights do.
+/// Whether a movement op keeps rows contiguous, and their starts at multiples of eight elements.
 fn keeps_rows(op: Op) -> bool {
     let (from, to) = (op.operand(0).ty().dims(), op.result(0).ty().dims());
     let (Some(from), Some(to)) = (
@@ -49,7 +48,7 @@ fn keeps_rows(op: Op) -> bool {
         Some(OpKind::BroadcastInDim) => BroadcastInDim::of(op).is_some_and(|o| {
             o.dims.last() == Some(&(to.0 as i64)) && from.1.known() == to.1.known()
         }),
-        // Splits of dimensions; of one of size 1 at the end it does not say where rows went.
+        // Splits of dimensions; a trailing unit dimension does not tell where the row went.
         Some(OpKind::Reshape) => from
             .1
             .known()

@@ -1,19 +1,19 @@
-//! `kiln-space-to-depth`: a convolution of images with few channels reads blocks of pixels as
+//! `kiln-space-to-depth`: folds blocks of pixels into the channels of a convolution that has few
 //! channels.
 //!
-//! Why: Hopper's copy engine reads 8 channels of 16 bits or a multiple, at most 8 pixels apart, and
-//! its tensor cores sum 64 numbers at a time. A network's first convolution has 3 channels. With
-//! stride `s`, a block of `s` by `s` pixels is one pixel of `s * s` times as many channels, over
-//! which a window of `ceil(k / s)` blocks moves with stride 1. The blocks are written once, with
-//! the zeros around them; the weight's are frozen. A window as large as the stride, as patch
-//! embeddings have, is then a single block: a plain product.
+//! Why: Hopper's TMA (im2col mode) reads a multiple of 8 16-bit channels, with a traversal stride
+//! of at most 8 pixels, and the K step of its tensor-core kernels is 64. A network's first
+//! convolution has 3 channels. With stride `s`, a block of `s` by `s` pixels becomes one pixel of
+//! `s * s` times as many channels, over which a window of `ceil(k / s)` blocks moves with stride 1.
+//! The rearranged image is written once, with its padding; the rearranged weight is frozen. If the
+//! window is as large as the stride, as in patch embeddings, it is a single block: a plain GEMM.
 //!
-//! What else there is, for 32 images of 224 by 224, 7x7 /2 to 64: writing each window with its
-//! depth padded from 147 to 192 moves 154 MB twice (73 us at a copy's rate); padding to 4 channels
-//! and reading rows of 7 pixels sums 7 times 64, half of it zeros. Blocks move 14 MB twice and sum
-//! 4 times 64. This is the form that MLPerf's ResNet-50 takes on TPUs.
+//! Alternatives, for 32 images of 224 by 224, 7x7 /2 to 64: explicit im2col with K padded from 147
+//! to 192 moves 154 MB twice (73 us at a copy's rate). Padding to 4 channels and reading rows of 7
+//! pixels makes K 7 times 64, half of it zeros. Blocks move 14 MB twice and make K 4 times 64.
+//! MLPerf's ResNet-50 uses this form on TPUs.
 //!
-//! Numerics: reassociates; zeros are added, and the order of a sum changes.
+//! Numerics: reassociates; zeros are added, and the summation order changes.
 //!
 //! ```text
 //! before:  %0 = kiln.convolution %x, %w strides = [2, 2] …                (%x : [N, 3, 224, 224], %w : [64, 3, 7, 7])
@@ -35,21 +35,20 @@ use kiln_passes::{Numerics, Pass};
 kiln_passes::pass_options! {
     /// The pass.
     pub struct SpaceToDepth {
-        /// The GPU that it is for: sm_80, sm_86, sm_89 or sm_90a; none for processors, for which
-        /// nothing is to be done
+        /// Target GPU: sm_80, sm_86, sm_89 or sm_90a; empty for CPUs, where the pass does nothing
         pub chip: String = String::new(),
-        /// Floating-point operations that a convolution has at least
+        /// Least floating-point operations of a convolution that is rewritten
         pub flops: i64 = 1000000,
-        /// How many times as long sums may become, with the zeros up to the tensor cores' step
+        /// Most times that K may grow, with the zeros up to the tensor cores' K step
         pub growth: i64 = 16,
     }
 }
 
-/// Channels that the copy engine reads at once.
+/// 16-bit channels per 16-byte TMA unit.
 const UNIT: i64 = 8;
-/// Numbers that the tensor cores sum in a step.
+/// K step of the tensor-core kernels.
 const STEP: i64 = 64;
-/// How far apart the copy engine reads pixels at most.
+/// Largest TMA traversal stride, in pixels.
 const APART: i64 = 8;
 
 impl Pass for SpaceToDepth {
@@ -91,24 +90,24 @@ impl Pass for SpaceToDepth {
     }
 }
 
-/// One direction of a convolution: height or width.
+/// One spatial dimension of a convolution: height or width.
 struct Along {
-    /// Pixels of the image.
+    /// Pixels of the input.
     size: i64,
-    /// Pixels of a block.
+    /// Pixels of a block (the stride).
     step: i64,
-    /// Zeros in front of the window, so that it begins where a block does.
+    /// Zeros before the window, so that it starts on a block boundary.
     shift: i64,
     /// Pixels of the window.
     window: i64,
-    /// Zeros in front of the image, in pixels.
+    /// Padding before the image, in pixels.
     low: i64,
-    /// Pixels of the result.
+    /// Pixels of the output.
     out: i64,
 }
 
 impl Along {
-    /// Blocks of the image.
+    /// Blocks of the input.
     fn blocks(&self) -> i64 {
         up(self.size, self.step)
     }
@@ -116,25 +115,25 @@ impl Along {
     fn places(&self) -> i64 {
         up(self.window + self.shift, self.step)
     }
-    /// Blocks of zeros in front of the image.
+    /// Blocks of padding before the image.
     fn front(&self) -> i64 {
         (self.low + self.shift) / self.step
     }
-    /// Blocks of zeros behind the image; of the image that no window reads, if negative.
+    /// Blocks of padding after the image; if negative, input blocks that no window reads.
     fn behind(&self) -> i64 {
         self.out - 1 + self.places() - self.front() - self.blocks()
     }
 }
 
-/// A convolution, and what it is over blocks.
+/// A convolution, and its form over blocks.
 struct Blocks {
     op: Convolution,
     dtype: DType,
-    /// The image, and what pads it.
+    /// The image without its padding, and the op that pads it.
     image: Value,
     padding: Option<Op>,
     along: [Along; 2],
-    /// Channels, without and with those that are zeros.
+    /// Channels without and with zero padding.
     channels: [i64; 2],
     filters: i64,
 }
@@ -189,11 +188,11 @@ impl Blocks {
         })
     }
 
-    /// Numbers of a block.
+    /// Elements of a block: its channels times its pixels.
     fn depth(&self) -> i64 {
         self.channels[1] * self.along[0].step * self.along[1].step
     }
-    /// How many times as long a sum is, in steps of the tensor cores for each row of the window.
+    /// How many times K grows, with each row of the window rounded up to the K step.
     fn grows(&self) -> i64 {
         let [high, wide] = &self.along;
         up(
@@ -211,7 +210,7 @@ impl Blocks {
             }
             b.add(&Pad { input, value: zero, low: Size::all(low), high: Size::all(high) })
         };
-        // Images, height, width, channels, and the pixels of a block, where these are several.
+        // [N, H, W, C, block H, block W], the last two only where a block has several pixels.
         let rest = |a: &Along| a.blocks() * a.step - a.size;
         let whole = pad(b, self.image, &[0; 4], &[0, 0, rest(high), rest(wide)])?;
         let images = b.sizes_of(whole)?[0];
@@ -240,7 +239,7 @@ impl Blocks {
         let image = reshaped(b, around, &[&[images], &sizes[..]].concat())?;
         let input = b.add(&Transpose { input: image, permutation: vec![0, 3, 1, 2] })?;
 
-        // The weight's channels and windows in the same way.
+        // The same for the weight's channels and window.
         let at = b.at(self.op.weight.loc());
         let end = |a: &Along| a.places() * a.step - a.window - a.shift;
         let whole = pad(
@@ -270,8 +269,8 @@ impl Blocks {
         })
     }
 
-    /// `[front, channels, height, width]` with blocks of height and of width as dimensions of their
-    /// own, 3 and 5 then, in this order; steps of one pixel are none.
+    /// Splits height and width of `[front, channels, height, width]` into blocks, which makes them
+    /// dimensions 3 and 5, and permutes the result; a block of one pixel adds no dimension.
     fn apart(
         &self,
         b: &Builder,
@@ -298,8 +297,8 @@ fn reshaped(b: &Builder, input: Value, sizes: &[Size]) -> Result<Value> {
     b.add(&Reshape { input, sizes: sizes.to_vec() })
 }
 
-/// The image in front of zeros that an op of its own puts around it; how many stand in front, in
-/// height and width, and that op.
+/// The image before an explicit zero padding op, the padding before it in height and width, and
+/// that op.
 fn unpadded(o: &Convolution) -> (Value, [i64; 2], Option<Op>) {
     let around = || {
         let (op, p) = (o.input.def()?, o.input.def().and_then(Pad::of)?);

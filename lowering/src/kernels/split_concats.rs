@@ -1,14 +1,13 @@
-//! `kiln-split-concats`: a concatenation of several kernels' results becomes a chain of pieces put
-//! into one tensor.
+//! `kiln-split-concats`: rewrites a concatenation of several kernels' results as a chain of
+//! `kiln.insert_slice` into one tensor (destination-passing style).
 //!
-//! Why: a kernel that computes a piece can write it where it belongs, but a concatenation is one
-//! op, which one of these kernels would take while it copies what the others have stored. In a
-//! chain each piece is an op of its own, that `kiln-fuse` puts into the kernel of the piece. Pieces
-//! that products, convolutions, pools, attentions and reductions compute come in the order of the
-//! text, so that no kernel waits for one that waits for it; the others come behind, where a kernel
-//! of the chain copies them. A result that several concatenations take is written into the first
-//! one. Upstream's destination passing does this for one `insert_slice` after the other within a
-//! function, not across kernels.
+//! Why: a kernel can write its slice directly into the destination. A concatenation is one op,
+//! which would join one of these kernels and copy what the others have stored. In a chain each
+//! slice is an op of its own, which `kiln-fuse` joins to the kernel of that slice. Slices computed
+//! by products, convolutions, pools, attentions and reductions come in program order, so that the
+//! kernel graph stays acyclic. The others come after them, copied by a kernel of the chain. A
+//! result that several concatenations read is written into the first one. Upstream's destination
+//! passing handles one `insert_slice` at a time within a function, not across kernels.
 //!
 //! Numerics: exact.
 //!
@@ -41,7 +40,7 @@ kiln_passes::pass_options! {
     }
 }
 
-/// Most ops between what computes a piece and the piece.
+/// Most ops between a slice and the op whose kernel computes it.
 const FAR: usize = 16;
 
 impl Pass for SplitConcats {
@@ -65,7 +64,7 @@ impl Pass for SplitConcats {
                 continue;
             }
             let facts = Facts::of(func, self.rounds)?;
-            // The last one first: what it joins is known by the values that there were.
+            // In reverse, since each entry refers to values that existed before any rewrite.
             for (op, placed) in found.into_iter().rev() {
                 split(block, &facts, op, &placed).at(op)?;
             }
@@ -74,7 +73,7 @@ impl Pass for SplitConcats {
     }
 }
 
-/// The op whose kernel a value is the end of.
+/// The op in whose kernel a value would be computed.
 fn maker(v: Value) -> Option<Op> {
     use OpKind::{
         Attention, BroadcastInDim, Convolution, DotGeneral, Reduce, ReduceWindow, Reshape,
@@ -99,16 +98,16 @@ fn maker(v: Value) -> Option<Op> {
     None
 }
 
-/// Which of the pieces their kernels can put in place, if it is more than one kernel's concern;
-/// what computes these pieces is then `taken`.
+/// Which of the operands their kernels can insert in place, if splitting pays; adds the ops that
+/// compute them to `taken`.
 fn placed(o: &Concat, taken: &mut HashSet<Op>) -> Option<Vec<bool>> {
     let mut mine = HashSet::new();
     let empty = |v: &Value| v.ty().dims().iter().any(|d| d.known() == Some(0));
     let mut one =
         |v: &Value| maker(*v).is_some_and(|c| !empty(v) && !taken.contains(&c) && mine.insert(c));
     let placed: Vec<bool> = o.inputs.iter().map(&mut one).collect();
-    // One kernel that has loops for what is beside its own writes the rest as well, if that is not
-    // much more, as it is.
+    // No split for a single kernel with elementwise loops if little else is copied: it writes the
+    // rest as well.
     let rows = |op: &Op| matches!(op.kind(), Some(OpKind::Reduce | OpKind::Attention));
     let count = |own: bool| {
         o.inputs
@@ -125,7 +124,7 @@ fn placed(o: &Concat, taken: &mut HashSet<Op>) -> Option<Vec<bool>> {
     split.then_some(placed)
 }
 
-/// How many elements, with 128 for an open size.
+/// Number of elements, with 128 for a dynamic size.
 fn elements(v: Value) -> i64 {
     v.ty().dims().iter().fold(1, |n, d| n.saturating_mul(d.known().unwrap_or(128)))
 }
@@ -178,7 +177,7 @@ fn split(block: Block, facts: &Facts, op: Op, placed: &[bool]) -> Result<()> {
     Ok(())
 }
 
-/// Where a value is made, in the order of the text.
+/// The position of a value's op in program order.
 fn place_of(block: Block, v: Value) -> Option<usize> {
     block.ops().into_iter().position(|o| Some(o) == v.def())
 }

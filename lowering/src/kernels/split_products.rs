@@ -1,15 +1,15 @@
-//! `kiln-split-products`: a product whose tiles are too few for a GPU becomes products of parts of
-//! the depth, and a sum of these.
+//! `kiln-split-products`: splits K of a GEMM that has too few tiles for a GPU (split-K), followed
+//! by a reduction kernel.
 //!
-//! Why: a tile is one block's, so that 16 tiles of a long sum keep 16 multiprocessors busy and all
-//! others idle. The parts are one more dimension of the batch, and wait in f32 for the sum, which
-//! takes the product's later stages along. Two launches in a fixed order give the same bits in
-//! every run, which atomic additions do not. How many parts, and whether any, says the model that
-//! chooses tiles of Hopper's tensor cores, with what writing the parts and another launch take;
-//! where `kiln.parts` on the module names a product, as tables of measured schedules do, what
-//! stands there.
+//! Why: a CTA computes one tile, so 16 tiles with a large K keep 16 SMs busy and all others idle.
+//! The splits become one more batch dimension. Their f32 partial results are summed by a second
+//! kernel, which takes over the GEMM's epilogue. Two launches in a fixed order are bit-reproducible
+//! in every run; atomic additions are not. The cost model that selects tiles for Hopper's tensor
+//! cores chooses the split factor, counting the partial results' traffic and the extra launch. An
+//! entry for the GEMM in the module's `kiln.parts`, from a table of measured schedules, overrides
+//! it.
 //!
-//! Numerics: reassociates. The parts of 16-bit floats stay f32, and are rounded once.
+//! Numerics: reassociates. Partial results of 16-bit GEMMs stay f32, and are rounded once.
 //!
 //! ```text
 //! before:  %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [1] : tensor<512x16384xbf16>, tensor<512x16384xbf16>
@@ -31,36 +31,36 @@ use kiln_passes::{Numerics, Pass};
 kiln_passes::pass_options! {
     /// The pass.
     pub struct SplitProducts {
-        /// The chip: sm_80, sm_86, sm_89 or sm_90a; only the last one has tensor cores that the
-        /// model knows
+        /// Target chip: sm_80, sm_86, sm_89 or sm_90a; the cost model covers the tensor cores of
+        /// the last one only
         pub chip: String = "sm_90a".into(),
-        /// Most parts
+        /// Largest split factor
         pub most: i64 = 32,
-        /// Clocks that another launch takes
+        /// Clocks that an additional launch takes
         pub launch: i64 = 4000,
-        /// Bytes of the parts that a multiprocessor writes or reads in a clock
+        /// Bytes per clock of partial results that an SM writes or reads
         pub bandwidth: i64 = 36,
     }
 }
 
-/// On a module: products, as [`Splittable::product`] has them, each with the number of its parts.
+/// On a module: the split-K factor of each GEMM, keyed by [`Splittable::product`].
 pub const PARTS: &str = "kiln.parts";
 
-/// A product that can be split.
+/// A GEMM that can be split along K.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Splittable {
-    /// Operands' types, dimensions of the batch and of the sum, and the result's element.
+    /// Key: operand types, batch and contracting dimensions, and the result's dtype.
     pub product: String,
-    /// What divides into parts: steps of the sum.
+    /// Number of K steps; the split factor divides it.
     pub steps: i64,
-    /// How many tiles of 128 by 128 it has.
+    /// Number of 128 by 128 output tiles.
     pub tiles: i64,
-    /// The model's choice.
+    /// Split factor chosen by the cost model.
     pub parts: i64,
 }
 
 impl Splittable {
-    /// What an op is.
+    /// Describes an op, if it is a GEMM that can be split.
     pub fn of(op: Op) -> Option<Splittable> {
         let (dot, pass) = (DotGeneral::of(op)?, SplitProducts::default());
         let sizes = pass.sizes(&dot)?;
@@ -84,7 +84,7 @@ fn words(op: Op, o: &DotGeneral) -> String {
     )
 }
 
-/// The sizes of a product.
+/// The sizes of a GEMM: batch, M, N, K.
 #[derive(Clone, Copy)]
 struct Sizes {
     batch: i64,
@@ -127,8 +127,8 @@ impl Pass for SplitProducts {
     }
 }
 
-/// The only dimension of an operand that is summed, if another one is neither that nor of the
-/// batch.
+/// The product of an operand's free dimensions, and its only contracting dimension; none if a size
+/// is dynamic or TMA cannot load the operand.
 fn sizes(v: Value, batch: &[i64], contract: &[i64]) -> Option<(i64, i64)> {
     let [depth] = contract else { return None };
     let all: Vec<i64> = v.ty().dims().iter().map(|d| d.known()).collect::<Option<_>>()?;
@@ -136,12 +136,12 @@ fn sizes(v: Value, batch: &[i64], contract: &[i64]) -> Option<(i64, i64)> {
         .filter(|d| *d as i64 != *depth && !batch.contains(&(*d as i64)))
         .map(|d| all[d])
         .product();
-    // The copy engine reads rows of a multiple of 16 bytes.
+    // TMA needs rows of a multiple of 16 bytes.
     (all.last()? % 8 == 0).then_some((free, *all.get(*depth as usize)?))
 }
 
 impl SplitProducts {
-    /// The sizes of a product that can be split.
+    /// The sizes of a GEMM that can be split.
     fn sizes(&self, o: &DotGeneral) -> Option<Sizes> {
         let element = |v: Value| {
             v.ty()
@@ -169,7 +169,7 @@ impl SplitProducts {
             depth,
         })
     }
-    /// Into how many parts a product is split, if that pays.
+    /// The split-K factor, if splitting is profitable.
     fn parts(&self, o: &DotGeneral) -> Option<i64> {
         let sizes = self.sizes(o)?;
         let (Sizes { batch, rows, columns, depth }, steps) = (sizes, sizes.steps());
@@ -180,18 +180,18 @@ impl SplitProducts {
             let bytes = 2 * 4 * n * batch * rows * columns;
             let sum = bytes as f64 / (Chip::Sm90a.processors() * self.bandwidth) as f64
                 + self.launch as f64;
-            // Parts of parts only wait for each other.
+            // Without a further split inside the kernel: its CTAs would only wait for each other.
             model.unsplit_gemm(Gemm { batch: batch * n, k: depth / n, ..gemm }) + sum
         };
         let all = (2..=self.most.min(steps)).filter(|n| steps % n == 0).map(|n| (n, time(n)));
         let (parts, time) = all.min_by(|a, b| a.1.total_cmp(&b.1))?;
-        // The model is no better than that.
+        // 10% margin: the cost model is no more accurate.
         (time < 0.9 * whole).then_some(parts)
     }
 }
 
-/// An operand with the depth as two dimensions, the parts in front; the batch's dimensions with
-/// that of the parts, and the depth of a part.
+/// An operand with K reshaped to `[splits, K / splits]`, its batch dimensions including that of the
+/// splits, and its contracting dimensions.
 fn operand(
     b: Builder,
     v: Value,

@@ -1,11 +1,11 @@
-//! Pointwise ops in front of a transpose, for chips whose kernels turn tiles in shared memory: what
-//! reads the transpose computes them, where it reads.
+//! Transpose folding: pointwise ops before a transpose are computed by the transpose's reader, for
+//! chips whose kernels transpose tiles in shared memory.
 //!
-//! Why: a kernel reads what it turns by whole sectors, as a kernel of these ops would, so that
-//! their result need not be stored. Each element is still computed once: nothing else reads it, and
-//! a transpose has each once. Left alone is what a product or a reduction may take as an epilogue,
-//! since these would be stored wider or read again, and what reads many operands, which would all
-//! have to be turned.
+//! Why: a kernel reads the operand it transposes in whole sectors, as a kernel of these ops would,
+//! so their result need not be stored. Each element is still computed once: the transpose is the
+//! only reader, and has each element once. Not folded are ops that a product or reduction may take
+//! as an epilogue, since its result would be stored wider or read again, and ops with many
+//! operands, which would all have to be transposed.
 use crate::kernels::{
     graph::{Class, Role},
     prologues::in_prologue,
@@ -16,28 +16,28 @@ use kiln_dialects::{
 };
 use std::collections::{HashMap, HashSet};
 
-/// Most ops in front of one transpose.
+/// Most ops folded into one transpose.
 const MOST_OPS: usize = 16;
-/// Most stored operands of them.
+/// Most stored operands of the folded ops.
 const MOST_READ: usize = 6;
 
-/// What is computed where it is read.
+/// The folded ops, which their readers compute.
 #[derive(Default)]
 pub struct Ahead {
-    /// For each value that its reader computes, the value that is computed with it.
+    /// Maps each folded value to the reader's value that it is computed with.
     of: HashMap<Value, Value>,
-    /// For each of these, which are nodes so that nothing computes them again, its ops, the last
-    /// first.
+    /// The folded ops of each such reader, last op first; readers are nodes, so nothing
+    /// rematerialises them.
     pub ops: HashMap<Value, Vec<Op>>,
 }
 
 impl Ahead {
-    /// Whether a value is computed where it is read.
+    /// Whether a value is folded into its reader.
     pub fn has(&self, v: Value) -> bool {
         self.of.contains_key(&v)
     }
 
-    /// Of a block's ops in order. `must`: values that are stored.
+    /// Analyses a block's ops, given in order. `must`: values that are stored.
     pub fn of(ops: &[Op], roles: &HashMap<Op, Role>, must: &HashSet<Value>) -> Ahead {
         let free = Free { roles, must, taken: taken(ops, roles) };
         let mut ahead = Ahead::default();
@@ -62,7 +62,7 @@ impl Ahead {
         ahead
     }
 
-    /// The one value with which all that reads an op through a transpose is computed.
+    /// The single value with which all readers of an op through a transpose are computed.
     fn reader(&self, free: &Free<'_>, op: Op) -> Option<Value> {
         let (mut v, mut turned) = (op.result(0), false);
         loop {
@@ -82,7 +82,7 @@ impl Ahead {
                     .map(|u| u.results().first().and_then(|v| self.of.get(v)).filter(|_| all))
                     .collect();
                 return match nodes.into_iter().collect::<Vec<_>>()[..] {
-                    // All of them are parts of one expression.
+                    // All readers belong to one expression.
                     [Some(node)] => Some(*node),
                     _ => Some(v).filter(|_| all && turned),
                 };
@@ -91,7 +91,7 @@ impl Ahead {
                 (Some(OpKind::Transpose | OpKind::Reshape), Some(Role::Move)) => {
                     turned |= user.kind() == Some(OpKind::Transpose)
                 }
-                // A transpose that is stored whatever reads it.
+                // A transpose that is stored, whatever reads it.
                 (Some(OpKind::Transpose), Some(Role::Compute(Class::Pointwise))) => {
                     return Some(user.result(0));
                 }
@@ -106,7 +106,7 @@ impl Ahead {
     }
 }
 
-/// What is asked of ops. What a product computes of its operand is no other's.
+/// The folding conditions. Ops in a GEMM's prologue never fold.
 struct Free<'a> {
     roles: &'a HashMap<Op, Role>,
     must: &'a HashSet<Value>,
@@ -114,7 +114,7 @@ struct Free<'a> {
 }
 
 impl Free<'_> {
-    /// Whether an op is pointwise and no epilogue.
+    /// Whether an op is pointwise and not part of an epilogue.
     fn pointwise(&self, op: Op) -> bool {
         let role =
             self.roles.get(&op) == Some(&Role::Compute(Class::Pointwise)) && !in_prologue(op);
@@ -122,14 +122,14 @@ impl Free<'_> {
             && op.result_count() == 1
             && !self.taken.contains(&op.result(0))
     }
-    /// A value through the ops whose index its reader takes over.
+    /// The value underneath movement ops, which fold into the reader's index.
     fn base(&self, mut v: Value) -> Value {
         while let Some(op) = v.def().filter(|o| self.roles.get(o) == Some(&Role::Move)) {
             v = op.operand(0);
         }
         v
     }
-    /// Whether a value is read from memory, unless its op is computed here as well.
+    /// Whether a value is read from memory, unless its op is folded here as well.
     fn stored(&self, v: Value) -> bool {
         v.ty().is_tensor()
             && v.def()
@@ -137,8 +137,7 @@ impl Free<'_> {
     }
 }
 
-/// Values that a product, a reduction, a scan or an attention has before, in the same kernel as far
-/// as one can tell.
+/// Values that depend on a product, reduction, scan or attention and that may be its epilogue.
 fn taken(ops: &[Op], roles: &HashMap<Op, Role>) -> HashSet<Value> {
     let mut taken = HashSet::new();
     for op in ops {

@@ -1,4 +1,4 @@
-//! Positions of extremes: each element with its position, then a reduction of such pairs.
+//! Argmax and argmin: pairs each element with its index, then reduces the pairs.
 use crate::linalg::{
     expr::dtype,
     generic::Generic,
@@ -8,18 +8,18 @@ use crate::linalg::{
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
-/// The first position of the extreme, or of the first NaN. Pairs combine in any order, since of
-/// equal values the lesser position wins.
+/// Lowers argmax (`better` is `Gt`) or argmin along `axis`: the i64 index of the first extreme, or
+/// of the first NaN. The pair reduction is commutative, since ties go to the smaller index.
 pub fn arg(k: &Kernel, input: Value, axis: usize, better: CompareKind) -> Result<Vec<Value>> {
     let (d, sizes) = (dtype(input)?, k.sizes_of(input)?);
     let n = sizes.len();
     let stay: Vec<usize> = (0..n).filter(|i| *i != axis).collect();
     let kept: Vec<Size> = stay.iter().map(|i| sizes[*i]).collect();
-    // Nothing to write, or nothing to choose from.
+    // Either no result elements, or only index 0 to choose from.
     if sizes[axis].known() == Some(1) || sizes.iter().any(|s| s.known() == Some(0)) {
         return Ok(vec![k.filled(DType::I64, &kept, 0.0)?]);
     }
-    // Half as wide where it fits: a GPU takes several instructions to compare 64 bits.
+    // 32-bit indices where they fit: a GPU takes several instructions to compare 64 bits.
     let p = if sizes[axis].known().is_some_and(|n| n <= i64::from(i32::MAX)) {
         DType::I32
     } else {
@@ -36,7 +36,7 @@ pub fn arg(k: &Kernel, input: Value, axis: usize, better: CompareKind) -> Result
             Ok(vec![x, body.s.op("arith.index_cast", &[i], Type::scalar(body.s.b.ctx, p))?])
         },
     })?;
-    // Worse than every pair, also than the worst value at any position.
+    // The identity of the pair reduction: it loses even against the worst value at any index.
     let worst = start(
         k,
         if better == CompareKind::Gt { ReduceKind::Max } else { ReduceKind::Min },
@@ -67,8 +67,8 @@ pub fn arg(k: &Kernel, input: Value, axis: usize, better: CompareKind) -> Result
         .make(&mut |s, args| Ok(vec![s.op("arith.extsi", &[args[0]], long)?]))
 }
 
-/// Whether a value at a position comes before the best so far at its position: it is better, or NaN
-/// where that is none, or the same and further in front.
+/// Whether a pair beats the best pair so far: its value is better, or NaN where the best is not, or
+/// equal with a smaller index.
 fn beats(
     s: &Scalars,
     better: CompareKind,

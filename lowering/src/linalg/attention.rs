@@ -1,7 +1,7 @@
-//! Attention as seven generics over the same loops: scores, scores as they are seen, their maximum,
-//! weights, the sum of these, the weighted sum of values, and the quotient of both sums; the
-//! log-sum-exp is an eighth. `kernel::Attention` finds them again by their order, so that no score
-//! need ever be in memory.
+//! Attention as seven generics over the same loops: scores, masked scores, row maximum,
+//! exponentials (unnormalised weights), their row sum, the weighted sum of values, and the quotient
+//! of the two sums. The log-sum-exp is an eighth. `kernel::Attention` matches them by their order,
+//! so that the score matrix never goes through memory.
 use crate::{
     analysis::{CAUSAL, index_expr::Ix},
     kernels::graph::turned,
@@ -14,8 +14,8 @@ use crate::{
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
-/// The loops that all stages share: batch and heads, in two if several query heads share a key
-/// head.
+/// The loops that all stages share: batch and heads. Heads are two loops in grouped-query attention
+/// (key heads, query heads per key head).
 struct Heads {
     outer: Vec<Size>,
     per_group: i64,
@@ -31,7 +31,7 @@ impl Heads {
             _ => Heads { outer: vec![q[0], q[1]], per_group: 1 },
         })
     }
-    /// Batch, query head and key head, over `n` loops.
+    /// Indices of batch, query head and key head, over `n` loops.
     fn at(&self, n: usize) -> [Ix; 3] {
         let group = Ix::dim(1, n);
         let head = if self.outer.len() == 3 {
@@ -46,8 +46,8 @@ impl Heads {
     }
 }
 
-/// The tensor of an attention, or of the transposition of it that alone reads it, and the value
-/// that it stands for; the same of the log-sum-exp, if there are readers.
+/// Lowers an attention. Returns pairs of the prim value and its tensor, where the prim value is the
+/// result or the transpose folded into its store; a second pair is the log-sum-exp, if it is read.
 pub fn attention(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>> {
     let o = Attention::of(op).ok_or_malformed(op)?;
     let heads = Heads::of(k, &o)?;
@@ -56,7 +56,7 @@ pub fn attention(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>> {
     let loops = outer + 2;
     let id: Vec<Ix> = (0..loops).map(|i| Ix::dim(i, loops)).collect();
     let row: Vec<usize> = (0..=outer).collect();
-    // A tensor of this function is its own name, so that stages can read it.
+    // A tensor of the new function maps to itself, so that stages can read it.
     let named = |t: Vec<Value>| -> Result<Value> {
         let t = *t.first().ok_or("makes no tensor")?;
         k.keep(t, t);
@@ -152,7 +152,7 @@ pub fn attention(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>> {
         reads: vec![(seen, id.clone()), (max, id[..=outer].to_vec())],
         body: &mut |body, _| {
             let (x, m) = (body.element(seen, &id)?, body.element(max, &id[..=outer])?);
-            // Of a row that sees nothing all weights are 0.
+            // A fully masked row has all weights 0.
             let m = or_if_none(body, m, m, 0.0, d)?;
             let x = body.s.binary(BinaryKind::Sub, x, m, d)?;
             Ok(vec![body.s.unary(UnaryKind::Exp, x, d)?])
@@ -199,11 +199,11 @@ pub fn attention(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>> {
             let (x, m) = (body.element(total, &id)?, body.element(max, &id[..=outer])?);
             let sum = body.element(sum, &id[..=outer])?;
             let sum = or_if_none(body, m, sum, 1.0, d)?;
-            // One division a row.
+            // One division per row.
             let one = body.s.float(1.0, sum)?;
             let share = body.s.binary(BinaryKind::Div, one, sum, d)?;
             let x = body.s.binary(BinaryKind::Mul, x, share, d)?;
-            // A query that does not count gives 0 whatever its keys have, infinities as well.
+            // A query beyond its length gives 0 whatever its keys have, infinities as well.
             Ok(vec![if o.query_lengths.is_some() { or_if_none(body, m, x, 0.0, d)? } else { x }])
         },
     })?;
@@ -217,7 +217,7 @@ pub fn attention(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>> {
             reads: vec![(sum, id.clone()), (max, id.clone())],
             body: &mut |body, _| {
                 let (sum, m) = (body.element(sum, &id)?, body.element(max, &id)?);
-                // Of a row that sees nothing both are -inf.
+                // For a fully masked row, both terms are -inf.
                 let log = body.s.unary(UnaryKind::Log, sum, d)?;
                 Ok(vec![body.s.binary(BinaryKind::Add, m, log, d)?])
             },
@@ -227,8 +227,8 @@ pub fn attention(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>> {
     Ok(made)
 }
 
-/// What an attention computes of a score, and which it hides, from positions in batch, heads,
-/// queries and keys.
+/// The score modification and mask regions of an attention. Both take the indices of batch, head,
+/// query and key.
 struct Regions {
     score: Option<(Block, Value)>,
     mask: Option<(Block, Value)>,
@@ -244,7 +244,7 @@ impl Regions {
         };
         Regions { score: one(0), mask: one(1) }
     }
-    /// The values that they give, of no dimensions.
+    /// The 0-d values that the regions yield.
     fn reads(&self) -> impl Iterator<Item = (Value, Vec<Ix>)> {
         [self.score, self.mask].into_iter().flatten().map(|(_, v)| (v, vec![]))
     }
@@ -261,7 +261,7 @@ impl Regions {
     }
 }
 
-/// Positions are 64-bit integers to a region.
+/// Binds a region's index arguments, which are i64.
 fn give_positions(body: &mut Body, block: Block, first: usize, place: &[Ix; 4]) -> Result<()> {
     for (arg, at) in
         block.args().into_iter().skip(first).zip(place).filter(|(a, _)| !a.uses().is_empty())
@@ -274,7 +274,7 @@ fn give_positions(body: &mut Body, block: Block, first: usize, place: &[Ix; 4]) 
     Ok(())
 }
 
-/// `x`, or a number in a row whose maximum is -inf.
+/// `x`, or `number` if the row's maximum is -inf (a fully masked row).
 fn or_if_none(body: &mut Body, max: Value, x: Value, number: f64, d: DType) -> Result<Value> {
     let low = body.s.float(f64::NEG_INFINITY, max)?;
     let none = body.s.compare(CompareKind::Eq, max, low, d)?;
@@ -282,7 +282,7 @@ fn or_if_none(body: &mut Body, max: Value, x: Value, number: f64, d: DType) -> R
     body.s.select(none, number, x)
 }
 
-/// Where a bias of up to four dimensions is read.
+/// The index at which a bias of up to four dimensions is read, by right-aligned broadcasting.
 fn broadcast(bias: Value, place: &[Ix; 4], to: &[Size; 4], loops: usize) -> Vec<Ix> {
     let dims = bias.ty().dims();
     let first = 4 - dims.len();
@@ -292,11 +292,11 @@ fn broadcast(bias: Value, place: &[Ix; 4], to: &[Size; 4], loops: usize) -> Vec<
         .collect()
 }
 
-/// The value to store and the loops that index it in the order of memory.
+/// The value to store, and the loops that index it in memory order.
 fn layout(op: Op, outer: usize) -> Result<(Value, Vec<usize>)> {
     let moved = turned(op).and_then(|t| Some((t.result(0), Transpose::of(t)?.permutation)));
     let (value, permutation) = moved.unwrap_or((op.result(0), vec![0, 1, 2, 3]));
-    // Heads are one loop or two.
+    // Heads are one loop, or two in grouped-query attention.
     let loops = [vec![0], (1..outer).collect(), vec![outer], vec![outer + 1]];
     let order = permutation
         .iter()
@@ -304,7 +304,7 @@ fn layout(op: Op, outer: usize) -> Result<(Value, Vec<usize>)> {
     Ok((value, order.collect::<Result<Vec<_>, _>>()?.concat()))
 }
 
-/// With both loops over heads as one dimension again.
+/// Collapses the two head loops into one dimension.
 fn joined(k: &Kernel, t: Value, order: &[usize], outer: usize) -> Result<Value> {
     if outer == 2 {
         return Ok(t);

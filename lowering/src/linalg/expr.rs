@@ -1,5 +1,5 @@
-//! Expressions: a prim's element computed from stored tensors, as inputs of a `linalg.generic` and
-//! the scalar ops of its body.
+//! Expressions: the element of a prim as a function of stored tensors, lowered to inputs of a
+//! `linalg.generic` and scalar ops in its body.
 use crate::{
     analysis::index_expr::{Ix, through},
     linalg::{
@@ -10,20 +10,20 @@ use crate::{
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type, value::DType};
 use std::collections::{HashMap, HashSet};
 
-/// A stored value that a body reads at one place.
+/// A stored value that a body reads at one index.
 pub struct Input {
-    /// The value among the prims.
+    /// The prim value.
     pub value: Value,
-    /// The tensor that holds it.
+    /// The tensor that stores it.
     pub tensor: Value,
     /// One affine index per dimension.
     pub at: Vec<Ix>,
 }
 
-/// What a body reads through indexing maps, in the order of the block arguments.
+/// The inputs that a body reads through indexing maps, in the order of the block arguments.
 #[derive(Default)]
 pub struct Inputs {
-    /// Each tensor and place once.
+    /// Inputs, unique by tensor and index.
     pub list: Vec<Input>,
     seen: HashSet<(Value, Vec<Ix>)>,
 }
@@ -38,7 +38,7 @@ fn affine(at: &[Ix]) -> bool {
 }
 
 impl Kernel<'_> {
-    /// Collects what the element of `v` at `at` reads.
+    /// Collects the inputs that the element of `v` at index `at` depends on.
     pub fn scan(&self, v: Value, at: &[Ix], loops: usize, inputs: &mut Inputs) -> Result<()> {
         if !inputs.seen.insert((v, at.to_vec())) || self.given.borrow().contains(&v) {
             return Ok(());
@@ -54,7 +54,7 @@ impl Kernel<'_> {
         }
         let op = v.def().ok_or("reads a value that is not stored")?;
         if let Some((from, ix)) = through(op, at, loops, &|v, axis| self.size(v, axis).ok()) {
-            // Inside of a stored tensor, data-dependent positions are scanned where it is reached.
+            // Data-dependent indices into a stored tensor are scanned when the tensor is reached.
             return self.scan(from, &ix, loops, inputs);
         }
         op.operands()
@@ -78,13 +78,13 @@ impl Kernel<'_> {
     }
 }
 
-/// A body in the making.
+/// The body of a `linalg.generic` under construction.
 pub struct Body<'a, 'k> {
-    /// The kernel.
+    /// The kernel being lowered.
     pub kernel: &'a Kernel<'k>,
-    /// Where ops are made.
+    /// Creates the body's scalar ops.
     pub s: Scalars,
-    /// What the block arguments are.
+    /// The inputs that the block arguments stand for.
     pub inputs: &'a Inputs,
     /// The block arguments.
     pub args: &'a [Value],
@@ -95,7 +95,7 @@ pub struct Body<'a, 'k> {
 }
 
 impl<'a, 'k> Body<'a, 'k> {
-    /// An empty one.
+    /// An empty body.
     pub fn new(
         kernel: &'a Kernel<'k>,
         b: Builder,
@@ -114,11 +114,11 @@ impl<'a, 'k> Body<'a, 'k> {
         }
     }
 
-    /// Says what the element of a 0-d value is, in its compute type.
+    /// Binds the element of a 0-d value, in its compute type.
     pub fn give(&mut self, v: Value, element: Value) {
         self.made.insert((v, vec![]), element);
     }
-    /// The element of `v` at `at`, in its compute type.
+    /// The element of `v` at index `at`, in its compute type.
     pub fn element(&mut self, v: Value, at: &[Ix]) -> Result<Value> {
         let key = (v, at.to_vec());
         if let Some(m) = self.made.get(&key) {
@@ -185,8 +185,8 @@ impl<'a, 'k> Body<'a, 'k> {
                     &[x],
                     ty,
                 )?;
-                // What is out of range is read at the nearest place: an error in eager mode, never
-                // a read outside of the tensor.
+                // Clamps an out-of-range index: eager mode raises an error, a kernel never reads
+                // out of bounds.
                 let i = self.s.op("arith.maxsi", &[i, self.s.b.index(0)?], ty)?;
                 let limit = self.index(limit)?;
                 self.s.op("arith.minsi", &[i, limit], ty)
@@ -197,7 +197,7 @@ impl<'a, 'k> Body<'a, 'k> {
         let (x, y) = (self.index(a)?, self.index(b)?);
         self.s.op(name, &[x, y], Type::index(self.s.b.ctx))
     }
-    /// `linalg.index`.
+    /// `linalg.index` of loop `d`.
     pub fn dim(&mut self, d: usize) -> Result<Value> {
         if let Some(v) = self.dims.get(&d) {
             return Ok(*v);
@@ -304,7 +304,7 @@ impl<'a, 'k> Body<'a, 'k> {
 fn scalar_attr(a: Attr, d: DType, c: Ctx) -> Result<Attr> {
     let ty = compute_type(c, d).dtype()?;
     if d.is_float() {
-        // The value is one of the narrow dtype already, so that widening it is exact.
+        // The value is already representable in the narrow dtype, so widening it is exact.
         return Ok(Attr::scalar(c, ty, a.as_f64().ok_or("has no float value")?));
     }
     let n = a.as_i64().or_else(|| a.as_bool().map(i64::from)).ok_or("has no integer value")?;

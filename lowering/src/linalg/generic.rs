@@ -1,26 +1,26 @@
-//! A `linalg.generic` over tensors that are there already.
+//! Builds a `linalg.generic` over existing tensors.
 use crate::{analysis::MERGES, linalg::scalar::Scalars};
 use kiln_dialects::ir::*;
 
-/// What it reads and writes, each tensor with the loops that index it.
+/// Operands of a generic, each tensor with the loops that index it.
 pub struct Generic<'g> {
-    /// Where it goes.
+    /// The insertion point.
     pub b: Builder,
-    /// Inputs.
+    /// Input tensors.
     pub ins: &'g [(Value, Vec<usize>)],
-    /// Outputs.
+    /// Output tensors (destinations).
     pub outs: &'g [(Value, Vec<usize>)],
-    /// Which loops are reductions.
+    /// For each loop, whether its iterator type is reduction.
     pub reduction: &'g [bool],
-    /// Whether its body makes one of two partial results: see [`MERGES`].
+    /// Whether its body merges two partial results: see [`MERGES`].
     pub merges: bool,
 }
 
-/// From the block arguments to what is yielded.
+/// Fills the body: from the block arguments to the yielded values.
 pub type Fill<'f> = dyn FnMut(Scalars, &[Value]) -> Result<Vec<Value>> + 'f;
 
 impl Generic<'_> {
-    /// The op; its results are the outputs' tensors.
+    /// Creates the op; returns its results, one tensor per output.
     pub fn make(&self, fill: &mut Fill<'_>) -> Result<Vec<Value>> {
         let (b, c) = (self.b, self.b.ctx);
         let all: Vec<&(Value, Vec<usize>)> = self.ins.iter().chain(self.outs).collect();

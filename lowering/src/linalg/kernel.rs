@@ -1,4 +1,4 @@
-//! A kernel in the making: which values are stored in tensors, and the ops that compute them.
+//! A kernel during its lowering: the values stored in tensors, and the ops that compute them.
 use crate::{
     analysis::{
         index_expr::{Ix, Lin},
@@ -15,43 +15,43 @@ use std::{
     collections::{HashMap, HashSet},
 };
 
-/// State of one function's lowering.
+/// State of the lowering of one function.
 pub struct Kernel<'a> {
-    /// Where ops go.
+    /// The insertion point.
     pub b: Builder,
-    /// Sizes of the prims, as values of the new function.
+    /// Sizes of the prims, as SSA values of the new function.
     pub sizes: RefCell<SizeValues<'a>>,
-    /// Old index arguments as new ones.
+    /// Maps old index arguments to new ones.
     pub indices: HashMap<Value, Value>,
-    /// Old values that are in tensors of the new function.
+    /// Maps prim values to the tensors of the new function that store them.
     pub tensors: RefCell<HashMap<Value, Value>>,
-    /// Old values of which a body is given the element, such as arguments of a region.
+    /// Prim values whose element is bound in the body, such as region arguments.
     pub given: RefCell<HashSet<Value>>,
 }
 
-/// The iterations of one generic: where it writes and what kind each loop is.
+/// The iteration space of one generic, its outputs and its body.
 pub struct Nest<'n> {
-    /// Which loops are reductions.
+    /// For each loop, whether its iterator type is reduction.
     pub reduction: Vec<bool>,
-    /// Sizes of the loops.
+    /// Trip counts of the loops.
     pub sizes: Vec<Size>,
     /// Output tensors, each with the loops that index it.
     pub outs: Vec<(Value, Vec<usize>)>,
-    /// What is read, in the order of the inputs.
+    /// Values that are read, with their indices, in the order of the inputs.
     pub reads: Vec<(Value, Vec<Ix>)>,
-    /// From the body so far and the outputs' block arguments to the yielded values.
+    /// From the body and the outputs' block arguments to the yielded values.
     pub body: &'n mut Yield<'n>,
 }
 
-/// Computes what an iteration yields.
+/// Emits the values that an iteration yields.
 pub type Yield<'n> = dyn FnMut(&mut Body, &[Value]) -> Result<Vec<Value>> + 'n;
 
 impl Kernel<'_> {
-    /// The tensor of a value, if it has one.
+    /// The tensor that stores a value, if any.
     pub fn stored(&self, v: Value) -> Option<Value> {
         self.tensors.borrow().get(&v).copied()
     }
-    /// The SSA size of a dimension of a prim value.
+    /// The size of a dimension of a prim value, as an SSA value.
     pub fn size(&self, v: Value, axis: usize) -> Result<Value> {
         match self.sizes.borrow_mut().size(v, axis)? {
             Size::Static(n) => self.b.index(n),
@@ -62,7 +62,7 @@ impl Kernel<'_> {
     pub fn sizes_of(&self, v: Value) -> Result<Vec<Size>> {
         (0..v.ty().dims().len()).map(|axis| self.sizes.borrow_mut().size(v, axis)).collect()
     }
-    /// An index argument in the new function; other values are there already.
+    /// Maps an old index argument to the new function; other values map to themselves.
     pub fn new_index(&self, v: Value) -> Value {
         self.indices.get(&v).copied().unwrap_or(v)
     }
@@ -79,7 +79,7 @@ impl Kernel<'_> {
         Ok(self.b.generic("tensor.empty", &dynamic, &[ty], &[], &mut [])?.result(0))
     }
 
-    /// A tensor filled with a number.
+    /// A tensor filled with a constant.
     pub fn filled(&self, d: DType, sizes: &[Size], value: f64) -> Result<Value> {
         let empty = self.empty(d, sizes)?;
         let number = if d.is_float() {
@@ -110,8 +110,8 @@ impl Kernel<'_> {
             .result(0))
     }
 
-    /// The part of a tensor that plain loop indices reach: linalg wants a dimension that a loop
-    /// alone indexes to have the loop's size.
+    /// The slice of a tensor that the loops reach: linalg requires a dimension indexed by a single
+    /// loop to have the loop's trip count.
     fn narrowed(&self, input: &Input, loops: &[Size]) -> Result<Value> {
         let (t, map) = (input.tensor, &input.at);
         let plain = |l: &Lin| {
@@ -122,7 +122,7 @@ impl Kernel<'_> {
         let have = t.ty().dims();
         let shorter = |(axis, (l, d)): (usize, (&Ix, &SymDim))| {
             let size = l.lin().and_then(plain).map(|i| loops[i])?;
-            // Equal dynamic sizes are one value; a slice of everything costs nothing.
+            // Equal dynamic sizes are one SSA value; a slice of the whole tensor costs nothing.
             let own = d.known().map_or_else(
                 || self.sizes.borrow_mut().size(input.value, axis).unwrap_or(size),
                 Size::Static,
@@ -153,10 +153,10 @@ impl Kernel<'_> {
         Ok(op.result(0))
     }
 
-    /// A `linalg.generic`; results are its outputs' tensors.
+    /// Creates a `linalg.generic`; returns its results, one tensor per output.
     pub fn generic(&self, nest: Nest) -> Result<Vec<Value>> {
-        // Without iterations its outputs stay as they are; a slice of MLIR may not even start in a
-        // dimension of no elements.
+        // Without iterations the outputs stay unchanged; an MLIR slice may not even start in an
+        // empty dimension.
         if nest.sizes.iter().any(|s| s.known() == Some(0)) {
             return Ok(nest.outs.iter().map(|(t, _)| *t).collect());
         }
@@ -177,7 +177,7 @@ impl Kernel<'_> {
             inputs.list.iter().flat_map(|i| &i.at).any(|l| l.lin().is_some_and(|l| single(l, d)))
                 || nest.outs.iter().any(|(_, over)| over.contains(&d))
         };
-        // A loop whose size no operand states gets an operand that does nothing else.
+        // An otherwise unused operand gives the trip count of a loop that no operand determines.
         let silent: Vec<usize> = (0..loops).filter(|d| !stated(*d)).collect();
         let mut operands = read;
         let mut maps: Vec<String> =
@@ -230,8 +230,8 @@ impl Kernel<'_> {
             .results())
     }
 
-    /// Computes a value element by element into a tensor; `own`: of its declared dtype rather than
-    /// the one it is computed in.
+    /// Computes a value elementwise into a new tensor. `own`: in its declared dtype rather than its
+    /// compute dtype.
     pub fn pointwise(&self, v: Value, own: bool) -> Result<Value> {
         let d = dtype(v)?;
         let sizes = self.sizes_of(v)?;
@@ -239,7 +239,7 @@ impl Kernel<'_> {
         self.write(v, &sizes, out)
     }
 
-    /// Writes a value's elements to a tensor of the same sizes.
+    /// Writes a value's elements to a destination of the same sizes.
     pub fn write(&self, v: Value, sizes: &[Size], out: Value) -> Result<Value> {
         let n = sizes.len();
         let at: Vec<Ix> = (0..n).map(|i| Ix::dim(i, n)).collect();
@@ -254,17 +254,17 @@ impl Kernel<'_> {
         self.generic(nest).map(|r| r[0])
     }
 
-    /// Remembers where a value is.
+    /// Records the tensor that stores a value.
     pub fn keep(&self, v: Value, tensor: Value) {
         self.tensors.borrow_mut().insert(v, tensor);
     }
 }
 
-/// A box of a tensor, with steps of 1.
+/// A slice of a tensor, with unit strides.
 pub struct Slice {
-    /// Where it starts.
+    /// Its offsets.
     pub offsets: Vec<Size>,
-    /// How large it is.
+    /// Its sizes.
     pub sizes: Vec<Size>,
 }
 
@@ -272,12 +272,12 @@ impl Slice {
     fn dynamic(all: &[Size]) -> Vec<Value> {
         all.iter().filter_map(|s| if let Size::Dynamic(v) = s { Some(*v) } else { None }).collect()
     }
-    /// The operands of an op on it, behind `first`.
+    /// The operands of a slice op: `first`, then dynamic offsets, then dynamic sizes.
     pub fn operands(&self, first: &[Value]) -> Vec<Value> {
         [first, &Slice::dynamic(&self.offsets), &Slice::dynamic(&self.sizes)].concat()
     }
-    /// The attributes of an op on it; `first`: how many of the operands in front belong to which
-    /// group.
+    /// The attributes of a slice op. `first`: the operand segment sizes of the operands before the
+    /// offsets.
     pub fn attrs(&self, c: Ctx, first: &[i32]) -> [(&'static str, Attr); 4] {
         let fixed = |all: &[Size]| {
             Attr::i64s(
@@ -297,7 +297,7 @@ impl Slice {
             ("operandSegmentSizes", Attr::i32s(c, &[first, &groups].concat())),
         ]
     }
-    /// Its type.
+    /// Its tensor type.
     pub fn ty(&self, c: Ctx, d: DType) -> Type {
         let dims: Vec<_> =
             self.sizes.iter().map(|s| s.known().map_or(SymDim::Unknown, SymDim::Known)).collect();
@@ -309,7 +309,7 @@ fn dims_of(loops: usize, over: &[usize]) -> Vec<Ix> {
     over.iter().map(|d| Ix::dim(*d, loops)).collect()
 }
 
-/// The text of an affine map.
+/// The text of an affine map over `loops` dimensions.
 fn map_text(loops: usize, results: &[Ix]) -> Result<String> {
     let dims: Vec<String> = (0..loops).map(|d| format!("d{d}")).collect();
     let results: Vec<String> = results

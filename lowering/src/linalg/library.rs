@@ -1,5 +1,5 @@
-//! Kernels of one op that is no loop nest: a declaration, and the name of the function that
-//! computes it in `kiln_runtime::library`, or the PTX that does.
+//! Kernels of a single op that is not lowered to loops: a declaration, and the symbol of its
+//! implementation in `kiln_runtime::library`, or external PTX.
 use crate::{
     kernels::graph::is_library,
     linalg::scalar::storage,
@@ -8,12 +8,12 @@ use crate::{
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type};
 use kiln_passes::{expand_scans::LOOPS, refine_shapes::Facts};
 
-/// The op of such a kernel.
+/// The library op of a kernel, if it has one.
 pub fn library_op(block: Block) -> Option<Op> {
     block.ops().into_iter().find(|o| o.kind().is_some_and(is_library) && o.attr(LOOPS).is_none())
 }
 
-/// What the op's attributes say, as words.
+/// The op's attributes, encoded as 64-bit words.
 fn config(op: Op) -> Option<Vec<i64>> {
     let bits = |x: f64| x.to_bits() as i64;
     Some(match op.kind()? {
@@ -27,8 +27,7 @@ fn config(op: Op) -> Option<Vec<i64>> {
     })
 }
 
-/// Puts a declaration in place of a kernel's function: tensors that are read, tensors that are
-/// written, sizes.
+/// Replaces a kernel's function by a declaration: input tensors, output tensors, sizes.
 pub fn declare(func: Op, op: Op, end: Op, args: &[Value], facts: &Facts) -> Result<()> {
     let c = func.ctx();
     let kind = op.kind().ok_or_at(op, "is no prim")?;

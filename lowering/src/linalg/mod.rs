@@ -1,21 +1,20 @@
-//! `kiln-to-linalg`: each kernel's prims as linalg on tensors.
+//! `kiln-to-linalg`: lowers each kernel's prims to linalg on tensors.
 //!
-//! Why here: a `linalg.generic` says what a loop nest computes and nothing of how, so that
-//! schedules can be chosen, printed and edited. Upstream has no conversion from kiln's ops; and
-//! fusing op by op (`linalg-fuse-elementwise-ops`) would redo what `kiln-fuse` has decided: here an
-//! element is pulled through the whole expression at once, with movement ops becoming indexing
-//! maps.
+//! Why here: a `linalg.generic` says what a loop nest computes but not how, so that schedules can
+//! be chosen, printed and edited. Upstream has no conversion from kiln's ops. Fusing op by op
+//! (`linalg-fuse-elementwise-ops`) would redo what `kiln-fuse` has decided: here each element is
+//! computed through the whole expression at once, and movement ops fold into indexing maps.
 //!
-//! Numerics: reassociates. Inside of a kernel 16-bit floats stay in f32 where the prims round at
-//! every op.
+//! Numerics: reassociates. Within a kernel 16-bit floats stay in f32 where the prims round at every
+//! op.
 //!
 //! ```text
 //! before:  %0 = kiln.transpose %x permutation = [1, 0] …  %1 = kiln.exp %0 …  return %1
 //! after:   %1 = linalg.generic {indexing_maps = [(d0, d1) -> (d1, d0), (d0, d1) -> (d0, d1)]} ins(%x) outs(%e) { math.exp … }
 //! ```
 //!
-//! A kernel of an op that is no loop nest (a sort, a scan that no loops compute) becomes a
-//! declaration; its module says which function of the runtime computes it.
+//! A kernel of an op that is not lowered to loops (a sort, a scan without a loop schedule) becomes
+//! a declaration; its module names the runtime function that computes it.
 pub(crate) mod arg;
 pub(crate) mod attention;
 pub(crate) mod expr;
@@ -94,14 +93,14 @@ fn lower(func: Op, rounds: usize) -> Result<()> {
     let b = Builder::before(func).ok_or_at(func, "is in no block")?;
     let mut fill = |b: Builder, args: Vec<Value>| body(&facts, block, end, b, &args);
     let new = b.function(&name, &inputs, &results, &mut fill).at(func)?;
-    // The first function of the module is the kernel's; the old one goes.
+    // The new function, the module's first, replaces the old one.
     new.set_attr("arg_attrs", sizes_attr(c, &facts, &block.args()));
     func.erase();
     Ok(())
 }
 
-/// `kiln.sizes` of every tensor among the arguments: numbers, or -1 - k for the k-th index
-/// argument; of these what is known of them.
+/// `kiln.sizes` of each tensor argument: static sizes, or -1 - k for the k-th index argument; for
+/// the index arguments, the facts about them.
 fn sizes_attr(c: Ctx, facts: &Facts, args: &[Value]) -> Attr {
     let indices: Vec<SymDim> =
         args.iter().filter(|v| v.ty().is_index()).map(|v| facts.size_value(*v)).collect();
@@ -132,7 +131,7 @@ fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Resul
         given: RefCell::default(),
     };
     let returned = end.operands();
-    // Results of what has a nest of its own, in their own dtype.
+    // Results of stages, converted to their declared dtype.
     let mut narrow: HashMap<Value, Value> = HashMap::new();
     let own = |v: Value| dtype(v).map(|d| Type::scalar(b.ctx, storage(d)));
     for op in ops {
@@ -144,7 +143,7 @@ fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Resul
             let made = stage(&k, op).at(op)?;
             let stored = turned(op).unwrap_or(op);
             stored.results().into_iter().zip(made).for_each(|(v, t)| k.keep(v, t));
-            // At once, while its elements are in registers.
+            // Converted right away, while the elements are in registers.
             for v in stored.results().into_iter().filter(|v| returned.contains(v)) {
                 if k.stored(v).and_then(|t| t.ty().element()) != Some(own(v).at(op)?) {
                     narrow.insert(v, k.pointwise(v, true).at(op)?);
@@ -170,11 +169,11 @@ fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Resul
     b.ret(&results).map(|_| ()).at(end)
 }
 
-/// The element-wise values that get a nest of their own: results, and what is dear and read by
-/// several nests.
+/// The elementwise values that get a loop nest of their own: results, and values that are costly
+/// and read by several nests.
 fn stages(ops: &[Op], end: Op) -> HashSet<Value> {
     let mut all: HashSet<Value> = end.operands().into_iter().collect();
-    // The nests that would compute a value, by an op of each.
+    // For each value, the nests that would compute it, each identified by one of its ops.
     let mut readers: HashMap<Value, HashSet<Op>> = HashMap::new();
     for op in ops.iter().rev() {
         let Some(kind) = op.kind() else { continue };

@@ -1,4 +1,4 @@
-//! Powers.
+//! Powers: expansion of x^y into products.
 use crate::linalg::scalar::Scalars;
 use kiln_dialects::Result;
 use kiln_dialects::{
@@ -6,9 +6,9 @@ use kiln_dialects::{
     value::DType,
 };
 
-/// x^y. Of a square, a cube, a fourth power and a reciprocal, products are as exact as the general
-/// power (1.5 ulp of f32), also where they overflow, are subnormal, or have a sign of zero; a
-/// general power takes about fifty times as long.
+/// x^y of floats. For exponents 2, 3, 4 and -1, products are as exact as the general power (1.5 ulp
+/// of f32), including overflow, subnormals and signed zeros; a general power takes about fifty
+/// times as long.
 pub fn float_pow(s: &Scalars, x: Value, y: Value) -> Result<Value> {
     let widened = |v: Value| v.def().filter(|o| o.is("arith.extf")).map_or(v, |o| o.operand(0));
     let known = widened(y)
@@ -26,9 +26,9 @@ pub fn float_pow(s: &Scalars, x: Value, y: Value) -> Result<Value> {
     }
 }
 
-/// x^y modulo two to the bits; for negative y what rounding toward zero gives, and 0 for 0. By
-/// squaring, one step for each bit that an exponent can have: a loop would keep the element out of
-/// vectors.
+/// x^y of integers, modulo 2^bits. For a negative y the result is rounded toward zero, and 0 if x
+/// is 0. Binary exponentiation, unrolled over the bits that an exponent can have: a loop would
+/// prevent vectorisation.
 pub fn int_pow(s: &Scalars, x: Value, y: Value, d: DType) -> Result<Value> {
     let known = y
         .def()
@@ -47,7 +47,7 @@ pub fn int_pow(s: &Scalars, x: Value, y: Value, d: DType) -> Result<Value> {
             Some(n) if n >> k & 1 == 1 => more,
             Some(_) => power,
             None => {
-                // The highest bit of an i8 is the number -128.
+                // As an i8, the highest bit is the number -128.
                 let mask = if unsigned && k == 7 { -128 } else { 1 << k };
                 let on = s.cmpi(1, s.same("arith.andi", &[y, s.int(mask, y)?])?, zero)?;
                 s.select(on, more, power)?

@@ -1,14 +1,14 @@
-//! One element of a prim: scalar `arith` and `math` ops with PyTorch's semantics.
+//! Scalar lowering: one element of a prim as `arith` and `math` ops with PyTorch's semantics.
 //!
-//! A scalar of a 16-bit or 8-bit float is computed in f32, an i1 as i1, a ui8 as i8 with unsigned
-//! ops. In memory an i1 is a byte.
+//! Compute types: 16-bit and 8-bit floats in f32, i1 as i1, ui8 as i8 with unsigned ops. In memory
+//! an i1 is a byte.
 use kiln_dialects::{
     ir::*,
     ops::{BinaryKind, CompareKind, ReduceKind, UnaryKind},
     value::DType,
 };
 
-/// The type in which a dtype is computed.
+/// The MLIR type in which elements of a dtype are computed.
 pub fn compute_type(c: Ctx, d: DType) -> Type {
     match d {
         DType::F16 | DType::BF16 | DType::F8E4M3FN | DType::F8E5M2 => Type::scalar(c, DType::F32),
@@ -17,7 +17,7 @@ pub fn compute_type(c: Ctx, d: DType) -> Type {
     }
 }
 
-/// The dtype that a value has in memory.
+/// The dtype in which elements of a dtype are stored.
 pub fn storage(d: DType) -> DType {
     match d {
         DType::I1 | DType::UI8 => DType::I8,
@@ -25,7 +25,7 @@ pub fn storage(d: DType) -> DType {
     }
 }
 
-/// The dtype in which sums and intermediate results of a dtype are kept.
+/// The dtype of accumulators and intermediate results of a dtype.
 pub fn wide(d: DType) -> DType {
     match d {
         DType::F16 | DType::BF16 | DType::F8E4M3FN | DType::F8E5M2 => DType::F32,
@@ -33,21 +33,21 @@ pub fn wide(d: DType) -> DType {
     }
 }
 
-/// Makes scalar ops at one place.
+/// Creates scalar ops at one insertion point.
 #[derive(Clone, Copy)]
 pub struct Scalars {
-    /// Where.
+    /// The insertion point.
     pub b: Builder,
 }
 
 type Made = Result<Value>;
 
 impl Scalars {
-    /// An op with one result.
+    /// Creates an op with one result.
     pub fn op(&self, name: &str, operands: &[Value], ty: Type) -> Made {
         Ok(self.b.generic(name, operands, &[ty], &[], &mut [])?.result(0))
     }
-    /// An op whose result is of its operands' type.
+    /// Creates an op whose result type is that of its operands.
     pub fn same(&self, name: &str, operands: &[Value]) -> Made {
         self.op(name, operands, operands[0].ty())
     }
@@ -58,11 +58,11 @@ impl Scalars {
             .generic("arith.constant", &[], &[value.type_of()], &[("value", value)], &mut [])?
             .result(0))
     }
-    /// A float of the type of `like`.
+    /// A float constant of the type of `like`.
     pub fn float(&self, value: f64, like: Value) -> Made {
         self.constant(Attr::scalar(self.b.ctx, like.ty().dtype()?, value))
     }
-    /// An integer of the type of `like`.
+    /// An integer or index constant of the type of `like`.
     pub fn int(&self, value: i64, like: Value) -> Made {
         if like.ty().is_index() {
             self.b.index(value)
@@ -77,18 +77,18 @@ impl Scalars {
     fn i1(&self) -> Type {
         Type::scalar(self.b.ctx, DType::I1)
     }
-    /// `arith.cmpf` by upstream's number of the predicate.
+    /// `arith.cmpf` with upstream's predicate number.
     pub fn cmpf(&self, predicate: i64, x: Value, y: Value) -> Made {
         let attrs = [("predicate", Attr::i64(self.b.ctx, predicate))];
         Ok(self.b.generic("arith.cmpf", &[x, y], &[self.i1()], &attrs, &mut [])?.result(0))
     }
-    /// `arith.cmpi` by upstream's number of the predicate.
+    /// `arith.cmpi` with upstream's predicate number.
     pub fn cmpi(&self, predicate: i64, x: Value, y: Value) -> Made {
         let attrs = [("predicate", Attr::i64(self.b.ctx, predicate))];
         Ok(self.b.generic("arith.cmpi", &[x, y], &[self.i1()], &attrs, &mut [])?.result(0))
     }
 
-    /// From memory to the compute type.
+    /// Converts from the storage type to the compute type.
     pub fn load(&self, v: Value, d: DType) -> Made {
         let want = compute_type(self.b.ctx, d);
         match d {
@@ -97,7 +97,7 @@ impl Scalars {
             _ => self.op("arith.extf", &[v], want),
         }
     }
-    /// From the compute type to a type in memory.
+    /// Converts from the compute type to a storage type.
     pub fn store(&self, v: Value, to: Type) -> Made {
         match v.ty() {
             t if t == to => Ok(v),
@@ -106,7 +106,7 @@ impl Scalars {
         }
     }
 
-    /// A unary prim on an element of dtype `d`.
+    /// A unary prim on an element of dtype `d`, in its compute type.
     pub fn unary(&self, kind: UnaryKind, x: Value, d: DType) -> Made {
         use UnaryKind as K;
         if d.is_float() {
@@ -172,7 +172,7 @@ impl Scalars {
         }
     }
 
-    /// A binary prim on elements of dtype `d`.
+    /// A binary prim on elements of dtype `d`, in their compute type.
     pub fn binary(&self, kind: BinaryKind, x: Value, y: Value, d: DType) -> Made {
         use BinaryKind as K;
         let unsigned = matches!(d, DType::UI8 | DType::I1);
@@ -209,7 +209,7 @@ impl Scalars {
         self.same(name, &[x, y])
     }
 
-    /// As Python's float_floor_div: (x - mod(x, y)) / y, then rounded; the formula is that of
+    /// Python's float floor division: (x - mod(x, y)) / y, then rounded. Same formula as
     /// `reference/scalar.rs`.
     fn floor_div(&self, x: Value, y: Value) -> Made {
         let (zero, one) = (self.float(0.0, x)?, self.float(1.0, x)?);
@@ -229,8 +229,8 @@ impl Scalars {
         self.select(self.cmpf(1, y, zero)?, plain, result)
     }
 
-    /// Integer division that cannot trap: by 0 it gives an unspecified number, the least integer by
-    /// -1 wraps around.
+    /// Integer division that cannot trap: a divisor of 0 gives an unspecified number, and the least
+    /// integer divided by -1 wraps around.
     fn int_division(&self, kind: BinaryKind, x: Value, y: Value, unsigned: bool) -> Made {
         let (zero, one, minus) = (self.int(0, x)?, self.int(1, x)?, self.int(-1, x)?);
         let by_zero = self.cmpi(0, y, zero)?;
@@ -259,7 +259,7 @@ impl Scalars {
     }
 
     fn shift(&self, kind: BinaryKind, x: Value, y: Value, d: DType) -> Made {
-        // Unsigned, so that a negative count is too large as well.
+        // Unsigned comparison, so that a negative shift count is out of range as well.
         let bits = i64::from(d.bits());
         let inside = self.cmpi(6, y, self.int(bits, y)?)?;
         let zero = self.int(0, x)?;
@@ -274,7 +274,7 @@ impl Scalars {
         self.same("arith.shrsi", &[x, count])
     }
 
-    /// A comparison of elements of dtype `d`.
+    /// A comparison of elements of dtype `d`; an i1.
     pub fn compare(&self, kind: CompareKind, x: Value, y: Value, d: DType) -> Made {
         use CompareKind as K;
         if d.is_float() {
@@ -300,7 +300,7 @@ impl Scalars {
         self.cmpi(predicate, x, y)
     }
 
-    /// A step of a reduction in the compute type of `d`.
+    /// One reduction step: combines the accumulator with an element, in the compute type of `d`.
     pub fn combine(&self, kind: ReduceKind, sum: Value, x: Value, d: DType) -> Made {
         self.binary(kind.step(), sum, x, d)
     }
@@ -351,9 +351,9 @@ impl Scalars {
         }
     }
 
-    /// From f64 to f32 with an odd last bit unless that is exact, so that rounding the result again
-    /// is as rounding `x` once. A direct conversion to 16 bits would be a call of a function that
-    /// nobody offers.
+    /// Rounds f64 to f32 by round-to-odd: an inexact result gets an odd last bit, so that a second
+    /// rounding gives the same as rounding `x` once. A direct conversion to 16 bits would call a
+    /// library function that no library here provides.
     fn round_to_odd(&self, x: Value) -> Made {
         let (f32, i32) =
             (Type::scalar(self.b.ctx, DType::F32), Type::scalar(self.b.ctx, DType::I32));
@@ -372,7 +372,7 @@ impl Scalars {
         self.select(self.cmpf(6, back, x)?, odd, near)
     }
 
-    /// Truncation; what is out of range becomes the nearest integer, NaN 0.
+    /// Truncation toward zero; an out-of-range value saturates, NaN gives 0.
     fn float_to_int(&self, x: Value, to: DType) -> Made {
         let (low, high) = to.int_range();
         let ty = compute_type(self.b.ctx, to);
@@ -387,7 +387,7 @@ impl Scalars {
         self.select(self.cmpf(3, x, beyond)?, bound(high)?, value)
     }
 
-    /// The same bits as another dtype.
+    /// Reinterprets the bits of an element as another dtype.
     pub fn bitcast(&self, x: Value, from: DType, to: DType) -> Made {
         let c = self.b.ctx;
         let bits = if Type::scalar(c, from) == x.ty() || !from.is_float() {

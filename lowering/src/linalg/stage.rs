@@ -1,5 +1,5 @@
-//! The ops that need a nest of their own: reductions, contractions, windows, positions, and the
-//! pieces of concat and pad.
+//! Stages: the ops that get a loop nest of their own. These are reductions, contractions, windows,
+//! argmax and argmin, and the slices of concat and pad.
 use crate::{
     analysis::index_expr::Ix,
     kernels::graph::{contracts, turned},
@@ -14,7 +14,7 @@ use kiln_dialects::{ir::*, ops::*, sym::Dim as SymDim, value::DType};
 
 type Tensors = Result<Vec<Value>>;
 
-/// The tensors of an op's results.
+/// Lowers a stage; returns the tensors of the op's results.
 pub fn stage(k: &Kernel, op: Op) -> Tensors {
     match op.kind() {
         Some(OpKind::Reduce) => reduce(k, &Reduce::of(op).ok_or_malformed(op)?),
@@ -43,7 +43,7 @@ pub fn stage(k: &Kernel, op: Op) -> Tensors {
     }
 }
 
-/// Whether an op is one of those.
+/// Whether an op is lowered as a stage.
 pub fn is_stage(kind: OpKind) -> bool {
     use OpKind::*;
     matches!(
@@ -61,7 +61,7 @@ pub fn is_stage(kind: OpKind) -> bool {
     )
 }
 
-/// What changes nothing of a reduction, in the dtype in which it is kept.
+/// The identity of a reduction, in the accumulator dtype.
 fn neutral(c: Ctx, kind: ReduceKind, d: DType) -> Attr {
     let of = |float: f64, whole: i64| {
         if d.is_float() {
@@ -78,14 +78,14 @@ fn neutral(c: Ctx, kind: ReduceKind, d: DType) -> Attr {
     }
 }
 
-/// A tensor of the identity of a reduction, in the dtype in which it is kept.
+/// A tensor filled with the identity of a reduction, in the accumulator dtype.
 pub fn start(k: &Kernel, kind: ReduceKind, d: DType, sizes: &[Size]) -> Result<Value> {
     let empty = k.empty(wide(d), sizes)?;
     let scalar = crate::linalg::scalar::Scalars { b: k.b }.constant(neutral(k.b.ctx, kind, d))?;
     k.fill(scalar, empty)
 }
 
-/// Each loop by itself.
+/// The identity index: dimension `i` is loop `i`.
 pub fn id(n: usize) -> Vec<Ix> {
     (0..n).map(|d| Ix::dim(d, n)).collect()
 }
@@ -105,7 +105,7 @@ fn reduce(k: &Kernel, o: &Reduce) -> Tensors {
         body: &mut |body, acc| {
             let x = body.element(o.input, &at)?;
             if d == DType::I1 {
-                // As bytes, so that the last op of an iteration is the one that combines.
+                // As bytes, so that the combiner is the last op of an iteration.
                 let x = body.s.store(x, Type::scalar(body.s.b.ctx, storage(d)))?;
                 let or = matches!(o.kind, ReduceKind::Any | ReduceKind::Sum | ReduceKind::Max);
                 return Ok(vec![
@@ -127,13 +127,13 @@ fn reduces(kind: CumulativeKind) -> ReduceKind {
     }
 }
 
-/// For each element of an axis a reduction of the whole axis, in which what comes behind the
-/// element counts as nothing: a schedule knows that this is one walk.
+/// A scan as a full reduction of the axis per element, in which later elements count as the
+/// identity; schedules recognise that one sequential pass suffices.
 fn cumulative(k: &Kernel, o: &Cumulative) -> Tensors {
     let (d, mut sizes, kind, i) =
         (dtype(o.input)?, k.sizes_of(o.input)?, reduces(o.kind), o.axis as usize);
     let out = start(k, kind, d, &sizes)?;
-    // Behind the loop of the element stands that of what it is made of.
+    // The reduction loop follows the loop of the axis.
     sizes.insert(i + 1, sizes[i]);
     let n = sizes.len();
     let stay: Vec<usize> = (0..n).filter(|e| *e != i + 1).collect();
@@ -154,21 +154,21 @@ fn cumulative(k: &Kernel, o: &Cumulative) -> Tensors {
     })
 }
 
-/// Loops of a contraction, and the position of both operands over them.
+/// The loops of a contraction, and the indices of both operands over them.
 pub struct Contraction {
-    /// Sizes of the loops.
+    /// Trip counts of the loops, parallel loops first.
     pub sizes: Vec<Size>,
-    /// How many of the loops stay.
+    /// Number of parallel loops; the others are reduction loops.
     pub parallel: usize,
-    /// Those in the order of the result.
+    /// The parallel loops in the order of the result's dimensions.
     pub order: Vec<usize>,
-    /// Where the left operand is read.
+    /// Index of the left operand.
     pub lhs: Vec<Ix>,
-    /// Where the right operand is read.
+    /// Index of the right operand.
     pub rhs: Vec<Ix>,
 }
 
-/// The order in which a contraction's result is stored, by its dimensions.
+/// The dimensions of a contraction's result in the order in which it is stored.
 fn stored_order(op: Op) -> Vec<usize> {
     let rank = op.result(0).ty().dims().len();
     let permutation = turned(op)
@@ -177,7 +177,7 @@ fn stored_order(op: Op) -> Vec<usize> {
     permutation.unwrap_or_else(|| (0..rank).collect())
 }
 
-/// Sums the products of two values over the last loops.
+/// Lowers a contraction: sums the products of two values over the reduction loops.
 pub fn contract(k: &Kernel, lhs: Value, rhs: Value, result: DType, c: &Contraction) -> Tensors {
     let d = dtype(lhs)?;
     let n = c.sizes.len();
@@ -202,8 +202,7 @@ pub fn contract(k: &Kernel, lhs: Value, rhs: Value, result: DType, c: &Contracti
     })
 }
 
-/// A factor as it would lie in memory: what is computed of an operand is rounded as if it were
-/// stored.
+/// A factor rounded to its storage dtype: what a prologue computes is rounded as if it were stored.
 fn rounded(body: &Body, x: Value, d: DType) -> Result<Value> {
     let stored = x.def().is_some_and(|o| o.is("arith.extf") && o.operand(0).ty().dtype() == Ok(d));
     let narrow = d.is_float() && wide(d) != d;
@@ -247,8 +246,8 @@ fn dot_general(k: &Kernel, op: Op, o: &DotGeneral) -> Tensors {
     )
 }
 
-/// A convolution whose padding `kiln-expose-padding` has left: its input, with channels last, is
-/// padded within the kernel.
+/// A convolution whose padding `kiln-expose-padding` has kept: its NHWC input is padded within the
+/// kernel.
 fn padded_convolution(k: &Kernel, op: Op, o: Convolution) -> Tensors {
     let source = turned(op)
         .and(o.input.def())
@@ -282,7 +281,7 @@ fn padded_convolution(k: &Kernel, op: Op, o: Convolution) -> Tensors {
     let index = [Type::index(c); 4];
     let padded =
         k.b.generic("tensor.pad", &[tensor], &[ty], &attrs, &mut [(&index, &mut body)])?.result(0);
-    // Other readers of the input in this kernel see it as it is.
+    // Other readers of the input in this kernel read it unpadded.
     k.keep(source, padded);
     let spatial = o.strides.len();
     let made = convolution(
@@ -294,7 +293,7 @@ fn padded_convolution(k: &Kernel, op: Op, o: Convolution) -> Tensors {
     made
 }
 
-/// Without padding, which `kiln-expose-padding` has made an op of its own.
+/// A convolution without padding, which `kiln-expose-padding` has made a separate op.
 fn convolution(k: &Kernel, op: Op, o: &Convolution) -> Tensors {
     if o.transposed || o.pad_low.iter().chain(&o.pad_high).any(|p| *p != 0) {
         return padded_convolution(k, op, o.clone());
@@ -306,7 +305,7 @@ fn convolution(k: &Kernel, op: Op, o: &Convolution) -> Tensors {
     if depthwise && !one_each {
         return grouped(k, op, o, &out, &weight);
     }
-    // Loops in the order of memory: what is stored with channels last is read so as well.
+    // Loops in memory order: an NHWC convolution also reads its input in NHWC order.
     let last = turned(op).is_some();
     let order = if last {
         [vec![0], (2..spatial + 2).collect(), vec![1]].concat()
@@ -318,13 +317,13 @@ fn convolution(k: &Kernel, op: Op, o: &Convolution) -> Tensors {
     } else {
         (1..spatial + 2).collect::<Vec<_>>()
     };
-    // A window of one step is no loop.
+    // A window dimension of size 1 needs no loop.
     let depth: Vec<usize> = depth.into_iter().filter(|d| weight[*d].known() != Some(1)).collect();
     let mut sizes: Vec<Size> = order.iter().map(|d| out[*d]).collect();
     let parallel = sizes.len();
     sizes.extend(depth.iter().map(|d| weight[*d]));
     let n = sizes.len();
-    // The loops over a dimension of the result, and of the weight.
+    // The loop over a dimension of the result, and the loop over one of the weight.
     let at = |d: usize| Ix::dim(order.iter().position(|o| *o == d).unwrap_or(0), n);
     let inner = |d: usize| {
         depth.iter().position(|o| *o == d).map_or(Ix::number(0, n), |i| Ix::dim(parallel + i, n))
@@ -349,8 +348,8 @@ fn convolution(k: &Kernel, op: Op, o: &Convolution) -> Tensors {
     )
 }
 
-/// Groups are a loop of their own; the result has them as a dimension until it is seen as `[N, O,
-/// ..]` again.
+/// A grouped convolution. Groups are a loop of their own, and a dimension of the result until a
+/// reshape to `[N, O, ..]`.
 fn grouped(k: &Kernel, op: Op, o: &Convolution, out: &[Size], weight: &[Size]) -> Tensors {
     let known = |s: &Size| {
         s.known()
@@ -438,7 +437,7 @@ fn reduce_window(k: &Kernel, op: Op, o: &ReduceWindow) -> Tensors {
     })
 }
 
-/// A box of `whole`, filled by `write`, put back.
+/// Extracts a slice of `whole`, lets `write` fill it, and inserts it back.
 fn piece(
     k: &Kernel,
     whole: Value,
@@ -446,7 +445,7 @@ fn piece(
     sizes: &[Size],
     write: &mut dyn FnMut(Value) -> Result<Value>,
 ) -> Result<Value> {
-    // Nothing to write; a slice of MLIR may not start at the end.
+    // Nothing to write; an MLIR slice may not start at the end.
     if sizes.iter().any(|s| s.known() == Some(0)) {
         return Ok(whole);
     }
@@ -486,7 +485,7 @@ fn concat(k: &Kernel, op: Op, o: &Concat) -> Tensors {
         offset = sum(k, offset, own[axis])?;
         pieces.push((*v, offsets, own));
     }
-    // The end of a contraction comes right behind it.
+    // Slices that are a contraction's epilogue come first, right after it.
     pieces.sort_by_key(|(v, ..)| !of_stage(*v));
     for (v, offsets, own) in pieces {
         whole = piece(k, whole, &offsets, &own, &mut |part| k.write(v, &own, part))?;
@@ -494,7 +493,7 @@ fn concat(k: &Kernel, op: Op, o: &Concat) -> Tensors {
     Ok(vec![whole])
 }
 
-/// A piece put into what the kernel is given, or into a new tensor.
+/// Inserts a slice into the kernel's destination operand, or into a new tensor.
 fn place(k: &Kernel, op: Op, o: &InsertSlice) -> Tensors {
     let whole = match o.dest {
         Some(whole) => k.stored(whole).ok_or("writes on what is in no memory")?,
@@ -505,7 +504,7 @@ fn place(k: &Kernel, op: Op, o: &InsertSlice) -> Tensors {
     Ok(vec![piece(k, whole, &offsets, &own, &mut |part| k.write(o.source, &own, part))?])
 }
 
-/// Whether a value of the kernel depends on what has a nest of its own.
+/// Whether a value of the kernel depends on a stage.
 fn of_stage(v: Value) -> bool {
     let (mut stack, mut seen) = (vec![v], std::collections::HashSet::new());
     while let Some(v) = stack.pop() {
@@ -534,7 +533,7 @@ fn apply(k: &Kernel, name: &str, a: Size, b: Size) -> Result<Size> {
     Ok(Size::Dynamic(op.result(0)))
 }
 
-/// A padding as what it adds and what it removes, of which one is 0.
+/// Splits a padding count into elements added and elements removed, one of which is 0.
 fn added_and_removed(k: &Kernel, count: Size) -> Result<(Size, Size)> {
     let zero = Size::Static(0);
     match count {
@@ -553,7 +552,7 @@ fn pad(k: &Kernel, op: Op, o: &Pad) -> Tensors {
     let (sizes, own) = (k.sizes_of(op.result(0))?, k.sizes_of(o.input)?);
     let n = sizes.len();
     let mut whole = k.empty(storage(dtype(op.result(0))?), &sizes)?;
-    // A negative count removes: reading starts that much later.
+    // A negative count removes: reads start that many elements later.
     let split =
         |all: &[Size]| all.iter().map(|s| added_and_removed(k, *s)).collect::<Result<Vec<_>, _>>();
     let (low, high) = (split(&o.low)?, split(&o.high)?);
@@ -568,7 +567,7 @@ fn pad(k: &Kernel, op: Op, o: &Pad) -> Tensors {
         });
     }
     let at: Vec<Ix> = (0..n).map(|i| Ix::dim(i, n).plus(Ix::size(low[i].1, n))).collect();
-    // The middle first: it can be the end of what computes it.
+    // The interior first: it can be the epilogue of the stage that computes it.
     whole = piece(k, whole, &offsets, &inner, &mut |slice| {
         let nest = Nest {
             reduction: vec![false; n],
@@ -579,8 +578,8 @@ fn pad(k: &Kernel, op: Op, o: &Pad) -> Tensors {
         };
         k.generic(nest).map(|r| r[0])
     })?;
-    // The border in boxes that do not overlap: in front and behind along one dimension, within the
-    // middle of the earlier ones.
+    // The border as disjoint slices: before and after along each dimension, within the interior of
+    // the earlier dimensions.
     for d in 0..n {
         let behind = sum(k, offsets[d], inner[d])?;
         for (start, count) in [(Size::Static(0), low[d].0), (behind, high[d].0)] {

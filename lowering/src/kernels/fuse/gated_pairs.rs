@@ -1,5 +1,5 @@
-//! Two products with one left operand, such as those of a gated layer, silu(x V) * (x W): one
-//! kernel reads the left operand once for both, and neither result goes through memory.
+//! Gated pairs: two GEMMs with one left operand, such as silu(x V) * (x W). One kernel loads the
+//! left operand once for both, and neither result goes through memory.
 use crate::{
     kernels::{
         fuse::group::{Decide, Kind},
@@ -14,14 +14,14 @@ use kiln_dialects::{
     value::DType,
 };
 
-/// Most nodes of the kernel that another product joins: what follows both keeps its values in
-/// registers beside two sums.
+/// Most nodes of the kernel that a second GEMM joins: the shared epilogue keeps its values in
+/// registers next to two accumulators.
 const MOST: usize = 12;
-/// Least columns, which are a tile's.
+/// Least N of either GEMM: the width of one CTA tile.
 const COLUMNS: i64 = 64;
 
 impl Decide<'_> {
-    /// The kernel of another product that is computed with this one.
+    /// The kernel of another GEMM that node `n` is fused with.
     pub(crate) fn partner(&self, n: usize) -> Option<usize> {
         let mine = self
             .product(n)
@@ -55,7 +55,7 @@ impl Decide<'_> {
             .collect()
     }
 
-    /// A product of two matrices that Hopper's tensor cores can do with another one.
+    /// A matrix product that can run on Hopper's tensor cores as one of a pair.
     fn product(&self, n: usize) -> Option<DotGeneral> {
         let op = self.graph.nodes[n].value.def().filter(|o| turns(*o).is_none())?;
         let dot = DotGeneral::of(op)?;
@@ -68,7 +68,7 @@ impl Decide<'_> {
         let columns = if *depth == 0 { b } else { a };
         let rows = self.graph.count(&self.graph.nodes[n].dims) / (*columns).max(1);
         let last = dot.lhs_contract[..] == [dot.lhs.ty().dims().len() as i64 - 1];
-        // Few rows are read by registers, where the depth of both operands lies side by side.
+        // Skinny GEMMs read through registers, where both operands must be K-major.
         let units = a % 8 == 0
             && b % 8 == 0
             && *columns >= COLUMNS
@@ -83,12 +83,12 @@ impl Decide<'_> {
         .then_some(dot)
     }
 
-    /// Whether some pointwise op over the same loops takes both: what follows the kernel so far,
-    /// and what follows the node.
+    /// Whether a pointwise op over the same loops uses both: values of the kernel so far and values
+    /// of the node.
     fn meet(&self, n: usize, g: usize) -> bool {
         let graph = self.graph;
         let dims = &graph.nodes[n].dims;
-        // What each node is computed of: of the kernel, of the node.
+        // What each node depends on: [the kernel, the node].
         let mut of = vec![[false; 2]; graph.nodes.len()];
         self.groups[g].nodes.iter().for_each(|m| of[*m][0] = true);
         of[n][1] = true;
@@ -115,7 +115,7 @@ impl Decide<'_> {
     }
 }
 
-/// Whether a value is all of a tensor in memory, in whatever order.
+/// Whether a value covers a whole tensor in memory, transposed or not.
 fn whole(v: Value) -> bool {
     let mut v = v;
     while let Some(op) =

@@ -1,9 +1,9 @@
-//! Decide: which nodes are one kernel.
+//! Decides which nodes form one kernel.
 //!
-//! Nodes are taken in the order of the text. Each joins the kernel that computes what it reads, if
-//! it runs over the same loops, reads it at the same place, and no kernel would then wait for
-//! itself. The gain of a join is the bytes of the values that need not go through memory, so a node
-//! that could join several kernels joins the one that it reads most from.
+//! Nodes are visited in program order. A node joins the kernel that computes its operand if it has
+//! the same loops, reads the operand at the same index, and the kernel graph stays acyclic. The
+//! gain of a join is the bytes that need not go through memory, so a node that could join several
+//! kernels joins the one it reads most from.
 
 use crate::kernels::{
     graph::{Class, Graph, Leaf, title, turns},
@@ -17,27 +17,27 @@ use kiln_dialects::{
 use kiln_passes::decompose::NOT_FUSED;
 use std::collections::BTreeSet;
 
-/// What a kernel is.
+/// The kind of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// One loop nest of pointwise ops.
     Pointwise,
-    /// Reductions along the last dimensions with what comes before and after, row by row.
+    /// Row-wise reductions over the trailing dimensions, with their prologue and epilogue.
     Rows,
-    /// A reduction along other dimensions.
+    /// A reduction over other dimensions.
     Reduce,
     /// A contraction with its epilogue.
     Contract,
     /// Attention.
     Attention,
-    /// A scan with what comes before and after, element by element.
+    /// A scan with its elementwise prologue and epilogue.
     Scan,
     /// One op.
     Single,
 }
 
 impl Kind {
-    /// The word in tables and attributes.
+    /// The kind's name in tables and attributes.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Pointwise => "pointwise",
@@ -51,49 +51,49 @@ impl Kind {
     }
 }
 
-/// Whether a value of a kernel with reductions has all loops, or only those that stay.
+/// Whether a value of a kernel with reductions spans all loops, or only the parallel ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Full,
     Reduced,
 }
 
-/// A kernel in the making.
+/// A kernel under construction.
 pub struct Group {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// Its loops, without those of one step.
+    /// Its loops, without those of trip count 1.
     pub(crate) dims: Vec<SymDim>,
-    /// Which of them are reduced.
+    /// Indices into `dims` of its reduction loops.
     pub(crate) reduced: Vec<usize>,
-    /// Its nodes in order.
+    /// Its nodes in program order.
     pub nodes: Vec<usize>,
-    /// Kernels that it waits for.
+    /// Kernels it depends on.
     before: BTreeSet<usize>,
-    /// Why it is not larger.
+    /// Why it was not fused further.
     pub reasons: Vec<String>,
     pub(crate) gone: bool,
 }
 
-/// Most nodes in a kernel: beyond that registers spill and compile time grows.
+/// Most nodes in a kernel: beyond that, registers spill and compile time grows.
 const MOST_NODES: usize = 64;
 /// Most nodes that move from another kernel into a contraction's epilogue.
 const MOST_MOVED: usize = 8;
 
-/// The decision: kernels, and the kernel of each node.
+/// The fusion plan: kernels, and the kernel of each node.
 pub struct Plan {
-    /// Kernels in an order in which they can run.
+    /// Kernels in topological order.
     pub groups: Vec<Group>,
-    /// By node.
+    /// The kernel of each node.
     pub group_of: Vec<usize>,
 }
 
-/// What is wanted of kernels.
+/// The fusion mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// As few as there can be. `pairs`: whether two products may be one kernel.
+    /// As few kernels as possible. `pairs`: whether two GEMMs may be one kernel.
     Fused { pairs: bool },
-    /// One for each op.
+    /// One kernel per op.
     EachOp,
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct Decide<'a> {
     pub(crate) how: How,
 }
 
-/// Groups all nodes.
+/// Groups all nodes into kernels.
 pub fn plan(graph: &Graph, how: How) -> Plan {
     let mut d = Decide { graph, groups: vec![], group_of: vec![], forms: vec![], how };
     for n in 0..graph.nodes.len() {
@@ -119,7 +119,7 @@ pub(crate) fn wide(dims: &[SymDim]) -> Vec<SymDim> {
 }
 
 impl Decide<'_> {
-    /// The kernels that a node reads from, the one that it reads most from first.
+    /// The kernels that a node reads from, sorted by bytes read, largest first.
     pub(crate) fn sources(&self, n: usize) -> Vec<usize> {
         let mut all: Vec<(i64, usize)> = vec![];
         for leaf in &self.graph.nodes[n].leaves {
@@ -130,8 +130,8 @@ impl Decide<'_> {
                 None => all.push((size, g)),
             }
         }
-        // The later one first among equals: it waits for the other, not the other way round. A
-        // piece belongs to the kernel that computes it.
+        // Ties: the later kernel first, since it depends on the other, not vice versa. A slice
+        // belongs to the kernel that computes it.
         let own = self.piece(n).and_then(|v| self.home(self.graph.base(v)));
         all.sort_by_key(|(size, g)| std::cmp::Reverse((own == Some(*g), *size, *g)));
         all.into_iter().map(|(_, g)| g).collect()
@@ -162,8 +162,8 @@ impl Decide<'_> {
         }
         let (g, form) = match home {
             Some((g, kind, form)) => {
-                // A node has one home; that it was not another's is no loss, unless it copies a
-                // piece.
+                // A node is computed by one kernel only; that it did not join another is no loss,
+                // unless it copies a slice.
                 copies = self.goes_on(n) == Some(g);
                 if !copies {
                     reasons.clear();
@@ -215,9 +215,9 @@ impl Decide<'_> {
         for other in sources.iter().copied().filter(|s| *s != g && !alone) {
             self.merge(other, g);
         }
-        // A piece that is computed here after all is not copied.
+        // A slice that its own kernel computes after all is not copied.
         if !copies || sources.first().is_some_and(|s| !self.groups[*s].gone) {
-            // With what has become a part of this kernel it is fused after all.
+            // Drop the reasons about kernels that have been merged into this one since.
             let open: Vec<String> = reasons
                 .into_iter()
                 .filter(|(s, _)| !self.groups[*s].gone)
@@ -228,7 +228,7 @@ impl Decide<'_> {
         self.groups[g].reasons.extend(whole.into_iter().chain(prologue));
     }
 
-    /// The reduced loops of a node, counted without loops of one step.
+    /// The reduction loops of a node, numbered without loops of trip count 1.
     fn reduced(&self, n: usize) -> Vec<usize> {
         let node = &self.graph.nodes[n];
         let place = |d: usize| node.dims[..d].iter().filter(|x| x.known() != Some(1)).count();
@@ -239,15 +239,15 @@ impl Decide<'_> {
             .collect()
     }
 
-    /// Whether a reduction runs along the last dimensions.
+    /// Whether a reduction covers trailing dimensions.
     fn trailing(&self, n: usize) -> bool {
         let rank = wide(&self.graph.nodes[n].dims).len();
         let reduced = self.reduced(n);
         reduced.iter().enumerate().all(|(i, d)| *d == rank - reduced.len() + i)
     }
 
-    /// Whether a node can be computed inside of a kernel, what the kernel becomes, and the form of
-    /// the node's value.
+    /// Whether a node can be fused into a kernel; returns the kernel's new kind and the form of the
+    /// node's value.
     fn fits(&self, n: usize, g: usize) -> Result<(Kind, Form)> {
         let (node, group) = (&self.graph.nodes[n], &self.groups[g]);
         let dims = wide(&node.dims);
@@ -282,8 +282,8 @@ impl Decide<'_> {
             (Class::Scan, Kind::Scan) => {
                 return Err("one scan goes through its rows already".into());
             }
-            // Anything else would read a row for each of the scan's results, which is its length
-            // times the work.
+            // Any other reduction would reread a row for each result of the scan: the work times
+            // the axis length.
             (Class::Reduce, Kind::Scan) => {
                 return Err("a row of the scan is not in one place".into());
             }
@@ -361,8 +361,8 @@ impl Decide<'_> {
         Ok(result)
     }
 
-    /// Whether a pointwise node is read by reductions alone, and is no smaller than what it reads
-    /// of a kernel.
+    /// Whether a pointwise node is read by reductions only, and is no smaller than what it reads
+    /// from a kernel.
     fn only_for_reductions(&self, n: usize, g: usize) -> bool {
         let node = &self.graph.nodes[n];
         let reduces = |user: Op| {
@@ -389,7 +389,7 @@ impl Decide<'_> {
             && bytes <= size(node.value)
     }
 
-    /// Whether nothing but a node reads the values of a kernel.
+    /// Whether node `n` is the only reader of a kernel's values.
     pub(crate) fn only(&self, g: usize, n: usize) -> bool {
         let Some(reader) = self.graph.nodes[n].value.def() else { return false };
         let inside = |op: Op| {
@@ -398,7 +398,7 @@ impl Decide<'_> {
                     self.graph.node_of.get(v).is_some_and(|m| self.group_of.get(*m) == Some(&g))
                 })
         };
-        // What is no node is computed by its reader.
+        // An op that is no node is computed by its reader.
         self.groups[g].nodes.iter().all(|m| {
             let mut stack = vec![self.graph.nodes[*m].value];
             while let Some(v) = stack.pop() {
@@ -418,7 +418,7 @@ impl Decide<'_> {
         })
     }
 
-    /// Whether a leaf's position is the loops `over`, in order.
+    /// Whether a leaf is indexed by exactly the loops `over`, in order.
     pub(crate) fn reads_in_place(&self, leaf: &Leaf, over: &[usize]) -> bool {
         let dims = self.graph.facts.dims(leaf.value);
         let at: Vec<_> = leaf
@@ -436,8 +436,8 @@ impl Decide<'_> {
             })
     }
 
-    /// Whether a node that reads from `sources` can be in kernel `g`: none of the others waits for
-    /// `g`.
+    /// Whether a node that reads from `sources` can join kernel `g` without a cycle: no other
+    /// source may depend on `g`.
     fn acyclic(&self, g: usize, sources: &[usize]) -> Result<()> {
         match sources.iter().find(|s| **s != g && self.waits(**s, g)) {
             Some(s) => Err(format!(
@@ -449,7 +449,7 @@ impl Decide<'_> {
         }
     }
 
-    /// Whether `a` waits for `b`, directly or not.
+    /// Whether kernel `a` depends on kernel `b`, transitively.
     pub(crate) fn waits(&self, a: usize, b: usize) -> bool {
         let (mut seen, mut stack) = (vec![false; self.groups.len()], vec![a]);
         while let Some(g) = stack.pop() {
@@ -463,8 +463,8 @@ impl Decide<'_> {
         false
     }
 
-    /// Moves a pointwise kernel into one that reads from it over the same loops, or that only puts
-    /// its values elsewhere.
+    /// Merges a pointwise kernel into a reader over the same loops, or into one that only inserts
+    /// its values into a larger tensor.
     fn merge(&mut self, from: usize, into: usize) {
         let (a, b) = (&self.groups[from], &self.groups[into]);
         let kinds = a.kind == Kind::Pointwise
@@ -476,7 +476,7 @@ impl Decide<'_> {
         if !small || a.gone || !(placed || kinds && a.dims == b.dims) {
             return;
         }
-        // Any other way from one to the other would make the merged kernel wait for itself.
+        // Any other path between the two would make the merged kernel depend on itself.
         if b.before.iter().any(|g| *g != from && self.waits(*g, from)) {
             return;
         }
@@ -487,7 +487,7 @@ impl Decide<'_> {
                     .iter()
                     .filter(|l| self.home(self.graph.base(l.value)) == Some(from))
                     .all(|l| {
-                        // A contraction reads its operands many times, wherever it stands.
+                        // A contraction rereads its operands, whatever its loops.
                         let full = match node.class {
                             Class::Contract | Class::Attention | Class::Single => false,
                             Class::Reduce | Class::Scan => true,
@@ -531,7 +531,7 @@ impl Decide<'_> {
             .map_or("a kernel".into(), |n| self.name(self.graph.nodes[*n].value))
     }
 
-    /// The kernels in an order in which each comes after what it waits for.
+    /// Sorts the kernels topologically.
     fn ordered(mut self) -> Plan {
         let (mut place, mut order) = (vec![None; self.groups.len()], vec![]);
         for start in 0..self.groups.len() {

@@ -1,5 +1,5 @@
-//! Paddings and concatenations: what only puts its operands into a larger tensor can be done by the
-//! kernels that compute these.
+//! Pads and concatenations: ops that only insert their operands into a larger tensor are fused into
+//! the kernels that compute these operands (destination passing).
 use crate::kernels::{
     fuse::group::{Decide, Form, Kind, wide},
     graph::{Class, Leaf, reads, turns},
@@ -10,16 +10,16 @@ use kiln_dialects::{
     ops::{InsertSlice, OpKind, Pad},
 };
 
-/// Why rows are put in place, but no more than they.
+/// Why a row kernel inserts its rows but copies nothing else.
 pub(crate) const BESIDE: &str = "it has no loops for elements beside its rows";
 
-/// Most elements that a kernel copies for each one that it computes: its threads are as many as its
-/// own work wants.
+/// Most elements that a kernel copies per element it computes: its thread count follows from its
+/// own work.
 pub const MOST_COPIED: i64 = 4;
 
 impl Decide<'_> {
-    /// Whether a kernel can copy a piece beside the one that it has put into the same tensor, and
-    /// what it is then.
+    /// Whether a kernel can copy another slice into the tensor it already inserts into; returns
+    /// the kernel's kind then.
     pub(crate) fn copies(&self, n: usize, g: usize) -> Result<(Kind, Form)> {
         let group = &self.groups[g];
         if group.nodes.iter().any(|m| self.pads(*m)) {
@@ -33,7 +33,7 @@ impl Decide<'_> {
             .map(|()| (group.kind, Form::Full))
     }
 
-    /// Whether a kernel's own work is enough to copy so many elements beside it.
+    /// Fails if the kernel's own work is too small to copy so many elements.
     fn few(&self, copied: i64, g: usize) -> Result<()> {
         let own = self.graph.count(&self.groups[g].dims);
         if copied > own.saturating_mul(MOST_COPIED) {
@@ -43,13 +43,13 @@ impl Decide<'_> {
         }
     }
 
-    /// Whether a kernel goes through rows that depend on each other's reductions, so that it takes
-    /// one piece and nothing else.
+    /// Whether a kernel runs over rows that depend on each other's reductions, so that it inserts
+    /// one slice and nothing else.
     pub(crate) fn by_rows(&self, g: usize) -> bool {
         matches!(self.groups[g].kind, Kind::Rows | Kind::Reduce | Kind::Attention)
     }
 
-    /// Whether a node does no more than put its operands into a larger tensor.
+    /// Whether a node only inserts its operands into a larger tensor.
     pub(crate) fn places(&self, n: usize) -> bool {
         let node = &self.graph.nodes[n];
         node.class == Class::Single
@@ -58,13 +58,13 @@ impl Decide<'_> {
             })
     }
 
-    /// Whether a node is a padding.
+    /// Whether a node is a pad.
     pub(crate) fn pads(&self, n: usize) -> bool {
         self.graph.nodes[n].value.def().is_some_and(|o| o.kind() == Some(OpKind::Pad))
     }
 
-    /// Whether a kernel that pads its result, or puts it in place, can do the other as well: both
-    /// write each element as it is computed.
+    /// Whether a kernel that pads or inserts its result can do the other as well: both write each
+    /// element as it is computed.
     pub(crate) fn places_beside(&self, n: usize, g: usize) -> bool {
         let moved = |m: usize| self.graph.nodes[m].value.def().map(|o| o.operand(0));
         let placing: Vec<usize> =
@@ -75,21 +75,21 @@ impl Decide<'_> {
         one_each && moved(n) == moved(other)
     }
 
-    /// The piece that a node puts into a larger tensor.
+    /// The source slice of a node that is an `insert_slice`.
     pub(crate) fn piece(&self, n: usize) -> Option<Value> {
         self.graph.nodes[n].value.def().and_then(InsertSlice::of).map(|o| o.source)
     }
 
-    /// The kernel that puts the piece before into the same tensor, if it is another's than the
-    /// piece's: it can copy the piece.
+    /// The kernel that inserts the previous slice into the same tensor, if another kernel computes
+    /// this slice: it can copy the slice.
     pub(crate) fn goes_on(&self, n: usize) -> Option<usize> {
         let place = self.graph.nodes[n].value.def().and_then(InsertSlice::of)?;
         let before = self.home(place.dest?)?;
         (self.home(self.graph.base(place.source)) != Some(before)).then_some(before)
     }
 
-    /// Whether a kernel can write its result right to where a padding or a concatenation wants it,
-    /// and what it is then.
+    /// Whether a kernel can write its result directly into the destination of a pad or a
+    /// concatenation; returns the kernel's kind then.
     pub(crate) fn ends(&self, n: usize, g: usize) -> Result<(Kind, Form)> {
         let (node, group) = (&self.graph.nodes[n], &self.groups[g]);
         let op = |m: usize| self.graph.nodes[m].value.def().map(|o| turns(o).unwrap_or(o));
@@ -137,8 +137,8 @@ impl Decide<'_> {
         }
     }
 
-    /// Whether a node that is no loop nest reads all of a leaf as it lies; the operand may have
-    /// dimensions of size 1 that the leaf has not.
+    /// Whether a node that is no loop nest reads a whole leaf in its layout; the operand may have
+    /// additional unit dimensions.
     fn reads_whole(&self, n: usize, leaf: &Leaf) -> bool {
         let Some(op) = self.graph.nodes[n].value.def() else { return false };
         let dims = |v: Value| self.graph.facts.dims(v);
@@ -153,10 +153,10 @@ impl Decide<'_> {
             .is_some_and(whole)
     }
 
-    /// Whether a node puts what a pointwise kernel computes into a larger tensor, once, and nothing
-    /// else reads it.
+    /// Whether a node inserts the result of a pointwise kernel into a larger tensor, once, as its
+    /// only reader.
     pub(crate) fn only_places(&self, n: usize, from: usize) -> bool {
-        // Hardly any node does, and all that follows is asked of every pair of kernels.
+        // A cheap early exit: few nodes insert, and this runs for every pair of kernels.
         if !self.places(n) {
             return false;
         }

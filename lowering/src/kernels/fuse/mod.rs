@@ -1,15 +1,14 @@
-//! `kiln-fuse`: groups ops into kernels and makes the host function that launches them.
+//! `kiln-fuse`: groups ops into kernels and creates the host function that launches them.
 //!
-//! Why: a value that stays in registers costs nothing, one that goes through memory costs its bytes
-//! twice. Upstream fuses one linalg op into another; it does not see reductions with what is around
-//! them, several results, or views, and it leaves no reason for what it does not fuse.
+//! Why: a value that stays in registers costs nothing; one that goes through memory is written and
+//! read once more. Upstream fuses one linalg op into another. It does not fuse reductions with
+//! their neighbours, several results, or views, and it records no reason for what it does not fuse.
 //!
-//! What `kiln-prologues` has marked is no value in memory: the product that reads it computes it.
+//! An op that `kiln-prologues` has marked is not materialised: the GEMM that reads it computes it.
 //!
-//! A module with attribute [`EACH_OP`] gets a kernel for every op, as a backend may want that fuses
-//! nothing.
+//! A module with attribute [`EACH_OP`] gets one kernel per op, for a backend that fuses nothing.
 //!
-//! Numerics: exact on this level; an op that several kernels compute again gives the same bits in
+//! Numerics: exact on this level; an op that several kernels rematerialise gives the same bits in
 //! each.
 //!
 //! ```text
@@ -30,7 +29,7 @@ use kiln_dialects::{
 };
 use kiln_passes::{Numerics, Pass, refine_shapes::Facts};
 
-/// The unit attribute of a module whose ops are not fused.
+/// Unit attribute of a module whose ops are not fused.
 pub const EACH_OP: &str = "kiln.each_op";
 
 kiln_passes::pass_options! {
@@ -38,11 +37,11 @@ kiln_passes::pass_options! {
     pub struct Fuse {
         /// Rounds of size propagation
         pub rounds: usize = 8,
-        /// Computes two products with one left operand in one kernel, where one expression takes
-        /// both; for chips with a kernel for it
+        /// Fuses two GEMMs with one left operand whose results meet in one expression; for
+        /// chips that have a kernel for it
         pub pairs: bool = false,
-        /// Computes pointwise ops in front of a transpose where it is read; for chips whose kernels
-        /// turn tiles in shared memory
+        /// Computes pointwise ops before a transpose in the transpose's reader; for chips whose
+        /// kernels transpose tiles in shared memory
         pub turns: bool = false,
     }
 }

@@ -1,4 +1,4 @@
-//! Apply: one module per kernel, and a launch of it in the host function.
+//! Applies the fusion plan: one module per kernel, and a launch of it in the host function.
 use crate::target::kernel_attrs::SLICES;
 use crate::{
     analysis::{
@@ -18,7 +18,7 @@ use kiln_dialects::{
 };
 use std::collections::{HashMap, HashSet};
 
-/// The kernels of a module, one for each different text.
+/// The kernels of a module, deduplicated by their text.
 pub struct Kernels {
     ctx: Ctx,
     block: Block,
@@ -27,7 +27,7 @@ pub struct Kernels {
 }
 
 impl Kernels {
-    /// None yet.
+    /// An empty table of kernels for `module`; fails if the module has no body.
     pub fn of(module: Op) -> Result<Kernels> {
         let block =
             module.regions().first().and_then(|r| r.first()).ok_or_at(module, "has no body")?;
@@ -35,7 +35,7 @@ impl Kernels {
         Ok(Kernels { ctx: module.ctx(), block, by_text: HashMap::new(), names })
     }
 
-    /// Literal elements as a global, since kernels take memory.
+    /// Turns a literal into a global, since kernels take pointers to memory.
     fn constant(&mut self, op: Op) -> Result<Value> {
         let value = op.attr("value").ok_or("has no value")?;
         let text = format!("{value} : {}", value.type_of());
@@ -73,7 +73,7 @@ impl Kernels {
         .result(0))
     }
 
-    /// The name of a kernel with that body: an earlier one's, or a new one, which is then made.
+    /// The name of the kernel with that body: an existing equal one, or a new one that is created.
     fn intern(
         &mut self,
         stem: &str,
@@ -90,7 +90,7 @@ impl Kernels {
             n += 1;
         };
         let module = make(b, &name)?;
-        // The function without its name: why a kernel is no larger may differ between equal ones.
+        // Excludes the name and the `not_fused` reasons, which may differ between equal kernels.
         let functions = blocks(module).into_iter().flat_map(|b| b.ops());
         let text: String = functions
             .map(|f| {
@@ -112,30 +112,30 @@ struct Outline<'a> {
     graph: &'a Graph<'a>,
     sizes: SizeValues<'a>,
     builder: Builder,
-    /// What stands for a value in the new host function.
+    /// Maps old values to values of the new host function.
     host: HashMap<Value, Value>,
-    /// Values that are read outside of their kernels.
+    /// Values that cross a kernel boundary.
     crossing: HashSet<Value>,
 }
 
-/// What a kernel takes and gives.
+/// The operands and results of a kernel.
 struct Signature {
     leaves: Vec<Value>,
     sizes: Vec<Value>,
     results: Vec<Value>,
 }
 
-/// What a launch does.
+/// Attributes of a launch.
 struct About<'a> {
     /// `kiln.kernel` of its kernel.
     attrs: Attr,
-    /// Where its ops stand, the last one first.
+    /// Source locations of its ops, the last op first.
     sources: &'a [Loc],
-    /// Floating-point operations for each element of its first result.
+    /// Floating-point operations per element of its first result.
     flops: i64,
 }
 
-/// Rewrites a function to launches.
+/// Rewrites a function's ops to launches, according to the plan.
 pub fn apply(func: Op, graph: &Graph, plan: &Plan, kernels: &mut Kernels) -> Result<()> {
     let block = func.regions().first().and_then(|r| r.first()).ok_or_at(func, "has no body")?;
     let end = block.terminator().ok_or_at(func, "has no return")?;
@@ -176,15 +176,15 @@ pub fn apply(func: Op, graph: &Graph, plan: &Plan, kernels: &mut Kernels) -> Res
         let given = if computed && taken.insert(graph.base(*v)) {
             o.value(*v).at(end)?
         } else {
-            // Memory of the caller's own: what is an argument, a weight or another result already
-            // is copied.
+            // The caller owns its results: an argument, a weight or a value returned twice is
+            // copied.
             let attrs = describe(builder.ctx, "pointwise", &["copy"], &[]);
             o.copy(kernels, attrs, *v).at(end)?
         };
         end.set_operand(i, given);
     }
     for op in old.into_iter().rev() {
-        // Sizes that are stated of a computed value go with it; the launch says them.
+        // A size bound to a computed value is dropped with it; the launch states the sizes.
         let stated = op.kind() == Some(OpKind::BindShape)
             && op.operand(0).def().is_some_and(|o| o.kind() != Some(OpKind::GetGlobal));
         let kept = makes_sizes(op) && !stated || op.kind() == Some(OpKind::GetGlobal);
@@ -195,8 +195,8 @@ pub fn apply(func: Op, graph: &Graph, plan: &Plan, kernels: &mut Kernels) -> Res
     Ok(())
 }
 
-/// The tensor of an earlier kernel that the pieces of a result are put into; none if it is a new
-/// one.
+/// The destination tensor, written by an earlier kernel, that a result's slices are inserted into;
+/// none if this kernel allocates it.
 fn handed_on(v: Value, inside: &dyn Fn(Value) -> bool) -> Option<Value> {
     let mut at = Some(v).filter(|v| inside(*v))?;
     while inside(at) {
@@ -205,13 +205,13 @@ fn handed_on(v: Value, inside: &dyn Fn(Value) -> bool) -> Option<Value> {
     Some(at)
 }
 
-/// The values that are read outside of their kernels.
+/// The values that are read outside the kernels that compute them.
 fn crossing(graph: &Graph, plan: &Plan) -> HashSet<Value> {
     let mut read: HashSet<Value> = graph.returns.iter().map(|v| graph.base(*v)).collect();
     for (n, node) in graph.nodes.iter().enumerate() {
         for leaf in &node.leaves {
             let base = graph.base(leaf.value);
-            // A view inside of the kernel's own reads is memory as well.
+            // A view read within the same kernel needs its base in memory as well.
             let view = leaf.value.def().is_some_and(|o| graph.views.contains(&o));
             if view
                 || graph.node_of.get(&base).is_none_or(|m| plan.group_of[*m] != plan.group_of[n])
@@ -231,7 +231,7 @@ fn stem(ops: &[&str]) -> String {
     words.join("_").chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }
 
-/// `kiln.kernel`: what the kernel is, for people and for the table of kernels.
+/// `kiln.kernel`: the kernel's kind, ops and fusion reasons, for readers and the kernel table.
 fn describe(c: Ctx, kind: &str, ops: &[&str], reasons: &[String]) -> Attr {
     let list = |all: &[String]| {
         Attr::array(c, &all.iter().map(|s| Attr::string(c, s)).collect::<Vec<_>>())
@@ -245,7 +245,7 @@ fn describe(c: Ctx, kind: &str, ops: &[&str], reasons: &[String]) -> Attr {
 }
 
 impl Outline<'_> {
-    /// The stored value in the new host function; views are made anew behind what they look at.
+    /// The stored value in the new host function; views are recreated after their base.
     fn value(&mut self, v: Value) -> Result<Value> {
         if let Some(h) = self.host.get(&v) {
             return Ok(*h);
@@ -259,23 +259,23 @@ impl Outline<'_> {
         Ok(view)
     }
 
-    /// The values of a kernel that are read outside of it.
+    /// The results of a kernel: its values that are read outside of it.
     fn results(&self, plan: &Plan, g: usize) -> Vec<Value> {
         let all = plan.groups[g]
             .nodes
             .iter()
             .filter_map(|n| self.graph.nodes[*n].value.def())
             .flat_map(Op::results);
-        // PTX takes the address of each of its results.
+        // External PTX takes the address of each of its results.
         let written = |v: &Value| v.def().is_some_and(|o| o.kind() == Some(OpKind::PtxCall));
         let mut all: Vec<Value> = all.filter(|v| self.crossing.contains(v) || written(v)).collect();
-        // A border is no part of the loops that compute the rest, so that it comes behind
-        // everything that is.
+        // A pad's border is outside the loops that compute the rest, so pads come after everything
+        // in these loops.
         all.sort_by_key(|v| v.def().is_some_and(|o| o.kind() == Some(OpKind::Pad)));
         all
     }
 
-    /// What a contraction computes of its left operand, in order.
+    /// The prologue of a contraction: the ops that compute its left operand, in order.
     fn prologue(&self, op: Op) -> Vec<Op> {
         let (mut found, mut stack) = (vec![], vec![]);
         if op.kind() == Some(OpKind::DotGeneral) {
@@ -321,7 +321,7 @@ impl Outline<'_> {
         let b = self.builder.at(loc);
         let mut outs = vec![];
         for v in &s.results {
-            // A tensor that is written on is handed on as what is written to.
+            // Destination-passing style: a tensor that is inserted into is passed as an output.
             if let Some(whole) = handed_on(*v, inside) {
                 outs.push(self.value(whole)?);
                 continue;
@@ -336,8 +336,8 @@ impl Outline<'_> {
         }
         let inputs = s.leaves.iter().map(|v| self.value(*v)).collect::<Result<Vec<_>, _>>()?;
         let types: Vec<Type> = s.results.iter().map(|v| v.ty()).collect();
-        // The launch knows where all of its ops stand; the kernel, which may be another launch's as
-        // well, does not.
+        // The launch carries the locations of all its ops; the kernel, which other launches may
+        // share, does not.
         let all = Loc::fused(b.ctx, about.sources);
         let b = b.at(loc.name().map_or(all, |name| all.named(&name)));
         let op = b.create_with(
@@ -349,7 +349,7 @@ impl Outline<'_> {
         Ok(())
     }
 
-    /// `kiln.kernel` with the pieces that it writes of its results: for each the result's number,
+    /// `kiln.kernel` with the slices that it writes of its results: for each the result's index,
     /// then sizes as in `kiln.sizes`.
     fn with_pieces(&mut self, attrs: Attr, s: &Signature) -> Result<Attr> {
         let (c, mut pieces) = (self.builder.ctx, vec![]);
@@ -386,7 +386,7 @@ impl Outline<'_> {
 
     fn copy(&mut self, kernels: &mut Kernels, attrs: Attr, v: Value) -> Result<Value> {
         let before = self.host.clone();
-        // The value as a leaf, and the launch's result in its place for this return only.
+        // Map the value to its leaf, and to the launch's result for this return only.
         let source = self.value(v)?;
         self.host.insert(v, source);
         self.launch(
@@ -402,7 +402,7 @@ impl Outline<'_> {
         Ok(copied)
     }
 
-    /// Leaves and sizes that the computation of `v` needs, in the order in which it meets them.
+    /// Collects the leaves and sizes that the computation of `v` needs, in the order of first use.
     fn collect(
         &self,
         v: Value,
@@ -426,13 +426,13 @@ impl Outline<'_> {
         reads(op).into_iter().try_for_each(|o| self.collect(o, inside, s, seen))
     }
 
-    /// The value that stands for all of this size: inside of a kernel nothing else says that two of
-    /// its arguments are equal.
+    /// The representative of all values equal to this size: within a kernel, nothing else states
+    /// that two arguments are equal.
     fn same_size(&self, v: Value) -> Value {
         self.sizes.made(&self.graph.facts.size_value(v)).unwrap_or(v)
     }
 
-    /// The module of a kernel: facts on its arguments, then clones of its ops.
+    /// Builds the module of a kernel: facts on its arguments, then clones of its ops.
     fn kernel(&mut self, b: Builder, name: &str, attrs: Attr, s: &Signature) -> Result<Op> {
         let index = Type::index(b.ctx);
         let inputs: Vec<Type> =
@@ -480,8 +480,8 @@ impl Outline<'_> {
         b.generic("builtin.module", &[], &[], &module_attrs, &mut [(&[], &mut body)])
     }
 
-    /// What is known of the sizes that a kernel takes, if what divides one is more than 1: on its
-    /// own parameters, since nothing else in it says so.
+    /// Lower bound and divisor of each size argument, if a divisor exceeds 1. They become
+    /// attributes of the kernel's parameters, since nothing else in the kernel states them.
     fn known(&self, s: &Signature) -> Option<Attr> {
         let (c, facts) = (self.builder.ctx, self.graph.facts);
         let of = |v: &Value| -> Vec<(&str, Attr)> {
@@ -490,7 +490,7 @@ impl Outline<'_> {
             if divisor < 2 {
                 return vec![];
             }
-            // The least multiple of it.
+            // Round the lower bound up to a multiple of the divisor.
             let least = least.div_euclid(divisor) + i64::from(least.rem_euclid(divisor) > 0);
             vec![(DIVISOR, Attr::i64(c, divisor)), (LEAST, Attr::i64(c, (least * divisor).max(0)))]
         };
@@ -502,7 +502,7 @@ impl Outline<'_> {
         })
     }
 
-    /// A value's ops inside of a kernel, operands first.
+    /// Clones a value's ops into a kernel, operands first.
     fn clone(&self, b: &Builder, v: Value, map: &mut HashMap<Value, Value>) -> Result<Value> {
         if let Some(m) = map.get(&v) {
             return Ok(*m);
@@ -517,8 +517,8 @@ impl Outline<'_> {
             map.get(&if o.ty().is_index() { self.same_size(o) } else { o }).copied().unwrap_or(o)
         };
         let new = b.at(op.loc()).clone_op(op, &inside)?;
-        // Why a product takes none is no part of the kernel, which may be another product's as
-        // well.
+        // The reason for having no prologue is not part of the kernel, which other products may
+        // share.
         if new.attr(PROLOGUE).and_then(Attr::as_string).is_some() {
             new.remove_attr(PROLOGUE);
         }
@@ -530,9 +530,9 @@ impl Outline<'_> {
         Ok(made)
     }
 
-    /// The sizes of an op that computes them from its operands' (`n - 1` of a window), where the
-    /// kernel takes them: two of its arguments may be `n` and `n - 1`, which inside of it nothing
-    /// says.
+    /// The result sizes of an op that derives them from its operands (`n - 1` of a window), as the
+    /// kernel's own arguments: two of these may be `n` and `n - 1`, a relation that nothing in the
+    /// kernel states.
     fn stated(&self, op: Op, map: &HashMap<Value, Value>) -> Option<Vec<Size>> {
         use OpKind::{Concat, Convolution, Pad, ReduceWindow};
         let v = op.result(0);

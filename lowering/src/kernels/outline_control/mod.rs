@@ -1,14 +1,14 @@
-//! `kiln-outline-control`: what stands between control flow and custom calls becomes functions of
-//! its own, each of which is compiled as a program.
+//! `kiln-outline-control`: outlines the straight-line segments between control flow and custom
+//! calls into functions, each of which is compiled as a program.
 //!
-//! Why: fusion, memory and threads are planned for ops that run one after the other, each once.
-//! Behind this pass every function but one is that; the one that is left, marked `kiln.control`,
-//! only calls them, chooses and repeats, which the runtime does from plain data. Upstream lowers
-//! control flow to branches within one function, which no plan of memory here knows.
+//! Why: fusion, buffer assignment and threading handle straight-line code. After this pass every
+//! function but one is straight-line. The remaining one, marked `kiln.control`, only calls the
+//! others, branches and loops, which the runtime interprets from plain data. Upstream lowers
+//! control flow to branches within one function, which no memory plan here supports.
 //!
-//! A function takes what it reads and gives what others read; sizes and weights are not passed but
-//! made again. One that needs a symbol that none of its arguments has takes an argument of the
-//! whole program that has it.
+//! A function's arguments are the values it reads, and its results those that others read; sizes
+//! and weights are rematerialised rather than passed. If a function needs a symbol that none of its
+//! arguments has, it also takes an argument of the whole program that has it.
 //!
 //! Numerics: exact.
 //!
@@ -62,7 +62,7 @@ fn outline(func: Op, rounds: usize, names: &mut HashSet<String>) -> Result<()> {
     let block = func.regions().first().and_then(|r| r.first()).ok_or_at(func, "has no body")?;
     let first = block.first().ok_or_at(func, "has an empty body")?;
     let facts = Facts::of(func, rounds)?;
-    // Sizes go in front of everything; what they are put in front of must not go.
+    // Sizes go to the start of the function, before an anchor op that must not be erased.
     let front = Builder::before(first).ok_or_at(func, "is in no block")?;
     let mark = front.index(0).at(func)?.def().ok_or_at(func, "has no mark")?;
     let front = Builder::before(mark).ok_or_at(func, "is in no block")?;
@@ -93,11 +93,11 @@ struct Outline<'a> {
     facts: &'a Facts,
     symbols: &'a HashMap<String, ops::Sym>,
     args: Vec<Value>,
-    /// Sizes in front of the whole function.
+    /// Sizes at the start of the whole function.
     sizes: Sizes<'a>,
-    /// Sizes that were made here, which the facts do not know.
+    /// Sizes that this pass created, which `facts` does not know.
     named: HashMap<Value, Dim>,
-    /// What a result of a call was before.
+    /// Maps a call's result to the value it replaced.
     first: HashMap<Value, Value>,
     names: &'a mut HashSet<String>,
 }
@@ -112,8 +112,8 @@ impl Outline<'_> {
 
     fn block(&mut self, block: Block) -> Result<()> {
         let mut ops = vec![];
-        // What says sizes goes with the values that it is about, also further down the block, and
-        // must not be asked then.
+        // Ops that state sizes move with the values they describe, even those further down the
+        // block, and must not be visited afterwards.
         let all: Vec<Op> =
             block.ops().into_iter().filter(|op| !makes_sizes(*op) && !is_memory(*op)).collect();
         for op in all {
@@ -130,10 +130,10 @@ impl Outline<'_> {
         Ok(())
     }
 
-    /// Ops that run one after the other become a call in front of `end`.
+    /// Outlines straight-line ops into a function and calls it before `end`.
     fn segment(&mut self, block: Block, ops: Vec<Op>, end: Op) -> Result<()> {
         let own: HashSet<Op> = ops.iter().copied().collect();
-        // A weight that is no op's operand but a result, or goes into control flow as it is.
+        // Weights that a terminator or control-flow op takes directly.
         let mut weights: Vec<Op> =
             end.operands().into_iter().filter_map(Value::def).filter(|o| is_memory(*o)).collect();
         weights.sort_by_key(|o| end.operands().iter().position(|v| v.def() == Some(*o)));
@@ -191,7 +191,7 @@ impl Outline<'_> {
         for (old, new) in outputs.iter().zip(call.results()) {
             self.first.insert(new, *self.first.get(old).unwrap_or(old));
             if old.def().is_some_and(is_memory) {
-                // Others have their own.
+                // Only `end` uses the call's result: other users rematerialise the weight.
                 (0..end.operand_count())
                     .filter(|i| end.operand(*i) == *old)
                     .collect::<Vec<_>>()
@@ -209,7 +209,7 @@ impl Outline<'_> {
         ops.into_iter().rev().try_for_each(|op| self.forget(op))
     }
 
-    /// What asks for or states the sizes of a value that goes.
+    /// Replaces the ops that query or state the sizes of a value that is outlined.
     fn state_sizes(&mut self, v: Value) -> Result<()> {
         for (user, _) in v.uses() {
             match user.kind() {
@@ -291,7 +291,7 @@ impl Outline<'_> {
     }
 }
 
-/// Whether an op is one of these ops of a block, or inside of one.
+/// Whether an op is one of a block's ops in `own`, or nested inside one.
 fn within(op: Op, block: Block, own: &HashSet<Op>) -> bool {
     std::iter::successors(Some(op), |o| o.parent())
         .find(|o| o.block() == Some(block))

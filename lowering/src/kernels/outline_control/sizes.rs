@@ -1,5 +1,5 @@
-//! What functions that are outlined make again instead of taking it: sizes, from symbols, and
-//! weights; and the arguments that bring symbols along.
+//! Values that outlined functions rematerialise instead of taking as arguments: sizes, from
+//! symbols, and weights. Also finds the arguments that define these symbols.
 use crate::analysis::sizes::{MakeSize, makes_sizes};
 use kiln_dialects::{
     ir::*,
@@ -8,7 +8,7 @@ use kiln_dialects::{
 };
 use std::collections::HashMap;
 
-/// SSA values of sizes at one place.
+/// SSA values of sizes at one insertion point.
 pub(crate) struct Sizes<'a> {
     symbols: &'a HashMap<String, Sym>,
     known: HashMap<Dim, Value>,
@@ -50,7 +50,7 @@ impl<'a> Sizes<'a> {
     pub fn size(&mut self, d: &Dim) -> Result<Size> {
         d.known().map_or_else(|| self.make(d).map(Size::Dynamic), |n| Ok(Size::Static(n)))
     }
-    /// States the sizes of a value.
+    /// Binds the sizes of a value to its symbols.
     pub fn bind(&mut self, value: Value, dims: &[Dim], at: Builder) -> Result<()> {
         let open = value.ty().dims().iter().any(|d| d.known().is_none());
         if open {
@@ -61,7 +61,7 @@ impl<'a> Sizes<'a> {
     }
 }
 
-/// Adds arguments of the whole program, for symbols that no input has as a size.
+/// Adds arguments of the whole program that define symbols which no input has as a size.
 pub(crate) fn carry_symbols(
     needed: &[Dim],
     args: &[Value],
@@ -90,7 +90,7 @@ fn symbols_of<'a>(d: &'a Dim, all: &mut Vec<&'a String>) {
     }
 }
 
-/// Drops sizes and weights that only functions read now.
+/// Erases sizes and weights that only outlined functions used.
 pub(crate) fn clean(func: Op, mark: Op) {
     for op in walk(func).into_iter().rev() {
         let made = makes_sizes(op) || is_memory(op) || op == mark;
@@ -100,7 +100,7 @@ pub(crate) fn clean(func: Op, mark: Op) {
     }
 }
 
-/// What every function can make for itself.
+/// Whether an op can be rematerialised in every function: a weight or a literal.
 pub(crate) fn is_memory(op: Op) -> bool {
     matches!(op.kind(), Some(OpKind::Constant | OpKind::GetGlobal))
         || op.is("arith.constant") && !op.result(0).ty().is_index()

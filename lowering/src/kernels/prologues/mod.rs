@@ -1,16 +1,16 @@
-//! `kiln-prologues`: says which element-wise ops a product on a GPU computes of its left operand
-//! itself, in registers.
+//! `kiln-prologues`: chooses the elementwise ops that a GEMM on a GPU computes as a prologue on its
+//! left operand, in registers.
 //!
-//! Why: what is computed of an operand (a conversion, a scale, an activation, the last step of a
-//! norm) is otherwise a kernel of its own, or another result of one, which writes the whole operand
-//! for the product to read. The product computes it again for every tile of columns, on the threads
-//! that wait for the tensor cores, so that it pays for few of these: the model that chooses tiles
-//! says what the product takes with it, `bandwidth` and `launch` what a kernel does that it needs
-//! no more. Ops that are marked are no values in memory: `kiln-fuse` has their readers compute
-//! them. Beside the operand's own tensor they may take vectors of rows, of columns and of the
-//! batch. A product that takes none says why.
+//! Why: ops on an operand (a conversion, a scale, an activation, the last step of a norm) would
+//! otherwise be a kernel of their own, or another result of one, which writes the whole operand to
+//! memory for the GEMM to read. As a prologue they are recomputed for every tile of columns, by the
+//! threads that wait for the tensor cores, which is profitable for few such tiles only. The cost
+//! model that selects tiles gives the GEMM's time with the prologue; `bandwidth` and `launch` give
+//! that of the kernel it saves. Marked ops are not materialised: `kiln-fuse` has their readers
+//! compute them. Besides the operand's own tensor they may read vectors over rows, columns and the
+//! batch. A GEMM without a prologue records why.
 //!
-//! Numerics: exact; a product rounds what it computes as if it were stored.
+//! Numerics: exact; the prologue's result is rounded as if it were stored.
 //!
 //! ```text
 //! before:  %0 = kiln.mul %x, %r : tensor<4096x512xbf16>   %1 = kiln.dot_general %0, %w …
@@ -39,29 +39,29 @@ use kiln_dialects::{
 use kiln_passes::{Numerics, Pass, refine_shapes::Facts};
 use std::collections::HashSet;
 
-/// On an element-wise op: it is a product's, which computes it where it reads its left operand. On
-/// a product: why it computes none.
+/// On an elementwise op (unit): part of the prologue of the product that reads it as its left
+/// operand. On a product (string): why it has no prologue.
 pub const PROLOGUE: &str = "kiln.prologue";
 
-/// Whether an op is marked.
+/// Whether an op is marked as part of a prologue.
 pub fn in_prologue(op: Op) -> bool {
     op.attr(PROLOGUE).is_some_and(Attr::is_unit)
 }
 
-/// Most ops that a product computes of its operand.
+/// Most ops in a prologue.
 const MOST: usize = 24;
 
 kiln_passes::pass_options! {
     /// The pass.
     pub struct Prologues {
-        /// The GPU that it is for: sm_80, sm_86, sm_89 or sm_90a; none for processors, whose
-        /// products compute nothing of their operands
+        /// Target GPU: sm_80, sm_86, sm_89 or sm_90a; empty for CPUs, which have no
+        /// prologues
         pub chip: String = String::new(),
         /// Rounds of size propagation
         pub rounds: usize = 8,
         /// Clocks that a launch takes
         pub launch: i64 = 4000,
-        /// Bytes that a multiprocessor reads or writes in a clock where all do
+        /// Bytes per clock that an SM reads or writes when all SMs do
         pub bandwidth: i64 = 18,
     }
 }
@@ -105,7 +105,7 @@ impl Pass for Prologues {
     }
 }
 
-/// A product, and the ops that it could compute.
+/// A GEMM, and the ops of its possible prologue.
 struct Candidate {
     product: Op,
     dot: DotGeneral,
@@ -116,7 +116,7 @@ fn dtype(v: Value) -> Option<DType> {
     tensor_type(v.ty()).ok().map(|t| t.dtype)
 }
 
-/// Whether all that becomes of a value are reductions.
+/// Whether all transitive uses of a value, outside `ops`, end in reductions.
 fn only_reduced(v: Value, ops: &[Op], depth: usize) -> bool {
     v.uses().iter().all(|(user, _)| {
         let Some(kind) = user.kind() else { return false };
@@ -128,12 +128,12 @@ fn only_reduced(v: Value, ops: &[Op], depth: usize) -> bool {
 }
 
 impl Candidate {
-    /// Of a product whose left operand ops compute that nothing else needs in memory.
+    /// The candidate of a product whose left operand is computed by ops that no other op needs.
     fn of(product: Op) -> Option<Candidate> {
         let dot = DotGeneral::of(product)?;
         let narrow = |v: Value| dtype(v).is_some_and(|d| [DType::BF16, DType::F16].contains(&d));
         let mut last = dot.lhs;
-        // What splits the depth of a product only says where elements are.
+        // A reshape that splits the K dimension only changes indices.
         while let Some(reshape) =
             last.def().filter(|o| o.kind() == Some(OpKind::Reshape) && last.uses().len() == 1)
         {
@@ -145,7 +145,7 @@ impl Candidate {
             return None;
         }
         let mut ops = vec![first];
-        // Operands may have readers that are found later only.
+        // To a fixed point: an operand's other users may join later.
         loop {
             let before = ops.len();
             let operands: Vec<Op> =
@@ -171,7 +171,7 @@ impl Candidate {
     }
 }
 
-/// Whether an element-wise op is one that a product can compute: in f32, of what lies in memory.
+/// Whether a prologue can compute an elementwise op: in f32, on stored values.
 fn computed(op: Op) -> bool {
     let wide = |v: Value| dtype(v).is_none_or(|d| d == DType::F64);
     op.kind().is_some_and(OpKind::is_arithmetic)
@@ -182,7 +182,7 @@ impl Prologues {
     fn hopper(&self) -> bool {
         self.chip == Chip::Sm90a.name()
     }
-    /// Why a product is not to compute its operand.
+    /// Fails with the reason why a product should not have this prologue.
     fn pays(&self, graph: &Graph, f: &Candidate) -> Result<()> {
         let (dot, dims) = (&f.dot, graph.facts.dims(f.dot.lhs));
         if f.ops.len() > MOST {
@@ -209,7 +209,7 @@ impl Prologues {
         self.faster(graph, f, &loops, &raw)
     }
 
-    /// Whether the model says that it pays.
+    /// Whether the prologue is profitable by the cost model.
     fn faster(&self, graph: &Graph, f: &Candidate, loops: &Loops, raw: &Place) -> Result<()> {
         let model = if self.hopper() { Chip::Sm90a } else { Chip::Sm80 };
         let (dot, dims) = (&f.dot, graph.facts.dims(f.dot.lhs));
@@ -232,14 +232,14 @@ impl Prologues {
         let clocks =
             |bytes: i64| bytes as f64 / (model.processors() * self.bandwidth.max(1)) as f64;
         let elements = batch.saturating_mul(rows).saturating_mul(depth);
-        // A kernel that reads the operand anyway, for what it reduces or to compute it, only writes
-        // more.
+        // A kernel that reads or computes the operand anyway (for a reduction) only writes it in
+        // addition.
         let (written, all) = (
             clocks(elements.saturating_mul(2)),
             clocks(elements.saturating_mul(2 + bytes)) + self.launch as f64,
         );
         let other = self.other(graph, f, raw)?;
-        // The model is no better than that.
+        // 10% margin: the cost model is no more accurate.
         if with > 0.9 * (whole + if other { written } else { all }) {
             return Err(
                 "to compute it again for each tile of columns takes longer than to store it".into(),
@@ -248,8 +248,8 @@ impl Prologues {
         Ok(())
     }
 
-    /// Whether another kernel would compute the operand on the side: the one that its tensor comes
-    /// from, or one that reduces that.
+    /// Whether another kernel could compute the operand as an additional result: the producer of
+    /// its tensor, or a kernel that reduces this tensor.
     fn other(&self, graph: &Graph, f: &Candidate, raw: &Place) -> Result<bool> {
         let base = graph.base(raw.value);
         if graph.node_of.contains_key(&base) {

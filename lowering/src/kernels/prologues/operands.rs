@@ -1,5 +1,4 @@
-//! What the copy engine, and the copies of threads, ask of a product's operands where the left one
-//! is computed.
+//! What TMA, or `cp.async`, requires of a GEMM's operands when the left one has a prologue.
 use crate::kernels::{
     graph::{Graph, Leaf},
     prologues::dtype,
@@ -7,10 +6,10 @@ use crate::kernels::{
 use kiln_dialects::{ir::*, ops::*, sym::Dim, value::DType};
 use std::collections::HashSet;
 
-/// Elements of 16 bits that the copy engine reads at once.
+/// 16-bit elements per 16-byte TMA unit.
 pub const UNIT: i64 = 8;
 
-/// A tensor that is read, and by how many elements its address grows along each loop.
+/// A tensor that is read, with its stride in elements along each loop.
 pub struct Place {
     pub value: Value,
     pub steps: Vec<Dim>,
@@ -32,8 +31,8 @@ impl Place {
     fn uses(&self, d: usize) -> bool {
         self.steps[d].known() != Some(0)
     }
-    /// Whether the copy engine can read it: elements of one dimension side by side, all else
-    /// multiples of so many.
+    /// Whether TMA can load it: contiguous along loop `near`, and all other strides nonzero
+    /// multiples of `unit` elements.
     fn readable(&self, graph: &Graph, near: usize, loops: &[usize], unit: i64) -> bool {
         let far = |d: &usize| {
             *d == near || self.uses(*d) && graph.facts.divisor(&self.steps[*d]) % unit == 0
@@ -42,8 +41,7 @@ impl Place {
     }
 }
 
-/// Dimensions of an operand that have more than one place: of the batch, of its own, and the one
-/// that is summed over.
+/// The dimensions of an operand of size above 1: batch dimensions, its own (M or N), and K.
 pub struct Loops {
     pub batch: Vec<usize>,
     pub own: Vec<usize>,
@@ -68,7 +66,7 @@ impl Loops {
     }
 }
 
-/// The tensor of all rows and columns that the left operand is computed of.
+/// The only tensor over all rows and columns among the inputs of the left operand's prologue.
 pub fn left(graph: &Graph, lhs: Value, loops: &Loops) -> Result<Place> {
     if positions(graph, lhs) {
         return Err("it depends on positions, or picks elements".into());
@@ -77,7 +75,7 @@ pub fn left(graph: &Graph, lhs: Value, loops: &Loops) -> Result<Place> {
     let places =
         leaves.iter().map(|l| Place::of(graph, l, dims.len())).collect::<Option<Vec<Place>>>();
     let places = places.ok_or("it reads elements in another order")?;
-    // Several dimensions of rows are one to a kernel.
+    // The kernel collapses several row dimensions into one.
     let joined =
         |p: &Place| loops.own.windows(2).all(|d| p.steps[d[0]] == p.steps[d[1]].mul(&dims[d[1]]));
     if !places.iter().all(joined) {
@@ -104,7 +102,7 @@ pub fn left(graph: &Graph, lhs: Value, loops: &Loops) -> Result<Place> {
     }
 }
 
-/// Whether the copy engine can read the right operand as it is.
+/// Whether TMA can load the right operand as it is.
 pub fn right(graph: &Graph, dot: &DotGeneral) -> Result<()> {
     let dims = graph.facts.dims(dot.rhs);
     let loops = Loops::of(dims, &dot.rhs_batch, &dot.rhs_contract)
@@ -123,8 +121,8 @@ pub fn right(graph: &Graph, dot: &DotGeneral) -> Result<()> {
     if fits && dtype(place.value) == dtype(dot.rhs) { Ok(()) } else { Err(refused().into()) }
 }
 
-/// Whether what is computed of stored tensors depends on where an element is, or reads at places
-/// that data say.
+/// Whether the ops that compute a value use an element's position, or gather by data-dependent
+/// indices.
 fn positions(graph: &Graph, v: Value) -> bool {
     let (mut stack, mut seen) = (vec![v], HashSet::new());
     while let Some(v) = stack.pop() {
