@@ -1,6 +1,6 @@
 //! Where intermediates live: nowhere, in scratch of one row, in the result that replaces them, or
 //! computed again.
-use crate::analysis::{nest::passed_on, *};
+use crate::analysis::*;
 
 /// Most bytes of scratch on a thread's stack.
 pub const SCRATCH: i64 = 64 << 10;
@@ -51,6 +51,21 @@ pub fn settle(k: &mut Kernel, plan: &mut Plan, most: i64) {
             plan.passed[b] = role == Role::Temporary && passed_on(k, &plan.nests, b);
         }
     }
+}
+
+/// What the stages of a nest write.
+pub fn writers<'a>(k: &'a Kernel, nest: &'a Nest) -> impl Iterator<Item = &'a Output> {
+    nest.all().flat_map(|s| &k.stages[s].outputs)
+}
+
+/// Whether only stages of the writing nest read a buffer.
+pub fn passed_on(k: &Kernel, nests: &[Nest], b: usize) -> bool {
+    nests.iter().all(|n| {
+        let reads = n.all().any(|s| {
+            k.stages[s].reads().any(|r| r.buffer == b) || k.stages[s].captured.contains(&b)
+        });
+        !reads || writers(k, n).any(|o| o.access.buffer == b)
+    })
 }
 
 /// The nests that read a buffer, each with the position of the last stage that does.

@@ -1,6 +1,6 @@
 //! Each kernel of a module as a program of its own, which every tool takes that takes a model: to
 //! look at, to time, to run.
-use crate::driver::compile::CompileError;
+use crate::driver::options::CompileError;
 use kiln_dialects::{
     ir::*,
     ops::{BindShape, Launch, Sym},

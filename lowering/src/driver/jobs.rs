@@ -2,7 +2,7 @@
 use crate::{
     Target,
     cpu::llvm::version,
-    driver::compile::CompileOptions,
+    driver::options::CompileOptions,
     target::launch::{GRID, LIBRARY, PERSISTENT, SHARED_BYTES, TENSOR_MAPS, THREADS},
 };
 use kiln_dialects::{ir::*, rules::Level, value::DType};

@@ -4,6 +4,7 @@ pub mod compile;
 pub mod extract;
 pub(crate) mod jobs;
 pub mod manager;
+pub mod options;
 pub mod pass_options;
 pub mod pipeline;
 pub mod report;

@@ -2,9 +2,8 @@
 use crate::linalg::{
     expr::dtype,
     generic::Generic,
-    kernel::{Kernel, Nest},
+    kernel::{Kernel, Nest, id, start},
     scalar::{Scalars, wide},
-    stage::{id, start},
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};
 

@@ -18,6 +18,7 @@
 //! declaration; its module says which function of the runtime computes it.
 pub(crate) mod arg;
 pub(crate) mod attention;
+pub(crate) mod elementwise;
 pub(crate) mod expr;
 pub mod generic;
 pub(crate) mod kernel;

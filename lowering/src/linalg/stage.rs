@@ -6,7 +6,7 @@ use crate::{
     linalg::{
         arg::arg,
         expr::{Body, dtype},
-        kernel::{Kernel, Nest, Slice},
+        kernel::{Kernel, Nest, Slice, id, neutral, start},
         scalar::{storage, wide},
     },
 };
@@ -61,35 +61,6 @@ pub fn is_stage(kind: OpKind) -> bool {
             | InsertSlice
             | Pad
     )
-}
-
-/// What changes nothing of a reduction, in the dtype in which it is kept.
-fn neutral(c: Ctx, kind: ReduceKind, d: DType) -> Attr {
-    let of = |float: f64, whole: i64| {
-        if d.is_float() {
-            Attr::scalar(c, wide(d), float)
-        } else {
-            Attr::scalar_int(c, wide(d), whole)
-        }
-    };
-    match kind {
-        ReduceKind::Sum | ReduceKind::Any => of(0.0, 0),
-        ReduceKind::Prod | ReduceKind::All => of(1.0, 1),
-        ReduceKind::Max => of(f64::NEG_INFINITY, d.int_range().0),
-        ReduceKind::Min => of(f64::INFINITY, d.int_range().1),
-    }
-}
-
-/// A tensor of the identity of a reduction, in the dtype in which it is kept.
-pub fn start(k: &Kernel, kind: ReduceKind, d: DType, sizes: &[Size]) -> Result<Value, String> {
-    let empty = k.empty(wide(d), sizes)?;
-    let scalar = crate::linalg::scalar::Scalars { b: k.b }.constant(neutral(k.b.ctx, kind, d))?;
-    k.fill(scalar, empty)
-}
-
-/// Each loop by itself.
-pub fn id(n: usize) -> Vec<Ix> {
-    (0..n).map(|d| Ix::dim(d, n)).collect()
 }
 
 fn reduce(k: &Kernel, o: &Reduce) -> Tensors {

@@ -1,7 +1,7 @@
 //! A function of control flow (`kiln-outline-control`) as plain data, which the runtime runs.
 use crate::{
     analysis::sizes::{MakeSize, makes_sizes},
-    program::interface::{describe, sources},
+    program::sources::sources,
 };
 use kiln_dialects::{
     ir::*,
@@ -15,12 +15,17 @@ use kiln_runtime::{
 };
 use std::collections::{HashMap, HashSet};
 
-/// Reads the function. `sizes` makes sizes of the whole program.
+/// Describes a function of the module.
+pub type Describe = dyn Fn(Op, &str) -> Result<Program, Failure>;
+
+/// Reads the function. `sizes` makes sizes of the whole program, and `describe` reads the functions
+/// that it calls.
 pub fn control(
     module: Op,
     func: Op,
     sizes: &mut dyn MakeSize<Made = Dim>,
     facts: &Facts,
+    describe: &Describe,
 ) -> Result<c::Control, Failure> {
     let block = func
         .regions()
@@ -31,6 +36,7 @@ pub fn control(
         module,
         sizes,
         facts,
+        describe,
         numbers: HashMap::new(),
         assumed: HashSet::new(),
         names: vec![],
@@ -51,6 +57,7 @@ struct Reader<'a> {
     module: Op,
     sizes: &'a mut dyn MakeSize<Made = Dim>,
     facts: &'a Facts,
+    describe: &'a Describe,
     numbers: HashMap<Value, usize>,
     /// Values whose sizes nothing states.
     assumed: HashSet<usize>,
@@ -200,7 +207,7 @@ impl Reader<'_> {
                 let part = match self.names.iter().position(|n| *n == name) {
                     Some(part) => part,
                     None => {
-                        self.made.parts.push(describe(self.module, &name)?);
+                        self.made.parts.push((self.describe)(self.module, &name)?);
                         self.names.push(name);
                         self.names.len() - 1
                     }

@@ -3,7 +3,7 @@
 use crate::target::kernel_attrs::SLICES;
 use crate::{
     analysis::sizes::MakeSize,
-    program::{control::control, external_ptx::Given, plan::host_functions},
+    program::{control::control, external_ptx::Given, plan::host_functions, sources::sources},
     strategies::gpu::library,
     target::launch::{GRID, LIBRARY, PERSISTENT, SHARED_BYTES, TENSOR_MAPS, THREADS},
 };
@@ -319,7 +319,7 @@ pub fn describe(module: Op, function: &str) -> Result<Program, Failure> {
         }
     }
     if is_driver(func) {
-        program.control = Some(Box::new(control(module, func, &mut sizes, &facts)?));
+        program.control = Some(Box::new(control(module, func, &mut sizes, &facts, &describe)?));
     }
     program.exprs = sizes.exprs;
     program.entry.main = entry_symbol(function);
@@ -548,23 +548,6 @@ fn global(op: Op) -> Result<p::Global, String> {
         data,
         role,
     })
-}
-
-/// Where the ops of a launch stand in the source, the first one first, each place once.
-pub(crate) fn sources(loc: Loc) -> Vec<String> {
-    let mut all: Vec<String> = vec![];
-    for part in loc.parts().into_iter().rev() {
-        let place = part.place().map(|(file, line, _)| format!("{file}:{line}"));
-        let text = match (part.name(), place) {
-            (Some(name), Some(place)) => format!("{name} ({place})"),
-            (Some(one), None) | (None, Some(one)) => one,
-            (None, None) => continue,
-        };
-        if !all.contains(&text) {
-            all.push(text);
-        }
-    }
-    all
 }
 
 /// What a launch has to do with the call's arguments and results, and the sizes of its results; for

@@ -6,3 +6,4 @@ pub mod in_place;
 pub mod interface;
 pub mod library_call;
 pub mod plan;
+pub(crate) mod sources;
