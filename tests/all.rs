@@ -12,6 +12,7 @@ mod gpu;
 mod host;
 mod interpreter;
 mod kiln_opt;
+mod layering;
 mod machinery;
 mod ops;
 mod passes;

@@ -25,6 +25,8 @@ use std::{
 
 /// Graphs per test run: three minutes on two cores.
 const GRAPHS: u64 = 2000;
+/// Those without `./x test --all`.
+const FEW_GRAPHS: u64 = 200;
 /// Every n-th graph verifies the IR after each pass, which doubles the cost of the passes.
 const VERIFIED: u64 = 10;
 
@@ -224,8 +226,7 @@ fn random_graphs(range: Range<u64>, threads: usize, progress: bool) {
 
 #[test]
 fn random_graphs_as_interpreted() {
-    crate::watchdog::arm();
-    random_graphs(0..GRAPHS, 2, false);
+    random_graphs(0..if crate::support::all() { GRAPHS } else { FEW_GRAPHS }, 2, false);
 }
 
 /// `KILN_GRAPHS=FIRST..END`, default 50,000, on `KILN_GRAPH_THREADS` threads, default one per CPU.

@@ -12,7 +12,7 @@ use std::{
         Arc, Condvar, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// The interpreter, blocked by a gate that a test opens.
@@ -66,11 +66,8 @@ impl Gated {
     }
     /// Waits for this many compilations to start.
     fn wait_for(&self, n: usize) {
-        let start = Instant::now();
-        while self.begun.load(Ordering::SeqCst) < n {
-            assert!(start.elapsed() < Duration::from_secs(60), "nothing is compiled");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        let begun = || self.begun.load(Ordering::SeqCst) >= n;
+        crate::watchdog::until("nothing is compiled", begun);
     }
 }
 
@@ -204,11 +201,8 @@ fn it_ends_by_cancellation_timeout_and_drop() {
         other.call(counting(&[2])).expect("a result");
         gate.wait_for(3);
         drop(g);
-        let start = Instant::now();
-        while !gate.stopped.load(Ordering::SeqCst) {
-            assert!(start.elapsed() < Duration::from_secs(60), "it is compiled for nobody");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        let stopped = || gate.stopped.load(Ordering::SeqCst);
+        crate::watchdog::until("it is compiled for nobody", stopped);
         gate.open_gate();
         other.wait().expect("a program");
         assert!(other.remarks().is_empty(), "{:?}", other.remarks());

@@ -23,11 +23,7 @@ fn a_model_compilation_times_out() {
     let late = archive().compile(&options).err().expect("no time");
     assert!(matches!(late, kiln::Error::Compile(CompileError::Stopped(_))), "{late}");
     assert!(late.to_string().contains("time budget"), "{late}");
-    assert!(
-        archive()
-            .compile(&Options { time_budget: Some(Duration::from_secs(600)), ..options })
-            .is_ok()
-    );
+    assert!(archive().compile(&Options { time_budget: Some(Duration::MAX), ..options }).is_ok());
 }
 
 /// Cancellation during passes or kernels ends the compilation, and the next one is complete.

@@ -10,7 +10,7 @@ mod pipelines;
 use crate::watchdog::{self, Finished};
 use std::{path::PathBuf, process::Command, time::Duration};
 
-/// Far beyond any run's time.
+/// Processor time, far beyond any run's.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// A file in this folder.

@@ -21,6 +21,11 @@ pub fn repository() -> PathBuf {
         .map_or_else(|| std::env::current_dir().expect("a working directory"), PathBuf::from)
 }
 
+/// Whether the long suites run whole, as CI has them: `./x test --all` sets `KILN_TEST_ALL`.
+pub fn all() -> bool {
+    std::env::var_os("KILN_TEST_ALL").is_some_and(|v| v == "1")
+}
+
 /// The folder of built libraries, dev profile.
 pub fn libraries() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_kiln"))

@@ -9,7 +9,7 @@
 //! - `KILN_CARD_DEVICE`: the device, default `cuda:0` (the emulator without a GPU); `cpu` tests the
 //! suites themselves, `ptx` compiles for sm_90a without running.
 //! - `KILN_CARD_WORKERS`: worker processes, default one per CPU and at most 16.
-//! - `KILN_CARD_SECONDS`: when a suite starts no further item, default 300 s.
+//! - `KILN_CARD_SECONDS`: when a suite starts no further item, default never.
 //! - `KILN_GRAPHS=FIRST..END`: the random graphs, default the first 200.
 mod backends;
 mod calls;
@@ -49,7 +49,7 @@ pub struct Suite {
     pub check: fn(u64) -> Outcome,
     /// Whether every item must be supported.
     pub whole: bool,
-    /// On the emulator only every n-th item runs.
+    /// On the emulator only every n-th item runs; fewer without `./x test --all`.
     pub emulated: u64,
 }
 

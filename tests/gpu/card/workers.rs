@@ -1,6 +1,9 @@
 //! Worker processes that share the items of a suite.
 use super::{Outcome, Suite, device};
-use crate::support::emulated;
+use crate::{
+    support::{all, emulated},
+    watchdog::{Late, Watch},
+};
 use std::{
     fs::File,
     io::{BufRead, BufReader, Write},
@@ -16,8 +19,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Time limit of an item.
-const LIMIT: Duration = Duration::from_secs(120);
+/// Processor time of an item. One on the emulator takes up to a minute.
+const LIMIT: Duration = Duration::from_secs(600);
+/// How often the processor time is read.
+const POLL: Duration = Duration::from_millis(50);
 /// Prefix of lines for the parent process.
 const MARK: &str = "=card= ";
 /// The error after which the driver rejects all work of a process.
@@ -40,7 +45,7 @@ fn number(variable: &str, usual: u64) -> u64 {
 }
 
 /// Serves item numbers, one per input line, until an invalid one or until `KILN_CARD_UNTIL`
-/// seconds. `benches/gpu/sanitize.sh` also starts it.
+/// seconds, which only `benches/gpu/sanitize.sh` sets; it also starts this.
 pub fn serve(suites: &[&Suite]) {
     let Ok(name) = std::env::var("KILN_CARD_SUITE") else { return };
     let suite = suites
@@ -110,17 +115,19 @@ impl Worker {
         Worker { child, input, lines }
     }
     /// Runs an item. None: the worker must be replaced.
-    fn check(&mut self, item: u64) -> Result<Outcome, &'static str> {
-        writeln!(self.input, "{item}")
-            .and_then(|()| self.input.flush())
-            .map_err(|_| "has ended")?;
-        let until = Instant::now() + LIMIT;
+    fn check(&mut self, item: u64) -> Result<Outcome, String> {
+        let ended = || "has ended".to_string();
+        writeln!(self.input, "{item}").and_then(|()| self.input.flush()).map_err(|_| ended())?;
+        let mut watch = Watch::new(self.child.id());
         loop {
-            let left = until.saturating_duration_since(Instant::now());
-            let line = self.lines.recv_timeout(left).map_err(|e| match e {
-                mpsc::RecvTimeoutError::Timeout => "takes too long",
-                mpsc::RecvTimeoutError::Disconnected => "has ended",
-            })?;
+            let line = match self.lines.recv_timeout(POLL) {
+                Ok(line) => line,
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    watch.poll(LIMIT).map_err(|why: Late| why.to_string())?;
+                    continue;
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Err(ended()),
+            };
             if let Some((_, text)) = line.split_once(MARK) {
                 return Ok(serde_json::from_str(text)
                     .unwrap_or_else(|e| Outcome::Wrong(format!("said '{text}': {e}"))));
@@ -141,11 +148,19 @@ fn real() -> bool {
     device() != "cuda:0" || kiln::runtime::cuda::Device::cuda(0).is_ok()
 }
 
-/// Runs all items of a suite; without a GPU on the emulator, then possibly only some. Panics with a
-/// list of failures.
+/// Runs all items of a suite; without a GPU on the emulator, then possibly only some, and fewer yet
+/// without `./x test --all`. Panics with a list of failures.
 pub fn run(suite: &'static Suite) {
     let real = real();
-    run_on(suite, (!real).then_some("sm_90"), if real { 1 } else { suite.emulated });
+    run_on(suite, (!real).then_some("sm_90"), if real { 1 } else { shared(suite, suite.emulated) });
+}
+
+/// Every how-many-th item runs on the emulator. A suite of few items runs as `./x test --all` has
+/// it, and of others at least so many run.
+fn shared(suite: &Suite, step: u64) -> u64 {
+    const LEAST: u64 = 32;
+    const FEWER: u64 = 8;
+    if all() { step } else { ((suite.count)() / LEAST).clamp(step, step * FEWER) }
 }
 
 /// Without a GPU, runs every `step`-th item on an emulated older chip.
@@ -154,23 +169,23 @@ pub fn run_emulated(suite: &'static Suite, chip: &str, step: u64) {
         eprintln!("skipped: {} on an emulated {chip}, since there is a card", suite.name);
         return;
     }
-    run_on(suite, Some(chip), step);
+    run_on(suite, Some(chip), shared(suite, step));
 }
 
 fn run_on(suite: &'static Suite, chip: Option<&str>, step: u64) {
     let _card = CARD.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().expect("a folder");
     let processors = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-    let (all, start) = ((suite.count)(), Instant::now());
-    let count = all.div_ceil(step);
+    let (items, start) = ((suite.count)(), Instant::now());
+    let count = items.div_ceil(step);
     let workers = number("KILN_CARD_WORKERS", processors.min(16)).clamp(1, count.max(1)) as usize;
-    let time = Duration::from_secs(number("KILN_CARD_SECONDS", 300));
+    let time = Duration::from_secs(number("KILN_CARD_SECONDS", u64::MAX));
     let (next, done) = (AtomicU64::new(0), Mutex::new(Vec::new()));
     let work = |number: usize| {
         let mut worker = None;
         while start.elapsed() < time {
             let item = next.fetch_add(step, Relaxed);
-            if item >= all {
+            if item >= items {
                 break;
             }
             let mut current =
