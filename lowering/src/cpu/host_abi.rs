@@ -37,7 +37,7 @@ use std::collections::{HashMap, HashSet};
 kiln_passes::pass_options! {
     /// The pass.
     pub struct HostAbi {
-        /// Flops plus a quarter of the bytes moved below which a program runs on one thread
+        /// Flops plus four times the bytes moved below which a program runs on one thread
         pub serial_below: i64 = 1000000,
     }
 }
