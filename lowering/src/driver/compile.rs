@@ -320,7 +320,7 @@ fn host(
     let host_text =
         |from, to| behind(&part_text(On::Host, from, to, &options.target), options.debug.own);
     let mut passes = vec![];
-    // Without bodies there are no kernels to compile.
+    // The kernels' bodies are compiled elsewhere, so the module goes straight to level `tiled`.
     if level < Level::Program {
         module.op().set_attr("kiln.level", Attr::string(ctx, Level::Tiled.name()));
         passes.extend(

@@ -64,8 +64,7 @@ impl Pass for GpuMath {
             op.result(0).replace_uses(halves(&b, op.operand(0)).at(op)?);
             op.erase();
         }
-        // Collected first: an op's uses have to be inspected before another function's rewrite
-        // erases them.
+        // Collects the functions first: the walk must not meet ops that a rewrite has erased.
         let funcs: Vec<Op> = walk(root).into_iter().filter(|o| o.is("func.func")).collect();
         for func in funcs {
             let all = walk(func);

@@ -43,8 +43,8 @@ const ATAN: [f64; 11] = [
     -0.333333333333332,
 ];
 
-/// For r = min(|x|, sqrt((1 - |x|) / 2)): r, asin(r) - r, and whether r is the square root. For |x|
-/// > 1 the root gives NaN.
+/// For r = min(|x|, sqrt((1 - |x|) / 2)): r, asin(r) - r, and whether r is the square root. The
+/// root is NaN for |x| > 1.
 fn half_asin(e: &Emit, x: Value) -> Result<(Value, Value, Value)> {
     let a = e.abs(x)?;
     let far = e.gt(a, e.c(0.5)?)?;
