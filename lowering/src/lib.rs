@@ -1,5 +1,5 @@
-//! What takes IR from level to level. One table makes the pipelines of the library, of `kiln-opt`,
-//! of the dumper and of the tests.
+//! Lowers IR from level to level. One table defines the pipelines of the library, of `kiln-opt`, of
+//! the dumper and of the tests.
 
 pub mod analysis;
 pub mod cpu;

@@ -1,15 +1,16 @@
-//! `kiln-host-abi`: the host function as calls of kernels inside of one parallel region.
+//! `kiln-host-abi`: lowers the host function to kernel calls inside of one fork-join parallel
+//! region.
 //!
 //! Why: a program is called with one array of words (arena, arguments, results, weights, sizes), so
-//! that a call costs the loads. All kernels share one `omp.parallel`; a barrier stands between two
-//! launches only if the second needs what the first wrote, or takes over memory that it used. Work
-//! that is too small for threads runs without a region. Kernels keep their own modules; the host
-//! function names their symbols.
+//! the calling overhead is a few loads. All kernels share one `omp.parallel`. A barrier separates
+//! two launches only if the second reads what the first wrote, or reuses memory that it used. Work
+//! too small for threads runs without a parallel region. Kernels keep their own modules; the host
+//! function refers to their symbols.
 //!
-//! A kernel that is a function of the runtime is called with words on the stack, and its
-//! declaration goes.
+//! A kernel that is a runtime function is called with words on the stack, and its declaration is
+//! erased.
 //!
-//! Behind each launch the call's profile is told, which returns at once where there is none.
+//! Each launch is recorded in the call's profile; without a profile this returns at once.
 //!
 //! Numerics: exact.
 //!
@@ -36,7 +37,7 @@ use std::collections::{HashMap, HashSet};
 kiln_passes::pass_options! {
     /// The pass.
     pub struct HostAbi {
-        /// Flops, and a quarter of the bytes moved, below which a program runs on one thread
+        /// Flops plus four times the bytes moved below which a program runs on one thread
         pub serial_below: i64 = 1000000,
     }
 }
@@ -76,7 +77,7 @@ impl Pass for HostAbi {
             host.apply(root, &mut declared).at(func)?;
         }
         declarations.into_iter().for_each(Op::erase);
-        // The runtime runs it from plain data.
+        // The runtime interprets it as plain data.
         let drivers = blocks(root).into_iter().flat_map(|b| b.ops()).filter(|o| is_driver(*o));
         drivers.collect::<Vec<_>>().into_iter().for_each(Op::erase);
         let globals = blocks(root)
@@ -89,10 +90,10 @@ impl Pass for HostAbi {
     }
 }
 
-/// What a launch calls.
+/// The callee of a launch.
 struct Callee {
     symbol: String,
-    /// With the sizes of its tensors.
+    /// A library call, with the sizes of its tensors.
     library: Option<(Library, Vec<Vec<i64>>)>,
 }
 
@@ -219,8 +220,7 @@ impl<'a> Host<'a> {
         Words::new(&self.slots, &self.args, b, args)
     }
 
-    /// Whether there is more than one thread and enough work for them; `None` if it is known that
-    /// there is not.
+    /// An i1: more than one thread, and enough work for them. `None` if this is statically false.
     fn worth_threads(&self, w: &mut Words, threads: Value, int: Type) -> Result<Option<Value>> {
         let mut work = SymDim::Known(0);
         for (_, launch) in self.launches() {
@@ -245,7 +245,7 @@ impl<'a> Host<'a> {
         }
         let one = w.constant(1, int)?;
         let many = compare(w, threads, one)?;
-        // A sum that no expression holds is work enough.
+        // Work without a size expression counts as enough.
         let terms = work.terms();
         if terms.is_empty() {
             return Ok(Some(many));
@@ -279,11 +279,11 @@ impl<'a> Host<'a> {
             .find(|v| self.facts.size_value(*v) == *size)
     }
 
-    /// Every launch as a call, with the barriers that a team needs.
+    /// Emits every launch as a call, with the barriers that a team of threads needs.
     fn calls(&self, w: &mut Words, tid: Value, nth: Value, team: bool) -> Result<()> {
         let mut open: Vec<(Op, Launch)> = vec![];
-        // Calls of the runtime come one after the other on a thread, so that they share their
-        // memory.
+        // Runtime calls run one after the other on one thread, so they share the memory for their
+        // words.
         let words = self
             .launches()
             .filter_map(|(_, l)| self.kernels[&l.kernel].library.as_ref().map(|(f, _)| f.words(&l)))
@@ -334,7 +334,7 @@ impl<'a> Host<'a> {
         Ok(())
     }
 
-    /// Whether a launch needs another one to be over on all threads.
+    /// Whether a launch has to wait at a barrier for an earlier one.
     fn conflicts(&self, earlier: Op, other: &Launch, n: usize, launch: &Launch) -> bool {
         let base = |mut v: Value| {
             while let Some(op) = v.def().filter(|o| o.kind() == Some(OpKind::Reshape)) {
@@ -342,7 +342,8 @@ impl<'a> Host<'a> {
             }
             v
         };
-        // What a launch writes to: memory, or a tensor that an earlier one has put its pieces into.
+        // The memory that a launch writes to: a buffer, or a tensor into which an earlier launch
+        // inserted slices.
         let written = |v: Value| -> Option<Value> {
             let op = v.def().filter(|o| o.kind() == Some(OpKind::Launch))?;
             let i = op.results().iter().position(|r| *r == v)?;
@@ -351,11 +352,10 @@ impl<'a> Host<'a> {
         let of_earlier = |v: Value| {
             std::iter::successors(Some(base(v)), |v| written(*v)).any(|v| v.def() == Some(earlier))
         };
-        // Pieces of one tensor do not overlap, so that those who write them need not wait for each
-        // other.
+        // Slices of one tensor do not overlap, so launches that write them need no barrier between
+        // them.
         let reads = launch.inputs.iter().any(|v| !launch.outs.contains(v) && of_earlier(*v));
-        // Memory of the arena whose last reader ran without a barrier since may be what this launch
-        // writes to.
+        // A launch may reuse arena memory whose last reader ran without a barrier since.
         let arena = |v: &Value| {
             std::iter::successors(Some(base(*v)), |v| written(*v)).last()?.def().and_then(Arena::of)
         };

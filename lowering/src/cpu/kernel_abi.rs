@@ -1,13 +1,13 @@
-//! `kiln-kernel-abi`: gives kernels plain parameters: pointers and 64-bit integers.
+//! `kiln-kernel-abi`: gives kernels a plain signature of pointers and 64-bit integers.
 //!
-//! Why: a kernel is compiled, cached and called by itself, so its signature must not depend on how
-//! MLIR passes memrefs. Upstream's bare-pointer convention does this for static shapes only. Runs
-//! last before the conversions to the llvm dialect.
+//! Why: a kernel is compiled, cached and called on its own, so its signature must not depend on
+//! MLIR's memref calling convention. Upstream's bare-pointer convention supports static shapes
+//! only. Runs last before the conversions to the llvm dialect.
 //!
-//! A memref parameter is contiguous and row-major. `kiln.sizes` gives its sizes: a number, `-1-k`
-//! for the k-th `index` parameter, or the least integer for one that the body computes itself and
-//! does not ask the memref for. `kiln.noalias` promises that nothing else in the kernel reaches its
-//! memory.
+//! A memref parameter is contiguous and row-major. `kiln.sizes` gives its sizes: a static size,
+//! `-1-k` for the k-th `index` parameter, or the least integer for a size that the body computes
+//! itself and does not read from the memref. `kiln.noalias` promises that nothing else in the
+//! kernel accesses its memory.
 //!
 //! Numerics: exact.
 //!
@@ -39,22 +39,22 @@ impl Pass for KernelAbi {
     const DIALECTS: &'static [&'static str] = &["llvm"];
 
     fn run(&self, root: Op) -> Result<()> {
-        // Read and decide: everything is known before the first change.
+        // Read and decide first: everything is known before the first change.
         let kernels: Vec<Kernel> =
             walk(root).into_iter().filter(is_kernel).map(Kernel::read).collect::<Result<_, _>>()?;
         kernels.iter().try_for_each(|k| k.apply().map_err(|e| Error::at(k.func, e)))
     }
 }
 
-/// Functions on memory; a host function still has tensors.
+/// Whether it is a kernel on memrefs; a host function still has tensors.
 fn is_kernel(o: &Op) -> bool {
     let types = o.attr("function_type").and_then(Attr::as_type).and_then(Type::signature);
     o.is("func.func") && types.is_some_and(|(inputs, _)| !inputs.iter().any(|t| t.is_tensor()))
 }
 
-/// What becomes of a parameter.
+/// The lowered form of a parameter.
 enum Param {
-    /// A memref of these sizes.
+    /// A memref with these sizes.
     Memref(Vec<Extent>),
     Index,
     Scalar,
@@ -63,7 +63,7 @@ enum Param {
 #[derive(Clone, Copy)]
 enum Extent {
     Number(i64),
-    /// The number of the parameter that holds it.
+    /// Index of the parameter that holds the size.
     Param(usize),
 }
 
@@ -138,13 +138,13 @@ impl Kernel {
         Ok(())
     }
 
-    /// Changes the types of the body's parameters and puts what they were at its top.
+    /// Changes the types of the body's arguments and rebuilds the original values at its top.
     fn rebuild(&self, body: Block, inputs: &[Type], i64_ty: Type) -> Result<()> {
         let first = *body.ops().first().ok_or("has an empty body")?;
         let b =
             Make { b: Builder::before(first).ok_or("is in no block")?.at(self.func.loc()), i64_ty };
         let args = body.args();
-        // Only these uses move: what is made below reads the new parameters.
+        // Replaces only these uses: the ops created below use the new parameters.
         let uses: Vec<Vec<(Op, usize)>> = args.iter().map(|a| a.uses()).collect();
         args.iter().zip(inputs).for_each(|(arg, ty)| arg.set_ty(*ty));
         let (zero, one) = (b.number(0)?, b.number(1)?);
@@ -167,7 +167,7 @@ impl Kernel {
     }
 }
 
-/// The sizes of a memref parameter, or what is wrong with them.
+/// The sizes of a memref parameter. Err: what is wrong with them.
 fn extents(ty: Type, attrs: &[(String, Attr)], indices: &[usize]) -> Result<Vec<Extent>> {
     if !ty.is_contiguous_memref() {
         return Err(
@@ -200,7 +200,7 @@ fn extents(ty: Type, attrs: &[(String, Attr)], indices: &[usize]) -> Result<Vec<
     dims.into_iter().zip(stated).map(extent).collect()
 }
 
-/// Makes ops at the top of a body.
+/// Creates ops at the top of a body.
 struct Make {
     b: Builder,
     i64_ty: Type,
@@ -219,7 +219,7 @@ impl Make {
     fn number(&self, n: i64) -> Result<Value> {
         self.op("llvm.mlir.constant", &[], self.i64_ty, &[("value", Attr::i64(self.b.ctx, n))])
     }
-    /// The memref that `finalize-memref-to-llvm` sees through: allocated and aligned pointer,
+    /// The memref descriptor that `finalize-memref-to-llvm` folds: allocated and aligned pointer,
     /// offset, sizes, strides.
     fn descriptor(
         &self,

@@ -1,12 +1,12 @@
-//! `kiln-schedule`: says on each kernel how it is computed.
+//! `kiln-schedule`: chooses a strategy and its parameters for each kernel.
 //!
-//! Why: strategy and sizes are decisions, so they stand in the IR, where they can be read, edited
-//! and searched over. Strategies: `loops` (all parallel), `rows` (stages that share rows, such as
-//! softmax and norms), `reduce`, `contract` (convolutions and small products), `blocked`, `dot` and
-//! `amx` (matrix products in blocks for the caches: by FMAs of f32, by dot products of pairs of
-//! bf16, by tiles of bf16), `attention`, `transpose`, `scalar`.
+//! Why: the schedule is an attribute in the IR, where it can be read, edited and autotuned.
+//! Strategies: `loops` (all loops parallel), `rows` (stages that share rows, such as softmax and
+//! norms), `reduce`, `contract` (convolutions and small GEMMs), `blocked`, `dot` and `amx`
+//! (cache-blocked GEMMs: f32 FMAs, dot products of bf16 pairs, bf16 tiles), `attention`,
+//! `transpose`, `scalar`.
 //!
-//! Numerics: exact; nothing is computed differently yet.
+//! Numerics: exact; the computation does not change yet.
 //!
 //! ```text
 //! before:  func.func @k0(…)
@@ -23,15 +23,15 @@ use kiln_passes::{Numerics, Pass};
 kiln_passes::pass_options! {
     /// The pass.
     pub struct SchedulePass {
-        /// Bits of a vector register: 512 or 256
+        /// Vector register width in bits: 512 or 256
         pub vector_bits: i64 = 512,
-        /// Threads that tasks are made for
+        /// Number of threads that the work is divided for
         pub threads: i64 = 2,
-        /// Bytes of the second level cache
+        /// Size of the L2 cache in bytes
         pub l2: i64 = 2097152,
-        /// Bytes of the last level cache that a kernel may count on
+        /// Bytes of the last-level cache that a kernel may use
         pub l3: i64 = 33554432,
-        /// What multiplies bf16: widen (FMAs of f32), dot (AVX512-BF16) or amx
+        /// How bf16 is multiplied: widen (f32 FMAs), dot (AVX512-BF16) or amx
         pub bf16: String = "widen".into(),
     }
 }

@@ -1,14 +1,15 @@
-//! `kiln-tile`: scheduled kernels become loops around vectors on memory.
+//! `kiln-tile`: lowers scheduled kernels to tiled, vectorised loops on memrefs.
 //!
-//! Why: a kernel writes to where its results belong, each thread a block of the tasks that it
-//! computes itself. Upstream has tiling, a vectoriser and one-shot bufferization for this; they
-//! take most of the compile time of a small kernel, the vectoriser gives up on many dynamic sizes,
-//! and the result would have to be freed of copies again. Here loops are written once, from the
-//! plan.
+//! Why: a kernel writes its results in place (destination-passing style); each thread computes its
+//! own block of the tasks. Upstream has tiling, a vectoriser and one-shot bufferization for this,
+//! but they take most of the compile time of a small kernel, the vectoriser fails on many dynamic
+//! sizes, and the result contains copies that have to be removed again. Here loops are generated
+//! once, from the plan.
 //!
 //! Numerics: reassociates; reductions have several partial results, in an order that depends on the
-//! schedule but not on threads. Where the schedule is `dot` or `amx`, a pair of products of bf16 is
-//! added before it is added to the sum, and subnormals count as zero.
+//! schedule but not on the number of threads. With the schedules `dot` and `amx`, two bf16 products
+//! are added to each other before they are added to the accumulator, and subnormals are flushed to
+//! zero.
 //!
 //! ```text
 //! before:  func.func @k0(%x: tensor<4x8xf32>) -> tensor<4x8xf32>  linalg.generic …

@@ -1,4 +1,4 @@
-//! Ending a compilation before it is done: from another thread, or when its time is over.
+//! Cancelling a compilation: from another thread, or by a time budget.
 use std::{
     sync::{
         Arc,
@@ -7,12 +7,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A wish that a compilation end early. Clones share it. It is heard before every pass and every
-/// kernel, so what ends late ends by one kernel's code generation.
+/// Cancellation token, shared by its clones. It is polled before every pass and every kernel, so
+/// the latency is at most one kernel's code generation.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
     cancelled: Arc<AtomicBool>,
-    /// That of whoever it belongs to.
+    /// The cancellation flag of the parent token.
     parent: Option<Arc<AtomicBool>>,
     until: Option<Instant>,
 }
@@ -23,26 +23,26 @@ pub enum Stopped {
     /// [`Stop::cancel`] was called.
     #[error("the compilation was cancelled")]
     Cancelled,
-    /// [`Stop::within`] is over.
+    /// The time budget of [`Stop::within`] is used up.
     #[error("the compilation took longer than its time budget")]
     Late,
 }
 
 impl Stop {
-    /// One that nobody has asked for yet.
+    /// A token that is not cancelled.
     pub fn new() -> Stop {
         Stop::default()
     }
-    /// Ends the compilations that were given this, or a clone of it; those that start later, too.
+    /// Cancels the compilations that have this token or a clone of it, including those that start
+    /// later.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }
-    /// The same, which also ends what is not done in this time from now on.
+    /// The same token with a time budget that starts now.
     pub fn within(&self, time: Duration) -> Stop {
         Stop { until: Instant::now().checked_add(time), ..self.clone() }
     }
-    /// One that ends with this one, and may end alone. Of one that has a parent, it is that one's
-    /// child.
+    /// A child token: cancelled with this one, or on its own. A child's child has the same parent.
     pub fn child(&self) -> Stop {
         Stop {
             cancelled: Arc::default(),
@@ -50,7 +50,7 @@ impl Stop {
             until: self.until,
         }
     }
-    /// Err: it is time to end.
+    /// Err: the compilation has to end.
     pub fn check(&self) -> Result<(), Stopped> {
         match self.until {
             _ if self.cancelled.load(Ordering::Relaxed) => Err(Stopped::Cancelled),

@@ -1,4 +1,4 @@
-//! From a module on any level down to objects, or PTX for a GPU: kernels on worker threads, each
+//! Compiles a module on any level to objects, or to PTX for a GPU: kernels on worker threads, each
 //! from the cache if it is there.
 
 use crate::{
@@ -38,87 +38,87 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How to compile.
+/// Options of a compilation.
 pub struct CompileOptions<'a> {
-    /// What to compile for.
+    /// The target.
     pub target: Target,
-    /// Threads that compile.
+    /// Number of compiling threads.
     pub workers: usize,
-    /// Where objects are kept between processes.
+    /// The persistent object cache.
     pub cache: Option<&'a Store>,
     /// Runs MLIR's verifier after every pass.
     pub verify: bool,
-    /// Ends it early.
+    /// Cancellation token.
     pub stop: Stop,
-    /// For people who look at a compilation.
+    /// Debugging options.
     pub debug: Debug<'a>,
-    /// Schedules of kernels that were measured.
+    /// Autotuned schedules of kernels.
     pub schedules: &'a Schedules,
-    /// Names the compiler's build in the keys of the cache.
+    /// Identifies the compiler's build in the cache keys.
     pub salt: &'a str,
-    /// Told how many of how many kernels are done.
+    /// Progress callback: kernels done, kernels in all.
     pub progress: &'a (dyn Fn(usize, usize) + Sync),
-    /// Told the symbol and the code of each kernel, by the thread that has made it.
+    /// Called with the symbol and code of each kernel, by the thread that compiled it.
     pub made: &'a (dyn Fn(&str, &[u8]) + Sync),
 }
 
-/// What is skipped, and what is written, for people who look at a compilation.
+/// Debugging options: passes to skip or add, and files to write.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Debug<'a> {
-    /// Flags of passes that do not run.
+    /// Flags of passes that are skipped.
     pub disable: &'a [String],
-    /// Passes that run beside those of the table.
+    /// User passes that run in addition to those of the table.
     pub own: &'a [Own],
-    /// A folder for IR and pipeline of a pass that fails.
+    /// Folder for reproducers (IR and pipeline) of failing passes.
     pub reproducer: Option<&'a Path>,
-    /// A folder for IR: `graph/` after every pass on the whole graph, and below `kernels/` each
+    /// Folder for IR dumps: `graph/` after every pass on the whole graph, and in `kernels/` each
     /// kernel as a program of its own and after every pass.
     pub dump: Option<&'a Path>,
 }
 
-/// What came out.
+/// The result of a compilation.
 pub struct Compiled {
     /// The program as plain data.
     pub program: Program,
     /// Object code by name, the host function's first; or the PTX of each kernel.
     pub objects: Vec<(String, Vec<u8>)>,
-    /// Where the time went.
+    /// Times, counts, and diagnostics.
     pub report: CompileReport,
 }
 
-/// Where the time of a compilation went.
+/// Compile-time report.
 #[derive(Clone, Debug, Default)]
 pub struct CompileReport {
-    /// Passes on the whole graph, down to `linalg`.
+    /// Time of passes on the whole graph, down to `linalg`.
     pub graph: Duration,
-    /// All kernels, in time on the clock.
+    /// Wall time of all kernels.
     pub kernels: Duration,
-    /// The host function.
+    /// Time of the host function.
     pub host: Duration,
-    /// Different kernels.
+    /// Number of distinct kernels.
     pub kernel_count: usize,
-    /// How many of them came from the cache.
+    /// How many of them were cache hits.
     pub cached: usize,
-    /// Time in passes and in LLVM, summed over the kernels that were compiled.
+    /// Time in passes, summed over the compiled kernels.
     pub kernel_passes: Duration,
-    /// See `kernel_passes`.
+    /// Time in LLVM, summed over the compiled kernels.
     pub kernel_code: Duration,
-    /// Every pass by flag, in the order in which each ran first.
+    /// Every pass by flag, in the order of their first runs.
     pub passes: Vec<PassTime>,
-    /// What the cache had to say.
+    /// Remarks of the cache.
     pub remarks: Vec<Remark>,
     /// Warnings and remarks of passes.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// What the runs of one pass took.
+/// Total time of one pass.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PassTime {
-    /// The flag.
+    /// The pass's flag.
     pub pass: String,
-    /// How often it ran.
+    /// Number of runs.
     pub runs: usize,
-    /// All runs together; those on kernels are summed over threads.
+    /// Time of all runs; runs on kernels are summed over threads.
     pub time: Duration,
 }
 
@@ -135,30 +135,30 @@ impl CompileReport {
     }
 }
 
-/// A pipeline without passes.
+/// An empty pipeline.
 const NOTHING: &str = "builtin.module()";
 
-/// Why nothing came out.
+/// Why a compilation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
     /// A pass failed.
     #[error(transparent)]
     Pass(PassError),
-    /// Somebody wanted it to end.
+    /// It was cancelled, or its time budget was used up.
     #[error(transparent)]
     Stopped(#[from] Stopped),
-    /// LLVM failed.
+    /// LLVM code generation failed.
     #[error("{kernel}: {error}")]
     Code {
         /// The kernel, or the host function.
         kernel: String,
-        /// What LLVM said.
+        /// The code generator's error.
         error: CodeGenError,
     },
-    /// Some ops have no form for the target: each with its place.
+    /// The target does not support some ops: one sentence with a source location for each.
     #[error("{}", .0.join("\n"))]
     Unsupported(Vec<String>),
-    /// The module is not what the compiler takes.
+    /// The module is invalid as compiler input.
     #[error("{0}")]
     Module(String),
 }
@@ -181,7 +181,7 @@ impl From<PassError> for CompileError {
     }
 }
 
-/// A new file for IR and pipeline of a pass that fails.
+/// A unique path in a folder, for a reproducer of a failing pass.
 pub fn new_reproducer(folder: &Path) -> PathBuf {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let n = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -222,7 +222,7 @@ pub fn compile(
     let own = options.debug.own;
     let text = whole_text(level, Level::Linalg.max(level), &options.target, own)
         .map_err(CompileError::Module)?;
-    // Of a module that comes on a level below there may be passes of one's own.
+    // A module that starts on a lower level may still have user passes to run.
     if level < Level::Linalg || text != NOTHING {
         let done = run_pipeline(module, &text, &dumped("graph"), &|_, _, _| ())?;
         report.add(&done.passes);
@@ -238,8 +238,8 @@ pub fn compile(
             return Err(CompileError::Unsupported(missing));
         }
         if level == Level::Linalg {
-            // Here and not beside the kernels' code, since the program says how many blocks a
-            // launch has.
+            // Scheduled here and not with the kernels' code, since the program states the number of
+            // CTAs per launch.
             level = Level::Scheduled;
             let text = behind(&part_text(On::Kernels, Level::Linalg, level, &options.target), own);
             report.add(&run_pipeline(module, &text, &dumped("schedule"), &|_, _, _| ())?.passes);
@@ -265,7 +265,7 @@ pub fn compile(
         for _ in 0..options.workers.clamp(1, jobs.len().max(1)) {
             scope.spawn(|| all.work());
         }
-        // The host function meanwhile, on this thread, since its module lives here.
+        // The host function compiles meanwhile, on this thread, which owns its module.
         let start = Instant::now();
         (host(module, function, options, &dumped("host"), level), start.elapsed())
     });
@@ -302,7 +302,7 @@ pub fn compile(
     }
 }
 
-/// The host function's part.
+/// The compiled host function.
 struct Host {
     program: Program,
     object: Option<Vec<u8>>,
@@ -320,7 +320,7 @@ fn host(
     let host_text =
         |from, to| behind(&part_text(On::Host, from, to, &options.target), options.debug.own);
     let mut passes = vec![];
-    // Without bodies nothing is left to do for kernels.
+    // The kernels' bodies are compiled elsewhere, so the module goes straight to level `tiled`.
     if level < Level::Program {
         module.op().set_attr("kiln.level", Attr::string(ctx, Level::Tiled.name()));
         passes.extend(
@@ -346,7 +346,7 @@ fn host(
     passes.extend(
         run_pipeline(module, &host_text(Level::Program, Level::Llvm), run, &|_, _, _| ())?.passes,
     );
-    // A module without a body is nothing to LLVM, but the translation does not know it.
+    // LLVM has nothing to do for a module without a body, but the translation does not handle one.
     for kernel in blocks(module.op())
         .into_iter()
         .flat_map(|b| b.ops())
@@ -355,16 +355,15 @@ fn host(
         kernel.erase();
     }
     let code = |error| CompileError::Code { kernel: entry_symbol(function), error };
-    // What a short one costs is a part of what a small program's call does: half a microsecond of
-    // four.
+    // A short host function is optimised: its overhead counts in a small program's call, half a
+    // microsecond of four.
     let generator =
         if walk(module.op()).len() > LONG { CodeGen::quick(target) } else { CodeGen::new(target) };
     let object = generator.map_err(code)?.object(module.op(), HOST_PASSES).map_err(code)?;
     Ok(Host { program, object: Some(object), passes })
 }
 
-/// Ops of a host function, some twenty launches, from which on its code is made quickly and not
-/// made fast.
+/// From this many ops on (some twenty launches), a host function is compiled without optimisation.
 const LONG: usize = 2000;
 
 /// A compiled kernel.
@@ -377,7 +376,7 @@ struct Made {
     remarks: Vec<Remark>,
 }
 
-/// What a thread makes code with: a context, and LLVM where no pass calls it.
+/// What a thread compiles with: a context, and an LLVM code generator where no pass calls LLVM.
 type Tools = (Context, Option<CodeGen>);
 
 struct Kernels<'a> {
@@ -390,7 +389,7 @@ struct Kernels<'a> {
 }
 
 impl Kernels<'_> {
-    /// Tells of code that the cache had.
+    /// Reports code from the cache.
     fn kept_code(&self, job: &Job, object: &[u8]) {
         match &self.options.target {
             Target::Host(_) => tracing::info!(
@@ -402,10 +401,9 @@ impl Kernels<'_> {
             }
         }
     }
-    /// Takes kernels until there are none left.
+    /// Compiles kernels until none are left.
     fn work(&self) {
-        // One context and one code generator a thread, made when the cache does not have
-        // everything.
+        // One context and one code generator per thread, created at the first cache miss.
         let mut tools: Option<Tools> = None;
         while let Some(job) = self.jobs.get(self.next.fetch_add(1, Ordering::Relaxed)) {
             let outcome = self.kernel(job, &mut tools);
@@ -427,7 +425,7 @@ impl Kernels<'_> {
             remarks: vec![],
         };
         self.options.stop.check()?;
-        // A dump has the IR of every kernel.
+        // A dump needs the IR of every kernel, so it skips the cache.
         match self
             .options
             .cache
@@ -493,13 +491,13 @@ impl Kernels<'_> {
         let passes = if job.contract { KERNEL_PASSES } else { UNROLLING_KERNEL_PASSES };
         made.object = match codegen {
             Some(codegen) => codegen.object(module.op(), passes).map_err(code)?,
-            // A pass made it.
+            // A pass generated the PTX.
             None => ptx::ptx(module.op())
                 .map_err(|e| CompileError::Module(format!("kernel {}: {e}", job.name)))?,
         };
         made.code = start.elapsed();
         if tracing::enabled!(target: "kiln::output_code", tracing::Level::INFO) {
-            // Machine code is no text; the module that it was made of is.
+            // Object code is not text, so log the module that it was generated from.
             let text = match &self.options.target {
                 Target::Host(_) => module.print(PrintOptions::default()),
                 Target::Cuda { .. } => String::from_utf8_lossy(&made.object).into_owned(),

@@ -1,5 +1,5 @@
-//! Each kernel of a module as a program of its own, which every tool takes that takes a model: to
-//! look at, to time, to run.
+//! Extracts each kernel of a module as a program of its own, for every tool that takes a model: to
+//! inspect, benchmark or run.
 use crate::driver::compile::CompileError;
 use kiln_dialects::{
     ir::*,
@@ -11,7 +11,7 @@ use std::{
     path::Path,
 };
 
-/// A kernel's name as that of a file.
+/// A file name for a kernel's name.
 pub fn file_name(name: &str) -> String {
     let plain: String = name
         .chars()
@@ -21,7 +21,7 @@ pub fn file_name(name: &str) -> String {
 }
 
 /// Writes `<kernel>.mlir` for every kernel that has a body: a module on the same level, whose
-/// `@main` takes what the first launch of the kernel reads, and gives its results.
+/// `@main` takes the inputs of the kernel's first launch and returns its results.
 pub fn write(module: &Module, dir: &Path) -> Result<(), CompileError> {
     let io =
         |path: &Path, e: std::io::Error| CompileError::Module(format!("{}: {e}", path.display()));
@@ -30,7 +30,7 @@ pub fn write(module: &Module, dir: &Path) -> Result<(), CompileError> {
     for op in walk(module.op()) {
         let Some(launch) = Launch::of(op) else { continue };
         let Some(kernel) = module.find(&launch.kernel) else { continue };
-        // One that is only declared is a function of the runtime.
+        // A kernel that is only declared is a runtime function.
         if !seen.insert(launch.kernel.clone()) || crate::analysis::kernels_of(kernel).is_empty() {
             continue;
         }
@@ -48,9 +48,8 @@ pub fn write(module: &Module, dir: &Path) -> Result<(), CompileError> {
     Ok(())
 }
 
-/// A module with one launch: `@main` takes what it reads, and then a tensor of i8 for each of the
-/// symbols that are named beside, which is there for its size. Err: why a launch cannot stand
-/// alone.
+/// A module with one launch. `@main` takes its inputs, then one i8 tensor for each free symbol,
+/// only for its size. Err: why the launch cannot be extracted.
 pub fn program(
     module: &Module,
     op: Op,
@@ -68,7 +67,7 @@ pub fn program(
     let top = Builder::at_end(ctx, own.body(), op.loc());
     let mut inputs: Vec<Type> = launch.inputs.iter().map(|v| v.ty()).collect();
     let results: Vec<Type> = op.results().iter().map(|v| v.ty()).collect();
-    // Symbols that are no size of an input come from inputs that are there for nothing else.
+    // Free symbols are the sizes of additional inputs.
     let mut only = vec![];
     for v in launch.sizes.iter().chain(
         launch
@@ -133,7 +132,7 @@ pub fn program(
     Ok((own, only.iter().filter_map(|v| Some(Sym::of(v.def()?)?.name)).collect()))
 }
 
-/// The sizes of a value, where any is open: as they are bound, or as those of a launch's result.
+/// The sizes of a value with a dynamic dimension: as bound, or those of a launch's result.
 fn sizes(v: Value) -> Option<Vec<Size>> {
     if let Some(bound) =
         v.uses().into_iter().find_map(|(op, at)| BindShape::of(op).filter(|_| at == 0))
@@ -150,7 +149,7 @@ fn sizes(v: Value) -> Option<Vec<Size>> {
         .collect()
 }
 
-/// The symbols that an index is made of.
+/// Collects the symbols that an index value depends on.
 fn symbols(v: Value, all: &mut Vec<Value>) -> Result<()> {
     let op = v.def().ok_or("a size is an argument of its function")?;
     if Sym::of(op).is_some() {
@@ -169,7 +168,7 @@ fn size(b: &Builder, s: &Size, map: &mut HashMap<Value, Value>) -> Result<Size> 
     }
 }
 
-/// An index, with all that it is made of.
+/// Clones an index value with its backward slice.
 fn index(b: &Builder, v: Value, map: &mut HashMap<Value, Value>) -> Result<Value> {
     if let Some(made) = map.get(&v) {
         return Ok(*made);

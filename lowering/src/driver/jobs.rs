@@ -1,4 +1,4 @@
-//! The kernels of a module, each as a module of its own that a thread compiles.
+//! Splits the kernels of a module into modules that threads compile separately.
 use crate::{
     Target,
     cpu::llvm::version,
@@ -9,18 +9,18 @@ use kiln_dialects::{ir::*, rules::Level, value::DType};
 use sha2::{Digest, Sha256};
 use std::{cmp::Reverse, collections::BTreeMap};
 
-/// A kernel on its way.
+/// A kernel to compile.
 pub(crate) struct Job {
     pub name: String,
     pub symbol: String,
     pub bytecode: Vec<u8>,
-    /// A contraction's loops are unrolled by its schedule.
+    /// Its schedule unrolls the contraction's loops.
     pub contract: bool,
-    /// It may multiply with AMX.
+    /// It may use AMX.
     pub amx: bool,
 }
 
-/// Takes the bodies of all kernels out of a module, one job for each different one, and gives each
+/// Takes the bodies of all kernels out of a module, one job per distinct kernel, and gives each
 /// kernel its symbol.
 pub(crate) fn kernels_of(
     module: &Module,
@@ -36,14 +36,14 @@ pub(crate) fn kernels_of(
         .filter(|o| o.attr("kiln.kernel").is_some())
     {
         let name = kernel.symbol().unwrap_or_default();
-        // One that is only declared is a function of the runtime, or given.
+        // A kernel that is only declared is a runtime function, or external PTX.
         let Some(func) = crate::analysis::kernels_of(kernel).first().copied() else { continue };
         func.set_attr("sym_name", Attr::string(ctx, "kernel"));
         let mut sha = Sha256::new();
-        // Text holds no locations and no names of values, so equal kernels of different models are
-        // one.
+        // Text holds no locations and no value names, so equal kernels of different models share a
+        // symbol.
         let print = |op: Op| op.print(PrintOptions { local_scope: true, ..Default::default() });
-        // Shared memory, if the module comes on a level that has it.
+        // Shared-memory globals, if the module starts on a level that has them.
         let beside: Vec<Op> =
             blocks(kernel).into_iter().flat_map(|b| b.ops()).filter(|o| *o != func).collect();
         for part in [
@@ -67,7 +67,7 @@ pub(crate) fn kernels_of(
             .unwrap_or_default();
         let mut entries: Vec<(&str, Attr)> = about.iter().map(|(n, a)| (n.as_str(), *a)).collect();
         entries.push(("symbol", Attr::string(ctx, &symbol)));
-        // A GPU's launches are described when the function is elsewhere.
+        // The launch attributes of a GPU kernel move to its module, because the function leaves it.
         entries.extend(
             [GRID, LIBRARY, PERSISTENT, THREADS, TENSOR_MAPS, SHARED_BYTES]
                 .into_iter()
@@ -99,13 +99,12 @@ pub(crate) fn kernels_of(
         beside.into_iter().chain([func]).for_each(Op::erase);
     }
     let mut jobs: Vec<Job> = jobs.into_values().collect();
-    // What takes longest is begun first, so that no thread is left with it at the end.
+    // Longest jobs first, for load balance.
     jobs.sort_by_key(|j| (!j.contract, Reverse(j.bytecode.len())));
     Ok(jobs)
 }
 
-/// Whether a kernel reduces over two inputs of bf16, which is all that the schedule may give to
-/// AMX.
+/// Whether a kernel reduces over two bf16 inputs, the only case in which the schedule may use AMX.
 fn sums_bf16(func: Op) -> bool {
     let narrow = |v: &Value| v.ty().element().is_some_and(|t| t.dtype() == Ok(DType::BF16));
     let reduces =

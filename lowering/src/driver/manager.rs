@@ -21,36 +21,36 @@ use std::{
     time::Instant,
 };
 
-/// What a run does beside the passes themselves.
+/// Options of a pipeline run.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
     /// Only the first N passes run; a pass nested on functions counts once per function.
     pub bisect_limit: Option<usize>,
     /// Flags of passes that are skipped.
     pub disable: Vec<String>,
-    /// A new folder inside of this one gets `NN-<flag>.mlir` after every pass.
+    /// Each run creates a folder in this one and dumps `NN-<flag>.mlir` after every pass.
     pub dump: Option<PathBuf>,
-    /// Where a reproducer of a failing run goes.
+    /// Where the reproducer of a failing run is written.
     pub reproducer: Option<PathBuf>,
-    /// IR is handed to the printer before these passes.
+    /// Passes before which IR is passed to the printer.
     pub print_before: Selection,
-    /// IR is handed to the printer after these passes.
+    /// Passes after which IR is passed to the printer.
     pub print_after: Selection,
-    /// Whether MLIR's verifier runs after every pass.
+    /// Whether to skip MLIR's verifier after every pass.
     pub skip_verifier: bool,
-    /// Asked before every pass.
+    /// Cancellation token, polled before every pass.
     pub stop: Stop,
 }
 
-/// Some passes.
+/// A selection of passes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Selection {
-    /// None.
+    /// No pass.
     #[default]
     None,
-    /// All.
+    /// Every pass.
     All,
-    /// Those of these flags.
+    /// The passes with these flags.
     Some(BTreeSet<String>),
 }
 
@@ -64,10 +64,10 @@ impl Selection {
     }
 }
 
-/// Why a pipeline did not run to its end.
+/// Why a pipeline run failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum PassError {
-    /// The text is no pipeline.
+    /// The text does not parse as a pipeline.
     #[error("{0}")]
     Pipeline(String),
     /// A pass failed.
@@ -76,12 +76,12 @@ pub enum PassError {
     Failed {
         /// The flag of the pass.
         pass: String,
-        /// Everything that was reported.
+        /// All diagnostics of the run.
         diagnostics: Vec<Diagnostic>,
-        /// IR and pipeline, if asked for.
+        /// The reproducer's path, if one was requested.
         reproducer: Option<PathBuf>,
     },
-    /// Somebody wanted it to end; the IR is as the last pass left it.
+    /// The run was cancelled; the IR is as the last pass left it.
     #[error(transparent)]
     Stopped(#[from] Stopped),
     /// A dump or reproducer could not be written.
@@ -89,15 +89,15 @@ pub enum PassError {
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// The system's words.
+        /// The system's error message.
         reason: String,
     },
 }
 
-/// A moment of a run that a [`Printer`] hears of.
+/// An event of a run that a [`Printer`] receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// A pass is about to run; comes before every one that is not skipped.
+    /// A pass is about to run; sent for every pass that is not skipped.
     Enter,
     /// As `Enter`, for passes in [`RunOptions::print_before`].
     Before,
@@ -105,7 +105,7 @@ pub enum Moment {
     After,
 }
 
-/// Hears what runs, and receives IR to print: moment, flag, op.
+/// Callback of a run: moment, flag, and the op to print.
 pub type Printer<'a> = dyn Fn(Moment, &str, Op) + 'a;
 
 struct Watch<'a> {
@@ -120,7 +120,7 @@ struct Watch<'a> {
 struct State {
     runs: Vec<PassRun>,
     open: Vec<(usize, Instant)>,
-    /// The op of the pass that was over last, and how many ops are in it.
+    /// The op that the last pass ran on, and its op count.
     counted: Option<(Op, usize)>,
     current: Option<String>,
     failed: Option<String>,
@@ -137,7 +137,7 @@ impl Events for Watch<'_> {
         let skipped = s.stopped.is_some()
             || self.options.bisect_limit.is_some_and(|n| nth >= n)
             || self.options.disable.iter().any(|d| d == flag);
-        // What the last pass left of it.
+        // Reuses the count after the last pass on the same op.
         let count =
             s.counted.filter(|(last, _)| *last == op).map_or_else(|| op_count(op), |(_, n)| n);
         s.runs.push(PassRun {
@@ -260,7 +260,7 @@ fn new_folder(inside: &Path) -> std::io::Result<PathBuf> {
     }
 }
 
-/// Parses a pipeline; unknown passes and options are answered with the nearest name.
+/// Parses a pipeline; the error for an unknown pass or option suggests the nearest name.
 pub fn parse(ctx: Ctx, pipeline: &str) -> Result<PassManager, PassError> {
     table::register_all().map_err(PassError::Pipeline)?;
     for name in pass_names(pipeline) {
@@ -285,7 +285,7 @@ pub fn parse(ctx: Ctx, pipeline: &str) -> Result<PassManager, PassError> {
     })
 }
 
-/// Names in pass position: what stands before `,`, `)`, `{` or the end, outside of options.
+/// Names in pass position: those before `,`, `)`, `{` or the end, outside of options.
 fn pass_names(pipeline: &str) -> Vec<String> {
     let (mut all, mut word, mut depth) = (vec![], String::new(), 0usize);
     for c in pipeline.chars().chain([',']) {
@@ -300,7 +300,7 @@ fn pass_names(pipeline: &str) -> Vec<String> {
             }
             '{' => depth += 1,
             '}' => depth = depth.saturating_sub(1),
-            // What stands before a parenthesis is an op name.
+            // A name before a parenthesis is an op name.
             '(' if depth == 0 => word.clear(),
             c if depth == 0 => word.push(c),
             _ => {}

@@ -1,10 +1,10 @@
 //! Pass options that depend on the target.
 use crate::target::{Chip, Relaxed, Target, cpu};
 
-/// Options of passes, by how they stand in the table.
+/// Pass options, by the pass's entry in the pipeline table.
 pub type PassOptions = Vec<(&'static str, String)>;
 
-/// Options of the passes whose decisions depend on the target.
+/// The options of passes that depend on the target.
 pub fn pass_options(target: &Target) -> PassOptions {
     match target {
         Target::Host(t) => cpu_options(t),
@@ -21,7 +21,7 @@ fn cpu_options(target: &cpu::Target) -> PassOptions {
     ]
 }
 
-/// What passes are told about a GPU.
+/// The pass options that describe a GPU.
 pub fn chip_options(chip: Chip, relaxed: Relaxed) -> PassOptions {
     let passes = [
         "kiln-decompose{keep=kernels}",

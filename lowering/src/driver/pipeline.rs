@@ -1,4 +1,5 @@
-//! The pipeline table: which passes take the IR from each level to the next, and why there.
+//! The pipeline table: the passes that lower the IR from each level to the next, and why they are
+//! in this order.
 use crate::{
     cpu::{HOST_TO_LLVM, KERNEL_TO_LLVM},
     driver::pass_options::{PassOptions, chip_options, pass_options},
@@ -7,30 +8,30 @@ use crate::{
 };
 use kiln_dialects::rules::Level;
 
-/// What a pass of the pipeline runs on.
+/// The anchor of a pipeline step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {
     /// The whole module.
     Module,
-    /// Every kernel by itself; the library compiles kernels apart from each other.
+    /// Each kernel separately; the library compiles kernels independently.
     Kernels,
     /// The host function.
     Host,
 }
 
-/// What a step is for.
+/// The targets of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum For {
     /// Every target.
     All,
-    /// Processors.
+    /// CPUs.
     Host,
     /// NVIDIA GPUs.
     Cuda,
 }
 
 impl For {
-    /// Whether a step is for this GPU, or for processors if it is none.
+    /// Whether a step applies to this GPU, or to CPUs for `None`.
     pub fn has(self, chip: Option<Chip>) -> bool {
         match self {
             For::All => true,
@@ -43,15 +44,15 @@ impl For {
 /// One pass of the pipeline.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
-    /// The level that the module has before.
+    /// The module's level before the pass.
     pub from: Level,
-    /// The targets that it is for.
+    /// The targets that it applies to.
     pub target: For,
-    /// What it runs on.
+    /// The anchor.
     pub on: On,
-    /// The pass with its options, as it stands in a textual pipeline.
+    /// The pass with its options, in textual pipeline syntax.
     pub pass: &'static str,
-    /// Why here.
+    /// Why the pass is at this position.
     pub why: &'static str,
 }
 
@@ -65,7 +66,8 @@ const fn cuda(from: Level, on: On, pass: &'static str, why: &'static str) -> Ste
     Step { from, target: For::Cuda, on, pass, why }
 }
 
-/// All steps in order. A level's steps run when the pipeline starts at it and goes on beyond it.
+/// All steps in order. A level's steps run if the pipeline starts at or before the level and ends
+/// after it.
 pub const STEPS: &[Step] = &[
     host(
         Level::Graph,
@@ -420,7 +422,7 @@ pub const STEPS: &[Step] = &[
     ),
 ];
 
-/// The steps from one level to another, for a GPU or, without one, for processors.
+/// The steps from one level to another, for a GPU, or for CPUs without a chip.
 pub fn steps(from: Level, to: Level, chip: Option<Chip>) -> Vec<Step> {
     STEPS.iter().filter(|s| s.from >= from && s.from < to && s.target.has(chip)).copied().collect()
 }
@@ -435,12 +437,12 @@ fn with(step: &Step, options: &PassOptions) -> String {
     }
 }
 
-/// The textual pipeline from one level to another; an error if it would go backwards.
+/// The textual pipeline from one level to another. Err: `to` is above `from`.
 pub fn pipeline_text(from: Level, to: Level, chip: Option<Chip>) -> Result<String, String> {
     whole(from, to, chip, &chip.map_or(vec![], |chip| chip_options(chip, Relaxed::default())))
 }
 
-/// As [`pipeline_text`], with what passes are told about this target.
+/// As [`pipeline_text`], with the pass options of a target.
 pub fn pipeline_text_for(from: Level, to: Level, target: &Target) -> Result<String, String> {
     whole(from, to, target.chip(), &pass_options(target))
 }
@@ -464,14 +466,14 @@ fn whole(
     ))
 }
 
-/// The steps from one level to another, with what the module's level is before each.
+/// The steps from one level to another, each with the module's level before it.
 fn all_texts(
     from: Level,
     to: Level,
     chip: Option<Chip>,
     options: &PassOptions,
 ) -> Vec<(Level, String)> {
-    // Kiln's own passes find the kernels; upstream's are nested on the kernels' modules.
+    // Kiln's passes find the kernels themselves; upstream's are nested on the kernels' modules.
     let text = |s: &Step| match s.on {
         On::Kernels if !s.pass.starts_with("kiln-") => format!("builtin.module({})", s.pass),
         _ => with(s, options),
@@ -479,13 +481,13 @@ fn all_texts(
     steps(from, to, chip).iter().map(|s| (s.from, text(s))).collect()
 }
 
-/// The steps from one level to another for a target, with the level before each.
+/// The steps from one level to another for a target, each with the level before it.
 pub(crate) fn texts(from: Level, to: Level, target: &Target) -> Vec<(Level, String)> {
     all_texts(from, to, target.chip(), &pass_options(target))
 }
 
-/// The pipeline of one part alone: of a module that holds one kernel, or of a module whose kernels
-/// are compiled elsewhere.
+/// The pipeline of one part: for a module with one kernel, or for a module whose kernels are
+/// compiled elsewhere.
 pub fn part_text(on: On, from: Level, to: Level, target: &Target) -> String {
     let options = pass_options(target);
     let all: Vec<_> = steps(from, to, target.chip())

@@ -1,30 +1,30 @@
-//! What a run of a pipeline did: one row per pass run, and the tables made of them.
+//! Report of a pipeline run: one row per pass run, and its tables.
 use kiln_dialects::ir::Diagnostic;
 use std::path::PathBuf;
 
-/// One pass on one op.
+/// One run of a pass on one op.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct PassRun {
-    /// The flag.
+    /// The pass's flag.
     pub pass: String,
-    /// The name of the op it ran on.
+    /// Name of the op it ran on.
     pub anchor: String,
     /// Wall time in seconds, without verification.
     pub seconds: f64,
-    /// Ops below the anchor, itself included, before.
+    /// Op count of the anchor, itself included, before the pass.
     pub ops_before: usize,
-    /// And after.
+    /// Op count after the pass.
     pub ops_after: usize,
     /// Skipped by bisection or by name.
     pub skipped: bool,
 }
 
-/// What a run did.
+/// Report of a run.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Report {
     /// The pipeline with every option.
     pub pipeline: String,
-    /// Every pass in the order of running.
+    /// Every pass run, in order.
     pub passes: Vec<PassRun>,
     /// Wall time in seconds of the whole run.
     pub seconds: f64,

@@ -2,12 +2,12 @@
 use kiln_dialects::ir::{Module, PrintOptions};
 use std::path::Path;
 
-/// What people are told of one.
+/// The line that reports a reproducer to the user.
 pub fn reproducer_line(path: &Path) -> String {
     format!("reproducer: {0} (replay: kiln-opt --run-reproducer {0})", path.display())
 }
 
-/// IR and pipeline in upstream's own format, so that mlir-opt reads those without kiln ops too.
+/// IR and pipeline in upstream's format; mlir-opt reads it too if the IR has no kiln ops.
 pub fn reproducer_text(module: &Module, pipeline: &str) -> String {
     reproducer_of_text(
         &module.print(PrintOptions {
@@ -27,7 +27,7 @@ pub fn reproducer_of_text(ir: &str, pipeline: &str) -> String {
     )
 }
 
-/// The IR and the pipeline of a reproducer.
+/// Splits a reproducer into its IR and its pipeline.
 pub fn split_reproducer(text: &str) -> Option<(&str, String)> {
     let at = text.rfind("\n{-#")?;
     let rest = &text[at..];

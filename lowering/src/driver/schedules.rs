@@ -1,10 +1,10 @@
-//! Schedules that were measured: a table from kernels to schedules, as text that can be kept,
-//! shipped and merged, and what else a kernel could be tried with.
+//! The schedule table: autotuned schedules by kernel, as text that can be stored, shipped and
+//! merged, and the candidates that autotuning tries.
 //!
-//! A line has a kernel's key, the target, microseconds and the schedule, with tabs between them; of
-//! several lines for one kernel the fastest counts, so that tables behind each other are one. The
-//! key names the kernel as it is at `linalg`, without names of values, so that equal kernels of
-//! different models share a line.
+//! A line has a kernel's key, the target, microseconds and the schedule, separated by tabs. Of
+//! several lines for one kernel the fastest counts, so concatenated tables form one table. The key
+//! identifies the kernel at `linalg`, without value names, so equal kernels of different models
+//! share a line.
 use crate::{
     analysis::kernels_of,
     strategies::{Device, table::find},
@@ -14,7 +14,7 @@ use kiln_dialects::ir::*;
 use sha2::{Digest, Sha256};
 use std::{collections::BTreeMap, fmt};
 
-/// The table: by key and target, microseconds and the schedule's text.
+/// The table: (key, target) to microseconds and the schedule's text.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Schedules(BTreeMap<(String, String), (f64, String)>);
 
@@ -30,8 +30,8 @@ pub fn key(func: Op) -> String {
 }
 
 impl Schedules {
-    /// From text; empty lines and those that begin with # count for nothing. Err: a line that is
-    /// none, with its number.
+    /// Parses a table; empty lines and lines that begin with # are skipped. Err: an invalid line,
+    /// with its number.
     pub fn parse(text: &str) -> Result<Schedules, String> {
         let mut all = Schedules::default();
         for (n, line) in
@@ -53,26 +53,26 @@ impl Schedules {
         }
         Ok(all)
     }
-    /// Adds a schedule, unless there is a faster one of the same kernel.
+    /// Inserts a schedule, unless the table has a faster one for the kernel.
     pub fn insert(&mut self, kernel: &str, target: &str, micros: f64, schedule: &str) {
-        // As many digits as the text has.
+        // Rounded to the digits of the text form.
         let (place, micros) =
             ((kernel.to_string(), target.to_string()), (micros * 1e3).round() / 1e3);
         if self.0.get(&place).is_none_or(|(old, _)| micros < *old) {
             self.0.insert(place, (micros, schedule.to_string()));
         }
     }
-    /// Adds those of another table, unless there are faster ones here.
+    /// Merges another table; the faster schedule of each kernel wins.
     pub fn merge(&mut self, other: &Schedules) {
         other.0.iter().for_each(|((kernel, target), (micros, schedule))| {
             self.insert(kernel, target, *micros, schedule)
         });
     }
-    /// The schedule of a kernel.
+    /// The schedule of a kernel, if the table has one.
     pub fn get(&self, kernel: &str, target: &Target) -> Option<&str> {
         self.0.get(&(kernel.to_string(), target.to_string())).map(|(_, s)| s.as_str())
     }
-    /// All of a target: keys and schedules.
+    /// All entries of a target: key and schedule.
     pub fn of(&self, target: &Target) -> impl Iterator<Item = (&str, &str)> {
         let target = target.to_string();
         self.0
@@ -80,20 +80,20 @@ impl Schedules {
             .filter(move |((_, t), _)| *t == target)
             .map(|((k, _), (_, s))| (k.as_str(), s.as_str()))
     }
-    /// Whether there is one for a kernel.
+    /// Whether the table has a schedule for a kernel.
     pub fn has(&self, kernel: &str, target: &Target) -> bool {
         self.0.contains_key(&(kernel.to_string(), target.to_string()))
     }
-    /// How many there are.
+    /// Number of schedules.
     pub fn len(&self) -> usize {
         self.0.len()
     }
-    /// Whether there is none.
+    /// Whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-    /// Writes the schedules on a module's kernels at `linalg`; on how many. Err: a line that is no
-    /// schedule.
+    /// Attaches the schedules to a module's kernels at `linalg`; returns the number of kernels.
+    /// Err: an entry is not a schedule.
     pub fn apply(&self, module: Op, target: &Target) -> Result<usize> {
         let (mut count, target) = (0, target.to_string());
         if self.is_empty() {
@@ -117,7 +117,7 @@ impl fmt::Display for Schedules {
     }
 }
 
-/// Writes a schedule on a kernel's function; what it says of a library, beside it.
+/// Attaches a schedule to a kernel's function; its library entry becomes a separate attribute.
 pub fn set(func: Op, schedule: Attr) {
     let (c, parts) = (func.ctx(), schedule.as_schedule());
     let Some((strategy, entries)) = parts.and_then(|(strategy, d)| Some((strategy, d.entries()?)))
@@ -131,8 +131,8 @@ pub fn set(func: Op, schedule: Attr) {
     library.iter().for_each(|(_, name)| func.set_attr(LIBRARY, *name));
 }
 
-/// A schedule with the call of each library in front of it that may have the kernel: the library,
-/// and the schedule. Which one has it shows when it is scheduled.
+/// The schedule with a library entry added, for each library that its strategy may call: (library,
+/// schedule). Whether the library supports the kernel is only known at scheduling.
 pub fn by_library(schedule: Attr, c: Ctx) -> Vec<(&'static str, Attr)> {
     let Some((strategy, dictionary)) = schedule.as_schedule() else { return vec![] };
     let entries = dictionary.entries().unwrap_or_default();
@@ -146,12 +146,12 @@ pub fn by_library(schedule: Attr, c: Ctx) -> Vec<(&'static str, Attr)> {
     libraries.iter().map(|name| with(name)).collect()
 }
 
-/// The parameter of a schedule in a table that is no size: the library that is called where it is
-/// found.
+/// The entry of a schedule in a table that is not a parameter: the library to call where it is
+/// available.
 const LIBRARY_ENTRY: &str = "library";
 
-/// Schedules that autotuning tries instead of the one on a kernel's function. Some may not fit the
-/// kernel.
+/// Candidate schedules that autotuning tries instead of the one on a kernel's function. Some may
+/// not fit the kernel.
 ///
 /// # Errors
 /// The schedule is none, or its parameters are outside of their domains.

@@ -1,5 +1,5 @@
-//! The pass table: one row a pass, those within a level and those between levels. Registration,
-//! help and docs/passes.md come from it.
+//! The pass table: one row per pass, within a level or between levels. Registration, help and
+//! docs/passes.md are generated from it.
 use crate::{cpu, gpu, kernels, linalg, math, program};
 use kiln_passes::PassRow;
 use std::sync::OnceLock;
@@ -45,12 +45,12 @@ pub fn passes() -> &'static [&'static PassRow] {
     })
 }
 
-/// The row of a flag.
+/// The table row of a flag.
 pub fn find(flag: &str) -> Option<&'static PassRow> {
     passes().iter().copied().find(|p| p.flag == flag)
 }
 
-/// Registers all of them, once per process.
+/// Registers all passes, once per process.
 pub fn register_all() -> Result<(), String> {
     static DONE: OnceLock<Result<(), String>> = OnceLock::new();
     DONE.get_or_init(|| passes().iter().try_for_each(|p| (p.register)())).clone()

@@ -1,6 +1,5 @@
-//! Passes of one's own in the pipeline: as soon as a module is on a level, or behind every run of
-//! another pass. They run as the table's passes do: timed, dumped, left out by their flags, ended
-//! early.
+//! User passes in the pipeline: run when a module reaches a level, or after every run of another
+//! pass. They behave like the table's passes: timed, dumped, disabled by flag, cancelled.
 use crate::{
     driver::{manager, pipeline, table},
     target::Target,
@@ -11,7 +10,7 @@ use kiln_dialects::{
 };
 use std::fmt;
 
-/// Passes that the table does not have in this place.
+/// User passes at one position of the pipeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Own {
     /// Where they run.
@@ -20,20 +19,20 @@ pub struct Own {
     pub passes: String,
 }
 
-/// Where passes of one's own run.
+/// A position of user passes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum At {
-    /// As soon as a module is on this level, `graph` to `linalg`; one that is beyond it when it
-    /// comes, at once.
+    /// When a module reaches this level, `graph` to `linalg`; at once for a module that starts
+    /// below it.
     Level(Level),
-    /// Behind every run of the pass of this flag.
+    /// After every run of the pass with this flag.
     Behind(String),
 }
 
 impl Own {
-    /// What stands in text as `prims: mine,cse; kiln-fuse: mine`: a level, or a pass's flag, and
-    /// passes. Err: neither a level to `linalg` nor a flag stands in front. Whether the passes are
-    /// registered is asked when they are about to run, or by [`Own::check`].
+    /// Parses text such as `prims: mine,cse; kiln-fuse: mine`: a level or a pass's flag, then
+    /// passes. Err: the prefix is neither a level up to `linalg` nor a flag. Registration of the
+    /// passes is checked when they are about to run, or by [`Own::check`].
     pub fn parse(text: &str) -> Result<Vec<Own>, String> {
         let one = |part: &str| {
             let (place, passes) = part.split_once(':').ok_or_else(|| {
@@ -72,7 +71,7 @@ impl Own {
         let pipeline = format!("builtin.module({})", self.passes);
         manager::parse(Context::new().ctx(), &pipeline).map(|_| ()).map_err(|e| e.to_string())
     }
-    /// Their flags.
+    /// The flags of the passes.
     pub fn flags(&self) -> Vec<&str> {
         split(&self.passes).into_iter().map(flag).collect()
     }
@@ -88,12 +87,12 @@ impl fmt::Display for Own {
     }
 }
 
-/// A pass without its options.
+/// The flag of a pass with options.
 fn flag(pass: &str) -> &str {
     pass.split('{').next().unwrap_or_default().trim()
 }
 
-/// Passes with their options, between which there are commas.
+/// Splits a comma-separated list of passes with options.
 fn split(passes: &str) -> Vec<&str> {
     let (mut all, mut start, mut nested) = (vec![], 0, 0usize);
     for (i, c) in passes.char_indices() {
@@ -111,8 +110,8 @@ fn split(passes: &str) -> Vec<&str> {
     all.into_iter().map(str::trim).filter(|p| !p.is_empty()).collect()
 }
 
-/// The textual pipeline on the whole module, from the level that it comes on, with passes of one's
-/// own. Err: it would go backwards.
+/// The textual pipeline on the whole module, from its level on, with user passes. Err: `to` is
+/// above `from`.
 pub fn whole_text(from: Level, to: Level, target: &Target, own: &[Own]) -> Result<String, String> {
     if to < from {
         return Err(format!("level {} comes before level {}", to.name(), from.name()));
@@ -136,7 +135,7 @@ pub fn whole_text(from: Level, to: Level, target: &Target, own: &[Own]) -> Resul
     Ok(behind(&format!("builtin.module({})", all.join(",")), own))
 }
 
-/// A pipeline with passes behind every run of others.
+/// A pipeline with user passes inserted after every run of others.
 pub fn behind(pipeline: &str, own: &[Own]) -> String {
     let (mut out, mut name, mut nested) = (String::new(), String::new(), 0usize);
     for c in pipeline.chars() {
@@ -192,7 +191,7 @@ mod tests {
         assert!(text.contains("kiln-verify-level,mine,kiln-outline-control,"), "{text}");
         let fuse = text.split("kiln-fuse").nth(1).expect("kiln-fuse");
         assert!(fuse.trim_start_matches(|c| c != ',').starts_with(",behind,"), "{text}");
-        // Beyond its level when it comes.
+        // The module starts past the level.
         let text =
             whole_text(Level::Kernels, Level::Kernels, &target, &own("prims: mine; linalg: later"))
                 .expect("a pipeline");

@@ -1,9 +1,10 @@
-//! `kiln-gpu-abi`: what a GPU's kernel asks the hardware for, as nvvm ops, instructions that
-//! approximate, and shared memory of the module.
+//! `kiln-gpu-abi`: lowers index, shuffle and barrier ops to nvvm ops, approximations to PTX
+//! instructions, and shared memory to globals of the module.
 //!
 //! Why: upstream's conversion of the gpu dialect does this too, but turns every math op into a call
-//! of libdevice, which only the toolkit has. Runs behind `kiln-kernel-abi`, before the conversions
-//! to the llvm dialect. No two parameters of a kernel reach memory that one of them writes.
+//! of libdevice, which only the CUDA toolkit has. Runs after `kiln-kernel-abi`, before the
+//! conversions to the llvm dialect. No other parameter of a kernel aliases memory that the kernel
+//! writes.
 //!
 //! Numerics: exact.
 //!
@@ -25,7 +26,7 @@ kiln_passes::pass_options! {
     pub struct GpuAbi {}
 }
 
-/// What it replaces by reading a register: op, register.
+/// Ops that become a read of a special register: op, register.
 const REGISTERS: &[(&str, &str)] = &[
     ("gpu.thread_id", "nvvm.read.ptx.sreg.tid.x"),
     ("gpu.block_id", "nvvm.read.ptx.sreg.ctaid.x"),
@@ -57,7 +58,7 @@ impl Pass for GpuAbi {
 }
 
 impl GpuAbi {
-    /// Writes what takes the place of an op in front of it; whether there is something.
+    /// Emits the lowering of an op before it; whether the op has one.
     fn op(&self, func: Op, op: Op, shared: &mut usize) -> Result<bool> {
         let Some(b) = Builder::before(op) else { return Ok(false) };
         let c = op.ctx();
@@ -109,7 +110,7 @@ impl GpuAbi {
     }
 }
 
-/// An instruction for each lane of an op. A reciprocal takes the divisor alone.
+/// One instruction per lane of an op. A reciprocal takes only the divisor.
 fn lanes(b: &Builder, op: Op, instruction: &str) -> Result<Value> {
     let c = b.ctx;
     let make =
@@ -145,8 +146,8 @@ fn lanes(b: &Builder, op: Op, instruction: &str) -> Result<Value> {
     make("vector.from_elements", &made, ty, &[])
 }
 
-/// `gpu.shuffle` of a value of any scalar type, through 32 bits at a time: what another thread of
-/// the warp has, and whether there is one. Only `up` asks for that.
+/// Lowers `gpu.shuffle` of any scalar type to 32-bit shuffles. Returns the other lane's value and,
+/// for `up` only, whether that lane exists.
 fn shuffled(b: &Builder, op: Op) -> Result<(Value, Option<Value>)> {
     let (c, value, lane) = (b.ctx, op.operand(0), op.operand(1));
     let make =
@@ -164,7 +165,7 @@ fn shuffled(b: &Builder, op: Op) -> Result<(Value, Option<Value>)> {
         .and_then(|d| d.attr("value")?.as_i64())
         .filter(|w| (1..=32).contains(w))
         .ok_or("has no known width")?;
-    // Threads of a part of the warp see only each other.
+    // Lanes of a sub-warp segment see only each other.
     let part = (32 - width) << 8;
     let modes = [
         ("shuffle_mode xor", "bfly", 31),
@@ -232,8 +233,8 @@ fn shuffled(b: &Builder, op: Op) -> Result<(Value, Option<Value>)> {
     Ok((made, there))
 }
 
-/// Every pointer parameter alone reaches what the kernel writes through it, so that reads may go
-/// through the read-only cache.
+/// Marks every pointer parameter noalias: nothing else reaches what the kernel writes through it,
+/// so loads may use the read-only cache.
 fn restrict(func: Op) {
     let c = func.ctx();
     let Some((inputs, _)) =
@@ -241,7 +242,7 @@ fn restrict(func: Op) {
     else {
         return;
     };
-    // The last ones are no pointers but tensor maps.
+    // The last parameters are tensor maps, not pointers.
     let maps = func.attr(TENSOR_MAPS).and_then(Attr::as_array).map_or(0, |all| all.len());
     let pointers = inputs.len().saturating_sub(maps);
     let old = func.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_default();

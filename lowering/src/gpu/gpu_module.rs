@@ -1,8 +1,7 @@
-//! `kiln-gpu-module`: a kernel of the llvm dialect goes into a `gpu.module` that says which chip it
-//! is for.
+//! `kiln-gpu-module`: moves a kernel of the llvm dialect into a `gpu.module` with its target chip.
 //!
-//! Why: that is what upstream's code generator takes. LLVM ends the process where it meets an
-//! operation that it has no instruction for, so everything is held against a list first.
+//! Why: upstream's code generator takes a `gpu.module`. LLVM aborts the process on an operation
+//! that it cannot select, so every op is first checked against a list.
 //!
 //! Numerics: exact.
 //!
@@ -21,9 +20,8 @@ use kiln_dialects::{
 };
 use kiln_passes::{Numerics, Pass};
 
-/// NVPTX's, as its target machine says. Without one the translation takes integers of 64 bits to
-/// lie at multiples of 4 bytes, reads and writes them in halves, and the driver then loses lower
-/// halves.
+/// The data layout of LLVM's NVPTX target machine. Without it the translation aligns i64 to 4 bytes
+/// and splits its loads and stores into halves, and the driver then loses lower halves.
 const DATA_LAYOUT: &str = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64";
 
 kiln_passes::pass_options! {
@@ -34,7 +32,7 @@ kiln_passes::pass_options! {
     }
 }
 
-/// Functions of LLVM that the code generator has instructions or an expansion for.
+/// LLVM intrinsics that NVPTX can select or expand.
 const INTRINSICS: &[&str] = &[
     "abs",
     "bswap",
@@ -64,7 +62,8 @@ const INTRINSICS: &[&str] = &[
     "vector.reduce.and",
     "vector.reduce.or",
 ];
-/// Ops of the llvm dialect without a function of that kind. `frem` would be wrong now and then.
+/// Ops of the llvm dialect that are not intrinsics. `frem` is missing: its results are sometimes
+/// wrong.
 const OPS: &[&str] = &[
     "add",
     "addrspacecast",
@@ -185,11 +184,11 @@ impl Pass for GpuModule {
     }
 }
 
-/// Whether the code generator has something for an op.
+/// Whether NVPTX can lower an op.
 fn known(op: Op) -> bool {
     let name = op.name();
     if let Some(name) = name.strip_prefix("llvm.intr.") {
-        // 2^x is an instruction for f32 only; of a vector it is one for each element.
+        // 2^x is an instruction for f32 only; a vector is one instruction per element.
         let single = || {
             op.results()
                 .first()
@@ -202,7 +201,7 @@ fn known(op: Op) -> bool {
         || name.strip_prefix("nvvm.").is_some_and(|n| NVVM.contains(&n))
 }
 
-/// Parameters that are tensor maps lie in the launch's memory, where the copy engine reads them.
+/// Tensor-map parameters are `grid_constant`: TMA reads the descriptor from the parameter space.
 fn tensor_maps(func: Op) -> Option<()> {
     let Some(maps) = func.attr(TENSOR_MAPS).and_then(Attr::as_array) else { return Some(()) };
     let c = func.ctx();
@@ -252,8 +251,8 @@ fn wrap(module: Op, chip: &str) -> Result<()> {
                 copy.set_attr("gpu.kernel", Attr::unit(c));
                 copy.set_attr("nvvm.kernel", Attr::unit(c));
                 copy.set_attr("nvvm.reqntid", Attr::i32s(c, &[threads as i32]));
-                // The assembler would rather spill than let fewer blocks share a multiprocessor; it
-                // need not.
+                // ptxas would rather spill registers than lower the occupancy; with a minimum of
+                // one CTA per SM it need not.
                 let resident = copy.attr(RESIDENT).and_then(Attr::as_i64).unwrap_or(1);
                 copy.set_attr("nvvm.minctasm", Attr::scalar_int(c, DType::I32, resident));
                 if let Some(blocks) = copy.attr(CLUSTER).and_then(Attr::as_i64) {

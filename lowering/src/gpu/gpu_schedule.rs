@@ -1,13 +1,13 @@
-//! `kiln-gpu-schedule`: says on each kernel how a GPU computes it, with how many threads and
-//! blocks.
+//! `kiln-gpu-schedule`: chooses a strategy, its parameters and the launch configuration of each
+//! kernel on a GPU.
 //!
-//! Why: as `kiln-schedule` for processors. The strategies of `strategies/table.rs` are asked in
-//! order; the one that is taken says what a launch needs: CTAs as an affine map over the kernel's
-//! sizes, threads, clusters, shared memory, TMA descriptors. A schedule that is there already is
-//! checked: each parameter against its domain, all together against the kernel. A kernel with
-//! `kiln.library` is also a cuBLASLt or cuDNN call; here the call's arguments are written.
+//! Why: as `kiln-schedule` for CPUs. The strategies of `strategies/table.rs` are tried in order.
+//! The one that is chosen states the launch: CTAs as an affine map over the kernel's sizes,
+//! threads, clusters, shared memory, TMA descriptors. An existing schedule is verified: each
+//! parameter against its domain, all together against the kernel. A kernel with `kiln.library` is
+//! also a cuBLASLt or cuDNN call; this pass writes the call's arguments.
 //!
-//! Numerics: exact; nothing is computed differently yet.
+//! Numerics: exact; the computation does not change yet.
 //!
 //! ```text
 //! before:  func.func @k0(…)
@@ -22,20 +22,20 @@ use crate::{
 use kiln_dialects::{ir::*, rules::Level};
 use kiln_passes::{Numerics, Pass};
 
-/// On a kernel: why a strategy that it looks made for refused it, by the strategy's name.
+/// On a kernel: why a strategy whose pattern matches refused it, by the strategy's name.
 pub const REFUSED: &str = "kiln.refused";
 
 kiln_passes::pass_options! {
     /// The pass.
     pub struct GpuSchedule {
-        /// Most threads of a block that computes elements one by one
+        /// Most threads per CTA of an elementwise kernel
         pub threads: i64 = 256,
         /// The chip: sm_80, sm_86, sm_89 or sm_90a
         pub chip: String = "sm_90a".into(),
-        /// Whether products of bf16 and f16 go to the tensor cores by themselves; a schedule that
-        /// says so always does
+        /// Whether bf16 and f16 products use tensor cores by default; a schedule that says so
+        /// always does
         pub tensor_cores: bool = true,
-        /// Whether products of f32 do so too, with factors rounded to tf32; a schedule that says so
+        /// Whether f32 products do too, with operands rounded to tf32; a schedule that says so
         /// always does
         pub tf32: bool = false,
     }

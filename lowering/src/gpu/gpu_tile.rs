@@ -1,11 +1,11 @@
-//! `kiln-gpu-tile`: scheduled kernels become what one thread of a block does, on memory.
+//! `kiln-gpu-tile`: lowers scheduled kernels to the SIMT code of one thread, on memrefs.
 //!
-//! Why: as `kiln-tile` for the host. Neighbouring threads take neighbouring elements, 16 bytes at
-//! once where every address is a multiple of that; threads that share a row exchange partial
-//! results by shuffles and through shared memory, in an order that the schedule fixes.
+//! Why: as `kiln-tile` for CPUs. Consecutive threads access consecutive elements (coalesced), with
+//! 16-byte vectors where every address is aligned to that. Threads that share a row exchange
+//! partial results by warp shuffles and through shared memory, in an order that the schedule fixes.
 //!
-//! Numerics: reassociates; the order of a reduction depends on the schedule, not on how many blocks
-//! run.
+//! Numerics: reassociates; the order of a reduction depends on the schedule, not on the number of
+//! CTAs.
 //!
 //! ```text
 //! before:  func.func @k0(%x: tensor<4x8xf32>) -> tensor<4x8xf32>  linalg.generic …
@@ -48,7 +48,8 @@ impl Pass for GpuTile {
                 .ok_or_else(|| Error::at(func, row.mismatch()))?;
             let (mut kernel, plan) = (view.0.clone(), &view.1);
             let copies = row.scratch_copies(func, schedule)?;
-            // Scratch for each of the CTA's rows, at a distance that keeps vector accesses aligned.
+            // Shared scratch for each of the CTA's rows, with a stride that keeps vector accesses
+            // aligned.
             let scratch = |c: Code, element: Type, count: i64| -> Result<Value> {
                 shared(c, element, copies * ((count + 15) / 16 * 16))
             };

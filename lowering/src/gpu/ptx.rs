@@ -1,7 +1,7 @@
-//! PTX text out of what upstream's code generator leaves.
+//! Extracts PTX text from the output of upstream's code generator.
 use kiln_dialects::ir::*;
 
-/// The PTX of the only `gpu.binary` below an op.
+/// The PTX of the only `gpu.binary` nested in an op.
 pub fn ptx(root: Op) -> Result<Vec<u8>> {
     let binary = walk(root).into_iter().find(|o| o.is("gpu.binary")).ok_or("no code came out")?;
     let object = binary

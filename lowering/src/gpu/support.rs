@@ -1,9 +1,9 @@
-//! What of a module a GPU has no form for, all at once.
+//! Reports all ops of a module that GPUs do not support, at once.
 use crate::program::library_call::Library;
 use kiln_dialects::ir::*;
 
-/// A sentence with a place for each op of a module on level `linalg` that has no compiled form for
-/// GPUs.
+/// One sentence with a source location for each op of a module on level `linalg` that cannot be
+/// compiled for GPUs.
 pub fn missing(module: Op) -> Vec<String> {
     let mut all = vec![];
     for op in walk(module) {

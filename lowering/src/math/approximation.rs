@@ -1,7 +1,7 @@
-//! PTX instructions of f32 functions that approximate.
+//! Inline PTX approximations of f32 functions (`ex2.approx`, `rcp.approx`, …).
 use kiln_dialects::{ir::*, value::DType};
 
-/// The instruction of an op of f32 that may be an approximation, as text of inline assembly.
+/// The inline assembly that approximates an f32 op; `None` unless its fast-math flags have `afn`.
 pub(crate) fn approximation(op: Op) -> Option<&'static str> {
     let flags = op.attr("fastmath")?.to_string();
     let ty = op.results().first()?.ty();

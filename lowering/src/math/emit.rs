@@ -1,27 +1,27 @@
-//! Formulas as ops: arithmetic on values of one shape, scalar or vector.
+//! Builds arithmetic on values of one shape, scalar or vector, as ops.
 use kiln_dialects::ir::*;
 
 pub type Res = Result<Value>;
 
-/// Makes arith and math ops in front of the op that is expanded. None of them carries fast-math
-/// flags: the formulas count on each rounding.
+/// Creates arith and math ops before the op being expanded. None carries fast-math flags, because
+/// the formulas rely on every rounding.
 pub struct Emit {
     b: Builder,
-    /// What stands around the element type: `vector<16x` and `>`, or nothing.
+    /// Text around the element type: `vector<16x` and `>`, or empty for a scalar.
     around: (String, &'static str),
     /// The element type of float constants.
     element: &'static str,
-    /// Whether the processor scales whole vectors by powers of two.
+    /// Whether the target has AVX-512's `vscalef`.
     scalef: bool,
 }
 
 impl Emit {
-    /// Whether a type is f64 or a vector of it.
+    /// Whether a type is f64 or a vector of f64.
     pub fn of_f64(ty: Type) -> bool {
         ty.element().unwrap_or(ty).dtype() == Ok(kiln_dialects::value::DType::F64)
     }
-    /// For the shape of a value of this element type; `None` if the type is neither scalar nor
-    /// vector of it. Constants are f64 beside f64, else f32.
+    /// An emitter for the shape of a type with this element type; `None` if it is neither that
+    /// scalar nor a vector of it. Float constants are f64 if the element type is f64, else f32.
     pub fn new(b: Builder, ty: Type, element: &str) -> Option<Emit> {
         let text = ty.to_string();
         let around = if text == element {
@@ -41,15 +41,15 @@ impl Emit {
             scalef: false,
         })
     }
-    /// For a processor that has AVX-512's `vscalef`, or has not.
+    /// Sets whether the target has AVX-512's `vscalef`.
     pub fn with_scalef(self, scalef: bool) -> Emit {
         Emit { scalef, ..self }
     }
-    /// The same with constants of f64.
+    /// The same emitter with f64 constants.
     pub fn wide(&self) -> Emit {
         Emit { b: self.b, around: self.around.clone(), element: "f64", scalef: self.scalef }
     }
-    /// The shape with another element type.
+    /// The type of this shape with another element type.
     pub fn ty(&self, element: &str) -> Result<Type> {
         let text = format!("{}{element}{}", self.around.0, self.around.1);
         Type::parse(self.b.ctx, &text).ok_or_else(|| format!("'{text}' is no type").into())
@@ -65,7 +65,7 @@ impl Emit {
             Attr::parse(self.b.ctx, &text).ok_or_else(|| format!("'{text}' is no attribute"))?;
         self.op("arith.constant", &[], ty, &[("value", value)])
     }
-    /// A float constant, by its bits so that no digit is lost.
+    /// A float constant, printed by its bit pattern so that it is exact.
     pub fn c(&self, value: f64) -> Res {
         let literal = if self.element == "f64" {
             format!("{:#018x}", value.to_bits())
@@ -74,7 +74,7 @@ impl Emit {
         };
         self.constant(&literal, self.element)
     }
-    /// An integer constant as wide as the floats.
+    /// An integer constant of the float's width.
     pub fn i(&self, value: i64) -> Res {
         self.constant(&value.to_string(), self.int())
     }
@@ -92,7 +92,7 @@ impl Emit {
     pub fn same(&self, name: &str, operands: &[Value]) -> Res {
         self.op(name, operands, operands.first().ok_or("has no operand")?.ty(), &[])
     }
-    /// As [`Emit::same`], by an approximation of the hardware; `flags` of arith.fastmath say which.
+    /// As [`Emit::same`], with these arith.fastmath flags, which allow a hardware approximation.
     pub fn approximate(&self, name: &str, operands: &[Value], flags: &str) -> Res {
         let flags = Attr::parse(self.b.ctx, &format!("#arith.fastmath<{flags}>"))
             .ok_or_else(|| format!("'{flags}' are no flags"))?;
@@ -103,7 +103,7 @@ impl Emit {
             &[("fastmath", flags)],
         )
     }
-    /// Into [lo, hi] by two instructions; NaN stays.
+    /// Clamps to [lo, hi] with maximumf and minimumf; NaN is propagated.
     pub fn between(&self, a: Value, lo: f64, hi: f64) -> Res {
         let a = self.same("arith.maximumf", &[a, self.c(lo)?])?;
         self.same("arith.minimumf", &[a, self.c(hi)?])
@@ -132,7 +132,7 @@ impl Emit {
     pub fn floor(&self, a: Value) -> Res {
         self.same("math.floor", &[a])
     }
-    /// a * b + c, rounded once.
+    /// a * b + c, rounded once (fused multiply-add).
     pub fn fma(&self, a: Value, b: Value, c: Value) -> Res {
         self.same("math.fma", &[a, b, c])
     }
@@ -162,15 +162,15 @@ impl Emit {
     pub fn shl(&self, a: Value, n: i64) -> Res {
         self.same("arith.shli", &[a, self.i(n)?])
     }
-    /// Shifts in copies of the sign.
+    /// Arithmetic shift right.
     pub fn shr(&self, a: Value, n: i64) -> Res {
         self.same("arith.shrsi", &[a, self.i(n)?])
     }
-    /// Shifts in zeros.
+    /// Logical shift right.
     pub fn shift_right(&self, a: Value, n: i64) -> Res {
         self.same("arith.shrui", &[a, self.i(n)?])
     }
-    /// An op whose result is of another element type.
+    /// A unary op whose result has another element type.
     pub fn same_as(&self, name: &str, a: Value, element: &str) -> Res {
         self.op(name, &[a], self.ty(element)?, &[])
     }
@@ -190,7 +190,7 @@ impl Emit {
     pub fn truncate(&self, a: Value, element: &str) -> Res {
         self.op("arith.truncf", &[a], self.ty(element)?, &[])
     }
-    /// A float comparison by its number in `arith.cmpf`.
+    /// A float comparison by its predicate number in `arith.cmpf`.
     fn cmpf(&self, predicate: i64, a: Value, b: Value) -> Res {
         self.op(
             "arith.cmpf",
@@ -199,31 +199,31 @@ impl Emit {
             &[("predicate", Attr::i64(self.b.ctx, predicate))],
         )
     }
-    /// Equal, both numbers.
+    /// Ordered equal.
     pub fn eq(&self, a: Value, b: Value) -> Res {
         self.cmpf(1, a, b)
     }
-    /// Greater, both numbers.
+    /// Ordered greater than.
     pub fn gt(&self, a: Value, b: Value) -> Res {
         self.cmpf(2, a, b)
     }
-    /// Greater or equal, both numbers.
+    /// Ordered greater or equal.
     pub fn ge(&self, a: Value, b: Value) -> Res {
         self.cmpf(3, a, b)
     }
-    /// Less, both numbers.
+    /// Ordered less than.
     pub fn lt(&self, a: Value, b: Value) -> Res {
         self.cmpf(4, a, b)
     }
-    /// Different, or one is NaN.
+    /// Unordered or not equal.
     pub fn ne(&self, a: Value, b: Value) -> Res {
         self.cmpf(13, a, b)
     }
-    /// One of both is NaN.
+    /// Unordered: at least one operand is NaN.
     pub fn unordered(&self, a: Value, b: Value) -> Res {
         self.cmpf(14, a, b)
     }
-    /// Whether an integer is this one.
+    /// Whether an integer equals `n`.
     pub fn int_eq(&self, a: Value, n: i64) -> Res {
         self.op(
             "arith.cmpi",
@@ -253,7 +253,7 @@ impl Emit {
     pub fn select(&self, condition: Value, a: Value, b: Value) -> Res {
         self.op("arith.select", &[condition, a, b], a.ty(), &[])
     }
-    /// Whether a condition holds in any lane, as a scalar.
+    /// Reduces an i1 condition over all lanes with `or`; the result is a scalar.
     pub fn any(&self, condition: Value) -> Res {
         let ty = |s: &str| Type::parse(self.b.ctx, s).ok_or_else(|| format!("'{s}' is no type"));
         let Some(dims) = self.around.0.strip_prefix("vector<") else { return Ok(condition) };
@@ -268,11 +268,11 @@ impl Emit {
         let kind = Attr::parse(self.b.ctx, "#vector.kind<or>").ok_or("has no vector dialect")?;
         self.op("vector.reduction", &[flat], ty("i1")?, &[("kind", kind)])
     }
-    /// Whether its floats are f64.
+    /// Whether the emitter's floats are f64.
     pub fn is_f64(&self) -> bool {
         self.element == "f64"
     }
-    /// The value, changed again and again as long as a scalar condition on it holds.
+    /// An `scf.while` that applies `change` to a loop-carried value while the scalar `again` holds.
     pub fn repeat(
         &self,
         value: Value,
@@ -307,7 +307,7 @@ impl Emit {
             )?
             .result(0))
     }
-    /// The values, or those of `then` where the condition holds.
+    /// An `scf.if`: the results of `then` where the scalar condition holds, else the values.
     pub fn branch(
         &self,
         condition: Value,
@@ -339,25 +339,26 @@ impl Emit {
             )?
             .results())
     }
-    /// Into [lo, hi]; NaN stays.
+    /// Clamps to [lo, hi] with compares and selects; NaN is propagated.
     pub fn clamp(&self, a: Value, lo: f64, hi: f64) -> Res {
         let (lo, hi) = (self.c(lo)?, self.c(hi)?);
         let a = self.select(self.lt(a, lo)?, lo, a)?;
         self.select(self.gt(a, hi)?, hi, a)
     }
-    /// A polynomial, the highest power's coefficient first.
+    /// Evaluates a polynomial by Horner's scheme with FMAs, highest coefficient first.
     pub fn poly(&self, x: Value, coefficients: &[f64]) -> Res {
         let (first, rest) =
             coefficients.split_first().ok_or("is a polynomial without coefficients")?;
         rest.iter().try_fold(self.c(*first)?, |sum, c| self.fma(sum, x, self.c(*c)?))
     }
-    /// `x` where it is so small that the function is the identity there, which also keeps the sign
-    /// of 0; else `y`.
+    /// `x` where it is small enough that f(x) rounds to x (this also keeps the sign of 0), else
+    /// `y`.
     pub fn unless_tiny(&self, x: Value, y: Value) -> Res {
         let bound = f64::powi(2.0, if self.element == "f64" { -27 } else { -13 });
         self.select(self.lt(self.abs(x)?, self.c(bound)?)?, x, y)
     }
-    /// Nearest integer. No NaN or infinity is ever converted, which would be poison.
+    /// Rounds to the nearest integer by adding a magic number. It never converts a NaN or infinity,
+    /// which would be poison.
     pub fn round(&self, a: Value) -> Result<Whole> {
         let magic = if self.element == "f64" { 6755399441055744.0 } else { 12582912.0 };
         let shifted = self.add(a, self.c(magic)?)?;
@@ -368,13 +369,13 @@ impl Emit {
         };
         Ok((self.sub(shifted, self.c(magic)?)?, self.isub(self.bits(shifted)?, self.i(bits)?)?))
     }
-    /// 2^n for an n in the range of normal numbers.
+    /// 2^n for an n in the exponent range of normal numbers.
     pub fn power_of_two(&self, n: Value) -> Res {
         let (bias, mantissa) = if self.element == "f64" { (1023, 52) } else { (127, 23) };
         self.float(self.shl(self.iadd(n, self.i(bias)?)?, mantissa)?)
     }
-    /// y 2^(n + more). In two steps the first is exact, so that a subnormal result is rounded once,
-    /// and infinity is reached by overflow; one instruction gives the same bits.
+    /// y 2^(n + more), by `vscalef` or by two multiplications with the same bits. The first
+    /// multiplication is exact: a subnormal result is rounded once, and overflow gives infinity.
     pub fn scale(&self, y: Value, (n, bits): Whole, more: i64) -> Res {
         let lanes = if self.element == "f64" { 8 } else { 16 };
         if self.scalef
@@ -397,8 +398,9 @@ impl Emit {
                     &[("value", value.ok_or("has no such number")?)],
                 )
             };
-            // All lanes; 4: rounded as everything else is. Not x86vector.avx512.mask.scalef, whose
-            // operands reach the intrinsic in another order than its own.
+            // Mask: all lanes. Rounding 4: the current mode, as everywhere else.
+            // x86vector.avx512.mask.scalef does not work here: it passes its operands to the
+            // intrinsic in another order.
             let name = format!(
                 "llvm.x86.avx512.mask.scalef.{}.512",
                 if self.element == "f64" { "pd" } else { "ps" }
@@ -417,6 +419,6 @@ impl Emit {
     }
 }
 
-/// An integer below half of the mantissa's range: as a float, and in the low bits of an integer as
-/// wide.
+/// An integer below half of the mantissa's range: as a float, and in the low bits of an integer of
+/// the same width.
 pub type Whole = (Value, Value);

@@ -1,15 +1,15 @@
-//! exp and what is made of it. Reduction to |r| <= ln 2 / 2 after Cody and Waite; the polynomial is
-//! that of Cephes' `expf` (S. Moshier).
+//! exp in f32, and expm1, tanh, sinh and erf, which are computed from it. Cody-Waite reduction to
+//! |r| <= ln 2 / 2; the polynomial is that of Cephes' `expf` (S. Moshier).
 use crate::math::emit::{Emit, Res, Whole};
 use kiln_dialects::Result;
 use kiln_dialects::ir::Value;
 
 const LOG2E: f64 = std::f64::consts::LOG2_E;
-/// ln 2 in two parts; a product of the first with an n of 8 bits is exact, as is that of fma
-/// anyway.
+/// ln 2 as a Cody-Waite pair. The product of the high part with an 8-bit n is exact, with or
+/// without FMA.
 const LN2_HI: f64 = 0.693359375;
 const LN2_LO: f64 = -2.12194440e-4;
-/// (e^r - 1 - r) / r^2.
+/// Polynomial of (e^r - 1 - r) / r^2.
 const EXP: [f64; 6] = [
     1.9875691500e-4,
     1.3981999507e-3,
@@ -19,14 +19,14 @@ const EXP: [f64; 6] = [
     5.0000001201e-1,
 ];
 
-/// x as n ln 2 + r.
+/// Range reduction: x = n ln 2 + r.
 fn reduce(e: &Emit, x: Value) -> Result<(Whole, Value)> {
     let (n, bits) = e.round(e.mul(x, e.c(LOG2E)?)?)?;
     let r = e.fmac(n, -LN2_HI, x)?;
     Ok(((n, bits), e.fmac(n, -LN2_LO, r)?))
 }
 
-/// e^r - 1.
+/// e^r - 1 for a reduced r.
 fn small_expm1(e: &Emit, r: Value) -> Res {
     e.fma(e.mul(r, r)?, e.poly(r, &EXP)?, r)
 }
@@ -49,18 +49,18 @@ pub fn exp2(e: &Emit, x: Value) -> Res {
 }
 
 pub fn expm1(e: &Emit, x: Value) -> Res {
-    // At 89 n is 128 still, and the result overflows.
+    // At x = 89, n is still 128 and the result overflows as it should.
     let ((_, n), r) = reduce(e, e.clamp(x, -20.0, 89.0)?)?;
-    // Half of the result, since 2^128 is no float where the result still is: 2 (2^(n-1) (e^r - 1) +
-    // 2^(n-1) - 1/2).
+    // Computes half of the result, because 2^128 overflows where the result is still finite: 2
+    // (2^(n-1) (e^r - 1) + 2^(n-1) - 1/2).
     let half = e.power_of_two(e.isub(n, e.i(1)?)?)?;
     let y = e.fma(half, small_expm1(e, r)?, e.sub(half, e.c(0.5)?)?)?;
-    // e^x - 1 = x + x^2/2 + …; below 2^-25 that is x.
+    // e^x - 1 = x + x^2/2 + …, which rounds to x below 2^-25.
     let tiny = e.lt(e.abs(x)?, e.c(f64::powi(2.0, -25))?)?;
     e.select(tiny, x, e.add(y, y)?)
 }
 
-/// (tanh(x) / x - 1) / x^2 in x^2 below 0.625, from Cephes' `tanhf`.
+/// Polynomial in x^2 of (tanh(x) / x - 1) / x^2 below 0.625, from Cephes' `tanhf`.
 pub const TANH: [f64; 5] =
     [-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1];
 
@@ -91,8 +91,9 @@ pub fn cosh(e: &Emit, x: Value) -> Res {
     e.add(half, e.div(e.c(0.25)?, half)?)
 }
 
-/// -ln(erfc(x)) / x on 0 <= x <= 4, less 9/8: a weighted least-squares fit on 2,000 points,
-/// reweighted after Lawson until erf's greatest relative error is as small as it gets, 4e-9.
+/// Polynomial of -ln(erfc(x)) / x - 9/8 on 0 <= x <= 4. A weighted least-squares fit on 2,000
+/// points, reweighted by Lawson's algorithm until the largest relative error of erf is minimal,
+/// 4e-9.
 const LN_ERFC: [f64; 9] = [
     -9.255984952e-6,
     1.176386525e-4,
@@ -105,12 +106,12 @@ const LN_ERFC: [f64; 9] = [
     1.128379172 - 1.125,
 ];
 
-/// 1 - erfc(x), from e^ln(erfc(x)) - 1 so that no digit is lost near 0.
+/// 1 - erfc(x), computed as e^ln(erfc(x)) - 1 to avoid cancellation near 0.
 pub fn erf(e: &Emit, x: Value) -> Res {
-    // Above 4 the result is 1 in f32.
+    // Above 4, erf rounds to 1 in f32.
     let (a, four) = (e.abs(x)?, e.c(4.0)?);
     let a = e.select(e.gt(a, four)?, four, a)?;
-    // In two parts, since an error of the factor would be one of the result.
+    // Split into two terms: a rounding error of the factor would be one of the result.
     let y = e.fma(a, e.poly(a, &LN_ERFC)?, e.mul(a, e.c(1.125)?)?)?;
     let ((_, n), r) = reduce(e, e.neg(y)?)?;
     let power = e.power_of_two(n)?;

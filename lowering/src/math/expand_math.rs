@@ -1,12 +1,12 @@
-//! `kiln-expand-math`: math functions, and conversions of floats of 8 bits, become arithmetic.
+//! `kiln-expand-math`: expands math functions and fp8 conversions into arithmetic.
 //!
-//! Why: upstream turns each lane of a vector into a call of the C library, and its polynomial
-//! expansions are not in its public libraries. Results do not depend on the vector's length, nor on
-//! `scalef`. f32 is computed as f32 (reduction of trigonometric arguments and powf: f64), bf16 and
-//! f16 by way of f32, f64 as f64 with polynomials of its own (`double/`).
+//! Why: upstream lowers each vector lane to a call of the C library, and its polynomial
+//! approximations are not in its public libraries. Results depend neither on the vector length nor
+//! on `scalef`. f32 is computed in f32 (range reduction of trigonometric functions and powf: f64),
+//! bf16 and f16 via f32, and f64 in f64 with its own polynomials (`double/`).
 //!
 //! Numerics: approximates, within [`ACCURACY`]; remainders and conversions are exact. NaN,
-//! infinities, zeros of both signs, subnormals and arguments out of range give what C's functions
+//! infinities, signed zeros, subnormals and arguments outside of the domain give what C's functions
 //! give.
 //!
 //! ```text
@@ -30,21 +30,19 @@ use kiln_passes::{Numerics, Pass};
 kiln_passes::pass_options! {
     /// The pass.
     pub struct ExpandMath {
-        /// Names of math ops that stay as they are; those of f64 never do
+        /// Names of math ops that are not expanded; f64 ops always are
         pub keep: Vec<String> = vec![],
-        /// Whether the processor has AVX-512's vscalef, which multiplies whole vectors by powers of
-        /// two
+        /// Whether the target has AVX-512's vscalef, which scales vectors by powers of two
         pub scalef: bool = false,
-        /// Whether what a GPU has an instruction for stays, where an op's flags allow an
+        /// Whether ops with a GPU instruction are kept where their fast-math flags allow an
         /// approximation
         pub approximations: bool = false,
     }
 }
 
-/// The greatest error of each expansion in f32 and in f64, in units in the last place of the exact
-/// result. f32: what a sweep over all exponents with 4000 mantissas each found, rounded up; f64:
-/// what 245,000 numbers computed in 400 to 2400 bits found (`tests/host/gen_f64_math.py numbers`),
-/// rounded up.
+/// Largest error of each expansion in f32 and in f64, in ulps of the exact result, rounded up. f32:
+/// measured by a sweep over all exponents with 4000 mantissas each. f64: measured on 245,000
+/// numbers, with references of 400 to 2400 bits (`tests/host/gen_f64_math.py numbers`).
 pub const ACCURACY: &[(&str, f64, f64)] = &[
     ("math.acos", 1.5, 1.0),
     ("math.asin", 2.5, 1.0),
@@ -73,7 +71,7 @@ impl Pass for ExpandMath {
     const ANCHOR: &'static str = "";
     const LEVELS: &'static [Level] = LEVELS;
     const NUMERICS: Numerics = Numerics::Approximates;
-    // Of what it leaves, LLVM has no form of some.
+    // LLVM cannot lower some of the ops that this pass would leave.
     const REQUIRED: bool = true;
     const DIALECTS: &'static [&'static str] = &["llvm", "math", "scf", "vector"];
 

@@ -1,11 +1,11 @@
-//! Conversions of floats of 8 bits, which no processor here has in hardware, as integer arithmetic.
+//! fp8 conversions as integer arithmetic; no supported CPU has them in hardware.
 //!
-//! From f32: to the nearest, ties to even; all bits of a NaN are set but for its sign. f8E5M2
+//! From f32: round to nearest, ties to even. A NaN becomes all ones, with its sign. f8E5M2
 //! overflows to infinity, f8E4M3FN to NaN, as PyTorch's `.to` does.
 use crate::math::emit::{Emit, Res};
 use kiln_dialects::{ir::*, value::DType};
 
-/// Bits of the mantissa, if it is a float of 8 bits or a vector of them.
+/// Mantissa bits of an fp8 type or a vector of it; `None` for other types.
 fn mantissa(ty: Type) -> Option<i64> {
     match ty.element().unwrap_or(ty).dtype() {
         Ok(DType::F8E4M3FN) => Some(3),
@@ -18,13 +18,13 @@ fn bias(mantissa: i64) -> i64 {
     (1 << (6 - mantissa)) - 1
 }
 
-/// Whether an op converts from or to 8 bits.
+/// Whether an op converts from or to fp8.
 pub fn is_conversion(op: &Op) -> bool {
     (op.is("arith.extf") && mantissa(op.operand(0).ty()).is_some())
         || (op.is("arith.truncf") && mantissa(op.result(0).ty()).is_some())
 }
 
-/// Such an op; its other end is f32.
+/// Expands such a conversion; the other type has to be f32.
 pub fn expand(b: Builder, op: Op) -> Res {
     let (x, ty) = (op.operand(0), op.result(0).ty());
     let (made, step) = if op.is("arith.extf") {
@@ -37,18 +37,18 @@ pub fn expand(b: Builder, op: Op) -> Res {
     })
 }
 
-/// The bits as those of an f16, whose exponents begin lower by the difference of the biases.
+/// Reinterprets the bits as f16 and scales by the difference of the exponent biases.
 fn widen(e: &Emit, x: Value, mantissa: i64) -> Res {
     let bits = e.same_as("arith.extsi", e.same_as("arith.bitcast", x, "i8")?, "i16")?;
     let bits = e.same("arith.shli", &[bits, e.whole(10 - mantissa, "i16")?])?;
     if bias(mantissa) == 15 {
         return e.extend(e.same_as("arith.bitcast", bits, "f16")?, "f32");
     }
-    // The sign is there twice.
+    // The sign extension duplicated the sign bit.
     let bits = e.and(bits, e.whole(!0x4000, "i16")?)?;
     let y = e.extend(e.same_as("arith.bitcast", bits, "f16")?, "f32")?;
     let y = e.mul(y, e.c(f64::powi(2.0, 15 - bias(mantissa) as i32))?)?;
-    // What all bits stand for.
+    // The all-ones pattern, which is NaN, reads as 480.
     let nan = e.eq(e.abs(y)?, e.c(480.0)?)?;
     e.select(nan, e.copysign(e.c(f64::NAN)?, y)?, y)
 }
@@ -60,7 +60,7 @@ fn narrow(e: &Emit, x: Value, mantissa: i64, to: Type) -> Res {
     let rounded =
         e.shift_right(e.iadd(e.iadd(bits, even)?, e.i((1 << (dropped - 1)) - 1)?)?, dropped)?;
     let rounded = e.isub(rounded, e.i((127 - bias(mantissa)) << mantissa)?)?;
-    // Below the least normal number: a sum with what has these steps as its last place.
+    // Subnormals: add a number whose ulp is their spacing, so that the addition rounds.
     let shift = e.c(f64::powi(2.0, (24 - bias(mantissa) - mantissa) as i32))?;
     let small = e.isub(e.bits(e.add(a, shift)?)?, e.bits(shift)?)?;
     let least = e.c(f64::powi(2.0, 1 - bias(mantissa) as i32))?;

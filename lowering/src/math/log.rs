@@ -1,10 +1,10 @@
-//! Logarithms, after Cephes' `logf`, `log2f` and `log10f` (S. Moshier): x = 2^n (1 + f) with 1 + f
-//! between sqrt 1/2 and sqrt 2.
+//! Logarithms in f32, after Cephes' `logf`, `log2f` and `log10f` (S. Moshier): x = 2^n (1 + f) with
+//! 1 + f between sqrt 1/2 and sqrt 2.
 use crate::math::emit::{Emit, Res};
 use kiln_dialects::Result;
 use kiln_dialects::ir::Value;
 
-/// (ln(1 + f) - f + f^2 / 2) / f^3.
+/// Polynomial of (ln(1 + f) - f + f^2 / 2) / f^3.
 const LOG: [f64; 9] = [
     7.0376836292e-2,
     -1.1514610310e-1,
@@ -16,17 +16,17 @@ const LOG: [f64; 9] = [
     -2.4999993993e-1,
     3.3333331174e-1,
 ];
-/// The bits of sqrt 1/2.
+/// Bit pattern of sqrt 1/2.
 const SQRT_HALF: i64 = 0x3f3504f3;
 
-/// A logarithm's parts: n, f, and ln(1 + f) - f.
+/// Parts of a logarithm: n, f, and ln(1 + f) - f.
 struct Parts {
     n: Value,
     f: Value,
     rest: Value,
 }
 
-/// For x > 0; anything else gives numbers that [`special`] replaces.
+/// Splits x > 0; for any other x the parts are arbitrary and [`special`] replaces the result.
 fn parts(e: &Emit, x: Value) -> Result<Parts> {
     let subnormal = e.lt(x, e.c(f32::MIN_POSITIVE as f64)?)?;
     let x = e.select(subnormal, e.mul(x, e.c(f64::powi(2.0, 23))?)?, x)?;
@@ -40,7 +40,7 @@ fn parts(e: &Emit, x: Value) -> Result<Parts> {
     Ok(Parts { n, f, rest: e.fmac(z, -0.5, cubic)? })
 }
 
-/// -infinity at 0, NaN below and for NaN, infinity at infinity.
+/// Special cases: -infinity at 0, NaN for negative x and NaN, infinity at infinity.
 fn special(e: &Emit, x: Value, y: Value) -> Res {
     let (zero, inf) = (e.c(0.0)?, e.c(f64::INFINITY)?);
     let not_above = e.select(e.eq(x, zero)?, e.c(f64::NEG_INFINITY)?, e.c(f64::NAN)?)?;
@@ -60,7 +60,7 @@ pub fn log(e: &Emit, x: Value) -> Res {
 
 pub fn log2(e: &Emit, x: Value) -> Res {
     let Parts { n, f, rest } = parts(e, x)?;
-    // 1 / ln 2 is 1 + this: the products' errors stay below f's own last place.
+    // 1 / ln 2 = 1 + more: the rounding errors of the products stay below one ulp of f.
     let more = std::f64::consts::LOG2_E - 1.0;
     let y = e.fmac(f, more, e.fmac(rest, more, rest)?)?;
     special(e, x, e.add(e.add(y, f)?, n)?)
@@ -68,13 +68,13 @@ pub fn log2(e: &Emit, x: Value) -> Res {
 
 pub fn log10(e: &Emit, x: Value) -> Res {
     let Parts { n, f, rest } = parts(e, x)?;
-    // 1 / ln 10 and log10 2 in two parts, the first with few bits.
+    // 1 / ln 10 and log10 2 as Cody-Waite pairs, the high part with few bits.
     let y = e.mul(e.add(f, rest)?, e.c(7.007319032518276e-4)?)?;
     let y = e.fmac(f, 4.3359375e-1, e.fmac(rest, 4.3359375e-1, y)?)?;
     special(e, x, e.fmac(n, 3.0078125e-1, e.fmac(n, 2.487456639811952e-4, y)?)?)
 }
 
-/// ln(1 + x) as ln(u) plus what rounding 1 + x to u lost, over u.
+/// ln(1 + x) = ln(u) + d / u, where u is 1 + x rounded and d the rounding error.
 pub fn log1p(e: &Emit, x: Value) -> Res {
     let one = e.c(1.0)?;
     let u = e.add(x, one)?;

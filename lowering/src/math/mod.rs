@@ -1,4 +1,4 @@
-//! Math functions as arithmetic.
+//! Expansions of math functions into arithmetic.
 pub(crate) mod approximation;
 pub(crate) mod double;
 pub(crate) mod emit;

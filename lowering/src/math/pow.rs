@@ -1,11 +1,12 @@
-//! x^y as 2^(y log2 |x|), in f64: an f32 logarithm would lose as many bits as the exponent has.
+//! x^y in f32 as 2^(y log2 |x|), computed in f64: an f32 logarithm would lose as many bits as the
+//! exponent has.
 use crate::math::emit::{Emit, Res};
 use kiln_dialects::ir::Value;
 use std::f64::consts::{LN_2, LOG2_E};
 
-/// log2 of a positive, finite f64 that is normal: the atanh series of (m - 1) / (m + 1), to 2^-38.
+/// log2 of a positive normal f64, by the atanh series in (m - 1) / (m + 1), to 2^-38.
 fn log2(w: &Emit, x: Value) -> Res {
-    /// The upper half of sqrt 1/2's bits.
+    /// The upper half of the bit pattern of sqrt 1/2.
     const SQRT_HALF: i64 = 0x3fe6a09e << 32;
     let bits = w.bits(x)?;
     let n = w.shr(w.isub(bits, w.i(SQRT_HALF)?)?, 52)?;
@@ -17,13 +18,13 @@ fn log2(w: &Emit, x: Value) -> Res {
     w.fma(s, w.poly(w.mul(s, s)?, &series)?, to_float(w, n)?)
 }
 
-/// A small integer as a float, without a 64-bit conversion, which AVX2 has not.
+/// A small integer as f64, by adding a magic number: AVX2 has no 64-bit conversion.
 fn to_float(w: &Emit, n: Value) -> Res {
     let magic = 6755399441055744.0f64;
     w.sub(w.float(w.iadd(n, w.i(magic.to_bits() as i64)?)?)?, w.c(magic)?)
 }
 
-/// 2^t for |t| <= 500: the Taylor series of e^r, to 2^-32.
+/// 2^t for |t| <= 500, by the Taylor series of e^r, to 2^-32.
 fn exp2(w: &Emit, t: Value) -> Res {
     let (n, bits) = w.round(t)?;
     let r = w.mul(w.sub(t, n)?, w.c(LN_2)?)?;
@@ -41,17 +42,17 @@ pub fn powf(e: &Emit, x: Value, y: Value) -> Res {
     let l = w.select(is_inf, wide_inf, l)?;
     let l = w.select(e.eq(ax, zero)?, w.neg(wide_inf)?, l)?;
     let t = w.mul(l, e.extend(y, "f64")?)?;
-    // 0 times infinity: 1 to any power is 1. Beyond 200 the narrowing below makes 0 or infinity.
+    // 0 times infinity: 1 to any power is 1. Beyond 200, the truncation to f32 gives 0 or infinity.
     let t = w.select(e.eq(ax, one)?, w.c(0.0)?, t)?;
     let power = e.truncate(exp2(&w, w.clamp(t, -200.0, 200.0)?)?, "f32")?;
     special_cases(e, x, y, ax, power)
 }
 
-/// x^y, given ax = |x| and its power: the sign, and what has no root, is NaN, or is 1 whatever the
-/// other is.
+/// Special cases of x^y, given ax = |x| and its power: the sign, powers without a real result, NaN,
+/// and the powers that are 1 for any other operand.
 pub fn special_cases(e: &Emit, x: Value, y: Value, ax: Value, power: Value) -> Res {
     let (zero, one) = (e.c(0.0)?, e.c(1.0)?);
-    // The sign: negative for odd powers of what has a sign. Floats beyond their own precision are
+    // The sign: odd powers of a negative x are negative. Floats too large for a fraction bit are
     // even.
     let half = e.mul(y, e.c(0.5)?)?;
     let fraction = e.ne(e.floor(y)?, y)?;
@@ -59,7 +60,7 @@ pub fn special_cases(e: &Emit, x: Value, y: Value, ax: Value, power: Value) -> R
     let odd = e.xor(odd_or_fraction, e.and(odd_or_fraction, fraction)?)?;
     let signed = e.and(odd, e.negative(e.bits(x)?)?)?;
     let power = e.select(signed, e.neg(power)?, power)?;
-    // No real root; an infinity has one.
+    // A negative base with a fractional exponent has no real result, except for an infinite base.
     let no_root = e.and(e.and(e.lt(x, zero)?, fraction)?, e.ne(ax, e.c(f64::INFINITY)?)?)?;
     let power = e.select(no_root, e.c(f64::NAN)?, power)?;
     let power = e.select(e.unordered(x, y)?, e.add(x, y)?, power)?;

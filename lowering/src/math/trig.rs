@@ -1,19 +1,18 @@
-//! Trigonometric functions and their inverses. Polynomials of Cephes' `sinf`, `cosf`, `asinf`,
-//! `atanf` (S. Moshier).
+//! Trigonometric functions and their inverses in f32. The polynomials are those of Cephes' `sinf`,
+//! `cosf`, `asinf` and `atanf` (S. Moshier).
 use crate::math::emit::{Emit, Res};
 use kiln_dialects::Result;
 use kiln_dialects::ir::Value;
 use std::f64::consts::{FRAC_2_PI, FRAC_PI_2, FRAC_PI_4, PI};
 
-/// pi/2 less FRAC_PI_2.
+/// Low part of pi/2: pi/2 - FRAC_PI_2.
 const PI_2_LO: f64 = 6.123233995736766e-17;
 
-/// Up to here the reduction by two products is exact enough: n has 41 bits, and pi/2 is known to
-/// 2^-107.
+/// Largest |x| for Cody-Waite reduction: n has 41 bits, and the two constants give pi/2 to 2^-107.
 const NEAR: f64 = (1u64 << 40) as f64;
 
-/// x modulo pi/2 as f64, and the number of quarter turns in the low bits of an integer. An fma
-/// leaves one rounding.
+/// Range reduction: x modulo pi/2 in f64, and the quadrant in the low bits of an integer. With FMA
+/// only one rounding remains.
 fn reduce(e: &Emit, x: Value) -> Result<(Value, Value)> {
     let w = e.wide();
     let wide = e.extend(x, "f64")?;
@@ -21,7 +20,7 @@ fn reduce(e: &Emit, x: Value) -> Result<(Value, Value)> {
     let r = w.fmac(n, -PI_2_LO, w.fmac(n, -FRAC_PI_2, wide)?)?;
     let a = e.abs(x)?;
     let far = e.and(e.gt(a, e.c(NEAR)?)?, e.lt(a, e.c(f64::INFINITY)?)?)?;
-    // A branch: hardly anybody turns that far.
+    // A branch, since arguments this large are rare.
     let both = e.branch(e.any(far)?, &[r, bits], &mut |e| {
         let (far_r, far_n) = reduce_far(e, x)?;
         Ok(vec![e.select(far, far_r, r)?, e.select(far, far_n, bits)?])
@@ -29,21 +28,21 @@ fn reduce(e: &Emit, x: Value) -> Result<(Value, Value)> {
     Ok((both[0], both[1]))
 }
 
-/// The first bits of 2/pi behind the point.
+/// The first fraction bits of 2/pi.
 const TWO_OVER_PI: [i64; 7] =
     [0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0, 0xdb629599, 0x3c439041, 0xfe5163ab];
 
-/// The same beyond [`NEAR`], after Payne and Hanek: of x 2/pi, only the two bits in front of the
-/// point and those behind it are computed.
+/// Payne-Hanek reduction beyond [`NEAR`]: computes only the two lowest integer bits of x 2/pi and
+/// its fraction.
 fn reduce_far(e: &Emit, x: Value) -> Result<(Value, Value)> {
     let w = e.wide();
     let bits = w.same_as("arith.extui", e.bits(x)?, "i64")?;
     let mantissa = w.shl(w.or(w.and(bits, w.i(0x7fffff)?)?, w.i(0x800000)?)?, 8)?;
-    // x is mantissa 2^(exponent - 32) with an exponent from 41 to 128.
+    // x = mantissa 2^(exponent - 32), with an exponent from 41 to 128.
     let exponent = w.isub(w.and(w.shr(bits, 23)?, w.i(0xff)?)?, w.i(126)?)?;
     let (word, shift) = (w.shr(exponent, 5)?, w.and(exponent, w.i(31)?)?);
     let (one, two, three) = (w.int_eq(word, 1)?, w.int_eq(word, 2)?, w.int_eq(word, 3)?);
-    // Word word + k of 2/pi; word is 1 to 4.
+    // Word `word` + k of 2/pi; `word` is 1 to 4.
     let at = |k: i64| {
         let t = |i: i64| {
             w.i(usize::try_from(i + k).ok().and_then(|i| TWO_OVER_PI.get(i)).copied().unwrap_or(0))
@@ -51,8 +50,8 @@ fn reduce_far(e: &Emit, x: Value) -> Result<(Value, Value)> {
         w.select(one, t(1)?, w.select(two, t(2)?, w.select(three, t(3)?, t(4)?)?)?)
     };
     let words = [at(-2)?, at(-1)?, at(0)?, at(1)?, at(2)?];
-    // 2/pi 2^exponent in words; 64 bits times the mantissa's 32, of which the bits above the
-    // quarter turns fall off.
+    // Words of 2/pi 2^exponent, 64 bits times the 32 bits of the mantissa; bits above the quadrant
+    // overflow and are dropped.
     let product = |k: usize| {
         let pair = w.or(w.shl(words[k], 32)?, words[k + 1])?;
         let shifted = w.same("arith.shrui", &[w.same("arith.shli", &[pair, shift])?, w.i(32)?])?;
@@ -69,7 +68,7 @@ fn reduce_far(e: &Emit, x: Value) -> Result<(Value, Value)> {
     Ok((w.select(negative, w.neg(r)?, r)?, w.select(negative, w.isub(w.i(0)?, n)?, n)?))
 }
 
-/// sin and cos of x modulo pi/2, and the number of quarter turns.
+/// sin and cos of x modulo pi/2, and the quadrant.
 fn quarter(e: &Emit, x: Value) -> Result<(Value, Value, Value)> {
     let (r, bits) = reduce(e, x)?;
     let r = e.truncate(r, "f32")?;
@@ -86,14 +85,14 @@ fn shifted_sin(e: &Emit, x: Value, turn: i64) -> Res {
     turned_sin(e, &e.wide(), quarter(e, x)?, turn)
 }
 
-/// sin(r + (n + turn) pi/2), of sin r, cos r and n, which is an integer of `w`.
+/// sin(r + (n + turn) pi/2), from sin r, cos r and n, an integer of `w`'s width.
 pub fn turned_sin(e: &Emit, w: &Emit, (s, c, n): (Value, Value, Value), turn: i64) -> Res {
     let n = w.iadd(n, w.i(turn)?)?;
     let y = e.select(w.nonzero(w.and(n, w.i(1)?)?)?, c, s)?;
     e.select(w.nonzero(w.and(n, w.i(2)?)?)?, e.neg(y)?, y)
 }
 
-/// tan(r + n pi/2), of sin r, cos r and n, which is an integer of `w`.
+/// tan(r + n pi/2), from sin r, cos r and n, an integer of `w`'s width.
 pub fn turned_tan(e: &Emit, w: &Emit, (s, c, n): (Value, Value, Value)) -> Res {
     let odd = w.nonzero(w.and(n, w.i(1)?)?)?;
     e.div(e.select(odd, e.neg(c)?, s)?, e.select(odd, s, c)?)
@@ -111,12 +110,12 @@ pub fn tan(e: &Emit, x: Value) -> Res {
     e.unless_tiny(x, turned_tan(e, &e.wide(), quarter(e, x)?)?)
 }
 
-/// (asin(x) - x) / x^3 in x^2, for |x| <= 1/2.
+/// Polynomial in x^2 of (asin(x) - x) / x^3 for |x| <= 1/2.
 const ASIN: [f64; 5] =
     [4.2163199048e-2, 2.4181311049e-2, 4.5470025998e-2, 7.4953002686e-2, 1.6666752422e-1];
 
-/// asin of min(|x|, sqrt((1 - |x|) / 2)), and whether it is of the latter. NaN beyond 1, by the
-/// root.
+/// asin of min(|x|, sqrt((1 - |x|) / 2)), and whether it is that of the square root. For |x| > 1
+/// the root gives NaN.
 fn half_asin(e: &Emit, x: Value) -> Result<(Value, Value)> {
     let a = e.abs(x)?;
     let far = e.gt(a, e.c(0.5)?)?;
@@ -141,7 +140,7 @@ pub fn acos(e: &Emit, x: Value) -> Res {
     e.select(far, ends, middle)
 }
 
-/// atan of an a >= 0 after folding it to at most tan(pi/8).
+/// atan of an a >= 0, reduced to an argument of at most tan(pi/8).
 fn positive_atan(e: &Emit, a: Value) -> Res {
     let one = e.c(1.0)?;
     let above = e.gt(a, e.c(2.414213562373095)?)?;
@@ -160,22 +159,22 @@ pub fn atan(e: &Emit, x: Value) -> Res {
     e.unless_tiny(x, e.copysign(positive_atan(e, e.abs(x)?)?, x)?)
 }
 
-/// The smaller of |x| and |y| over the greater, and whether y is the greater.
+/// min(|x|, |y|) / max(|x|, |y|), and whether |y| is the greater.
 pub fn slope(e: &Emit, y: Value, x: Value) -> Result<(Value, Value)> {
     let (ax, ay) = (e.abs(x)?, e.abs(y)?);
     let steep = e.gt(ay, ax)?;
     let (small, great) = (e.select(steep, ax, ay)?, e.select(steep, ay, ax)?);
     let quotient = e.div(small, great)?;
-    // 0 / 0 is 0 here, and infinity over infinity 1.
+    // Defines 0 / 0 as 0, and infinity / infinity as 1.
     let (zero, inf) = (e.c(0.0)?, e.c(f64::INFINITY)?);
     let quotient = e.select(e.eq(great, zero)?, zero, quotient)?;
     Ok((e.select(e.eq(small, inf)?, e.c(1.0)?, quotient)?, steep))
 }
 
-/// The angle of (x, y): the atan of the smaller over the greater, turned into its octant.
+/// Angle of (x, y): atan of the smaller over the greater magnitude, moved to its octant.
 pub fn atan2(e: &Emit, y: Value, x: Value) -> Res {
     let (quotient, steep) = slope(e, y, x)?;
-    // Such a quotient is its own atan, and may be subnormal.
+    // A tiny quotient is its own atan; it may be subnormal.
     let angle = e.unless_tiny(quotient, positive_atan(e, quotient)?)?;
     let angle = e.select(steep, e.sub(e.c(FRAC_PI_2)?, angle)?, angle)?;
     let angle = e.select(e.negative(e.bits(x)?)?, e.sub(e.c(PI)?, angle)?, angle)?;

@@ -1,5 +1,4 @@
-//! The argument array of a host function in code: addresses and sizes, loaded where they are first
-//! needed.
+//! Accesses to a host function's argument array: pointers and sizes, loaded at their first use.
 use crate::{
     analysis::sizes::arith_op,
     program::interface::{Slots, dim_name},
@@ -11,17 +10,17 @@ use kiln_dialects::{
 use kiln_runtime::profile;
 use std::collections::HashMap;
 
-/// Loads and arithmetic at one place, each made when it is first needed.
+/// Emits loads and arithmetic at one insertion point, each on first use.
 pub struct Words<'a> {
     slots: &'a Slots,
-    /// Arguments of the function as it was.
+    /// Arguments of the original host function.
     inputs: &'a [Value],
-    /// Where to write.
+    /// The insertion point.
     pub b: Builder,
     args: Value,
-    /// `!llvm.ptr`.
+    /// The type `!llvm.ptr`.
     pub ptr: Type,
-    /// `i64`.
+    /// The type `i64`.
     pub word: Type,
     profile: Option<Value>,
     pointers: HashMap<Value, Value>,
@@ -29,7 +28,8 @@ pub struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    /// Words of `args`, the argument array, in which the function's own arguments are `inputs`.
+    /// Accesses `args`, the argument array, for a host function whose original arguments are
+    /// `inputs`.
     pub fn new(
         slots: &'a Slots,
         inputs: &'a [Value],
@@ -51,7 +51,7 @@ impl<'a> Words<'a> {
         })
     }
 
-    /// Tells the call's profile, if it has one, that so many launches are over.
+    /// Records in the call's profile, if it has one, that `n` launches have completed.
     pub fn launches_over(&mut self, n: i64, tid: Value) -> Result<()> {
         let profile = match self.profile {
             Some(loaded) => loaded,
@@ -62,16 +62,16 @@ impl<'a> Words<'a> {
         let callee = [("callee", Attr::symbol(self.b.ctx, profile::SYMBOL))];
         self.b.generic("func.call", &[profile, n, tid], &[], &callee, &mut []).map(|_| ())
     }
-    /// A constant.
+    /// Emits an integer constant.
     pub fn constant(&self, n: i64, ty: Type) -> Result<Value> {
         let value = Attr::scalar_int(self.b.ctx, ty.dtype()?, n);
         Ok(self.b.generic("arith.constant", &[], &[ty], &[("value", value)], &mut [])?.result(0))
     }
-    /// Arithmetic on words.
+    /// Emits a binary op on 64-bit words.
     pub fn apply(&self, name: &str, x: Value, y: Value) -> Result<Value> {
         Ok(self.b.generic(name, &[x, y], &[self.word], &[], &mut [])?.result(0))
     }
-    /// The address that many elements behind another one.
+    /// Emits a pointer plus an offset, counted in elements.
     pub fn offset(
         &self,
         base: Value,
@@ -87,13 +87,13 @@ impl<'a> Words<'a> {
         let operands = [Some(base), dynamic].into_iter().flatten().collect::<Vec<_>>();
         Ok(self.b.generic("llvm.getelementptr", &operands, &[self.ptr], &attrs, &mut [])?.result(0))
     }
-    /// The word in a slot.
+    /// Loads the word in a slot of the argument array.
     fn load(&self, slot: usize, ty: Type) -> Result<Value> {
         let place = self.offset(self.args, Some(slot), None, "i64")?;
         Ok(self.b.generic("llvm.load", &[place], &[ty], &[], &mut [])?.result(0))
     }
 
-    /// The memory of a tensor of the host function.
+    /// The pointer to a tensor of the host function.
     pub fn pointer(&mut self, v: Value) -> Result<Value> {
         if let Some(p) = self.pointers.get(&v) {
             return Ok(*p);
@@ -138,7 +138,7 @@ impl<'a> Words<'a> {
         Ok(made)
     }
 
-    /// A size as a word.
+    /// A size as an i64 value.
     pub fn number(&mut self, v: Value) -> Result<Value> {
         if let Some(n) = self.numbers.get(&v) {
             return Ok(*n);

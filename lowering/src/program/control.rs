@@ -1,4 +1,4 @@
-//! A function of control flow (`kiln-outline-control`) as plain data, which the runtime runs.
+//! A control-flow function (`kiln-outline-control`) as plain data that the runtime interprets.
 use crate::{
     analysis::sizes::{MakeSize, makes_sizes},
     program::interface::{describe, sources},
@@ -15,7 +15,7 @@ use kiln_runtime::{
 };
 use std::collections::{HashMap, HashSet};
 
-/// Reads the function. `sizes` makes sizes of the whole program.
+/// Describes the function. `sizes` builds size expressions of the whole program.
 pub fn control(
     module: Op,
     func: Op,
@@ -36,7 +36,7 @@ pub fn control(
     Ok(reader.made)
 }
 
-/// All programs that are called in one, itself first, and what prepares their weights.
+/// Visits a program, all programs it calls, and the programs that prepare their weights.
 pub fn each(program: &mut Program, f: &mut dyn FnMut(&mut Program)) {
     f(program);
     program.prepare.iter_mut().for_each(|p| each(p, f));
@@ -48,9 +48,9 @@ struct Reader<'a> {
     sizes: &'a mut dyn MakeSize<Made = Dim>,
     facts: &'a Facts,
     numbers: HashMap<Value, usize>,
-    /// Values whose sizes nothing states.
+    /// Ids of values without stated sizes.
     assumed: HashSet<usize>,
-    /// Functions of the parts.
+    /// Names of the called functions.
     names: Vec<String>,
     made: c::Control,
 }
@@ -59,8 +59,8 @@ impl Reader<'_> {
     fn value(&mut self, v: Value) -> Result<usize> {
         self.value_like(v, None)
     }
-    /// A value; where nothing states its sizes, since nobody reads it, they are the ones that
-    /// follow from other values.
+    /// The id of a value. A value that nobody reads may have no stated sizes; then they are `like`,
+    /// derived from other values.
     fn value_like(&mut self, v: Value, like: Option<Vec<Dim>>) -> Result<usize> {
         if let Some(n) = self.numbers.get(&v) {
             return Ok(*n);
@@ -95,7 +95,7 @@ impl Reader<'_> {
         self.made.values[value].dims.clone()
     }
 
-    /// `like`: sizes of what it takes.
+    /// `like`: sizes of the block arguments.
     fn body(&mut self, block: Block, like: &[Vec<Dim>]) -> Result<c::Body> {
         let end = block
             .terminator()
@@ -118,7 +118,7 @@ impl Reader<'_> {
             Some(OpKind::Scan) => Scan::of(op).map_or(0, |s| s.inits.len()),
             _ => 0,
         };
-        // What is carried in, then slices.
+        // Block arguments are the loop-carried values, then the slices.
         let row = |dims: Vec<Dim>| dims.get(1..).unwrap_or_default().to_vec();
         let taken: Vec<Vec<Dim>> = inputs
             .iter()

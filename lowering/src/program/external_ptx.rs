@@ -1,5 +1,4 @@
-//! Kernels that are given as PTX: what can be read off the text, what `kiln.kernel` says about such
-//! a kernel, and what their objects are.
+//! External PTX kernels: what is read from the text, their entry of `kiln.kernel`, and their code.
 use crate::{
     strategies::gpu::common::grid::map as grid_map,
     target::{
@@ -10,18 +9,18 @@ use crate::{
 use kiln_dialects::{ir::*, ops::PtxCall};
 use sha2::{Digest, Sha256};
 
-/// What PTX says of itself, as far as it can be read without a compiler.
+/// Properties of a PTX text that can be read without a compiler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text {
-    /// The architecture that it is written for, such as `sm_90a`.
+    /// The target architecture, such as `sm_90a`.
     pub target: String,
-    /// How many parameters the entry takes.
+    /// Number of parameters of the entry.
     pub parameters: usize,
 }
 
 impl Text {
-    /// Reads PTX that is launched by this entry with so many threads. Err: why that is not
-    /// possible, as the end of a sentence.
+    /// Reads PTX whose `entry` is launched with `threads` threads per CTA. Err: why it cannot be
+    /// launched, as the end of a sentence.
     pub fn read(ptx: &str, entry: &str, threads: u32) -> Result<Text, String> {
         let text = without_comments(ptx);
         let words: Vec<&str> = text.split_whitespace().collect();
@@ -45,7 +44,7 @@ impl Text {
             format!("has no .entry {entry} in its PTX; there is {all}")
         })?;
         let parameters = parameters(rest)?;
-        // What stands between the parameters and the body.
+        // Performance directives, between the parameters and the body.
         let directives = rest.split('{').next().unwrap_or_default();
         for (name, exact) in [(".reqntid", true), (".maxntid", false)] {
             let Some((_, numbers)) = directives.split_once(name) else { continue };
@@ -69,7 +68,7 @@ impl Text {
         Ok(Text { target, parameters })
     }
 
-    /// Why a chip does not run it, if it does not. Code with an `a` is for one chip alone.
+    /// Why a chip cannot run it; `None` if it can. Code with the suffix `a` runs on that chip only.
     pub fn refused(&self, chip: Chip) -> Option<String> {
         let (own, have) = (number(&self.target)?, number(chip.name())?);
         let runs =
@@ -78,12 +77,12 @@ impl Text {
     }
 }
 
-/// The number of `sm_90a`, without what stands behind it.
+/// The number in `sm_90a`, without the suffix.
 fn number(target: &str) -> Option<u32> {
     target.strip_prefix("sm_")?.trim_end_matches(['a', 'f']).parse().ok()
 }
 
-/// The text with a blank in place of each comment.
+/// The text with each comment replaced by a blank.
 fn without_comments(ptx: &str) -> String {
     let (mut text, mut rest) = (String::with_capacity(ptx.len()), ptx);
     while let Some(at) = rest.find("/*").into_iter().chain(rest.find("//")).min() {
@@ -94,7 +93,7 @@ fn without_comments(ptx: &str) -> String {
         rest = loop {
             match rest[from..].find(end) {
                 None => break "",
-                // A comment of several lines ends in a star and a slash.
+                // A block comment ends with a star and a slash.
                 Some(i) if skip == 1 && !rest[..from + i].ends_with('*') => from += i + 1,
                 Some(i) => break &rest[from + i + skip..],
             }
@@ -104,7 +103,7 @@ fn without_comments(ptx: &str) -> String {
     text
 }
 
-/// The names of all entries, with the text behind each.
+/// The name of each entry, with the text after it.
 fn entries(text: &str) -> Vec<(&str, &str)> {
     text.split(".entry")
         .skip(1)
@@ -118,7 +117,7 @@ fn entries(text: &str) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// How many parameters stand in the brackets behind an entry's name. Err: one is not of 64 bits.
+/// Number of parameters in an entry's parameter list. Err: one is not 64 bits wide.
 fn parameters(rest: &str) -> Result<usize, String> {
     let Some(list) =
         rest.trim_start().strip_prefix('(').and_then(|r| r.split_once(')')).map(|(list, _)| list)
@@ -138,8 +137,8 @@ fn parameters(rest: &str) -> Result<usize, String> {
     Ok(all.len())
 }
 
-/// A sentence with a place for each kernel of a module that the target does not run and that
-/// nothing else computes.
+/// One sentence with a source location for each PTX kernel of a module that the target cannot run
+/// and that has no fallback.
 pub fn refused(module: Op, target: &Target) -> Vec<String> {
     let mut all = vec![];
     for op in walk(module) {
@@ -163,22 +162,22 @@ pub fn refused(module: Op, target: &Target) -> Vec<String> {
     all
 }
 
-/// What `kiln.kernel` says about such a kernel.
+/// The entry of `kiln.kernel` for an external PTX kernel.
 pub struct Given {
-    /// The function in the PTX.
+    /// Name of the `.entry` function in the PTX.
     pub entry: String,
-    /// The launch's input for each address that it takes first.
+    /// The leading pointer parameters: the launch input of each.
     pub operands: Vec<usize>,
-    /// The launch's output for each address that follows.
+    /// The pointer parameters after them: the launch output of each.
     pub results: Vec<usize>,
-    /// The sizes that follow these, over those of the launch.
+    /// The size parameters after those, as affine expressions over the launch's sizes.
     pub sizes: Vec<Affine>,
 }
 
 const KIND: &str = "ptx";
 
 impl Given {
-    /// Reads a kernel's module; `None` for one that is compiled.
+    /// Reads a kernel's module; `None` for a kernel that kiln compiles.
     pub fn of(kernel: Op) -> Option<Given> {
         let about = kernel.attr("kiln.kernel")?;
         let list = |key: &str| {
@@ -192,7 +191,8 @@ impl Given {
         })
     }
 
-    /// Adds a call to what its kernel's module says. `indices`: the sizes that the kernel takes.
+    /// Adds a PTX call to the attributes of its kernel's module. `indices`: the kernel's size
+    /// parameters.
     pub fn describe(
         kernel: Op,
         call: &PtxCall,
@@ -237,7 +237,7 @@ impl Given {
     }
 }
 
-/// What the kernel's code is called: the same for the same text.
+/// The symbol of the kernel's code; equal for equal text.
 fn symbol(call: &PtxCall) -> String {
     let mut sha = Sha256::new();
     for part in [&call.entry, &call.ptx] {
@@ -248,7 +248,7 @@ fn symbol(call: &PtxCall) -> String {
     format!("kiln_ptx_{hash}")
 }
 
-/// The code of the kernels of a module that are given, by symbol.
+/// The code of a module's external PTX kernels, by symbol.
 pub fn objects(module: Op) -> Vec<(String, Vec<u8>)> {
     let mut all: Vec<(String, Vec<u8>)> = vec![];
     for kernel in blocks(module).into_iter().flat_map(|b| b.ops()) {

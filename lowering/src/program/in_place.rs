@@ -1,11 +1,11 @@
-//! `kiln-in-place`: says which results of a kernel may be written over which of its inputs.
+//! `kiln-in-place`: finds the results of a kernel that may overwrite one of its inputs.
 //!
-//! Why: an input that nothing reads afterwards is memory that is in the caches already, and the
-//! arena gets smaller; `kiln-plan` takes it where the lifetimes allow. It is decided here, while
-//! the bodies are at hand: further down every kernel is compiled by itself. An element of such an
-//! input is read only by the iteration that writes the same element of the result, and not behind
-//! the write. Upstream's one-shot bufferization asks the same of tensors within a function, not of
-//! arguments of a callee.
+//! Why: an input that is dead after the launch is in the caches already, and reusing it makes the
+//! arena smaller; `kiln-plan` reuses it where liveness allows. This runs while the bodies are at
+//! hand: later every kernel is compiled separately. Each element of such an input is read only by
+//! the iteration that writes the same element of the result, and never after the write. Upstream's
+//! one-shot bufferization does this analysis for tensors within a function, not for arguments of a
+//! callee.
 //!
 //! Numerics: exact.
 //!
@@ -61,14 +61,14 @@ impl Pass for InPlace {
     }
 }
 
-/// Results and the tensor inputs that each may be written over, in order.
+/// Pairs of a result and a tensor input that it may overwrite, in order.
 fn pairs(k: &Kernel, plan: &Plan) -> Vec<(usize, usize)> {
     let [nest] = plan.nests.as_slice() else { return vec![] };
     // A transposition reads and writes in different orders.
     if transposition(k, plan, nest, 512).is_some() {
         return vec![];
     }
-    // Inputs are counted among tensors, as a launch passes them.
+    // Inputs are numbered among tensors only, as in a launch.
     let args =
         k.func.regions().first().and_then(|r| r.first()).map(Block::args).unwrap_or_default();
     let tensors: Vec<usize> = (0..args.len()).filter(|i| args[*i].ty().is_tensor()).collect();
@@ -90,8 +90,8 @@ fn pairs(k: &Kernel, plan: &Plan) -> Vec<(usize, usize)> {
     found
 }
 
-/// Where the one stage that writes all of a buffer stands in its nest, and the address; nothing
-/// else touches the buffer.
+/// Position in its nest of the only stage that writes all of a buffer, and its access; `None` if
+/// anything else accesses the buffer.
 fn writer<'a>(k: &'a Kernel, nest: &Nest, b: usize) -> Option<(usize, &'a Access)> {
     let touched = |s: &Stage| s.reads().any(|a| a.buffer == b) || s.captured.contains(&b);
     if k.stages.iter().any(touched) {
@@ -106,13 +106,13 @@ fn writer<'a>(k: &'a Kernel, nest: &Nest, b: usize) -> Option<(usize, &'a Access
         (0..nest.extents.len()).filter(|d| !nest.reduction[*d]).map(|d| &nest.extents[d]);
     let whole =
         nest.split.is_none() && Poly::product(parallel) == Poly::product(&k.buffers[b].sizes);
-    // What reductions carry on is written where they end, behind all that they read.
+    // Reductions write at the end of their loops, after all of their reads.
     let last = !nest.reduction.contains(&true) || at >= nest.stages.len();
     (whole && last && !o.reduces && matches!(o.init, Init::None)).then_some((at, &o.access))
 }
 
 /// Whether an input is read at this address only, by the stage at this position of the nest or by
-/// earlier ones that run once for each element.
+/// earlier stages that run once per element.
 fn only_before(k: &Kernel, nest: &Nest, x: usize, writer: usize, at: &Access) -> bool {
     let reduces = nest.reduction.contains(&true);
     let stages: Vec<usize> = nest.all().collect();

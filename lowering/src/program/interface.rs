@@ -1,5 +1,5 @@
-//! What a host function takes from its caller: the slots of its argument array, and the plain-data
-//! [`Program`] that says what is in them.
+//! The calling convention of a host function: the slots of its argument array, and the plain-data
+//! [`Program`] that describes them.
 use crate::target::kernel_attrs::SLICES;
 use crate::{
     analysis::sizes::MakeSize,
@@ -21,18 +21,18 @@ use kiln_runtime::{
 };
 use std::collections::HashMap;
 
-/// The argument array of a host function: 64-bit words, pointers first.
+/// Layout of a host function's argument array: 64-bit words, pointers first.
 pub struct Slots {
     inputs: usize,
     outputs: usize,
-    /// Globals in the order in which they are first read.
+    /// Names of the globals, in order of first use.
     pub globals: Vec<String>,
-    /// Symbols: name, argument and dimension that each is read from.
+    /// Symbols: name, and the argument and dimension it is read from.
     pub symbols: Vec<(String, usize, usize)>,
 }
 
 impl Slots {
-    /// Reads a host function.
+    /// Derives the layout from a host function.
     pub fn of(func: Op) -> Result<Slots> {
         let block = func.regions().first().and_then(|r| r.first()).ok_or_at(func, "has no body")?;
         let end = block.terminator().ok_or_at(func, "has no return")?;
@@ -70,24 +70,25 @@ impl Slots {
         }
         Ok(s)
     }
-    /// The arena's slot.
+    /// The slot of the arena pointer.
     pub const ARENA: usize = 0;
-    /// The slot of the call's [`kiln_runtime::profile::Profile`]; 0 if it has none.
+    /// The slot of the pointer to the call's [`kiln_runtime::profile::Profile`]; null without a
+    /// profile.
     pub const PROFILE: usize = 1;
     const FIRST: usize = 2;
-    /// The slot of an argument.
+    /// The slot of argument `i`.
     pub fn input(&self, i: usize) -> usize {
         Self::FIRST + i
     }
-    /// The slot of a result.
+    /// The slot of result `i`.
     pub fn output(&self, i: usize) -> usize {
         self.input(self.inputs) + i
     }
-    /// The slot of a global.
+    /// The slot of a global, if it has one.
     pub fn global(&self, name: &str) -> Option<usize> {
         self.globals.iter().position(|g| g == name).map(|i| self.output(self.outputs) + i)
     }
-    /// The slot of a symbol.
+    /// The slot of a symbol, if it has one.
     pub fn symbol(&self, name: &str) -> Option<usize> {
         self.symbols
             .iter()
@@ -96,7 +97,7 @@ impl Slots {
     }
 }
 
-/// The name of a size that no symbol names.
+/// The generated name of a dynamic dimension without a symbol.
 pub fn dim_name(input: usize, axis: usize) -> String {
     format!("input_{input}.{axis}")
 }
@@ -110,7 +111,7 @@ pub fn kernel_symbol(kernel: Op) -> String {
     stated.unwrap_or_else(|| format!("kiln_{}", kernel.symbol().unwrap_or_default()))
 }
 
-/// Sizes as a [`Program`] states them.
+/// Size expressions of a [`Program`].
 struct Sizes<'a> {
     slots: &'a Slots,
     exprs: Vec<p::Expr>,
@@ -141,7 +142,7 @@ impl MakeSize for Sizes<'_> {
     }
 }
 
-/// A computation of sizes as plain data.
+/// The kind of a size expression as plain data.
 pub fn expr_kind(kind: SymKind) -> p::ExprKind {
     match kind {
         SymKind::Add => p::ExprKind::Add,
@@ -166,12 +167,13 @@ pub fn relation(kind: ops::CompareKind) -> p::Relation {
     }
 }
 
-/// Facts in which an argument's size that only `kiln.dim` names is a symbol.
+/// Facts of a host function; an argument's dynamic size that only `kiln.dim` names becomes a
+/// symbol.
 pub fn facts(func: Op) -> Result<Facts> {
     Facts::of(func, 2)
 }
 
-/// The program of a module on level `program`, without its objects.
+/// Describes a module on level `program`, without its objects.
 pub fn describe(module: Op, function: &str) -> Result<Program> {
     let drivers = blocks(module).into_iter().flat_map(|b| b.ops()).filter(|o| is_driver(*o));
     let func = host_functions(module)
@@ -199,7 +201,7 @@ pub fn describe(module: Op, function: &str) -> Result<Program> {
                 .at(func)?,
         );
     }
-    // Callers pass a tensor, whatever the order in which the function takes its dimensions.
+    // Callers pass a plain tensor, whatever dimension order the function uses.
     let listed = func.attr("arg_attrs").and_then(Attr::as_array).unwrap_or_default();
     let orders: Vec<Option<Vec<usize>>> = (0..program.inputs.len())
         .map(|i| {
@@ -317,7 +319,7 @@ pub fn describe(module: Op, function: &str) -> Result<Program> {
     Ok(program)
 }
 
-/// How a GPU runs a launch; none if its kernel says nothing about it.
+/// Launch parameters for a GPU; `None` if the kernel does not state them.
 fn launch(
     symbols: &HashMap<String, Op>,
     op: Op,
@@ -330,7 +332,7 @@ fn launch(
     let kernel = symbols.get(&launch.kernel).copied();
     let about = kernel.and_then(|m| m.attr("kiln.kernel"));
     let func = kernel.and_then(|m| crate::analysis::kernels_of(m).first().copied());
-    // Of a kernel that is compiled elsewhere, its module says what its function did.
+    // For a kernel that is compiled elsewhere, its module holds the function's attributes.
     let stated = |name: &str| func.and_then(|f| f.attr(name)).or_else(|| about?.entry(name));
     let (Some(threads), Some(grid)) =
         (stated(THREADS).and_then(Attr::as_i64), stated(GRID).and_then(Attr::as_affine_map))
@@ -380,7 +382,7 @@ fn launch(
     };
     let mut all = vec![];
     let given: Vec<SymDim> = launch.sizes.iter().map(|v| facts.size_value(*v)).collect();
-    // What is given as PTX takes what its op says, in that order.
+    // External PTX takes its parameters in the order that its op states.
     let own = kernel.and_then(Given::of);
     let (tensors, numbers): (Vec<Option<&Value>>, Vec<SymDim>) = match &own {
         Some(own) => (
@@ -421,7 +423,7 @@ fn launch(
     }))
 }
 
-/// An entry of `kiln.tensor_maps`, over sizes.
+/// An entry of `kiln.tensor_maps` (a TMA descriptor), with its sizes as expressions.
 fn tensor_map(m: Attr, given: &[SymDim], sizes: &mut Sizes) -> Result<p::TensorMap> {
     let bad = || format!("has a bad tensor map {m}");
     let extent: Vec<u32> = m
@@ -433,7 +435,7 @@ fn tensor_map(m: Attr, given: &[SymDim], sizes: &mut Sizes) -> Result<p::TensorM
         .collect();
     let (_, values) = m.entry("map").and_then(Attr::as_affine_map).ok_or_else(bad)?;
     let element = m.entry("element").and_then(Attr::as_type).ok_or_else(bad)?;
-    // No tensor has elements of tf32; it is what f32 becomes on its way.
+    // No tensor has tf32 elements; TMA converts f32 on load.
     let dtype =
         if element.to_string() == "tf32" { "tf32" } else { element.dtype()?.name() }.to_string();
     let arg = m
@@ -473,7 +475,7 @@ fn tensor_map(m: Attr, given: &[SymDim], sizes: &mut Sizes) -> Result<p::TensorM
     })
 }
 
-/// An affine expression over sizes.
+/// An affine expression with the given sizes substituted.
 fn size(e: &Affine, given: &[SymDim]) -> SymDim {
     let both = |kind, a: &Affine, b: &Affine| SymDim::apply(kind, &size(a, given), &size(b, given));
     match e {
@@ -496,7 +498,7 @@ pub fn entry_symbol(function: &str) -> String {
     format!("kiln_entry_{function}")
 }
 
-/// The innermost name of a value's location.
+/// The innermost name in a value's location.
 fn name_of(v: Value) -> Option<String> {
     v.loc()
         .chain()
@@ -541,7 +543,7 @@ fn global(op: Op) -> Result<p::Global> {
     })
 }
 
-/// Where the ops of a launch stand in the source, the first one first, each place once.
+/// Source locations of the ops of a launch, in order, without duplicates.
 pub(crate) fn sources(loc: Loc) -> Vec<String> {
     let mut all: Vec<String> = vec![];
     for part in loc.parts().into_iter().rev() {
@@ -558,8 +560,8 @@ pub(crate) fn sources(loc: Loc) -> Vec<String> {
     all
 }
 
-/// What a launch has to do with the call's arguments and results, and the sizes of its results; for
-/// reports. A size that no expression states is left out.
+/// Records for reports which arguments and results of the call a launch reads and writes, and the
+/// sizes of its results. Sizes without an expression are left out.
 fn data_flow(k: &mut p::Kernel, op: Op, args: &[Value], sizes: &mut Sizes, facts: &Facts) {
     let Some(launch) = Launch::of(op) else { return };
     let memory = |mut v: Value| {
@@ -578,7 +580,7 @@ fn data_flow(k: &mut p::Kernel, op: Op, args: &[Value], sizes: &mut Sizes, facts
     k.results = results.filter_map(Result::ok).collect();
 }
 
-/// A launch as plain data. `launches`: how many come before each.
+/// A launch as plain data. `launches`: for each launch, the number of launches before it.
 fn kernel(
     kernels: &HashMap<String, Op>,
     launches: &HashMap<Op, usize>,

@@ -1,24 +1,24 @@
-//! Launches that are no compiled code: calls of the functions in `kiln_runtime::library`, with what
-//! they take as words on the stack.
+//! Launches of library functions in `kiln_runtime::library`, which take their arguments as an array
+//! of words on the stack.
 use crate::{program::argument_array::Words, target::kernel_attrs::SIZES};
 use kiln_dialects::error::Kind;
 use kiln_dialects::{ir::*, ops::Launch, rules::tensor_type};
 use kiln_runtime::library::Code;
 
-/// What `kiln.kernel` says about such a kernel.
+/// The entry of `kiln.kernel` for a library call.
 pub struct Library {
-    /// The function.
+    /// Symbol of the library function.
     pub callee: String,
-    /// The launch's input for each tensor operand of the op.
+    /// For each tensor operand of the op, the launch input it is.
     pub operands: Vec<usize>,
-    /// The launch's output for each result of the op, where somebody reads it.
+    /// For each result of the op, the launch output it is; `None` if nobody reads it.
     pub results: Vec<Option<usize>>,
-    /// What the op's attributes say.
+    /// The op's attributes, encoded as words.
     pub config: Vec<i64>,
 }
 
 impl Library {
-    /// Reads a kernel's module; `None` for one that is compiled.
+    /// Reads a kernel's module; `None` for a kernel that kiln compiles.
     pub fn of(kernel: Op) -> Option<Library> {
         let about = kernel.attr("kiln.kernel")?;
         let list = |key: &str| about.entry(key).and_then(Attr::as_i64s);
@@ -29,7 +29,7 @@ impl Library {
             config: list("config")?,
         })
     }
-    /// Adds this to what a kernel's module says.
+    /// Adds this to the attributes of a kernel's module.
     pub fn describe(&self, kernel: Op) {
         let c = kernel.ctx();
         let old = kernel.attr("kiln.kernel").and_then(|a| a.entries()).unwrap_or_default();
@@ -45,7 +45,7 @@ impl Library {
         kernel.set_attr("kiln.kernel", Attr::dictionary(c, &entries));
     }
 
-    /// How many words a call takes.
+    /// Number of words that a call takes.
     pub fn words(&self, launch: &Launch) -> usize {
         let rank = |v: &Value| 3 + v.ty().dims().len();
         let operands = self.operands.iter().filter_map(|i| launch.inputs.get(*i)).map(rank);
@@ -54,7 +54,8 @@ impl Library {
         2 + operands.chain(results).sum::<usize>() + self.config.len()
     }
 
-    /// Writes the words of a launch to `memory`. `sizes` are the declaration's, inputs first.
+    /// Stores the words of a launch to `memory`. `sizes` are the sizes in the declaration, inputs
+    /// first.
     pub(crate) fn write(
         &self,
         w: &mut Words,
@@ -110,8 +111,7 @@ impl Library {
     }
 }
 
-/// The sizes that a kernel's declaration states for its tensors: numbers, or -1 - k for the
-/// launch's k-th size.
+/// Tensor sizes in a kernel's declaration: static sizes, or -1 - k for the launch's k-th size.
 pub fn declared_sizes(kernel: Op) -> Vec<Vec<i64>> {
     let func = blocks(kernel).into_iter().flat_map(|b| b.ops()).find(|o| o.is("func.func"));
     let attrs = func.and_then(|f| f.attr("arg_attrs")).and_then(Attr::as_array).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The program.
+//! From kernels and launches to a program: memory plan, calling convention, plain data.
 pub mod argument_array;
 pub mod control;
 pub mod external_ptx;

@@ -1,16 +1,15 @@
-//! `kiln-plan`: gives every value that crosses kernels its memory: the caller's for results, the
-//! program's arena for the rest.
+//! `kiln-plan`: buffer assignment for every value that crosses kernels: results in the caller's
+//! memory, all else in the program's arena.
 //!
-//! Why: with all lifetimes known there is nothing to allocate inside of a call, and values that are
-//! never needed at once share memory. Upstream's deallocation frees each buffer, which costs a
-//! malloc per launch and fresh pages for large ones.
+//! Why: all lifetimes are known, so a call allocates nothing, and values that are not live at the
+//! same time share memory. Upstream's deallocation frees each buffer, which costs a malloc per
+//! launch and page faults for large buffers.
 //!
-//! Static programs place the largest value first, each at the least offset that is free for its
-//! lifetime. Where sizes depend on symbols, a value takes over the memory of one that is no longer
-//! needed and provably as large for every size. A result that may be written over an input
-//! (`kiln-in-place`) that nothing reads afterwards lies where the input lies. A tensor that several
-//! launches put pieces into is one value from the first of them on: each takes it, writes to it,
-//! and nothing else reads it in between.
+//! Static programs are assigned greedily by size: largest value first, each at the lowest offset
+//! free during its live range. With dynamic sizes, a value reuses the memory of a dead value that
+//! is provably as large for every size. A result that may overwrite a dead input (`kiln-in-place`)
+//! shares its memory. A tensor into which several launches insert slices is one value from the
+//! first of them on: each takes it and writes to it, and nothing else reads it in between.
 //!
 //! Numerics: exact.
 //!
@@ -34,7 +33,7 @@ use std::collections::HashMap;
 kiln_passes::pass_options! {
     /// The pass.
     pub struct Plan {
-        /// Bytes that offsets are a multiple of
+        /// Alignment of offsets in bytes
         pub alignment: i64 = 64,
     }
 }
@@ -64,24 +63,24 @@ impl Pass for Plan {
     }
 }
 
-/// The functions of a module that are no kernels and launch some.
+/// The host functions of a module: functions that are not kernels and launch some.
 pub fn host_functions(root: Op) -> Vec<Op> {
     let host = |o: &Op| o.is("func.func") && root.attr("kiln.kernel").is_none() && !is_driver(*o);
     blocks(root).into_iter().flat_map(|b| b.ops()).filter(host).collect()
 }
 
-/// `kiln.kernel` of each kernel.
+/// The attribute `kiln.kernel` of each kernel.
 type Kernels = HashMap<String, Attr>;
 
-/// A value in the arena.
+/// A value assigned to the arena.
 struct Slot {
     empty: Op,
-    /// What the launch gives.
+    /// The launch's result.
     result: Value,
     bytes: SymDim,
     first: i64,
     last: i64,
-    /// The slot whose memory it takes over while it is still read.
+    /// The slot whose memory it overwrites while that slot is still being read.
     over: Option<usize>,
 }
 
@@ -128,7 +127,7 @@ impl Plan {
             }
         }
         let (offsets, total) = place(&slots, self.alignment);
-        // Offsets are needed at the first launch, so that their arithmetic goes in front of it.
+        // The first launch needs offsets, so their arithmetic goes before it.
         let first = launches.first().copied().unwrap_or(end);
         let empties: Vec<Op> = block.ops().into_iter().filter(|o| o.is("tensor.empty")).collect();
         let front = empties.first().copied().unwrap_or(first);
@@ -181,8 +180,8 @@ impl Plan {
     }
 }
 
-/// Whether a launch writes on the result of an earlier one, whose memory it then has; Err: if that
-/// may not be.
+/// Whether a launch writes to the result of an earlier one, and so shares its memory. Err: this is
+/// not allowed here.
 fn handed_on(about: &Kernels, op: Op, launch: &Launch, result: usize) -> Option<Result<()>> {
     let out = *launch.outs.get(result)?;
     out.def().filter(|o| o.kind() == Some(OpKind::Launch))?;
@@ -206,8 +205,8 @@ fn handed_on(about: &Kernels, op: Op, launch: &Launch, result: usize) -> Option<
     })
 }
 
-/// The last launch that reads a value or a view of it, or writes on it, and the result of the
-/// function that it is.
+/// The last launch that reads a value or a view of it, or writes to it, and the function result
+/// that it is.
 fn last_use(
     v: Value,
     launches: &HashMap<Op, usize>,
@@ -223,7 +222,7 @@ fn last_use(
                 stack.push(user.result(0));
             } else if let Some(n) = launches.get(&user) {
                 last = last.max(*n);
-                // Written on, it lives as long as what comes of it.
+                // If a launch writes to it, it lives as long as that launch's result.
                 let written = i.checked_sub(user.operand_count() - user.result_count());
                 stack.extend(written.map(|r| user.result(r)));
             }
@@ -232,7 +231,7 @@ fn last_use(
     (last, returned)
 }
 
-/// The bytes of a `tensor.empty`.
+/// Size of a `tensor.empty` in bytes.
 fn bytes(empty: Op, facts: &Facts) -> Result<SymDim> {
     let t = tensor_type(empty.result(0).ty())?;
     let mut dynamic = empty.operands().into_iter();
@@ -264,14 +263,15 @@ fn aligned(d: &SymDim, to: i64) -> SymDim {
     }
 }
 
-/// Which results of a kernel may be written over which of its inputs.
+/// Pairs of a kernel's result and an input that it may overwrite.
 fn in_place(about: &Kernels, kernel: &str) -> Vec<(usize, usize)> {
     let flat =
         about.get(kernel).and_then(|k| k.entry(IN_PLACE_ENTRY)?.as_i64s()).unwrap_or_default();
     flat.chunks_exact(2).map(|p| (p[0] as usize, p[1] as usize)).collect()
 }
 
-/// The slot of an input that launch `n` reads last, and that one of its results may take over.
+/// The slot of an input that launch `n` is the last to read and that one of its results may
+/// overwrite.
 fn taken_over(
     slots: &[Slot],
     launch: &Launch,
@@ -288,7 +288,7 @@ fn taken_over(
     (once && free && slots[i].bytes == *bytes).then_some(i)
 }
 
-/// What a value is a view of.
+/// The value that a view is based on.
 fn base(mut v: Value) -> Value {
     while let Some(view) = v.def().filter(|o| o.kind() == Some(OpKind::Reshape)) {
         v = view.operand(0);
@@ -296,14 +296,14 @@ fn base(mut v: Value) -> Value {
     v
 }
 
-/// The last launch before another slot takes over a slot's memory.
+/// End of a slot's live range in its memory: the last launch before another slot overwrites it.
 fn until(slots: &[Slot], slot: &Slot) -> i64 {
     let taker = slots.iter().find(|s| s.over.is_some_and(|i| slots[i].empty == slot.empty));
     taker.map_or(i64::MAX, |s| s.first - 1)
 }
 
-/// Offsets of the slots, and the size of the arena. Slots that take over each other's memory are
-/// placed as one.
+/// Assigns the slots' offsets and the arena's size. Slots that overwrite each other are placed as
+/// one.
 fn place(slots: &[Slot], alignment: i64) -> (Vec<SymDim>, SymDim) {
     let mut pieces: Vec<Piece> = vec![];
     let mut piece_of: Vec<usize> = vec![];
@@ -330,7 +330,7 @@ fn place(slots: &[Slot], alignment: i64) -> (Vec<SymDim>, SymDim) {
     (piece_of.into_iter().map(|p| offsets[p].clone()).collect(), total)
 }
 
-/// Memory that is needed from one launch to another.
+/// Memory that is live from one launch to another.
 struct Piece {
     bytes: SymDim,
     first: i64,
@@ -365,7 +365,7 @@ fn place_static(slots: &[Piece], sizes: &[i64]) -> (Vec<SymDim>, SymDim) {
 }
 
 fn place_symbolic(slots: &[Piece]) -> (Vec<SymDim>, SymDim) {
-    // Each piece of memory: its size, and the launch after which it is free.
+    // Allocated memory: size, and the launch after which it is free.
     let mut pieces: Vec<(SymDim, i64)> = vec![];
     let mut piece_of = vec![];
     for slot in slots {
@@ -393,7 +393,7 @@ fn place_symbolic(slots: &[Piece]) -> (Vec<SymDim>, SymDim) {
     (piece_of.into_iter().map(|i| starts[i].clone()).collect(), total)
 }
 
-/// Whether `a <= b` for all values of the symbols, which are not negative.
+/// Whether `a <= b` for all non-negative values of the symbols.
 fn at_most(a: &SymDim, b: &SymDim) -> bool {
     match b.sub(a) {
         SymDim::Known(n) => n >= 0,

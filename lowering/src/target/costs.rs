@@ -1,31 +1,31 @@
-//! What graph-level passes ask a GPU about kernels that they may create: estimated clocks.
+//! Cost model of GPU kernels that graph-level passes may create, in estimated clocks.
 
-/// Most rows of a product that a skinny GEMM takes.
+/// Most rows (M) of a skinny GEMM.
 pub const SKINNY_ROWS: i64 = 32;
-/// Least K of such a product: a warp takes so much at once.
+/// Least K of a skinny GEMM: the K slice of a warp.
 pub const SKINNY_K: i64 = 32;
-/// An extent that is assumed for dynamic dimensions of products.
+/// Extent assumed for dynamic dimensions of GEMMs.
 pub const PRODUCT_EXTENT: i64 = 2048;
 
-/// A matrix product.
+/// The problem size of a batched GEMM.
 #[derive(Clone, Copy, Debug)]
 pub struct Gemm {
-    /// Matrices.
+    /// Number of matrices.
     pub batch: i64,
-    /// Rows of the left operand.
+    /// Rows of the left operand (M).
     pub rows: i64,
-    /// Columns of the right operand.
+    /// Columns of the right operand (N).
     pub columns: i64,
-    /// The reduction dimension.
+    /// The reduction dimension (K).
     pub k: i64,
 }
 
-/// How a product comes by its left operand.
+/// The prologue that computes a GEMM's left operand.
 #[derive(Clone, Copy, Debug)]
 pub struct Left {
-    /// Clocks in which an SM's threads compute one element of it; 0 if it is in memory as it is.
+    /// Clocks per element on one SM; 0 if the operand is in memory already.
     pub clocks: f64,
-    /// Rows of 128 bytes in memory that are one of its tile.
+    /// Rows of 128 bytes in memory per row of its tile.
     pub slabs: usize,
 }
 
@@ -35,19 +35,19 @@ impl Default for Left {
     }
 }
 
-/// Cost models of a GPU's kernels. Costs are estimated clocks.
+/// Cost models of GPU kernels, in estimated clocks.
 pub trait Costs {
     /// SMs of the largest GPU of the architecture.
     fn processors(&self) -> i64;
-    /// K of a pipeline stage of a tensor-core product of 16-bit elements.
+    /// K per pipeline stage of a tensor-core GEMM with 16-bit elements.
     fn block_k(&self) -> i64;
-    /// A tensor-core product in CTA tiles.
+    /// A tensor-core GEMM in CTA tiles.
     fn tiled_gemm(&self, g: Gemm, left: Left) -> f64;
-    /// The same without splitting K within a cluster.
+    /// The same without split-K within a cluster.
     fn unsplit_gemm(&self, g: Gemm) -> f64;
-    /// A product of few rows; `None` where there are more than [`SKINNY_ROWS`].
+    /// A skinny GEMM; `None` for more than [`SKINNY_ROWS`] rows.
     fn skinny_gemm(&self, g: Gemm) -> Option<f64>;
-    /// Clocks in which an SM computes one element of a prologue of some ops, of which `heavy` are
-    /// exponentials and the like.
+    /// Clocks per element on one SM of a prologue of `ops` ops, of which `heavy` are exponentials
+    /// and the like.
     fn prologue(&self, ops: usize, heavy: usize) -> f64;
 }

@@ -1,19 +1,19 @@
-//! Which processor code is made for.
+//! CPU targets of code generation.
 use crate::target::llvm_api::*;
 use std::ffi::CStr;
 
-/// An architecture, a processor and features, in LLVM's words.
+/// An architecture, a CPU and features, by LLVM's names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
     /// The architecture: `x86_64`.
     pub arch: String,
-    /// The processor, such as `haswell`.
+    /// The CPU, such as `haswell`.
     pub cpu: String,
-    /// Features added to or taken from the processor's: `+avx2,-fma`.
+    /// Features added to or removed from the CPU's: `+avx2,-fma`.
     pub features: String,
 }
 
-/// Features that schedules ask for, in LLVM's words.
+/// Features that schedules depend on, by LLVM's names.
 const FEATURES: &[&str] = &["fma", "avx2", "avx512f", "avx512bf16", "amx-bf16"];
 const SSE: usize = 0;
 const AVX2: usize = 2;
@@ -21,8 +21,8 @@ const AVX512: usize = 3;
 const BF16: usize = 4;
 const AMX: usize = 5;
 
-/// Processors that are known by name, LLVM only warns of others on stderr; and how many of
-/// [`FEATURES`] each has.
+/// CPUs known by name (LLVM only warns about others on stderr), and how many of [`FEATURES`] each
+/// has.
 const CPUS: &[(&str, usize)] = &[
     ("x86-64", SSE),
     ("x86-64-v2", SSE),
@@ -62,7 +62,7 @@ const CPUS: &[(&str, usize)] = &[
 const ARCH: &str = "x86_64";
 
 impl Target {
-    /// This machine, or an error if code generation for its architecture is not built in.
+    /// This machine's CPU. Err: code generation for its architecture is not built in.
     pub fn host() -> Result<Target, String> {
         if std::env::consts::ARCH != ARCH {
             return Err(format!(
@@ -79,7 +79,7 @@ impl Target {
         }
         Ok(target)
     }
-    /// From `native`, or from `arch:cpu` or `arch:cpu:features`.
+    /// Parses `native`, `arch:cpu` or `arch:cpu:features`.
     pub fn parse(text: &str) -> Result<Target, String> {
         if text == "native" {
             return Target::host();
@@ -109,8 +109,7 @@ impl Target {
         }
         Ok(Target { arch: arch.into(), cpu: cpu.into(), features: features.into() })
     }
-    /// Whether it has a feature of [`FEATURES`]: the processor's, unless the list of features says
-    /// otherwise.
+    /// Whether it has a feature of [`FEATURES`]: as the CPU does, unless `features` overrides it.
     fn has(&self, feature: &str) -> bool {
         let stated = self.features.split(',').rev().find(|f| f.get(1..) == Some(feature));
         let of_cpu = CPUS
@@ -129,7 +128,7 @@ impl Target {
             128
         }
     }
-    /// What multiplies bf16, in the words of `kiln-schedule`.
+    /// How bf16 is multiplied: a value of `kiln-schedule`'s option.
     pub fn bf16(&self) -> &'static str {
         match self.vector_bits() {
             512 if self.has("amx-bf16") => "amx",
@@ -137,7 +136,7 @@ impl Target {
             _ => "widen",
         }
     }
-    /// LLVM's triple: the build's system, with this architecture.
+    /// The LLVM target triple: the build's system, with this architecture.
     pub(crate) fn triple() -> std::ffi::CString {
         init();
         // SAFETY: the call returns a string that the caller frees.

@@ -1,8 +1,8 @@
-//! The part of LLVM's C API that code generation needs. LLVM is linked with MLIR already; a binding
-//! crate would link it again.
+//! The part of LLVM's C API that code generation needs. MLIR links LLVM already; a binding crate
+//! would link it again.
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
-/// Every opaque reference of the C API.
+/// An opaque reference of the C API.
 pub type Ref = *mut c_void;
 pub type DiagnosticHandler = extern "C" fn(Ref, *mut c_void);
 
@@ -161,7 +161,7 @@ pub unsafe fn instructions(module: Ref) -> Vec<Ref> {
     all
 }
 
-/// Makes the code generator known to LLVM, once in a process.
+/// Registers LLVM's code generators, once per process.
 pub fn init() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     // SAFETY: the calls fill LLVM's registry, which nobody reads before this is over.
@@ -174,7 +174,7 @@ pub fn init() {
     });
 }
 
-/// The text of a message that LLVM allocated, and frees it.
+/// Copies the text of a message that LLVM allocated, and frees it.
 ///
 /// # Safety
 /// `raw` is null or a string that `LLVMDisposeMessage` frees.

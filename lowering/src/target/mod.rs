@@ -1,4 +1,4 @@
-//! What code is made for: this machine's processor or another, or an NVIDIA GPU.
+//! Compilation targets: this machine's CPU or another one, or an NVIDIA GPU.
 use kiln_passes::names;
 
 pub mod costs;
@@ -7,33 +7,32 @@ pub mod kernel_attrs;
 pub mod launch;
 pub(crate) mod llvm_api;
 
-/// What a program is compiled for.
+/// A compilation target.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
-    /// A processor.
+    /// A CPU.
     Host(cpu::Target),
     /// An NVIDIA GPU.
     Cuda {
-        /// Its generation.
+        /// The architecture.
         chip: Chip,
-        /// What may be less exact than f32.
+        /// Allowed relaxations of f32.
         relaxed: Relaxed,
     },
 }
 
-/// What a GPU may compute less exactly than f32 says; nothing unless asked for.
+/// Allowed relaxations of f32 numerics on a GPU; none by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Relaxed {
-    /// Whether factors of products of f32 may be rounded to tf32, which has 10 bits behind the
-    /// point, for the tensor cores.
+    /// Whether operands of f32 products may be rounded to tf32 (10 mantissa bits) for the tensor
+    /// cores.
     pub tf32: bool,
-    /// Whether functions of f32 may be the hardware's approximations (`kiln-gpu-math` states their
-    /// errors).
+    /// Whether f32 functions may be hardware approximations (`kiln-gpu-math` states their errors).
     pub fast_math: bool,
 }
 
 impl Relaxed {
-    /// From features with a sign each, separated by commas, as in `+tf32,+fast-math`.
+    /// Parses signed features separated by commas, as in `+tf32,+fast-math`.
     fn parse(features: &str) -> Result<Relaxed, String> {
         let mut relaxed = Relaxed::default();
         for feature in features.split(',').filter(|f| !f.is_empty()) {
@@ -66,7 +65,7 @@ impl std::ops::BitOr for Relaxed {
     }
 }
 
-/// A generation of NVIDIA GPUs, by its compute capability.
+/// An architecture of NVIDIA GPUs, by its compute capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Chip {
     /// A100.
@@ -80,10 +79,10 @@ pub enum Chip {
 }
 
 impl Chip {
-    /// All of them.
+    /// All architectures.
     pub const ALL: [Chip; 4] = [Chip::Sm80, Chip::Sm86, Chip::Sm89, Chip::Sm90a];
 
-    /// LLVM's name.
+    /// LLVM's name of the architecture.
     pub const fn name(self) -> &'static str {
         match self {
             Chip::Sm80 => "sm_80",
@@ -92,8 +91,8 @@ impl Chip {
             Chip::Sm90a => "sm_90a",
         }
     }
-    /// The newest one whose code a card of this compute capability runs. Code for `sm_90a` runs on
-    /// 9.0 only.
+    /// The newest architecture whose code a GPU of this compute capability runs. Code for `sm_90a`
+    /// runs on 9.0 only.
     pub fn of_capability(major: i32, minor: i32) -> Option<Chip> {
         match (major, minor) {
             (9, 0) => Some(Chip::Sm90a),
@@ -106,11 +105,11 @@ impl Chip {
 }
 
 impl Target {
-    /// This machine's processor.
+    /// This machine's CPU.
     pub fn host() -> Result<Target, String> {
         cpu::Target::host().map(Target::Host)
     }
-    /// From `native`, `x86_64:<cpu>[:<features>]` or `cuda:<chip>[:+tf32][,+fast-math]`.
+    /// Parses `native`, `x86_64:<cpu>[:<features>]` or `cuda:<chip>[:+tf32][,+fast-math]`.
     pub fn parse(text: &str) -> Result<Target, String> {
         let Some(chip) = text.strip_prefix("cuda:") else {
             return Ok(Target::Host(cpu::Target::parse(text)?));
@@ -127,7 +126,7 @@ impl Target {
             )
         })
     }
-    /// The GPU, if it is one.
+    /// The GPU architecture; `None` for a CPU.
     pub fn chip(&self) -> Option<Chip> {
         if let Target::Cuda { chip, .. } = self { Some(*chip) } else { None }
     }

@@ -1,9 +1,9 @@
-//! Vectors of bf16 are compared as f32, which is exact.
+//! Compares vectors of bf16 as f32, which is exact.
 //!
-//! Why: where vectors of bf16 are legal (AVX512-BF16), LLVM 22.1's X86 backend makes of a
-//! comparison whose result becomes integers or floats of 16 bits one of f32 in 512-bit registers
-//! that fills lanes, and no processor has such a one: it cannot be selected, which ends the
-//! process.
+//! Why: a workaround for LLVM 22.1's X86 backend where bf16 vectors are legal (AVX512-BF16). For a
+//! comparison whose result becomes 16-bit integers or floats, it creates an f32 comparison that
+//! fills the lanes of a 512-bit register. No such instruction exists, so instruction selection
+//! fails and aborts the process.
 use crate::target::llvm_api::*;
 
 /// Rewrites all functions of a module.
@@ -11,7 +11,7 @@ use crate::target::llvm_api::*;
 /// # Safety
 /// `module` is a live module of `context` that nothing else uses.
 pub unsafe fn compare_bf16_as_f32(context: Ref, module: Ref) {
-    // SAFETY: the caller's promise; what is erased is not used afterwards.
+    // SAFETY: the caller's promise; erased instructions are not used afterwards.
     unsafe {
         let (narrow, wide) = (LLVMBFloatTypeInContext(context), LLVMFloatTypeInContext(context));
         let builder = LLVMCreateBuilderInContext(context);

@@ -1,4 +1,4 @@
-//! From the llvm dialect to object code.
+//! Code generation: from the llvm dialect to object code.
 use crate::target::cpu::Target;
 use crate::{
     cpu::llvm::{bf16_compare::compare_bf16_as_f32, one_lane::one_lane_stores, *},
@@ -7,38 +7,39 @@ use crate::{
 use kiln_dialects::ir::{Diagnostic, Op, collect};
 use std::{ffi::c_void, ptr};
 
-/// For kernels that are unrolled already, as matrix products are. LLVM's own levels cost six times
-/// as much compile time and gain nothing there: the loops, their order and their vectors are
-/// decided before.
+/// LLVM passes for kernels whose schedule unrolls already, as GEMMs. LLVM's own -O levels cost six
+/// times the compile time and gain nothing here: loops, their order and vectorisation are decided
+/// before.
 pub const KERNEL_PASSES: &str = "function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(licm),vector-combine,gvn,dse)";
-/// For all others: with unrolling, which is worth about 10 % to a softmax and costs twice the code
-/// generation.
+/// LLVM passes for all other kernels, with unrolling: about 10 % faster softmax for twice the code
+/// generation time.
 pub const UNROLLING_KERNEL_PASSES: &str = "function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(licm),\
     vector-combine,gvn,dse,loop-simplify,lcssa,loop-unroll<O3>,instcombine<no-verify-fixpoint>,simplifycfg)";
-/// For the host function, which is straight calls: only address arithmetic to clean up.
+/// LLVM passes for the host function, which is straight-line calls: only address arithmetic needs
+/// cleaning up.
 pub const HOST_PASSES: &str =
     "function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg)";
 
-/// Why there is no code.
+/// Why code generation failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CodeGenError {
-    /// The target is not known to LLVM.
+    /// LLVM does not support the target.
     #[error("no code generator for {target}: {reason}")]
     Target {
-        /// The target.
+        /// The target triple or processor.
         target: String,
-        /// LLVM's words.
+        /// LLVM's error message.
         reason: String,
     },
-    /// The module is not (only) of the llvm dialect.
+    /// The module has ops outside of the llvm dialect.
     #[error("the module does not translate to LLVM IR{}", .0.iter().map(|d| format!("\n{d}")).collect::<String>())]
     Translation(Vec<Diagnostic>),
-    /// LLVM refused the module, a pass name, or an instruction.
+    /// LLVM rejected the module, a pass name, or an instruction.
     #[error("LLVM: {0}")]
     Llvm(String),
 }
 
-/// A code generator for one target. It may move to another thread; each thread has its own.
+/// A code generator for one target. It is Send but not Sync: each thread has its own.
 #[derive(Debug)]
 pub struct CodeGen {
     machine: Ref,
@@ -53,8 +54,8 @@ impl CodeGen {
     pub fn new(target: &Target) -> Result<CodeGen, CodeGenError> {
         CodeGen::of_level(target, LEVEL_AGGRESSIVE)
     }
-    /// One for code that is long, and so cheap that its own speed does not matter: its time is
-    /// linear in the code's length.
+    /// A fast code generator for long code whose run time hardly matters; it is linear in the
+    /// code's length.
     pub fn quick(target: &Target) -> Result<CodeGen, CodeGenError> {
         CodeGen::of_level(target, LEVEL_NONE)
     }
@@ -70,8 +71,8 @@ impl CodeGen {
             if LLVMGetTargetFromTriple(triple.as_ptr(), &mut found, &mut error) != 0 {
                 return Err(fail(message(error)));
             }
-            // The small model: calls and constants are reached relative to the code, and the linker
-            // adds stubs for what is far away.
+            // Small code model: calls and constants are PC-relative, and the linker adds stubs for
+            // far targets.
             let (reloc, model) = (RELOC_PIC, CODE_MODEL_SMALL);
             LLVMCreateTargetMachine(
                 found,
@@ -88,22 +89,22 @@ impl CodeGen {
         }
         Ok(CodeGen { machine, triple, target: target.clone() })
     }
-    /// What it makes code for.
+    /// The target it generates code for.
     pub fn target(&self) -> &Target {
         &self.target
     }
-    /// An object file of a module of the llvm dialect, after these LLVM passes.
+    /// Compiles a module of the llvm dialect to an object file, after these LLVM passes.
     pub fn object(&self, module: Op, passes: &str) -> Result<Vec<u8>, CodeGenError> {
         let unit = self.unit(module, passes, false)?;
         self.emit(&unit, FILE_OBJECT)
     }
-    /// LLVM IR after these passes (none if empty), for people.
+    /// Prints LLVM IR after these passes (none if empty), for inspection.
     pub fn llvm_ir(&self, module: Op, passes: &str) -> Result<String, CodeGenError> {
         let unit = self.unit(module, passes, true)?;
         // SAFETY: a live module; the string is freed by `message`.
         Ok(unsafe { message(LLVMPrintModuleToString(unit.module)) })
     }
-    /// Assembly after these passes, for people.
+    /// Prints assembly after these passes, for inspection.
     pub fn assembly(&self, module: Op, passes: &str) -> Result<String, CodeGenError> {
         let unit = self.unit(module, passes, true)?;
         Ok(String::from_utf8_lossy(&self.emit(&unit, FILE_ASSEMBLY)?).into_owned())
@@ -179,7 +180,7 @@ impl Drop for CodeGen {
     }
 }
 
-/// An LLVM context with a module in it, and the errors that LLVM reported on it.
+/// An LLVM context with one module, and the errors that LLVM reported on it.
 struct Unit {
     context: Ref,
     module: Ref,

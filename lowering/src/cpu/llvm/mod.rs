@@ -1,4 +1,4 @@
-//! LLVM: from a module of the llvm dialect to object code, and from objects to addresses.
+//! LLVM: from a module of the llvm dialect to object code.
 pub(crate) mod bf16_compare;
 pub(crate) mod codegen;
 pub(crate) mod one_lane;
@@ -10,7 +10,7 @@ pub use kiln_runtime::link::library_symbols;
 use crate::target::llvm_api::*;
 use std::ffi::{CStr, CString};
 
-/// LLVM's version, such as `22.1.8`; a part of every cache key.
+/// LLVM's version, such as `22.1.8`; part of every cache key.
 pub fn version() -> String {
     let (mut major, mut minor, mut patch) = (0, 0, 0);
     // SAFETY: three live integers.
@@ -18,7 +18,7 @@ pub fn version() -> String {
     format!("{major}.{minor}.{patch}")
 }
 
-/// An `LLVMErrorRef` as a result; it is consumed.
+/// Converts an `LLVMErrorRef` to a result and consumes it.
 ///
 /// # Safety
 /// `error` is null or an error that nobody has consumed.
@@ -34,7 +34,7 @@ unsafe fn checked(error: Ref) -> Result<(), String> {
     }
 }
 
-/// A C string; what stands behind a NUL is not part of a name.
+/// A C string, truncated at the first NUL.
 fn c_string(s: &str) -> CString {
     CString::new(s.split('\0').next().unwrap_or_default()).unwrap_or_default()
 }

@@ -1,9 +1,8 @@
-//! Masked stores of one lane become plain stores of it.
+//! Rewrites masked stores of one lane to scalar stores.
 //!
-//! Why: LLVM 22.1's X86 backend folds a truncation into a masked store, and then a constant mask of
-//! one lane into a scalar store of the lane as it was before the truncation, so that the bytes
-//! behind the element are overwritten (`trunc <8 x i64>` with mask `<1, 0, …>` stores 8 bytes, not
-//! 1).
+//! Why: a workaround for LLVM 22.1's X86 backend. It folds a truncation into a masked store, and
+//! then a constant one-lane mask into a scalar store of the untruncated lane, which overwrites the
+//! bytes after the element (`trunc <8 x i64>` with mask `<1, 0, …>` stores 8 bytes, not 1).
 use crate::target::llvm_api::*;
 use std::ffi::CStr;
 

@@ -1,14 +1,14 @@
-//! What `fast-math` allows: functions of f32 by one instruction, or a few around one.
+//! `fast-math`: f32 functions as one approximate instruction, or a few around one.
 //!
-//! Errors, from NVIDIA's tables of the instructions (PTX ISA, "Floating Point Instructions") and of
-//! the roundings around them: logarithms 2^-22 absolute for arguments from 0.5 to 2 and relative
-//! beyond, square roots 2^-23 and their reciprocals 2^-22 relative, tanh 2.5e-7 absolute, sine and
-//! cosine 1e-6 absolute for arguments up to 1000, and |x| 2^-24 more for larger ones.
+//! Errors, from NVIDIA's tables (PTX ISA, "Floating Point Instructions") and the roundings around
+//! the instructions: logarithms 2^-22 absolute for arguments from 0.5 to 2 and relative beyond,
+//! square roots 2^-23 and their reciprocals 2^-22 relative, tanh 2.5e-7 absolute, sine and cosine
+//! 1e-6 absolute for arguments up to 1000, and |x| 2^-24 more for larger ones.
 use crate::math::emit::{Emit, Res};
 use kiln_dialects::ir::*;
 use std::f64::consts::{LN_2, LOG2_E, LOG10_2, TAU};
 
-/// The ops that have such a form beside those that results of 16 bits have.
+/// Ops with a `fast-math` form, besides those with a form for 16-bit results.
 pub const FUNCTIONS: &[&str] = &[
     "math.cos",
     "math.log",
@@ -20,7 +20,7 @@ pub const FUNCTIONS: &[&str] = &[
     "math.tanh",
 ];
 
-/// What takes the place of one of [`FUNCTIONS`].
+/// Emits the approximation of one of [`FUNCTIONS`]; `None` for any other op.
 pub fn fast(e: &Emit, name: &str, x: Value) -> Result<Option<Value>> {
     let log2 = || e.approximate("math.log2", &[x], "afn");
     match name {
@@ -35,8 +35,8 @@ pub fn fast(e: &Emit, name: &str, x: Value) -> Result<Option<Value>> {
     .map(Some)
 }
 
-/// An angle without its whole turns; 2 pi in two parts, of which the products with the first are
-/// exact in an FMA.
+/// An angle modulo 2 pi, with 2 pi as a Cody-Waite pair; an FMA computes the high part's product
+/// exactly.
 fn turned(e: &Emit, x: Value) -> Res {
     let turns = e.floor(e.fmac(x, 1.0 / TAU, e.c(0.5)?)?)?;
     let high = f64::from(TAU as f32);

@@ -1,22 +1,21 @@
-//! `kiln-gpu-math`: what a GPU's hardware helps with: exponentials and what is made of them,
-//! quotients and pairs rounded to bf16.
+//! `kiln-gpu-math`: expands what GPU hardware supports: exponentials and functions computed from
+//! them, quotients, and pairs rounded to bf16.
 //!
-//! Why: a GPU has 2^x and 1/x as one instruction each. What is left is arithmetic of
-//! `kiln-expand-math`, which runs next and keeps `math.exp2`. An op with fast-math flags is one
-//! instruction from `kiln-gpu-abi` on.
+//! Why: a GPU has 2^x and 1/x as single instructions. `kiln-expand-math`, which runs next and keeps
+//! `math.exp2`, expands the rest. `kiln-gpu-abi` lowers an op with fast-math flags to one
+//! instruction.
 //!
-//! A pair that is rounded to bf16 and widened at once stays a pair: the hardware rounds two numbers
-//! as fast as it copies them, but LLVM would take them apart, and single conversions are 16 times
-//! slower.
+//! A pair that is rounded to bf16 and extended at once stays packed: the hardware rounds two
+//! numbers as fast as it copies them, but LLVM would split the pair, and scalar conversions are 16
+//! times slower.
 //!
-//! Numerics: approximates. exp is within 3.5 units in the last place, tanh and erf within 4, 2^x
-//! within 2 (NVIDIA's table of `ex2.approx.f32`). Where 1 is added to e^x it is left to
-//! `kiln-expand-math`, which uses nothing that approximates, so that a sigmoid is within 4, too. In
-//! a kernel all of whose results are floats of 16 bits, and that rounds nothing to integers,
-//! exponentials, quotients and erf of f32 have relative errors of at most 2^-16, and subnormal ones
-//! count as zero: that is far below what the results are rounded by. Where 1 is added to erf at
-//! once, its absolute error is at most 1.6e-7. With `fast` every kernel takes these forms, and more
-//! functions have one (`gpu_math/fast.rs` states their errors).
+//! Numerics: approximates. exp is within 3.5 ulp, tanh and erf within 4, 2^x within 2 (NVIDIA's
+//! table of `ex2.approx.f32`). e^x + 1 is left to `kiln-expand-math`, which approximates nothing,
+//! so a sigmoid is within 4 ulp, too. A kernel whose results are all 16-bit floats and that rounds
+//! nothing to integers takes cheaper forms: f32 exponentials, quotients and erf have a relative
+//! error of at most 2^-16, far below the rounding of the results, and subnormal ones are flushed to
+//! zero. If 1 is added to erf at once, its absolute error is at most 1.6e-7. With `fast`, every
+//! kernel takes these forms, and more functions have one (`gpu_math/fast.rs` states their errors).
 //!
 //! ```text
 //! before:  %y = math.exp %x : vector<4xf32>
@@ -45,7 +44,7 @@ use std::f64::consts::{LN_2, LOG2_E};
 kiln_passes::pass_options! {
     /// The pass.
     pub struct GpuMath {
-        /// Whether f32 too is computed by the hardware's approximations
+        /// Whether f32 is computed by hardware approximations too
         pub fast: bool = false,
     }
 }
@@ -65,8 +64,7 @@ impl Pass for GpuMath {
             op.result(0).replace_uses(halves(&b, op.operand(0)).at(op)?);
             op.erase();
         }
-        // Collected first: what is asked of an op must be asked before another function's turn
-        // erases it.
+        // Collects the functions first: the walk must not meet ops that a rewrite has erased.
         let funcs: Vec<Op> = walk(root).into_iter().filter(|o| o.is("func.func")).collect();
         for func in funcs {
             let all = walk(func);
@@ -76,13 +74,13 @@ impl Pass for GpuMath {
                 let Some(b) = Builder::before(op) else { continue };
                 let name = op.name();
                 let faster = self.fast && fast::FUNCTIONS.contains(&name.as_str());
-                // What is an approximation already stays as it is.
+                // Ops that are hardware approximations already are kept.
                 if approximation(op).is_some()
                     || !(faster || ["math.exp", "math.erf", "math.tanh", "arith.divf"].contains(&name.as_str()))
-                    // Beside the sums of a product no register is left for more than one element's
-                    // erf at a time; of the two precise forms the general one needs fewest.
+                    // Next to the accumulators of a GEMM, registers suffice for erf of one element
+                    // at a time. Of the two precise forms the general one needs fewest.
                     || (full && !narrow && name == "math.erf")
-                    // A sigmoid's sum and quotient add to what the hardware's power is off by.
+                    // A sigmoid's sum and quotient would add to the error of the hardware's 2^x.
                     || (!narrow && name == "math.exp" && op.result(0).uses().into_iter().any(|(user, _)| adds_one(user)))
                 {
                     continue;
@@ -103,8 +101,8 @@ impl Pass for GpuMath {
     }
 }
 
-/// The greatest error in f32, in units in the last place of the exact result, of what this pass
-/// writes otherwise than `kiln-expand-math`.
+/// Largest f32 error, in ulps of the exact result, of each function that this pass expands
+/// differently from `kiln-expand-math`.
 pub const ACCURACY: &[(&str, f64)] =
     &[("math.erf", 4.0), ("math.exp", 3.5), ("math.exp2", 2.0), ("math.tanh", 4.0)];
 
@@ -113,7 +111,7 @@ fn adds_one(op: Op) -> bool {
     op.is("arith.addf") && op.operands().into_iter().any(is_one)
 }
 
-/// Ops that make a small error of their operand a large one.
+/// Ops that amplify a small error of their operand.
 const ROUNDS: &[&str] = &[
     "math.floor",
     "math.ceil",
@@ -125,8 +123,8 @@ const ROUNDS: &[&str] = &[
     "arith.remf",
 ];
 
-/// Whether everything that a kernel writes to its results is a float of 16 bits, and nothing is
-/// rounded to an integer on the way.
+/// Whether a kernel stores only 16-bit floats to its results and rounds nothing to an integer on
+/// the way.
 fn is_narrow(all: &[Op]) -> bool {
     let target = |o: &&Op| match o.name().as_str() {
         "memref.store" => Some(o.operand(1).ty()),
@@ -139,8 +137,8 @@ fn is_narrow(all: &[Op]) -> bool {
         .filter_map(|o| target(&o))
         .filter(|t| !t.to_string().ends_with(", 3>"))
         .peekable();
-    // Products write theirs through shared memory: by this op those of 16 bits, by stores of the
-    // llvm dialect others.
+    // GEMMs store results through shared memory: 16-bit ones by this op, others by stores of the
+    // llvm dialect.
     let narrow = all.iter().any(|o| o.is("nvvm.stmatrix"));
     let known = (narrow || results.peek().is_some())
         && !all.iter().any(|o| ROUNDS.iter().any(|r| o.is(r)) || o.is("llvm.store"));
@@ -149,7 +147,7 @@ fn is_narrow(all: &[Op]) -> bool {
             .all(|t| t.element().is_some_and(|e| ["bf16", "f16"].contains(&e.to_string().as_str())))
 }
 
-/// The same for products on tensor cores, whose results go through shared memory: by their
+/// The same for tensor-core GEMMs, whose results go through shared memory: decided by their
 /// arguments.
 fn gives_narrow(func: Op, all: &[Op]) -> bool {
     let name = func.attr(SCHEDULE).and_then(Attr::as_schedule).map(|(name, _)| name);
@@ -166,7 +164,7 @@ fn gives_narrow(func: Op, all: &[Op]) -> bool {
         })
 }
 
-/// What takes the place of an op of f32, if there is something better.
+/// Emits a cheaper form of an f32 op; `None` if it has none.
 fn single(e: &Emit, name: &str, x: &[Value], narrow: bool) -> Result<Option<Value>> {
     match (name, x) {
         ("math.exp", [x]) if narrow => near_exp(e, *x),
@@ -179,12 +177,12 @@ fn single(e: &Emit, name: &str, x: &[Value], narrow: bool) -> Result<Option<Valu
     .map(Some)
 }
 
-/// 2^(x log2 e), whose exponent is rounded: a relative error of |x| 2^-24.
+/// 2^(x log2 e) with a rounded exponent: relative error |x| 2^-24.
 fn near_exp(e: &Emit, x: Value) -> Res {
     e.approximate("math.exp2", &[e.mul(x, e.c(LOG2_E)?)?], "afn")
 }
 
-/// The reciprocal as one instruction; other quotients by an approximation that scales its operands.
+/// A reciprocal as one instruction; other quotients by an approximation that scales its operands.
 fn quotient(e: &Emit, x: Value, y: Value) -> Res {
     e.approximate("arith.divf", &[x, y], if is_one(x) { "arcp,afn" } else { "afn" })
 }
@@ -195,8 +193,9 @@ fn is_one(x: Value) -> bool {
     value.is_some_and(|a| a.splat_value().unwrap_or(a).as_f64() == Some(1.0))
 }
 
-/// ln erfc(t) on 1 <= t <= 4 as a polynomial in (2 t - 5) / 3: a least-squares fit on 120 Chebyshev
-/// nodes with weight erfc(t), reweighted after Lawson to the minimax one; 1e-9 of 1.
+/// Polynomial in (2 t - 5) / 3 of ln erfc(t) on 1 <= t <= 4. A least-squares fit on 120 Chebyshev
+/// nodes with weight erfc(t), reweighted by Lawson's algorithm to the minimax polynomial; error
+/// 1e-9 relative to 1.
 const LN_ERFC: [f64; 7] = [
     0.002113857317,
     -0.001184409801,
@@ -206,7 +205,7 @@ const LN_ERFC: [f64; 7] = [
     -8.029040948,
     -7.806817803,
 ];
-/// erf(x) / x in x^2 below 1, from Cephes' `erff`.
+/// Polynomial in x^2 of erf(x) / x below 1, from Cephes' `erff`.
 const ERF: [f64; 7] = [
     7.853861353153693e-5,
     -8.010193625184903e-4,
@@ -217,8 +216,8 @@ const ERF: [f64; 7] = [
     1.12837916572671,
 ];
 
-/// Below 1 a polynomial, from there on 1 - erfc(x), where an error of the exponential is small
-/// beside the 1 that it is taken from.
+/// A polynomial below 1, else 1 - erfc(x), where the error of the exponential is small relative to
+/// 1.
 fn erf(e: &Emit, x: Value) -> Res {
     let a = e.abs(x)?;
     let small = e.mul(x, e.poly(e.mul(x, x)?, &ERF)?)?;
@@ -230,9 +229,9 @@ fn erf(e: &Emit, x: Value) -> Res {
     e.select(e.lt(a, e.c(1.0)?)?, small, e.copysign(large, x)?)
 }
 
-/// log2 erfc(a) / a on 0 <= a <= 4: a least-squares fit on 600 Chebyshev nodes with weight a
-/// erfc(a), reweighted after Lawson to the minimax one; erf is within 8e-8 by it, 1.6e-7 with its
-/// roundings.
+/// Polynomial of log2 erfc(a) / a on 0 <= a <= 4. A least-squares fit on 600 Chebyshev nodes with
+/// weight a erfc(a), reweighted by Lawson's algorithm to the minimax polynomial. It gives erf
+/// within 8e-8, 1.6e-7 with the roundings.
 const LOG2_ERFC: [f64; 7] = [
     0.000100221494,
     -0.000461576858,
@@ -243,8 +242,8 @@ const LOG2_ERFC: [f64; 7] = [
     -1.627913732,
 ];
 
-/// 1 - erfc(|x|), within 1.6e-7; near 0, where a result of 16 bits has more digits than that, the
-/// first terms of a series, unless 1 is added at once.
+/// 1 - erfc(|x|), within 1.6e-7. Near 0, where a 16-bit result is more precise than that, the first
+/// terms of a series, unless 1 is added at once.
 fn near_erf(e: &Emit, op: Op) -> Res {
     let x = op.operand(0);
     let a = e.same("arith.minimumf", &[e.abs(x)?, e.c(4.0)?])?;
@@ -274,7 +273,7 @@ fn tanh(e: &Emit, x: Value) -> Res {
     e.unless_tiny(x, e.select(e.lt(a, e.c(0.625)?)?, small, e.copysign(large, x)?)?)
 }
 
-/// Whether an op widens two bf16 that were f32 just before.
+/// Whether an op extends two bf16 that were truncated from f32 just before.
 fn is_rounded_pair(op: Op) -> bool {
     let pair = op.is("arith.extf")
         && op.result(0).ty().to_string() == "vector<2xf32>"
@@ -282,7 +281,7 @@ fn is_rounded_pair(op: Op) -> bool {
     pair && op.operand(0).def().is_some_and(|d| d.is("arith.truncf"))
 }
 
-/// Two bf16 as f32: either half of 32 bits is the upper half of an f32.
+/// Extends two packed bf16 to f32: each 16-bit half is the upper half of an f32.
 fn halves(b: &Builder, pair: Value) -> Res {
     let c = b.ctx;
     let (i32, f32) = (Type::scalar(c, DType::I32), Type::scalar(c, DType::F32));
@@ -300,15 +299,15 @@ fn halves(b: &Builder, pair: Value) -> Res {
     make("vector.from_elements", &floats, Type::vector(f32, 2), &[])
 }
 
-/// The largest exponent of which the power is finite.
+/// The largest exponent with a finite power of two.
 const LAST: f64 = 128.0 - 1.0 / (1 << 17) as f64;
 
-/// The product with log2(e) in two parts: the exponent, and what its rounding took, by which the
-/// power changes so little that one FMA adds it.
+/// e^x with the product x log2(e) as a double-float: the rounded exponent and its rounding error,
+/// which changes the power so little that one FMA adds it.
 fn exp(e: &Emit, x: Value) -> Res {
     let high = f64::from(LOG2_E as f32);
-    // Keeps the second part finite; below, the result is 0. Above, a finite power times a second
-    // part that is large overflows.
+    // Keeps the low part finite; below, the result is 0. Above, a finite power times a large low
+    // part overflows.
     let x = e.same("arith.maximumf", &[x, e.c(-104.5)?])?;
     let y = e.same("arith.minimumf", &[e.mul(x, e.c(high)?)?, e.c(LAST)?])?;
     let rest = e.fmac(x, high, e.neg(y)?)?;

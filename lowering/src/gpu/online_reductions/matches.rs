@@ -1,40 +1,40 @@
-//! Two reductions of the same rows, of which the second subtracts from each element something of
-//! the row.
+//! Matches two reductions over the same rows, where the second subtracts a per-row value from each
+//! element.
 use kiln_dialects::ir::*;
 use std::collections::HashMap;
 
-/// What the two compute.
+/// The kind of the two reductions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The maximum of x, and the sum of exp(x - c).
+    /// The maximum of x, and the sum of exp(x - c) (online softmax).
     Exponential,
-    /// The sum of x, and the sum of (x - c)^2.
+    /// The sum of x, and the sum of (x - c)^2 (variance).
     Square,
 }
 
-/// Both reductions.
+/// A pair of reductions that can be fused.
 pub struct Pair {
-    /// What they compute.
+    /// What the pair computes.
     pub kind: Kind,
-    /// The maximum, or the sum of the elements.
+    /// The first reduction: the maximum, or the sum of the elements.
     pub first: Op,
-    /// The sum of what is left of them.
+    /// The second reduction: the sum over the shifted elements.
     pub second: Op,
-    /// The element, a value of the first's body.
+    /// The element, an SSA value of the first reduction's body.
     pub element: Value,
-    /// What is subtracted: a value of the body of that op.
+    /// The shift c: a value in the body of that op.
     pub shift: (Op, Value),
-    /// The loops that are no reductions, in the order of the results.
+    /// The parallel loops, in the order of the results' dimensions.
     pub row: Vec<usize>,
 }
 
-/// A tensor that has one element for a row.
+/// A tensor with one element per row.
 pub struct Leaf {
-    /// The block argument.
+    /// Its block argument.
     pub value: Value,
     /// The tensor.
     pub tensor: Value,
-    /// By which dimensions of the results it is indexed.
+    /// The result dimensions that index it.
     pub dims: Vec<usize>,
 }
 
@@ -43,13 +43,13 @@ pub fn block(op: Op) -> Option<Block> {
     op.regions().first().and_then(|r| r.first()).filter(|_| op.is("linalg.generic"))
 }
 
-/// Of each loop of a generic, whether it is parallel.
+/// For each loop of a generic, whether its iterator type is parallel.
 pub fn parallel(op: Op) -> Vec<bool> {
     let kinds = op.attr("iterator_types").and_then(|a| a.as_array()).unwrap_or_default();
     kinds.iter().map(|k| !k.to_string().contains("reduction")).collect()
 }
 
-/// Whether a generic has one result, each of whose elements is an iteration's.
+/// Whether a generic is elementwise: one result, all loops parallel, identity output map.
 pub fn elementwise(op: Op) -> bool {
     let identity = || {
         plain(op, op.operand_count() - 1)
@@ -58,14 +58,14 @@ pub fn elementwise(op: Op) -> bool {
     block(op).is_some() && op.result_count() == 1 && parallel(op).iter().all(|p| *p) && identity()
 }
 
-/// The loops by which an operand is indexed, if each of its dimensions is one.
+/// The loops that index an operand, if every result of its indexing map is a dimension.
 fn plain(op: Op, operand: usize) -> Option<Vec<usize>> {
     let maps = op.attr("indexing_maps")?.as_array()?;
     let (_, results) = maps.get(operand)?.as_affine_map()?;
     results.iter().map(|e| if let Affine::Dim(d) = e { Some(*d) } else { None }).collect()
 }
 
-/// The first pair of a kernel.
+/// The first fusible pair of reductions in a kernel.
 pub fn find(func: Op) -> Option<Pair> {
     let ops = func.regions().first()?.first()?.ops();
     let all: Vec<(Op, Op, Value)> =
@@ -102,7 +102,7 @@ pub fn find(func: Op) -> Option<Pair> {
     None
 }
 
-/// The op that combines the running value of a reduction with one result, and what it takes beside.
+/// The combiner of a reduction and its other operand, besides the accumulator.
 fn reduction(op: Op) -> Option<(Op, Value)> {
     let body = block(op).filter(|_| op.result_count() == 1 && parallel(op).contains(&false))?;
     let (running, step) = (*body.args().last()?, body.terminator()?.operand(0).def()?);
@@ -113,7 +113,7 @@ fn reduction(op: Op) -> Option<(Op, Value)> {
         .then_some((step, x))
 }
 
-/// Whether a reduction starts from a number.
+/// Whether a reduction's initial value is this number.
 fn starts(op: Op, number: f64) -> bool {
     let fill = op.operand(op.operand_count() - 1).def().filter(|d| d.is("linalg.fill"));
     let scalar =
@@ -121,8 +121,8 @@ fn starts(op: Op, number: f64) -> bool {
     scalar == Some(number)
 }
 
-/// What is added, as a function of x - c: its kind, x and c, each with the generic in whose body it
-/// is.
+/// The added term as a function of x - c: its kind, x, and c, each with the generic whose body it
+/// is in.
 fn shifted(step: &Op, second: Op, added: Value) -> Option<(Kind, (Op, Value), Value)> {
     let (at, v) = resolve(second, added);
     let op = v.def().filter(|d| d.block().is_some() && d.block() == block(at))?;
@@ -139,7 +139,7 @@ fn shifted(step: &Op, second: Op, added: Value) -> Option<(Kind, (Op, Value), Va
     Some((kind, (inner, difference.operand(0)), difference.operand(1)))
 }
 
-/// A value, through elementwise generics that a body reads at its own place.
+/// Traces a value through elementwise generics that a body reads at its own iteration.
 fn resolve(mut at: Op, mut v: Value) -> (Op, Value) {
     while let Some(i) = v.block_arg().filter(|(b, _)| Some(*b) == block(at)).map(|(_, i)| i) {
         let whole =
@@ -152,8 +152,7 @@ fn resolve(mut at: Op, mut v: Value) -> (Op, Value) {
     (at, v)
 }
 
-/// Whether two values of bodies over the same loops are computed in the same way from the same
-/// elements.
+/// Whether two values in bodies over the same loops are the same computation on the same elements.
 fn equal(a: (Op, Value), b: (Op, Value)) -> bool {
     let ((at, v), (other, w)) = (resolve(a.0, a.1), resolve(b.0, b.1));
     let map = |op: Op, i: usize| {
@@ -185,8 +184,7 @@ fn equal(a: (Op, Value), b: (Op, Value)) -> bool {
 }
 
 impl Pair {
-    /// What the shift is computed from, of tensors that have one element for each row: `old` is now
-    /// `new`.
+    /// The per-row tensors that the shift is computed from, with `old` replaced by `new`.
     pub fn shift_leaves(&self, row: &[usize], old: Value, new: Value) -> Result<Vec<Leaf>> {
         let (at, root) = self.shift;
         let (mut all, mut next) = (vec![], vec![root]);
@@ -210,8 +208,8 @@ impl Pair {
     }
 }
 
-/// A value of a generic's body in another body, with what it is computed from; `known`: what is
-/// there already.
+/// Clones a value of a generic's body, with its backward slice, into another body. `known`: values
+/// cloned already.
 pub fn copied(b: Builder, at: Op, v: Value, known: &mut HashMap<Value, Value>) -> Result<Value> {
     if let Some(new) = known.get(&v) {
         return Ok(*new);

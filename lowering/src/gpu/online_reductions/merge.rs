@@ -1,13 +1,12 @@
-//! Partial results: what an element is as one, what no elements are, two as one, and what both
-//! reductions gave in terms of one of the whole row.
+//! Partial results: lifting an element, the neutral element, merging two, and the final value of
+//! each reduction.
 use crate::{gpu::online_reductions::matches::Kind, linalg::scalar::Scalars};
 use kiln_dialects::{ir::*, value::DType};
 use std::f64::consts::LOG2_E;
 
 type Made = Result<Value>;
 
-/// How many values a partial result has: the greatest and the sum; or the sum, squared deviations,
-/// and how many.
+/// Values per partial result: maximum and sum; or sum, squared deviations and count.
 pub fn count(kind: Kind) -> usize {
     if kind == Kind::Exponential { 2 } else { 3 }
 }
@@ -16,13 +15,14 @@ fn number(b: Builder, ty: Type, value: f64) -> Made {
     Scalars { b }.constant(Attr::scalar(b.ctx, ty.dtype()?, value))
 }
 
-/// Of one element.
+/// The partial result of one element.
 pub fn element(kind: Kind, b: Builder, x: Value) -> Result<Vec<Value>> {
     let of = |n: f64| number(b, x.ty(), n);
     Ok(if kind == Kind::Exponential { vec![x, of(1.0)?] } else { vec![x, of(-0.0)?, of(1.0)?] })
 }
 
-/// Of none. The greatest is the least finite number, from which any other can be subtracted.
+/// The neutral partial result. Its maximum is the least finite number, so that any number can be
+/// subtracted.
 pub fn starts(kind: Kind, b: Builder, ty: Type) -> Result<Vec<Value>> {
     let least = if ty.dtype()? == DType::F64 { f64::MIN } else { f64::from(f32::MIN) };
     let of = |n: f64| number(b, ty, n);
@@ -33,11 +33,11 @@ pub fn starts(kind: Kind, b: Builder, ty: Type) -> Result<Vec<Value>> {
     })
 }
 
-/// Two as one.
+/// Merges two partial results.
 pub fn merge(kind: Kind, s: &Scalars, a: &[Value], b: &[Value]) -> Result<Vec<Value>> {
     match (kind, a, b) {
         (Kind::Exponential, [m, sum], [n, other]) => {
-            // One exponential: that of the greater is 1.
+            // One exponential is enough: the factor of the side with the greater maximum is 1.
             let apart = s.same("math.absf", &[s.same("arith.subf", &[*n, *m])?])?;
             let less = decay(s, apart)?;
             let above = s.cmpf(2, *n, *m)?;
@@ -50,7 +50,7 @@ pub fn merge(kind: Kind, s: &Scalars, a: &[Value], b: &[Value]) -> Result<Vec<Va
             let apart = s.same("arith.subf", &[mean(s, *other, *m)?, mean(s, *sum, *n)?])?;
             let weight =
                 s.same("arith.mulf", &[s.same("arith.mulf", &[*n, *m])?, one_over(s, both)?])?;
-            // The weight of none is 0, and its product with anything finite.
+            // The weight of an empty side is 0, and so is its product with a finite number.
             let between =
                 s.same("arith.mulf", &[apart, s.same("arith.mulf", &[apart, weight])?])?;
             let squares =
@@ -61,8 +61,8 @@ pub fn merge(kind: Kind, s: &Scalars, a: &[Value], b: &[Value]) -> Result<Vec<Va
     }
 }
 
-/// exp(-x). Of f32 by 2^x with a rounded exponent: what is added to a sum has an error of x exp(-x)
-/// 2^-24, at most 0.37 2^-24 of its greatest term.
+/// exp(-x), for f32 by 2^x with a rounded exponent. A term added to a sum has an error of x exp(-x)
+/// 2^-24, at most 0.37 2^-24 of the sum's greatest term.
 fn decay(s: &Scalars, x: Value) -> Made {
     if x.ty().dtype()? == DType::F64 {
         return s.same("math.exp", &[s.same("arith.negf", &[x])?]);
@@ -71,7 +71,7 @@ fn decay(s: &Scalars, x: Value) -> Made {
     approximate(s, "math.exp2", &[exponent], "afn")
 }
 
-/// 1 / n, of none 1.
+/// 1 / n, or 1 for n = 0.
 fn one_over(s: &Scalars, n: Value) -> Made {
     let one = s.float(1.0, n)?;
     let some = s.same("arith.maximumf", &[n, one])?;
@@ -96,7 +96,7 @@ fn approximate(s: &Scalars, name: &str, operands: &[Value], flags: &str) -> Made
     Ok(s.b.generic(name, operands, &[ty], &attrs, &mut [])?.result(0))
 }
 
-/// What the first reduction gave.
+/// The final value of the first reduction.
 pub fn first(kind: Kind, s: &Scalars, parts: &[Value]) -> Made {
     match (kind, parts) {
         (Kind::Exponential, [most, sum, ..]) => {
@@ -109,13 +109,14 @@ pub fn first(kind: Kind, s: &Scalars, parts: &[Value]) -> Made {
     }
 }
 
-/// What the second reduction gave, of elements less c.
+/// The final value of the second reduction, for the shift c.
 pub fn second(kind: Kind, s: &Scalars, parts: &[Value], c: Value) -> Made {
     match (kind, parts) {
         (Kind::Exponential, [most, sum, ..]) => {
             let factor = s.same("math.exp", &[s.same("arith.subf", &[*most, c])?])?;
             let scaled = s.same("arith.mulf", &[*sum, factor])?;
-            // Of infinities the sum may be NaN; exp(inf - c) is what one of them gives.
+            // With infinities the sum may be NaN; exp(inf - c), the value of one of them, is the
+            // result.
             s.select(s.cmpf(1, *most, s.float(f64::INFINITY, *most)?)?, factor, scaled)
         }
         (Kind::Square, [sum, squares, n, ..]) => {

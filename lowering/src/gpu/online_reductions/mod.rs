@@ -1,16 +1,16 @@
-//! `kiln-online-reductions`: a sum that needs an earlier reduction of the same row is computed with
-//! it, in one pass over memory.
+//! `kiln-online-reductions`: fuses a reduction with an earlier one of the same row that it depends
+//! on, in one pass over memory (online softmax, online variance).
 //!
-//! Why here: each generic of a kernel reads its row by itself, and a row that registers do not hold
-//! is read from memory as often. The sum of exp(x - c) goes with the maximum of x, and the sum of
-//! (x - c)^2 with the sum of x, as partial results of which any two combine: `linalg.generic` with
-//! `kiln.merges`. What is computed of x, and what follows, ride along. Upstream has no such
-//! rewrite.
+//! Why here: each generic of a kernel reads its row separately; a row too long for registers is
+//! read from memory each time. The sum of exp(x - c) is fused with the maximum of x, and the sum of
+//! (x - c)^2 with the sum of x, as partial results that merge associatively: `linalg.generic` with
+//! `kiln.merges`. Producers of x and consumers are fused too. Upstream has no such rewrite.
 //!
-//! Numerics: reassociates. With m the greatest so far and s the sum of exp(x - m): (m, s) and (n,
-//! t), m >= n, are (m, s + t exp(n - m)) (Milakov and Gimelshein, 2018); the sum wanted is s exp(m
-//! - c). With n elements of sum s and squared deviations q: (s, q, n) and (t, r, m) are (s + t, q +
-//! r + (t/m - s/n)^2 nm / (n + m), n + m) (Chan, Golub and LeVeque, 1979); the sum wanted is q + n
+//! Numerics: reassociates. With m the running maximum and s the sum of exp(x - m): (m, s) and (n,
+//! t), m >= n, merge to (m, s + t exp(n - m)) (Milakov and Gimelshein, 2018); the final sum is s
+//! exp(m - c).
+//! With n elements of sum s and squared deviations q: (s, q, n) and (t, r, m) merge to (s + t, q +
+//! r + (t/m - s/n)^2 nm / (n + m), n + m) (Chan, Golub and LeVeque, 1979); the final sum is q + n
 //! (s/n - c)^2.
 //!
 //! ```text
@@ -47,8 +47,8 @@ impl Pass for OnlineReductions {
         for func in kernels_of(root) {
             let kind =
                 func.parent().and_then(|m| m.attr("kiln.kernel")?.entry("kind")?.as_string());
-            // An attention has a kernel of its own, and a schedule that is there already is for the
-            // stages as they are.
+            // Attention has its own kernel, and an existing schedule applies to the stages as they
+            // are.
             if kind.as_deref() == Some("attention")
                 || func.attr("kiln.schedule").is_some()
                 || held(func)?
@@ -63,14 +63,14 @@ impl Pass for OnlineReductions {
     }
 }
 
-/// Whether registers keep the kernel's rows from the first stage to the last, so that each is read
+/// Whether registers hold the kernel's rows from the first stage to the last, so that each is read
 /// once anyway.
 fn held(func: Op) -> Result<bool> {
     let view = Analysis::of(func)?.view(register_rows::VIEW);
     Ok(view.is_some_and(|v| register_rows::params(&v.0, &v.1).is_some()))
 }
 
-/// Sizes as a type and the operands of a `tensor.empty`.
+/// The sizes of a tensor, as its type and the operands of a `tensor.empty`.
 struct Sizes(Vec<Poly>);
 
 impl Sizes {
@@ -102,7 +102,7 @@ fn apply(func: Op, pair: &Pair) -> Result<()> {
     let rows = Sizes(row.iter().map(|d| stage.extents[*d].clone()).collect());
     let b = Builder::after(*first).ok_or("is in no block")?.at(second.loc());
 
-    // Each element as a partial result.
+    // Lifts each element to a partial result.
     let parts = merge::count(*kind);
     let elements = (0..parts).map(|_| whole.empty(b, ty)).collect::<Result<Vec<_>, _>>()?;
     let lifted = lift(b, pair, &elements, loops)?;
@@ -119,7 +119,7 @@ fn apply(func: Op, pair: &Pair) -> Result<()> {
         },
     )?;
 
-    // What the first reduction gave.
+    // Extracts the first reduction's result.
     let own: Vec<usize> = (0..row.len()).collect();
     let parallel = vec![false; row.len()];
     let with_all = |more: &[(Value, Vec<usize>)]| -> Vec<(Value, Vec<usize>)> {
@@ -130,7 +130,7 @@ fn apply(func: Op, pair: &Pair) -> Result<()> {
         .make(&mut |s, args| Ok(vec![merge::first(*kind, &s, args)?]))?;
     sum.replace_uses(made[0]);
 
-    // What the second gave, from what it subtracts.
+    // Extracts the second reduction's result, from the shift it subtracts.
     let b = Builder::before(*second).ok_or("is in no block")?;
     let leaves = pair.shift_leaves(&row, sum, made[0])?;
     let more: Vec<(Value, Vec<usize>)> =
@@ -149,11 +149,12 @@ fn apply(func: Op, pair: &Pair) -> Result<()> {
     let read: Vec<Op> = second.operands().into_iter().filter_map(Value::def).collect();
     second.erase();
     first.erase();
-    // What the second read element by element now stands with those that still read it.
+    // Elementwise producers of the second reduction sink to their remaining readers.
     read.into_iter().filter(|e| elementwise(*e)).try_for_each(|e| sink(e, loops))
 }
 
-/// Each element that the first reduction takes, and what makes a partial result of it.
+/// Creates an elementwise generic over the first reduction's inputs that lifts each element to a
+/// partial result.
 fn lift(b: Builder, pair: &Pair, elements: &[Value], loops: usize) -> Result<Vec<Value>> {
     let first = pair.first;
     let ins = first.operand_count() - 1;
@@ -200,8 +201,8 @@ fn fill(b: Builder, scalar: Value, out: Value) -> Result<Value> {
         .result(0))
 }
 
-/// Moves an elementwise generic of so many loops in front of its first reader, so that both are one
-/// nest; without readers it goes.
+/// Sinks an elementwise generic with this many loops to its first reader, so that both form one
+/// nest; erases it if it has none.
 fn sink(op: Op, loops: usize) -> Result<()> {
     if matches::block(op).is_none() || matches::parallel(op).len() != loops {
         return Ok(());

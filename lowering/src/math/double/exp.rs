@@ -1,13 +1,14 @@
-//! exp and what is made of it, in f64.
+//! exp in f64, and expm1, tanh, sinh and erf, which are computed from it.
 use crate::math::emit::{Emit, Res, Whole};
 use kiln_dialects::Result;
 use kiln_dialects::ir::Value;
 use std::f64::consts::{LN_2, LOG2_E};
 
-/// ln 2 in two parts; the first has 32 bits, so that its product with an n of 11 bits is exact.
+/// ln 2 as a Cody-Waite pair. The high part has 32 bits, so its product with an 11-bit n is exact.
 const LN2_HI: f64 = 0.6931471803691238;
 const LN2_LO: f64 = 1.9082149292705877e-10;
-/// (e^r - 1 - r) / r^2 for |r| <= ln 2 / 2; 2^-60.3. of the result.
+/// Minimax polynomial of (e^r - 1 - r) / r^2 for |r| <= ln 2 / 2; error 2^-60.3 relative to the
+/// result.
 const EXP: [f64; 11] = [
     2.0921590736646324e-09,
     2.510524646969551e-08,
@@ -22,13 +23,13 @@ const EXP: [f64; 11] = [
     0.5,
 ];
 
-/// x as n ln 2 + r.
+/// Range reduction: x = n ln 2 + r.
 fn reduce(e: &Emit, x: Value) -> Result<(Whole, Value)> {
     let (n, bits) = e.round(e.mul(x, e.c(LOG2_E)?)?)?;
     Ok(((n, bits), e.fmac(n, -LN2_LO, e.fmac(n, -LN2_HI, x)?)?))
 }
 
-/// e^r - 1.
+/// e^r - 1 for a reduced r.
 pub fn small_expm1(e: &Emit, r: Value) -> Res {
     e.fma(e.mul(r, r)?, e.poly(r, &EXP)?, r)
 }
@@ -51,18 +52,19 @@ pub fn exp2(e: &Emit, x: Value) -> Res {
 }
 
 pub fn expm1(e: &Emit, x: Value) -> Res {
-    // At 710 n is 1024 still, and the result overflows.
+    // At x = 710, n is still 1024 and the result overflows as it should.
     let ((_, n), r) = reduce(e, e.clamp(x, -40.0, 710.0)?)?;
-    // Half of the result, since 2^1024 is no float where the result still is: 2 (2^(n-1) (e^r - 1)
-    // + 2^(n-1) - 1/2).
+    // Computes half of the result, because 2^1024 overflows where the result is still finite: 2
+    // (2^(n-1) (e^r - 1) + 2^(n-1) - 1/2).
     let half = e.power_of_two(e.isub(n, e.i(1)?)?)?;
     let y = e.fma(half, small_expm1(e, r)?, e.sub(half, e.c(0.5)?)?)?;
-    // e^x - 1 = x + x^2/2 + …; below 2^-54 that is x.
+    // e^x - 1 = x + x^2/2 + …, which rounds to x below 2^-54.
     let tiny = e.lt(e.abs(x)?, e.c(f64::powi(2.0, -54))?)?;
     e.select(tiny, x, e.add(y, y)?)
 }
 
-/// (tanh(x) - x) / x^3 in x^2 below 0.625; 2^-61.3. of the result.
+/// Minimax polynomial in x^2 of (tanh(x) - x) / x^3 below 0.625; error 2^-61.3 relative to the
+/// result.
 const TANH: [f64; 12] = [
     6.054619252020792e-06,
     -3.0215697796163382e-05,
@@ -78,7 +80,7 @@ const TANH: [f64; 12] = [
     -0.33333333333333315,
 ];
 
-/// 1 - 2 / (e^2x + 1) from 0.625 on.
+/// Polynomial below 0.625, else 1 - 2 / (e^2x + 1).
 pub fn tanh(e: &Emit, x: Value) -> Res {
     let a = e.abs(x)?;
     let z = e.mul(x, x)?;
@@ -89,7 +91,7 @@ pub fn tanh(e: &Emit, x: Value) -> Res {
     e.unless_tiny(x, e.select(e.lt(a, e.c(0.625)?)?, small, e.copysign(large, x)?)?)
 }
 
-/// (sinh(x) - x) / x^3 in x^2 below 1; 2^-63.2. of the result.
+/// Minimax polynomial in x^2 of (sinh(x) - x) / x^3 below 1; error 2^-63.2 relative to the result.
 const SINH: [f64; 7] = [
     7.759314707870601e-13,
     1.6057240263075854e-10,
@@ -100,7 +102,7 @@ const SINH: [f64; 7] = [
     0.16666666666666669,
 ];
 
-/// e^|x| / 2 - e^-|x| / 2 from 1 on.
+/// Polynomial below 1, else e^|x| / 2 - e^-|x| / 2.
 pub fn sinh(e: &Emit, x: Value) -> Res {
     let a = e.abs(x)?;
     let z = e.mul(x, x)?;
@@ -115,7 +117,7 @@ pub fn cosh(e: &Emit, x: Value) -> Res {
     e.add(half, e.div(e.c(0.25)?, half)?)
 }
 
-/// erf(x) / x - 1 in x^2 below 1; 2^-62.8. of the result.
+/// Minimax polynomial in x^2 of erf(x) / x - 1 below 1; error 2^-62.8 relative to the result.
 const ERF: [f64; 13] = [
     5.960621917954424e-11,
     -1.1374916116050676e-09,
@@ -131,7 +133,8 @@ const ERF: [f64; 13] = [
     -0.3761263890318375,
     0.1283791670955126,
 ];
-/// e^(t^2) erfc(t) for t from 1 to 6, in (2 t - 7) / 5; 2^-56.5. of the result.
+/// Minimax polynomial in (2 t - 7) / 5 of e^(t^2) erfc(t) for 1 <= t <= 6; error 2^-56.5 relative
+/// to the result.
 const ERFCX: [f64; 21] = [
     0.00010662983635962558,
     0.0007042530841879973,
@@ -156,7 +159,7 @@ const ERFCX: [f64; 21] = [
     0.15529365560721953,
 ];
 
-/// 1 - erfc(|x|) from 1 on; from 6 on that is 1.
+/// Polynomial below 1, else 1 - erfc(|x|), which rounds to 1 from 6 on.
 pub fn erf(e: &Emit, x: Value) -> Res {
     let a = e.abs(x)?;
     let small = e.fma(x, e.poly(e.mul(x, x)?, &ERF)?, x)?;

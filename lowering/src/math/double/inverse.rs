@@ -7,10 +7,11 @@ use kiln_dialects::Result;
 use kiln_dialects::ir::Value;
 use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI};
 
-/// What pi/2 and pi/4 leave.
+/// Low parts of pi/2 and pi/4.
 const PI_2_LO: f64 = 6.123233995736766e-17;
 const PI_4_LO: f64 = 3.061616997868383e-17;
-/// (asin(r) - r) / r^3 in r^2 for |r| <= 1/2; 2^-59.8. of the result.
+/// Minimax polynomial in r^2 of (asin(r) - r) / r^3 for |r| <= 1/2; error 2^-59.8 relative to the
+/// result.
 const ASIN: [f64; 13] = [
     0.03267614120594938,
     -0.02107606135787052,
@@ -26,7 +27,8 @@ const ASIN: [f64; 13] = [
     0.07499999999970279,
     0.16666666666666763,
 ];
-/// (atan(r) - r) / r^3 in r^2 for |r| <= tan(pi/8); 2^-59.5. of the result.
+/// Minimax polynomial in r^2 of (atan(r) - r) / r^3 for |r| <= tan(pi/8); error 2^-59.5 relative to
+/// the result.
 const ATAN: [f64; 11] = [
     -0.01792179834870511,
     0.03807789036595103,
@@ -41,15 +43,15 @@ const ATAN: [f64; 11] = [
     -0.333333333333332,
 ];
 
-/// Of r = min(|x|, sqrt((1 - |x|) / 2)): r, asin(r) - r, and whether it is the root. NaN beyond 1,
-/// by the root.
+/// For r = min(|x|, sqrt((1 - |x|) / 2)): r, asin(r) - r, and whether r is the square root. The
+/// root is NaN for |x| > 1.
 fn half_asin(e: &Emit, x: Value) -> Result<(Value, Value, Value)> {
     let a = e.abs(x)?;
     let far = e.gt(a, e.c(0.5)?)?;
     let folded = e.mul(e.sub(e.c(1.0)?, a)?, e.c(0.5)?)?;
     let z = e.select(far, folded, e.mul(a, a)?)?;
     let root = e.sqrt(folded)?;
-    // What the root leaves; none at 0.
+    // Rounding error of the square root; 0 at 0.
     let lost = e.div(e.fma(e.neg(root)?, root, folded)?, e.add(root, root)?)?;
     let lost = e.select(e.and(far, e.gt(root, e.c(0.0)?)?)?, lost, e.c(0.0)?)?;
     let r = e.select(far, root, a)?;
@@ -58,7 +60,7 @@ fn half_asin(e: &Emit, x: Value) -> Result<(Value, Value, Value)> {
 
 pub fn asin(e: &Emit, x: Value) -> Res {
     let (r, more, far) = half_asin(e, x)?;
-    // pi/2 - 2 (r + more), with what the first difference rounds off.
+    // pi/2 - 2 (r + more), compensated for the rounding error of the first subtraction.
     let (quarter, twice) = (e.c(FRAC_PI_2)?, e.add(r, r)?);
     let main = e.sub(quarter, twice)?;
     let lost = e.sub(e.sub(quarter, main)?, twice)?;
@@ -79,7 +81,7 @@ pub fn acos(e: &Emit, x: Value) -> Res {
     e.select(far, ends, middle)
 }
 
-/// atan of an a >= 0 after folding it to at most tan(pi/8).
+/// atan of an a >= 0, reduced to an argument of at most tan(pi/8).
 fn positive_atan(e: &Emit, a: Value) -> Res {
     let (zero, one) = (e.c(0.0)?, e.c(1.0)?);
     let above = e.gt(a, e.c(2.414213562373095)?)?;
@@ -98,10 +100,10 @@ pub fn atan(e: &Emit, x: Value) -> Res {
     e.unless_tiny(x, e.copysign(positive_atan(e, e.abs(x)?)?, x)?)
 }
 
-/// The angle of (x, y): the atan of the smaller over the greater, turned into its octant.
+/// Angle of (x, y): atan of the smaller over the greater magnitude, moved to its octant.
 pub fn atan2(e: &Emit, y: Value, x: Value) -> Res {
     let (quotient, steep) = slope(e, y, x)?;
-    // Such a quotient is its own atan, and may be subnormal.
+    // A tiny quotient is its own atan; it may be subnormal.
     let angle = e.unless_tiny(quotient, positive_atan(e, quotient)?)?;
     let angle = e.select(steep, e.sub(e.c(FRAC_PI_2)?, e.sub(angle, e.c(PI_2_LO)?)?)?, angle)?;
     let left = e.negative(e.bits(x)?)?;

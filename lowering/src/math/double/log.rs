@@ -1,6 +1,6 @@
-//! Logarithms in f64: x = 2^n (1 + f) with 1 + f between sqrt 1/2 and sqrt 2, and ln(1 + f) by the
-//! series of atanh in s = f / (2 + f), as in Sun's fdlibm; its larger part, f - f^2 / 2, is kept
-//! apart.
+//! Logarithms in f64, as in Sun's fdlibm: x = 2^n (1 + f) with 1 + f between sqrt 1/2 and sqrt 2.
+//! ln(1 + f) is the series of atanh in s = f / (2 + f). Its larger part, f - f^2 / 2, is kept
+//! separate.
 use crate::math::{
     double::pair::{Pair, fast_sum, small_float, sum, times},
     emit::{Emit, Res},
@@ -8,7 +8,8 @@ use crate::math::{
 use kiln_dialects::Result;
 use kiln_dialects::ir::Value;
 
-/// (ln((1 + s) / (1 - s)) - 2 s) / s^3 in s^2; 2^-59.5. of the result.
+/// Minimax polynomial in s^2 of (ln((1 + s) / (1 - s)) - 2 s) / s^3; error 2^-59.5 relative to the
+/// result.
 const LOG: [f64; 7] = [
     0.14796681192713318,
     0.1531398143564077,
@@ -18,16 +19,16 @@ const LOG: [f64; 7] = [
     0.39999999999413094,
     0.6666666666666735,
 ];
-/// The bits of sqrt 1/2.
+/// Bit pattern of sqrt 1/2.
 const SQRT_HALF: i64 = 0x3fe6a09e667f3bcd;
-/// ln 2 and log10 2 in two parts; products of the first with an n of 11 bits are exact.
+/// ln 2 and log10 2 as Cody-Waite pairs; products of the high part with an 11-bit n are exact.
 const LN2: (f64, f64) = (0.6931471803691238, 1.9082149292705877e-10);
 const LOG10_2: (f64, f64) = (0.3010299955494702, 1.1451100898021838e-10);
-/// 1 / ln 2 and 1 / ln 10, to twice f64's precision.
+/// 1 / ln 2 and 1 / ln 10 in double-double precision.
 const LOG2E: (f64, f64) = (std::f64::consts::LOG2_E, 2.0355273740931033e-17);
 const LOG10E: (f64, f64) = (std::f64::consts::LOG10_E, 1.098319650216765e-17);
 
-/// A logarithm's parts: n, f, f^2 / 2, and ln(1 + f) - f + f^2 / 2.
+/// Parts of a logarithm: n, f, f^2 / 2, and ln(1 + f) - f + f^2 / 2.
 struct Parts {
     n: Value,
     f: Value,
@@ -35,7 +36,7 @@ struct Parts {
     rest: Value,
 }
 
-/// For x > 0; anything else gives numbers that [`special`] replaces.
+/// Splits x > 0; for any other x the parts are arbitrary and [`special`] replaces the result.
 fn parts(e: &Emit, x: Value) -> Result<Parts> {
     let subnormal = e.lt(x, e.c(f64::MIN_POSITIVE)?)?;
     let x = e.select(subnormal, e.mul(x, e.c(f64::powi(2.0, 54))?)?, x)?;
@@ -51,7 +52,7 @@ fn parts(e: &Emit, x: Value) -> Result<Parts> {
     Ok(Parts { n, f, half, rest })
 }
 
-/// -infinity at 0, NaN below and for NaN, infinity at infinity.
+/// Special cases: -infinity at 0, NaN for negative x and NaN, infinity at infinity.
 fn special(e: &Emit, x: Value, y: Value) -> Res {
     let (zero, inf) = (e.c(0.0)?, e.c(f64::INFINITY)?);
     let not_above = e.select(e.eq(x, zero)?, e.c(f64::NEG_INFINITY)?, e.c(f64::NAN)?)?;
@@ -59,7 +60,7 @@ fn special(e: &Emit, x: Value, y: Value) -> Res {
     e.select(e.eq(x, inf)?, inf, y)
 }
 
-/// ln x + more, for a small `more`.
+/// ln x + more, for x > 0 and a small `more`.
 fn positive_log(e: &Emit, x: Value, more: Option<Value>) -> Res {
     let Parts { n, f, half, rest } = parts(e, x)?;
     let low = e.fmac(n, LN2.1, rest)?;
@@ -89,7 +90,7 @@ pub fn log10(e: &Emit, x: Value) -> Res {
     other_base(e, x, LOG10_2, LOG10E)
 }
 
-/// ln(1 + x) as ln(u) plus what rounding 1 + x to u lost, over u.
+/// ln(1 + x) = ln(u) + d / u, where u is 1 + x rounded and d the rounding error.
 pub fn log1p(e: &Emit, x: Value) -> Res {
     let u = sum(e, e.c(1.0)?, x)?;
     let y = positive_log(e, u.hi, Some(e.div(u.lo, u.hi)?))?;

@@ -1,6 +1,6 @@
-//! The expansions in f64. Polynomials are minimax fits by Remez' exchange
-//! (`tests/host/gen_f64_math.py` prints them) of at least 2^-56 relative error; what a single f64
-//! would lose in front of or behind them is carried in a second one.
+//! Math expansions in f64. The polynomials are minimax fits by the Remez exchange algorithm, with a
+//! relative error of at most 2^-56 (`tests/host/gen_f64_math.py` prints them). Range reduction and
+//! reconstruction use double-double arithmetic where one f64 would lose bits.
 pub(crate) mod exp;
 pub(crate) mod inverse;
 pub(crate) mod log;
@@ -11,7 +11,7 @@ pub(crate) mod trig;
 use crate::math::emit::{Emit, Res};
 use kiln_dialects::ir::Value;
 
-/// The function of this name.
+/// Expands the math op of this name.
 pub fn expand(e: &Emit, name: &str, x: &[Value]) -> Res {
     match (name, x) {
         ("acos", [x]) => inverse::acos(e, *x),

@@ -1,5 +1,5 @@
-//! x^y in f64 as 2^(y log2 |x|), the logarithm and the product in pairs: the result has as many
-//! bits as the logarithm has beyond the exponent's.
+//! x^y in f64 as 2^(y log2 |x|). The logarithm and the product are double-double: the result has as
+//! many correct bits as the logarithm has beyond those of the exponent.
 use crate::math::{
     double::{
         exp::small_expm1,
@@ -12,7 +12,8 @@ use kiln_dialects::Result;
 use kiln_dialects::ir::Value;
 use std::f64::consts::LN_2;
 
-/// log2((1 + s) / (1 - s)) / s less its first two terms, over s^4, in s^2; 2^-73.6. of the result.
+/// Minimax polynomial in s^2 of log2((1 + s) / (1 - s)) / s less its first two terms, over s^4;
+/// error 2^-73.6 relative to the result.
 const LOG2: [f64; 8] = [
     0.17297256130613703,
     0.1684311107337493,
@@ -23,14 +24,14 @@ const LOG2: [f64; 8] = [
     0.4121985831113716,
     0.5770780163555851,
 ];
-/// Those terms, 2 / ln 2 and 2 / (3 ln 2), and ln 2, to twice f64's precision.
+/// The first two terms, 2 / ln 2 and 2 / (3 ln 2), and ln 2, as double-double constants.
 const FIRST: (f64, f64) = (2.8853900817779268, 4.0710547481862066e-17);
 const SECOND: (f64, f64) = (0.9617966939259756, 5.0577616648125907e-17);
 const LN2_LO: f64 = 2.3190468138462996e-17;
-/// The bits of sqrt 1/2.
+/// Bit pattern of sqrt 1/2.
 const SQRT_HALF: i64 = 0x3fe6a09e667f3bcd;
 
-/// log2 of an x > 0 to some 2^-65.
+/// log2 of an x > 0, to about 2^-65.
 fn log2(e: &Emit, x: Value) -> Result<Pair> {
     let subnormal = e.lt(x, e.c(f64::MIN_POSITIVE)?)?;
     let x = e.select(subnormal, e.mul(x, e.c(f64::powi(2.0, 54))?)?, x)?;
@@ -39,7 +40,7 @@ fn log2(e: &Emit, x: Value) -> Result<Pair> {
     let m = e.float(e.isub(bits, e.shl(n, 52)?)?)?;
     let n = small_float(e, n)?;
     let n = e.select(subnormal, e.sub(n, e.c(54.0)?)?, n)?;
-    // s = (m - 1) / (m + 1), with what the division leaves.
+    // s = (m - 1) / (m + 1), with the rounding error of the division.
     let one = e.c(1.0)?;
     let (above, below) = (e.sub(m, one)?, sum(e, m, one)?);
     let s = e.div(above, below.hi)?;
@@ -83,7 +84,7 @@ pub fn powf(e: &Emit, x: Value, y: Value) -> Res {
     let t = e.select(e.eq(ax, one)?, zero, t)?;
     let low = e.fma(high, y, e.neg(t)?)?;
     let low = e.fma(l.lo, y, low)?;
-    // Beyond 1100 all is 0 or infinity.
+    // Beyond |t| = 1100 every result is 0 or infinity.
     let near = e.and(e.lt(e.abs(t)?, e.c(1100.0)?)?, e.ne(ax, one)?)?;
     let power = exp2(e, Pair { hi: e.clamp(t, -1100.0, 1100.0)?, lo: e.select(near, low, zero)? })?;
     special_cases(e, x, y, ax, power)

@@ -8,11 +8,11 @@ use kiln_dialects::Result;
 use kiln_dialects::ir::Value;
 use std::f64::consts::{FRAC_2_PI, FRAC_PI_2};
 
-/// pi/2 in three parts: 2^-161 of it.
+/// pi/2 as a sum of three f64 (Cody-Waite); error 2^-161 relative to pi/2.
 const PI_2: [f64; 3] = [FRAC_PI_2, 6.123233995736766e-17, -1.4973849048591698e-33];
-/// Up to here the reduction by products is exact enough.
+/// Largest |x| for Cody-Waite reduction; beyond it, Payne-Hanek.
 const NEAR: f64 = (1u64 << 30) as f64;
-/// 64 zeros, and the first bits of 2/pi behind the point.
+/// 64 zero bits, then the first fraction bits of 2/pi.
 #[rustfmt::skip]
 const TWO_OVER_PI: [u64; 21] = [
     0,
@@ -21,7 +21,8 @@ const TWO_OVER_PI: [u64; 21] = [
     0x9c845f8bbdf9283b, 0x1ff897ffde05980f, 0xef2f118b5a0a6d1f, 0x6d367ecf27cb09b7, 0x4f463f669e5fea2d,
     0x7527bac7ebe5f17b, 0x3d0739f78a5292ea, 0x6bfb5fb11f8d5d08, 0x56033046fc7b6bab, 0xf0cfbc209af4361d,
 ];
-/// (sin(r) - r) / r^3 in r^2 for |r| <= pi/4; 2^-58.0. of the result.
+/// Minimax polynomial in r^2 of (sin(r) - r) / r^3 for |r| <= pi/4; error 2^-58.0 relative to the
+/// result.
 const SIN: [f64; 6] = [
     1.589678532497111e-10,
     -2.5050757947636985e-08,
@@ -30,7 +31,8 @@ const SIN: [f64; 6] = [
     0.008333333333322411,
     -0.16666666666666632,
 ];
-/// (cos(r) - 1 + r^2/2) / r^4 in r^2 for |r| <= pi/4; 2^-64.2. of the result.
+/// Minimax polynomial in r^2 of (cos(r) - 1 + r^2/2) / r^4 for |r| <= pi/4; error 2^-64.2 relative
+/// to the result.
 const COS: [f64; 6] = [
     -1.1359645893911254e-11,
     2.0875723239385784e-09,
@@ -40,8 +42,8 @@ const COS: [f64; 6] = [
     0.0416666666666666,
 ];
 
-/// x modulo pi/2, and the number of quarter turns in the low bits of an integer. No f64 is closer
-/// than 2^-61 to a multiple of pi/2, so that the pair has f64's precision at least.
+/// Range reduction: x modulo pi/2, and the quadrant in the low bits of an integer. No f64 is closer
+/// than 2^-61 to a multiple of pi/2, so the double-double has at least f64's precision.
 fn reduce(e: &Emit, x: Value) -> Result<(Pair, Value)> {
     let (n, bits) = e.round(e.mul(x, e.c(FRAC_2_PI)?)?)?;
     let (first, second) = (product(e, n, e.c(PI_2[0])?)?, product(e, n, e.c(PI_2[1])?)?);
@@ -51,7 +53,7 @@ fn reduce(e: &Emit, x: Value) -> Result<(Pair, Value)> {
     let r = sum(e, b.hi, low)?;
     let ax = e.abs(x)?;
     let far = e.and(e.gt(ax, e.c(NEAR)?)?, e.lt(ax, e.c(f64::INFINITY)?)?)?;
-    // A branch: hardly anybody turns that far.
+    // A branch, since arguments this large are rare.
     let all = e.branch(e.any(far)?, &[r.hi, r.lo, bits], &mut |e| {
         let (far_r, far_n) = reduce_far(e, x)?;
         Ok(vec![
@@ -63,20 +65,20 @@ fn reduce(e: &Emit, x: Value) -> Result<(Pair, Value)> {
     Ok((Pair { hi: all[0], lo: all[1] }, all[2]))
 }
 
-/// The same beyond [`NEAR`], after Payne and Hanek: of x 2/pi, only the turns that count and what
-/// is behind the point are computed.
+/// Payne-Hanek reduction beyond [`NEAR`]: computes only the two quadrant bits of x 2/pi and its
+/// fraction.
 fn reduce_far(e: &Emit, x: Value) -> Result<(Pair, Value)> {
     let bits = e.bits(e.abs(x)?)?;
     // |x| is m 2^exponent with m in [1, 2) and an exponent from 30 to 1023.
     let exponent = e.isub(e.shr(bits, 52)?, e.i(1023)?)?;
     let m = e.float(e.or(e.and(bits, e.i((1 << 52) - 1)?)?, e.i(1023 << 52)?)?)?;
-    // m has 52 bits behind the point, so that bits of 2/pi 2^exponent from 2^54 on make whole
-    // turns. The window starts at 2^53.
+    // m has 52 fraction bits, so bits of 2/pi 2^exponent from 2^54 on give whole turns. The window
+    // starts at 2^53.
     let start = e.iadd(exponent, e.i(10)?)?;
     let (word, shift) = (e.shr(start, 6)?, e.and(start, e.i(63)?)?);
     let index_bits =
         (0..5).map(|k| e.nonzero(e.and(word, e.i(1 << k)?)?)).collect::<Result<Vec<_>, _>>()?;
-    // Word `word` + k, by halving; word is 0 to 16.
+    // Word `word` + k by a binary tree of selects; `word` is 0 to 16.
     let at = |k: usize| -> Res {
         let mut all =
             (0..17).map(|i| e.i(TWO_OVER_PI[i + k] as i64)).collect::<Result<Vec<_>, _>>()?;
@@ -96,7 +98,7 @@ fn reduce_far(e: &Emit, x: Value) -> Result<(Pair, Value)> {
         let upper = e.same("arith.shli", &[words[k], shift])?;
         let lower = e.same("arith.shrui", &[e.shift_right(words[k + 1], 1)?, back])?;
         let whole = e.or(upper, lower)?;
-        // 32 bits each, as a float by way of 2^52's mantissa.
+        // 32 bits each, converted to float by or-ing them into the mantissa of 2^52.
         for (i, half) in
             [e.shift_right(whole, 32)?, e.and(whole, e.i(0xffff_ffff)?)?].into_iter().enumerate()
         {
@@ -110,7 +112,7 @@ fn reduce_far(e: &Emit, x: Value) -> Result<(Pair, Value)> {
         }
     }
     let turns = |a: Value| e.sub(a, e.mul(e.floor(e.mul(a, e.c(0.25)?)?)?, e.c(4.0)?)?);
-    // The first sum is exact: all of it are multiples of 2^-30.
+    // The first sum is exact: all terms are multiples of 2^-30.
     let whole = e.add(turns(parts[0].hi)?, parts[0].lo)?;
     let total = sum(e, whole, turns(parts[1].hi)?)?;
     let (n, n_bits) = e.round(total.hi)?;
@@ -131,7 +133,7 @@ fn reduce_far(e: &Emit, x: Value) -> Result<(Pair, Value)> {
     ))
 }
 
-/// sin and cos of x modulo pi/2, and the number of quarter turns.
+/// sin and cos of x modulo pi/2, and the quadrant.
 fn quarter(e: &Emit, x: Value) -> Result<(Value, Value, Value)> {
     let (r, bits) = reduce(e, x)?;
     let z = e.mul(r.hi, r.hi)?;
