@@ -29,7 +29,7 @@ pub struct Params {
     pub vector: usize,
 }
 
-/// Results from which on threads take vectors; fewer take one element per thread.
+/// Results from which on threads take vectors; fewer are spread over many threads.
 const MANY: i64 = 1 << 16;
 
 impl Strategy for Elementwise {
