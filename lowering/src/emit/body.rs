@@ -317,7 +317,7 @@ impl Scope<'_> {
         }
     }
     /// The valid sequence lengths of queries and keys of an attention, given the loops around them,
-    /// where masks state them; clamped to `most`.
+    /// clamped to `most`; `None` where no mask states one.
     pub fn lengths(
         &self,
         c: Code,

@@ -296,7 +296,7 @@ impl Loops<'_> {
         self.scope.iteration(c, &self.nest.after, &dims, one, &mut [], &mut passed)
     }
 
-    /// Horizontal reduction of each accumulator: `vector.reduction` for a single combinable value.
+    /// Horizontal reduction of each accumulator: `vector.reduction` where each combines by itself.
     fn across(&self, c: Code, vectors: &[Value]) -> Result<Vec<Value>> {
         if self.reducing().any(|o| o.combine.is_none()) {
             return partials::across(c, self.scope, self.nest, self.lanes, vectors);

@@ -115,7 +115,7 @@ pub fn part(c: Code, v: Value, i: usize) -> Result<Value> {
     c.op("vector.extract", &[v], element, &[("static_position", Attr::i64s(c.ctx(), &[i as i64]))])
 }
 
-/// Adds the outputs' initial values to final values; for merged outputs these are identities.
+/// Combines the outputs' initial values with final values; for merged outputs these are identities.
 pub fn with_start(
     c: Code,
     scope: &Scope<'_>,
