@@ -187,8 +187,8 @@ impl Code {
         };
         Ok(self.0.generic("scf.for", &operands, &types, &[], &mut [(&args, &mut fill)])?.results())
     }
-    /// As [`Code::strided`], unrolled by `count` with an epilogue for the rest, so that the loads
-    /// of `count` iterations are in flight together.
+    /// As [`Code::strided`], unrolled by `count` with a remainder loop, so that the loads of
+    /// `count` iterations are in flight together.
     pub fn unrolled(
         self,
         lo: Value,
@@ -201,7 +201,7 @@ impl Code {
         if count < 2 {
             return self.strided(lo, hi, step, carried, body);
         }
-        // The epilogue starts where the last of `count` iterations would be out of bounds.
+        // The remainder loop starts where the last of `count` iterations would be out of bounds.
         let end = self.sub(hi, self.mul(step, self.index(count as i64 - 1)?)?)?;
         let all = self.mul(step, self.index(count as i64)?)?;
         let mut both =
@@ -216,7 +216,7 @@ impl Code {
         let next = both.remove(0);
         self.strided(next, hi, step, &both, body)
     }
-    /// Indices from `lo` to `hi`, unrolled by `count`, with an epilogue for the rest.
+    /// Indices from `lo` to `hi`, unrolled by `count`, with a remainder loop.
     pub fn together(
         self,
         lo: Value,

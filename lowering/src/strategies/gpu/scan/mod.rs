@@ -1,7 +1,7 @@
-//! Cumulative sums, products and extremes: one walk along an axis.
+//! Cumulative sums, products and extremes: an O(n) scan along an axis.
 //!
-//! Threads share a row or a column, of which each has some items; warps combine by shuffles, CTAs
-//! through shared memory, and carry what came before to the next step.
+//! Threads share a row or a column, of which each has some items. Warps scan by shuffles, CTAs
+//! through shared memory, and the running value is carried to the next step.
 pub(crate) mod columns;
 pub(crate) mod emit;
 pub(crate) mod rows;
