@@ -26,8 +26,8 @@ impl Kernel {
     }
 }
 
-/// Finds buffers for intermediates that do not fit `most` bytes of scratch, as far as there are
-/// any.
+/// Moves intermediates out of scratch until the rest fits `most` bytes in total, as far as
+/// possible.
 pub fn settle(k: &mut Kernel, plan: &mut Plan, most: i64) {
     let mut taken = vec![false; k.buffers.len()];
     // Each round removes one intermediate from memory, but may add its sources.

@@ -1,5 +1,5 @@
-//! Transposes: blocks of both dimensions keep cache lines of both, squares of vectors are transposed
-//! in registers.
+//! Transposes: blocks of both dimensions keep cache lines of both in the cache, and squares of
+//! vectors are transposed in registers.
 pub(crate) mod registers;
 
 use crate::{

@@ -88,8 +88,8 @@ impl Ptx {
         self.0.effect("nvvm.cp.async.bulk.tensor.global.shared.cta", &operands, &attrs)?;
         self.0.effect("nvvm.cp.async.bulk.commit.group", &[], &[])
     }
-    /// Waits until at most `left` of this thread's TMA stores still read shared memory. `written`:
-    /// waits until all have been written.
+    /// Waits until at most `left` of this thread's TMA stores are in flight. A store is done when
+    /// it has read shared memory, with `written` when it has written global memory.
     pub fn stored(self, left: usize, written: bool) -> Result<()> {
         let c = self.0.ctx();
         let mut attrs =
