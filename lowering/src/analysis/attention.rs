@@ -1,51 +1,50 @@
-//! Attention among kernels: its seven or eight stages, as `kiln-to-linalg` writes them.
+//! Matches attention kernels: seven or eight stages, as `kiln-to-linalg` emits them.
 use crate::analysis::*;
 use kiln_dialects::ir::{Attr, Value};
 
-/// On the stage of the scores as they are seen: query i sees keys j <= i only.
+/// Attribute of the stage of masked scores: causal, query i attends to keys j <= i only.
 pub const CAUSAL: &str = "kiln.causal";
 
-/// The stages of an attention, and how they read query, key and value.
+/// The stages of an attention, and how they access query, key and value.
 #[derive(Clone, Debug)]
 pub struct Attention {
-    /// Sums of products of query and key, over `(outer.., query, key, depth)`.
+    /// Scores Q Kᵀ, over `(outer.., query, key, depth)`.
     pub scores: usize,
-    /// The scores with scale, bias and masks, over `(outer.., query, key)`.
+    /// Masked scores, with scale, bias and masks, over `(outer.., query, key)`.
     pub seen: usize,
-    /// The maximum of these over keys.
+    /// Row maximum of the masked scores over keys.
     pub max: usize,
-    /// Exponentials of the scores over the maximum.
+    /// Softmax numerators: exp(score - maximum).
     pub weights: usize,
-    /// Their sum over keys.
+    /// Softmax denominator: their sum over keys.
     pub sum: usize,
-    /// Sums of products of weights and values, over `(outer.., query, column, key)`.
+    /// Weights times values (P V), over `(outer.., query, column, key)`.
     pub product: usize,
     /// The result, over `(outer.., query, column)`.
     pub result: usize,
     /// The log-sum-exp of the scores, over `(outer.., query)`.
     pub lse: Option<usize>,
-    /// How many loops are around those over queries.
+    /// Number of loops around those over queries (batch, heads).
     pub outer: usize,
-    /// Whether keys behind a query are not seen.
+    /// Whether the mask is causal.
     pub causal: bool,
-    /// Elements of a query.
+    /// Head dimension of queries and keys.
     pub depth: i64,
-    /// Elements of a value.
+    /// Head dimension of values.
     pub columns: i64,
-    /// What hides scores by their position alone.
+    /// Positional masks: causal, sequence lengths.
     pub limits: Limits,
 }
 
-/// What is outermost in the scores as they are seen: selections of -inf by comparisons of
-/// positions.
+/// The outermost masks of the scores: selects of -inf by comparisons of positions.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// The scores in front of these.
+    /// The scores before these masks.
     pub root: Value,
-    /// Whether one of them hides keys behind the query.
+    /// Whether one of them is causal.
     pub causal: bool,
-    /// How many queries, and how many keys, count: integers of the body that depend on the first
-    /// two loops only.
+    /// Sequence lengths of queries and of keys: integers of the body that depend on the first two
+    /// loops only.
     pub lengths: [Option<Value>; 2],
 }
 
@@ -65,7 +64,7 @@ impl Limits {
         limits.further(s, outer);
         Some(limits)
     }
-    /// Lengths that masks further inside state, which stay there.
+    /// Sequence lengths stated by masks further inside, which stay in the expression.
     fn further(&mut self, s: &Stage, outer: usize) {
         let (mut scores, mut masks) = (vec![self.root], vec![]);
         while let Some(op) = scores.pop().and_then(Value::def) {
@@ -85,7 +84,7 @@ impl Limits {
             }
         }
     }
-    /// With a condition, if it is a conjunction of such comparisons.
+    /// Adds a condition, if it is a conjunction of such comparisons.
     fn with(&self, s: &Stage, condition: Value, outer: usize) -> Option<Limits> {
         let op = condition.def()?;
         if op.is("arith.andi") {
@@ -122,7 +121,8 @@ fn constant(v: Value) -> Option<f64> {
     v.def().filter(|d| d.is("arith.constant"))?.attr("value")?.as_f64()
 }
 
-/// Whether a value of a body depends on the first two loops around only, and on what is read there.
+/// Whether a value of a body depends only on the first two outer loops and on loads indexed by
+/// them.
 fn around(s: &Stage, v: Value, outer: usize) -> bool {
     let Body::Block(block) = s.body else { return false };
     let few = outer.min(2);
@@ -142,7 +142,7 @@ fn around(s: &Stage, v: Value, outer: usize) -> bool {
 }
 
 impl Plan {
-    /// No nests: nothing between the stages has memory.
+    /// A plan without nests: no intermediate of an attention has memory.
     pub fn whole(k: &Kernel) -> Plan {
         let passed = k.buffers.iter().map(|b| b.role == Role::Temporary).collect();
         Plan { nests: vec![], dependent: false, rows: 0, passed }
@@ -150,7 +150,7 @@ impl Plan {
 }
 
 impl Attention {
-    /// The attention that a kernel is.
+    /// Matches a kernel as an attention.
     pub fn of(k: &Kernel) -> Option<Attention> {
         let about = k.func.parent()?.attr("kiln.kernel")?;
         about.entry("kind").and_then(Attr::as_string).filter(|kind| kind == "attention")?;
@@ -224,7 +224,7 @@ impl Attention {
             limits: Limits::of(seen, outer)?,
         })
     }
-    /// Sizes: of the loops around, of queries, of keys.
+    /// Extents: of the outer loops, of queries, of keys.
     pub fn sizes<'a>(&self, k: &'a Kernel) -> Option<(&'a [Poly], &'a Poly, &'a Poly)> {
         let extents = &k.stages.get(self.seen)?.extents;
         Some((extents.get(..self.outer)?, extents.get(self.outer)?, extents.get(self.outer + 1)?))

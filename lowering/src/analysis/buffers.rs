@@ -1,12 +1,12 @@
-//! Where intermediates live: nowhere, in scratch of one row, in the result that replaces them, or
-//! computed again.
+//! Buffer assignment of intermediates: none, scratch of one row, the result buffer that later
+//! replaces them, or rematerialisation.
 use crate::analysis::{nest::passed_on, *};
 
 /// Most bytes of scratch on a thread's stack.
 pub const SCRATCH: i64 = 64 << 10;
 
 impl Kernel {
-    /// How many elements of a buffer one row spans.
+    /// The number of elements of a buffer that one row spans.
     pub fn span(&self, buffer: usize, rows: usize) -> Option<i64> {
         let mut most = 1;
         for s in &self.stages {
@@ -26,10 +26,11 @@ impl Kernel {
     }
 }
 
-/// Finds a home for intermediates that do not fit `most` bytes of scratch, as far as there is one.
+/// Moves intermediates out of scratch until the rest fits `most` bytes in total, as far as
+/// possible.
 pub fn settle(k: &mut Kernel, plan: &mut Plan, most: i64) {
     let mut taken = vec![false; k.buffers.len()];
-    // Each round takes one intermediate out of memory, but may bring its sources in.
+    // Each round removes one intermediate from memory, but may add its sources.
     for _ in 0..4 * k.stages.len() {
         let kept: Vec<usize> = (0..k.buffers.len())
             .filter(|b| k.buffers[*b].role == Role::Temporary && !plan.passed[*b])
@@ -61,7 +62,7 @@ fn readers(k: &Kernel, plan: &Plan, b: usize) -> Vec<(usize, usize)> {
     plan.nests.iter().enumerate().filter_map(|(i, n)| Some((i, last(n)?))).collect()
 }
 
-/// The only stage that writes a buffer, where it runs first: nest, position, access.
+/// The only stage that writes a buffer, if it runs first: nest, position, access.
 fn writer(k: &Kernel, plan: &Plan, b: usize) -> Option<(usize, usize, Access)> {
     let writes = |s: &usize| k.stages[*s].outputs.iter().any(|o| o.access.buffer == b);
     let mut all = (0..k.stages.len()).filter(writes);
@@ -75,8 +76,8 @@ fn writer(k: &Kernel, plan: &Plan, b: usize) -> Option<(usize, usize, Access)> {
     Some((nest, position, out.access.clone()))
 }
 
-/// Puts an intermediate where a result of the same shape is written later, if each element is read
-/// for the last time when it is replaced.
+/// Assigns an intermediate to the buffer of a result of the same shape that is written later, if
+/// each element's last read is where it is overwritten.
 fn in_result(k: &mut Kernel, plan: &Plan, b: usize, taken: &mut [bool]) -> bool {
     let Some((first, _, mine)) = writer(k, plan, b) else { return false };
     let uses = readers(k, plan, b);
@@ -107,7 +108,7 @@ fn in_result(k: &mut Kernel, plan: &Plan, b: usize, taken: &mut [bool]) -> bool 
     true
 }
 
-/// Computes an intermediate again in every nest that reads it.
+/// Rematerialises an intermediate in every nest that reads it.
 fn again(k: &Kernel, plan: &mut Plan, b: usize) -> bool {
     let Some((first, position, mine)) = writer(k, plan, b) else { return false };
     let Some(stage) = plan.nests[first].stages.get(position).copied() else { return false };

@@ -6,14 +6,13 @@ use kiln_dialects::{
     value::DType,
 };
 
-/// On a `linalg.generic` that reduces: its block takes as many new elements as running values, of
-/// the same types, and makes one of two partial results as well as of a partial result and an
-/// element; what its outputs start from changes nothing. So it is `linalg.reduce` with several
-/// results.
+/// Attribute of a `linalg.generic` that reduces. Its block takes as many new elements as
+/// accumulators, of the same types, and also combines two partial results; its outputs' initial
+/// values are identities. It is a variadic `linalg.reduce`.
 pub const MERGES: &str = "kiln.merges";
 
 impl Stage {
-    /// Whether partial results of all that it reduces combine.
+    /// Whether partial results of all its reductions can be combined.
     pub fn combines(&self) -> bool {
         let alone = |o: &Output| {
             o.combine
@@ -23,7 +22,7 @@ impl Stage {
         self.merges || self.outputs.iter().filter(|o| o.reduces).all(alone)
     }
 
-    /// Whether what [`MERGES`] promises can be so.
+    /// Checks what [`MERGES`] promises, as far as the IR shows it.
     pub(crate) fn merge_is_sound(&self) -> Result<()> {
         let Body::Block(block) = self.body else { return Err("has no block that merges".into()) };
         let types: Vec<_> = block.args().iter().map(|v| v.ty()).collect();
@@ -41,19 +40,20 @@ impl Stage {
     }
 }
 
-/// How two partial results become one.
+/// Combination of two partial results.
 #[derive(Clone, Copy, Debug)]
 pub struct Combine {
-    /// The op of the body that takes the running value.
+    /// The op of the body that takes the loop-carried value.
     pub op: Op,
-    /// The other operand of it.
+    /// Its other operand.
     pub other: Value,
-    /// The kind in `vector.reduction`.
+    /// Its kind in `vector.reduction`.
     pub kind: &'static str,
 }
 
 impl Combine {
-    /// Of the output whose running value is `running` and whose new value is `next`.
+    /// The combination of the output whose loop-carried value is `running` and whose next value is
+    /// `next`.
     pub fn of(block: Block, running: Value, next: Value) -> Option<Combine> {
         let op = next.def().filter(|o| o.block() == Some(block) && o.operand_count() == 2)?;
         let kind = KINDS.iter().find(|(name, _)| op.is(name))?.1;
@@ -64,7 +64,7 @@ impl Combine {
             && next.uses().len() == 1;
         once.then_some(Combine { op, other, kind })
     }
-    /// The text of the value that changes nothing.
+    /// The text of the identity.
     pub fn identity(&self, dtype: DType) -> Option<String> {
         let bits = dtype.byte_size() as u32 * 8;
         let least = if bits == 64 { i64::MIN } else { -(1i64 << (bits - 1)) };
@@ -91,7 +91,7 @@ fn infinity(dtype: DType, negative: bool) -> Option<String> {
         DType::BF16 => "7F80",
         _ => return None,
     };
-    // All begin with a 7; the sign bit makes it an F.
+    // The bits of every positive infinity begin with a 7; the sign bit makes it an F.
     Some(if negative { format!("0xF{}", &bits[1..]) } else { format!("0x{bits}") })
 }
 

@@ -1,15 +1,14 @@
-//! What a kernel's function says of the sizes that it takes, and what follows for sizes that are
-//! made of them: the one place that is asked whether an open size or distance is a multiple of
-//! something.
+//! Facts about a kernel's size parameters and what follows for polynomials of them: the one place
+//! that decides whether a dynamic size or stride is a multiple of a number.
 use crate::analysis::Poly;
 use kiln_dialects::{ir::*, sym::common_divisor};
 
-/// On an `index` parameter of a kernel: what divides it, where that is more than 1.
+/// Attribute of an `index` parameter of a kernel: a divisor of it greater than 1.
 pub const DIVISOR: &str = "kiln.divisor";
-/// On such a parameter: the least that it can be.
+/// Attribute of an `index` parameter: its lower bound.
 pub const LEAST: &str = "kiln.least";
 
-/// The attributes of a function's parameter.
+/// The attributes of a function parameter.
 pub fn said(v: Value) -> Option<Attr> {
     let (block, i) = v.block_arg()?;
     block.parent()?.attr("arg_attrs")?.as_array()?.get(i).copied()
@@ -19,7 +18,7 @@ fn number(v: Value, name: &str) -> Option<i64> {
     said(v)?.entry(name)?.as_i64()
 }
 
-/// What is known to divide an SSA size.
+/// A known divisor of an SSA size.
 fn divisor(v: Value) -> i64 {
     let Some(op) = v.def() else { return number(v, DIVISOR).unwrap_or(1) };
     let of = |i: usize| divisor(op.operand(i));
@@ -41,8 +40,8 @@ fn divisor(v: Value) -> i64 {
     }
 }
 
-/// Where a size stands: among the parameters of its block, or behind them among its ops. Handles
-/// are compared by addresses, which differ from run to run.
+/// Program order of a size: block arguments first, then ops. Handles compare by address, which is
+/// not deterministic from run to run.
 fn position(v: Value) -> (bool, usize) {
     match (v.block_arg(), v.def().and_then(Op::block)) {
         (Some((_, i)), _) => (false, i),
@@ -54,16 +53,16 @@ fn position(v: Value) -> (bool, usize) {
 }
 
 impl Poly {
-    /// The terms in an order that is the same in every run.
+    /// The terms in deterministic order.
     pub fn in_order(&self) -> Vec<(Vec<Value>, i64)> {
         let mut all: Vec<_> = self.terms().map(|(sizes, k)| (sizes.to_vec(), k)).collect();
         all.iter_mut().for_each(|(sizes, _)| sizes.sort_by_cached_key(|v| position(*v)));
         all.sort_by_cached_key(|(sizes, _)| sizes.iter().map(|v| position(*v)).collect::<Vec<_>>());
         all
     }
-    /// Whether it is a multiple of a number whatever the sizes are; 0 is one of every number.
+    /// Whether it is a multiple of `n` for all sizes; 0 is one of every number.
     pub fn multiple_of(&self, n: i64) -> bool {
-        // Most are numbers, or have a factor that says so.
+        // Most are constants, or have a coefficient that settles it.
         if self.terms().all(|(_, k)| k % n == 0) {
             return true;
         }
@@ -72,12 +71,12 @@ impl Poly {
         ) % n
             == 0
     }
-    /// A number that it is not less than, as far as one is known; sizes are not negative.
+    /// A lower bound, as far as one is known; sizes are not negative.
     pub fn at_least(&self) -> Option<i64> {
         self.terms().try_fold(0i64, |sum, (sizes, k)| {
             let least =
                 sizes.iter().try_fold(k, |all, v| all.checked_mul(number(*v, LEAST).unwrap_or(0)));
-            // Without a size a number may be below 0.
+            // Without a size a constant may be negative.
             least.filter(|_| k >= 0 || sizes.is_empty()).and_then(|least| sum.checked_add(least))
         })
     }

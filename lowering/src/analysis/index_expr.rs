@@ -1,9 +1,9 @@
-//! Index expressions: which element of an operand an element of a result reads, through movement
-//! ops.
+//! Index expressions: which element of an operand an element of a result reads, composed through
+//! movement ops.
 //!
-//! An index is linear in the loop dimensions as long as it can be: that is what a fused access is
-//! compared by. Quotients and remainders by numbers fit an `affine_map` of linalg as well. The rest
-//! is a small tree over SSA sizes and data.
+//! An index is affine in the loop dimensions as long as possible, since fused accesses are compared
+//! in that form. Quotients and remainders by constants also fit a linalg `affine_map`. Anything
+//! else is a small expression tree over SSA sizes and data.
 use kiln_dialects::{
     ir::*,
     ops::*,
@@ -26,23 +26,24 @@ pub enum Ix {
     FloorDiv(Box<Ix>, Box<Ix>),
     /// The remainder of that.
     Mod(Box<Ix>, Box<Ix>),
-    /// The integer at a position of a tensor, kept inside of `[0, limit]`.
+    /// A data-dependent (gather) index: the integer at a position of a tensor, clamped to `[0,
+    /// limit]`.
     Data {
         /// The integer tensor.
         tensor: Value,
         /// The position in it.
         at: Vec<Ix>,
-        /// The greatest value that is read.
+        /// The upper bound of the clamp.
         limit: Box<Ix>,
     },
 }
 
-/// A linear form over the loop dimensions.
+/// An affine form over the loop dimensions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Lin {
-    /// One factor per loop dimension.
+    /// One coefficient per loop dimension.
     pub coef: Vec<i64>,
-    /// The constant.
+    /// The constant term.
     pub add: i64,
 }
 
@@ -66,7 +67,7 @@ impl Ix {
         coef[d] = 1;
         Ix::Lin(Lin { coef, add: 0 })
     }
-    /// A number.
+    /// A constant.
     pub fn number(n: i64, rank: usize) -> Ix {
         Ix::Lin(Lin { coef: vec![0; rank], add: n })
     }
@@ -135,8 +136,8 @@ impl Ix {
             Ix::Mod(Box::new(self), Box::new(other))
         }
     }
-    /// The text of an affine expression, if it is one: linear forms, and their quotients and
-    /// remainders by numbers.
+    /// The text of an affine expression, if it is one: affine forms, and their quotients and
+    /// remainders by constants.
     pub fn affine(&self) -> Option<String> {
         let number = |n: &Ix| n.known().filter(|n| *n > 0);
         Some(match self {
@@ -152,14 +153,14 @@ impl Ix {
             Ix::Size(_) | Ix::Data { .. } => return None,
         })
     }
-    /// The linear form, if it is one.
+    /// The affine form, if it is one.
     pub fn lin(&self) -> Option<&Lin> {
         if let Ix::Lin(l) = self { Some(l) } else { None }
     }
 }
 
-/// The sizes of a value as indices over `rank` loops: numbers, or `sizes(axis)` for what the type
-/// does not state.
+/// Sizes of a value as indices over `rank` loops: constants, or `sizes(axis)` for dynamic
+/// dimensions.
 fn sizes(
     v: Value,
     rank: usize,
@@ -173,11 +174,11 @@ fn sizes(
     .collect()
 }
 
-/// What `size_of` is asked for: the SSA size of a dimension that the type leaves open.
+/// Callback for the SSA size of a dynamic dimension.
 pub type SizeOf<'a> = dyn Fn(Value, usize) -> Option<Value> + 'a;
 
-/// Where a movement op reads for the element at `at` of its result: its operand and the position
-/// there. `None` for other ops, and where a size that is needed has no SSA value.
+/// Composes an index through a movement op: the operand and the position in it of the element at
+/// `at` of the result. `None` for other ops, and where a required size has no SSA value.
 pub fn through(op: Op, at: &[Ix], loops: usize, size_of: &SizeOf) -> Option<(Value, Vec<Ix>)> {
     match op.kind()? {
         OpKind::BroadcastInDim => {
@@ -254,8 +255,8 @@ pub fn through(op: Op, at: &[Ix], loops: usize, size_of: &SizeOf) -> Option<(Val
     }
 }
 
-/// Runs of dimensions of a reshape's two sides with the same product, as small as static and
-/// dynamic sizes allow to see.
+/// Reassociation groups of a reshape: runs of dimensions of both sides with the same product, as
+/// small as static and dynamic sizes prove.
 pub fn reshape_groups(
     from: &[SymDim],
     to: &[SymDim],
@@ -264,7 +265,7 @@ pub fn reshape_groups(
     let unknown = |d: &SymDim| matches!(d, SymDim::Unknown);
     while i < from.len() || j < to.len() {
         let (a, b) = (i, j);
-        // Sizes that nobody knows match only as the last open pair of the two sides.
+        // Unknown sizes match only as the last dynamic pair of the two sides.
         let (mut p, mut q) = (SymDim::Known(1), SymDim::Known(1));
         loop {
             if i < from.len() && (i == a || smaller(&p, &q)) {
@@ -287,18 +288,18 @@ pub fn reshape_groups(
     groups
 }
 
-/// Whether the first product has to grow to meet the second.
+/// Whether the first product has to grow to match the second.
 fn smaller(p: &SymDim, q: &SymDim) -> bool {
     match (p.known(), q.known()) {
         (Some(p), Some(q)) => p < q,
         (Some(_), None) => true,
         (None, Some(_)) => false,
-        // The one that divides the other has factors to come.
+        // The divisor of the other has factors to come.
         (None, None) => p != q && !divides(q, p),
     }
 }
 
-/// Whether `q / p` is exact for all values of the symbols, as far as the terms show it.
+/// Whether `q / p` is exact for all values of the symbols, as far as the terms prove it.
 fn divides(p: &SymDim, q: &SymDim) -> bool {
     let quotient = q.floordiv(p);
     quotient != SymDim::Unknown
@@ -308,7 +309,7 @@ fn divides(p: &SymDim, q: &SymDim) -> bool {
 fn reshaped(op: Op, at: &[Ix], loops: usize, size_of: &SizeOf) -> Option<(Value, Vec<Ix>)> {
     let o = Reshape::of(op)?;
     let (from, to) = (sizes(o.input, loops, size_of)?, sizes(op.result(0), loops, size_of)?);
-    // Equal SSA sizes are equal sizes, so a symbol stands for each.
+    // Equal SSA values are equal sizes, so each has one symbol.
     let name = |ix: &Ix| match ix {
         Ix::Size(v) => SymDim::sym(&format!("{v:?}")),
         other => other.known().map_or(SymDim::Unknown, SymDim::Known),
@@ -316,7 +317,7 @@ fn reshaped(op: Op, at: &[Ix], loops: usize, size_of: &SizeOf) -> Option<(Value,
     let names = |all: &[Ix]| all.iter().map(name).collect::<Vec<_>>();
     let mut ix = vec![];
     for (a, b) in reshape_groups(&names(&from), &names(&to)) {
-        // One position in row-major order, then taken apart along the operand's dimensions.
+        // Linearises in row-major order, then delinearises along the operand's dimensions.
         let linear =
             b.filter(|j| to[*j].known() != Some(1)).fold(Ix::number(0, loops), |sum, j| {
                 if sum.known() == Some(0) {

@@ -1,8 +1,9 @@
-//! Stages that take the finished values of a reduction: they run where those are in registers.
+//! Epilogue fusion: stages that take the final values of a reduction run where those are in
+//! registers.
 use crate::analysis::*;
 
-/// Whether stage `i`, all parallel, can run when the reductions of the nest are done. If so, it is
-/// given the nest's dimensions.
+/// Whether the parallel stage `i` can run after the nest's reductions. If so, its iteration space
+/// is rewritten to the nest's dimensions.
 pub fn follows(k: &mut Kernel, nest: &Nest, i: usize) -> bool {
     let s = &k.stages[i];
     if !nest.reduction.contains(&true) || s.reduction.contains(&true) {
@@ -43,7 +44,7 @@ fn uses_reduction(nest: &Nest, at: &Lin) -> bool {
     (0..nest.extents.len()).any(|d| nest.reduction[d] && at.uses(d))
 }
 
-/// Dimensions that step through the same elements in the same way, in whatever order.
+/// Maps dimensions with equal extents and equal strides onto each other, in any order.
 fn matched(nest: &Nest, s: &Stage, written: &Lin, read: &Lin) -> Option<Vec<Lin>> {
     let one = |e: usize| {
         let c = read.coefficient(e);
@@ -59,7 +60,7 @@ fn matched(nest: &Nest, s: &Stage, written: &Lin, read: &Lin) -> Option<Vec<Lin>
     (all.len() == nest.reduction.iter().filter(|r| !**r).count()).then_some(all)
 }
 
-/// Each dimension of the stage as several of the nest, both in row-major order.
+/// Expands each dimension of the stage into several of the nest, both in row-major order.
 fn walked(nest: &Nest, s: &Stage) -> Option<Vec<Lin>> {
     let mut left: Vec<usize> = (0..nest.extents.len()).filter(|d| !nest.reduction[*d]).collect();
     let mut all = vec![Lin::default(); s.extents.len()];

@@ -1,8 +1,8 @@
-//! A kernel on level `linalg` as plain data: buffers, and stages that read and write them at
-//! addresses linear in loop dimensions.
+//! Analysis of a kernel at the `linalg` level as plain data: buffers, and stages that load and
+//! store them at addresses affine in loop dimensions.
 //!
 //! Tensors of a kernel are contiguous, so that every access is an element of a flat buffer and
-//! reshapes are nothing at all.
+//! reshapes are no-ops.
 pub(crate) mod attention;
 pub(crate) mod buffers;
 pub(crate) mod combine;
@@ -25,17 +25,17 @@ pub use crate::analysis::read::read;
 use kiln_dialects::ir::{Block, Op, Type, Value, walk};
 use std::collections::HashMap;
 
-/// What a buffer is.
+/// The role of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The kernel's tensor argument of that number among all arguments.
+    /// A tensor argument, by its index among all arguments.
     Input(usize),
-    /// The kernel's result of that number.
+    /// A result, by its index.
     Output(usize),
-    /// Neither.
+    /// An intermediate.
     Temporary,
-    /// The kernel's tensor argument of that number among all arguments with zeros around it, which
-    /// is nowhere in memory: see [`Kernel::pads`].
+    /// A zero-padded view of a tensor argument, by its index among all arguments; it has no memory.
+    /// See [`Kernel::pads`].
     Padded(usize),
 }
 
@@ -44,124 +44,123 @@ pub enum Role {
 pub struct Buffer {
     /// Its element type.
     pub element: Type,
-    /// Its sizes; the elements lie in row-major order.
+    /// Its sizes, in row-major order.
     pub sizes: Vec<Poly>,
-    /// What it is.
+    /// Its role.
     pub role: Role,
 }
 
-/// A tensor value: where its elements are.
+/// A tensor value as a strided view of a buffer.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// The buffer.
     pub buffer: usize,
-    /// The first element.
+    /// The offset of the first element.
     pub offset: Poly,
     /// The tensor's sizes.
     pub sizes: Vec<Poly>,
-    /// The distance of neighbours in each dimension.
+    /// The strides in elements.
     pub strides: Vec<Poly>,
 }
 
 impl Place {
-    /// The address of an element.
+    /// The address of an element, in elements.
     pub fn at(&self, index: &[Lin]) -> Lin {
         let start = Lin::fixed(self.offset.clone());
         index.iter().zip(&self.strides).fold(start, |sum, (i, s)| sum.plus(&i.times(s)))
     }
 }
 
-/// One element that an iteration reads or writes.
+/// A load or store of one element per iteration.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Access {
     /// The buffer.
     pub buffer: usize,
-    /// The address in it.
+    /// The address in it, in elements.
     pub at: Lin,
 }
 
-/// What an output holds before.
+/// The initial value of an output.
 #[derive(Clone, Debug)]
 pub enum Init {
-    /// Nothing that is read.
+    /// Undefined: nothing reads it.
     None,
-    /// A scalar, SSA in the kernel's function.
+    /// A scalar SSA value of the kernel's function.
     Fill(Value),
-    /// What is stored there.
+    /// The value in memory.
     Load(Access),
 }
 
-/// What a stage writes.
+/// An output of a stage.
 #[derive(Clone, Debug)]
 pub struct Output {
-    /// Where.
+    /// The store.
     pub access: Access,
-    /// The same per dimension of the tensor.
+    /// Its index per dimension of the tensor.
     pub index: Vec<Lin>,
-    /// What is there before.
+    /// Its initial value.
     pub init: Init,
-    /// Whether iterations of reduction dimensions write the same element.
+    /// Whether it is a reduction: iterations of reduction dimensions write the same element.
     pub reduces: bool,
-    /// How partial results are combined, if that is known.
+    /// The combination of partial results, if it is recognised.
     pub combine: Option<Combine>,
 }
 
 /// What an iteration computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// The block of a `linalg.generic`.
+    /// The region's block of a `linalg.generic`.
     Block(Block),
-    /// The input.
+    /// A copy of the input.
     Copy,
-    /// A scalar of the kernel's function.
+    /// A fill with a scalar of the kernel's function.
     Fill(Value),
 }
 
-/// One `linalg.generic`, or what counts as one.
+/// A stage: one `linalg.generic`, or an op that is treated as one.
 #[derive(Clone, Debug)]
 pub struct Stage {
-    /// Where it comes from.
+    /// The op that it was read from.
     pub op: Op,
-    /// Sizes of the loop dimensions.
+    /// Extents of the loop dimensions.
     pub extents: Vec<Poly>,
-    /// Which of them are reductions.
+    /// Iterator types: which loop dimensions are reductions.
     pub reduction: Vec<bool>,
-    /// What it reads.
+    /// Its loads.
     pub inputs: Vec<Access>,
-    /// What it writes.
+    /// Its outputs.
     pub outputs: Vec<Output>,
-    /// What it computes.
+    /// Its body.
     pub body: Body,
-    /// Buffers that its body reads by `tensor.extract`.
+    /// Buffers that its body loads from by `tensor.extract`.
     pub captured: Vec<usize>,
-    /// Loop dimensions of the op whose number its body asks for.
+    /// Loop dimensions of the op that its body uses as values (`linalg.index`).
     pub indexed: Vec<usize>,
-    /// The op's loop dimensions in terms of those that remain.
+    /// The op's loop dimensions as affine forms of the current ones.
     pub dims: Vec<Lin>,
-    /// Whether its body makes one of two partial results of all outputs together: see [`MERGES`].
+    /// Whether its body also combines two partial results of all outputs together: see [`MERGES`].
     pub merges: bool,
 }
 
 /// A kernel.
 #[derive(Clone, Debug)]
 pub struct Kernel {
-    /// The function.
+    /// Its function.
     pub func: Op,
-    /// All buffers.
+    /// Its buffers.
     pub buffers: Vec<Buffer>,
-    /// All stages in order.
+    /// Its stages, in program order.
     pub stages: Vec<Stage>,
-    /// Where the elements of each tensor are.
+    /// The view of each tensor.
     pub views: HashMap<Value, Place>,
-    /// Scalar ops of the function in order.
+    /// Scalar ops of the function, in program order.
     pub scalars: Vec<Op>,
-    /// Of padded buffers: how many zeros are in front of each dimension, and how large it is
-    /// without zeros.
+    /// Of padded buffers: for each dimension the low padding and the size without padding.
     pub pads: HashMap<usize, Vec<(i64, Poly)>>,
 }
 
-/// The functions of all kernels that have a body: of the modules below `root`, itself included,
-/// that say `kiln.kernel`.
+/// The functions of all kernels with a body: of the modules below `root`, itself included, with the
+/// attribute `kiln.kernel`.
 pub fn kernels_of(root: Op) -> Vec<Op> {
     let body = |f: &Op| f.regions().first().is_some_and(|r| !r.is_empty());
     let inside = |f: &Op| {

@@ -1,19 +1,19 @@
-//! Which stages share a loop nest, which dimensions all of a kernel's nests share as rows, and
-//! which buffers need memory.
+//! Loop fusion: which stages share a loop nest, which leading dimensions all of a kernel's nests
+//! share as rows, and which buffers need memory.
 use crate::analysis::{buffers::settle, merge::follows, *};
 
-/// Stages that run in the same iterations.
+/// A loop nest: stages that run in the same iterations.
 #[derive(Clone, Debug)]
 pub struct Nest {
-    /// Numbers of the stages.
+    /// Indices of the stages.
     pub stages: Vec<usize>,
-    /// Sizes of the loop dimensions.
+    /// Extents of the loop dimensions.
     pub extents: Vec<Poly>,
-    /// Which of them some stage reduces.
+    /// Which of them are reductions in some stage.
     pub reduction: Vec<bool>,
-    /// Numbers of parallel stages that run once the reductions are done.
+    /// Indices of parallel stages that run after the reductions.
     pub after: Vec<usize>,
-    /// A dimension that was split: outer part, inner part, the size of both together.
+    /// A split dimension: outer loop, inner loop, the extent of both together.
     pub split: Option<(usize, usize, Poly)>,
 }
 
@@ -28,7 +28,7 @@ impl Nest {
             split: None,
         }
     }
-    /// All stages in order.
+    /// All stages in program order.
     pub fn all(&self) -> impl Iterator<Item = usize> {
         self.stages.iter().chain(&self.after).copied()
     }
@@ -37,27 +37,27 @@ impl Nest {
 /// The nests of a kernel.
 #[derive(Debug)]
 pub struct Plan {
-    /// In order.
+    /// Its nests, in program order.
     pub nests: Vec<Nest>,
-    /// Whether a nest needs what an earlier one of the same kernel writes.
+    /// Whether a nest reads what an earlier one of the same kernel writes.
     pub dependent: bool,
-    /// How many leading dimensions all nests share as rows, if they depend on each other.
+    /// The number of leading dimensions that dependent nests share as rows.
     pub rows: usize,
-    /// Buffers that are only passed on within an iteration.
+    /// Buffers whose elements are only used in the iteration that defines them.
     pub passed: Vec<bool>,
 }
 
 impl Plan {
-    /// The first nest, if all others only write elements beside its own: borders of what is padded,
-    /// other pieces of what is concatenated.
+    /// The first nest, if all others only write disjoint elements: borders of padding, other slices
+    /// of a concatenation.
     pub fn main(&self) -> Option<&Nest> {
         let (first, beside) = self.nests.split_first()?;
         (!self.dependent && beside.iter().all(|n| !n.reduction.contains(&true))).then_some(first)
     }
 }
 
-/// Forms nests, merging stages and dimensions as far as possible; intermediates of a row take at
-/// most `scratch` bytes where there is a choice.
+/// Forms nests, fusing stages and collapsing dimensions as far as possible. Intermediates of a row
+/// take at most `scratch` bytes where there is a choice.
 pub fn nests(k: &mut Kernel, scratch: i64) -> Plan {
     for s in &mut k.stages {
         drop_units(s);
@@ -112,7 +112,7 @@ pub fn nests(k: &mut Kernel, scratch: i64) -> Plan {
 }
 
 impl Stage {
-    /// Everything it reads at known addresses.
+    /// All its loads at affine addresses.
     pub fn reads(&self) -> impl Iterator<Item = &Access> {
         let loads = self
             .outputs
@@ -120,7 +120,7 @@ impl Stage {
             .filter_map(|o| if let Init::Load(a) = &o.init { Some(a) } else { None });
         self.inputs.iter().chain(loads)
     }
-    /// Everything it reads or writes at known addresses, to change it.
+    /// All its loads and stores at affine addresses, to modify them.
     pub fn all_accesses(&mut self) -> impl Iterator<Item = &mut Access> {
         let outs = self.outputs.iter_mut().flat_map(|o| {
             let init = if let Init::Load(a) = &mut o.init { Some(a) } else { None };
@@ -128,14 +128,14 @@ impl Stage {
         });
         self.inputs.iter_mut().chain(outs)
     }
-    /// Replaces the loop dimensions.
+    /// Rewrites its iteration space to new loop dimensions.
     pub fn substitute(&mut self, extents: &[Poly], f: &dyn Fn(usize) -> Lin) {
         self.all_accesses().for_each(|a| a.at = a.at.substitute(extents, f));
         self.dims.iter_mut().for_each(|l| *l = l.substitute(extents, f));
     }
 }
 
-/// Parallel dimensions of size 1 are no loops.
+/// Drops parallel dimensions of extent 1.
 pub fn drop_units(s: &mut Stage) {
     while let Some(d) =
         (0..s.extents.len()).find(|d| !s.reduction[*d] && s.extents[*d].known() == Some(1))
@@ -149,7 +149,7 @@ pub fn drop_units(s: &mut Stage) {
     }
 }
 
-/// Whether stage `i` can run in the iterations of a nest, behind its stages.
+/// Whether stage `i` can be fused into a nest, after its stages.
 fn fits(k: &Kernel, nest: &Nest, i: usize) -> bool {
     let s = &k.stages[i];
     let reduces = |s: &Stage| s.reduction.contains(&true);
@@ -165,8 +165,8 @@ fn fits(k: &Kernel, nest: &Nest, i: usize) -> bool {
     })
 }
 
-/// Whether stage `i` can run before the stages behind a nest's reductions: there are none, or it
-/// sums products with what the nest multiplies too, and needs nothing of theirs.
+/// Whether stage `i` can run before the nest's epilogue stages: there are none, or it contracts
+/// with an operand that the nest contracts too, and does not depend on them.
 fn beside(k: &Kernel, nest: &Nest, i: usize) -> bool {
     let s = &k.stages[i];
     let products = |s: &Stage| {
@@ -195,7 +195,7 @@ fn writers<'a>(k: &'a Kernel, nest: &'a Nest) -> impl Iterator<Item = &'a Output
     nest.all().flat_map(|s| &k.stages[s].outputs)
 }
 
-/// Whether only stages of the writing nest read a buffer.
+/// Whether only stages of the nest that writes a buffer read it.
 pub fn passed_on(k: &Kernel, nests: &[Nest], b: usize) -> bool {
     nests.iter().all(|n| {
         let reads = n.all().any(|s| {
@@ -205,8 +205,8 @@ pub fn passed_on(k: &Kernel, nests: &[Nest], b: usize) -> bool {
     })
 }
 
-/// Whether a stage writes every element of the output's buffer, so that what else is written there
-/// lies on top of it.
+/// Whether a stage writes every element of the output's buffer, so that later writes to it
+/// overwrite parts.
 fn covers(k: &Kernel, stage: usize, o: &Output) -> bool {
     let s = &k.stages[stage];
     let parallel: Vec<Poly> =
@@ -235,8 +235,7 @@ fn dependent(k: &Kernel, nests: &[Nest]) -> bool {
     false
 }
 
-/// Whether a row of the first `rows` dimensions touches only what the same row of other nests
-/// writes.
+/// Whether a row of the first `rows` dimensions depends on the same row of other nests only.
 fn rows_fit(k: &Kernel, plan: &Plan, rows: usize) -> bool {
     let Some(first) = plan.nests.first() else { return false };
     if plan.nests.iter().any(|n| n.extents[..rows] != first.extents[..rows]) {
@@ -250,7 +249,7 @@ fn rows_fit(k: &Kernel, plan: &Plan, rows: usize) -> bool {
         for o in writers(k, n) {
             let b = o.access.buffer;
             let Some(mine) = key(&o.access.at) else { return false };
-            // A row that does not appear in the address would be written by several threads.
+            // Several threads would write a row that does not appear in the address.
             if mine.0.iter().any(Poly::is_zero) {
                 return false;
             }
@@ -276,7 +275,7 @@ fn rows_fit(k: &Kernel, plan: &Plan, rows: usize) -> bool {
     true
 }
 
-/// Whether dimensions `d` and `d + 1` are one for all that the nest does.
+/// Whether dimensions `d` and `d + 1` can be collapsed in all accesses of the nest.
 fn collapsible(k: &Kernel, nest: &Nest, d: usize) -> bool {
     let inner = &nest.extents[d + 1];
     nest.all().all(|i| {
@@ -309,10 +308,10 @@ fn collapse(k: &mut Kernel, nest: &mut Nest, d: usize) {
     }
 }
 
-/// Splits dimensions that are parts of a blocked layout, such as weights as `[N/32, K, 32]` or
-/// `[N/32, K/2, 32, 2]`, so that no division is left.
+/// Splits the dimensions of a blocked layout, such as weights as `[N/32, K, 32]` or `[N/32, K/2,
+/// 32, 2]`, so that no division is left.
 fn split(k: &mut Kernel, nest: &mut Nest) {
-    // Rows in pairs: whole and rest of a reduction's number by 2.
+    // Rows in pairs: quotient and remainder of a reduction's index by 2.
     let half = |at: &Lin, modulo: bool| {
         at.rest.iter().find_map(|(r, _)| r.of.as_dim().filter(|_| r.by == 2 && r.modulo == modulo))
     };
@@ -335,7 +334,7 @@ fn split(k: &mut Kernel, nest: &mut Nest) {
     }
 }
 
-/// A dimension, what divides it, and its size.
+/// A dimension, its divisor, and its extent.
 type Division = (usize, i64, i64);
 
 fn first(
@@ -346,7 +345,7 @@ fn first(
     nest.all().flat_map(|s| k.stages[s].reads()).find_map(|a| find(nest, &a.at))
 }
 
-/// Makes two dimensions of one, the inner one of size `by`.
+/// Splits a dimension in two, the inner one of extent `by`.
 fn split_at(k: &mut Kernel, nest: &mut Nest, d: usize, by: i64) {
     let (size, reduces) = (nest.extents[d].known().unwrap_or_default(), nest.reduction[d]);
     nest.extents[d] = Poly::number((size + by - 1) / by);

@@ -1,15 +1,15 @@
-//! Index arithmetic as plain data: sizes are polynomials over SSA sizes, addresses are linear in
+//! Index arithmetic as plain data: sizes are polynomials over SSA sizes, addresses are affine in
 //! the loop dimensions plus divisions.
 use kiln_dialects::Result;
 use kiln_dialects::ir::{Affine, Value};
 use std::collections::BTreeMap;
 
-/// A sum of products of SSA sizes, with integer factors.
+/// A polynomial over SSA sizes, with integer coefficients.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Poly(BTreeMap<Vec<Value>, i64>);
 
 impl Poly {
-    /// A number.
+    /// A constant.
     pub fn number(k: i64) -> Poly {
         Poly(if k == 0 { BTreeMap::new() } else { BTreeMap::from([(vec![], k)]) })
     }
@@ -17,7 +17,7 @@ impl Poly {
     pub fn symbol(v: Value) -> Poly {
         Poly(BTreeMap::from([(vec![v], 1)]))
     }
-    /// The number, if no SSA size is in it.
+    /// The constant, if no SSA size is in it.
     pub fn known(&self) -> Option<i64> {
         match self.0.len() {
             0 => Some(0),
@@ -25,7 +25,7 @@ impl Poly {
             _ => None,
         }
     }
-    /// The SSA size, if it is just that.
+    /// The SSA size, if it is exactly that.
     pub fn as_symbol(&self) -> Option<Value> {
         match self.0.iter().next() {
             Some((s, 1)) if self.0.len() == 1 && s.len() == 1 => s.first().copied(),
@@ -58,7 +58,7 @@ impl Poly {
         all.retain(|_, k| *k != 0);
         Poly(all)
     }
-    /// The terms: SSA sizes and factor.
+    /// The terms: SSA sizes and coefficient.
     pub fn terms(&self) -> impl Iterator<Item = (&[Value], i64)> {
         self.0.iter().map(|(s, k)| (s.as_slice(), *k))
     }
@@ -72,7 +72,8 @@ impl Poly {
 pub fn row_major(sizes: &[Poly]) -> Vec<Poly> {
     let mut strides = vec![Poly::number(1); sizes.len()];
     for i in (1..sizes.len()).rev() {
-        // Of nothing there are no strides; this way dimensions still differ in them.
+        // A tensor with an extent of 0 has no elements. Skipping that extent keeps the strides
+        // above 0, so that dimensions still differ in them.
         strides[i - 1] =
             if sizes[i].is_zero() { strides[i].clone() } else { strides[i].times(&sizes[i]) };
     }
@@ -84,20 +85,20 @@ pub fn row_major(sizes: &[Poly]) -> Vec<Poly> {
 pub struct Lin {
     /// Coefficients of the loop dimensions; none is 0.
     pub dims: BTreeMap<usize, Poly>,
-    /// What depends on no loop dimension.
+    /// The term that depends on no loop dimension.
     pub constant: Poly,
-    /// What is not linear.
+    /// The terms that are not affine: divisions.
     pub rest: Vec<(Div, Poly)>,
 }
 
 /// `of floordiv by` or `of mod by`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Div {
-    /// What is divided.
+    /// The dividend.
     pub of: Lin,
     /// The divisor, above 0.
     pub by: i64,
-    /// Whether the remainder is meant.
+    /// Whether it is the remainder.
     pub modulo: bool,
 }
 
@@ -106,7 +107,7 @@ impl Lin {
     pub fn dim(d: usize) -> Lin {
         Lin { dims: BTreeMap::from([(d, Poly::number(1))]), ..Lin::default() }
     }
-    /// What depends on no loop dimension.
+    /// A form that depends on no loop dimension.
     pub fn fixed(constant: Poly) -> Lin {
         Lin { constant, ..Lin::default() }
     }
@@ -135,25 +136,25 @@ impl Lin {
             rest: self.rest.iter().map(|(d, q)| (d.clone(), q.times(p))).collect(),
         }
     }
-    /// The loop dimension, if it is just that.
+    /// The loop dimension, if it is exactly that.
     pub fn as_dim(&self) -> Option<usize> {
         let (d, p) = self.dims.iter().next()?;
         (*self == Lin::dim(*d) && p.known() == Some(1)).then_some(*d)
     }
-    /// Whether a loop dimension is in it.
+    /// Whether a loop dimension occurs in it.
     pub fn uses(&self, d: usize) -> bool {
         self.dims.contains_key(&d) || self.in_rest(d)
     }
-    /// Whether a loop dimension is in a division.
+    /// Whether a loop dimension occurs in a division.
     pub fn in_rest(&self, d: usize) -> bool {
         self.rest.iter().any(|(r, _)| r.of.uses(d))
     }
-    /// The coefficient of a loop dimension; 0 if it is not there.
+    /// The coefficient of a loop dimension; 0 if it does not occur.
     pub fn coefficient(&self, d: usize) -> Poly {
         self.dims.get(&d).cloned().unwrap_or_default()
     }
-    /// Every loop dimension `d` replaced by `f(d)`; `extents` are those of the new dimensions, for
-    /// what divisions become.
+    /// Substitutes every loop dimension `d` by `f(d)`. `extents`: those of the new dimensions, by
+    /// which divisions are simplified.
     pub fn substitute(&self, extents: &[Poly], f: &dyn Fn(usize) -> Lin) -> Lin {
         let mut all = Lin::fixed(self.constant.clone());
         for (d, p) in &self.dims {
@@ -198,7 +199,8 @@ impl Lin {
     }
 }
 
-/// A division, without what is divisible and without what is too small to matter.
+/// A division, simplified: divisible terms are divided, and a remainder below the divisor drops
+/// out.
 fn division(of: Lin, by: i64, modulo: bool, extents: &[Poly]) -> Lin {
     let divisible = |p: &Poly| p.terms().all(|(_, k)| k % by == 0);
     let quotient = |p: &Poly| {
@@ -219,7 +221,7 @@ fn division(of: Lin, by: i64, modulo: bool, extents: &[Poly]) -> Lin {
     } else {
         left.constant = of.constant.clone()
     }
-    // 0 <= left < by: the division of it is known.
+    // With 0 <= left < by, its quotient is 0.
     let most = left.dims.iter().try_fold(left.constant.known(), |sum, (d, p)| {
         let (k, n) = (p.known().filter(|k| *k >= 0)?, extents.get(*d)?.known()?);
         Some(sum.map(|s| s + k * (n - 1).max(0)))

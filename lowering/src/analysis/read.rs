@@ -1,8 +1,11 @@
-//! Reads the function of a kernel.
+//! Reads a kernel's function into plain data.
 use crate::analysis::*;
 use kiln_dialects::{ir::*, sym::Dim};
 
-/// The kernel that a function is, or what of it cannot be read.
+/// Reads a kernel.
+///
+/// # Errors
+/// The function contains an op that cannot be read.
 pub fn read(func: Op) -> Result<Kernel> {
     let block = func.regions().first().and_then(|r| r.first()).ok_or_at(func, "has no body")?;
     let kernel = Kernel {
@@ -29,13 +32,13 @@ pub fn read(func: Op) -> Result<Kernel> {
 
 struct Reader {
     k: Kernel,
-    /// Tensors that hold one scalar and are written nowhere yet.
+    /// Fills with a scalar that are not materialised yet.
     fills: HashMap<Value, Value>,
-    /// Tensors without contents, with their sizes.
+    /// Empty tensors (`tensor.empty`), with their sizes.
     fresh: HashMap<Value, Vec<Poly>>,
-    /// Pieces of a destination: what is written to them goes to its place when it is inserted.
+    /// Slices of a destination: stores to them go to the destination once they are inserted.
     pieces: HashMap<Value, Value>,
-    /// How many stages at the front fill destinations.
+    /// The number of leading stages that fill destinations.
     front: usize,
 }
 
@@ -77,7 +80,7 @@ impl Reader {
         Ok(())
     }
 
-    /// A buffer of its own for a tensor.
+    /// Allocates a buffer for a tensor.
     fn buffer(&mut self, tensor: Value, sizes: Vec<Poly>, role: Role) -> Result<Place> {
         let element = tensor.ty().element().ok_or("is no tensor")?;
         self.k.buffers.push(Buffer { element, sizes: sizes.clone(), role });
@@ -100,7 +103,7 @@ impl Reader {
         constant.map_or_else(|| Poly::symbol(v), Poly::number)
     }
 
-    /// The sizes of a tensor of this type whose dynamic ones are these values.
+    /// The sizes of a tensor of this type with these dynamic sizes.
     fn sizes(&self, ty: Type, dynamic: &[Value]) -> Result<Vec<Poly>> {
         let mut dynamic = dynamic.iter().map(|v| self.poly(*v));
         ty.dims().iter().map(|d| size(d, &mut dynamic)).collect()
@@ -144,7 +147,7 @@ impl Reader {
         view.cloned().ok_or_else(|| "takes a tensor that nothing defines".to_string().into())
     }
 
-    /// Where a tensor is that is read; a fill becomes a stage now.
+    /// The view of a tensor that is read; materialises a pending fill as a stage.
     fn view(&mut self, v: Value) -> Result<Place> {
         match self.k.views.get(&v) {
             Some(view) => Ok(view.clone()),
@@ -152,15 +155,14 @@ impl Reader {
         }
     }
 
-    /// A buffer for `tensor` that starts out as `source`, a fill or an empty tensor.
+    /// Allocates a buffer for `tensor`, initialised as `source`, a fill or an empty tensor.
     fn own(&mut self, tensor: Value, source: Value) -> Result<Place> {
         let sizes = self.sizes_of(source)?;
         let view = self.buffer(tensor, sizes, Role::Temporary)?;
         if let (Some(value), Some(op)) = (self.fills.get(&source).copied(), source.def()) {
             let index: Vec<Lin> = (0..view.sizes.len()).map(Lin::dim).collect();
             let stage = moved(op, &view, index, vec![], Body::Fill(value));
-            // In front, since stages that write pieces of it stand before the insertion that names
-            // it.
+            // First, since stages that write slices of it precede the insertion that names it.
             self.k.stages.insert(self.front, stage);
             self.front += 1;
         }
@@ -203,7 +205,7 @@ impl Reader {
         Ok(())
     }
 
-    /// An argument with zeros around it.
+    /// A zero-padded argument.
     fn pad(&mut self, op: Op) -> Result<()> {
         let counts = |name: &str| {
             op.attr(name).and_then(|a| a.as_i64s()).filter(|all| all.iter().all(|n| *n >= 0))
@@ -238,7 +240,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Offsets, sizes and strides of a slice; `skip` operands stand before them.
+    /// Offsets, sizes and strides of a slice, whose operands follow the first `skip` ones.
     fn slice(&self, op: Op, skip: usize) -> Result<[Vec<Poly>; 3]> {
         let mut operands = op.operands().into_iter().skip(skip);
         let mut list = |name: &str| -> Result<Vec<Poly>> {
@@ -294,7 +296,7 @@ impl Reader {
         let running =
             whole.uses().iter().filter(|(u, _)| !u.is("tensor.extract_slice")).count() == 1;
         let target = match self.k.views.get(&whole) {
-            // Empty tensors are shared by what starts from them.
+            // Several ops may share an empty tensor as their destination; each gets its own buffer.
             None => self.own(result, whole)?,
             Some(view) if running => view.clone(),
             Some(_) => return Err("writes to a tensor that is used elsewhere".into()),
@@ -313,7 +315,7 @@ impl Reader {
                 s.outputs.iter_mut().find(|o| o.access.buffer == old)
             });
         match written {
-            // Written to its place at once.
+            // The producer writes to its slice of the destination directly.
             Some(out) if matches!(out.init, Init::None | Init::Fill(_)) => {
                 out.access = Access { buffer: place.buffer, at: place.at(&out.index) };
             }
@@ -344,8 +346,8 @@ impl Reader {
                     s.reads().any(|a| a.buffer == view.buffer) || s.captured.contains(&view.buffer)
                 })
             };
-            // An argument that pieces are put into is the memory of the result: what launches the
-            // kernel hands it on.
+            // Destination-passing style: an argument with inserted slices is the memory of the
+            // result, which the launch passes on.
             let handed_on = matches!(whole.role, Role::Input(_)) && written;
             if handed_on && (read() || !contiguous) {
                 return Err("reads the tensor that it puts pieces into".into());

@@ -1,4 +1,4 @@
-//! SSA values of symbolic sizes, in the host function and inside of kernels.
+//! SSA values of symbolic sizes, in the host function and in kernels.
 use kiln_dialects::{
     ir::*,
     ops::{self, OpKind, SymExpr, SymKind},
@@ -6,22 +6,22 @@ use kiln_dialects::{
 };
 use kiln_passes::refine_shapes::Facts;
 
-/// Makes something of a symbolic size: IR, or plain data.
+/// Materialises a symbolic size as IR or as plain data.
 pub trait MakeSize {
-    /// What a size becomes.
+    /// What a size is materialised as.
     type Made: Copy;
-    /// A number.
+    /// Materialises a constant.
     fn number(&mut self, n: i64) -> Result<Self::Made>;
-    /// A symbol, or a size without a name. Operations do not come here.
+    /// Materialises a symbol, or a size without a name; never an operation.
     fn leaf(&mut self, a: &Atom, whole: &Dim) -> Result<Self::Made>;
-    /// An operation on two sizes.
+    /// Materialises an operation on two sizes.
     fn apply(&mut self, kind: SymKind, lhs: Self::Made, rhs: Self::Made) -> Result<Self::Made>;
-    /// What was made of the size before.
+    /// The size, if it is already materialised.
     fn made(&self, d: &Dim) -> Option<Self::Made>;
-    /// Remembers what was made.
+    /// Caches a materialised size.
     fn remember(&mut self, d: &Dim, made: Self::Made);
 
-    /// The size: a number, what was made of it before, or a sum of products.
+    /// Materialises a size: a constant, a cached one, or a sum of products.
     fn make(&mut self, d: &Dim) -> Result<Self::Made> {
         if let Some(n) = d.known() {
             return self.number(n);
@@ -58,7 +58,7 @@ pub trait MakeSize {
         let (x, y) = (self.make(&args.0)?, self.make(&args.1)?);
         self.apply(*kind, x, y)
     }
-    /// `lhs kind rhs`, or `rhs` alone.
+    /// `lhs kind rhs`, or `rhs` if there is no `lhs`.
     fn joined(
         &mut self,
         kind: SymKind,
@@ -72,8 +72,8 @@ pub trait MakeSize {
     }
 }
 
-/// The `arith` op on sizes, which are not negative, so that truncating and flooring agree. There is
-/// none for powers.
+/// The `arith` op on sizes, which are not negative, so that truncating and flooring division agree.
+/// There is none for powers.
 pub fn arith_op(kind: SymKind) -> Option<&'static str> {
     Some(match kind {
         SymKind::Add => "arith.addi",
@@ -86,18 +86,18 @@ pub fn arith_op(kind: SymKind) -> Option<&'static str> {
     })
 }
 
-/// The sizes that have an SSA value, and a builder for those that get one.
+/// The sizes with an SSA value, and a builder for new ones.
 pub struct SizeValues<'a> {
     facts: &'a Facts,
     known: Vec<(Dim, Value)>,
     builder: Builder,
-    /// Whether arithmetic is `arith` on index rather than `kiln.sym_expr`.
+    /// Whether arithmetic is `arith` on index, not `kiln.sym_expr`.
     arith: bool,
 }
 
 impl<'a> SizeValues<'a> {
-    /// Reads the sizes of a function's block that are there before `end`, where `builder` inserts
-    /// new ones.
+    /// Collects the sizes that a function's block defines before `end`, where `builder` inserts new
+    /// ones.
     pub fn of_host(block: Block, facts: &'a Facts, builder: Builder, end: Op) -> SizeValues<'a> {
         let made = |op: &Op| {
             matches!(op.kind(), Some(OpKind::Sym | OpKind::SymExpr)) || asks_argument(*op)
@@ -116,7 +116,7 @@ impl<'a> SizeValues<'a> {
         }
     }
 
-    /// Sizes that kernel arguments state, with the values that stand for them now.
+    /// Collects the sizes that kernel arguments state, with their current values.
     pub fn of_kernel(
         facts: &'a Facts,
         args: impl Iterator<Item = (Value, Value)>,
@@ -130,7 +130,7 @@ impl<'a> SizeValues<'a> {
         }
     }
 
-    /// One dimension of a value, as a number or an SSA size.
+    /// A dimension of a value, as a constant or an SSA size.
     pub fn size(&mut self, v: Value, axis: usize) -> Result<Size> {
         if let Some(n) = v.ty().dims().get(axis).and_then(Dim::known) {
             return Ok(Size::Static(n));
@@ -138,7 +138,7 @@ impl<'a> SizeValues<'a> {
         let dim = self.facts.dims(v).get(axis).cloned().unwrap_or(Dim::Unknown);
         match self.value(&dim) {
             Ok(size) => Ok(size),
-            // Nothing names it: an argument's size can be asked for.
+            // A free symbol: the size of an argument can be read by `kiln.dim`.
             Err(_) if v.block_arg().is_some() => {
                 let size = self.builder.size_of(v, axis)?;
                 if let Size::Dynamic(s) = size {
@@ -150,7 +150,7 @@ impl<'a> SizeValues<'a> {
         }
     }
 
-    /// A size as a number or an SSA value, computed from symbols if it has none yet.
+    /// A size as a constant or an SSA value; materialised from symbols if it has none yet.
     pub fn value(&mut self, dim: &Dim) -> Result<Size> {
         if let Some(n) = dim.known() {
             return Ok(Size::Static(n));
@@ -194,8 +194,8 @@ fn asks_argument(op: Op) -> bool {
     ops::Dim::of(op).is_some_and(|d| d.input.block_arg().is_some())
 }
 
-/// Writes sizes that are asked of computed values as arithmetic on those of arguments: the values
-/// go into kernels. Says whether there were any.
+/// Rewrites sizes read from computed values as arithmetic on sizes of arguments, since the computed
+/// values move into kernels. Returns whether there were any.
 pub fn ask_arguments_only(block: Block, facts: &Facts) -> Result<bool> {
     let asked: Vec<Op> = block
         .ops()
@@ -220,7 +220,7 @@ pub fn index_operands(op: Op) -> Vec<Value> {
     op.operands().into_iter().filter(|v| v.ty().is_index()).collect()
 }
 
-/// Whether the op states or makes sizes, so that it stays in the host function.
+/// Whether the op states or computes sizes, so that it stays in the host function.
 pub fn makes_sizes(op: Op) -> bool {
     op.is("arith.constant") && op.result(0).ty().is_index()
         || matches!(

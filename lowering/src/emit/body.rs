@@ -1,4 +1,4 @@
-//! One iteration, or one per lane, of the stages of a nest.
+//! Code of one iteration of a nest's stages, scalar or vectorised.
 use crate::{
     analysis::{Access, Attention, Body, Init, Kernel, Lin, Output, Poly, Stage},
     emit::{
@@ -9,29 +9,29 @@ use crate::{
 use kiln_dialects::ir::*;
 use std::collections::{HashMap, HashSet};
 
-/// What code of a kernel refers to.
+/// What the code of a kernel refers to.
 #[derive(Clone)]
 pub struct Scope<'a> {
     /// The kernel.
     pub kernel: &'a Kernel,
-    /// Scalars of the old function in the new one.
+    /// SSA scalars of the old function, in the new one.
     pub scalars: HashMap<Value, Value>,
-    /// The flat memory of each buffer that has any.
+    /// The flat memref of each buffer that has memory.
     pub memory: Vec<Option<Value>>,
-    /// Whether outputs are written past the caches; whole vectors are then at multiples of their
+    /// Whether outputs use non-temporal (streaming) stores; whole vectors are then aligned to their
     /// size.
     pub nontemporal: bool,
-    /// Outputs are written only where this holds; everywhere if there is none.
+    /// Predicate of the stores; `None` stores unconditionally.
     pub writes: Option<Value>,
-    /// By how many bytes whole vectors are asked for before they are read; by none if it is 0.
+    /// Prefetch distance of vector loads in bytes; 0 for none.
     pub prefetch: usize,
 }
 
-/// Elements that this iteration has already computed.
+/// Elements that this iteration already has as SSA values.
 pub type Passed = HashMap<Access, Val>;
 
 impl Scope<'_> {
-    /// A size as a value.
+    /// A size as an SSA value of index type.
     pub fn poly(&self, c: Code, p: &Poly) -> Result<Value> {
         let mut sum = c.index(0)?;
         for (symbols, k) in p.in_order() {
@@ -43,14 +43,14 @@ impl Scope<'_> {
         }
         Ok(sum)
     }
-    /// A scalar of the old function.
+    /// An SSA scalar of the old function, in the new one.
     pub fn scalar(&self, v: Value) -> Result<Value> {
         self.scalars
             .get(&v)
             .copied()
             .ok_or_else(|| "takes a scalar that the kernel does not have".to_string().into())
     }
-    /// An address.
+    /// The address of an access, in elements.
     pub fn address(&self, c: Code, at: &Lin, dims: &[Val], lanes: Lanes) -> Result<Val> {
         let mut sum = Val::One(self.poly(c, &at.constant)?);
         for (d, p) in &at.dims {
@@ -63,7 +63,7 @@ impl Scope<'_> {
         }
         Ok(sum)
     }
-    /// The memory of a buffer.
+    /// The memref of a buffer.
     pub fn buffer(&self, b: usize) -> Result<Value> {
         self.memory
             .get(b)
@@ -71,7 +71,7 @@ impl Scope<'_> {
             .flatten()
             .ok_or_else(|| "reads a buffer that has no memory".to_string().into())
     }
-    /// Reads an element, unless this iteration has it.
+    /// Loads an element, unless this iteration already has it.
     pub fn read(
         &self,
         c: Code,
@@ -92,7 +92,7 @@ impl Scope<'_> {
             }
         }
     }
-    /// Reads an element of a padded argument: its own or 0.
+    /// Loads an element of a padded argument: in bounds its own value, else 0.
     fn padded(&self, c: Code, a: &Access, dims: &[Val], lanes: Lanes) -> Result<Val> {
         let memory = self.buffer(a.buffer)?;
         let (Some(pads), Val::One(mut left), 1) =
@@ -105,7 +105,7 @@ impl Scope<'_> {
         let (mut place, mut stride, mut there) = (c.index(0)?, c.index(1)?, vec![]);
         for ((low, size), all) in pads.iter().zip(whole).rev() {
             let (all, size) = (self.poly(c, all)?, self.poly(c, size)?);
-            // In front of the argument it is a huge number.
+            // A negative position is huge as an unsigned number, so that one comparison suffices.
             let i = c.sub(c.rem(left, all)?, c.index(*low)?)?;
             left = c.div(left, all)?;
             let inside = c.below(i, size)?;
@@ -120,7 +120,7 @@ impl Scope<'_> {
         let there = c.both(&there)?.ok_or("has no dimensions")?;
         Ok(Val::One(c.select(there, v, zero)?))
     }
-    /// What an output holds at the start.
+    /// The initial value of an output.
     pub fn start(
         &self,
         c: Code,
@@ -135,7 +135,8 @@ impl Scope<'_> {
             Init::Load(a) => Some(self.read(c, a, dims, lanes, passed)?),
         })
     }
-    /// These stages. `running` are the values of reducing outputs, in order; they are replaced.
+    /// Emits one iteration of these stages. `running`: the loop-carried values of reducing outputs,
+    /// in order; they are updated.
     pub fn iteration(
         &self,
         c: Code,
@@ -151,7 +152,7 @@ impl Scope<'_> {
             let mut slots = vec![];
             let mut values = vec![];
             for (n, a) in s.inputs.iter().enumerate() {
-                // Only there for its sizes, and maybe nowhere in memory.
+                // An input that only gives a loop its size may have no memory.
                 let unused = matches!(s.body, Body::Block(b) if b.args().get(n).is_some_and(|v| v.uses().is_empty()));
                 values.push(if unused {
                     None
@@ -187,7 +188,7 @@ impl Scope<'_> {
         Ok(())
     }
 
-    /// Writes an element of an output, if it has memory.
+    /// Stores an element of an output, if its buffer has memory.
     pub fn write(
         &self,
         c: Code,
@@ -209,7 +210,7 @@ impl Scope<'_> {
         }
     }
 
-    /// The body of one stage, given the values of its block arguments.
+    /// Emits the body of one stage, given the values of its block arguments.
     pub fn stage(
         &self,
         c: Code,
@@ -242,8 +243,7 @@ impl Scope<'_> {
         Err("has a body without linalg.yield".into())
     }
 
-    /// A value of a stage's body in all lanes, of what else the body computes only what it is made
-    /// of.
+    /// Emits a value of a stage's body in all lanes, with only its backward slice of the body.
     pub fn part(
         &self,
         c: Code,
@@ -282,7 +282,7 @@ impl Scope<'_> {
         values.get(&v).copied().map_or_else(|| self.scalar(v).map(Val::One), Ok)
     }
 
-    /// A value of a stage's body by itself, with what it depends on. `dims`: the loops that it
+    /// Emits a scalar value of a stage's body with its backward slice. `dims`: the loops that it
     /// depends on, and any others.
     pub fn by_itself(&self, c: Code, s: &Stage, v: Value, dims: &[Val]) -> Result<Value> {
         let one = Lanes { count: 1, mask: None };
@@ -296,7 +296,7 @@ impl Scope<'_> {
                 &Passed::new(),
             )?,
             (None, Some(op)) if op.block() == Some(block) => {
-                // The tensor that elements are read from is no value.
+                // `tensor.extract` reads from a tensor, which is no scalar operand.
                 let inputs = op.operands().split_off(usize::from(op.is("tensor.extract")));
                 let made = inputs
                     .into_iter()
@@ -316,8 +316,8 @@ impl Scope<'_> {
             _ => Err("has several values where one is wanted".into()),
         }
     }
-    /// How many queries and keys of an attention count at a place of the loops around, if these
-    /// differ: no more than there are.
+    /// The valid sequence lengths of queries and keys of an attention, given the loops around them,
+    /// clamped to `most`; `None` where no mask states one.
     pub fn lengths(
         &self,
         c: Code,
@@ -343,7 +343,7 @@ impl Scope<'_> {
         Ok([one(0)?, one(1)?])
     }
 
-    /// An op of a stage's body, given its operands.
+    /// Emits an op of a stage's body, given its operands.
     pub fn scalar_op(
         &self,
         c: Code,
@@ -376,7 +376,7 @@ impl Scope<'_> {
             return Err(format!("has a {name} in its body").into());
         }
         let operands: Vec<Val> = match product_of(op) {
-            // a * b + c with one rounding.
+            // Fused multiply-add: a * b + c with one rounding.
             Some((product, other)) => {
                 vec![get(product.operand(0))?, get(product.operand(1))?, get(other)?]
             }
@@ -409,7 +409,7 @@ impl Scope<'_> {
     }
 }
 
-/// A value of a body, and all values of the body that it is made of.
+/// Backward slice: a value of a body, and all values of the body that it depends on.
 pub fn made_of(block: Block, v: Value) -> HashSet<Value> {
     let (mut all, mut next) = (HashSet::new(), vec![v]);
     while let Some(v) = next.pop() {
@@ -422,7 +422,7 @@ pub fn made_of(block: Block, v: Value) -> HashSet<Value> {
     all
 }
 
-/// The product, and the running value, of a sum that takes both and is yielded.
+/// The product and the loop-carried value of a yielded sum of both.
 fn product_of(sum: Op) -> Option<(Op, Value)> {
     let block = sum.block()?;
     let yielded =
@@ -441,7 +441,7 @@ fn product_of(sum: Op) -> Option<(Op, Value)> {
     })
 }
 
-/// Whether the op is such a product.
+/// Whether the op is a product that may fuse into a multiply-add.
 fn is_fused_product(op: Op) -> bool {
     let uses = if op.is("arith.mulf") { op.result(0).uses() } else { vec![] };
     uses.len() == 1 && uses.iter().all(|(sum, _)| product_of(*sum).is_some_and(|(p, _)| p == op))

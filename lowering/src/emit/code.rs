@@ -1,19 +1,19 @@
-//! Makes loops and index arithmetic; what is known is folded at once, so that the code reads as one
-//! would write it.
+//! Builder of loops and index arithmetic that folds constants, so that the IR reads as one would
+//! write it.
 use kiln_dialects::ir::*;
 
-/// Makes ops at a place.
+/// Emits ops at an insertion point.
 #[derive(Clone, Copy)]
 pub struct Code(pub Builder);
 
-/// What a loop does: builder inside, induction variable, carried values; returns the carried values
+/// Body of a loop: maps builder, induction variable and loop-carried values to the carried values
 /// of the next iteration.
 pub type LoopBody<'a> = dyn FnMut(Code, Value, &[Value]) -> Result<Vec<Value>> + 'a;
 
-/// What a branch does.
+/// Body of a branch.
 pub type Then<'a> = dyn FnMut(Code) -> Result<()> + 'a;
 
-/// The number that a value is, if it is an `arith.constant`.
+/// The constant that a value is, if it is an `arith.constant`.
 pub fn known(v: Value) -> Option<i64> {
     v.def()
         .filter(|d| d.is("arith.constant"))
@@ -21,7 +21,7 @@ pub fn known(v: Value) -> Option<i64> {
         .and_then(|a| a.as_i64())
 }
 
-/// Forbids LLVM to write out a loop, given by its results.
+/// Forbids LLVM to unroll a loop, given by its results.
 pub fn rolled(results: &[Value]) -> Result<()> {
     let op =
         results.first().and_then(|v| v.def()).filter(|o| o.is("scf.for")).ok_or("is no loop")?;
@@ -33,7 +33,7 @@ pub fn rolled(results: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// A value as another one plus a number, or as just a number.
+/// A value as base plus constant, or as a constant alone.
 fn offset(v: Value) -> (Option<Value>, i64) {
     if let Some(k) = known(v) {
         return (None, k);
@@ -42,18 +42,18 @@ fn offset(v: Value) -> (Option<Value>, i64) {
     sum.and_then(|d| Some((Some(d.operand(0)), known(d.operand(1))?))).unwrap_or((Some(v), 0))
 }
 
-/// How far `b` is from `a`, if that is a number.
+/// `b - a`, if it is a constant.
 pub fn distance(a: Value, b: Value) -> Option<i64> {
     let ((x, i), (y, j)) = (offset(a), offset(b));
     (x == y).then_some(j - i)
 }
 
 impl Code {
-    /// The context.
+    /// The MLIR context.
     pub fn ctx(self) -> Ctx {
         self.0.ctx
     }
-    /// An op with one result.
+    /// Emits an op with one result.
     pub fn op(
         self,
         name: &str,
@@ -63,15 +63,15 @@ impl Code {
     ) -> Result<Value> {
         Ok(self.0.generic(name, operands, &[ty], attrs, &mut [])?.result(0))
     }
-    /// An op without results.
+    /// Emits an op without results.
     pub fn effect(self, name: &str, operands: &[Value], attrs: &[(&str, Attr)]) -> Result<()> {
         self.0.generic(name, operands, &[], attrs, &mut []).map(drop)
     }
-    /// A number of index type.
+    /// A constant of index type.
     pub fn index(self, k: i64) -> Result<Value> {
         self.0.index(k)
     }
-    /// A constant from the text of its attribute.
+    /// A constant, from the text of its attribute.
     pub fn constant(self, text: &str, ty: Type) -> Result<Value> {
         let value = Attr::parse(self.ctx(), &format!("{text} : {ty}"))
             .ok_or_else(|| format!("{text} is no constant of type {ty}"))?;
@@ -80,7 +80,7 @@ impl Code {
     fn binary(self, name: &str, a: Value, b: Value) -> Result<Value> {
         self.op(name, &[a, b], a.ty(), &[])
     }
-    /// A sum of index values.
+    /// `a + b` on index.
     pub fn add(self, a: Value, b: Value) -> Result<Value> {
         match (known(a), known(b)) {
             (Some(x), Some(y)) => self.index(x + y),
@@ -94,7 +94,7 @@ impl Code {
             _ => self.binary("arith.addi", a, b),
         }
     }
-    /// A difference.
+    /// `a - b` on index.
     pub fn sub(self, a: Value, b: Value) -> Result<Value> {
         match (distance(b, a), known(b)) {
             (Some(k), _) => self.index(k),
@@ -102,7 +102,7 @@ impl Code {
             _ => self.binary("arith.subi", a, b),
         }
     }
-    /// A product.
+    /// `a * b` on index.
     pub fn mul(self, a: Value, b: Value) -> Result<Value> {
         match (known(a), known(b)) {
             (Some(x), Some(y)) => self.index(x * y),
@@ -113,7 +113,7 @@ impl Code {
             _ => self.binary("arith.muli", a, b),
         }
     }
-    /// A quotient of what is not negative.
+    /// `a / b` on non-negative index values.
     pub fn div(self, a: Value, b: Value) -> Result<Value> {
         match (known(a), known(b)) {
             (Some(x), Some(y)) if y > 0 => self.index(x / y),
@@ -121,7 +121,7 @@ impl Code {
             _ => self.binary("arith.divui", a, b),
         }
     }
-    /// A remainder of what is not negative.
+    /// `a % b` on non-negative index values.
     pub fn rem(self, a: Value, b: Value) -> Result<Value> {
         match (known(a), known(b)) {
             (Some(x), Some(y)) if y > 0 => self.index(x % y),
@@ -129,19 +129,20 @@ impl Code {
             _ => self.binary("arith.remui", a, b),
         }
     }
-    /// A quotient of what is not negative, rounded up.
+    /// `a / b` on non-negative index values, rounded up.
     pub fn ceil_div(self, a: Value, b: Value) -> Result<Value> {
         let more = self.sub(b, self.index(1)?)?;
         self.div(self.add(a, more)?, b)
     }
-    /// The lesser.
+    /// Minimum.
     pub fn min(self, a: Value, b: Value) -> Result<Value> {
         match (known(a), known(b)) {
             (Some(x), Some(y)) => self.index(x.min(y)),
             _ => self.binary("arith.minsi", a, b),
         }
     }
-    /// Where the part of `size` ends that starts at `lo`; all parts but the last have `block`.
+    /// End of the block of `size` that starts at `lo`; all blocks but the last have `block`
+    /// elements.
     pub fn end(self, lo: Value, block: Value, size: Value) -> Result<Value> {
         let next = self.add(lo, block)?;
         match (known(block), known(size)) {
@@ -150,7 +151,7 @@ impl Code {
             _ => self.min(next, size),
         }
     }
-    /// `scf.for` from `lo` to `hi`; no loop if it is known that there are no iterations.
+    /// `scf.for` from `lo` to `hi`; folded away if it statically has no iterations.
     pub fn each(
         self,
         lo: Value,
@@ -166,7 +167,7 @@ impl Code {
         }
         self.strided(lo, hi, self.index(step)?, carried, body)
     }
-    /// `scf.for` from `lo` to `hi` by a step that need not be known.
+    /// `scf.for` from `lo` to `hi` with a dynamic step.
     pub fn strided(
         self,
         lo: Value,
@@ -186,8 +187,8 @@ impl Code {
         };
         Ok(self.0.generic("scf.for", &operands, &types, &[], &mut [(&args, &mut fill)])?.results())
     }
-    /// As [`Code::strided`], with `count` iterations in one as long as there are so many, so that
-    /// their reads are under way at the same time.
+    /// As [`Code::strided`], unrolled by `count` with a remainder loop, so that the loads of
+    /// `count` iterations are in flight together.
     pub fn unrolled(
         self,
         lo: Value,
@@ -200,7 +201,7 @@ impl Code {
         if count < 2 {
             return self.strided(lo, hi, step, carried, body);
         }
-        // Where the last of `count` iterations is beyond the end, single ones follow.
+        // The remainder loop starts where the last of `count` iterations would be out of bounds.
         let end = self.sub(hi, self.mul(step, self.index(count as i64 - 1)?)?)?;
         let all = self.mul(step, self.index(count as i64)?)?;
         let mut both =
@@ -215,7 +216,7 @@ impl Code {
         let next = both.remove(0);
         self.strided(next, hi, step, &both, body)
     }
-    /// Indices from `lo` to `hi`, `count` of them at once as long as there are so many.
+    /// Indices from `lo` to `hi`, unrolled by `count`, with a remainder loop.
     pub fn together(
         self,
         lo: Value,
@@ -240,7 +241,7 @@ impl Code {
         }
         self.strided(next, hi, step, &[], &mut |c, i, _| body(c, &[i]).map(|()| vec![])).map(drop)
     }
-    /// `scf.if` without results; `otherwise` may be left out.
+    /// `scf.if` without results; the else branch is optional.
     pub fn when(
         self,
         condition: Value,
@@ -274,22 +275,22 @@ impl Code {
             .generic("scf.if", &[condition], &[], &[], &mut [(&[], &mut fill), (&[], &mut other)])
             .map(drop)
     }
-    /// A comparison of index values by its number in `arith.cmpi`.
+    /// `arith.cmpi` on index values, by the number of its predicate.
     pub fn compare(self, predicate: i64, a: Value, b: Value) -> Result<Value> {
         let i1 = Type::scalar(self.ctx(), kiln_dialects::value::DType::I1);
         self.op("arith.cmpi", &[a, b], i1, &[("predicate", Attr::i64(self.ctx(), predicate))])
     }
-    /// Whether `a < b`, both not negative.
+    /// `a < b` on non-negative values.
     pub fn below(self, a: Value, b: Value) -> Result<Value> {
         self.compare(6, a, b)
     }
-    /// Whether all hold; `None` for none.
+    /// Conjunction of all; `None` for none.
     pub fn both(self, all: &[Value]) -> Result<Option<Value>> {
         let mut all = all.iter();
         let Some(first) = all.next().copied() else { return Ok(None) };
         all.try_fold(first, |a, b| self.op("arith.andi", &[a, *b], a.ty(), &[])).map(Some)
     }
-    /// `condition ? a : b`.
+    /// `arith.select`: `condition ? a : b`.
     pub fn select(self, condition: Value, a: Value, b: Value) -> Result<Value> {
         self.op("arith.select", &[condition, a, b], a.ty(), &[])
     }

@@ -1,4 +1,4 @@
-//! The new function: arguments, flat memory of every buffer, scratch.
+//! The lowered function: arguments, a flat memref per buffer, scratch memory.
 use crate::{
     analysis::{Kernel, Plan, Poly, Role},
     emit::{body::Scope, code::Code},
@@ -7,18 +7,19 @@ use crate::{
 use kiln_dialects::{ir::*, sym::Dim};
 use std::collections::HashMap;
 
-/// Memory for what a row passes on.
+/// Scratch memory for a row's intermediates.
 pub struct Scratch<'a> {
-    /// Makes flat memory of so many elements.
+    /// Allocates flat memory of this many elements.
     pub make: &'a dyn Fn(Code, Type, i64) -> Result<Value>,
-    /// Most bytes of it.
+    /// Most bytes of scratch.
     pub most: i64,
 }
 
-/// Fills the new function, given its scope and its further arguments.
+/// Emits the body of the new function, given its scope and its further arguments.
 pub type Fill<'a> = dyn FnMut(Code, &Scope<'_>, &[Value]) -> Result<()> + 'a;
 
-/// Writes the kernel behind its old function, with further arguments of these types at the end.
+/// Emits the lowered kernel after its old function, with further arguments of these types at the
+/// end.
 pub fn emit(
     k: &mut Kernel,
     plan: &Plan,
@@ -105,7 +106,7 @@ pub fn emit(
             .ok_or("has a result that nothing writes")?;
         let sizes: Vec<i64> = sizes.sizes.iter().map(|p| stated(p, &scalars)).collect();
         let mut about = vec![("kiln.sizes", Attr::i64s(c, &sizes))];
-        // A result that may lie where an input lies promises nothing.
+        // A result that may alias an input (in-place) is not `noalias`.
         if !in_place.contains(&(n as i64)) {
             about.push(("kiln.noalias", Attr::unit(c)));
         }
@@ -124,14 +125,14 @@ pub fn emit(
     Ok(())
 }
 
-/// A size as in `kiln.sizes`.
+/// A size in the encoding of `kiln.sizes`.
 fn stated(p: &Poly, scalars: &[Value]) -> i64 {
     let indices: Vec<&Value> = scalars.iter().filter(|v| v.ty().is_index()).collect();
     let argument = p.as_symbol().and_then(|v| indices.iter().position(|i| **i == v));
     p.known().or(argument.map(|i| -1 - i as i64)).unwrap_or(DERIVED)
 }
 
-/// Temporaries of a row are used again for the next one.
+/// Reduces temporaries of rows to one row, which is reused for the next.
 fn rows_as_scratch(k: &mut Kernel, plan: &Plan) {
     let temporary: Vec<bool> = k.buffers.iter().map(|b| b.role == Role::Temporary).collect();
     for s in &mut k.stages {
@@ -155,7 +156,7 @@ fn clone(c: Code, op: Op, map: &mut HashMap<Value, Value>) -> Result<()> {
     Ok(())
 }
 
-/// All elements of an argument in one dimension.
+/// An argument as a flat, one-dimensional memref.
 fn flat(c: Code, scope: &Scope<'_>, memory: Value, sizes: &[Poly]) -> Result<Value> {
     let (ctx, count) = (c.ctx(), Poly::product(sizes));
     let element = memory.ty().element().ok_or("is no memref")?;
@@ -174,7 +175,7 @@ fn flat(c: Code, scope: &Scope<'_>, memory: Value, sizes: &[Poly]) -> Result<Val
     c.op("memref.reinterpret_cast", &operands, Type::memref(element, &[dim]), &attrs)
 }
 
-/// Scratch for a temporary: as much as one row of it spans.
+/// Scratch for a temporary, of the span of one of its rows.
 fn local(
     c: Code,
     k: &Kernel,

@@ -1,25 +1,24 @@
-//! Values of several iterations at once: one that is the same in all, one that grows by a step, or
-//! a vector.
+//! Vectorised values: uniform across lanes, affine in the lane (a constant step), or a vector.
 use crate::emit::code::{Code, known};
 use kiln_dialects::ir::*;
 
 /// A value in every lane.
 #[derive(Clone, Copy, Debug)]
 pub enum Val {
-    /// The same scalar in all lanes.
+    /// Uniform: the same scalar in all lanes.
     One(Value),
-    /// An integer of the first lane, and by how much it grows from lane to lane.
+    /// Affine: an integer in the first lane, and its step per lane.
     Steps(Value, i64),
-    /// A vector.
+    /// A vector, one element per lane.
     Many(Value),
 }
 
-/// How many iterations run at once, and which of them count.
+/// Lane count and mask of vectorised iterations.
 #[derive(Clone, Copy, Debug)]
 pub struct Lanes {
-    /// How many.
+    /// Lane count.
     pub count: usize,
-    /// `vector<count x i1>`; all if there is none.
+    /// `vector<count x i1>` of active lanes; `None` if all are.
     pub mask: Option<Value>,
 }
 
@@ -29,7 +28,7 @@ impl Lanes {
         let numbers: Vec<String> = (0..self.count as i64).map(|i| (i * step).to_string()).collect();
         c.constant(&format!("dense<[{}]>", numbers.join(",")), Type::vector(element, self.count))
     }
-    /// As a vector; a scalar as it is if there is one lane.
+    /// As a vector; with one lane, the scalar itself.
     pub fn many(&self, c: Code, v: Val) -> Result<Value> {
         let spread = |x: Value| -> Result<Value> {
             if self.count == 1 {
@@ -47,7 +46,7 @@ impl Lanes {
             }
         }
     }
-    /// A sum or difference of integers.
+    /// Sum, or difference if `minus`, of integers.
     pub fn sum(&self, c: Code, a: Val, b: Val, minus: bool) -> Result<Val> {
         let scalar = |x: Value, y: Value| match (minus, x.ty().is_index()) {
             (false, true) => c.add(x, y),
@@ -74,7 +73,7 @@ impl Lanes {
             }
         })
     }
-    /// A product with a scalar of index type.
+    /// Product with a uniform scalar of index type.
     pub fn scaled(&self, c: Code, a: Val, by: Value) -> Result<Val> {
         Ok(match (a, known(by)) {
             (Val::One(x), _) => Val::One(c.mul(x, by)?),
@@ -103,7 +102,8 @@ impl Lanes {
                 op("arith.shrsi", x, number(by.trailing_zeros() as i64)?)?
             }
         } else {
-            // Twice, since the remainder of a negative number is negative.
+            // The remainder is corrected by a second one, since `remsi` of a negative number is
+            // negative.
             let d = number(by)?;
             let r = op("arith.remsi", op("arith.addi", op("arith.remsi", x, d)?, d)?, d)?;
             if modulo { r } else { op("arith.divsi", op("arith.subi", x, r)?, d)? }
@@ -114,12 +114,12 @@ impl Lanes {
         let i1 = Type::scalar(c.ctx(), kiln_dialects::value::DType::I1);
         self.mask.map_or_else(|| c.constant("dense<true>", Type::vector(i1, self.count)), Ok)
     }
-    /// Ones, for lanes that do not count: what is done with them faults in no lane.
+    /// Ones for inactive lanes, on which no op traps (such as a division).
     fn ones(&self, c: Code, element: Type) -> Result<Value> {
         let one = if element.dtype()?.is_float() { "dense<1.0>" } else { "dense<1>" };
         c.constant(one, Type::vector(element, self.count))
     }
-    /// Reads elements of a flat buffer.
+    /// Loads elements of a flat buffer.
     pub fn load(&self, c: Code, buffer: Value, at: Val) -> Result<Val> {
         let element = buffer.ty().element().ok_or("reads from what is no buffer")?;
         let vector = Type::vector(element, self.count);
@@ -141,8 +141,8 @@ impl Lanes {
             }
         })
     }
-    /// Asks for what lies `bytes` behind a whole vector of consecutive elements; behind the end of
-    /// a buffer that does nothing.
+    /// Prefetches `bytes` after a whole vector of contiguous elements; past the end of a buffer
+    /// that has no effect.
     pub fn prefetch(&self, c: Code, buffer: Value, at: Val, bytes: usize) -> Result<()> {
         let (Val::Steps(i, 1), None) = (at, self.mask) else { return Ok(()) };
         let size =
@@ -156,8 +156,8 @@ impl Lanes {
         ];
         c.effect("memref.prefetch", &[buffer, ahead], &near)
     }
-    /// Writes elements of a flat buffer; `nontemporal`: whole vectors past the caches, which are at
-    /// multiples of their size.
+    /// Stores elements of a flat buffer. `nontemporal`: streaming stores of whole vectors, aligned
+    /// to their size.
     pub fn store(&self, c: Code, buffer: Value, at: Val, v: Val, nontemporal: bool) -> Result<()> {
         let bytes = self.count
             * buffer.ty().element().ok_or("writes to what is no buffer")?.dtype()?.byte_size();

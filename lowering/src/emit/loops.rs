@@ -1,5 +1,5 @@
-//! The loops of one nest: parallel dimensions outside, one dimension in vectors, reductions inside
-//! with their values in registers.
+//! Loops of one nest: parallel loops outside, one vectorised dimension, reduction loops inside with
+//! their accumulators in registers.
 use crate::{
     analysis::{Nest, Output},
     emit::{
@@ -11,24 +11,25 @@ use crate::{
 };
 use kiln_dialects::ir::*;
 
-/// How the loops of a nest are made.
+/// How the loops of a nest are emitted.
 pub struct Loops<'a> {
-    /// What code refers to.
+    /// Scope of the emitted code.
     pub scope: &'a Scope<'a>,
     /// The nest.
     pub nest: &'a Nest,
-    /// The dimension in vectors.
+    /// The vectorised dimension.
     pub vector: Option<usize>,
-    /// Elements of a vector.
+    /// Lanes per vector.
     pub lanes: usize,
-    /// Vectors at once.
+    /// Vectors per iteration (unrolling).
     pub unroll: usize,
 }
 
-/// Consecutive indices of a parallel dimension, computed at once: dimension, first, how many.
+/// Consecutive indices of a parallel dimension, computed together (unroll and jam): dimension,
+/// first index, count.
 pub type Rows = (usize, Value, usize);
 
-/// The outputs of a nest that it reduces.
+/// The reducing outputs of a nest.
 pub fn reducing<'a>(scope: &'a Scope<'_>, nest: &'a Nest) -> impl Iterator<Item = &'a Output> {
     nest.stages
         .iter()
@@ -37,7 +38,7 @@ pub fn reducing<'a>(scope: &'a Scope<'_>, nest: &'a Nest) -> impl Iterator<Item 
         .filter(|o| o.reduces)
 }
 
-/// The indices behind one number, by sizes.
+/// Delinearises a row-major linear index over these sizes.
 pub fn decode(c: Code, mut i: Value, sizes: &[Value]) -> Result<Vec<Value>> {
     let mut all = vec![];
     for (n, size) in sizes.iter().enumerate().rev() {
@@ -54,16 +55,17 @@ pub fn decode(c: Code, mut i: Value, sizes: &[Value]) -> Result<Vec<Value>> {
     Ok(all)
 }
 
-/// Fixed loop dimensions.
+/// Fixed loop dimensions, as SSA indices.
 pub type Fixed = Vec<Option<Value>>;
-/// What is done inside of the reduction loops: builder, all fixed dimensions, carried values.
+/// Body inside the reduction loops: builder, all fixed dimensions, loop-carried values.
 pub type Inside<'a> = dyn FnMut(Code, &Fixed, &[Value]) -> Result<Vec<Value>> + 'a;
-/// What is done with vectors: builder, first index, how many, mask, carried values.
+/// Body of a vector chunk: builder, first index, vector count, mask, loop-carried values.
 pub type Chunk<'a> =
     dyn FnMut(Code, Value, usize, Option<Value>, &[Value]) -> Result<Vec<Value>> + 'a;
 
 impl Loops<'_> {
-    /// The loops around what is not fixed yet; the vector dimension runs over `range`.
+    /// Emits the loops around dimensions that are not fixed yet; the vectorised one runs over
+    /// `range`.
     pub fn emit(&self, c: Code, fixed: &Fixed, range: Option<(Value, Value)>) -> Result<()> {
         let free =
             |d: &usize| fixed[*d].is_none() && Some(*d) != self.vector && !self.nest.reduction[*d];
@@ -90,7 +92,7 @@ impl Loops<'_> {
         Ok(())
     }
 
-    /// How far a dimension goes: the last inner part of one that was split may be shorter.
+    /// Extent of a dimension: the last inner part of a split one may be shorter.
     pub fn size(&self, c: Code, d: usize, fixed: &Fixed) -> Result<Value> {
         let size = self.scope.poly(c, &self.nest.extents[d])?;
         match &self.nest.split {
@@ -103,7 +105,7 @@ impl Loops<'_> {
         }
     }
 
-    /// `lo` to `hi` in groups of vectors, then in vectors, then what is left under a mask.
+    /// `lo` to `hi` in groups of vectors, then single vectors, then a masked remainder.
     pub fn chunks(
         &self,
         c: Code,
@@ -138,7 +140,8 @@ impl Loops<'_> {
         reducing(self.scope, self.nest)
     }
 
-    /// Loop dimensions as values; what is not fixed is 0, for addresses that do not have it.
+    /// Loop dimensions as values; those that are not fixed are 0, for addresses that do not use
+    /// them.
     pub fn dims(&self, c: Code, fixed: &Fixed, vector: Option<Val>) -> Result<Vec<Val>> {
         let one = |(d, v): (usize, &Option<Value>)| match (v, vector) {
             (Some(v), _) => Ok(Val::One(*v)),
@@ -148,14 +151,14 @@ impl Loops<'_> {
         fixed.iter().enumerate().map(one).collect()
     }
 
-    /// Index of the first lane of the `nth` vector, and of those beside it.
+    /// Index of the first lane of the `nth` vector, affine in the lane.
     pub fn lane(&self, c: Code, start: Value, nth: usize) -> Result<Val> {
         let i = c.add(start, c.index((nth * self.lanes) as i64)?)?;
         Ok(if self.lanes == 1 { Val::One(i) } else { Val::Steps(i, 1) })
     }
 
-    /// The reduction loops, of `count` vectors of a parallel dimension and `rows` of another; then
-    /// what follows on the results.
+    /// Reduction loops of `count` vectors of one parallel dimension and `rows` of another, then the
+    /// stages that follow on the results.
     pub fn parallel(
         &self,
         c: Code,
@@ -216,7 +219,7 @@ impl Loops<'_> {
         Ok(())
     }
 
-    /// Writes finished values of the reductions, and does what follows on them.
+    /// Stores final values of the reductions, and runs the stages that follow on them.
     pub fn finish(&self, c: Code, dims: &[Val], lanes: Lanes, results: &[Value]) -> Result<()> {
         let mut passed = Passed::new();
         for (o, v) in self.reducing().zip(results) {
@@ -227,7 +230,7 @@ impl Loops<'_> {
         self.scope.iteration(c, &self.nest.after, dims, lanes, &mut [], &mut passed)
     }
 
-    /// The loops over reduction dimensions that are not fixed and not in vectors.
+    /// The loops over reduction dimensions that are neither fixed nor vectorised.
     pub fn reductions(
         &self,
         c: Code,
@@ -245,7 +248,7 @@ impl Loops<'_> {
         })
     }
 
-    /// A reduction over the vector dimension: partial results in vectors, combined at the end in a
+    /// Reduction over the vectorised dimension: per-lane partial results, combined at the end in a
     /// fixed order.
     fn reduced(&self, c: Code, fixed: &Fixed, lo: Value, hi: Value) -> Result<()> {
         let mut running = vec![];
@@ -293,8 +296,7 @@ impl Loops<'_> {
         self.scope.iteration(c, &self.nest.after, &dims, one, &mut [], &mut passed)
     }
 
-    /// The lanes of each running value as one: what combines alone by the processor's own
-    /// reductions.
+    /// Horizontal reduction of each accumulator: `vector.reduction` where each combines by itself.
     fn across(&self, c: Code, vectors: &[Value]) -> Result<Vec<Value>> {
         if self.reducing().any(|o| o.combine.is_none()) {
             return partials::across(c, self.scope, self.nest, self.lanes, vectors);

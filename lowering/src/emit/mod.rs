@@ -1,6 +1,6 @@
-//! Code of a kernel, whatever it runs on: loops and index arithmetic, values of several iterations
-//! at once, one iteration of a nest's stages, and the function around it all. Which iterations a
-//! thread runs is the target's decision.
+//! Target-independent code of a kernel: loops and index arithmetic, vectorised values, one
+//! iteration of a nest's stages, and the function around them. The target's strategy maps
+//! iterations to threads.
 pub mod body;
 pub mod code;
 pub mod function;

@@ -1,4 +1,4 @@
-//! Partial results of all that a nest reduces: what changes nothing, and two as one.
+//! Partial results of a nest's reductions: identities and combination.
 use crate::{
     analysis::{Init, Nest, Stage},
     emit::{
@@ -9,10 +9,10 @@ use crate::{
 };
 use kiln_dialects::ir::*;
 
-/// Two partial results as one, of values that belong together.
+/// Combines two tuples of partial results.
 pub type Combine<'a> = dyn Fn(&[Value], &[Value]) -> Result<Vec<Value>> + 'a;
 
-/// Whether partial results of all that a nest reduces combine.
+/// Whether partial results of all reductions of a nest can be combined.
 pub fn possible(scope: &Scope<'_>, nest: &Nest) -> bool {
     nest.reduction.contains(&true)
         && nest.split.is_none()
@@ -23,7 +23,7 @@ fn stages<'a>(scope: &'a Scope<'_>, nest: &'a Nest) -> impl Iterator<Item = &'a 
     nest.stages.iter().filter_map(|s| scope.kernel.stages.get(*s))
 }
 
-/// What each of a nest's running values starts from, in each lane.
+/// Identities of a nest's accumulators, in each lane.
 pub fn identities(c: Code, scope: &Scope<'_>, nest: &Nest, lanes: usize) -> Result<Vec<Value>> {
     let each = Lanes { count: lanes, mask: None };
     let mut all = vec![];
@@ -46,7 +46,7 @@ pub fn identities(c: Code, scope: &Scope<'_>, nest: &Nest, lanes: usize) -> Resu
     Ok(all)
 }
 
-/// Two partial results of all running values, each in so many lanes, as one.
+/// Combines two tuples of partial results of all accumulators, each in this many lanes.
 pub fn combined(
     c: Code,
     scope: &Scope<'_>,
@@ -81,7 +81,7 @@ pub fn combined(
     Ok(all)
 }
 
-/// The lanes of each running value combined, pair by pair.
+/// Tree reduction over the lanes of each accumulator.
 pub fn across(
     c: Code,
     scope: &Scope<'_>,
@@ -98,7 +98,7 @@ pub fn across(
     })
 }
 
-/// Several partial results as one, so that no chain of sums is longer than it need be.
+/// Tree reduction of several tuples, so that the dependence chain is logarithmic.
 pub fn pairwise(mut all: Vec<Vec<Value>>, two: &Combine<'_>) -> Result<Vec<Value>> {
     while all.len() > 1 {
         all = all
@@ -109,13 +109,13 @@ pub fn pairwise(mut all: Vec<Vec<Value>>, two: &Combine<'_>) -> Result<Vec<Value
     all.pop().ok_or_else(|| "has no parts".into())
 }
 
-/// One lane of a vector.
+/// Extracts one lane of a vector.
 pub fn part(c: Code, v: Value, i: usize) -> Result<Value> {
     let element = v.ty().element().ok_or("is no vector")?;
     c.op("vector.extract", &[v], element, &[("static_position", Attr::i64s(c.ctx(), &[i as i64]))])
 }
 
-/// Adds what the outputs held before to finished values; of what is merged that changes nothing.
+/// Combines the outputs' initial values with final values; for merged outputs these are identities.
 pub fn with_start(
     c: Code,
     scope: &Scope<'_>,

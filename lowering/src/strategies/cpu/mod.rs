@@ -1,4 +1,4 @@
-//! Strategies for processors.
+//! Strategies for CPUs.
 pub mod attention;
 pub mod blocked_gemm;
 pub(crate) mod common;
@@ -16,7 +16,7 @@ impl Emission<'_, '_> {
     /// The calling thread's number and the number of threads.
     ///
     /// # Errors
-    /// The kernel is no processor's.
+    /// The kernel is not lowered for a CPU.
     pub fn threads(&self) -> Result<Threads> {
         match *self.arguments {
             [thread, count] => Ok((thread, count)),

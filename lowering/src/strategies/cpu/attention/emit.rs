@@ -1,10 +1,10 @@
-//! Attention without its scores in memory: blocks of keys pass a block of queries, and what is
-//! known so far is rescaled when a greater score comes (online softmax: Milakov and Gimelshein,
-//! 2018; Rabe and Staats, 2021; Dao et al., 2022).
+//! Flash attention: blocks of keys stream past a block of queries, and accumulators are rescaled
+//! when a greater score comes, so that the scores are never stored (online softmax: Milakov and
+//! Gimelshein, 2018; Rabe and Staats, 2021; Dao et al., 2022).
 //!
-//! Queries are the lanes. Then maxima and sums need no reduction within vectors, keys and values
-//! are read one element at a time from wherever they are, and only queries and the result, which
-//! many keys share, are transposed.
+//! Queries are the lanes. Maxima and sums then need no horizontal reduction, keys and values are
+//! read as scalars in any layout, and only queries and the result, which many keys share, are
+//! transposed.
 use crate::{
     analysis::{Access, Attention},
     emit::{
@@ -23,7 +23,7 @@ use crate::{
 };
 use kiln_dialects::{ir::*, sym::Dim};
 
-/// Everything that the thread does.
+/// Emits the tasks of a thread.
 pub fn emit(c: Code, scope: &Scope<'_>, params: &Params, threads: Threads) -> Result<()> {
     let at = Attention::of(scope.kernel).ok_or("is no attention")?;
     let (outer, queries, keys) = at.sizes(scope.kernel).ok_or("has no loops")?;
@@ -83,21 +83,21 @@ pub fn emit(c: Code, scope: &Scope<'_>, params: &Params, threads: Threads) -> Re
     })
 }
 
-/// A block of queries.
+/// One task: a block of queries.
 struct Task<'a> {
     scope: &'a Scope<'a>,
     at: &'a Attention,
-    /// The element type of sums.
+    /// Element type of the accumulators.
     wide: Type,
     lanes: usize,
-    /// Of each vector of queries, those that exist.
+    /// Mask of valid queries per vector.
     masks: Vec<Option<Value>>,
-    /// The indices of the loops around.
+    /// Indices of the outer loops (batch, heads).
     outer: Vec<Value>,
-    /// The first query.
+    /// Index of the first query.
     first: Value,
     queries: Value,
-    /// Whether all blocks of queries are whole.
+    /// Whether all blocks of queries are full.
     even: bool,
     /// `[depth][queries]`.
     query: Value,
@@ -107,7 +107,7 @@ struct Task<'a> {
     total: Value,
 }
 
-/// What happens to a group of a range: its start, how many there are, what is carried.
+/// Body of a loop over groups: start, group size, loop-carried values.
 type GroupBody<'a> = dyn FnMut(Code, Value, usize, &[Value]) -> Result<Vec<Value>> + 'a;
 
 impl Task<'_> {
@@ -124,13 +124,13 @@ impl Task<'_> {
     fn start(&self, c: Code, v: usize) -> Result<Value> {
         c.add(self.first, c.index((v * self.lanes) as i64)?)
     }
-    /// Loop indices of a stage over queries and one more.
+    /// Loop indices of a stage over queries and one more dimension.
     fn dims(&self, c: Code, v: usize, last: Value) -> Result<Vec<Val>> {
         let mut dims: Vec<Val> = self.outer.iter().map(|i| Val::One(*i)).collect();
         dims.extend([Val::Steps(self.start(c, v)?, 1), Val::One(last)]);
         Ok(dims)
     }
-    /// What a stage makes of given inputs, each named by the stage that would have written it.
+    /// Emits a stage with given inputs, each by the stage that would have written it.
     fn stage(
         &self,
         c: Code,
@@ -167,7 +167,7 @@ impl Task<'_> {
     ) -> Result<Value> {
         self.lanes(v).many(c, self.stage(c, stage, v, last, given)?)
     }
-    /// A place in scratch.
+    /// A position in scratch.
     fn place(&self, c: Code, row: Value, v: usize) -> Result<Value> {
         let at = c.mul(row, c.index((self.n() * self.lanes) as i64)?)?;
         c.add(at, c.index((v * self.lanes) as i64)?)
@@ -183,13 +183,13 @@ impl Task<'_> {
     fn save(&self, c: Code, x: Value, memory: Value, row: Value, v: usize) -> Result<()> {
         c.effect("vector.store", &[x, memory, self.place(c, row, v)?], &[])
     }
-    /// In the type of sums.
+    /// Extends to the accumulator type.
     fn widened(&self, c: Code, x: Value, lanes: usize) -> Result<Value> {
         let ty = if lanes == 1 { self.wide } else { Type::vector(self.wide, lanes) };
         if x.ty() == ty { Ok(x) } else { c.op("arith.extf", &[x], ty, &[]) }
     }
 
-    /// `limits`: how many queries and keys count here.
+    /// `limits`: valid sequence lengths of queries and keys.
     fn emit(
         &self,
         c: Code,
@@ -208,7 +208,7 @@ impl Task<'_> {
         )?;
         let mut carried = vec![low; n];
         carried.extend(vec![nothing; n]);
-        // Beyond the last query of the block there is nothing to see.
+        // Causal: no key after the last query of the block is visible.
         let mut end = if self.at.causal {
             c.min(c.add(self.first, c.index((n * self.lanes) as i64)?)?, keys)?
         } else {
@@ -261,7 +261,7 @@ impl Task<'_> {
         self.finish(c, &known[..n], &known[n..])
     }
 
-    /// Queries with the block's as lanes.
+    /// Packs queries transposed, with the block's queries as lanes.
     fn pack(&self, c: Code) -> Result<()> {
         let (k, depth) = (self.scope.kernel, self.at.depth);
         let a = &k.stages[self.at.scores].inputs[0];
@@ -314,7 +314,7 @@ impl Task<'_> {
         Ok(())
     }
 
-    /// An element that is the same for all queries, in every lane.
+    /// Broadcasts an element that is uniform over queries.
     fn shared(&self, c: Code, a: &Access, one: Value, two: Value) -> Result<Value> {
         let mut dims: Vec<Val> = self.outer.iter().map(|i| Val::One(*i)).collect();
         dims.extend([Val::One(c.index(0)?), Val::One(one), Val::One(two)]);
@@ -327,7 +327,8 @@ impl Task<'_> {
         Lanes { count: self.lanes, mask: None }.many(c, Val::One(self.widened(c, x, 1)?))
     }
 
-    /// Sums of `rows` times all vectors: each step reads a row of scratch and an element per sum.
+    /// Register-tiled product of `rows` times all vectors: each step loads a row of scratch and one
+    /// element per accumulator.
     fn products(
         &self,
         c: Code,
@@ -350,7 +351,7 @@ impl Task<'_> {
         })
     }
 
-    /// Calls `f` for groups of at most `most` of a range, with what it carries.
+    /// Calls `f` for groups of at most `most` of a range, with loop-carried values.
     fn groups(
         &self,
         c: Code,
@@ -373,7 +374,7 @@ impl Task<'_> {
         Ok(carried)
     }
 
-    /// Scores of a block of keys to scratch; the maxima with them.
+    /// Scores of a block of keys to scratch, and their running maxima.
     fn score(
         &self,
         c: Code,
@@ -399,7 +400,7 @@ impl Task<'_> {
                 let (r, v) = (i / self.n(), i % self.n());
                 let seen = self.vector(c, self.at.seen, v, rows[r], &[(self.at.scores, sum)])?;
                 self.save(c, seen, self.scores, c.sub(rows[r], lo)?, v)?;
-                // A NaN is not greater, but its weight is a NaN.
+                // A NaN is not greater than the maximum, but its weight is a NaN.
                 let i1 = Type::vector(
                     Type::scalar(c.ctx(), kiln_dialects::value::DType::I1),
                     self.lanes,
@@ -416,7 +417,7 @@ impl Task<'_> {
         })
     }
 
-    /// What is there times the factors, plus the values of a block of keys by their weights.
+    /// Rescales the accumulators and adds the values of a block of keys, weighted.
     fn weigh(
         &self,
         c: Code,
@@ -451,7 +452,7 @@ impl Task<'_> {
         Ok(())
     }
 
-    /// The last stage, to where the result belongs.
+    /// Runs the last stage and stores the result.
     fn finish(&self, c: Code, max: &[Value], sums: &[Value]) -> Result<()> {
         let k = self.scope.kernel;
         let out = k.stages[self.at.result].outputs[0].access.clone();

@@ -1,4 +1,4 @@
-//! Attention: blocks of queries go through blocks of keys with a running softmax.
+//! Flash attention: blocks of queries pass blocks of keys with an online softmax.
 pub(crate) mod emit;
 
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 use kiln_dialects::Result;
 
-/// Attention on a processor.
+/// Attention on CPUs.
 pub struct Attention;
 
 /// Block sizes.
@@ -22,7 +22,7 @@ pub struct Params {
     /// Keys of a register tile
     #[parameter(Between(1, 64))]
     pub keys: usize,
-    /// Keys whose scores are scratch at once
+    /// Keys whose scores are in scratch at once
     #[parameter(Between(1, 65536))]
     pub keys_block: usize,
     /// Vectors of queries of a register tile
@@ -47,7 +47,7 @@ impl Strategy for Attention {
     }
 }
 
-/// Block sizes: running values take registers, a block of queries with its scores scratch.
+/// Block sizes: accumulators in registers, a block of queries with its scores in scratch.
 fn choose(k: &Kernel, a: &Plain, m: &Cpu) -> Option<Params> {
     let (_, queries, keys) = a.sizes(k)?;
     let size = k
@@ -62,12 +62,12 @@ fn choose(k: &Kernel, a: &Plain, m: &Cpu) -> Option<Params> {
     // Few queries fill few vectors.
     let mut n = queries.known().map_or(2, |q| (q + lanes - 1) / lanes).clamp(1, 2);
     let rows = |n: i64, of: Option<i64>| {
-        // Running values take most registers; what is divided evenly leaves no rest.
+        // Accumulators take most registers; an even division leaves no remainder.
         let most = (registers - 4) / n - if registers == 32 { 2 } else { 0 };
         let most = most.clamp(1, 12);
         of.and_then(|of| (most.min(8)..=most).rev().find(|t| of % t == 0)).unwrap_or(most.min(8))
     };
-    // Queries, scores and the running result of a block of queries are scratch.
+    // Queries, scores and accumulators of a block of queries are in scratch.
     let bytes = |n: i64, block: i64| (a.depth + a.columns + block) * n * lanes * size;
     if bytes(n, 8) > SCRATCH {
         n = 1;

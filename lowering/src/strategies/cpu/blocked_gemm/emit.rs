@@ -1,10 +1,10 @@
-//! Matrix products in blocks: rows of the left matrix are copied side by side, columns of the right
-//! one in the order in which a register tile reads them, and sums wait in scratch between the
-//! blocks of the reduction.
+//! Cache-blocked matrix products. Rows of the left matrix are packed contiguously, columns of the
+//! right one in the order in which the microkernel reads them. Accumulators are in scratch between
+//! blocks of K.
 //!
-//! Why copies: rows whose distance is a large power of two share a few sets of the caches and put
-//! each other out. The scheme is Goto and van de Geijn's (Anatomy of High-Performance Matrix
-//! Multiplication, 2008), with rows where they have panels of rows.
+//! Why packing: rows whose stride is a large power of two map to a few cache sets and evict each
+//! other. The scheme is Goto and van de Geijn's (Anatomy of High-Performance Matrix Multiplication,
+//! 2008), with rows where they have panels of rows.
 use crate::strategies::cpu::blocked_gemm::product;
 use crate::{
     analysis::{Nest, Plan, Poly},
@@ -23,44 +23,43 @@ use kiln_dialects::{ir::*, sym::Dim};
 
 /// What the code of one product refers to.
 pub struct Blocks<'a> {
-    /// Loops over columns in vectors, and what follows on the result.
+    /// Loops over columns in vectors, with the epilogue stages.
     pub loops: Loops<'a>,
-    /// Which dimension is which.
+    /// Roles of the dimensions.
     pub product: Product,
-    /// What multiplies.
+    /// Instructions that multiply.
     pub unit: Unit,
     /// Rows of a register tile.
     pub m: usize,
-    /// Elements from one row of the left copy to the next.
+    /// Row stride of the packed left matrix, in elements.
     pub left_row: i64,
-    /// Elements from one row of the sums to the next.
+    /// Row stride of the accumulators in scratch, in elements.
     pub sums_row: i64,
-    /// Rows of the left matrix.
+    /// Packed rows of the left matrix.
     pub left: Value,
-    /// Columns of the right matrix, unless they are read where they are.
+    /// Packed columns of the right matrix; `None` if they are read in place.
     pub right: Option<Value>,
-    /// Sums of all blocks of the reduction so far, if there are several or the unit cannot do
-    /// without.
+    /// Accumulators in scratch, if there are several blocks of K or the unit requires them.
     pub sums: Option<Value>,
-    /// Whether the reduction is one block.
+    /// Whether K is one block.
     pub single: bool,
 }
 
-/// Columns that a register tile has.
+/// Columns of a register tile.
 pub struct Group {
-    /// The loops that are fixed: all but rows, vector and reduction.
+    /// Fixed loops: all but rows, vector and K.
     pub fixed: Fixed,
-    /// The first, in the vector dimension.
+    /// First index in the vector dimension.
     pub start: Value,
-    /// How many vectors.
+    /// Vector count.
     pub count: usize,
-    /// Which lanes count, if not all.
+    /// Mask of active lanes; `None` if all are.
     pub mask: Option<Value>,
-    /// The first, in the block of columns.
+    /// First index in the block of columns.
     pub column: Value,
 }
 
-/// From where to where.
+/// A half-open range.
 pub type Range = (Value, Value);
 
 fn local(c: Code, element: Type, count: i64) -> Result<Value> {
@@ -71,7 +70,7 @@ fn local(c: Code, element: Type, count: i64) -> Result<Value> {
     c.op("memref.alloca", &[], Type::memref(element, &[Dim::Known(count)]), &attrs)
 }
 
-/// The nest of a product.
+/// Emits the nest of a product.
 pub fn emit(
     c: Code,
     scope: &Scope<'_>,
@@ -112,7 +111,7 @@ pub fn emit(
     let element = |input: usize| -> Result<Type> {
         Ok(scope.kernel.buffers[stage.inputs[input].buffer].element)
     };
-    // A line more, so that rows do not share sets of the cache.
+    // One cache line of padding, so that rows do not share cache sets.
     let (left_row, sums_row) = (k_block as i64 + 64 / unit.size(), up(n_block, lanes) as i64);
     let left = local(c, element(p.left)?, m_block as i64 * left_row)?;
     let pack = params.pack || (unit != Unit::Fma && !p.stored);
@@ -159,7 +158,7 @@ pub fn emit(
 }
 
 impl Blocks<'_> {
-    /// One block of the result.
+    /// Emits one block of the result.
     fn task(
         &self,
         c: Code,
@@ -205,8 +204,8 @@ impl Blocks<'_> {
         self.groups(c, fixed, columns, &mut |c, g| self.finish_rows(c, g, rows, rows))
     }
 
-    /// Register tiles of rows; what is left of the rows is done in fewer at once, unless tiles of
-    /// the unit are always whole.
+    /// Register tiles of rows. Remaining rows take smaller tiles, unless the unit's tiles have a
+    /// fixed size.
     fn tiles(
         &self,
         c: Code,
@@ -272,26 +271,26 @@ impl Blocks<'_> {
         .map(drop)
     }
 
-    /// The loops with the one over rows fixed, if there is one.
+    /// The fixed loops, with the one over rows if there is one.
     pub fn at_row(&self, fixed: &Fixed, row: Value) -> Fixed {
         let mut fixed = fixed.clone();
         self.product.rows.iter().for_each(|d| fixed[*d] = Some(row));
         fixed
     }
 
-    /// Where a row of the sums starts that belongs to a group.
+    /// The scratch address of a group's row of accumulators.
     pub fn sum_at(&self, c: Code, g: &Group, row: Value, rows: Range) -> Result<Value> {
         c.add(c.mul(c.sub(row, rows.0)?, c.index(self.sums_row)?)?, g.column)
     }
 
-    /// Sums start from the stage's scalar.
+    /// Initialises the accumulators with the stage's scalar.
     fn clear(&self, c: Code, rows: Range, columns: Range) -> Result<()> {
         let (Some(sums), all) = (self.sums, Lanes { count: self.loops.lanes, mask: None }) else {
             return Ok(());
         };
         let start = Val::Many(all.many(c, Val::One(self.loops.scope.scalar(self.product.start)?))?);
         let m = c.index(self.m as i64)?;
-        // Tiles of a unit may have more rows than there are.
+        // The last tile of a unit may extend past the last row.
         let count = c.mul(c.ceil_div(c.sub(rows.1, rows.0)?, m)?, m)?;
         c.each(c.index(0)?, count, 1, &[], &mut |c, row, _| {
             let row = c.mul(row, c.index(self.sums_row)?)?;
@@ -303,7 +302,7 @@ impl Blocks<'_> {
         .map(drop)
     }
 
-    /// What follows on rows of sums in scratch.
+    /// Epilogue: runs the stages that follow on rows of accumulators in scratch.
     fn finish_rows(&self, c: Code, g: &Group, rows: Range, (lo, hi): Range) -> Result<()> {
         let Some(sums) = self.sums else { return Err("has no sums".into()) };
         let all = Lanes { count: self.loops.lanes, mask: None };

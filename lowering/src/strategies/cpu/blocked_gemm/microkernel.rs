@@ -1,5 +1,4 @@
-//! Register tiles of a matrix product: sums of rows by vectors, or by tiles of AMX, through a block
-//! of the reduction.
+//! Microkernels: accumulate a register tile of rows by vectors, or of AMX tiles, over a block of K.
 use crate::{
     emit::{
         code::Code,
@@ -18,18 +17,19 @@ pub struct Tile<'a> {
     pub blocks: &'a Blocks<'a>,
     /// Its columns.
     pub group: &'a Group,
-    /// The rows that are copied.
+    /// The packed rows.
     pub rows: Range,
-    /// The first row of the tile.
+    /// First row of the tile.
     pub first: Value,
-    /// How many rows.
+    /// Row count.
     pub count: usize,
-    /// The block of the reduction.
+    /// The block of K.
     pub ks: Range,
 }
 
 impl Tile<'_> {
-    /// Multiplies. The sums, row by row, if they are in registers; else they are in scratch.
+    /// Emits the microkernel. Returns the accumulators row by row if they are in registers;
+    /// otherwise they are in scratch.
     pub fn multiply(&self, c: Code) -> Result<Option<Vec<Value>>> {
         match self.blocks.unit {
             Unit::Amx => self.tiles(c).map(|()| None),
@@ -37,14 +37,14 @@ impl Tile<'_> {
         }
     }
 
-    /// Where the left copy has a row of the tile.
+    /// The address of a row of the tile in the packed left matrix.
     fn left(&self, c: Code, row: usize) -> Result<Value> {
         let i = c.mul(c.sub(self.first, self.rows.0)?, c.index(self.blocks.left_row)?)?;
         c.add(i, c.index(row as i64 * self.blocks.left_row)?)
     }
 
-    /// Where the `n`th vector of columns starts, at step `k` of the block, and elements to the next
-    /// row, or pair of rows.
+    /// The memref and address of the `n`th vector of columns at step `k` of the block, and the
+    /// stride to the next row, or pair of rows.
     fn right(&self, c: Code, n: usize) -> Result<(Value, Value, Value)> {
         let (b, g) = (self.blocks, self.group);
         let pairs = if b.unit == Unit::Fma { 1 } else { 2 };
@@ -98,7 +98,7 @@ impl Tile<'_> {
             let mut columns = vec![];
             for (memory, first, row) in &right {
                 let at = Val::Steps(c.add(*first, c.mul(k, *row)?)?, 1);
-                // What is copied or stored in panels is whole.
+                // Packed columns and stored panels are padded, and need no mask.
                 let mask = g.mask.filter(|_| b.right.is_none() && !b.product.stored);
                 let all = Lanes { count: b.loops.lanes * pairs as usize, mask };
                 columns.push(all.load(c, *memory, at).and_then(|v| all.many(c, v))?);
@@ -124,7 +124,7 @@ impl Tile<'_> {
         Ok(None)
     }
 
-    /// One element of the left copy, or a pair of them, in all lanes.
+    /// Broadcasts an element of the packed left matrix, or a pair, to all lanes.
     fn spread(&self, c: Code, at: Value) -> Result<Value> {
         let (b, left) = (self.blocks, self.blocks.left);
         let (lanes, element) =

@@ -1,5 +1,4 @@
-//! Matrix products in blocks for the caches: which dimension is which, which instructions multiply,
-//! and the sizes of blocks.
+//! Cache-blocked matrix products: roles of the dimensions, choice of instructions, and block sizes.
 pub(crate) mod emit;
 pub(crate) mod microkernel;
 pub(crate) mod packing;
@@ -10,11 +9,11 @@ use crate::{
 };
 use kiln_dialects::{ir::*, value::DType};
 
-/// Products of f32 by FMAs.
+/// f32 products with FMAs.
 pub struct BlockedGemm;
-/// Products of bf16 by AVX512-BF16's dot products.
+/// bf16 products with AVX512-BF16 dot products (`vdpbf16ps`).
 pub struct DotGemm;
-/// Products of bf16 by AMX tiles.
+/// bf16 products with AMX tiles.
 pub struct AmxGemm;
 
 /// Tile and block sizes.
@@ -106,20 +105,19 @@ fn nests(e: &Emission<'_, '_>, params: &Params, unit: Unit) -> Result<()> {
         .try_for_each(|n| emit::emit(e.c, e.scope, e.plan, n, (unit, params), threads))
 }
 
-/// What multiplies.
+/// Instructions that multiply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// FMAs of f32.
+    /// f32 FMAs.
     Fma,
-    /// Products of pairs of bf16 (AVX512-BF16).
+    /// bf16 pair dot products (AVX512-BF16).
     Dot,
-    /// Products of tiles of bf16 (AMX).
+    /// bf16 tile products (AMX).
     Amx,
 }
 
 impl Unit {
-    /// Reduction steps that one instruction takes at once: blocks are filled up to a multiple with
-    /// zeros.
+    /// K per instruction: blocks are zero-padded to a multiple of it.
     pub const fn depth(self) -> i64 {
         match self {
             Unit::Fma => 1,
@@ -127,47 +125,49 @@ impl Unit {
             Unit::Amx => 32,
         }
     }
-    /// Bytes of an input's element.
+    /// Bytes of an operand's element.
     pub const fn size(self) -> i64 {
         if matches!(self, Unit::Fma) { 4 } else { 2 }
     }
 }
 
-/// A product of two matrices, or of many.
+/// A matrix product, possibly batched.
 #[derive(Clone, Debug)]
 pub struct Product {
-    /// The dimension in vectors.
+    /// The vectorised dimension (N).
     pub vector: usize,
-    /// One outside of it, if the right matrix is stored in panels of columns.
+    /// The dimension outside it, if the right matrix is stored in panels of columns.
     pub panels: Option<usize>,
-    /// The one that only the left matrix and the result have; none if it has one row.
+    /// M: only the left matrix and the result have it; `None` if the left matrix has one row.
     pub rows: Option<usize>,
-    /// The reduction.
+    /// K.
     pub depth: usize,
-    /// The inner part of it, of size 2, if the right matrix is stored in pairs of rows.
+    /// The inner part of K, of size 2, if the right matrix is stored in pairs of rows (VNNI
+    /// layout).
     pub pair: Option<usize>,
-    /// All other dimensions.
+    /// All other dimensions (batch).
     pub outer: Vec<usize>,
-    /// The stage's input that has the rows.
+    /// The stage's input with the rows.
     pub left: usize,
-    /// The stage's input that has the columns.
+    /// The stage's input with the columns.
     pub right: usize,
-    /// Whether the inputs are bf16; else they are f32.
+    /// Whether the operands are bf16, not f32.
     pub bf16: bool,
-    /// The scalar that sums start from.
+    /// The accumulators' initial scalar.
     pub start: Value,
-    /// Whether the right matrix can be read in the order in which a register tile reads it.
+    /// Whether the right matrix is stored in the order in which the microkernel reads it
+    /// (prepacked).
     pub stored: bool,
 }
 
 impl Product {
-    /// How many elements one step of the reduction is apart, in an input.
+    /// Stride of K in an input, in elements.
     pub fn step(&self, a: &Access) -> Poly {
         a.at.coefficient(self.pair.unwrap_or(self.depth))
     }
 }
 
-/// The product that a kernel is, with or without stages on the result.
+/// Matches a kernel that is a product, with or without epilogue stages.
 pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
     let [nest] = plan.nests.as_slice() else { return None };
     let [stage] = nest.stages.as_slice() else { return None };
@@ -208,7 +208,7 @@ pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
     let split = nest.split.as_ref().map(|(outer, inner, _)| (*outer, *inner));
     let panels =
         parallel.iter().copied().filter(|d| *d != vector && r.at.uses(*d) && !l.at.uses(*d)).max();
-    // Columns in panels lie side by side in the result.
+    // Panels of columns are contiguous in the result.
     let width = size(vector);
     let panels = panels.filter(|d| {
         let whole =
@@ -218,7 +218,7 @@ pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
     if !plain || split.is_some_and(|s| Some(s) != panels.map(|p| (p, vector))) {
         return None;
     }
-    // A product of both inputs is one of matrices if each step takes one element of either.
+    // It is a matrix product if each step of K takes one element of either operand.
     let steps = |x: &Access| match pair {
         Some(p) => x.at.coefficient(depth) == x.at.coefficient(p).times(&Poly::number(2)),
         None => true,
@@ -237,14 +237,14 @@ pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
         .into_iter()
         .filter(|d| Some(*d) != rows && *d != vector && Some(*d) != panels)
         .collect();
-    // Rows would be copied once for each step of a dimension that only the columns have.
+    // Otherwise rows would be packed once per step of a dimension that only the columns have.
     if !bf16 && outer.iter().any(|d| !l.at.uses(*d)) {
         return None;
     }
     Some(Product { vector, panels, rows, depth, pair, outer, left, right, bf16, start, stored })
 }
 
-/// Whether a sum takes products of its inputs as they are: f32, or bf16 extended to it.
+/// Whether an output accumulates products of the inputs: f32, or bf16 extended to f32.
 fn multiplies(out: &Output, block: Block) -> Option<bool> {
     let combine = out.combine.as_ref().filter(|c| c.op.is("arith.addf"))?;
     let product = combine.other.def().filter(|p| p.is("arith.mulf"))?;
@@ -261,7 +261,7 @@ fn multiplies(out: &Output, block: Block) -> Option<bool> {
     (f32 && both && (!x || narrow)).then_some(x)
 }
 
-/// Whether a buffer holds all that its loops reach, also where a last panel is not whole.
+/// Whether a buffer holds all that its loops access, even in a partial last panel.
 fn fills(k: &Kernel, a: &Access, extents: &[Poly]) -> bool {
     let Some(all) = k.buffers.get(a.buffer).and_then(|b| Poly::product(&b.sizes).known()) else {
         return false;
@@ -273,13 +273,13 @@ fn fills(k: &Kernel, a: &Access, extents: &[Poly]) -> bool {
     reach.flatten().is_some_and(|r| r < all)
 }
 
-/// Bytes of the copies that a thread has on its stack: of rows, and of sums.
+/// Bytes of a thread's packed rows and accumulators on its stack.
 const COPY: i64 = 384 << 10;
 
-/// Steps of the reduction beyond which `contraction` copies no panel of columns.
+/// K above which `contraction` packs no panel of columns.
 const DEEP: i64 = 2048;
 
-/// The instructions of a product and its block sizes. None if another strategy is better.
+/// Instructions and block sizes of a product. `None` if another strategy is better.
 fn blocks(k: &Kernel, plan: &Plan, p: &Product, m: &Cpu) -> Option<(Unit, Params)> {
     let nest = plan.nests.first()?;
     let known = |d: usize| nest.extents[d].known();
@@ -306,7 +306,7 @@ fn blocks(k: &Kernel, plan: &Plan, p: &Product, m: &Cpu) -> Option<(Unit, Params
     let few = rows.is_some_and(|r| r < 16)
         || columns.is_some_and(|c| c < lanes)
         || depth.is_some_and(|d| d < 16);
-    // Where all of the reduction fits into the copy of a panel, `contraction` makes fewer copies.
+    // If all of K fits into a packed panel, `contraction` packs less.
     let deep = !p.stored && depth.is_none_or(|d| d > DEEP);
     if unit == Unit::Fma && (few || !deep) {
         return None;
@@ -332,12 +332,13 @@ fn blocks(k: &Kernel, plan: &Plan, p: &Product, m: &Cpu) -> Option<(Unit, Params
         Unit::Amx => 32,
         _ => even.unwrap_or(most),
     };
-    // As few blocks of the reduction as stay near, of about the same size.
+    // As few blocks of K as stay in the cache, of about equal size.
     let near = if unit == Unit::Fma { 512 } else { 1024 };
     let parts = if depth <= near + near / 2 { 1 } else { (depth + near - 1) / near };
     let k_block = up((depth + parts - 1) / parts, 32.max(unit.depth()));
     let k_block = if whole.is_none() { near } else { k_block };
-    // Copies of columns cost most beside tiles, which multiply the fastest: more rows read each.
+    // Packing columns costs relatively most with AMX, which multiplies the fastest: more rows share
+    // each.
     let copy = if unit == Unit::Amx { COPY * 4 / 3 } else { COPY };
     let mut m_block = (copy / (k_block * unit.size()) / tile).max(1) * tile;
     m_block = m_block.min(up(rows, tile));
@@ -346,8 +347,8 @@ fn blocks(k: &Kernel, plan: &Plan, p: &Product, m: &Cpu) -> Option<(Unit, Params
     let mut n_block =
         (copy / if unit == Unit::Amx { 4 } else { 8 } / m_block / n_step).max(1) * n_step;
     n_block = n_block.min(up(columns, n_step));
-    // Enough tasks for all threads, as long as each has work; rows are divided last, since columns
-    // are copied for each block of them.
+    // Enough tasks for all threads, as long as each has work. Rows are divided last, since columns
+    // are packed for each block of them.
     let tasks = |m_block: i64, n_block: i64| {
         outer * ((rows + m_block - 1) / m_block) * ((columns + n_block - 1) / n_block)
     };
@@ -357,7 +358,7 @@ fn blocks(k: &Kernel, plan: &Plan, p: &Product, m: &Cpu) -> Option<(Unit, Params
     while tasks(m_block, n_block) < 2 * m.threads && m_block > tile {
         m_block = up(m_block / 2, tile);
     }
-    // A copy of columns is worth it when many rows read it, or when no vector can be read without.
+    // Packing columns is profitable if many rows read them, or if they are not contiguous.
     let contiguous =
         k.stages.get(*nest.stages.first()?)?.inputs[p.right].at.coefficient(p.vector).known()
             == Some(1);

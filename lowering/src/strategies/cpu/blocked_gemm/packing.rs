@@ -1,4 +1,4 @@
-//! Copies of the operands of a matrix product.
+//! Packing of the operands of a matrix product.
 use crate::{
     analysis::Access,
     emit::{
@@ -14,21 +14,20 @@ use crate::{
 use kiln_dialects::ir::*;
 
 impl Blocks<'_> {
-    /// The access of an input.
+    /// The load of an input.
     pub fn input(&self, i: usize) -> Result<&Access> {
         let stage =
             self.loops.nest.stages.first().and_then(|s| self.loops.scope.kernel.stages.get(*s));
         stage.and_then(|s| s.inputs.get(i)).ok_or_else(|| "has no such input".into())
     }
 
-    /// Copies rows of the left matrix, in vectors along the reduction, the last one filled up with
-    /// zeros.
+    /// Packs rows of the left matrix, in vectors along K; the last one is zero-padded.
     pub fn copy_left(&self, c: Code, fixed: &Fixed, rows: Range, (k0, k1): Range) -> Result<()> {
         let scope = self.loops.scope;
         let access = self.input(self.product.left)?;
         let (memory, step) =
             (scope.buffer(access.buffer)?, scope.poly(c, &self.product.step(access))?);
-        // As many elements as a vector of the result has bits.
+        // As many elements as a vector of the result has room for, in bits.
         let count = self.loops.lanes * 4 / self.unit.size() as usize;
         c.each(rows.0, rows.1, 1, &[], &mut |c, row, _| {
             let fixed = self.at_row(fixed, row);
@@ -54,8 +53,8 @@ impl Blocks<'_> {
         .map(drop)
     }
 
-    /// Copies columns of the right matrix: `[k][column]` of f32, `[k / 2][column][2]` of bf16; with
-    /// zeros where there is nothing.
+    /// Packs columns of the right matrix as `[k][column]` of f32 or `[k / 2][column][2]` of bf16,
+    /// zero-padded.
     pub fn copy_right(&self, c: Code, g: &Group, (k0, k1): Range) -> Result<()> {
         let Some(panel) = self.right else { return Ok(()) };
         let (scope, access) = (self.loops.scope, self.input(self.product.right)?);
@@ -109,7 +108,7 @@ impl Blocks<'_> {
             pair(c, k, &mut |c, n| woven(c, read(c, k, n)?, read(c, c.add(k, one)?, n)?))
                 .map(|()| vec![])
         })?;
-        // The last row of an odd number has no partner.
+        // The last row of an odd K has no partner.
         c.each(whole, k1, 2, &[], &mut |c, k, _| {
             pair(c, k, &mut |c, n| woven(c, read(c, k, n)?, zeros(c, count)?)).map(|()| vec![])
         })?;
@@ -123,13 +122,13 @@ impl Blocks<'_> {
     }
 }
 
-/// The first `n` lanes.
+/// A mask of the first `n` lanes.
 fn mask(c: Code, n: Value, count: usize) -> Result<Value> {
     let i1 = Type::scalar(c.ctx(), kiln_dialects::value::DType::I1);
     c.op("vector.create_mask", &[n], Type::vector(i1, count), &[])
 }
 
-/// Elements, with zeros in lanes that do not count.
+/// A masked load, with zeros in inactive lanes.
 fn loaded(c: Code, lanes: Lanes, memory: Value, at: Val) -> Result<Value> {
     let v = lanes.load(c, memory, at).and_then(|v| lanes.many(c, v))?;
     match lanes.mask {

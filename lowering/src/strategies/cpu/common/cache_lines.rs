@@ -1,5 +1,5 @@
-//! Stores past the caches: only of whole vectors, since the processor collects them in lines, and
-//! anything else leaves lines half full.
+//! Non-temporal stores, of whole vectors only: the processor combines them to cache lines, and
+//! partial ones leave lines half full.
 use crate::{
     analysis::{Kernel, Nest, Plan, Poly},
     strategies::cpu::common::vector::{lanes, vector_dim},
@@ -8,8 +8,8 @@ use crate::{
 /// Bytes of a cache line.
 pub const LINE: usize = 64;
 
-/// Whether a vector of each result of a nest is a whole line: what writes parts of lines far apart
-/// waits for memory with each.
+/// Whether a vector of each result of a nest is a whole cache line. Partial writes to distant lines
+/// wait for memory each time.
 pub fn whole_lines(k: &Kernel, nest: &Nest, bits: usize) -> bool {
     let size = |b: usize| {
         k.buffers.get(b)?.element.dtype().ok().map(|d| d.byte_size() * lanes(k, nest, bits))
@@ -17,8 +17,7 @@ pub fn whole_lines(k: &Kernel, nest: &Nest, bits: usize) -> bool {
     nest.all().flat_map(|s| &k.stages[s].outputs).all(|o| size(o.access.buffer) == Some(LINE))
 }
 
-/// Whether all vectors that a nest writes to results are at multiples of their size, given that the
-/// results are.
+/// Whether all vector stores to results are aligned to their size, provided that the results are.
 pub fn in_lines(k: &Kernel, plan: &Plan, nest: &Nest, bits: usize) -> bool {
     let Some(vector) = vector_dim(k, plan, nest, 0).filter(|v| !nest.reduction[*v]) else {
         return false;

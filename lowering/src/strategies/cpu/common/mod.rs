@@ -7,10 +7,10 @@ pub(crate) mod vector;
 use crate::analysis::{Kernel, Plan};
 use kiln_dialects::ir::walk;
 
-/// Work that one task should at least have, in elements.
+/// Least work of a task, in elements.
 pub const LEAST: i64 = 16384;
 
-/// Vectors of one step of the innermost loop: short bodies leave registers for more.
+/// Unroll factor of the innermost loop in vectors: short bodies leave registers for more.
 pub fn unroll(k: &Kernel, plan: &Plan) -> usize {
     let ops = |s: usize| walk(k.stages[s].op).len();
     if plan.nests.iter().all(|n| n.all().map(ops).sum::<usize>() < 16) { 4 } else { 2 }

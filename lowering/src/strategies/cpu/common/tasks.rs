@@ -1,5 +1,5 @@
-//! Which part of a kernel a thread computes: balanced blocks of consecutive tasks, from its number
-//! and how many there are.
+//! Worksharing: a thread's share of a kernel as a balanced range of consecutive tasks, from thread
+//! number and thread count.
 use crate::{
     analysis::{Nest, Plan, Poly},
     emit::{
@@ -44,14 +44,15 @@ pub struct LoopParams {
 }
 
 impl LoopParams {
-    /// Nests beside a contraction, or those of a transpose kernel that transpose nothing.
+    /// Parameters of nests beside a contraction, or of those in a transpose kernel that transpose
+    /// nothing.
     pub fn beside(bits: usize) -> LoopParams {
         LoopParams { bits, block: 16, tasks: 8, unroll: 4, ..LoopParams::default() }
     }
 }
 
-/// A nest, as `write` does it, that writes past the caches, if it should and its results are at
-/// cache lines, as only a call can tell.
+/// Versions a nest emitted by `write` with non-temporal stores. A runtime check of the results'
+/// alignment to cache lines selects it.
 pub fn past_caches(
     c: Code,
     scope: &Scope<'_>,
@@ -102,7 +103,7 @@ fn loops<'a>(
     }
 }
 
-/// Blocks of rows; each row goes through all nests.
+/// Worksharing over blocks of rows; each row goes through all nests.
 pub fn rows(
     c: Code,
     scope: &Scope<'_>,
@@ -124,7 +125,7 @@ pub fn rows(
     })
 }
 
-/// The thread's part of `total` iterations, in whole blocks.
+/// The thread's share of `total` iterations, in whole blocks.
 pub fn blocks(
     c: Code,
     total: Value,
@@ -138,7 +139,7 @@ pub fn blocks(
     c.each(lo, hi, 1, &[], &mut |c, i, _| f(c, i).map(|()| vec![])).map(drop)
 }
 
-/// A nest whose iterations all threads share.
+/// Worksharing over the iterations of an independent nest.
 pub fn independent(
     c: Code,
     scope: &Scope<'_>,
@@ -168,7 +169,7 @@ pub fn independent(
     let (tile, length) = (c.index(params.tile as i64)?, scope.poly(c, &nest.extents[v])?);
     let tiles = c.ceil_div(length, tile)?;
     if outer.is_empty() {
-        // Consecutive tiles are one piece.
+        // Consecutive tiles are one range.
         let (begin, end) = share(c, tiles, threads)?;
         let range = (c.mul(begin, tile)?, c.min(c.mul(end, tile)?, length)?);
         return loops.emit(c, &none, Some(range));

@@ -1,11 +1,11 @@
-//! Squares of vectors turned around in registers.
+//! In-register transposes of squares: as many vectors as lanes.
 use crate::emit::{
     code::Code,
     lanes::{Lanes, Val},
 };
 use kiln_dialects::{ir::*, value::DType};
 
-/// `f` of each of `count` rows.
+/// Calls `f` for each of `count` rows.
 pub fn vectors_of_rows(
     c: Code,
     count: usize,
@@ -14,8 +14,8 @@ pub fn vectors_of_rows(
     (0..count).map(|i| f(c, i)).collect()
 }
 
-/// As many vectors as lanes, transposed: interleaving the two halves once per bit of an index moves
-/// every bit to the other index.
+/// Transposes as many vectors as lanes. Each round interleaves the two halves, which rotates the
+/// (row, lane) index by one bit; log2(lanes) rounds swap both indices.
 pub fn shuffled(c: Code, mut rows: Vec<Value>) -> Result<Vec<Value>> {
     let n = rows.len();
     let low: Vec<i64> = (0..n).map(|i| (i / 2 + (i % 2) * n) as i64).collect();
@@ -38,7 +38,7 @@ pub fn shuffled(c: Code, mut rows: Vec<Value>) -> Result<Vec<Value>> {
     Ok(rows)
 }
 
-/// Writes each row to its place; `bound`: the number of the first, and how many there are at all.
+/// Stores each row to its address; `bound`: the index of the first row, and the row count.
 pub fn store_rows(
     c: Code,
     rows: Vec<Value>,
@@ -51,7 +51,7 @@ pub fn store_rows(
         let mask = match bound {
             None => None,
             Some((first, size)) => {
-                // All lanes of a row that exists, none of one that does not.
+                // The mask is all lanes of an existing row, and none of others.
                 let left = c.sub(size, c.add(first, c.index(i as i64)?)?)?;
                 let lanes = c.mul(left, c.index(n as i64)?)?;
                 Some(c.op(

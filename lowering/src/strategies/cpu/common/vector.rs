@@ -1,9 +1,8 @@
-//! The dimension that goes into vectors, and how many elements a vector holds.
+//! The vectorised dimension, and the number of lanes.
 use crate::analysis::{Kernel, Lin, Nest, Plan};
 use kiln_dialects::{ir::*, value::DType};
 
-/// How many iterations a vector of `bits` holds: as many as of the widest element that is computed
-/// with.
+/// Lanes of a vector of `bits`: as many as hold the widest compute type.
 pub fn lanes(k: &Kernel, nest: &Nest, bits: usize) -> usize {
     let mut widest = 8;
     let mut see = |t: Type| {
@@ -23,7 +22,7 @@ pub fn lanes(k: &Kernel, nest: &Nest, bits: usize) -> usize {
     (bits / widest).max(1)
 }
 
-/// The dimension that goes into vectors: the one along which most is contiguous.
+/// The vectorised dimension: the one along which most accesses are contiguous.
 pub fn vector_dim(k: &Kernel, plan: &Plan, nest: &Nest, from: usize) -> Option<usize> {
     let cost = |d: usize| -> Option<i64> {
         let extent = nest.extents.get(d)?.known();

@@ -1,5 +1,5 @@
-//! Tiles of rows by vectors inside of blocks that fit the caches: contractions, with running values
-//! in registers through the reduction loops, and transpositions.
+//! Register tiles of rows by vectors in cache blocks: contractions, with accumulators in registers
+//! across the reduction loops, and transposes.
 use crate::{
     analysis::{Access, Buffer, Kernel, Lin, Nest, Poly, Role, row_major},
     emit::{
@@ -29,13 +29,13 @@ pub struct Tiles {
     pub m_block: usize,
     /// Columns of a block.
     pub n_block: usize,
-    /// Whether the shared operand is packed.
+    /// Whether the operand that all rows share is packed.
     pub pack: bool,
-    /// Whether squares of vectors are transposed in registers.
+    /// Whether squares are transposed in registers.
     pub in_registers: bool,
 }
 
-/// The nest of a contraction or a transpose.
+/// Emits the nest of a contraction or a transpose.
 pub fn emit(
     c: Code,
     scope: &Scope<'_>,
@@ -51,7 +51,7 @@ pub fn emit(
         None => None,
     };
     let across = registers::across(&loops, roles.rows).filter(|_| tiles.in_registers);
-    // What lies over an input is not there to be read again.
+    // In place, an overwritten input cannot be read again.
     let again = scope.kernel.func.attr(IN_PLACE).is_none();
     let step = Step { most: tiles.m, across, again };
     let none: Fixed = vec![None; nest.extents.len()];
@@ -85,18 +85,17 @@ pub fn emit(
     })
 }
 
-/// How rows are taken.
+/// How rows are divided.
 struct Step {
-    /// Most at once.
+    /// Most rows at once.
     most: usize,
-    /// What squares of vectors turn around.
+    /// Operands that are transposed in registers.
     across: Option<Vec<Access>>,
-    /// Whether a row may be done twice.
+    /// Whether a row may be computed twice.
     again: bool,
 }
 
-/// All rows for each group of vectors, so that what is read for the group stays in the first level
-/// cache.
+/// All rows for each group of vectors, so that the group's operand stays in the L1 cache.
 fn panel(
     c: Code,
     loops: &Loops<'_>,
@@ -130,7 +129,7 @@ fn panel(
             })?;
             at = whole;
             if all % n != 0 && step.again {
-                // The last square does rows again that the one before it did.
+                // The last square overlaps the one before it.
                 registers::emit(
                     c,
                     &loops,
@@ -142,7 +141,7 @@ fn panel(
                 at = hi;
             }
         }
-        // What is left of the rows is done in fewer at once.
+        // Remaining rows take smaller tiles.
         let mut counts = vec![step.most.max(1)];
         counts.extend([4, 1].into_iter().filter(|n| *n < step.most));
         for group in counts {
@@ -161,14 +160,14 @@ fn panel(
     Ok(())
 }
 
-/// A copy of an input, in the order in which the register tile reads it.
+/// A packed operand, in the order in which the register tile reads it.
 struct Panel {
     stage: usize,
     input: usize,
     memory: Value,
 }
 
-/// A kernel that reads the copy, its scalars and its memory.
+/// A kernel that reads the packed operand, its scalars and its memory.
 type Copied = (Kernel, HashMap<Value, Value>, Vec<Option<Value>>);
 
 impl Panel {
@@ -191,7 +190,7 @@ impl Panel {
     fn depth(nest: &Nest) -> Vec<usize> {
         (0..nest.extents.len()).filter(|d| nest.reduction[*d]).collect()
     }
-    /// Copies what `count` vectors from `start` on read.
+    /// Packs what `count` vectors from `start` on read.
     fn fill(
         &self,
         c: Code,
@@ -229,7 +228,7 @@ impl Panel {
             memory: memory.clone(),
             ..scope.clone()
         };
-        // Rows that are not fixed do not matter to what is copied.
+        // The packed operand does not depend on the rows.
         let rows: Fixed = fixed
             .iter()
             .enumerate()

@@ -1,4 +1,4 @@
-//! Sums of products: register tiles of rows by vectors, in blocks that fit the caches.
+//! Contractions: register tiles of rows by vectors, in blocks that fit the caches.
 pub(crate) mod emit;
 
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 };
 use kiln_dialects::Result;
 
-/// A contraction or convolution on a processor.
+/// A contraction or convolution on CPUs.
 pub struct Contraction;
 
 /// Tile and block sizes.
@@ -76,38 +76,37 @@ impl Strategy for Contraction {
     }
 }
 
-/// What the dimensions of a contraction are.
+/// Roles of a contraction's dimensions.
 #[derive(Clone, Debug)]
 pub struct Roles {
-    /// The one in vectors.
+    /// The vectorised dimension.
     pub vector: usize,
     /// Elements of a vector.
     pub lanes: usize,
-    /// The one of which several are computed at once, for what they read in common.
+    /// The dimension of which several indices are computed together (unroll and jam), since they
+    /// share an operand.
     pub rows: usize,
-    /// The one in blocks beside the rows: the vector dimension, or one outside of it in packed
-    /// layouts.
+    /// The dimension that is blocked beside the rows: the vectorised one, or in packed layouts one
+    /// outside of it.
     pub columns: usize,
     /// All other parallel dimensions.
     pub outer: Vec<usize>,
-    /// The input that is the same in all rows, if it is worth to have it copied in the order in
-    /// which it is read.
+    /// The operand that all rows share, if packing it in reading order is profitable.
     pub pack: Option<usize>,
-    /// Whether neighbouring rows of the other input share a set of the first level cache.
+    /// Whether neighbouring rows of the other operand map to the same L1 cache set.
     pub crowded: bool,
 }
 
-/// Rows that are a multiple of so many bytes apart go to the same few places of the first level
-/// cache: 64 sets of 64 bytes.
+/// Rows whose stride is a multiple of this many bytes map to the same L1 cache sets: 64 sets of 64
+/// bytes.
 const SETS: i64 = 4096;
 
-/// Rows that read such a copy before the next one is made.
+/// Rows that share a packed panel before the next one is packed.
 const PACKED_ROWS: i64 = 1024;
-/// Most bytes of such a copy.
+/// Most bytes of a packed panel.
 const PANEL: i64 = 256 << 10;
 
-/// The roles, if a kernel is one sum of products, with or without stages on the result and beside
-/// it.
+/// The roles, if a kernel is one contraction, with or without stages on or beside the result.
 pub fn contraction(k: &Kernel, plan: &Plan, bits: usize) -> Option<Roles> {
     let nest = plan.main()?;
     let [stage] = nest.stages.as_slice() else { return None };
@@ -117,7 +116,7 @@ pub fn contraction(k: &Kernel, plan: &Plan, bits: usize) -> Option<Roles> {
     combine.other.def().filter(|p| p.is("arith.mulf"))?;
     let [a, b] = s.inputs.as_slice() else { return None };
     let free = |d: &usize| !nest.reduction[*d] && nest.extents[*d].known() != Some(1);
-    // Results are written in the order of memory; what is read otherwise is copied first.
+    // Stores are contiguous; an operand with another order is packed.
     let real = |o: &&Output| !plan.passed.get(o.access.buffer).copied().unwrap_or(false);
     let written: Vec<&Output> =
         nest.all().filter_map(|s| k.stages.get(s)).flat_map(|s| &s.outputs).filter(real).collect();
@@ -126,7 +125,7 @@ pub fn contraction(k: &Kernel, plan: &Plan, bits: usize) -> Option<Roles> {
         .find(|d| written.iter().all(|o| o.access.at.coefficient(*d).known() == Some(1)))?;
     let parallel: Vec<usize> =
         (0..nest.extents.len()).filter(|d| !nest.reduction[*d] && *d != vector).collect();
-    // Rows share an operand that differs from lane to lane.
+    // Rows share an operand that varies across lanes.
     let shared = |d: &usize| [a, b].iter().any(|x| !x.at.uses(*d) && x.at.uses(vector));
     let length = |d: usize| nest.extents[d].known().unwrap_or(1024);
     let rows = parallel.iter().copied().filter(shared).max_by_key(|d| (length(*d).min(64), *d))?;
@@ -175,28 +174,27 @@ fn blocks(nest: &Nest, r: &Roles, m: &Cpu) -> Params {
         ),
         1024,
     );
-    // Registers: 32 with 512 bits, 16 with less; running values take most of them.
+    // Vector registers: 32 with 512 bits, 16 with less; accumulators take most of them.
     let registers = if m.bits == 512 { 32 } else { 16 };
     let vectors = (width / lanes).max(1);
-    // A set has 8 or 12 places, so that of more rows, and the columns, each would drive out
-    // another.
+    // A set is 8- or 12-way associative: more rows, with the columns, would evict each other.
     let places = if r.crowded { 8 } else { registers };
     let narrow = r.crowded && r.pack.is_some() && registers == 32 && vectors >= 4;
     let n = if rows == 1 || narrow { 4 } else { 2 }.min(vectors);
     let fit = (registers - 4) / n - if registers == 32 { 2 } else { 0 };
     let most = if narrow { 6 } else { fit.min(places) }.clamp(1, rows.max(1));
-    // Few rows are divided evenly; of many, the rest does not matter. With 6 rows as many sums as
-    // an FMA has steps are on their way.
+    // Few rows are divided evenly; with many, the remainder does not matter. 6 rows keep as many
+    // accumulators in flight as an FMA has cycles of latency.
     let even = (most.min(6)..=most).rev().find(|t| rows % t == 0 && rows <= 256);
     let tile = even.unwrap_or(most);
-    // A block of rows stays in half of the second level cache while the columns pass.
+    // A block of rows stays in half of the L2 cache while the columns stream past.
     let bytes = 4 * k;
     let per_column = if r.columns == r.vector { 1 } else { width };
     let columns = known(&nest.extents[r.columns], 1024);
     let outer = known(&Poly::product(r.outer.iter().map(|d| &nest.extents[*d])), 4);
     let mut m_block = (m.l2 / 2 / bytes / tile * tile).clamp(tile, 48 * tile);
     if r.pack.is_some() {
-        // A copy is worth it when many rows read it.
+        // Packing is profitable when many rows share a panel.
         m_block = PACKED_ROWS / tile * tile;
     }
     let mut n_block = (m.l2 / 2 / bytes / per_column).clamp(1, 1024 / per_column.min(1024));
@@ -231,8 +229,8 @@ fn blocks(nest: &Nest, r: &Roles, m: &Cpu) -> Params {
     }
 }
 
-/// The roles in a parallel nest that writes along one dimension and reads along another: blocks of
-/// both keep lines of both in the caches.
+/// The roles of a parallel nest that stores along one dimension and loads along another. Blocks of
+/// both keep cache lines of both in the caches.
 pub fn transposition(k: &Kernel, plan: &Plan, nest: &Nest, bits: usize) -> Option<Roles> {
     let vector = vector_dim(k, plan, nest, 0)?;
     let reads: Vec<&Access> =

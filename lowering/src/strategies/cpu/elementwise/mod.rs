@@ -1,4 +1,4 @@
-//! Independent nests: elementwise work, and reductions that each thread computes by itself.
+//! Independent nests: elementwise work, and reductions that one thread computes each.
 
 use crate::{
     analysis::{Kernel, Nest, Plan, Poly},
@@ -20,7 +20,7 @@ use kiln_dialects::ir::{Op, walk};
 
 /// Elementwise nests.
 pub struct Elementwise;
-/// Nests of which one at least reduces.
+/// Independent nests with at least one reduction.
 pub struct Reduction;
 
 /// How iterations are divided.
@@ -109,11 +109,11 @@ fn nests(e: &Emission<'_, '_>, params: &Params) -> Result<()> {
     })
 }
 
-/// How many bytes ahead a stream is prefetched: the best of 256 to 16384 for gelu(a b + c)
-/// sigmoid(d) of 16 M f32 on a Zen 4, of which it takes an eighth of the time.
+/// Prefetch distance of a stream in bytes: the best of 256 to 16384 for gelu(a b + c) sigmoid(d) of
+/// 16 M f32 on a Zen 4, of which it takes an eighth of the time.
 const PREFETCH: i64 = 2048;
 
-/// Whether a nest writes more than the caches hold, in whole cache lines.
+/// Whether a nest writes more than the caches hold, in whole cache lines (non-temporal stores).
 pub fn streams(k: &Kernel, plan: &Plan, nest: &Nest, m: &Cpu) -> bool {
     let bytes = |o: &crate::analysis::Output| {
         let b = k.buffers.get(o.access.buffer)?;
@@ -126,15 +126,16 @@ pub fn streams(k: &Kernel, plan: &Plan, nest: &Nest, m: &Cpu) -> bool {
 fn params(k: &Kernel, plan: &Plan, m: &Cpu) -> Params {
     let reduces = plan.nests.iter().any(|n| n.reduction.contains(&true));
     let past = !reduces && plan.nests.iter().any(|n| streams(k, plan, n, m));
-    // With several functions an iteration is so long that the processor does not see the reads of
-    // the next ones; with fewer, asking for them takes more than it gives.
+    // With several math functions an iteration fills the out-of-order window, so that the processor
+    // does not see the next iterations' loads. With fewer, software prefetches cost more than they
+    // gain.
     let function = |o: &Op| ACCURACY.iter().any(|(name, ..)| o.is(name));
     let functions = |n: &Nest| {
         n.all().map(|s| walk(k.stages[s].op).into_iter().filter(function).count()).sum::<usize>()
     };
     let long = plan.nests.iter().any(|n| functions(n) > 1);
     let prefetch = if past && long { PREFETCH } else { 0 };
-    // All parallel dimensions but the vector one make tasks; long vectors are tiles.
+    // All parallel dimensions but the vectorised one make tasks; a long vectorised one is tiled.
     let (mut tasks, mut tile, mut block) = (0, 0, 1);
     for n in &plan.nests {
         let v = vector_dim(k, plan, n, 0);

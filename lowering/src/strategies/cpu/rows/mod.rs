@@ -1,4 +1,5 @@
-//! Rows: each goes through all stages while it is in the cache, such as a softmax or a norm.
+//! Row fusion: each row goes through all stages while it is in the cache, such as a softmax or a
+//! norm.
 
 use crate::{
     analysis::Poly,
@@ -13,7 +14,7 @@ use crate::{
 };
 use kiln_dialects::Result;
 
-/// Stages that depend on each other within a row.
+/// Dependent stages that share rows.
 pub struct Rows;
 
 /// How rows are divided.

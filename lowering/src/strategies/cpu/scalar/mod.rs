@@ -1,4 +1,4 @@
-//! Scalar code: one element after the other, for comparison with what the others compute.
+//! Scalar code without vectorisation: the baseline for comparisons.
 
 use crate::strategies::{
     Device, Emission, Match, Parameters, Request, Strategy, View,
@@ -6,7 +6,7 @@ use crate::strategies::{
 };
 use kiln_dialects::Result;
 
-/// Any kernel without vectors. No model chooses it.
+/// Any kernel, scalar. No cost model chooses it.
 pub struct Scalar;
 
 /// How iterations are divided.

@@ -1,5 +1,5 @@
-//! Transposes: blocks of both dimensions keep cache lines of both, squares of vectors are transposed
-//! in registers.
+//! Transposes: blocks of both dimensions keep cache lines of both in the cache, and squares of
+//! vectors are transposed in registers.
 pub(crate) mod registers;
 
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
 };
 use kiln_dialects::Result;
 
-/// A nest that reads along another dimension than it writes.
+/// A nest that loads along another dimension than it stores.
 pub struct Transpose;
 
 /// Tile and block sizes.
@@ -63,7 +63,7 @@ impl Strategy for Transpose {
         let bits = m.bits as usize;
         let transposes = |n: &Nest| transposition(r.kernel, r.plan, n, bits).is_some();
         let nests = &r.plan.nests;
-        // The padding of a transpose may be written by nests of its own.
+        // Separate nests may write the padding of a transpose.
         let fits = nests.iter().any(transposes)
             && nests.iter().all(|n| transposes(n) || fills(r.kernel, n));
         let past = nests
@@ -104,7 +104,7 @@ impl Strategy for Transpose {
     }
 }
 
-/// Whether a nest reads nothing.
+/// Whether a nest has no loads.
 fn fills(k: &Kernel, nest: &Nest) -> bool {
     nest.all().filter_map(|s| k.stages.get(s)).all(|s| s.reads().next().is_none())
 }

@@ -1,7 +1,7 @@
-//! Squares of a nest that reads along one dimension and writes along another: whole vectors are
-//! read, turned around in registers, and written.
+//! In-register transposes of a nest that loads along one dimension and stores along another: vector
+//! loads, shuffles, vector stores.
 //!
-//! Why: a gather reads element by element, and takes about ten times as long as a square's share of
+//! Why: a gather loads element by element, and takes about ten times as long as a square's share of
 //! loads and shuffles.
 use crate::{
     analysis::{Access, Init},
@@ -15,8 +15,8 @@ use crate::{
 };
 use kiln_dialects::ir::*;
 
-/// What is read along the dimension `rows`; none if there is something that squares of vectors do
-/// not hold.
+/// Operands to transpose, which are contiguous along the dimension `rows`. `None` if something does
+/// not fit squares of vectors.
 pub fn across(loops: &Loops<'_>, rows: usize) -> Option<Vec<Access>> {
     let vector = loops.vector.filter(|_| loops.lanes.is_power_of_two() && loops.lanes >= 4)?;
     let along = |a: &&Access| {
@@ -26,7 +26,7 @@ pub fn across(loops: &Loops<'_>, rows: usize) -> Option<Vec<Access>> {
     };
     let kernel = loops.scope.kernel;
     let stages = || loops.nest.all().filter_map(|s| kernel.stages.get(s));
-    // What is added to would be added to twice where squares overlap.
+    // Overlapping squares would accumulate twice.
     if loops.nest.reduction.contains(&true)
         || stages().flat_map(|s| &s.outputs).any(|o| matches!(o.init, Init::Load(_)))
     {
@@ -37,12 +37,12 @@ pub fn across(loops: &Loops<'_>, rows: usize) -> Option<Vec<Access>> {
     all.dedup();
     let narrow =
         |a: &Access| kernel.buffers[a.buffer].element.dtype().is_ok_and(|d| d.byte_size() == 4);
-    // A value that the nest itself passes on is not in memory.
+    // An intermediate of the nest is not in memory.
     let stored = |a: &Access| loops.scope.memory.get(a.buffer).copied().flatten().is_some();
     (!all.is_empty() && all.iter().all(|a| narrow(a) && stored(a))).then_some(all)
 }
 
-/// One square: as many rows as lanes from `first` on, in one vector of columns from `start` on.
+/// One square: as many rows as lanes from `first` on, by one vector of columns from `start` on.
 pub fn emit(
     c: Code,
     loops: &Loops<'_>,

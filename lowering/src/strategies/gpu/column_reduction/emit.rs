@@ -1,6 +1,6 @@
-//! Results that lie side by side in memory, such as sums of columns: neighbouring threads take
-//! neighbouring results, several each, and threads behind each other share what is summed; what
-//! they have is combined through shared memory, pair by pair.
+//! Code of column reductions. Neighbouring threads take neighbouring (contiguous) columns, several
+//! each. Threads along K share a column and combine their partial results through shared memory by
+//! a tree reduction.
 use crate::{
     analysis::{Nest, Output, Plan},
     emit::{
@@ -59,7 +59,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, params: &Param
     let memory: Vec<Value> =
         if parts > 1 { reducing(scope, nest).map(memory).collect::<Result<_>>()? } else { vec![] };
     let (start, step) = (c.mul(threads::block(c)?, across)?, c.mul(threads::blocks(c)?, across)?);
-    // All threads of a block go round equally often, so that all come to each barrier.
+    // Uniform trip count across the CTA, so that every thread reaches each barrier.
     c.strided(start, total, step, &[], &mut |c, base, _| {
         let item = c.add(base, column)?;
         let inside = c.below(item, total)?;
@@ -100,7 +100,8 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, params: &Param
                     None,
                 )
             };
-            // The further half gives, the nearer half takes.
+            // One level of the tree: the upper half stores its partial results, the lower half
+            // loads them.
             keep(c, left as i64, 2 * left as i64, &parts_of)?;
             threads::barrier(c)?;
             let behind = c.add(place, c.index((left * columns * lanes) as i64)?)?;
@@ -123,7 +124,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, params: &Param
             loops.finish(c, &dims, each, &results)
         };
         c.when(speaks, finish, None)?;
-        // The next results may be given only when these have been taken.
+        // WAR barrier: the next columns' partial results overwrite this shared memory.
         if parts > 1 {
             threads::barrier(c)?;
         }
@@ -132,7 +133,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, params: &Param
     Ok(())
 }
 
-/// Writes a value, or reads one of a type.
+/// Stores the value if one is given, else loads one of the type.
 fn exchange(
     c: Code,
     memory: Value,

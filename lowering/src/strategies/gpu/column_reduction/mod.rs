@@ -17,10 +17,10 @@ use crate::{
 };
 use kiln_dialects::Result;
 
-/// Results that are contiguous, each of which reduces a column.
+/// Reductions whose results are contiguous: each result reduces one column.
 pub struct ColumnReduction;
 
-/// How columns are divided.
+/// Tile of a column reduction.
 #[derive(Clone, Debug, Parameters)]
 pub struct Params {
     /// Threads along the columns
@@ -29,7 +29,7 @@ pub struct Params {
     /// Threads that share a column's reduction
     #[parameter(PowerOfTwo(1, 1024))]
     pub k_threads: usize,
-    /// Accesses of a thread in flight
+    /// Accesses that a thread keeps in flight
     #[parameter(Between(1, 64))]
     pub unroll: usize,
     /// Elements of a vector access
@@ -37,11 +37,11 @@ pub struct Params {
     pub vector: usize,
 }
 
-/// Accesses of a thread in flight, if there are as many.
+/// Accesses that a thread keeps in flight, if K has as many.
 const UNROLL: i64 = 4;
-/// Most threads of a CTA.
+/// Most threads per CTA.
 const MOST_THREADS: i64 = 256;
-/// From so many threads on the GPU is full without sharing columns.
+/// With at least this many threads along the columns, the GPU is full without splitting K.
 const MANY: i64 = 1 << 16;
 
 impl Strategy for ColumnReduction {
@@ -79,8 +79,8 @@ impl Strategy for ColumnReduction {
     }
 }
 
-/// Results that lie side by side: how many accesses they take, elements of each, how much is
-/// summed, bytes of an access of all results.
+/// A nest with contiguous results: vector accesses of all results, elements per access, K extent,
+/// bytes that one access of every output takes.
 type Beside = (i64, i64, i64, i64);
 
 fn beside(k: &Kernel, plan: &Plan, nest: &Nest) -> Option<Beside> {
@@ -111,7 +111,7 @@ fn beside(k: &Kernel, plan: &Plan, nest: &Nest) -> Option<Beside> {
     ))
 }
 
-/// Threads behind each other, where those beside each other are too few for the card.
+/// Splits K among threads where the columns alone have too few threads to fill the GPU.
 fn params(nests: &[Beside]) -> Option<Params> {
     let (items, work) = (nests.iter().map(|n| n.0).max()?, nests.iter().map(|n| n.2).min()?);
     let (lanes, bytes) = (nests.iter().map(|n| n.1).max()?, nests.iter().map(|n| n.3).sum::<i64>());

@@ -1,4 +1,4 @@
-//! What becomes of a product's sums in registers.
+//! Epilogue of a matrix product: what happens to its accumulators in registers.
 use crate::{
     analysis::{Init, Nest, Output},
     emit::{
@@ -9,8 +9,9 @@ use crate::{
 };
 use kiln_dialects::ir::*;
 
-/// Finishes elements of a product, of what each stage of it writes: what they start from is added,
-/// they are written, and the nest's later stages take them; what all of these computed.
+/// Finishes elements of a product: adds the initial value of each output to its accumulators,
+/// stores them, and runs the nest's later (epilogue) stages on them. Returns what all stages
+/// computed.
 pub fn finish(
     c: Code,
     scope: &Scope<'_>,

@@ -1,4 +1,4 @@
-//! A reduction that a group of threads shares: each a part, then shuffles.
+//! Cooperative reduction by a group of threads: partial results per thread, then warp shuffles.
 use crate::{
     analysis::{Nest, Plan},
     emit::{
@@ -15,22 +15,23 @@ use crate::{
 };
 use kiln_dialects::ir::*;
 
-/// What is the same for all nests of a row.
+/// What all nests of a row share.
 pub struct Row<'a> {
-    /// What code refers to.
+    /// Scope of the emitted code.
     pub scope: &'a Scope<'a>,
     /// The kernel's nests.
     pub plan: &'a Plan,
-    /// The threads.
+    /// The thread group.
     pub group: Group,
-    /// Most elements of one access.
+    /// Most elements per vector access.
     pub most: usize,
-    /// Accesses that a thread has under way at once.
+    /// Accesses that a thread keeps in flight.
     pub pieces: usize,
 }
 
-/// All reduction dimensions of a nest whose parallel ones are fixed, then what follows on the
-/// results, by the group's first thread. `exchange`: memory for each output.
+/// Reduces all reduction dimensions of a nest whose parallel dimensions are fixed; the group's
+/// first thread then runs the stages that follow on the results. `exchange`: shared memory for each
+/// output.
 pub fn reduce(
     c: Code,
     row: &Row<'_>,
@@ -79,23 +80,23 @@ pub fn reduce(
     }
 }
 
-/// What turns the parts that threads have into finished values.
+/// How per-thread partial results become final values.
 pub struct Ending<'a> {
-    /// What code refers to.
+    /// Scope of the emitted code.
     pub scope: &'a Scope<'a>,
-    /// The threads.
+    /// The thread group.
     pub group: Group,
-    /// Elements of a part.
+    /// Lanes of a partial result.
     pub lanes: usize,
-    /// The loop dimensions of the results.
+    /// Loop dimensions of the results.
     pub dims: &'a [Val],
-    /// What is known already.
+    /// Elements that are already in registers.
     pub passed: &'a Passed,
 }
 
 impl Ending<'_> {
-    /// The values of all that a nest reduces, the same in all threads of the group. `memory`: for
-    /// each, a place for each warp of the block.
+    /// Final values of all reductions of a nest, the same in all threads of the group. `memory`:
+    /// for each value one shared-memory slot per warp of the CTA.
     pub fn results(
         &self,
         c: Code,

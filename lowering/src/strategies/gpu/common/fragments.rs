@@ -1,5 +1,5 @@
-//! A product's sums as the instructions of tensor cores leave them in a warp's registers: of 16
-//! rows and 8 columns a thread has 2 neighbours in a row and 2 in the eighth row below.
+//! Accumulator fragments as the tensor-core instructions leave them in a warp's registers: of a 16
+//! x 8 block, a thread holds 2 contiguous elements of a row and 2 of the row 8 below.
 use crate::strategies::gpu::common::vector_width::width;
 use crate::{
     analysis::{Nest, Output, Plan, Poly},
@@ -16,31 +16,31 @@ use crate::{
 };
 use kiln_dialects::{ir::*, value::DType};
 
-/// A product in its kernel, and its tiles.
+/// A matrix product in its kernel, with its CTA tile.
 pub struct Results<'a> {
     pub scope: &'a Scope<'a>,
     pub plan: &'a Plan,
     pub nest: &'a Nest,
     pub product: &'a Product,
-    /// What its stages write, in the order of the right operands.
+    /// Outputs of its stages, in the order of the right operands.
     pub outs: Vec<&'a Output>,
-    /// Rows and columns of a tile.
+    /// Rows and columns of the CTA tile.
     pub tile: [usize; 2],
 }
 
-/// What a warp has of a tile.
+/// A warp's fragment of a tile.
 pub struct Part<'a> {
     pub batch: &'a [Value],
-    /// The thread's first row and column, as indices.
+    /// The thread's first row and column, of index type.
     pub at: [Value; 2],
-    /// How many rows the blocks of 16 are apart.
+    /// Distance between the blocks of 16 rows.
     pub apart: usize,
-    /// By block, by right operand, the thread's sums: by 8 columns, four each.
+    /// The thread's accumulators by block of 16 rows and by right operand: four per 8 columns.
     pub values: &'a [Vec<&'a [Value]>],
 }
 
 impl Results<'_> {
-    /// How many rows there are.
+    /// Row count (M).
     pub fn rows(&self, c: Code) -> Result<Value> {
         self.product
             .roles
@@ -48,15 +48,15 @@ impl Results<'_> {
             .iter()
             .try_fold(c.index(1)?, |all, d| c.mul(all, self.scope.poly(c, &self.nest.extents[*d])?))
     }
-    /// How many columns there are.
+    /// Column count (N).
     pub fn columns(&self, c: Code) -> Result<Value> {
         self.scope.poly(c, &self.nest.extents[self.product.roles.columns[0]])
     }
-    /// The same, if it is a number.
+    /// Column count (N), if it is static.
     pub fn known_columns(&self) -> Option<i64> {
         self.nest.extents[self.product.roles.columns[0]].known()
     }
-    /// How many steps the depth is, one at least.
+    /// Trip count of the K loop, one at least.
     pub fn steps(&self, c: Code) -> Result<Value> {
         let depth = Poly::product(self.product.roles.depth.iter().map(|d| &self.nest.extents[*d]));
         match depth.known() {
@@ -68,21 +68,22 @@ impl Results<'_> {
         let size = Poly::product(dims.iter().filter_map(|d| self.nest.extents.get(*d)));
         size.multiple_of(of as i64)
     }
-    /// Whether rows, and columns, are a multiple of a tile's.
+    /// Whether M, and N, are a multiple of the tile's.
     pub fn whole(&self) -> [bool; 2] {
         let roles = &self.product.roles;
         [self.multiple(&roles.rows, self.tile[0]), self.multiple(&roles.columns, self.tile[1])]
     }
-    /// How many neighbours one op takes of the two that a thread has.
+    /// How many of a thread's two contiguous elements one op takes.
     pub fn lanes(&self) -> Lanes {
         let over = self.product.roles.columns[0];
-        // The operands do not come through registers.
+        // The operands go through shared memory, so that their accesses do not limit the vector
+        // width.
         let mut kernel = self.scope.kernel.clone();
         self.product.stages.iter().for_each(|s| kernel.stages[*s].inputs.clear());
         let pairs = self.multiple(&[over], 2) && width(&kernel, self.plan, self.nest, over) >= 2;
         Lanes { count: if pairs { 2 } else { 1 }, mask: None }
     }
-    /// The loop dimensions of an element.
+    /// Loop dimensions of an element.
     pub fn dims(&self, c: Code, batch: &[Value], row: Value, column: Val) -> Result<Vec<Val>> {
         let roles = &self.product.roles;
         let mut dims = vec![Val::One(c.index(0)?); self.nest.extents.len()];
@@ -96,8 +97,8 @@ impl Results<'_> {
         dims[roles.columns[0]] = column;
         Ok(dims)
     }
-    /// As many neighbours as there are lanes, of each right operand; what the stages computed of
-    /// them.
+    /// Contiguous accumulators of each right operand, as many as there are lanes. Returns what the
+    /// stages computed of them.
     pub fn element(
         &self,
         c: Code,
@@ -124,7 +125,7 @@ impl Results<'_> {
             .collect::<Result<Vec<_>>>()?;
         accumulators::finish(c, scope, self.nest, lanes, &dims, &all)
     }
-    /// Later stages on the sums, whose results each thread writes.
+    /// Runs the epilogue stages on the accumulators; each thread stores its own results.
     pub fn spread(&self, c: Code, scope: &Scope<'_>, part: &Part<'_>) -> Result<()> {
         let (rows, columns, lanes, [whole_rows, whole_columns]) =
             (self.rows(c)?, self.columns(c)?, self.lanes(), self.whole());
@@ -154,7 +155,7 @@ impl Results<'_> {
                 })?;
             }
         }
-        // The next tile's products want whole warps.
+        // The next tile's `mma` needs a converged warp.
         if whole_rows && whole_columns { Ok(()) } else { Ptx(c).warp_barrier() }
     }
 }

@@ -1,31 +1,31 @@
-//! How many CTAs a kernel wants, as an affine map over its `index` parameters.
+//! Grid size of a kernel, as an affine map over its `index` parameters.
 use crate::{
     analysis::{Kernel, Nest, Plan, Poly},
     strategies::gpu::common::roles::roles_of,
 };
 use kiln_dialects::ir::*;
 
-/// CTAs where an extent is no affine expression of the parameters; kernels are grid-stride, so that
-/// any number is right.
+/// Grid size where an extent is not affine in the parameters. Kernels are grid-stride, so that any
+/// grid size is correct.
 pub const OTHERWISE: i64 = 1024;
 
-/// A kernel's sizes, for expressions over them.
+/// A kernel's sizes, for affine expressions over them.
 pub struct Extents(Vec<Value>);
 
 impl Extents {
-    /// The product of some extents of a nest.
+    /// Product of some extents of a nest.
     pub fn product(&self, n: &Nest, dims: &[usize]) -> Option<String> {
         self.poly(&Poly::product(dims.iter().filter_map(|d| n.extents.get(*d))))
     }
-    /// The product of a nest's parallel extents.
+    /// Product of a nest's parallel extents.
     pub fn parallel(&self, n: &Nest) -> Option<String> {
         self.product(n, &parallel(n))
     }
-    /// A size.
+    /// Affine expression of a size.
     pub fn poly(&self, p: &Poly) -> Option<String> {
         poly(p, &self.0)
     }
-    /// The CTA tiles of a product, batch by rows by columns, each split in so many along K.
+    /// CTA tiles of a matrix product: batch by rows by columns, each with a split-K factor.
     pub fn tiles(
         &self,
         k: &Kernel,
@@ -37,7 +37,7 @@ impl Extents {
         let nest = plan.nests.first()?;
         let r = roles_of(k, nest, *nest.stages.first()?)?;
         let (rows, columns) = (self.product(nest, &r.rows)?, self.product(nest, &r.columns)?);
-        // Each right operand has its part of a tile's columns.
+        // The right operands share the columns of a CTA tile evenly.
         let tiles = format!(
             "({}) * (({rows}) ceildiv {m}) * (({columns}) ceildiv {})",
             self.product(nest, &r.batch)?,
@@ -51,14 +51,14 @@ fn parallel(n: &Nest) -> Vec<usize> {
     (0..n.extents.len()).filter(|d| !n.reduction[*d]).collect()
 }
 
-/// The nest with most results, as far as extents are known.
+/// The nest with the most results, as far as extents are static.
 pub fn largest(plan: &Plan) -> Option<&Nest> {
     plan.nests.iter().max_by_key(|n| {
         Poly::product(parallel(n).iter().map(|d| &n.extents[*d])).known().unwrap_or(i64::MAX)
     })
 }
 
-/// The map of an expression over the kernel's sizes; of [`OTHERWISE`] where there is none.
+/// Affine map of an expression over the kernel's sizes, or [`OTHERWISE`] where there is none.
 pub fn grid(k: &Kernel, expression: impl FnOnce(&Extents) -> Option<String>) -> Result<Attr> {
     let block = k.func.regions().first().and_then(|r| r.first()).ok_or("has no body")?;
     let sizes: Vec<Value> = block.args().into_iter().filter(|a| a.ty().is_index()).collect();
@@ -67,14 +67,14 @@ pub fn grid(k: &Kernel, expression: impl FnOnce(&Extents) -> Option<String>) -> 
     map(k.func.ctx(), &[expression], extents.0.len())
 }
 
-/// An affine map of these expressions over so many sizes.
+/// Affine map of these expressions over as many sizes.
 pub fn map(c: Ctx, expressions: &[String], sizes: usize) -> Result<Attr> {
     let names: Vec<String> = (0..sizes).map(|i| format!("s{i}")).collect();
     let map = format!("affine_map<()[{}] -> ({})>", names.join(", "), expressions.join(", "));
     Attr::parse(c, &map).ok_or_else(|| format!("'{map}' is no map").into())
 }
 
-/// A size as text; `None` where a map cannot say it.
+/// A size as an affine expression; `None` where it is not affine.
 pub fn poly(p: &Poly, sizes: &[Value]) -> Option<String> {
     let mut terms = vec![];
     for (symbols, n) in p.in_order() {

@@ -1,5 +1,5 @@
-//! Elements one after the other: each thread takes an item, several elements of the fast dimension,
-//! and then the next that nobody else takes.
+//! Grid-stride loops: each item is a vector of contiguous elements along the fast dimension. A
+//! thread takes an item, then the one a grid stride further on.
 use crate::{
     analysis::{Nest, Plan, Poly, Role},
     emit::{
@@ -15,8 +15,8 @@ use crate::{
 };
 use kiln_dialects::ir::*;
 
-/// A nest whose items all threads of all blocks share; `threads`: of a block, `most`: elements of
-/// an item.
+/// Grid-stride loop over the items of a nest, shared among all threads of the grid. `threads`: CTA
+/// size. `most`: elements per item.
 pub fn grid(
     c: Code,
     scope: &Scope<'_>,
@@ -34,20 +34,20 @@ pub fn grid(
 
 /// Which items a thread takes.
 pub struct Share {
-    /// The first.
+    /// First item.
     pub first: Value,
-    /// How far the next one is.
+    /// Stride to the next item.
     pub step: Value,
-    /// None at all unless this holds.
+    /// Predicate: the thread takes no items unless it holds.
     pub active: Option<Value>,
-    /// Most elements of an item.
+    /// Most elements per item.
     pub most: usize,
-    /// Items whose reads are under way at once.
+    /// Items whose loads are in flight at once.
     pub pieces: usize,
 }
 
-/// The thread's items over the parallel dimensions that are not fixed; reductions are loops inside
-/// of each.
+/// The thread's items over the parallel dimensions that are not fixed. Reductions are loops inside
+/// each item.
 pub fn items(
     c: Code,
     scope: &Scope<'_>,
@@ -98,7 +98,7 @@ pub fn items(
             return Ok(vec![]);
         };
         let start = c.mul(*last, wide)?;
-        // The inner part of a dimension that was split may be shorter, and then ends here.
+        // The last inner part of a split dimension may be shorter and bounds the item.
         let inside = match (&nest.split, fast) {
             (Some((outer, inner, both)), Some(d)) => {
                 let index = |e: usize| if e == d { Some(start) } else { fixed[e] };
@@ -132,8 +132,8 @@ pub fn items(
     Ok(())
 }
 
-/// Items of a nest that reduces nothing, so many elements at each of these places: all that is read
-/// of the kernel's arguments comes first.
+/// Items of a nest without reductions, each with as many elements at each position. All loads of
+/// the kernel's arguments are issued first.
 fn together(
     c: Code,
     scope: &Scope<'_>,

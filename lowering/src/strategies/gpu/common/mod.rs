@@ -1,4 +1,5 @@
-//! What several GPU strategies share: extents, lanes and warps, PTX instructions, fragments.
+//! What several GPU strategies share: grid sizes, vector widths, thread groups, PTX instructions,
+//! accumulator fragments.
 pub(crate) mod accumulators;
 pub(crate) mod cooperative;
 pub(crate) mod fragments;
@@ -22,47 +23,47 @@ use kiln_dialects::ir::{Attr, Type, Value};
 
 /// Extents that cost models assume for dynamic dimensions.
 pub mod assumed {
-    /// Of a matrix product: rows, columns and K of a layer, so that tiles are full.
+    /// M, N and K of a matrix product: as of a layer, so that tiles are full.
     pub const PRODUCT: i64 = crate::target::costs::PRODUCT_EXTENT;
-    /// Of a scan's axis, and of its other dimensions together.
+    /// Axis of a scan, and product of its other dimensions.
     pub const SCAN: i64 = 2048;
     /// Of both dimensions of a transpose.
     pub const TRANSPOSE: i64 = 128;
-    /// Of a batch of images.
+    /// Batch size of images.
     pub const IMAGES: i64 = 32;
-    /// Of the keys of an attention.
+    /// Key count (sequence length) of an attention.
     pub const KEYS: i64 = 4096;
-    /// Of what a row reduces.
+    /// Reduction extent of a row.
     pub const ROW: i64 = 1024;
 }
 
-/// How many pieces of a length cover all; lengths may be as large as numbers are.
+/// `length / piece`, rounded up, without overflow at the largest lengths.
 pub(crate) fn ceil_div(length: i64, piece: usize) -> i64 {
     length / piece as i64 + i64::from(length % piece as i64 != 0)
 }
 
-/// The product of some extents of a nest, if it is known.
+/// Product of some extents of a nest, if all are static.
 pub(crate) fn size(nest: &Nest, dims: &[usize]) -> Option<i64> {
     Poly::product(dims.iter().filter_map(|d| nest.extents.get(*d))).known()
 }
 
-/// Loops from one on that reduce, or that do not.
+/// Loop dimensions from `from` on that are reductions, or that are parallel.
 pub(crate) fn dims(nest: &Nest, from: usize, reduction: bool) -> Vec<usize> {
     (from..nest.extents.len()).filter(|d| nest.reduction[*d] == reduction).collect()
 }
 
-/// The greatest power of two that is not above.
+/// Greatest power of two that does not exceed `n`.
 pub(crate) fn power_below(n: i64) -> i64 {
     let n = n.max(1) as u64;
     (if n.is_power_of_two() { n } else { n.next_power_of_two() / 2 }) as i64
 }
 
-/// Whether partial results of all that a nest reduces combine.
+/// Whether partial results of all reductions of a nest can be combined.
 pub fn combine(k: &Kernel, nest: &Nest) -> bool {
     nest.stages.iter().filter_map(|s| k.stages.get(*s)).all(Stage::combines)
 }
 
-/// Static shared memory of so many elements, aligned to 16 bytes.
+/// Static shared memory for this many elements, aligned to 16 bytes.
 pub(crate) fn shared(c: Code, element: Type, count: i64) -> Result<Value> {
     let text = format!("memref<{count}x{element}, 3>");
     let ty = Type::parse(c.ctx(), &text).ok_or_else(|| format!("'{text}' is no type"))?;

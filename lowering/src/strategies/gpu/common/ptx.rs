@@ -1,26 +1,26 @@
-//! What only Hopper has: barriers in shared memory that count bytes, the copy engine, products by
-//! groups of four warps. All numbers are of type i32, and so are addresses of shared memory.
+//! Hopper (sm_90a) instructions: mbarriers, TMA loads, `wgmma`, cluster barriers, `setmaxnreg`. All
+//! integers are i32, and so are shared-memory addresses.
 use crate::emit::code::Code;
 use kiln_dialects::{ir::*, value::DType};
 
-/// Makes ops at a place.
+/// Emits ops at the insertion point of a [`Code`].
 #[derive(Clone, Copy)]
 pub struct Ptx(pub Code);
 
-/// A product of 64 rows: D = A B + D.
+/// One `wgmma` of 64 rows: D = A B + D.
 pub struct Mma<'a> {
-    /// Columns.
+    /// Columns (N).
     pub columns: usize,
-    /// The operands' element.
+    /// Element type of A and B.
     pub element: &'a str,
-    /// Whether the left operand's depth lies side by side.
+    /// Whether A is K-major.
     pub left_deep: bool,
-    /// The same of the right operand.
+    /// Whether B is K-major.
     pub right_deep: bool,
 }
 
 impl Ptx {
-    /// The type f32.
+    /// `f32`.
     pub fn f32(self) -> Type {
         Type::scalar(self.0.ctx(), DType::F32)
     }
@@ -33,79 +33,79 @@ impl Ptx {
     pub(crate) fn i32(self) -> Type {
         Type::scalar(self.0.ctx(), DType::I32)
     }
-    /// A number.
+    /// An i32 constant.
     pub fn number(self, n: usize) -> Result<Value> {
         self.constant(n as i64)
     }
-    /// A number that may be negative.
+    /// A signed i32 constant.
     pub fn constant(self, n: i64) -> Result<Value> {
         self.0.constant(&n.to_string(), self.i32())
     }
-    /// A sum with a number that may be negative.
+    /// `a + n` for a signed constant `n`.
     pub fn shifted(self, a: Value, n: i64) -> Result<Value> {
         if n == 0 { Ok(a) } else { self.add(a, self.constant(n)?) }
     }
-    /// A difference.
+    /// `a - b`.
     pub fn minus(self, a: Value, b: Value) -> Result<Value> {
         self.two("arith.subi", a, b)
     }
-    /// The lesser of two signed numbers.
+    /// Signed minimum.
     pub fn least(self, a: Value, b: Value) -> Result<Value> {
         self.two("arith.minsi", a, b)
     }
-    /// The greater of two signed numbers.
+    /// Signed maximum.
     pub fn most(self, a: Value, b: Value) -> Result<Value> {
         self.two("arith.maxsi", a, b)
     }
     pub(crate) fn two(self, name: &str, a: Value, b: Value) -> Result<Value> {
         self.0.op(name, &[a, b], a.ty(), &[])
     }
-    /// A sum.
+    /// `a + b`.
     pub fn add(self, a: Value, b: Value) -> Result<Value> {
         self.two("arith.addi", a, b)
     }
-    /// A sum with a number.
+    /// `a + n` for a constant `n`.
     pub fn plus(self, a: Value, n: usize) -> Result<Value> {
         if n == 0 { Ok(a) } else { self.add(a, self.number(n)?) }
     }
-    /// A product with a number.
+    /// `a * n` for a constant `n`.
     pub fn times(self, a: Value, n: usize) -> Result<Value> {
         self.two("arith.muli", a, self.number(n)?)
     }
-    /// A quotient by a number.
+    /// Quotient of `a` by a constant `n`.
     pub fn over(self, a: Value, n: usize) -> Result<Value> {
         self.two("arith.divui", a, self.number(n)?)
     }
-    /// A remainder by a number.
+    /// Remainder of `a` by a constant `n`.
     pub fn rest(self, a: Value, n: usize) -> Result<Value> {
         self.two("arith.remui", a, self.number(n)?)
     }
-    /// Whether it is this number.
+    /// Whether `a` equals the constant `n`.
     pub fn is(self, a: Value, n: usize) -> Result<Value> {
         self.0.compare(0, a, self.number(n)?)
     }
-    /// An index as a number.
+    /// `index` to i32.
     pub fn of(self, index: Value) -> Result<Value> {
         self.0.op("arith.index_cast", &[index], self.i32(), &[])
     }
-    /// A number as an index.
+    /// i32 to `index`.
     pub fn index(self, a: Value) -> Result<Value> {
         self.0.op("arith.index_castui", &[a], Type::index(self.0.ctx()), &[])
     }
 
-    /// The thread's number in its block.
+    /// The thread index in its CTA.
     pub fn thread(self) -> Result<Value> {
         self.0.op("nvvm.read.ptx.sreg.tid.x", &[], self.i32(), &[])
     }
-    /// The number of the thread's warp, as one that the whole warp knows to be the same.
+    /// The warp index of a thread, broadcast so that the compiler knows it to be warp-uniform.
     pub fn warp(self, thread: Value) -> Result<Value> {
         let kind = self.attr("#nvvm<shfl_kind idx>")?;
         let operands =
             [self.constant(-1)?, self.over(thread, 32)?, self.number(0)?, self.number(31)?];
         self.0.op("nvvm.shfl.sync", &operands, self.i32(), &[("kind", kind)])
     }
-    /// Where the launch's shared memory begins, at a multiple of 1024, which the swizzle wants.
-    /// `func`: what asks for it.
+    /// Base of the kernel's dynamic shared memory, aligned to 1024 bytes for the swizzle. `func`:
+    /// the kernel's function, which requests it.
     pub fn memory(self, func: Op) -> Result<Value> {
         let (c, name) = (self.0.ctx(), "shared");
         let top = Builder::before(func).ok_or("is in no module")?;
@@ -130,12 +130,12 @@ impl Ptx {
         self.0.op("llvm.inttoptr", &[address], self.ty("!llvm.ptr<3>")?, &[])
     }
 
-    /// Waits for all threads of the cluster, and for what they have written.
+    /// Cluster barrier: waits for all threads of the cluster, and orders their writes (release,
+    /// acquire).
     pub fn cluster(self) -> Result<()> {
         self.gather("nvvm.cluster.arrive")
     }
-    /// Waits for all threads of the cluster, and for nothing that they have written, which would
-    /// take a microsecond more.
+    /// Relaxed cluster barrier: orders no writes, which saves a microsecond.
     pub fn meet(self) -> Result<()> {
         self.gather("nvvm.cluster.arrive.relaxed")
     }
@@ -144,12 +144,12 @@ impl Ptx {
         self.0.effect(arrive, &[], &aligned)?;
         self.0.effect("nvvm.cluster.wait", &[], &aligned)
     }
-    /// A pointer to what another block of the cluster has at this address of its shared memory.
+    /// Pointer to the same shared-memory address in another CTA of the cluster (`mapa`).
     pub fn of_block(self, address: Value, rank: Value) -> Result<Value> {
         self.0.op("nvvm.mapa", &[self.at(address)?, rank], self.ty("!llvm.ptr<7>")?, &[])
     }
 
-    /// The slot behind one of a ring of so many, and the parity of its phase.
+    /// The next stage of a ring of `count` stages, and the parity of its phase.
     pub fn next(self, slot: Value, parity: Value, count: usize) -> Result<[Value; 2]> {
         let (c, next) = (self.0, self.plus(slot, 1)?);
         let around = self.is(next, count)?;
@@ -157,11 +157,11 @@ impl Ptx {
         Ok([c.select(around, self.number(0)?, next)?, c.select(around, other, parity)?])
     }
 
-    /// A barrier that so many arrivals complete.
+    /// Initialises an mbarrier with its arrival count.
     pub fn barrier(self, address: Value, arrivals: usize) -> Result<()> {
         self.0.effect("nvvm.mbarrier.init", &[self.at(address)?, self.number(arrivals)?], &[])
     }
-    /// Barriers that this thread has made are there for all, and for the copy engine.
+    /// Fence: makes this thread's mbarrier initialisations visible to all threads and to TMA.
     pub fn publish(self) -> Result<()> {
         self.0.effect("nvvm.fence.mbarrier.init", &[], &[])?;
         let attrs = [
@@ -170,20 +170,20 @@ impl Ptx {
         ];
         self.0.effect("nvvm.fence.proxy", &[], &attrs)
     }
-    /// Waits for the barrier's phase of this parity.
+    /// Waits for the mbarrier phase of this parity.
     pub fn wait(self, address: Value, parity: Value) -> Result<()> {
-        // How long one try may sleep, in nanoseconds.
+        // Suspend-time hint of one `try_wait`, in nanoseconds.
         let tries = self.number(10_000_000)?;
         self.0.effect("nvvm.mbarrier.try_wait.parity", &[self.at(address)?, parity, tries], &[])
     }
     fn scope(self) -> Result<[(&'static str, Attr); 2]> {
         Ok([("relaxed", self.attr("false")?), ("scope", self.attr("#nvvm.mem_scope<cta>")?)])
     }
-    /// Arrives.
+    /// Arrives at an mbarrier.
     pub fn arrive(self, address: Value) -> Result<()> {
         self.0.effect("nvvm.mbarrier.arrive", &[self.at(address)?], &self.scope()?)
     }
-    /// Arrives, and has the barrier wait for so many bytes.
+    /// Arrives at an mbarrier and adds to its transaction count (`arrive.expect_tx`), in bytes.
     pub fn expect(self, address: Value, bytes: usize) -> Result<()> {
         self.0.effect(
             "nvvm.mbarrier.arrive.expect_tx",
@@ -191,8 +191,8 @@ impl Ptx {
             &self.scope()?,
         )
     }
-    /// Starts a copy of the box at these coordinates, the innermost first; its bytes arrive at the
-    /// barrier.
+    /// Starts a TMA load of the box at these coordinates, the innermost first; its bytes complete
+    /// on the mbarrier.
     pub fn copy(self, to: Value, map: Value, coordinates: &[Value], barrier: Value) -> Result<()> {
         let to = self.0.op("llvm.addrspacecast", &[self.at(to)?], self.ty("!llvm.ptr<7>")?, &[])?;
         let operands = [&[to, map], coordinates, &[self.at(barrier)?]].concat();
@@ -204,7 +204,7 @@ impl Ptx {
         ];
         self.0.effect("nvvm.cp.async.bulk.tensor.shared.cluster.global", &operands, &attrs)
     }
-    /// How many registers a thread of these warps has from here on.
+    /// Sets the registers per thread of the executing warpgroup (`setmaxnreg`).
     pub fn registers(self, count: usize, more: bool) -> Result<()> {
         let action =
             self.attr(if more { "#nvvm<action increase>" } else { "#nvvm<action decrease>" })?;
@@ -212,17 +212,17 @@ impl Ptx {
         self.0.effect("nvvm.setmaxregister", &[], &[("action", action), ("regCount", count)])
     }
 
-    /// What products are told about a tile of swizzled rows of 128 bytes: 8 rows are 1024 bytes.
-    /// Where the depth does not lie side by side, the tile consists of slabs of 64 by 64.
+    /// `wgmma` descriptor of a tile with 128-byte swizzle; a swizzle atom of 8 rows is 1024 bytes.
+    /// An MN-major tile consists of slices of 64 by 64.
     pub fn descriptor(self, address: Value, deep: bool) -> Result<Value> {
         self.slabs(address, if deep { 16 } else { 8192 })
     }
-    /// The same where slabs of 64 elements a row are so many bytes apart; what lies side by side is
-    /// the depth if there is one slab only.
+    /// The same where slices of 64 elements a row are `apart` bytes apart. A tile of one slice only
+    /// is K-major.
     pub fn slabs(self, address: Value, apart: usize) -> Result<Value> {
         let slab = (apart as i64) >> 4;
         let i64_ty = Type::scalar(self.0.ctx(), DType::I64);
-        // The field has 14 bits; above them an address has the block's number in its cluster.
+        // The address field has 14 bits; above them the address holds the CTA rank in its cluster.
         let field = self.two("arith.andi", self.over(address, 16)?, self.constant(0x3fff)?)?;
         let at = self.0.op("arith.extui", &[field], i64_ty, &[])?;
         let fixed = self
@@ -230,7 +230,7 @@ impl Ptx {
             .constant(&((1i64 << 62) | ((1024 >> 4) << 32) | (slab << 16)).to_string(), i64_ty)?;
         self.two("arith.ori", at, fixed)
     }
-    /// The descriptor so many bytes further on.
+    /// Advances a descriptor by this many bytes.
     pub fn further(self, descriptor: Value, bytes: usize) -> Result<Value> {
         if bytes == 0 {
             return Ok(descriptor);
@@ -241,19 +241,20 @@ impl Ptx {
             self.0.constant(&(bytes / 16).to_string(), descriptor.ty())?,
         )
     }
-    /// The type of `columns` columns' sums in a thread.
+    /// Type of a thread's accumulators for `columns` columns.
     pub fn sums(self, columns: usize) -> Result<Type> {
         self.ty(&format!("!llvm.struct<({})>", vec!["f32"; columns / 2].join(", ")))
     }
-    /// Sums that nothing may read.
+    /// Undefined accumulators, which nothing may read.
     pub fn nothing(self, columns: usize) -> Result<Value> {
         self.0.op("llvm.mlir.undef", &[], self.sums(columns)?, &[])
     }
-    /// Registers that products use may have been written before.
+    /// `wgmma.fence`: orders earlier register writes before `wgmma`.
     pub fn begin(self) -> Result<()> {
         self.0.effect("nvvm.wgmma.fence.aligned", &[], &[])
     }
-    /// Starts a product, of a depth of 16, of tf32 8; `fresh`: to which nothing is added.
+    /// Starts a `wgmma` with K = 16 (8 for tf32). `fresh`: ignores the accumulators' old values
+    /// (scale-D is 0).
     pub fn mma(
         self,
         mma: &Mma<'_>,
@@ -296,12 +297,12 @@ impl Ptx {
         ];
         self.0.op("nvvm.wgmma.mma_async", &[sums, left, right], sums.ty(), &attrs)
     }
-    /// What has been started since the last time is one group.
+    /// Commits the `wgmma`s started so far as one group (`wgmma.commit_group`).
     pub fn group(self) -> Result<()> {
         self.0.effect("nvvm.wgmma.commit.group.sync.aligned", &[], &[])
     }
-    /// What has been started since the last time is one group; waits until this is the only one
-    /// under way.
+    /// Commits the `wgmma`s started so far as one group, and waits until it is the only one in
+    /// flight.
     pub fn commit(self) -> Result<()> {
         self.group()?;
         self.0.effect(
@@ -310,7 +311,7 @@ impl Ptx {
             &[("group", Attr::i64(self.0.ctx(), 1))],
         )
     }
-    /// The sums of a product one by one.
+    /// The accumulators of a `wgmma` as single values.
     pub fn each(self, sums: Value, count: usize) -> Result<Vec<Value>> {
         let part = |i: usize| {
             self.0.op(
@@ -322,17 +323,17 @@ impl Ptx {
         };
         (0..count).map(part).collect()
     }
-    /// Waits until all products are done, and gives their sums one by one.
+    /// Waits for all `wgmma`s; returns their accumulators as single values.
     pub fn finish(self, sums: &[Value], columns: usize) -> Result<Vec<Vec<Value>>> {
         let each = columns / 2;
         let values = sums.iter().map(|s| self.each(*s, each)).collect::<Result<Vec<_>>>()?.concat();
         let done = self.until(0, &values, &[])?;
         Ok(done.chunks(each).map(<[Value]>::to_vec).collect())
     }
-    /// Waits until at most `under_way` groups of products are not done. Gives these values, which
-    /// nothing computes or reads on the other side of it; registers of `alive` stay as they are
-    /// until then. The op for it takes no values, so that nothing would keep reads of them behind
-    /// it.
+    /// `wgmma.wait_group`: waits until at most `under_way` groups are in flight. Returns `values`
+    /// as new SSA values, so that nothing computes or reads them across the wait. Registers of
+    /// `alive` stay untouched until then. The NVVM op takes no values, so that nothing would keep
+    /// reads of them after it.
     pub fn until(self, under_way: usize, values: &[Value], alive: &[Value]) -> Result<Vec<Value>> {
         let text = format!("wgmma.wait_group.sync.aligned {under_way};");
         let (made, tied) =
@@ -367,9 +368,9 @@ impl Ptx {
         }
         self.0.op("llvm.inline_asm", operands, ty, &attrs)
     }
-    /// Starts a product whose left operand, 64 rows by 16, is in registers, four of a thread with
-    /// two elements each; the op for it takes it from memory only. `deep`: whether the right
-    /// operand's depth lies side by side, else its columns do.
+    /// Starts a `wgmma` whose left operand, 64 rows by K = 16, is in registers: four per thread
+    /// with two elements each. The NVVM op takes it from shared memory only. `deep`: whether the
+    /// right operand is K-major, else MN-major.
     pub fn mma_of_registers(
         self,
         element: &str,
@@ -401,7 +402,7 @@ impl Ptx {
             self.assembly(&text, &constraints.join(","), &operands, self.sums(2 * n)?, true)?;
         self.each(done, n)
     }
-    /// Two f32 as 16-bit floats in a register, the first one in the low half.
+    /// Packs two f32 as 16-bit floats into one register, the first in the low half.
     pub fn pair(self, element: &str, low: Value, high: Value) -> Result<Value> {
         let both =
             self.0.op("vector.from_elements", &[low, high], self.ty("vector<2xf32>")?, &[])?;
@@ -409,8 +410,8 @@ impl Ptx {
             self.0.op("arith.truncf", &[both], self.ty(&format!("vector<2x{element}>"))?, &[])?;
         self.0.op("llvm.bitcast", &[narrow], self.i32(), &[])
     }
-    /// The hyperbolic tangent as 1 - 2 / (e^2x + 1), within 2^-22 of 1 wherever x is: near 0 that
-    /// is far from exact, but enough for a sum with scores.
+    /// Hyperbolic tangent as 1 - 2 / (e^2x + 1), with an absolute error within 2^-22 for all x.
+    /// Near 0 the relative error is large, but it suffices for a sum with attention scores.
     pub fn tanh(self, x: Value) -> Result<Value> {
         let number = |n: f32| self.0.constant(&format!("{:#010x}", n.to_bits()), self.f32());
         let power =
@@ -420,22 +421,22 @@ impl Ptx {
             self.assembly("rcp.approx.ftz.f32 $0, $1;", "=f,f", &[sum], self.f32(), false)?;
         self.0.op("math.fma", &[part, number(-2.0)?, number(1.0)?], self.f32(), &[])
     }
-    /// A number that the compiler knows nothing about.
+    /// An integer that is opaque to the compiler, so that it folds nothing through it.
     pub fn opaque(self, a: Value) -> Result<Value> {
         self.assembly("mov.b32 $0, $1;", "=r,r", &[a], self.i32(), false)
     }
-    /// A vector of 32 bits as a number.
+    /// A 32-bit vector as an i32.
     pub fn word(self, v: Value) -> Result<Value> {
         self.0.op("llvm.bitcast", &[v], self.i32(), &[])
     }
-    /// Numbers as a vector of 16-bit elements.
+    /// i32 values as one vector of 16-bit elements.
     pub fn words(self, all: &[Value], element: Type) -> Result<Value> {
         let together =
             self.0.op("vector.from_elements", all, Type::vector(self.i32(), all.len()), &[])?;
         self.0.op("vector.bitcast", &[together], Type::vector(element, 2 * all.len()), &[])
     }
-    /// 2 to a power, within 2 units in the last place; what is below 2^-126 is 0. `math.exp2` takes
-    /// three instructions more for those.
+    /// `ex2.approx.ftz`: 2 to a power, within 2 ulp; results below 2^-126 are flushed to 0.
+    /// `math.exp2` takes three instructions more to keep subnormals.
     pub fn exp2(self, x: Value) -> Result<Value> {
         self.assembly("ex2.approx.ftz.f32 $0, $1;", "=f,f", &[x], self.f32(), false)
     }

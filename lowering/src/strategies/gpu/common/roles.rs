@@ -1,45 +1,45 @@
-//! Contractions: which dimension is which.
+//! Roles of a contraction's dimensions: batch, M, N, K.
 use crate::{
     analysis::{Body, Init, Kernel, Nest, Plan, Stage},
     strategies::gpu::prologue::Prologue,
 };
 use kiln_dialects::{ir::Value, value::DType};
 
-/// What the dimensions of a contraction are.
+/// Roles of a contraction's dimensions.
 #[derive(Clone, Debug)]
 pub struct Roles {
-    /// The stage that sums products.
+    /// The stage that contracts.
     pub stage: usize,
-    /// Those that both operands have.
+    /// Batch dimensions: both operands have them.
     pub batch: Vec<usize>,
-    /// Those that only the first operand has.
+    /// M: only the first operand has them.
     pub rows: Vec<usize>,
-    /// Those that only the second operand has.
+    /// N: only the second operand has them.
     pub columns: Vec<usize>,
-    /// Those that are summed over.
+    /// K: reduction dimensions.
     pub depth: Vec<usize>,
 }
 
-/// The roles, if a kernel is one sum of products of two tensors of floats, with or without stages
-/// on the result and beside it; of tensors with several rows.
+/// The roles, if a kernel is one contraction of two float tensors with more than one row and
+/// column, with or without stages on or beside the result.
 pub fn contraction(k: &Kernel, plan: &Plan) -> Option<Roles> {
     let several = |r: &Roles| !r.rows.is_empty() && !r.columns.is_empty();
-    // What is computed of an operand would be computed of the zeros beyond its end as well.
+    // A prologue on an operand would also transform the zeros beyond its end.
     let plain = |s: &Stage| s.inputs.len() == 2 && Prologue::of(s).is_none();
     roles(k, plan).filter(|r| several(r) && k.stages.get(r.stage).is_some_and(plain))
 }
 
-/// The same where an operand may have one row only.
+/// As [`contraction`], where an operand may have a single row.
 pub fn roles(k: &Kernel, plan: &Plan) -> Option<Roles> {
     let nest = plan.main()?;
     let [stage] = nest.stages.as_slice() else { return None };
     roles_of(k, nest, *stage)
 }
 
-/// The same of one of a nest's stages.
+/// As [`roles`], of one stage of a nest.
 pub fn roles_of(k: &Kernel, nest: &Nest, stage: usize) -> Option<Roles> {
     let s = k.stages.get(stage)?;
-    // Behind the operands may stand a tensor without contents that gives a loop its size.
+    // After the operands there may be an empty tensor that gives a loop its size.
     let (a, b) = match Prologue::of(s) {
         Some(p) => (p.raw(s)?, s.inputs.get(p.right)?),
         None => (s.inputs.first()?, s.inputs.get(1)?),
@@ -65,8 +65,8 @@ pub fn roles_of(k: &Kernel, nest: &Nest, stage: usize) -> Option<Roles> {
     (!r.depth.is_empty()).then_some(r)
 }
 
-/// The stages of a nest, their roles, and their operands' element, if each sums products of bf16,
-/// of f16 or of f32 over the same loops: one stage, or two.
+/// The contracting stages of a nest, one or two, with their roles and their operands' dtype. Each
+/// contracts bf16, f16 or f32 over the same loops.
 pub fn sums(k: &Kernel, nest: &Nest) -> Option<(Vec<usize>, Roles, DType)> {
     let all: Vec<(Roles, DType)> = nest
         .stages
@@ -84,13 +84,13 @@ pub fn sums(k: &Kernel, nest: &Nest) -> Option<(Vec<usize>, Roles, DType)> {
     others.iter().all(same).then(|| (nest.stages.clone(), first.clone(), *element))
 }
 
-/// The element of both factors, if what a stage sums in f32 are products of bf16, of f16 or of f32.
+/// The dtype of both factors, if a stage contracts bf16, f16 or f32 with an f32 accumulator.
 fn factors(stage: &Stage) -> Option<DType> {
     let ([out], Body::Block(block)) = (stage.outputs.as_slice(), stage.body) else { return None };
     let combine = out.combine.as_ref()?;
     let f32 = |v: Value| v.ty().dtype() == Ok(DType::F32);
     let product = combine.other.def().filter(|p| p.is("arith.mulf") && f32(p.result(0)))?;
-    // Each factor is an argument of the body, made wider unless it is f32.
+    // Each factor is a block argument, extended to f32 unless it is f32.
     let args = block.args();
     let factor = |i: usize| {
         let v = product.operand(i);

@@ -1,11 +1,14 @@
-//! The scores as they are seen, element by element of a fragment: any expression of a score, its
-//! position and what lies in memory.
+//! Masked attention scores (score modifications), element by element of a fragment: any expression
+//! of a score, its position and what is in memory.
 //!
-//! A thread has scores of two rows and of columns at known distances from a first one. So what
-//! depends on rows only is computed once for all keys, what depends on columns only once for both
-//! rows, and integers that are sums of positions and numbers are one register for a whole tile:
-//! comparing two of them compares a register with a number. Floats of which such an integer is a
-//! factor are two registers for a row of a tile, and one op for an element.
+//! A thread has scores of two rows, and of columns at static distances from its first one.
+//!
+//! - Values that depend on rows only are computed once for all keys.
+//! - Values that depend on columns only are computed once for both rows.
+//! - Integers that are affine in the position are one register for a tile: a comparison of two is
+//!   one of a register with a constant.
+//! - Floats with such an integer as a factor are two registers for a row of a tile, and one op for
+//!   an element.
 use crate::{
     analysis::{Access, Attention, Body, Stage},
     emit::{
@@ -18,64 +21,64 @@ use crate::{
 use kiln_dialects::{ir::*, value::DType};
 use std::collections::{HashMap, HashSet};
 
-/// Greatest factor of a position that is kept as a sum: positions below 2^22 times it fit 32 bits.
+/// Greatest coefficient of a position in an affine value: positions below 2^22 times it fit 32
+/// bits.
 const FACTOR: i64 = 256;
-/// Greatest number in such a sum.
+/// Greatest constant in an affine value.
 const NUMBER: i64 = 1 << 22;
 
-/// What a value depends on, as bits.
+/// Bits of what a value depends on.
 const ROW: u8 = 1;
 const COLUMN: u8 = 2;
 const SCORE: u8 = 4;
 
-/// The stage, read.
+/// The analysed stage of the masked scores.
 #[derive(Clone)]
 pub struct Score<'a> {
     scope: &'a Scope<'a>,
     stage: &'a Stage,
     outer: usize,
-    /// The block argument that is the score.
+    /// The block argument of the raw score.
     raw: Value,
-    /// What is computed of it, without the comparisons of positions.
+    /// The score expression, without the comparisons of positions.
     root: Value,
-    /// A product with the factor at the end, or within selections of which the other side is -inf,
-    /// and what stands for it.
+    /// A final multiplication by the factor, or one inside selects whose other side is -inf, and
+    /// the value that replaces it.
     product: Option<(Value, Value)>,
-    /// Whether keys behind a query are to be hidden by the caller, as is what is beyond lengths.
+    /// Whether the caller applies the causal mask, as it does the sequence lengths.
     pub causal: bool,
-    /// By what the result is still to be multiplied, above 0.
+    /// Positive factor that is still to be applied to the result.
     pub factor: f64,
-    /// Query i sees no key beyond i plus this.
+    /// Query i attends to no key after i + this.
     pub ahead: Option<i64>,
-    /// Query i sees no key before i minus this.
+    /// Query i attends to no key before i - this (sliding window).
     pub back: Option<i64>,
-    /// The comparisons that say so.
+    /// The comparisons that state this window.
     backs: HashSet<Value>,
     depends: HashMap<Value, u8>,
     linear: HashSet<Value>,
     grows: HashSet<Value>,
 }
 
-/// A value at an element.
+/// A symbolic value at an element.
 #[derive(Clone, Copy)]
 enum Sym {
-    /// An integer: a register of 32 bits, and what it grows by from column to column.
+    /// An i32 affine in the column: a register, and its step per column.
     Lin(Value, i64),
-    /// A float, the same: both are f32.
+    /// An f32 affine in the column: value, and step per column.
     Grow(Value, Value),
-    /// Any value.
+    /// Any other value.
     One(Value),
 }
 
-/// What is known at a place: what has been computed, and positions.
+/// Values computed so far at a position, and the position.
 #[derive(Clone)]
 pub struct Known {
     outer: Vec<Value>,
     rows: [Value; 2],
-    /// The first column of the thread, and the greatest one that there is if the tile may go
-    /// beyond.
+    /// The thread's first column, and the last valid one if the tile may go beyond.
     first: Option<(Value, Option<Value>)>,
-    /// Whether no key is too far back for any row.
+    /// Whether the window masks no key of the tile for any row.
     inside: bool,
     made: HashMap<(Value, Option<usize>, Option<usize>), Sym>,
 }
@@ -88,15 +91,15 @@ fn integer(v: Value) -> Option<i64> {
     v.def().filter(|d| d.is("arith.constant"))?.attr("value")?.as_i64()
 }
 
-/// How exactly floats are computed: a product and a sum may be one instruction, and products with
-/// numbers one product.
+/// Fast-math flags: products with sums may contract to FMAs, and products with constants may be
+/// reassociated.
 fn exactness(c: Code, product: bool) -> Result<(&'static str, Attr)> {
     let text =
         if product { "#arith.fastmath<reassoc,contract>" } else { "#arith.fastmath<contract>" };
     Ok(("fastmath", Attr::parse(c.ctx(), text).ok_or("has no fastmath")?))
 }
 
-/// Comparisons of integers without which a score is -inf.
+/// Comparisons of integers that mask a score with -inf unless they hold.
 fn conditions(v: Value) -> Vec<Op> {
     let (mut all, mut scores, mut masks) = (vec![], vec![v], vec![]);
     while let Some(v) = scores.pop() {
@@ -119,7 +122,7 @@ fn conditions(v: Value) -> Vec<Op> {
     all
 }
 
-/// What a score is where comparisons of positions and other masks do not make it -inf.
+/// The score where neither comparisons of positions nor other masks make it -inf.
 fn unmasked(mut v: Value) -> Value {
     while let Some(op) = v
         .def()
@@ -130,14 +133,14 @@ fn unmasked(mut v: Value) -> Value {
     v
 }
 
-/// A small integer that is the same wherever it stands.
+/// A small integer constant, splat or scalar.
 fn small(v: Value) -> Option<i64> {
     let wide = v.ty().is_index() || matches!(v.ty().dtype(), Ok(DType::I32 | DType::I64));
     integer(v).filter(|n| wide && n.abs() <= NUMBER)
 }
 
 impl<'a> Score<'a> {
-    /// Of an attention's kernel.
+    /// Analyses the masked scores of an attention kernel.
     pub fn of(scope: &'a Scope<'a>, at: &Attention) -> Result<Score<'a>> {
         let k = scope.kernel;
         let stage = k.stages.get(at.seen).ok_or("has no such stage")?;
@@ -154,7 +157,7 @@ impl<'a> Score<'a> {
         let raw = *block.args().get(place).ok_or("does not read its scores")?;
         let root = at.limits.root;
         let (mut product, mut factor) = (None, 1.0);
-        // What else reads the product wants it with the factor.
+        // Any other user of the product needs it with the factor.
         let alone = |op: &Op| op.is("arith.mulf") && op.result(0).uses().len() == 1;
         if let Some(op) = unmasked(root).def().filter(alone) {
             let [a, b] = [op.operand(0), op.operand(1)];
@@ -187,12 +190,12 @@ impl<'a> Score<'a> {
         }
         Ok(s)
     }
-    /// What a comparison of positions that must hold says about which keys are seen.
+    /// Turns a comparison of positions that must hold into a bound on the visible keys.
     fn bound(&mut self, compare: Op) -> Option<()> {
         let (l, r) = (self.sum(compare.operand(0))?, self.sum(compare.operand(1))?);
         let number = l[2] - r[2];
         let predicate = compare.attr("predicate").and_then(Attr::as_i64)?;
-        // As the key minus the query plus a number, below or above 0.
+        // Normalised to key - query + constant, below or above 0.
         let (number, below, equal) = match ([l[0] - r[0], l[1] - r[1]], predicate) {
             ([-1, 1], 2 | 3) => (number, true, predicate == 3),
             ([-1, 1], 4 | 5) => (number, false, predicate == 5),
@@ -210,7 +213,7 @@ impl<'a> Score<'a> {
         }
         Some(())
     }
-    /// A sum of the query, the key and 1, each so many times.
+    /// Coefficients of query and key, and the constant, of an affine value.
     fn sum(&self, v: Value) -> Option<[i64; 3]> {
         let op = v.def().filter(|_| self.linear.contains(&v) || small(v).is_some())?;
         let both = || Some((self.sum(op.operand(0))?, self.sum(op.operand(1))?));
@@ -230,7 +233,7 @@ impl<'a> Score<'a> {
             _ => self.sum(op.operand(0)),
         }
     }
-    /// Whether it is the score itself that is multiplied by the factor, or -inf.
+    /// Whether the result is the raw score times the factor, or -inf.
     pub fn plain(&self) -> bool {
         let v = unmasked(self.root);
         self.product.filter(|(product, _)| *product == v).map_or(v, |(_, rest)| rest) == self.raw
@@ -264,7 +267,7 @@ impl<'a> Score<'a> {
     fn depends(&self, v: Value) -> u8 {
         self.depends.get(&v).copied().unwrap_or(0)
     }
-    /// Whether an op gives a sum of positions and numbers.
+    /// Whether an op's result is affine in the positions.
     fn sums(&self, op: Op) -> bool {
         let linear =
             |i: usize| self.linear.contains(&op.operand(i)) || small(op.operand(i)).is_some();
@@ -280,9 +283,8 @@ impl<'a> Score<'a> {
         }
     }
 
-    /// Whether an op gives a float that grows by as much from each column to the next: positions,
-    /// their products with what depends on no column (which is taken to be finite), sums of all
-    /// these.
+    /// Whether an op's result is a float that grows by the same step per column: positions, their
+    /// products with column-invariant values (assumed finite), and sums of these.
     fn rises(&self, op: Op) -> bool {
         let grows = |i: usize| self.grows.contains(&op.operand(i));
         let fixed = |i: usize| self.depends(op.operand(i)) & !ROW == 0;
@@ -296,7 +298,8 @@ impl<'a> Score<'a> {
             }
     }
 
-    /// What depends on no key: once for all of them. `rows`: both rows, ones that there are.
+    /// Computes what is invariant over keys, once. `rows`: both rows of the thread, clamped to
+    /// existing ones.
     pub fn rows(&self, c: Code, outer: &[Value], rows: [Value; 2]) -> Result<Known> {
         let mut known =
             Known { outer: outer.to_vec(), rows, first: None, inside: false, made: HashMap::new() };
@@ -310,7 +313,7 @@ impl<'a> Score<'a> {
         }
         Ok(known)
     }
-    /// What the root needs.
+    /// The values that the root uses.
     fn used(&self) -> HashSet<Value> {
         let (mut used, mut stack) = (HashSet::new(), vec![self.root]);
         while let Some(v) = stack.pop() {
@@ -325,13 +328,13 @@ impl<'a> Score<'a> {
         }
         used
     }
-    /// A tile of keys. `first`: the thread's first column; `last`: the last key, if the tile may go
-    /// beyond; `inside`: whether no key is too far back for any row.
+    /// State of a tile of keys. `first`: the thread's first column. `last`: the last key, if the
+    /// tile may go beyond it. `inside`: whether the window masks no key for any row.
     pub fn tile(&self, rows: &Known, first: Value, last: Option<Value>, inside: bool) -> Known {
         Known { first: Some((first, last)), inside, ..rows.clone() }
     }
-    /// What is seen in row `row` of the thread, `column` columns behind its first one, but for the
-    /// factor.
+    /// The masked score in row `row` of the thread, `column` columns after its first one, without
+    /// the factor.
     pub fn element(
         &self,
         c: Code,
@@ -384,7 +387,7 @@ impl<'a> Score<'a> {
         Ok(made)
     }
 
-    /// The column's position as an index.
+    /// The column's position, of index type.
     fn column(&self, c: Code, column: usize, known: &Known) -> Result<Value> {
         let p = Ptx(c);
         let Some((first, last)) = known.first else { return c.index(0) };
@@ -392,7 +395,7 @@ impl<'a> Score<'a> {
         let at = last.map_or(Ok(at), |last| p.least(at, last))?;
         c.op("arith.index_cast", &[at], Type::index(c.ctx()), &[])
     }
-    /// An operand of the stage.
+    /// Reads an operand of the stage.
     fn read(&self, c: Code, v: Value, row: usize, column: usize, known: &Known) -> Result<Value> {
         let (_, i) = v.block_arg().ok_or("reads what is no operand")?;
         let a: &Access = self.stage.inputs.get(i).ok_or("reads what is no operand")?;
@@ -403,7 +406,7 @@ impl<'a> Score<'a> {
         let at = self.scope.address(c, &a.at, &dims, one)?;
         one.many(c, one.load(c, self.scope.buffer(a.buffer)?, at)?)
     }
-    /// As a value of this type.
+    /// Materialises a symbolic value with this type.
     fn whole(&self, c: Code, s: Sym, column: usize, ty: Type) -> Result<Value> {
         let (base, step) = match s {
             Sym::One(v) => return Ok(v),
@@ -451,7 +454,7 @@ impl<'a> Score<'a> {
                 ),
             });
         }
-        // The tensor that elements are read from is no value.
+        // `tensor.extract` reads from a tensor, which is no scalar operand.
         let inputs = op.operands().split_off(usize::from(op.is("tensor.extract")));
         let all = inputs
             .iter()
@@ -485,7 +488,7 @@ impl<'a> Score<'a> {
                 return Ok(Sym::Lin(*a, *x));
             }
             ("arith.sitofp", [Sym::Lin(a, x)]) if ty.dtype() == Ok(DType::F32) => {
-                // Exact below 2^24, where floats stop to hold every integer.
+                // Exact below 2^24, the largest range in which f32 represents every integer.
                 return Ok(Sym::Grow(
                     c.op("arith.sitofp", &[*a], ty, &[])?,
                     c.constant(&format!("{x}.0"), ty)?,
@@ -513,7 +516,7 @@ impl<'a> Score<'a> {
             }
             ("arith.cmpi", [Sym::Lin(a, x), Sym::Lin(b, y)]) => {
                 let predicate = op.attr("predicate").and_then(Attr::as_i64).unwrap_or(0);
-                // Those of signed numbers.
+                // Signed predicates of `arith.cmpi`.
                 if (0..=5).contains(&predicate) {
                     let number = p.constant((y - x) * column as i64)?;
                     return Ok(Sym::One(c.compare(predicate, p.minus(*a, *b)?, number)?));
@@ -558,7 +561,8 @@ impl<'a> Score<'a> {
             operands.as_slice(),
             op.operands().last().copied().and_then(number),
         ) {
-            // By a number: a product with its reciprocal, one rounding more.
+            // Division by a constant becomes a product with its reciprocal, at the cost of one
+            // rounding more.
             let part = c.constant(&format!("{:#010x}", (1.0 / n as f32).to_bits()), ty)?;
             return Ok(Sym::One(c.op("arith.mulf", &[*x, part], ty, &[exactness(c, true)?])?));
         }

@@ -1,4 +1,4 @@
-//! Who a thread is, and what threads of a block say to each other.
+//! Thread and CTA indices, and communication among the threads of a CTA.
 use crate::{
     emit::{code::Code, partials::Combine},
     target::launch::WARP,
@@ -9,40 +9,40 @@ fn id(c: Code, name: &str) -> Result<Value> {
     let x = Attr::parse(c.ctx(), "#gpu<dim x>").ok_or("has no gpu dialect")?;
     c.op(name, &[], Type::index(c.ctx()), &[("dimension", x)])
 }
-/// The thread's number in its block.
+/// Thread index in the CTA (`threadIdx.x`).
 pub fn thread(c: Code) -> Result<Value> {
     id(c, "gpu.thread_id")
 }
-/// The block's number.
+/// CTA index (`blockIdx.x`).
 pub fn block(c: Code) -> Result<Value> {
     id(c, "gpu.block_id")
 }
-/// How many blocks there are.
+/// Number of CTAs (`gridDim.x`).
 pub fn blocks(c: Code) -> Result<Value> {
     id(c, "gpu.grid_dim")
 }
-/// Waits for all threads of the block, and for what they have written.
+/// CTA barrier: waits for all threads of the CTA and makes their writes visible.
 pub fn barrier(c: Code) -> Result<()> {
     c.effect("gpu.barrier", &[], &[])
 }
 
-/// The value of the thread whose number differs in the bits of `mask`.
+/// `shfl.bfly`: the value of the lane whose index differs in the bits of `mask`.
 fn neighbour(c: Code, v: Value, mask: usize) -> Result<Value> {
     shuffle(c, "xor", v, mask, WARP).map(|[v, _]| v)
 }
 
-/// The value of the thread that is `by` before, of `width` that see each other, and whether there
-/// is one; the thread's own where there is none.
+/// `shfl.up` in segments of `width` lanes: the value of the lane `by` below, and whether it exists;
+/// the thread's own value where it does not.
 pub fn before(c: Code, v: Value, by: usize, width: usize) -> Result<[Value; 2]> {
     shuffle(c, "up", v, by, width)
 }
 
-/// The value of thread `lane` of `width` that see each other.
+/// `shfl.idx` in segments of `width` lanes: the value of lane `lane`.
 pub fn of_lane(c: Code, v: Value, lane: usize, width: usize) -> Result<Value> {
     shuffle(c, "idx", v, lane, width).map(|[v, _]| v)
 }
 
-/// The value of the warp's thread of a number that is not known before.
+/// `shfl.idx` with a dynamic lane.
 pub fn of_any(c: Code, v: Value, lane: Value) -> Result<Value> {
     shuffled(c, "idx", v, lane, WARP).map(|[v, _]| v)
 }
@@ -68,8 +68,8 @@ fn shuffled(c: Code, mode: &str, v: Value, by: Value, width: usize) -> Result<[V
     Ok([op.result(0), op.result(1)])
 }
 
-/// Four numbers of each of four neighbouring threads, the `thread`th of these: afterwards thread i
-/// has the ith of all four.
+/// Transposes a 4 x 4 block held by four neighbouring lanes, of which this is the `thread`th:
+/// afterwards lane i holds element i of each.
 pub fn turned(c: Code, mut all: Vec<Value>, thread: Value) -> Result<Vec<Value>> {
     for (bit, pairs) in [(1, [(0, 1), (2, 3)]), (2, [(0, 2), (1, 3)])] {
         let number = |n: usize| c.constant(&n.to_string(), thread.ty());
@@ -88,8 +88,8 @@ pub fn turned(c: Code, mut all: Vec<Value>, thread: Value) -> Result<Vec<Value>>
     Ok(all)
 }
 
-/// Combines one value of `count` neighbouring threads of a warp; all of them have the result, with
-/// the same bits if the order of two does not matter.
+/// Butterfly all-reduce over `count` neighbouring lanes of a warp. All lanes have the same bits if
+/// the combination is commutative.
 pub fn butterfly(
     c: Code,
     v: Value,
@@ -100,7 +100,7 @@ pub fn butterfly(
     all.first().copied().ok_or_else(|| "has no value".into())
 }
 
-/// The same for values that belong together.
+/// The same for a tuple of values that combine together.
 pub fn butterflies(
     c: Code,
     values: &[Value],
@@ -117,21 +117,21 @@ pub fn butterflies(
     Ok(values)
 }
 
-/// Threads of a block that share a row.
+/// A group of threads of a CTA that share a row.
 #[derive(Clone, Copy)]
 pub struct Group {
-    /// How many they are; a power of two.
+    /// Threads of the group; a power of two.
     pub size: usize,
-    /// The thread's number among them.
+    /// Thread index in the group.
     pub thread: Value,
-    /// The group's number in the block.
+    /// Group index in the CTA.
     pub number: Value,
-    /// Whether the group has a row; all have if there is none.
+    /// Predicate: whether the group has a row; `None` if all have one.
     pub active: Option<Value>,
 }
 
 impl Group {
-    /// The groups of so many threads that a block of so many groups has.
+    /// Divides a CTA into `groups` groups of `size` threads.
     pub fn of(c: Code, size: usize, groups: usize) -> Result<Group> {
         let thread = thread(c)?;
         let (number, thread) = match groups {
@@ -141,9 +141,9 @@ impl Group {
         Ok(Group { size, thread, number, active: None })
     }
 
-    /// Rows 0 to `total`, one for each of the block's `groups` at a time. All threads of a block go
-    /// round equally often, so that all come to each barrier; a group without a row does one that
-    /// is another's.
+    /// Grid-stride loop over rows 0 to `total`, one for each of the CTA's `groups` at a time. The
+    /// trip count is uniform across the CTA, so that every thread reaches each barrier. A group
+    /// without a row redoes another group's.
     pub fn rounds(
         &self,
         c: Code,
@@ -168,15 +168,15 @@ impl Group {
         Ok(())
     }
 
-    /// Whether a thread is the first of a group that has a row.
+    /// Predicate: whether a thread is the first of a group that has a row (elected thread).
     pub fn speaks(&self, c: Code) -> Result<Option<Value>> {
         let first =
             if self.size == 1 { None } else { Some(c.compare(0, self.thread, c.index(0)?)?) };
         c.both(&[first, self.active].into_iter().flatten().collect::<Vec<_>>())
     }
 
-    /// Combines the values of the group's threads; all of them have the results. `exchange` has for
-    /// each value a place for each warp of the block.
+    /// All-reduce over the group's threads. `exchange`: for each value one shared-memory slot per
+    /// warp of the CTA.
     pub fn all(
         &self,
         c: Code,
@@ -206,7 +206,7 @@ impl Group {
         };
         c.when(first, &mut give, None)?;
         barrier(c)?;
-        // Every warp finishes by itself.
+        // Every warp reduces the warps' partial results by itself.
         let mine = c.add(base, c.rem(lane, c.index(warps as i64)?)?)?;
         let taken = values
             .iter()

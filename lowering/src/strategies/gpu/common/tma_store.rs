@@ -1,18 +1,18 @@
-//! Hopper's copy engine the other way: boxes from shared memory to tensors, and how a warp writes
-//! fragments of products there.
+//! TMA stores from shared memory to global memory, and how a warp stages accumulator fragments in
+//! shared memory for them.
 use crate::{emit::partials, strategies::gpu::common::ptx::Ptx};
 use kiln_dialects::ir::*;
 
 impl Ptx {
-    /// Waits for the threads of the warp, and for what they have written to shared memory.
+    /// Warp barrier: orders shared-memory writes among the lanes (`bar.warp.sync`).
     pub fn warp_barrier(self) -> Result<()> {
         let all = self.0.constant("-1", self.i32())?;
         self.0.effect("nvvm.bar.warp.sync", &[all], &[])
     }
-    /// Waits for the threads of a group of so many in the block, and for what they have written to
-    /// shared memory. `group`: its number, below 15.
+    /// Named barrier of a group of `threads` threads of the CTA; orders their shared-memory writes.
+    /// `group`: its index, below 15.
     pub fn group_barrier(self, group: Value, threads: usize) -> Result<()> {
-        // The first one is that of the whole block.
+        // Barrier 0 is the CTA's.
         let operands = [self.plus(group, 1)?, self.number(threads)?];
         self.0.effect(
             "nvvm.barrier",
@@ -20,7 +20,7 @@ impl Ptx {
             &[("operandSegmentSizes", Attr::i32s(self.0.ctx(), &[1, 1, 0]))],
         )
     }
-    /// What this thread has written to shared memory is there for the copy engine.
+    /// Proxy fence: makes this thread's shared-memory writes visible to TMA (async proxy).
     pub fn release(self) -> Result<()> {
         let attrs = [
             ("kind", self.attr("#nvvm.proxy_kind<async.shared>")?),
@@ -28,12 +28,12 @@ impl Ptx {
         ];
         self.0.effect("nvvm.fence.proxy", &[], &attrs)
     }
-    /// The hardware will read this tensor map soon.
+    /// Prefetches a tensor map.
     pub fn prefetch(self, map: Value) -> Result<()> {
         self.0.effect("nvvm.prefetch", &[map], &[("tensormap", Attr::unit(self.0.ctx()))])
     }
-    /// Starts a copy of pixels, so many as the tensor map says, from these coordinates on: channel,
-    /// width, height, image. Each is read so much further on in width and height.
+    /// Starts a TMA im2col load of as many pixels as the tensor map says, from coordinates channel,
+    /// width, height, image. Each pixel is read at the given offsets in width and height.
     pub fn copy_pixels(
         self,
         to: Value,
@@ -59,8 +59,8 @@ impl Ptx {
         ];
         self.0.effect("nvvm.cp.async.bulk.tensor.shared.cluster.global", &operands, &attrs)
     }
-    /// Starts a copy of so many bytes, a multiple of 16, to an address in another block of the
-    /// cluster, whose barrier of this address they arrive at.
+    /// Starts a bulk copy of this many bytes, a multiple of 16, to the shared memory of another CTA
+    /// of the cluster. It completes on that CTA's mbarrier of this address.
     pub fn send(
         self,
         from: Value,
@@ -69,15 +69,15 @@ impl Ptx {
         bytes: usize,
         barrier: Value,
     ) -> Result<()> {
-        // The op wants a pointer to the block's own memory, and takes any.
+        // The op's operand type is a pointer to the CTA's own shared memory; it takes any address.
         let barrier =
             self.0.op("llvm.ptrtoint", &[self.of_block(barrier, block)?], self.i32(), &[])?;
         let operands =
             [self.of_block(to, block)?, self.at(from)?, self.at(barrier)?, self.number(bytes)?];
         self.0.effect("nvvm.cp.async.bulk.shared.cluster.shared.cta", &operands, &[])
     }
-    /// Starts a store of a box at these coordinates, the innermost first, as a group of its own.
-    /// What is beyond the tensor is not written.
+    /// Starts a TMA store of a box at these coordinates, the innermost first, as a bulk group of
+    /// its own. Elements out of bounds are not written.
     pub fn store(self, map: Value, from: Value, coordinates: &[Value]) -> Result<()> {
         let operands = [&[map, self.at(from)?], coordinates].concat();
         let counts = [1, 1, coordinates.len() as i32, 0, 0];
@@ -88,8 +88,8 @@ impl Ptx {
         self.0.effect("nvvm.cp.async.bulk.tensor.global.shared.cta", &operands, &attrs)?;
         self.0.effect("nvvm.cp.async.bulk.commit.group", &[], &[])
     }
-    /// Waits until at most so many of this thread's stores have not read their boxes; until all
-    /// have been written if `written`.
+    /// Waits until at most `left` of this thread's TMA stores are in flight. A store is done when
+    /// it has read shared memory, with `written` when it has written global memory.
     pub fn stored(self, left: usize, written: bool) -> Result<()> {
         let c = self.0.ctx();
         let mut attrs =
@@ -99,8 +99,8 @@ impl Ptx {
         }
         self.0.effect("nvvm.cp.async.bulk.wait_group", &[], &attrs)
     }
-    /// A warp writes four matrices of 8 by 8 elements of 16 bits: of the i-th, lane l has the
-    /// elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4 as `parts[i]`, and lane 8 i + r has the
+    /// `stmatrix.x4`: a warp stores four 8 x 8 matrices of 16-bit elements. Of matrix i, lane l
+    /// holds elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4 as `parts[i]`; lane 8 i + r has the
     /// address of row r.
     pub fn matrices(self, address: Value, parts: [Value; 4]) -> Result<()> {
         let attrs = [
@@ -110,18 +110,17 @@ impl Ptx {
         ];
         self.0.effect("nvvm.stmatrix", &[&[self.at(address)?], &parts[..]].concat(), &attrs)
     }
-    /// Two neighbours of 16 bits as one number.
+    /// Packs two contiguous 16-bit elements into one i32.
     pub fn packed(self, pair: Value) -> Result<Value> {
         self.0.op("llvm.bitcast", &[pair], self.i32(), &[])
     }
-    /// Reads an element of 16 bits from shared memory.
+    /// Loads a 16-bit element from shared memory.
     pub fn read(self, address: Value, element: Type) -> Result<Value> {
         let attrs =
             [("alignment", Attr::i64(self.0.ctx(), 2)), ("ordering", Attr::i64(self.0.ctx(), 0))];
         self.0.op("llvm.load", &[self.at(address)?], element, &attrs)
     }
-    /// Reads so many neighbours of 32 bits from shared memory at once, at a multiple of what they
-    /// take.
+    /// Vector load of `count` contiguous 32-bit elements from shared memory, aligned to its size.
     pub fn read_beside(self, address: Value, element: Type, count: usize) -> Result<Vec<Value>> {
         let attrs = [
             ("alignment", Attr::i64(self.0.ctx(), 4 * count as i64)),
@@ -131,12 +130,12 @@ impl Ptx {
             self.0.op("llvm.load", &[self.at(address)?], Type::vector(element, count), &attrs)?;
         (0..count).map(|i| partials::part(self.0, all, i)).collect()
     }
-    /// Two of them.
+    /// The same for two elements.
     pub fn read_two(self, address: Value, element: Type) -> Result<[Value; 2]> {
         let both = self.read_beside(address, element, 2)?;
         Ok([both[0], both[1]])
     }
-    /// Writes a vector to shared memory, at a multiple of its size.
+    /// Vector store to shared memory, aligned to its size.
     pub fn write(self, address: Value, vector: Value, bytes: usize) -> Result<()> {
         self.0.effect(
             "llvm.store",

@@ -1,8 +1,7 @@
-//! Which dimension neighbouring threads step along, and how many elements of it one access may
-//! take.
+//! Fast dimension (coalescing) and vector width of a nest's accesses.
 use crate::analysis::{Access, Kernel, Nest, Plan, Poly};
 
-/// Everything that a nest reads or writes in memory.
+/// All memory accesses of a nest.
 fn accesses<'a>(
     k: &'a Kernel,
     plan: &'a Plan,
@@ -15,8 +14,7 @@ fn accesses<'a>(
         .chain(stages().flat_map(|s| &s.outputs).map(|o| &o.access).filter(real).map(|a| (a, true)))
 }
 
-/// The dimension of these along which most is contiguous; the last one where there is no
-/// difference.
+/// The dimension of `of` along which most accesses are contiguous; the last one on a tie.
 pub fn fast_dim(k: &Kernel, plan: &Plan, nest: &Nest, of: &[usize]) -> Option<usize> {
     let cost = |d: usize| -> i64 {
         let step = |a: &Access| match a.at.coefficient(d).known() {
@@ -38,14 +36,14 @@ pub fn fast_dim(k: &Kernel, plan: &Plan, nest: &Nest, of: &[usize]) -> Option<us
     of.iter().rev().copied().min_by_key(|d| cost(*d))
 }
 
-/// How many neighbours along a dimension one access takes, at most 16 bytes: a power of two, so
-/// that every access that is contiguous there starts at a multiple of its size.
+/// Vector width along a dimension, at most 16 bytes. It is a power of two, so that every access
+/// that is contiguous there is aligned to its size.
 pub fn width(k: &Kernel, plan: &Plan, nest: &Nest, d: usize) -> usize {
     of_bytes(k, plan, nest, d, None, |all| all.max())
 }
 
-/// The same for the elements of the fewest bytes: wider ones take several accesses. A buffer may be
-/// left out of it.
+/// The vector width for the narrowest element type: wider elements take several accesses. `but`: a
+/// buffer to ignore.
 pub fn narrow_width(k: &Kernel, plan: &Plan, nest: &Nest, d: usize, but: Option<usize>) -> usize {
     of_bytes(k, plan, nest, d, but, |all| all.min())
 }
@@ -79,15 +77,15 @@ fn contiguous(a: &Access, d: usize) -> bool {
     a.at.coefficient(d).known() == Some(1) && !a.at.in_rest(d)
 }
 
-/// How many neighbours along a dimension one access of these takes, at most 16 bytes of any, also
-/// of `others`, which lie elsewhere when they are accessed.
+/// Vector width of these accesses along a dimension, at most 16 bytes of any, `others` included,
+/// which are accessed in another place (shared memory).
 pub fn aligned_width(k: &Kernel, d: usize, all: &[&Access], others: &[&Access]) -> usize {
     let beside = all.iter().filter(|a| contiguous(a, d)).chain(others);
     within(d, all, beside.map(|a| bytes(k, a)).max().unwrap_or(16))
 }
 
-/// Elements of so many bytes that are 16 together, or fewer, where not all that is contiguous
-/// starts at a multiple of that.
+/// Elements of `size` bytes in 16 bytes, or fewer where contiguous accesses are not aligned to
+/// that.
 fn within(d: usize, all: &[&Access], size: usize) -> usize {
     let multiple = |p: &Poly, w: usize| p.multiple_of(w as i64);
     let aligned = |a: &&Access, w: usize| {

@@ -1,13 +1,13 @@
-//! What every chip from sm_80 on has: products of a warp with all operands in registers, and copies
-//! to shared memory that a thread starts.
+//! Instructions from sm_80 on: `mma.sync` with all operands in registers, `ldmatrix`, and
+//! `cp.async`.
 use crate::strategies::gpu::common::ptx::Ptx;
 use kiln_dialects::{ir::*, value::DType};
 
 impl Ptx {
-    /// D = A B + D of a warp: 16 rows, 8 columns, a depth of 16. Of lane 4 g + t, each register of
-    /// an operand has the elements 2 t and 2 t + 1 of the depth's first or second 8: `left` those
-    /// of rows g and g + 8, then again of the second 8; `right` those of column g. Its sums are the
-    /// columns 2 t and 2 t + 1 of rows g and g + 8.
+    /// `mma.m16n8k16`: D = A B + D of a warp. Of lane 4 g + t, each operand register holds elements
+    /// 2 t and 2 t + 1 of the first or second 8 of K. `left` has rows g and g + 8 of the first 8 of
+    /// K, then of the second 8; `right` has column g. The accumulators are columns 2 t and 2 t + 1
+    /// of rows g and g + 8.
     pub fn warp_mma(
         self,
         element: &str,
@@ -38,8 +38,8 @@ impl Ptx {
 }
 
 impl Ptx {
-    /// Of two registers with two 16-bit elements each the first elements, or the second ones, as a
-    /// pair.
+    /// Of two registers with two 16-bit elements each, packs the first elements, or the second
+    /// ones.
     pub fn turned(self, low: Value, high: Value, second: usize) -> Result<Value> {
         let text =
             format!("prmt.b32 $0, $1, $2, {};", if second == 0 { "0x5410" } else { "0x7632" });
@@ -47,13 +47,13 @@ impl Ptx {
     }
 }
 
-/// Copies to shared memory that go on while their thread computes.
+/// `cp.async`: copies to shared memory that proceed while their thread computes.
 impl Ptx {
-    /// Starts a copy of 4 or of 16 bytes (`most`) to shared memory, of which those behind the first
-    /// `bytes` are zeros.
+    /// Starts a `cp.async` of `most` bytes (4 or 16) to shared memory; bytes after the first
+    /// `bytes` are zero-filled.
     pub fn copy_some(self, to: Value, from: Value, bytes: Value, most: usize) -> Result<()> {
         let from = self.0.op("llvm.inttoptr", &[from], self.ty("!llvm.ptr<1>")?, &[])?;
-        // Fewer than 16 go by way of the first-level cache only.
+        // `cg` (bypass L1) takes 16 bytes only.
         let cache = if most == 16 { "cg" } else { "ca" };
         let size = Attr::scalar_int(self.0.ctx(), DType::I32, most as i64);
         let attrs = [
@@ -62,17 +62,18 @@ impl Ptx {
         ];
         self.0.effect("nvvm.cp.async.shared.global", &[self.at(to)?, from, bytes], &attrs)
     }
-    /// So many elements of a size as bytes, in 64 bits.
+    /// Size in bytes of this many elements, as i64.
     pub fn bytes(self, elements: Value, size: usize) -> Result<Value> {
         let wide = Type::scalar(self.0.ctx(), DType::I64);
         let all = self.0.op("arith.index_cast", &[elements], wide, &[])?;
         self.two("arith.muli", all, self.0.constant(&size.to_string(), wide)?)
     }
-    /// What this thread has started since the last time is one group.
+    /// `cp.async.commit_group`: commits the copies started so far as one group.
     pub fn copies(self) -> Result<()> {
         self.0.effect("nvvm.cp.async.commit.group", &[], &[])
     }
-    /// Waits until at most so many groups of this thread's copies are under way.
+    /// `cp.async.wait_group`: waits until at most `under_way` of this thread's groups are in
+    /// flight.
     pub fn copied(self, under_way: usize) -> Result<()> {
         self.0.effect(
             "nvvm.cp.async.wait.group",
@@ -80,9 +81,9 @@ impl Ptx {
             &[("n", Attr::scalar_int(self.0.ctx(), DType::I32, under_way as i64))],
         )
     }
-    /// A warp reads four matrices of 8 by 8 elements of 16 bits, of whose rows lane 8 i + r has the
-    /// address of row r of the i-th: of each, lane l has the elements 2 (l % 4) and 2 (l % 4) + 1
-    /// of row l / 4, or of column l / 4 if `across`.
+    /// `ldmatrix.x4`: a warp loads four 8 x 8 matrices of 16-bit elements; lane 8 i + r has the
+    /// address of row r of matrix i. Of each, lane l gets elements 2 (l % 4) and 2 (l % 4) + 1 of
+    /// row l / 4, or of column l / 4 if `across` (`.trans`).
     pub fn read_matrices(self, address: Value, across: bool) -> Result<[Value; 4]> {
         let attrs = [
             ("eltType", self.attr("#nvvm.ld_st_matrix_elt_type<b16>")?),
@@ -109,7 +110,7 @@ impl Ptx {
         };
         Ok([part(0)?, part(1)?, part(2)?, part(3)?])
     }
-    /// The address of a buffer's first element, as a number.
+    /// The address of a buffer's first element, as an integer.
     pub fn begin_of(self, memory: Value) -> Result<Value> {
         let at = self.0.op(
             "memref.extract_aligned_pointer_as_index",

@@ -1,30 +1,30 @@
-//! Blocks whose first four warps copy, one thread of them, and whose other groups of four warps
-//! multiply.
+//! Warp specialisation: in the first warpgroup of a CTA one elected thread issues copies
+//! (producer); the other warpgroups run `wgmma` (consumers).
 use crate::{
     emit::code::{Code, Then},
     strategies::gpu::common::{ptx::Ptx, threads},
 };
 use kiln_dialects::ir::*;
 
-/// What a multiplying group does: its number, the thread's number among its 128, the warp's in the
-/// block.
+/// A consumer warpgroup, given its index, the thread index among its 128, and the warp index in the
+/// CTA.
 pub type Multiplies<'a> = dyn FnMut(Code, Value, Value, Value) -> Result<()> + 'a;
 
-/// What the warps of a block do.
+/// Roles of a CTA's warps.
 pub struct Roles<'a> {
-    /// Registers of a copying and of a multiplying thread, if these are not the same.
+    /// Registers of a producer and of a consumer thread (`setmaxnreg`), if they differ.
     pub registers: Option<(usize, usize)>,
-    /// Makes all barriers.
+    /// Initialises all mbarriers.
     pub barriers: &'a mut Then<'a>,
-    /// The copying thread.
+    /// The producer thread.
     pub copies: &'a mut Then<'a>,
-    /// What the copying thread's warps do when it is done.
+    /// What the producer warpgroup does after the last copy.
     pub copied: Option<&'a mut Then<'a>>,
-    /// A multiplying group.
+    /// A consumer warpgroup.
     pub multiplies: &'a mut Multiplies<'a>,
 }
 
-/// All of a block.
+/// Emits all roles of a CTA.
 pub fn emit(c: Code, roles: Roles<'_>) -> Result<()> {
     let Roles { registers, barriers, copies, mut copied, multiplies } = roles;
     let p = Ptx(c);

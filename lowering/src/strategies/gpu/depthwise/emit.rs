@@ -1,5 +1,5 @@
-//! Depthwise convolutions: a thread takes 16 bytes of channels and several neighbours in width, and
-//! reads each pixel under their windows once.
+//! Depthwise convolutions: a thread takes 16 bytes of channels and several neighbouring output
+//! pixels in width, and loads each input pixel under their windows once.
 use crate::strategies::gpu::depthwise::Params;
 use crate::{
     analysis::Plan,
@@ -16,16 +16,16 @@ use crate::{
 };
 use kiln_dialects::ir::*;
 
-/// What is the same for all pixels of a thread.
+/// What all pixels of a thread share.
 struct Line<'a> {
     scope: &'a Scope<'a>,
     d: &'a Window,
     lanes: Lanes,
     /// The first channel.
     channel: Value,
-    /// Whether the line is inside of the image, where it may not be.
+    /// Predicate: whether the line is inside the image; `None` if always.
     inside: Option<Value>,
-    /// The line's number among those of all images, times pixels of a line.
+    /// Index of the line over all images, times the pixels per line.
     start: Value,
 }
 
@@ -33,14 +33,14 @@ impl Line<'_> {
     fn lane(&self, i: Value) -> Val {
         if self.lanes.count == 1 { Val::One(i) } else { Val::Steps(i, 1) }
     }
-    /// The channels of a pixel; zeros beside the image.
+    /// The channels of a pixel; zeros in the padding.
     fn pixel(&self, c: Code, x: Value) -> Result<Val> {
         let (memory, wide) = (self.scope.buffer(self.d.image)?, &self.d.along[1]);
         let beside = if wide.padded { Some(c.below(x, c.index(wide.image)?)?) } else { None };
         let inside = c.both(&[self.inside, beside].into_iter().flatten().collect::<Vec<_>>())?;
         let at = c.add(c.mul(c.add(self.start, x)?, c.index(self.d.channels)?)?, self.channel)?;
         let Some(inside) = inside else { return self.lanes.load(c, memory, self.lane(at)) };
-        // Elsewhere the first pixel is read, which is there.
+        // In the padding, reads the first pixel instead, which exists.
         let read = self.lanes.load(c, memory, self.lane(c.select(inside, at, self.channel)?))?;
         let value = self.lanes.many(c, read)?;
         let zero = if self.lanes.count == 1 { "0.0" } else { "dense<0.0>" };
@@ -49,7 +49,7 @@ impl Line<'_> {
     }
 }
 
-/// The nest of the convolution, and what is written beside its result.
+/// Emits the nest of the convolution, and what is written beside its result.
 pub fn emit(
     c: Code,
     scope: &Scope<'_>,
@@ -88,8 +88,8 @@ pub fn emit(
         let [image, line, part, channels] = at.as_slice() else {
             return Err("has lost an index".into());
         };
-        // The last pixels of a line are computed once more where they do not fill a part: with the
-        // same result.
+        // The last tile of a line overlaps the one before it rather than be partial; it writes the
+        // same results again.
         let left = c.min(c.mul(*part, c.index(across)?)?, c.index(wide.out - across)?)?;
         let channel = c.mul(*channels, c.index(vector)?)?;
         let dims = |c: Code, column: i64, window: [Value; 2]| -> Result<Vec<Val>> {
@@ -133,7 +133,7 @@ pub fn emit(
             let weights = (0..wide.size).map(read).collect::<Result<Vec<Val>>>()?;
             let mut sums = sums.to_vec();
             for x in 0..=(across - 1) * wide.stride + (wide.size - 1) * wide.dilation {
-                // Where this pixel is under whose window.
+                // The window offset of an output pixel that covers this input pixel.
                 let under = |column: i64| {
                     let place = x - column * wide.stride;
                     (place >= 0 && place % wide.dilation == 0 && place / wide.dilation < wide.size)

@@ -1,4 +1,4 @@
-//! Depthwise convolutions and pools with channels last: each channel has a window of its own, and
+//! Depthwise convolutions and pools in NHWC (channels last): each channel has its own window, and
 //! neighbouring threads take neighbouring channels.
 pub(crate) mod emit;
 
@@ -19,13 +19,13 @@ use crate::{
 use kiln_dialects::Result;
 use kiln_runtime::library_call::CUDNN;
 
-/// Convolutions of each channel by itself.
+/// Depthwise convolutions.
 pub struct Depthwise;
 
-/// How pixels and channels are divided.
+/// Tile of a depthwise convolution.
 #[derive(Clone, Debug, Parameters)]
 pub struct Params {
-    /// Neighbouring pixels in width that a thread computes
+    /// Neighbouring output pixels in width that a thread computes
     #[parameter(Between(1, 16))]
     pub pixels: usize,
     /// Threads of a CTA
@@ -66,37 +66,37 @@ impl Strategy for Depthwise {
     }
 }
 
-/// A direction in which the window moves: height or width.
+/// A spatial dimension of the window: height or width.
 #[derive(Clone, Debug)]
 pub struct Along {
-    /// The loop over the window; none if it is one pixel.
+    /// The reduction loop over the window; `None` if its size is 1.
     pub dim: Option<usize>,
-    /// Pixels of the window.
+    /// Window size.
     pub size: i64,
-    /// How far neighbours in the result are apart in the image.
+    /// Stride.
     pub stride: i64,
-    /// How far neighbours in the window are apart in the image.
+    /// Dilation.
     pub dilation: i64,
-    /// Zeros in front of the image.
+    /// Padding before the image.
     pub low: i64,
-    /// Pixels of the image.
+    /// Image size.
     pub image: i64,
-    /// Pixels of the result.
+    /// Output size.
     pub out: i64,
-    /// Whether there are zeros in front of the image or behind it.
+    /// Whether there is padding before or after the image.
     pub padded: bool,
 }
 
-/// The convolution.
+/// A depthwise convolution.
 #[derive(Clone, Debug)]
 pub struct Window {
-    /// The stage that sums.
+    /// The stage that reduces.
     pub stage: usize,
     /// The image's buffer.
     pub image: usize,
-    /// Whether the image is the sum's first factor.
+    /// Whether the image is the product's first factor.
     pub first: bool,
-    /// Loops over the result's images, height, width, channels; none where there is one.
+    /// Loops over the result's batch, height, width, channels; `None` for an extent of 1.
     pub dims: [Option<usize>; 4],
     /// Channels.
     pub channels: i64,
@@ -111,8 +111,8 @@ impl Window {
     }
 }
 
-/// The convolution that a kernel is, with or without stages on the result and beside it; sizes but
-/// the number of images are known.
+/// Matches a kernel that is a depthwise convolution, with or without stages on or beside the
+/// result. All sizes but the batch are static.
 pub fn depthwise(k: &Kernel, plan: &Plan) -> Option<Window> {
     let nest = plan.main()?;
     let [stage] = nest.stages.as_slice() else { return None };
@@ -150,7 +150,7 @@ pub fn depthwise(k: &Kernel, plan: &Plan) -> Option<Window> {
         if own != [n.as_dim()?, steps_h.0.0, steps_w.0.0, channel] {
             return None;
         }
-        // The loops that the op's have become: each is one, or of one step.
+        // What the op's loops have become after simplification: each is one loop, or of extent 1.
         let loops = |d: usize| -> Option<Option<usize>> {
             let at = s.dims.get(d)?;
             if at.as_dim().is_some() {
@@ -192,7 +192,7 @@ pub fn depthwise(k: &Kernel, plan: &Plan) -> Option<Window> {
             };
         let along = [direction(0, steps_h)?, direction(1, steps_w)?];
         let dims = [loops(own[0])?, loops(own[1])?, loops(own[2])?, Some(loops(own[3])??)];
-        // Loops that were put together are none of the result's own.
+        // A collapsed loop is none of the result's own.
         let own_size = |(dim, size): (&Option<usize>, &Poly)| {
             dim.map_or(size.known() == Some(1), |d| nest.extents.get(d) == Some(size))
         };
@@ -200,7 +200,7 @@ pub fn depthwise(k: &Kernel, plan: &Plan) -> Option<Window> {
             return None;
         }
         let used = dims.iter().chain(along.iter().map(|a| &a.dim)).flatten().count();
-        // The weight is the same for all pixels.
+        // The weight is invariant over pixels.
         let free = dims[..3].iter().flatten().all(|d| !s.inputs[weight].at.uses(*d));
         let some = along
             .iter()
@@ -217,13 +217,13 @@ pub fn depthwise(k: &Kernel, plan: &Plan) -> Option<Window> {
     })
 }
 
-/// Threads of a block.
+/// Threads per CTA.
 const THREADS: i64 = 128;
-/// Threads that a multiprocessor should have, rather than that each has more pixels.
+/// Threads that an SM should have before each takes more pixels.
 const BUSY: i64 = 512;
 
-/// Neighbours in width that a thread computes, so that it reads each pixel of a row once: as many
-/// as leave the card busy.
+/// Neighbouring output pixels in width per thread, so that it loads each input pixel of a row once:
+/// as many as keep the GPU busy.
 fn params(k: &Kernel, plan: &Plan, d: &Window) -> Option<Params> {
     let nest = plan.main()?;
     let mut vector = narrow_width(k, plan, nest, d.fast()?, Some(d.image)) as i64;
@@ -238,8 +238,7 @@ fn params(k: &Kernel, plan: &Plan, d: &Window) -> Option<Params> {
     Some(Params { pixels: across as usize, threads: THREADS as usize, vector: vector as usize })
 }
 
-/// How many pieces of work a line of the result and its channels are, and the loops outside of
-/// these.
+/// Work items per line of the result and its channels, and the loops outside of these.
 fn pieces(d: &Window, p: &Params) -> (i64, Vec<usize>) {
     let across = (p.pixels as i64).clamp(1, d.along[1].out);
     let lines = (d.along[1].out + across - 1) / across;

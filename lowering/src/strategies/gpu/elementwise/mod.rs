@@ -1,6 +1,6 @@
-//! Elementwise kernels: each thread takes a vector of neighbouring results, grid-stride.
+//! Elementwise kernels: each thread takes a vector of contiguous results, in a grid-stride loop.
 //!
-//! A reduction is a loop within a thread here; longer ones have strategies of their own.
+//! A reduction is a sequential loop within a thread here; longer ones have strategies of their own.
 use crate::{
     analysis::Nest,
     strategies::{
@@ -15,10 +15,10 @@ use crate::{
 };
 use kiln_dialects::Result;
 
-/// Elementwise kernels, and any other kernel whose nests do not depend on each other.
+/// Elementwise kernels, and any other kernel with independent nests.
 pub struct Elementwise;
 
-/// How results are divided.
+/// How results are divided among threads.
 #[derive(Clone, Debug, Parameters)]
 pub struct Params {
     /// Threads of a CTA

@@ -1,5 +1,5 @@
-//! Tiles of a contraction: a block's threads copy a tile of both operands to shared memory, then
-//! each adds up products for its part of the results.
+//! Tiled contraction on CUDA cores: a CTA's threads copy a tile of both operands to shared memory,
+//! then each accumulates its register tile of the results.
 use crate::strategies::gpu::naive_contraction::Params;
 use crate::{
     analysis::{Access, Nest, Output, Plan, Poly, Stage},
@@ -19,24 +19,24 @@ use crate::{
 };
 use kiln_dialects::ir::*;
 
-/// Steps of the depth that LLVM may unroll whole.
+/// Longest K loop that LLVM may unroll fully.
 const WHOLE: usize = 16;
 const ONE: Lanes = Lanes { count: 1, mask: None };
 
-/// An operand's tile in shared memory, `depth` by `across` with a gap, so that neighbours in a
-/// column are in different banks.
+/// An operand's tile in shared memory, `depth` by `across`, padded so that neighbours in a column
+/// are in different banks.
 struct Side<'a> {
     access: &'a Access,
     memory: Value,
-    /// The dimensions along the tile's width.
+    /// The dimensions along the tile's width (M or N).
     dims: &'a [usize],
-    /// How many elements wide it is.
+    /// Extent of the tile's width.
     across: usize,
-    /// Whether neighbouring threads copy neighbours in depth.
+    /// Whether neighbouring threads copy neighbours along K.
     deep: bool,
 }
 
-/// What is the same for all parts of the emission.
+/// What all parts of the emission share.
 pub(crate) struct Contract<'a> {
     pub scope: &'a Scope<'a>,
     pub nest: &'a Nest,
@@ -45,8 +45,8 @@ pub(crate) struct Contract<'a> {
     pub depth: usize,
 }
 
-/// A position along several dimensions: whether it is there, and the indices, of the first one if
-/// it is not.
+/// A position along several dimensions: the predicate that it is in bounds, and its indices, those
+/// of the first position if it is not.
 pub(crate) struct At {
     there: Value,
     dims: Vec<(usize, Value)>,
@@ -73,7 +73,7 @@ impl Contract<'_> {
         };
         Ok((0..self.nest.extents.len()).map(|d| Val::One(of(d))).collect())
     }
-    /// Copies an operand's tile at (`across`, `deep`); what is beyond the tensor is 0.
+    /// Copies an operand's tile at (`across`, `deep`); elements out of bounds are 0.
     fn copy(
         &self,
         c: Code,
@@ -115,7 +115,7 @@ impl Contract<'_> {
         }
         Ok(())
     }
-    /// What the sums of a thread's rows and columns begin with, row by row.
+    /// Initial values of a thread's accumulators, row by row.
     pub fn begins(
         &self,
         c: Code,
@@ -138,7 +138,7 @@ impl Contract<'_> {
         }
         Ok(all)
     }
-    /// The sums with the products of each of a thread's rows and columns.
+    /// Accumulates the outer product of a thread's rows and columns.
     pub fn products(
         &self,
         c: Code,
@@ -163,7 +163,7 @@ impl Contract<'_> {
         }
         Ok(next)
     }
-    /// Writes the sums that are there, and does the later stages on them.
+    /// Stores the accumulators that are in bounds, and runs the epilogue stages on them.
     pub fn finish(
         &self,
         c: Code,
@@ -202,7 +202,7 @@ impl Contract<'_> {
     }
 }
 
-/// The nest of a contraction, and what is written beside its result.
+/// Emits the nest of a contraction, and what is written beside its result.
 pub fn emit(
     c: Code,
     scope: &Scope<'_>,
@@ -236,8 +236,8 @@ pub fn emit(
     tiles.extend([c.ceil_div(rows, c.index(m as i64)?)?, c.ceil_div(columns, c.index(n as i64)?)?]);
     let total = tiles.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
     let mut depth_size = me.total(c, &roles.depth)?;
-    // Few steps of a known number would be unrolled whole, and all that shared memory held kept in
-    // registers up to where results are stored.
+    // LLVM would fully unroll a short K loop, and keep all of the shared-memory tile in registers
+    // up to the epilogue.
     if Poly::product(roles.depth.iter().map(|d| &nest.extents[*d]))
         .known()
         .is_some_and(|n| n > depth as i64 && n <= (WHOLE * depth) as i64)

@@ -20,7 +20,7 @@ use kiln_dialects::Result;
 use kiln_dialects::ir::walk;
 use kiln_runtime::library_call::{CUBLASLT, CUDNN};
 
-/// Any sum of products.
+/// Any contraction: a sum of products.
 pub struct NaiveContraction;
 
 /// Tile sizes.
@@ -43,8 +43,8 @@ pub struct Params {
     pub thread_n: usize,
 }
 
-/// Register tiles that autotuning tries: block_m, thread_m, block_n, thread_n, block_k. Larger ones
-/// read shared memory less, of smaller ones there are more.
+/// Tiles that autotuning tries: block_m, thread_m, block_n, thread_n, block_k. Larger ones read
+/// shared memory less; smaller ones give more CTAs.
 const TILES: &[[i64; 5]] = &[
     [128, 8, 128, 8, 16],
     [128, 8, 128, 8, 8],
@@ -60,9 +60,9 @@ const TILES: &[[i64; 5]] = &[
     [32, 4, 32, 4, 32],
 ];
 
-/// From so many rows and columns on CTA tiles are 128 by 128.
+/// From this M and N on, CTA tiles are 128 by 128.
 const LARGE: i64 = 1024;
-/// So many tiles keep most SMs busy.
+/// This many CTA tiles keep most SMs busy.
 const FULL: i64 = 3 * PROCESSORS as i64 / 4;
 
 impl Strategy for NaiveContraction {
@@ -112,7 +112,7 @@ impl Strategy for NaiveContraction {
     }
 }
 
-/// Tiles of a contraction; none if there are too few rows or columns for one.
+/// Tiles of a contraction; `None` if M or N is too small for one.
 fn params(k: &Kernel, plan: &Plan, r: &Roles) -> Option<Params> {
     let nest = plan.nests.first()?;
     let (m, n) = (size(nest, &r.rows), size(nest, &r.columns));
@@ -135,7 +135,7 @@ fn params(k: &Kernel, plan: &Plan, r: &Roles) -> Option<Params> {
         > 4;
     let after: usize =
         nest.after.iter().filter_map(|s| k.stages.get(*s)).map(|s| walk(s.op).len()).sum();
-    // Large tiles must be enough for most of the card.
+    // Large tiles must still fill most SMs.
     let up = |n: i64| (n + 127) / 128;
     let tiles = |m: i64, n: i64| {
         up(m).saturating_mul(up(n)).saturating_mul(size(nest, &r.batch).unwrap_or(1).max(1))

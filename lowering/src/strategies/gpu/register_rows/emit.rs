@@ -1,6 +1,5 @@
-//! Rows in registers: a group of threads reads its row once, by accesses of several elements, and
-//! keeps every element from nest to nest in the thread that read it; only results of reductions are
-//! exchanged.
+//! Rows in registers: a group of threads loads its row once, in vector accesses. Every element
+//! stays in the thread that loaded it, from nest to nest; only results of reductions are exchanged.
 use crate::strategies::gpu::register_rows::Params;
 use crate::{
     analysis::{Access, Nest, Plan, Role},
@@ -24,7 +23,7 @@ use kiln_dialects::ir::*;
 
 const ONE: Lanes = Lanes { count: 1, mask: None };
 
-/// All nests of a kernel whose rows fit.
+/// Emits all nests of a kernel whose rows fit registers.
 pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Result<()> {
     let length = register_rows::length(scope.kernel, plan)
         .ok_or("has no rows of one known size that its stages share")?;
@@ -68,19 +67,19 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Result<
         for (nest, exchange) in plan.nests.iter().zip(&exchange) {
             row.nest(c, nest, exchange)?;
         }
-        // With one exchange, the next row's could overtake it; of two, each is behind the other's
-        // barrier.
+        // With one exchange buffer, the next row's writes could race with this row's reads. With
+        // two, a barrier of the other lies between.
         if barriers == 1 { threads::barrier(c) } else { Ok(()) }
     })
 }
 
-/// Neighbouring elements of a row that a thread keeps.
+/// Contiguous elements of a row that a thread holds.
 struct Piece<'a> {
-    /// The first of them; that of the row where the row has ended before.
+    /// Index of the first; clamped to the row's first where the row has ended.
     start: Val,
-    /// Whether the row has them; it has if there is none.
+    /// Predicate: whether the row has them; `None` if it always has.
     inside: Option<Value>,
-    /// The scope in which they are written.
+    /// The scope with the predicate of their stores.
     scope: Scope<'a>,
     known: Passed,
 }
@@ -108,17 +107,17 @@ impl<'a> Piece<'a> {
     }
 }
 
-/// A group's row on its way through the nests.
+/// State of a group's row across the nests.
 struct Row<'a> {
     plan: &'a Plan,
     group: Group,
-    /// The scope in which the group's first thread alone writes.
+    /// The scope in which only the group's first thread stores.
     speaks: Scope<'a>,
-    /// The row.
+    /// Indices of the row.
     at: Vec<Val>,
     lanes: Lanes,
     pieces: Vec<Piece<'a>>,
-    /// What is the same for the whole row.
+    /// Values that are uniform over the row.
     known: Passed,
 }
 
@@ -165,9 +164,9 @@ impl Row<'_> {
         scope.iteration(c, &nest.after, &dims, ONE, &mut [], &mut self.known)
     }
 
-    /// What a nest reads of the row for the first time, in front of what is done with it, so that
-    /// the reads are under way at the same time. What all rows have in common, such as weights, is
-    /// near and need not take registers so early.
+    /// Issues all loads of the row that a nest is the first to need, before its arithmetic, so that
+    /// they are in flight together. Operands shared by all rows, such as weights, hit the cache and
+    /// need not occupy registers so early.
     fn reads(&mut self, c: Code, nest: &Nest) -> Result<()> {
         let scope = &self.speaks;
         let own = |a: &Access| {

@@ -17,7 +17,7 @@ use crate::{
 use kiln_dialects::Result;
 use std::collections::BTreeSet;
 
-/// Loop nests whose intermediates are registers.
+/// Plan with intermediates in registers.
 pub const VIEW: View = View {
     name: "register_nests",
     make: |mut k| {
@@ -27,10 +27,10 @@ pub const VIEW: View = View {
     },
 };
 
-/// Rows in registers, such as a softmax or a norm of known length.
+/// Rows in registers, such as a softmax or a norm of static length.
 pub struct RegisterRows;
 
-/// How rows are divided.
+/// Tile of the rows.
 #[derive(Clone, Debug, Parameters)]
 pub struct Params {
     /// Threads that share a row
@@ -86,24 +86,24 @@ impl Strategy for RegisterRows {
     }
 }
 
-/// Most bytes of a row in the registers of a block: half of what there is.
+/// Most bytes of a row in the registers of a CTA: half of the register file.
 const MOST: usize = 128 << 10;
-/// Bytes of a row that a thread keeps, if there are enough threads for that.
+/// Bytes of a row per thread, if there are enough threads for that.
 const EACH: usize = 128;
-/// Threads of a block of small groups.
+/// Threads per CTA with small groups.
 const BLOCK: usize = 128;
-/// Most threads of a group.
+/// Most threads per group.
 const THREADS: usize = 1024;
 
-/// Intermediates are values in registers: none has memory.
+/// Drops the memory of all intermediates: they are SSA values in registers.
 fn hold(k: &Kernel, plan: &mut Plan) {
     for (passed, buffer) in plan.passed.iter_mut().zip(&k.buffers) {
         *passed |= buffer.role == Role::Temporary;
     }
 }
 
-/// The length of a row, if every nest goes through rows of it element by element, or has one
-/// iteration per row, and nothing is read that another element of the row writes.
+/// The length of a row, if every nest iterates over its elements or once per row, and no nest reads
+/// another element of the row than its own iteration writes.
 pub fn length(k: &Kernel, plan: &Plan) -> Option<usize> {
     let d = plan.rows;
     if !plan.dependent
@@ -120,8 +120,7 @@ pub fn length(k: &Kernel, plan: &Plan) -> Option<usize> {
     (same && plan.nests.iter().all(|n| combine(k, n)) && in_place(k)).then_some(length as usize)
 }
 
-/// Whether what is read of what the kernel itself writes is the element that the same iteration
-/// has.
+/// Whether each read of a value that the kernel itself writes is of the same iteration's element.
 fn in_place(k: &Kernel) -> bool {
     let written: Vec<&Access> =
         k.stages.iter().flat_map(|s| &s.outputs).map(|o| &o.access).collect();
@@ -131,8 +130,8 @@ fn in_place(k: &Kernel) -> bool {
     })
 }
 
-/// Bytes of an element's registers across the barrier where most are in use: what was read or
-/// computed before it and is read after it.
+/// Liveness: bytes per element in registers at the barrier with the highest register pressure, of
+/// values defined before it and used after it.
 fn live(k: &Kernel, plan: &Plan) -> usize {
     let whole = |a: &&Access| a.at.uses(plan.rows);
     let stages = |nests: &'_ [Nest]| {
@@ -147,7 +146,7 @@ fn live(k: &Kernel, plan: &Plan) -> usize {
             .filter(whole)
             .collect();
         let read: BTreeSet<&Access> = after.iter().flat_map(|s| s.reads()).filter(whole).collect();
-        // 16-bit floats are kept as what they are computed with.
+        // 16-bit floats are held in their compute type.
         let bytes = |a: &&&Access| {
             k.buffers
                 .get(a.buffer)
@@ -159,14 +158,14 @@ fn live(k: &Kernel, plan: &Plan) -> usize {
     (1..plan.nests.len()).map(at).max().unwrap_or(4).max(4)
 }
 
-/// The most elements that one access of a nest takes, where rows begin at a multiple of that.
+/// The largest vector width of a nest to which the start of every row is aligned.
 pub fn lanes(k: &Kernel, plan: &Plan, length: usize) -> usize {
     let wide = plan
         .nests
         .iter()
         .filter(|n| n.extents.len() > plan.rows)
         .map(|n| narrow_width(k, plan, n, plan.rows, None));
-    // Of bytes, such as masks, half an access is enough.
+    // For 1-byte elements such as masks, half an access (8 bytes) suffices.
     let mut lanes = wide.min().unwrap_or(1).min(8);
     while !length.is_multiple_of(lanes) {
         lanes /= 2;
@@ -183,7 +182,7 @@ pub fn params(k: &Kernel, plan: &Plan) -> Option<Params> {
     let lanes = lanes(k, plan, length);
     let vectors = length.div_ceil(lanes);
     let most = (EACH / (lanes * live)).max(1);
-    // Short rows are a part of a warp each; one warp takes as much as it can, since it needs no
+    // Several short rows share a warp. A single warp takes as much as it can, since it needs no
     // barrier.
     let group = if vectors <= WARP * most {
         vectors.next_power_of_two().min(WARP)

@@ -1,5 +1,4 @@
-//! Rows: a group of threads goes through all nests for its row; what it passes on to itself is in
-//! shared memory.
+//! Rows: a group of threads runs all nests for its row; intermediates are in shared memory.
 use crate::{
     analysis::{Lin, Nest, Plan, Poly, Role},
     emit::{
@@ -21,10 +20,10 @@ use crate::{
 };
 use kiln_dialects::ir::*;
 
-/// Fewer results than this in a row are reduced one after the other by all threads of the group.
+/// Rows with fewer results than this reduce them one after the other, each by the whole group.
 const ONE_BY_ONE: i64 = 8;
 
-/// These nests: with the plan's rows if they depend on each other, else each result is a row.
+/// Emits these nests: with the plan's rows if they are dependent, else with each result as a row.
 pub fn emit(
     c: Code,
     scope: &Scope<'_>,
@@ -41,7 +40,7 @@ pub fn emit(
     let group = Group::of(c, size, groups)?;
     let exchange: Vec<_> =
         nests.iter().map(|n| exchanges(c, scope, n, size, groups)).collect::<Result<_>>()?;
-    // Each group has a part of the scratch.
+    // Each group has its own slice of the scratch.
     let kernel = with_groups(scope, plan, group.number);
     let mut scope = Scope { kernel: &kernel, ..scope.clone() };
     scope.scalars.insert(group.number, group.number);
@@ -61,7 +60,7 @@ pub fn emit(
     })
 }
 
-/// Shared memory in which warps exchange what they have of each value that a nest reduces; none
+/// Shared memory through which warps exchange the partial results of each reduction of a nest; none
 /// where a group is a warp.
 pub fn exchanges(
     c: Code,
@@ -80,7 +79,7 @@ pub fn exchanges(
     reducing(scope, nest).map(of).collect()
 }
 
-/// One nest of a row.
+/// Emits one nest of a row.
 fn nest(
     c: Code,
     row: &Row<'_>,
@@ -118,8 +117,8 @@ fn nest(
     Ok(())
 }
 
-/// The kernel with the scratch of group `number`: what its temporaries span comes that many times
-/// before.
+/// The kernel with the scratch of group `number`: offsets its temporaries by that many times their
+/// span.
 fn with_groups(scope: &Scope<'_>, plan: &Plan, number: Value) -> crate::analysis::Kernel {
     let mut k = scope.kernel.clone();
     let span = |b: usize| (k.span(b, 0).unwrap_or(0) + 15) / 16 * 16;
@@ -147,7 +146,7 @@ fn with_groups(scope: &Scope<'_>, plan: &Plan, number: Value) -> crate::analysis
     k
 }
 
-/// Whether the only group is meant.
+/// Whether the CTA has one group.
 fn only(number: Value) -> bool {
     crate::emit::code::known(number) == Some(0)
 }

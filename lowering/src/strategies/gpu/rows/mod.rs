@@ -19,12 +19,12 @@ use crate::{
 };
 use kiln_dialects::Result;
 
-/// Rows that several stages go through, such as a softmax.
+/// Rows that several stages share, such as a softmax.
 pub struct Rows;
 /// Results that each reduce a row.
 pub struct RowReduction;
 
-/// How rows are divided.
+/// Tile of the rows.
 #[derive(Clone, Debug, Parameters)]
 pub struct Params {
     /// Threads that share a row
@@ -33,7 +33,7 @@ pub struct Params {
     /// Rows of a CTA
     #[parameter(PowerOfTwo(1, 32))]
     pub rows_per_cta: usize,
-    /// Accesses of a thread in flight
+    /// Accesses that a thread keeps in flight
     #[parameter(Between(1, 64))]
     pub unroll: usize,
     /// Elements of a vector access
@@ -41,11 +41,11 @@ pub struct Params {
     pub vector: usize,
 }
 
-/// Accesses of a thread in flight, if there are as many.
+/// Accesses that a thread keeps in flight, if the row has as many.
 const UNROLL: i64 = 4;
-/// Most threads of a row, so that an SM has several CTAs.
+/// Most threads per row, so that an SM holds several CTAs.
 const MOST_THREADS: i64 = 512;
-/// Threads of a CTA of short rows.
+/// Threads per CTA with short rows.
 const CTA: i64 = 128;
 
 impl Strategy for Rows {
@@ -118,7 +118,7 @@ fn launch(
     Ok(Launch { grid: Some(grid), threads, ..Launch::default() })
 }
 
-/// Threads of a row of so much work, and as many rows as fill a CTA and fit shared memory.
+/// Threads per row for this much work, and as many rows as fill a CTA and fit shared memory.
 fn params(k: &Kernel, plan: &Plan, work: i64) -> Params {
     let vector = |n: &Nest| {
         let free: Vec<usize> = (plan.rows..n.extents.len()).collect();
@@ -138,7 +138,7 @@ fn params(k: &Kernel, plan: &Plan, work: i64) -> Params {
     while groups > 1 && groups * scratch > SHARED {
         groups /= 2;
     }
-    // Narrow loads need more of them in flight.
+    // Narrow loads need more in flight.
     let unroll = (UNROLL * (4 / vector).max(1)).min(work / (group * vector)).max(UNROLL);
     Params {
         row_threads: group as usize,
@@ -148,8 +148,8 @@ fn params(k: &Kernel, plan: &Plan, work: i64) -> Params {
     }
 }
 
-/// What each result of a nest reduces, if that pays for a group of threads: partial results combine,
-/// and what is reduced is contiguous or long.
+/// The extent that each result of a nest reduces, if a group of threads is profitable: partial
+/// results combine, and what is reduced is contiguous or long.
 fn together(k: &Kernel, plan: &Plan, nest: &Nest) -> Option<i64> {
     let (free, reduced) = (dims(nest, 0, false), dims(nest, 0, true));
     let work = size(nest, &reduced).unwrap_or(assumed::ROW);

@@ -1,5 +1,5 @@
-//! An axis whose elements others lie between: threads below each other share it, and look through
-//! what those above have.
+//! Scans along a strided axis (down columns): threads below each other share a column and combine
+//! the totals of the threads above.
 use crate::{
     emit::{code::Code, lanes::Val, loops::decode},
     strategies::gpu::common::shared,
@@ -11,7 +11,7 @@ use crate::{
 use kiln_dialects::ir::*;
 
 impl Walk<'_> {
-    /// An axis whose elements others lie between.
+    /// Emits a scan along a strided axis.
     pub(crate) fn columns(&self, c: Code) -> Result<()> {
         let (across, beside, count) = (self.across, self.beside, self.lanes.count);
         let (thread, side) = (threads::thread(c)?, c.index(beside as i64)?);
@@ -29,7 +29,7 @@ impl Walk<'_> {
             (0..self.pieces).map(|p| c.add(own, c.index(p as i64)?)).collect::<Result<Vec<_>>>()?;
         let (start, step) = (c.mul(threads::block(c)?, side)?, c.mul(threads::blocks(c)?, side)?);
         let val = |i: Value| if count == 1 { Val::One(i) } else { Val::Steps(i, 1) };
-        // All threads of a block go round equally often, so that all come to each barrier.
+        // Uniform trip count across the CTA, so that every thread reaches each barrier.
         c.strided(start, total, step, &[], &mut |c, base, _| {
             let item = c.add(base, column)?;
             let active = c.below(item, total)?;
@@ -51,7 +51,7 @@ impl Walk<'_> {
                 &mut |c, state, mut pieces, given| {
                     let mut all: Vec<Value> = vec![];
                     for v in &given {
-                        // A thread that has the axis alone goes on from what came before.
+                        // A thread with a whole column continues from the carried value.
                         let before =
                             all.last().copied().or(if across == 1 { Some(state[0]) } else { None });
                         all.push(before.map_or(Ok(*v), |before| self.two(c, before, *v))?);
@@ -120,7 +120,7 @@ impl Walk<'_> {
                     Ok(state)
                 },
             )?;
-            // The next columns' first part has the place that this one's last may have.
+            // WAR barrier: the next columns' first step may reuse this one's last exchange buffer.
             if memory.is_some() {
                 threads::barrier(c)?
             }

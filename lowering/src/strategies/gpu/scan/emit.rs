@@ -1,12 +1,12 @@
-//! Scans: threads that share a row, or a column, each combine their neighbours, exchange what they
-//! have, and go on to the next part with what came before.
+//! Code of scans. Each thread of a row or column scans its own elements; the threads exchange
+//! totals and carry the running value to the next step.
 //!
-//! Along a row that lies side by side, a thread has `pieces` of `vector` neighbours each. Threads
-//! of a warp take neighbouring ones, so that memory is read and written as by a copy; each piece is
-//! combined across the warp by shuffles. Warps give what they have of each piece to shared memory,
-//! and each warp then combines that of all. Down columns a thread has `pieces` rows behind each
-//! other, and looks through what the threads above have. What is exchanged has two places in turn,
-//! so that a part takes one barrier.
+//! Along a contiguous row a thread has `pieces` vectors of `vector` elements. Neighbouring lanes
+//! take neighbouring vectors, so that accesses are coalesced. Shuffles scan each vector across the
+//! warp, warps store the totals in shared memory, and each warp scans the totals of all.
+//!
+//! Down columns a thread has `pieces` consecutive rows, and combines the totals of the threads
+//! above. The exchange is double-buffered, so that a step takes one barrier.
 
 use crate::strategies::gpu::scan::Params;
 use crate::{
@@ -22,7 +22,7 @@ use kiln_dialects::ir::*;
 
 pub(crate) const ONE: Lanes = Lanes { count: 1, mask: None };
 
-/// What is the same for all parts of the emission.
+/// What all parts of the emission share.
 pub(crate) struct Walk<'a> {
     scope: &'a Scope<'a>,
     pub(crate) nest: &'a Nest,
@@ -31,37 +31,37 @@ pub(crate) struct Walk<'a> {
     out: &'a Output,
     combine: &'a Combine,
     pub(crate) lanes: Lanes,
-    /// The dimension whose neighbours one access takes.
+    /// The dimension of vector accesses.
     pub(crate) fast: usize,
     pub(crate) across: usize,
     pub(crate) beside: usize,
     pub(crate) pieces: usize,
     ahead: bool,
-    /// What is read of the kernel's arguments along the axis.
+    /// Loads of the kernel's arguments that depend on the axis.
     reads: Vec<&'a Access>,
 }
 
-/// Neighbours that a thread has at one place.
+/// Contiguous elements that a thread has at one position.
 pub(crate) struct Piece<'a> {
     pub(crate) dims: Vec<Val>,
-    /// Whether they are there; they are if there is none. If not, the place is another's.
+    /// Predicate: whether they exist; `None` if always. If not, the position is clamped.
     pub(crate) inside: Option<Value>,
-    /// The scope in which they are written.
+    /// The scope with the predicate of their stores.
     pub(crate) scope: Scope<'a>,
     pub(crate) known: Passed,
 }
 
-/// The loops around the axis: their indices, and whether the thread's writes count.
+/// The loops around the axis: their indices, and the predicate of the thread's stores.
 pub(crate) struct Around {
     pub(crate) at: Vec<(usize, Val)>,
     pub(crate) active: Option<Value>,
 }
 
-/// What is done with a part: from the state, pieces and what they give to the next state.
+/// Body of a step: maps state, pieces and the pieces' scan inputs to the next state.
 type Combined<'f, 'a> =
     dyn FnMut(Code, &[Value], Vec<Piece<'a>>, Vec<Value>) -> Result<Vec<Value>> + 'f;
 
-/// The kernel.
+/// Emits the kernel.
 pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Result<()> {
     let k = scope.kernel;
     let missing = "has a schedule for scans, but is none";
@@ -97,13 +97,13 @@ impl<'a> Walk<'a> {
     pub(crate) fn element(&self) -> Type {
         self.combine.op.result(0).ty()
     }
-    /// What changes nothing, in so many lanes.
+    /// The identity of the combination, in every lane.
     pub(crate) fn identity(&self, c: Code, lanes: Lanes) -> Result<Value> {
         let ty = self.element();
         let text = self.combine.identity(ty.dtype()?).ok_or("has no identity")?;
         lanes.many(c, Val::One(c.constant(&text, ty)?))
     }
-    /// What comes before, and what comes behind it, as one.
+    /// Combines `a` with `b`, which comes after it.
     pub(crate) fn two(&self, c: Code, a: Value, b: Value) -> Result<Value> {
         let attrs = self.combine.op.attrs();
         let attrs: Vec<(&str, Attr)> = attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
@@ -112,8 +112,8 @@ impl<'a> Walk<'a> {
     fn length(&self, c: Code) -> Result<Value> {
         self.scope.poly(c, &self.nest.extents[self.scan.axis])
     }
-    /// Sizes of loops, the last of which is in vectors if that is said, and the product of all; 0
-    /// if the axis has no elements.
+    /// Extents of loops, the last one in vectors if requested, and their product; 0 if the axis is
+    /// empty.
     pub(crate) fn sizes(
         &self,
         c: Code,
@@ -135,8 +135,7 @@ impl<'a> Walk<'a> {
         Ok((sizes, c.select(some, total, c.index(0)?)?))
     }
 
-    /// The thread's place in a part of the axis, of which each thread has `each` elements in one
-    /// piece.
+    /// The thread's piece at index `i` of the axis. `even`: whether all steps are whole.
     fn piece(&self, c: Code, around: &Around, i: Value, even: bool) -> Result<Piece<'a>> {
         let axis = self.scan.axis;
         let (mut place, mut inside) = (i, None);
@@ -169,7 +168,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// What a piece reads.
+    /// Loads of a piece.
     fn read(&self, c: Code, piece: &Piece<'_>) -> Result<Vec<Val>> {
         self.reads
             .iter()
@@ -177,7 +176,7 @@ impl<'a> Walk<'a> {
             .collect()
     }
 
-    /// What stands in front of the scan, and what a piece gives to it.
+    /// Runs the prologue stages on a piece and returns its scan inputs; identity beyond the axis.
     fn take(&self, c: Code, piece: &mut Piece<'_>, read: &[Val]) -> Result<Value> {
         piece.known.extend(self.reads.iter().map(|a| (*a).clone()).zip(read.iter().copied()));
         let at = self.nest.stages.iter().position(|s| *s == self.scan.stage).unwrap_or(0);
@@ -204,7 +203,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Writes what a scan has for a piece, and does what stands behind it.
+    /// Stores the scan's result for a piece and runs the epilogue stages.
     pub(crate) fn give(&self, c: Code, piece: &mut Piece<'_>, v: Value) -> Result<()> {
         let v = if self.lanes.count == 1 { Val::One(v) } else { Val::Many(v) };
         piece.scope.write(c, self.out, &piece.dims, self.lanes, v, false)?;
@@ -220,8 +219,8 @@ impl<'a> Walk<'a> {
         )
     }
 
-    /// The parts of an axis one after the other. `first`: where the thread's pieces begin in a
-    /// part.
+    /// The steps of an axis, one after the other. `first`: where the thread's pieces begin within a
+    /// step.
     pub(crate) fn parts(
         &self,
         c: Code,
@@ -259,7 +258,7 @@ impl<'a> Walk<'a> {
                     };
                     mine.push(all.iter().zip(known.by_ref()).map(again).collect::<Vec<_>>());
                 }
-                // Behind the last part it is the last one again, or places of others.
+                // The prefetch past the last step is the last step again, or clamped positions.
                 let mut then = c.add(start, step)?;
                 if even {
                     then = c.select(c.below(then, n)?, then, start)?;

@@ -1,7 +1,7 @@
-//! Cumulative sums, products and extremes: one walk along an axis.
+//! Cumulative sums, products and extremes: an O(n) scan along an axis.
 //!
-//! Threads share a row or a column, of which each has some items; warps combine by shuffles, CTAs
-//! through shared memory, and carry what came before to the next step.
+//! Threads share a row or a column, of which each has some items. Warps scan by shuffles, CTAs
+//! through shared memory, and the running value is carried to the next step.
 pub(crate) mod columns;
 pub(crate) mod emit;
 pub(crate) mod rows;
@@ -21,10 +21,10 @@ use crate::{
 };
 use kiln_dialects::ir::*;
 
-/// A scan and the elementwise work on both sides of it.
+/// A scan with its elementwise prologue and epilogue.
 pub struct Scan;
 
-/// How the axis is divided.
+/// Tile of a scan.
 #[derive(Clone, Debug, Parameters)]
 pub struct Params {
     /// Threads that share a row or a column
@@ -84,43 +84,42 @@ impl Strategy for Scan {
     }
 }
 
-/// The stage that scans, and along which loop.
+/// The scanning stage and its axis.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanLoop {
     /// The stage.
     pub stage: usize,
-    /// The loop dimension.
+    /// Loop dimension of the axis.
     pub axis: usize,
-    /// What of the stage's body is combined.
+    /// The value of the stage's body that is combined.
     pub value: Value,
-    /// Whether an element is without itself.
+    /// Whether the scan is exclusive.
     pub before: bool,
 }
 
-/// A triangle among a kernel's stages: the loop of the elements and that of what they are made of,
-/// by numbers of the op's loops.
+/// A scan as `linalg` states it, a masked (triangular) reduction: the loop of the results and the
+/// reduction loop, by index among the op's loops.
 struct Triangle {
     element: usize,
     of: usize,
 }
 
-/// Warps that keep a card busy, if each has `BYTES` of each of its threads under way.
+/// Warps that keep the GPU busy, if each thread has `BYTES` in flight.
 const WARPS: i64 = 4096;
-/// Bytes of a thread that are under way at once.
+/// Bytes that a thread keeps in flight.
 const BYTES: i64 = 64;
-/// Registers of what a thread combines down a column.
+/// Registers for what a thread combines down a column.
 const WORDS: i64 = 64;
-/// Threads of a block of small groups.
+/// Threads per CTA with small groups.
 const BLOCK: i64 = 128;
-/// Most threads that share an axis whose elements do not lie side by side: each looks at what all
-/// of these have.
+/// Most threads that share a strided axis: each combines the totals of all of these.
 const ACROSS: i64 = 16;
-/// Bytes of neighbouring columns that a block reads at least.
+/// Least bytes of neighbouring columns that a CTA reads.
 const SIDE: i64 = 64;
-/// The longest axis that is looked at as a whole for each of its elements without a word.
+/// Longest axis that is scanned in O(n²), each element by a reduction, without a remark.
 const SHORT: i64 = 1024;
 
-/// The number of the loop that an index of a body is.
+/// The index of the loop that a value of a body is (`linalg.index`).
 fn loop_of(v: Value) -> Option<usize> {
     let op = v.def()?;
     match op.name().as_str() {
@@ -142,7 +141,7 @@ impl Triangle {
         let [condition, value, nothing] = select.operands()[..] else { return None };
         let compare = condition.def().filter(|o| o.is("arith.cmpi"))?;
         let (a, b) = (loop_of(compare.operand(0))?, loop_of(compare.operand(1))?);
-        // By upstream's numbers: slt, sle, ult, ule; and what is the same the other way round.
+        // `arith.cmpi` predicates slt, sle, ult, ule, and their mirror images.
         let (of, element) = match compare.attr("predicate")?.as_i64()? {
             2 | 3 | 6 | 7 => (a, b),
             4 | 5 | 8 | 9 => (b, a),
@@ -154,7 +153,7 @@ impl Triangle {
         let neutral = given.to_string() == identity.to_string()
             || (combine.kind == "add" && given.as_f64() == Some(0.0));
         let loops = (0..s.extents.len()).all(|d| s.reduction[d] == (d == of));
-        // What is combined knows nothing of the element that it is combined for.
+        // The combined value may not depend on the result's element.
         let needed = made_of(block, value);
         let asked = needed.iter().filter(|v| v.def().is_some_and(|o| o.is("linalg.index")));
         let free = asked.filter_map(|v| loop_of(*v)).all(|d| d != element)
@@ -170,12 +169,12 @@ impl Triangle {
     }
 }
 
-/// A kernel with one walk in place of its triangle, and the loops of that; none if there is no
-/// triangle, or if anything else goes through other loops.
+/// Rewrites a kernel's triangular reduction as a scan with O(n) steps, with its plan. `None` if
+/// there is no triangle, or if another stage has other loops.
 pub fn walk(mut k: Kernel) -> Option<(Kernel, Plan)> {
     let mut all = (0..k.stages.len()).filter_map(|s| Triangle::of(&k.stages[s]).map(|t| (s, t)));
     let (Some((number, t)), None) = (all.next(), all.next()) else { return None };
-    // Dimensions of size 1 are no loops, wherever they stand.
+    // Drops unit dimensions, wherever they are.
     k.stages.iter_mut().for_each(drop_units);
     let s = &mut k.stages[number];
     let (element, of) = (s.dims[t.element].as_dim()?, s.dims[t.of].as_dim()?);
@@ -200,8 +199,7 @@ pub fn walk(mut k: Kernel) -> Option<(Kernel, Plan)> {
     (whole && scan(&k, &plan).is_some()).then_some((k, plan))
 }
 
-/// Whether what is read of what the kernel itself writes is the element that the same iteration
-/// has.
+/// Whether each read of a value that the kernel itself writes is of the same iteration's element.
 fn in_place(k: &Kernel) -> bool {
     let written: Vec<_> = k.stages.iter().flat_map(|s| &s.outputs).map(|o| &o.access).collect();
     k.stages.iter().all(|s| {
@@ -210,13 +208,13 @@ fn in_place(k: &Kernel) -> bool {
     })
 }
 
-/// The scan of a kernel that [`walk`] has made.
+/// The scan of a kernel that [`walk`] has rewritten.
 pub fn scan(k: &Kernel, plan: &Plan) -> Option<ScanLoop> {
     let nest = plan.nests.first()?;
     nest.stages.iter().find_map(|number| {
         let s = k.stages.get(*number)?;
         let [out] = &s.outputs[..] else { return None };
-        // The stage as it was: with a loop for what each element is made of.
+        // The stage before the rewrite, with its reduction loop.
         let select = out.combine.as_ref()?.other.def().filter(|o| o.is("arith.select"))?;
         let compare = select.operand(0).def().filter(|o| o.is("arith.cmpi"))?;
         let axis = s.dims.get(loop_of(compare.operand(0))?)?.as_dim()?;
@@ -225,15 +223,14 @@ pub fn scan(k: &Kernel, plan: &Plan) -> Option<ScanLoop> {
     })
 }
 
-/// Why a long triangle is no walk, so that the whole axis is looked at for each of its elements.
+/// Why a long triangular reduction is not lowered to a scan and stays O(n²).
 pub fn refused(k: &Kernel) -> Option<String> {
     let t = k.stages.iter().find_map(|s| Triangle::of(s).map(|t| s.extents[t.of].clone()))?;
     let long = t.known().is_none_or(|n| n > SHORT);
     long.then(|| "a scan shares its kernel with what goes through other loops, so that each element looks at its whole axis".into())
 }
 
-/// How a walk goes: the dimension whose neighbours are accessed together, and how many of them at
-/// once.
+/// The dimension of vector accesses of a scan, and the vector width.
 pub fn lanes(k: &Kernel, plan: &Plan, nest: &Nest) -> Option<(usize, usize)> {
     let all: Vec<usize> = (0..nest.extents.len()).collect();
     let fast = fast_dim(k, plan, nest, &all)?;
@@ -244,7 +241,7 @@ pub fn lanes(k: &Kernel, plan: &Plan, nest: &Nest) -> Option<(usize, usize)> {
     Some((fast, lanes))
 }
 
-/// Bytes of the widest element that the walk reads or writes in memory.
+/// Bytes of the widest element that the scan loads or stores.
 fn bytes(k: &Kernel, plan: &Plan, nest: &Nest) -> i64 {
     let stages = || nest.stages.iter().filter_map(|s| k.stages.get(*s));
     let all = stages().flat_map(|s| s.reads().chain(s.outputs.iter().map(|o| &o.access)));
@@ -257,11 +254,11 @@ fn bytes(k: &Kernel, plan: &Plan, nest: &Nest) -> i64 {
         .unwrap_or(4)
 }
 
-/// What a walk reads of the kernel's arguments along its axis.
+/// Loads of the kernel's arguments that depend on the axis.
 pub fn reads<'a>(k: &'a Kernel, nest: &Nest, axis: usize) -> Vec<&'a Access> {
     let mut all: Vec<&Access> = vec![];
     for s in nest.stages.iter().filter_map(|s| k.stages.get(*s)) {
-        // What is only there for its sizes is nowhere in memory.
+        // An input that only gives a loop its size has no memory.
         let used = |n: usize| !matches!(s.body, Body::Block(b) if b.args().get(n).is_some_and(|v| v.uses().is_empty()));
         let own = |a: &Access| {
             a.at.uses(axis)
@@ -276,7 +273,7 @@ pub fn reads<'a>(k: &'a Kernel, nest: &Nest, axis: usize) -> Vec<&'a Access> {
     all
 }
 
-/// The parameters of a walk.
+/// Parameters of a scan.
 fn params(k: &Kernel, plan: &Plan) -> Option<Params> {
     let (scan, nest) = (scan(k, plan)?, plan.nests.first()?);
     let (fast, lanes) = lanes(k, plan, nest)?;
@@ -287,7 +284,7 @@ fn params(k: &Kernel, plan: &Plan) -> Option<Params> {
         (0..nest.extents.len()).filter(|d| *d != scan.axis).map(|d| &nest.extents[d]),
     )
     .known();
-    // What is under way takes registers for each of what is read.
+    // Each load in flight occupies registers.
     let reads = reads(k, nest, scan.axis).len().max(1) as i64;
     let below = |n: i64| 1i64 << n.max(1).ilog2();
     let above = |n: i64| (n.max(1) as u64).next_power_of_two() as i64;
@@ -297,8 +294,7 @@ fn params(k: &Kernel, plan: &Plan) -> Option<Params> {
         let wanted = WARPS * warp / others.unwrap_or(assumed::SCAN).max(1);
         let across = match vectors {
             v if v <= warp => above(v),
-            // What all warps of a block have of all pieces is known to each of them by one more
-            // exchange.
+            // One more exchange makes the totals of all warps and pieces known to each warp.
             v => below(wanted.min(v / most)).clamp(warp, warp * warp / above(most)),
         };
         (across, (BLOCK / across).max(1), most.min((vectors + across - 1) / across))
@@ -321,13 +317,13 @@ fn params(k: &Kernel, plan: &Plan) -> Option<Params> {
         let most = (WORDS / (reads * lanes * words.max(1))).clamp(2, 16);
         let across = below((WARPS * WARP as i64 / 2 / columns).min(n / 4)).clamp(1, ACROSS);
         let side = (SIDE / (lanes * bytes(k, plan, nest))).clamp(2, ACROSS);
-        // Narrow blocks, where there are few columns.
+        // Narrow CTAs where there are few columns.
         let beside = if across == ACROSS {
             side
         } else {
             (BLOCK / across).min(above(columns)).max(side).max(WARP as i64 / across)
         };
-        // A thread with an axis of its own is one of many.
+        // With a thread per axis there are many threads, so each takes fewer rows.
         let most = if across == 1 { (most / 2).max(2) } else { most };
         (across, beside, most.min((n + across - 1) / across))
     };

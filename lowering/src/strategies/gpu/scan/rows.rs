@@ -1,5 +1,4 @@
-//! An axis that lies side by side: shuffles within a warp, shared memory between the warps of a
-//! row.
+//! Scans along a contiguous axis: shuffles within a warp, shared memory between the warps of a row.
 use crate::{
     emit::{code::Code, lanes::Val, loops::decode, partials::part},
     strategies::gpu::common::shared,
@@ -12,7 +11,7 @@ use crate::{
 use kiln_dialects::ir::*;
 
 impl Walk<'_> {
-    /// An axis that lies side by side.
+    /// Emits a scan along a contiguous axis.
     pub(crate) fn rows(&self, c: Code) -> Result<()> {
         let (across, count, axis) = (self.across, self.lanes.count, self.scan.axis);
         let (warps, width) = (across.div_ceil(WARP), across.min(WARP));
@@ -96,12 +95,12 @@ impl Walk<'_> {
                 }
                 Ok(state)
             })?;
-            // The next row's first part has the place that this one's last may have.
+            // WAR barrier: the next row's first step may reuse this one's last exchange buffer.
             if memory.is_some() { threads::barrier(c) } else { Ok(()) }
         })
     }
 
-    /// Each lane of a piece with all before it.
+    /// Inclusive scan of a piece's lanes.
     fn prefixes(&self, c: Code, v: Value) -> Result<Vec<Value>> {
         if self.lanes.count == 1 {
             return Ok(vec![v]);
@@ -114,8 +113,8 @@ impl Walk<'_> {
         Ok(all)
     }
 
-    /// Each thread's value with those of all threads before it, of so many; of several values, side
-    /// by side.
+    /// Inclusive warp scan over segments of `width` lanes, of several independent values (Kogge and
+    /// Stone).
     fn warp(&self, c: Code, mut all: Vec<Value>, width: usize) -> Result<Vec<Value>> {
         let mut by = 1;
         while by < width {
@@ -128,7 +127,7 @@ impl Walk<'_> {
         Ok(all)
     }
 
-    /// What the thread before has.
+    /// Exclusive from inclusive scan: the previous lane's value, or the identity.
     fn without(&self, c: Code, v: Value, width: usize) -> Result<Value> {
         let nothing = self.identity(c, ONE)?;
         if width == 1 {
@@ -138,8 +137,8 @@ impl Walk<'_> {
         c.select(there, other, nothing)
     }
 
-    /// What comes before each piece of a warp, from what each warp's last thread has of each; and
-    /// the next state.
+    /// CTA-level scan: the exclusive prefix of each piece of a warp, from the totals in each warp's
+    /// last lane, and the next state.
     fn block(
         &self,
         c: Code,
@@ -175,7 +174,7 @@ impl Walk<'_> {
         };
         let starts = (0..self.pieces).map(start).collect::<Result<_>>()?;
         let sum = self.two(c, sum, threads::of_lane(c, v, count - 1, WARP)?)?;
-        // The two places of a group differ in one bit.
+        // The two exchange buffers of a group differ in one address bit.
         Ok((starts, vec![sum, c.op("arith.xori", &[place, wide], place.ty(), &[])?]))
     }
 }

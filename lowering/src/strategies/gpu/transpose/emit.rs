@@ -1,12 +1,13 @@
-//! Tiles of what lies along another dimension than the results: a block reads them along that
-//! dimension into shared memory, waits, and computes along its own.
+//! Transposes through shared memory: a CTA loads tiles along the source's contiguous dimension
+//! (`down`), waits, and computes along its own (`over`).
 //!
 //! A tile has a row for each index along `down`, of `over` elements in units of 16 bytes, so that a
-//! thread reads its neighbours along `over` by one access. Eight threads of a warp read 128 bytes
-//! along `down` and store element by element down eight groups of rows: unit `u` of group `g` is at
-//! `u ^ g`, which puts these in eight different units of banks, and the four threads beside them in
-//! the words of each. (Of elements that are read one by one, two of 2 bytes and four of 1 byte
-//! share a bank.)
+//! thread loads contiguous elements along `over` in one access. Eight threads of a warp read 128
+//! bytes along `down` and store element by element down eight groups of rows.
+//!
+//! Swizzle: unit `u` of group `g` is at `u ^ g`. This puts the eight threads' stores in eight
+//! different units of banks, and the four threads beside them in the words of each. (With scalar
+//! loads, two elements of 2 bytes and four of 1 byte share a bank.)
 use crate::strategies::gpu::transpose::Params;
 use crate::{
     analysis::{Access, Nest, Plan, Role},
@@ -26,48 +27,48 @@ use crate::{
 };
 use kiln_dialects::ir::*;
 
-/// Threads of a warp that read neighbours of 16 bytes.
+/// Threads of a warp that read contiguous runs of 16 bytes each.
 const BESIDE: usize = 8;
-/// Most accesses of a thread that are under way at once.
+/// Most accesses that a thread keeps in flight.
 const AT_ONCE: usize = 8;
 
-/// What is done with numbers, of which each may not be there.
+/// Body over indices, each with the predicate that it exists.
 type Numbered<'a> = dyn FnMut(Code, &[(Value, Option<Value>)]) -> Result<()> + 'a;
 
 /// A tile in shared memory.
 struct Side<'a> {
     access: &'a Access,
     memory: Value,
-    /// Elements that one access takes along `down`.
+    /// Vector width of loads along `down`.
     width: usize,
-    /// Elements of 16 bytes.
+    /// Elements in 16 bytes.
     unit: usize,
-    /// Threads of a warp beside each other along `down`.
+    /// Neighbouring threads of a warp along `down`.
     beside: usize,
 }
 
-/// What is the same for all parts of the emission.
+/// What all parts of the emission share.
 struct Tile<'a> {
     scope: &'a Scope<'a>,
     nest: &'a Nest,
     turn: &'a Turn,
     threads: usize,
-    /// Elements of a tile in both directions.
+    /// Tile extents in both dimensions.
     down: usize,
     over: usize,
-    /// Results that one access takes.
+    /// Vector width of stores.
     lanes: usize,
     thread: Value,
 }
 
-/// Where a tile begins: indices of the loops around it, and along both dimensions.
+/// Origin of a tile: indices of the loops around it, and along both dimensions.
 struct At {
     around: Vec<(usize, Value)>,
     down: Value,
     over: Value,
 }
 
-/// All nests of a kernel of which one is turned.
+/// Emits all nests of a kernel of which one is transposed.
 pub fn emit(
     c: Code,
     scope: &Scope<'_>,
@@ -83,7 +84,7 @@ pub fn emit(
         let size = bytes(k, access);
         let width = turn.read_width(k, plan, access);
         let element = k.buffers.get(access.buffer).ok_or("has no such operand")?.element;
-        // Whole sectors of 32 bytes for each row.
+        // Each row's run is whole sectors of 32 bytes.
         let beside = BESIDE.max(2 * 16 / (size * width)).min(down / width).min(WARP);
         Ok(Side {
             access,
@@ -105,7 +106,7 @@ pub fn emit(
         sizes.push(c.ceil_div(scope.poly(c, &nest.extents[d])?, c.index(size as i64)?)?);
     }
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
-    // All threads of a block go round equally often, so that all come to each barrier.
+    // Uniform trip count across the CTA, so that every thread reaches each barrier.
     c.strided(threads::block(c)?, total, threads::blocks(c)?, &[], &mut |c, i, _| {
         let mut indices = decode(c, i, &sizes)?;
         let begin =
@@ -115,7 +116,7 @@ pub fn emit(
         sides.iter().try_for_each(|s| tile.fill(c, s, &at))?;
         threads::barrier(c)?;
         tile.compute(c, &sides, &at)?;
-        // The next tile is stored only when all of this one has been read.
+        // WAR barrier: the next tile overwrites this one in shared memory.
         threads::barrier(c)?;
         Ok(vec![])
     })?;
@@ -127,8 +128,8 @@ pub fn emit(
 }
 
 impl Tile<'_> {
-    /// `count` numbers shared among the block's threads, several at once; a number beyond them is
-    /// another's, and said not to be there.
+    /// Shares `count` indices among the CTA's threads, several at once. An index beyond them is
+    /// clamped, and its predicate is false.
     fn share(&self, c: Code, count: usize, body: &mut Numbered<'_>) -> Result<()> {
         let rounds = count.div_ceil(self.threads);
         let at_once = rounds.min(AT_ONCE);
@@ -157,7 +158,7 @@ impl Tile<'_> {
         .map(drop)
     }
 
-    /// An index along a dimension, and whether it is one; it is if there is nothing said.
+    /// A clamped index along a dimension, and the predicate that it is in bounds; `None` if always.
     fn inside(&self, c: Code, d: usize, i: Value, tile: usize) -> Result<(Value, Option<Value>)> {
         let size = &self.nest.extents[d];
         if size.multiple_of(tile as i64) {
@@ -167,7 +168,7 @@ impl Tile<'_> {
         Ok((c.select(there, i, c.index(0)?)?, Some(there)))
     }
 
-    /// Loop dimensions as values, of which one may be that of several lanes.
+    /// Loop dimensions as values, of which one may be a vector's.
     fn dims(&self, at: &At, down: Val, over: Val) -> Result<Vec<Val>> {
         let around = |d: usize| at.around.iter().find(|(e, _)| *e == d).map(|(_, i)| Val::One(*i));
         let of = |d: usize| match d {
@@ -178,7 +179,7 @@ impl Tile<'_> {
         (0..self.nest.extents.len()).map(of).collect()
     }
 
-    /// Where a tile has element (`i`, `j`), `i` in this group of rows.
+    /// Shared-memory address of tile element (`i`, `j`), with `i` in this group of rows.
     fn place(&self, c: Code, side: &Side<'_>, group: Value, i: Value, j: Value) -> Result<Value> {
         let unit = c.index(side.unit as i64)?;
         let mask = c.index((self.over / side.unit) as i64 - 1)?;
@@ -188,8 +189,8 @@ impl Tile<'_> {
         c.add(c.mul(i, c.index(self.over as i64)?)?, column)
     }
 
-    /// Reads an operand along its own dimension and stores it; what is beyond the tensor is some
-    /// element of it.
+    /// Loads an operand along its own contiguous dimension and stores it to shared memory.
+    /// Out-of-bounds indices are clamped.
     fn fill(&self, c: Code, side: &Side<'_>, at: &At) -> Result<()> {
         let each = Lanes { count: side.width, mask: None };
         let wide = c.index(side.width as i64)?;
@@ -214,7 +215,7 @@ impl Tile<'_> {
             }
             for (group, i, j, v, there) in read {
                 let store = &mut |c: Code| -> Result<()> {
-                    // All of them are in one group.
+                    // All of them are in one swizzle group.
                     let place = self.place(c, side, group, i, j)?;
                     for n in 0..side.width {
                         let one = if side.width == 1 { v } else { partials::part(c, v, n)? };
@@ -235,7 +236,7 @@ impl Tile<'_> {
         })
     }
 
-    /// The nest's stages on a tile, with what is turned from shared memory.
+    /// Runs the nest's stages on a tile, with the transposed operands from shared memory.
     fn compute(&self, c: Code, sides: &[Side<'_>], at: &At) -> Result<()> {
         let each = Lanes { count: self.lanes, mask: None };
         let across = c.index((self.over / self.lanes) as i64)?;

@@ -1,10 +1,10 @@
-//! Pointwise nests that read along another dimension than they write: tiles of what is read go
-//! through shared memory, so that memory is read and written by whole sectors on both sides.
+//! Tiled transposes: pointwise nests whose reads are contiguous along another dimension than their
+//! writes. Tiles of the operands go through shared memory, so that global memory is accessed in
+//! whole sectors on both sides.
 //!
-//! Pays where the sectors that a warp asks for are then fewer by a quarter: an element of a column
-//! that is read by itself costs 32 bytes, also where the next one of its row is asked for soon
-//! enough to find these in a cache. A short dimension, and one whose neighbours the same warp reads
-//! anyway, stay in `loops`.
+//! Profitable where this reduces the sectors that a warp requests by a quarter. A strided read of a
+//! single element costs 32 bytes, even if the next element of its row is read soon enough to hit a
+//! cache. A short dimension, and one whose neighbours the same warp reads anyway, stay in `loops`.
 pub(crate) mod emit;
 
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
 };
 use kiln_dialects::Result;
 
-/// Nests that read along another dimension than they write.
+/// Nests whose reads are contiguous along another dimension than their writes.
 pub struct Transpose;
 
 /// Tile sizes.
@@ -78,29 +78,29 @@ impl Strategy for Transpose {
     }
 }
 
-/// A nest whose tiles are turned.
+/// A nest with transposed operands.
 #[derive(Clone, Debug)]
 pub struct Turn {
-    /// The nest's number.
+    /// Index of the nest.
     pub nest: usize,
-    /// The dimension along which results lie side by side.
+    /// The contiguous dimension of the results.
     pub over: usize,
-    /// The dimension along which what is turned lies side by side.
+    /// The contiguous dimension of the transposed operands.
     pub down: usize,
-    /// What is read along `down`, most bytes first.
+    /// Transposed operands, most bytes first.
     pub turned: Vec<Access>,
 }
 
-/// Bytes that memory moves at least.
+/// Bytes of a memory sector, the least that a memory access transfers.
 const SECTOR: i64 = 32;
-/// Least elements of both dimensions.
+/// Least extent of both dimensions.
 const LEAST: i64 = 8;
-/// Threads of a block.
+/// Threads per CTA.
 const THREADS: i64 = 256;
-/// Sizes of a tile.
+/// Least and greatest extent of a tile.
 const SIZES: (usize, usize) = (16, 128);
 
-/// The largest nest of a kernel that can be turned.
+/// The largest nest of a kernel that can be tiled as a transpose.
 pub fn turn(k: &Kernel, plan: &Plan) -> Option<Turn> {
     let size = |n: &Nest| Poly::product(&n.extents).known().unwrap_or(i64::MAX);
     let all = (0..plan.nests.len()).filter(|_| !plan.dependent).filter_map(|n| of(k, plan, n));
@@ -124,8 +124,8 @@ fn of(k: &Kernel, plan: &Plan, number: usize) -> Option<Turn> {
         |a: &Access| matches!(k.buffers.get(a.buffer).map(|b| b.role), Some(Role::Input(_)));
     let mut all: Vec<(usize, Access)> = vec![];
     for a in stages().flat_map(|s| s.reads()).filter(real).filter(|a| input(a)) {
-        // What is the same for all results that lie side by side is read once for them, and what
-        // goes backwards lies side by side.
+        // An operand that is constant along the contiguous results is read once for them, and a
+        // reversed one (stride -1) is contiguous.
         let step = a.at.coefficient(over);
         if step.is_zero() || a.at.in_rest(over) || step.known().is_some_and(|n| n.abs() == 1) {
             continue;
@@ -148,8 +148,8 @@ fn of(k: &Kernel, plan: &Plan, number: usize) -> Option<Turn> {
 }
 
 impl Turn {
-    /// What a schedule's tiles hold: as much as there is shared memory for; the rest is read as it
-    /// lies.
+    /// The operands whose tiles fit shared memory under these parameters; the rest is read from
+    /// global memory directly.
     pub fn tiles(&self, k: &Kernel, p: &Params) -> Result<Vec<Access>> {
         let mut left = SHARED as usize;
         let mut tiles = vec![];
@@ -167,7 +167,7 @@ impl Turn {
             Ok(tiles)
         }
     }
-    /// How many elements of what is turned one access takes along `down`.
+    /// Vector width of a transposed operand's loads along `down`.
     pub fn read_width(&self, k: &Kernel, plan: &Plan, a: &Access) -> usize {
         let size = &plan.nests[self.nest].extents[self.down];
         let mut w =
@@ -177,7 +177,7 @@ impl Turn {
         }
         w
     }
-    /// How many results one access takes along `over`, and elements of what is read beside them.
+    /// Vector width along `over`, of stores and of the operands that are not transposed.
     pub fn write_width(&self, k: &Kernel, plan: &Plan) -> usize {
         let nest = &plan.nests[self.nest];
         let stages = || nest.stages.iter().filter_map(|s| k.stages.get(*s));
@@ -206,13 +206,13 @@ impl Turn {
     }
 }
 
-/// Sectors that runs of so many elements take, for each 1024 elements.
+/// Sectors per 1024 elements for contiguous runs of `run` elements.
 fn sectors(run: i64, bytes: i64) -> i64 {
     let run = run.max(1);
     ((run * bytes + SECTOR - 1) / SECTOR) * 1024 / run
 }
 
-/// The parameters, if it pays.
+/// The parameters, if the cost model finds tiling profitable.
 fn params(k: &Kernel, plan: &Plan) -> Option<Params> {
     let t = turn(k, plan)?;
     let nest = &plan.nests[t.nest];
@@ -231,7 +231,7 @@ fn params(k: &Kernel, plan: &Plan) -> Option<Params> {
     let side = if least > 2 || all * 64 * 64 > SHARED as usize { 32 } else { 64 };
     let fit =
         |n: i64| (n.max(1) as u64).next_power_of_two().clamp(SIZES.0 as u64, side as u64) as i64;
-    // What one side has less of, the other has more.
+    // If one extent is short, the other tile dimension grows.
     let (mut tall, mut wide) = (fit(down), fit(over));
     while tall * wide < side * side && wide < (SIZES.1 as i64).min(over) {
         wide *= 2;
@@ -239,8 +239,7 @@ fn params(k: &Kernel, plan: &Plan) -> Option<Params> {
     while tall * wide < side * side && tall < (SIZES.1 as i64).min(down) {
         tall *= 2;
     }
-    // In `loops` the threads of a warp are side by side along `over`, and then along the loop in
-    // front of it.
+    // In `loops`, neighbouring threads of a warp step along `over`, then along the loop outside it.
     let rows = if t.outer(nest).last().is_some_and(|d| *d > t.down) {
         1
     } else {
