@@ -18,8 +18,8 @@ mod apply;
 
 use crate::pass::{Numerics, Pass};
 pub use analysis::Facts;
-use kiln_dialects::Result;
 use kiln_dialects::{
+    Result,
     ir::{Attr, Op, walk},
     rules::{GRAPH_LEVELS, Level},
 };

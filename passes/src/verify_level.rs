@@ -9,8 +9,8 @@
 //! after:   error: 'kiln.linear' op is not an op of level prims
 //! ```
 use crate::pass::{Numerics, Pass, check_level, level_of};
-use kiln_dialects::Result;
 use kiln_dialects::{
+    Result,
     ir::{Attr, Op},
     rules::{LEVELS, Level},
 };

@@ -7,7 +7,7 @@ mod control;
 mod convolution;
 mod cudnn;
 mod divisors;
-pub mod emulated;
+mod emulated;
 mod gemm;
 mod indices;
 mod launches;

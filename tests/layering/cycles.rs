@@ -12,6 +12,11 @@ pub const KNOWN: &[(&str, &str)] = &[
         "kernels/frozen kernels/fuse kernels/graph kernels/prologues \
          kernels/prologues/operands kernels/transpose_folding",
     ),
+    ("lowering/src", "analysis/buffers analysis/nest"),
+    ("lowering/src", "driver/compile driver/extract driver/jobs"),
+    ("lowering/src", "linalg/arg linalg/stage"),
+    ("lowering/src", "linalg/power linalg/scalar"),
+    ("lowering/src", "program/control program/interface"),
     ("lowering/src", "linalg/expr linalg/kernel"),
     ("lowering/src", "strategies/cpu/blocked_gemm/emit strategies/cpu/blocked_gemm/microkernel"),
     ("lowering/src", "strategies/gpu/mma_gemm/emit strategies/gpu/mma_gemm/im2col"),

@@ -1,5 +1,4 @@
-//! Kernels below the level `kernels`, run before and after a pass: as machine code, those on a GPU
-//! by the emulator.
+//! Kernels below the level `kernels`, run before and after a pass as machine code.
 //!
 //! Linalg has no schedule to trust, so it is lowered by upstream's passes alone: one-shot
 //! bufferization and one serial loop nest an op. The level `kernels` is what the interpreter runs.
@@ -11,7 +10,6 @@ use kiln::{
     lowering::{RunOptions, run_pipeline},
     model::{CachePolicy, Model},
     passes::pass::level_of,
-    runtime::Place,
 };
 use std::path::Path;
 
@@ -33,28 +31,27 @@ pub fn same_but_for_attributes(before: &Module, after: &Module) -> bool {
     bare(before) == bare(after)
 }
 
-/// Whether the functions of a module below `kernels` compute the same after the pipeline, on this
-/// device.
-pub fn same_results(before: &Module, pipeline: &str, device: Place) -> Result<(), String> {
+/// Whether the functions of a module below `kernels` compute the same after the pipeline.
+pub fn same_results(before: &Module, pipeline: &str) -> Result<(), String> {
     let before = reference::program(before)?;
     let after = before.duplicate();
     let passes = format!("builtin.module({pipeline})");
     run_pipeline(&after, &passes, &RunOptions::default(), &|_, _, _| ())
         .map_err(|e| format!("on a program of the kernel: {e}"))?;
     let all = functions(&before);
-    all.iter().try_for_each(|func| same_function(*func, &before, &after, device))
+    all.iter().try_for_each(|func| same_function(*func, &before, &after))
 }
 
-fn same_function(func: Op, before: &Module, after: &Module, device: Place) -> Result<(), String> {
+fn same_function(func: Op, before: &Module, after: &Module) -> Result<(), String> {
     for seed in 0..2 {
         let inputs = inputs(func, seed);
-        let wanted = results(before, func, Mode::Exact, &inputs, Place::Host)
+        let wanted = results(before, func, Mode::Exact, &inputs)
             .map_err(|e| format!("before the pass: {e}"))?;
         let rounded = match level(before) <= Level::Kernels {
-            true => results(before, func, Mode::Rounded, &inputs, Place::Host)?,
+            true => results(before, func, Mode::Rounded, &inputs)?,
             false => wanted.clone(),
         };
-        let found = results(after, func, Mode::Exact, &inputs, device)
+        let found = results(after, func, Mode::Exact, &inputs)
             .map_err(|e| format!("after the pass: {e}"))?;
         if wanted.len() != found.len() {
             return Err(format!("{} results, before the pass {}", found.len(), wanted.len()));
@@ -76,34 +73,25 @@ fn results(
     func: Op,
     mode: Mode,
     inputs: &[Tensor],
-    device: Place,
 ) -> Result<Vec<Tensor>, String> {
     let name = func.symbol().ok_or("has no name")?;
     match level(module) {
         Level::Graph | Level::Prims | Level::Kernels => {
             run(module, func, mode, inputs).map_err(|e| e.to_string())
         }
-        Level::Linalg | Level::Scheduled => {
-            machine(&reference::loops(module)?, &name, inputs, device)
-        }
-        _ => machine(&module.print(PrintOptions::default()), &name, inputs, device),
+        Level::Linalg | Level::Scheduled => machine(&reference::loops(module)?, &name, inputs),
+        _ => machine(&module.print(PrintOptions::default()), &name, inputs),
     }
 }
 
 /// Results of machine code of a program on the level `tiled`.
-fn machine(
-    text: &str,
-    name: &str,
-    inputs: &[Tensor],
-    device: Place,
-) -> Result<Vec<Tensor>, String> {
+fn machine(text: &str, name: &str, inputs: &[Tensor]) -> Result<Vec<Tensor>, String> {
     let call = || {
         let context = Context::new();
         let (module, _) = Module::parse(context.ctx(), text.as_bytes(), "tiled.mlir")
             .map_err(|e| format!("{e}\n{text}"))?;
         let options = Options {
             function: name.into(),
-            device,
             cache: CachePolicy::Off,
             threads: 1,
             workers: 1,
@@ -118,40 +106,4 @@ fn machine(
         let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, call);
         thread.map_err(|e| e.to_string())?.join().map_err(|_| "a panic".to_string())?
     })
-}
-
-/// Kernels of GPUs, in a process where the driver is the emulator.
-#[test]
-fn gpu_kernels_agree_on_the_emulator() {
-    crate::watchdog::arm();
-    crate::gpu::emulated::run_emulated("passes::execution::gpu_kernels", &[]);
-}
-
-#[test]
-#[ignore = "a part of the test before"]
-fn gpu_kernels() {
-    let (mut failures, mut count) = (vec![], 0);
-    for stem in ["gpu_tile", "gpu_schedule"] {
-        let path = repository().join(format!("tests/passes/{stem}.mlir"));
-        let text = std::fs::read_to_string(path).expect("a test input");
-        let pipeline = super::pipeline(&text).expect("a pipeline");
-        for case in cases(&text) {
-            let pipeline = super::pipeline(&case.text).unwrap_or(pipeline);
-            let lowers = pipeline.contains("kiln-gpu-tile");
-            if !lowers || ["// NO-RUN: ", "// expected-error"].iter().any(|m| case.text.contains(m))
-            {
-                continue;
-            }
-            let context = Context::new();
-            let (module, _) = Module::parse(context.ctx(), case.text.as_bytes(), &case.name)
-                .unwrap_or_else(|e| panic!("{e}"));
-            let start = std::time::Instant::now();
-            let same = same_results(&module, pipeline, Place::Cuda(0));
-            eprintln!("{stem} {} {:?}", case.name, start.elapsed());
-            count += 1;
-            failures.extend(same.err().map(|e| format!("{stem}, {}: {e}", case.name)));
-        }
-    }
-    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
-    assert!(count > 20, "{count} kernels ran");
 }

@@ -792,6 +792,7 @@ func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>},
 // -----
 // Kernels without TMA compare each index with the image bounds.
 // CASE: padded_convolution_before_hopper
+// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // RUN: kiln-gpu-schedule{chip=sm_80},kiln-gpu-tile
 // IMPLICIT-CHECK-NOT: tensor.pad
 // CHECK: arith.cmpi ult
@@ -1595,6 +1596,7 @@ func.func @k0(%x: tensor<32768x4096xbf16> {kiln.sizes = array<i64: 32768, 4096>}
 // -----
 // A reduction of the scanned row in the same kernel: quadratic, with a remark.
 // CASE: scan_with_a_reduction
+// CHECK: kiln.refused = {scan = "a scan shares its kernel
 // CHECK: #kiln.schedule<"rows"
 // IMPLICIT-CHECK-NOT: #kiln.schedule<"scan"
 module attributes {kiln.level = "linalg"} {

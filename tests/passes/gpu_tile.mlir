@@ -1,6 +1,7 @@
 // RUN: kiln-gpu-schedule,kiln-gpu-tile,canonicalize,cse
 
 // CASE: elementwise
+// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: gpu.block_id
 // CHECK: vector.load
 // IMPLICIT-CHECK-NOT: tensor
@@ -25,6 +26,7 @@ func.func @k0(%x: tensor<?x128xf32> {kiln.sizes = array<i64: -1, 128>}, %y: tens
 
 // -----
 // CASE: softmax
+// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: gpu.shuffle
 // IMPLICIT-CHECK-NOT: gpu.barrier
 // IMPLICIT-CHECK-NOT: , 3>
@@ -69,6 +71,7 @@ func.func @k0(%x: tensor<?x64xf32> {kiln.sizes = array<i64: -1, 64>}, %s0: index
 
 // -----
 // CASE: softmax_with_two_warps_per_row
+// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: , 3>
 // CHECK: arith.select
 // CHECK: gpu.shuffle
@@ -195,6 +198,7 @@ func.func @k0(%x: tensor<?x101xf32> {kiln.sizes = array<i64: -1, 101>}, %s0: ind
 
 // -----
 // CASE: column_sum
+// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: iter_args
 // IMPLICIT-CHECK-NOT: gpu.shuffle
 #id = affine_map<(d0, d1) -> (d0, d1)>
@@ -218,6 +222,7 @@ func.func @k0(%x: tensor<40x48xf32> {kiln.sizes = array<i64: 40, 48>}) -> tensor
 
 // -----
 // CASE: column_sum_of_many_rows
+// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: gpu.barrier
 // CHECK: vector.load
 // CHECK: , 3>
@@ -242,6 +247,7 @@ func.func @k0(%x: tensor<512x264xf32> {kiln.sizes = array<i64: 512, 264>}) -> te
 
 // -----
 // CASE: matmul_with_bias
+// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: math.fma
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
@@ -272,6 +278,7 @@ func.func @k0(%a: tensor<8x64xf32> {kiln.sizes = array<i64: 8, 64>}, %b: tensor<
 // -----
 // Loads of the next tiles overlap with the FMAs; a thread loads four columns at once.
 // CASE: gemm_f32
+// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: nvvm.cp.async.shared.global
 // CHECK: llvm.load
 // CHECK: math.fma
@@ -303,6 +310,7 @@ func.func @k0(%a: tensor<8x64xf32> {kiln.sizes = array<i64: 8, 64>}, %b: tensor<
 
 // -----
 // CASE: transpose
+// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: vector.load
 // CHECK: arith.xori
 // CHECK: gpu.barrier
@@ -324,6 +332,7 @@ func.func @k0(%x: tensor<64x96xbf16> {kiln.sizes = array<i64: 64, 96>}) -> tenso
 
 // -----
 // CASE: transpose_of_dynamic_size
+// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: gpu.barrier
 // IMPLICIT-CHECK-NOT: vector.store
 #id = affine_map<(d0, d1) -> (d0, d1)>
@@ -361,6 +370,7 @@ func.func @k0(%x: tensor<64x96xbf16> {kiln.sizes = array<i64: 64, 96>}) -> tenso
 
 // -----
 // CASE: reduction_of_few_rows
+// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: gpu.shuffle
 // CHECK: gpu.barrier
 #id = affine_map<(d0, d1) -> (d0, d1)>
@@ -383,6 +393,7 @@ func.func @k0(%x: tensor<?x1024xf32> {kiln.sizes = array<i64: -1, 1024>}, %s0: i
 
 // -----
 // CASE: gemm_wgmma
+// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: nvvm.cp.async.bulk.tensor
 // CHECK: nvvm.wgmma.mma_async
 // CHECK: llvm.inline_asm
@@ -419,6 +430,7 @@ func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: 
 // -----
 // Split-K: each of two CTAs accumulates half of K and finishes 32 rows.
 // CASE: gemm_split_k_by_a_cluster
+// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: nvvm.cluster.arrive.relaxed
 // CHECK: nvvm.wgmma.mma_async
 // CHECK: nvvm.stmatrix
@@ -454,6 +466,7 @@ func.func @k0(%a: tensor<64x256xbf16> {kiln.sizes = array<i64: 64, 256>}, %b: te
 // -----
 // Small tiles keep the snapshot short: 128 queries, 16 keys, 8 features.
 // CASE: attention
+// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: nvvm.cp.async.bulk.tensor
 // CHECK: nvvm.wgmma.mma_async
 // CHECK: wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16
@@ -546,6 +559,7 @@ module attributes {kiln.level = "linalg"} {
 // Split attention: keys of two query heads are distributed over the warps of two CTAs, 16 at a
 // time.
 // CASE: split_attention
+// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: nvvm.mma.sync
 // CHECK: prmt.b32
 // CHECK: nvvm.cluster.arrive
@@ -636,6 +650,7 @@ module attributes {kiln.level = "linalg"} {
 
 // -----
 // CASE: convolution_wgmma
+// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: im2col
 // CHECK: nvvm.stmatrix
 // CHECK: nvvm.cp.async.bulk.tensor.global.shared.cta
@@ -677,6 +692,7 @@ func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>},
 // -----
 // Nine filter taps; a thread computes 8 channels of adjacent pixels, with zeros out of bounds.
 // CASE: depthwise_convolution
+// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: vector<8xbf16>
 // CHECK: arith.minsi
 // IMPLICIT-CHECK-NOT: tensor<
@@ -721,6 +737,7 @@ func.func @k0(%x: tensor<?x9x13x24xbf16> {kiln.sizes = array<i64: -1, 9, 13, 24>
 // -----
 // M = 3, N = 20; K is not a multiple of the step.
 // CASE: skinny_gemm
+// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: vector.load
 // CHECK: nvvm.mma.sync
 // CHECK: gpu.barrier
@@ -754,6 +771,7 @@ func.func @k0(%a: tensor<3x72xbf16> {kiln.sizes = array<i64: 3, 72>}, %b: tensor
 
 // -----
 // CASE: gemm_mma
+// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: nvvm.cp.async.shared.global
 // CHECK: nvvm.cp.async.wait.group
 // CHECK: nvvm.ldmatrix
@@ -818,6 +836,7 @@ func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: 
 
 // -----
 // CASE: gated_gemm
+// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // RUN: kiln-to-linalg,kiln-gpu-schedule,kiln-gpu-tile,canonicalize,cse
 // CHECK: nvvm.wgmma.mma_async
 // IMPLICIT-CHECK-NOT: tensor<
@@ -835,6 +854,7 @@ module @k attributes {kiln.kernel = {kind = "contract"}} {
 
 // -----
 // CASE: gemm_with_unaligned_rows
+// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: nvvm.stmatrix
 // CHECK: llvm.load
 // IMPLICIT-CHECK-NOT: nvvm.cp.async.bulk.tensor.global.shared.cta
@@ -869,6 +889,7 @@ func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: 
 // -----
 // A thread takes 8 elements, without a remainder.
 // CASE: divisible_rows
+// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: vector<8xbf16>
 // IMPLICIT-CHECK-NOT: memref.load
 // IMPLICIT-CHECK-NOT: scf.if
@@ -889,6 +910,7 @@ func.func @k0(%x: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -2>}, %y: tensor
 
 // -----
 // CASE: gemm_with_dynamic_k
+// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: nvvm.wgmma.mma_async
 // IMPLICIT-CHECK-NOT: tensor<
 module attributes {kiln.level = "linalg"} {
@@ -920,6 +942,7 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
 
 // -----
 // CASE: gemm_mma_with_dynamic_k
+// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: nvvm.mma.sync
 // IMPLICIT-CHECK-NOT: tensor<
 module attributes {kiln.level = "linalg"} {
@@ -953,6 +976,7 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
 // Two warps share a row: shuffles within a warp, shared memory between warps, a loop-carried
 // prefix.
 // CASE: scan_of_rows
+// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: gpu.shuffle  up
 // CHECK: gpu.shuffle  idx
 // CHECK: vector.store
@@ -983,6 +1007,7 @@ func.func @k0(%x: tensor<8x1000xf32> {kiln.sizes = array<i64: 8, 1000>}) -> tens
 // -----
 // Several short rows per warp; the epilogue reloads the element that the prologue read.
 // CASE: scan_of_short_rows
+// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: gpu.shuffle  up
 // IMPLICIT-CHECK-NOT: gpu.barrier
 #at = affine_map<(r, i, j) -> (r, j)>
@@ -1019,6 +1044,7 @@ func.func @k0(%x: tensor<?x16xf32> {kiln.sizes = array<i64: -1, 16>}, %s0: index
 // -----
 // Two threads share a dynamic column, with prefetch of the next block; an exclusive scan.
 // CASE: scan_along_columns
+// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: gpu.barrier
 // CHECK: arith.maxsi
 // IMPLICIT-CHECK-NOT: gpu.shuffle

@@ -19,7 +19,6 @@ use kiln::{
     dialects::{interp::Mode, ir::*, rules::Level, value::DType},
     lowering::{PassError, RunOptions, passes, run_pipeline},
     passes::{Numerics, PassRow, names as known, pass::level_of},
-    runtime::Place,
 };
 use std::{collections::BTreeSet, path::Path};
 
@@ -139,11 +138,10 @@ fn same(before: &Module, after: &Module, pipeline: &str, numerics: Numerics) -> 
     if level <= Level::Kernels {
         return same_results(before, after, numerics);
     }
-    // The emulator runs GPU kernels, in a process of its own.
-    if execution::same_but_for_attributes(before, after) || pipeline.contains("kiln-gpu-tile") {
+    if execution::same_but_for_attributes(before, after) {
         return Ok(());
     }
-    execution::same_results(before, pipeline, Place::Host)
+    execution::same_results(before, pipeline)
 }
 
 /// Whether all functions of both modules agree on random inputs: bitwise, with every op rounded, if

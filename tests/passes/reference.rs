@@ -138,7 +138,8 @@ fn caller(func: Op) -> Result<String, String> {
     let (sizes, results) = (numbered("s", s.sizes.len()), types(&s.outputs).join(", "));
     let parameters: Vec<String> =
         ins.iter().zip(&s.inputs).map(|(x, (ty, _))| format!("{x}: {ty}")).collect();
-    let mut text = format!("func.func @main({}) -> ({results}) {{\n", parameters.join(", "));
+    let mut text =
+        format!("func.func @call_{}({}) -> ({results}) {{\n", s.name, parameters.join(", "));
     for (s, facts) in sizes.iter().zip(&s.sizes) {
         let _ = writeln!(text, "{s} = kiln.sym @{} {facts}", &s[1..]);
     }

@@ -6,8 +6,7 @@ pub(crate) use events::with_events;
 pub use events::{Event, Events, Verdict};
 pub use pass::{PassDescription, PassObject, is_registered, nest_of, register_pass};
 
-use crate::ir::*;
-use crate::rules;
+use crate::{ir::*, rules};
 use mlir_sys::*;
 use std::{
     any::Any,

@@ -1,8 +1,6 @@
 //! Activations: elementwise functions of float tensors.
 
-use crate::error::Result;
-use crate::reference::element::Element;
-use crate::value::Tensor;
+use crate::{error::Result, reference::element::Element, value::Tensor};
 
 fn map(x: &Tensor, f: impl Fn(f64) -> f64) -> Result<Tensor> {
     Tensor::floats(x.dtype(), x.shape().to_vec(), x.as_f()?.iter().map(|&x| f(x)).collect())

@@ -1,10 +1,14 @@
 //! Scaled dot-product attention.
 
-use crate::error::Result;
-use crate::reference::norm::max_of;
-use crate::reference::random::Draws;
-use crate::reference::shape::{broadcast_strides, dot, has_shape};
-use crate::value::{DType, Tensor, count};
+use crate::{
+    error::Result,
+    reference::{
+        norm::max_of,
+        random::Draws,
+        shape::{broadcast_strides, dot, has_shape},
+    },
+    value::{DType, Tensor, count},
+};
 
 /// The score function: scaled score and indices (b, h, q, k) to a new score.
 pub type ScoreFn<'a> = &'a mut dyn FnMut(f64, [i64; 4]) -> Result<f64>;

@@ -1,13 +1,17 @@
 //! Matmul, linear, embedding, dropout and resizing.
 
-use crate::error::Result;
-use crate::reference::element::{Element, both_data};
-use crate::reference::random::Draws;
-use crate::reference::shape::{
-    broadcast_shapes, broadcast_strides, dot, for_each_index, has_shape, same_dtype,
+use crate::{
+    error::Result,
+    reference::{
+        element::{Element, both_data},
+        random::Draws,
+        shape::{
+            broadcast_shapes, broadcast_strides, dot, for_each_index, has_shape, same_dtype,
+            sizes as to_sizes, take,
+        },
+    },
+    value::{DType, Tensor, count},
 };
-use crate::reference::shape::{sizes as to_sizes, take};
-use crate::value::{DType, Tensor, count};
 
 /// r\[..., n\] = sum over k of x\[..., k\] * w\[n, k\] + bias\[n\], with x \[..., K\], weight \[N,
 /// K\], bias \[N\] (torch.nn.functional.linear). Err: dtypes differ, invalid shapes.

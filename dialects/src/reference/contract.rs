@@ -1,9 +1,13 @@
 //! Tensor contraction.
 
-use crate::error::Result;
-use crate::reference::element::{Element, both_data};
-use crate::reference::shape::{axes, offsets, other_axes};
-use crate::value::{DType, Tensor};
+use crate::{
+    error::Result,
+    reference::{
+        element::{Element, both_data},
+        shape::{axes, offsets, other_axes},
+    },
+    value::{DType, Tensor},
+};
 
 /// Dimensions of kiln.dot_general; lists of both sides correspond pairwise.
 #[derive(Clone, Debug, Default)]

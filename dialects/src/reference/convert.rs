@@ -1,7 +1,9 @@
 //! Conversions between dtypes.
 
-use crate::error::Result;
-use crate::value::{DType, Data, Tensor};
+use crate::{
+    error::Result,
+    value::{DType, Data, Tensor},
+};
 
 /// r = dtype(x): float to integer truncates, integer to integer wraps, to `i1` is x != 0. Float
 /// results are not rounded here. Out-of-range floats give the nearest integer, NaN gives 0. Never

@@ -1,9 +1,13 @@
 //! Convolution of any number of spatial dimensions.
 
-use crate::error::Result;
-use crate::reference::element::{Element, both_data};
-use crate::reference::shape::{dot, for_each_index, same_dtype, same_rank, steps, strides};
-use crate::value::{DType, Tensor, count};
+use crate::{
+    error::Result,
+    reference::{
+        element::{Element, both_data},
+        shape::{dot, for_each_index, same_dtype, same_rank, steps, strides},
+    },
+    value::{DType, Tensor, count},
+};
 
 /// Parameters of kiln.convolution, one entry per spatial dimension.
 #[derive(Clone, Debug)]

@@ -1,7 +1,6 @@
 //! Arithmetic shared by float and integer elements.
 
-use crate::ops::CumulativeKind;
-use crate::value::DType;
+use crate::{ops::CumulativeKind, value::DType};
 use std::cmp::Ordering;
 
 /// f64 for every float dtype, i64 for every integer dtype and `i1`.

@@ -1,13 +1,17 @@
 //! Gather, scatter and dynamic slices.
 
-use crate::error::Result;
-use crate::ops::{CumulativeKind, ScatterKind};
-use crate::reference::element::{Element, both_data};
-use crate::reference::shape::{
-    axes, dot, for_each_index, has_dtype, has_shape, offsets, other_axes, same_dtype, same_rank,
-    same_shape, sizes as to_sizes, strides, take,
+use crate::{
+    error::Result,
+    ops::{CumulativeKind, ScatterKind},
+    reference::{
+        element::{Element, both_data},
+        shape::{
+            axes, dot, for_each_index, has_dtype, has_shape, offsets, other_axes, same_dtype,
+            same_rank, same_shape, sizes as to_sizes, strides, take,
+        },
+    },
+    value::{DType, Tensor},
 };
-use crate::value::{DType, Tensor};
 
 /// Linear offsets that index tensors address.
 struct Positions {

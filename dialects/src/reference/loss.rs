@@ -1,10 +1,11 @@
 //! Losses.
 
-use crate::error::Result;
-use crate::ops::LossReduction;
-use crate::reference::norm::log_softmax;
-use crate::reference::shape::has_shape;
-use crate::value::{Tensor, count};
+use crate::{
+    error::Result,
+    ops::LossReduction,
+    reference::{norm::log_softmax, shape::has_shape},
+    value::{Tensor, count},
+};
 
 /// Parameters of kiln.cross_entropy.
 #[derive(Clone, Copy, Debug)]

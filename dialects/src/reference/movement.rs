@@ -1,11 +1,13 @@
 //! Creation and data movement.
 
-use crate::error::Result;
-use crate::reference::shape::{
-    axes, axis, dot, for_each_index, has_shape, same_dtype, same_rank, sizes as to_sizes, steps,
-    take,
+use crate::{
+    error::Result,
+    reference::shape::{
+        axes, axis, dot, for_each_index, has_shape, same_dtype, same_rank, sizes as to_sizes,
+        steps, take,
+    },
+    value::{DType, Data, Tensor, count},
 };
-use crate::value::{DType, Data, Tensor, count};
 
 /// r\[...\] = value, a 0-d tensor. Err: value is not 0-d, a negative size.
 pub fn splat(value: &Tensor, sizes: &[i64]) -> Result<Tensor> {

@@ -1,9 +1,13 @@
 //! Normalisations. All tensors are floats; the result has x's dtype.
 
-use crate::error::Result;
-use crate::reference::shape::{Lines, has_shape, lines};
-use crate::reference::statistic::{mean_of, variance_of};
-use crate::value::{Tensor, count};
+use crate::{
+    error::Result,
+    reference::{
+        shape::{Lines, has_shape, lines},
+        statistic::{mean_of, variance_of},
+    },
+    value::{Tensor, count},
+};
 
 /// Element k of an optional tensor; the identity if there is none.
 fn element(tensor: Option<&[f64]>, k: usize, neutral: f64) -> f64 {

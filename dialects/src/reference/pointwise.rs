@@ -1,11 +1,15 @@
 //! Elementwise prims, without broadcasting.
 
-use crate::error::Result;
-use crate::ops::{BinaryKind, CompareKind, UnaryKind};
-use crate::reference::element::{Element, both_data};
-use crate::reference::scalar::{binary_float, binary_int, unary_float, unary_int};
-use crate::reference::shape::{has_dtype, same_dtype, same_shape};
-use crate::value::{DType, Data, Tensor};
+use crate::{
+    error::Result,
+    ops::{BinaryKind, CompareKind, UnaryKind},
+    reference::{
+        element::{Element, both_data},
+        scalar::{binary_float, binary_int, unary_float, unary_int},
+        shape::{has_dtype, same_dtype, same_shape},
+    },
+    value::{DType, Data, Tensor},
+};
 
 /// r = kind(x), of x's dtype; `is_finite` and `is_nan` give `i1`. Floats support all kinds but
 /// `not`; integers neg, abs, sign and not; `i1` not; all support is_finite and is_nan. Formulas:

@@ -1,9 +1,13 @@
 //! Pooling over the spatial dimensions of [N, C, spatial...].
 
-use crate::error::Result;
-use crate::reference::element::{Element, each_data};
-use crate::reference::shape::{dot, for_each_index, same_rank, sizes as to_sizes, steps, strides};
-use crate::value::{Tensor, count};
+use crate::{
+    error::Result,
+    reference::{
+        element::{Element, each_data},
+        shape::{dot, for_each_index, same_rank, sizes as to_sizes, steps, strides},
+    },
+    value::{Tensor, count},
+};
 
 /// Parameters of kiln.max_pool, one entry per spatial dimension.
 #[derive(Clone, Debug)]

@@ -1,9 +1,11 @@
 //! Counter-based random numbers (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, SC
 //! 2011).
 
-use crate::error::Result;
-use crate::reference::shape::{has_dtype, has_shape, sizes as to_sizes};
-use crate::value::{DType, Data, Tensor, count};
+use crate::{
+    error::Result,
+    reference::shape::{has_dtype, has_shape, sizes as to_sizes},
+    value::{DType, Data, Tensor, count},
+};
 
 /// Philox4x32-10: the output block of a counter under a key.
 pub fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {

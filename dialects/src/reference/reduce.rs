@@ -1,10 +1,14 @@
 //! Reductions and scans.
 
-use crate::error::Result;
-use crate::ops::{CumulativeKind, ReduceKind};
-use crate::reference::element::{Element, each_data};
-use crate::reference::shape::{Lines, axes, lines, offsets, other_axes};
-use crate::value::{DType, Tensor};
+use crate::{
+    error::Result,
+    ops::{CumulativeKind, ReduceKind},
+    reference::{
+        element::{Element, each_data},
+        shape::{Lines, axes, lines, offsets, other_axes},
+    },
+    value::{DType, Tensor},
+};
 use std::cmp::Ordering;
 
 /// r\[j...\] = kind over i of x\[i at dims, j elsewhere\], of x's dtype; dims are dropped; integers

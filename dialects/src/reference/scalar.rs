@@ -1,9 +1,11 @@
 //! Scalar functions of the elementwise ops.
 
-use crate::error::Result;
-use crate::ops::{BinaryKind, UnaryKind};
-use crate::reference::element::Element;
-use crate::value::DType;
+use crate::{
+    error::Result,
+    ops::{BinaryKind, UnaryKind},
+    reference::element::Element,
+    value::DType,
+};
 
 /// The float function of a unary kind, if defined.
 pub fn unary_float(kind: UnaryKind) -> Option<fn(f64) -> f64> {

@@ -1,7 +1,9 @@
 //! Index arithmetic shared by the reference functions.
 
-use crate::error::Result;
-use crate::value::{DType, Data, Tensor, count};
+use crate::{
+    error::Result,
+    value::{DType, Data, Tensor, count},
+};
 
 /// Sizes as usize. Err: a negative size.
 pub fn sizes(sizes: &[i64]) -> Result<Vec<usize>> {

@@ -1,10 +1,14 @@
 //! Sorts along one axis.
 
-use crate::error::Result;
-use crate::reference::element::{Element, each_data};
-use crate::reference::movement::slice;
-use crate::reference::shape::lines;
-use crate::value::{DType, Tensor};
+use crate::{
+    error::Result,
+    reference::{
+        element::{Element, each_data},
+        movement::slice,
+        shape::lines,
+    },
+    value::{DType, Tensor},
+};
 
 /// Stable sort along one axis: values and their original indices (i64), both of x's shape. NaN
 /// sorts above everything (last, or first if descending); equal elements keep their order either

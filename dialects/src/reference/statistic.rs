@@ -1,8 +1,10 @@
 //! Statistics along dims.
 
-use crate::error::Result;
-use crate::reference::shape::{axes, offsets, other_axes};
-use crate::value::Tensor;
+use crate::{
+    error::Result,
+    reference::shape::{axes, offsets, other_axes},
+    value::Tensor,
+};
 
 /// Groups of elements that reduce to one, and the shape of the result.
 fn statistic(

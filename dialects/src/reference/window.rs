@@ -1,10 +1,14 @@
 //! Reductions over sliding windows.
 
-use crate::error::Result;
-use crate::ops::CumulativeKind;
-use crate::reference::element::{Element, each_data};
-use crate::reference::shape::{for_each_index, same_rank, steps, strides};
-use crate::value::{DType, Tensor, count};
+use crate::{
+    error::Result,
+    ops::CumulativeKind,
+    reference::{
+        element::{Element, each_data},
+        shape::{for_each_index, same_rank, steps, strides},
+    },
+    value::{DType, Tensor, count},
+};
 
 /// Parameters of kiln.reduce_window, one entry per dimension.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! `kiln.insert_slice`: its type rule, and the single-use rule of its destination.
 use super::shape::{Sizes, TensorType, ensure};
-use crate::error::{OptionExt, Result};
 use crate::{
+    error::{OptionExt, Result},
     ir::{Node as _, Op, Value},
     ops::{InsertSlice, OpKind},
     sym::Dim,

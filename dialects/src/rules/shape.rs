@@ -1,8 +1,8 @@
 //! The shape and dtype rule of every op, over [`Dim`]: on the sizes of types it is type inference,
 //! on symbols it is symbolic shape propagation.
 use super::{contract, image, pointwise};
-use crate::error::Result;
 use crate::{
+    error::Result,
     ir::{Node, Size, Type, Value, View},
     ops::*,
     sym::Dim,

@@ -1,6 +1,8 @@
 //! What an op must satisfy beyond its type rule. Messages do not name the op.
-use super::shape::{TensorType, ensure, tensor_type, unify_all};
-use super::{LEVELS, Level};
+use super::{
+    LEVELS, Level,
+    shape::{TensorType, ensure, tensor_type, unify_all},
+};
 use crate::{ir::*, ops::*, sym::Dim, value::DType};
 
 /// Byte limit of constants in IR; larger ones belong in a `kiln.global` with a source.

@@ -1,7 +1,7 @@
 //! Which reductions can be split into partial results.
 use crate::analysis::{Body, Init, Output, Stage};
-use kiln_dialects::Result;
 use kiln_dialects::{
+    Result,
     ir::{Block, Op, Value},
     value::DType,
 };

@@ -1,7 +1,9 @@
 //! Index arithmetic as plain data: sizes are polynomials over SSA sizes, addresses are affine in
 //! the loop dimensions plus divisions.
-use kiln_dialects::Result;
-use kiln_dialects::ir::{Affine, Value};
+use kiln_dialects::{
+    Result,
+    ir::{Affine, Value},
+};
 use std::collections::BTreeMap;
 
 /// A polynomial over SSA sizes, with integer coefficients.

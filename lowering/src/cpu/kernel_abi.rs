@@ -16,8 +16,10 @@
 //! after:   func.func @k(%a: !llvm.ptr {llvm.noalias}, %n: i64)
 //!          with %a rebuilt as a memref, and %n as an index, at the top of the body
 //! ```
-use crate::analysis::{DIVISOR, LEAST};
-use crate::target::kernel_attrs::{DERIVED, NOALIAS, SIZES};
+use crate::{
+    analysis::{DIVISOR, LEAST},
+    target::kernel_attrs::{DERIVED, NOALIAS, SIZES},
+};
 use kiln_dialects::{
     ir::*,
     rules::{LEVELS, Level},

@@ -21,8 +21,7 @@ use crate::{
     },
     run_pipeline,
 };
-use kiln_dialects::error::Kind;
-use kiln_dialects::{ir::*, rules::Level};
+use kiln_dialects::{error::Kind, ir::*, rules::Level};
 use kiln_passes::pass::level_of;
 use kiln_runtime::{
     cache::{Remark, Store},

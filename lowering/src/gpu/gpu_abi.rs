@@ -12,8 +12,7 @@
 //! before:  %t = gpu.thread_id x   %m = memref.alloca() : memref<64xf32, 3>   %r, %_ = gpu.shuffle xor %v, %k, %w : f32
 //! after:   %t = nvvm.read.ptx.sreg.tid.x : i32   %m = memref.get_global @shared_0   %r = nvvm.shfl.sync bfly %all, %v, %k, %c : f32 -> f32
 //! ```
-use crate::math::approximation::approximation;
-use crate::target::launch::TENSOR_MAPS;
+use crate::{math::approximation::approximation, target::launch::TENSOR_MAPS};
 use kiln_dialects::{
     ir::*,
     rules::{LEVELS, Level},

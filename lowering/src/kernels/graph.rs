@@ -12,10 +12,9 @@ use crate::{
         transpose_folding::Ahead,
     },
 };
-use kiln_dialects::error::OptionExt;
-use kiln_dialects::error::ResultExt;
-use kiln_dialects::{Error, Result};
 use kiln_dialects::{
+    Error, Result,
+    error::{OptionExt, ResultExt},
     ir::{Node as _, *},
     ops::*,
     rules::tensor_type,

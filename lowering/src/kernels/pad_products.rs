@@ -15,10 +15,12 @@
 //! after:   %a = kiln.pad %x, %zero low = [0, 0] high = [0, 7]   %b = kiln.pad %w, %zero low = [0, 0] high = [0, 7]
 //!          %0 = kiln.dot_general %a, %b batch = [] x [] contract = [1] x [1] : tensor<512x1008xbf16>, tensor<512x1008xbf16>
 //! ```
-use crate::kernels::frozen::Frozen;
-use crate::target::{
-    Chip,
-    costs::{Costs as _, Gemm, Left, PRODUCT_EXTENT},
+use crate::{
+    kernels::frozen::Frozen,
+    target::{
+        Chip,
+        costs::{Costs as _, Gemm, Left, PRODUCT_EXTENT},
+    },
 };
 use kiln_dialects::{
     ir::*,

@@ -1,7 +1,7 @@
 //! Powers: expansion of x^y into products.
 use crate::linalg::scalar::Scalars;
-use kiln_dialects::Result;
 use kiln_dialects::{
+    Result,
     ir::{Attr, Value},
     value::DType,
 };

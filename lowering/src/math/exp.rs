@@ -1,8 +1,7 @@
 //! exp in f32, and expm1, tanh, sinh and erf, which are computed from it. Cody-Waite reduction to
 //! |r| <= ln 2 / 2; the polynomial is that of Cephes' `expf` (S. Moshier).
 use crate::math::emit::{Emit, Res, Whole};
-use kiln_dialects::Result;
-use kiln_dialects::ir::Value;
+use kiln_dialects::{Result, ir::Value};
 
 const LOG2E: f64 = std::f64::consts::LOG2_E;
 /// ln 2 as a Cody-Waite pair. The product of the high part with an 8-bit n is exact, with or

@@ -1,8 +1,7 @@
 //! Logarithms in f32, after Cephes' `logf`, `log2f` and `log10f` (S. Moshier): x = 2^n (1 + f) with
 //! 1 + f between sqrt 1/2 and sqrt 2.
 use crate::math::emit::{Emit, Res};
-use kiln_dialects::Result;
-use kiln_dialects::ir::Value;
+use kiln_dialects::{Result, ir::Value};
 
 /// Polynomial of (ln(1 + f) - f + f^2 / 2) / f^3.
 const LOG: [f64; 9] = [

@@ -1,8 +1,7 @@
 //! Trigonometric functions and their inverses in f32. The polynomials are those of Cephes' `sinf`,
 //! `cosf`, `asinf` and `atanf` (S. Moshier).
 use crate::math::emit::{Emit, Res};
-use kiln_dialects::Result;
-use kiln_dialects::ir::Value;
+use kiln_dialects::{Result, ir::Value};
 use std::f64::consts::{FRAC_2_PI, FRAC_PI_2, FRAC_PI_4, PI};
 
 /// Low part of pi/2: pi/2 - FRAC_PI_2.

@@ -1,11 +1,13 @@
 //! The calling convention of a host function: the slots of its argument array, and the plain-data
 //! [`Program`] that describes them.
-use crate::target::kernel_attrs::SLICES;
 use crate::{
     analysis::sizes::MakeSize,
     program::{control::control, external_ptx::Given, plan::host_functions},
     strategies::gpu::library,
-    target::launch::{GRID, LIBRARY, PERSISTENT, SHARED_BYTES, TENSOR_MAPS, THREADS},
+    target::{
+        kernel_attrs::SLICES,
+        launch::{GRID, LIBRARY, PERSISTENT, SHARED_BYTES, TENSOR_MAPS, THREADS},
+    },
 };
 use kiln_dialects::{
     ir::*,

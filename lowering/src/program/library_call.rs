@@ -1,8 +1,7 @@
 //! Launches of library functions in `kiln_runtime::library`, which take their arguments as an array
 //! of words on the stack.
 use crate::{program::argument_array::Words, target::kernel_attrs::SIZES};
-use kiln_dialects::error::Kind;
-use kiln_dialects::{ir::*, ops::Launch, rules::tensor_type};
+use kiln_dialects::{error::Kind, ir::*, ops::Launch, rules::tensor_type};
 use kiln_runtime::library::Code;
 
 /// The entry of `kiln.kernel` for a library call.

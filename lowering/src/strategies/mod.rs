@@ -11,7 +11,10 @@ mod parameters;
 mod request;
 pub mod table;
 
-use kiln_dialects::Result;
+use kiln_dialects::{
+    Result,
+    ir::{Op, Type, Value},
+};
 pub use kiln_macros::Parameters;
 pub use launch::Launch;
 pub use parameters::{
@@ -19,9 +22,10 @@ pub use parameters::{
 };
 pub use request::{Analysed, Analysis, Bf16, Cpu, Gpu, Machine, Match, Request, View};
 
-use crate::analysis::Plan;
-use crate::emit::{body::Scope, code::Code};
-use kiln_dialects::ir::{Op, Type, Value};
+use crate::{
+    analysis::{Kernel, Plan},
+    emit::{body::Scope, code::Code},
+};
 
 /// The kind of machine that a strategy is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +70,10 @@ pub trait Strategy: 'static {
 
     /// Whether it computes the kernel, and with which parameters. Reads, decides, changes nothing.
     fn matches(request: &Request<'_>) -> Match<Self::Params>;
+    /// Why it does not compute a kernel that looks made for it, for a remark.
+    fn refusal(_kernel: &Kernel) -> Option<String> {
+        None
+    }
     /// What a launch needs, if the kernel can be computed with these parameters.
     ///
     /// # Errors

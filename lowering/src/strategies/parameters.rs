@@ -1,6 +1,8 @@
 //! Typed parameters of strategies: `#kiln.schedule<"NAME", {…}>` as a struct and back.
-use kiln_dialects::ir::{Attr, Ctx, Op};
-use kiln_dialects::{Error, Result};
+use kiln_dialects::{
+    Error, Result,
+    ir::{Attr, Ctx, Op},
+};
 use kiln_passes::names;
 
 /// The attribute of a kernel's function that holds its schedule.

@@ -3,8 +3,7 @@ use crate::{
     analysis::{self, Kernel, Plan, SCRATCH},
     target::{Chip, launch::SHARED},
 };
-use kiln_dialects::Result;
-use kiln_dialects::ir::Op;
+use kiln_dialects::{Result, ir::Op};
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
 /// The loops that a strategy sees of a kernel.
@@ -176,8 +175,6 @@ impl Request<'_> {
 pub enum Match<P> {
     /// It does not compute this kernel, or not well.
     No,
-    /// The same, with the reason for a remark.
-    Refused(String),
     /// It computes the kernel with these parameters.
     Yes {
         /// The parameters.

@@ -3,10 +3,12 @@ use super::{
     Analysis, Device, Emission, Launch, Machine, Match, ParameterRow, Parameters, Request,
     SCHEDULE, Strategy, View, cpu, gpu, read_parameters,
 };
-use kiln_dialects::error::OptionExt;
-use kiln_dialects::error::ResultExt;
-use kiln_dialects::ir::{Attr, Op, Type};
-use kiln_dialects::{Error, Result};
+use crate::analysis::Kernel;
+use kiln_dialects::{
+    Error, Result,
+    error::{OptionExt, ResultExt},
+    ir::{Attr, Op, Type},
+};
 use kiln_passes::names;
 use std::marker::PhantomData;
 
@@ -60,6 +62,8 @@ pub trait Row: Sync {
     fn competes(&self) -> bool;
     /// [`Strategy::matches`].
     fn matches(&self, request: &Request<'_>) -> Match<Attr>;
+    /// [`Strategy::refusal`].
+    fn refusal(&self, kernel: &Kernel) -> Option<String>;
     /// [`Strategy::launch`] with the parameters of a schedule.
     fn launch(&self, request: &Request<'_>, schedule: Attr) -> Result<Launch>;
     /// [`Strategy::arguments`].
@@ -108,9 +112,11 @@ impl<S: Strategy> Row for Of<S> {
         let c = request.kernel.func.ctx();
         match S::matches(request) {
             Match::No => Match::No,
-            Match::Refused(why) => Match::Refused(why),
             Match::Yes { params, cost } => Match::Yes { params: params.attr(c, S::NAME), cost },
         }
+    }
+    fn refusal(&self, kernel: &Kernel) -> Option<String> {
+        S::refusal(kernel)
     }
     fn launch(&self, request: &Request<'_>, schedule: Attr) -> Result<Launch> {
         let func = request.kernel.func;
@@ -175,11 +181,14 @@ pub fn choose(
         if best.is_some() && !row.competes() {
             break;
         }
-        let Some(view) = analysis.view(row.view()) else { continue };
-        let request = Request { kernel: &view.0, plan: &view.1, machine };
-        match row.matches(&request) {
-            Match::No => {}
-            Match::Refused(why) => refused.push((row.name(), why)),
+        let view = analysis.view(row.view());
+        let found = view.map_or(Match::No, |view| {
+            row.matches(&Request { kernel: &view.0, plan: &view.1, machine })
+        });
+        match found {
+            Match::No => {
+                refused.extend(row.refusal(analysis.kernel()).map(|why| (row.name(), why)))
+            }
             Match::Yes { params, cost: None } => return Ok((params, refused)),
             Match::Yes { params, cost: Some(cost) } => {
                 if best.as_ref().is_none_or(|(_, least)| cost < *least) {

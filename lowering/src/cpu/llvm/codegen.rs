@@ -1,8 +1,7 @@
 //! Code generation: from the llvm dialect to object code.
-use crate::target::cpu::Target;
 use crate::{
     cpu::llvm::{bf16_compare::compare_bf16_as_f32, one_lane::one_lane_stores, *},
-    target::llvm_api::*,
+    target::{cpu::Target, llvm_api::*},
 };
 use kiln_dialects::ir::{Diagnostic, Op, collect};
 use std::{ffi::c_void, ptr};

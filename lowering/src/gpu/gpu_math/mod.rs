@@ -24,13 +24,13 @@
 //! ```
 pub(crate) mod fast;
 
-use crate::strategies::{SCHEDULE, Strategy as _, gpu::wgmma_gemm::WgmmaGemm};
 use crate::{
-    math::approximation::approximation,
     math::{
+        approximation::approximation,
         emit::{Emit, Res},
         exp::TANH,
     },
+    strategies::{SCHEDULE, Strategy as _, gpu::wgmma_gemm::WgmmaGemm},
     target::kernel_attrs::NOALIAS,
 };
 use kiln_dialects::{

@@ -20,12 +20,11 @@
 pub(crate) mod matches;
 pub(crate) mod merge;
 
-use crate::strategies::Analysis;
 use crate::{
     analysis::{self, Poly, kernels_of},
     gpu::online_reductions::matches::{Leaf, Pair, copied, elementwise},
     linalg::generic::Generic,
-    strategies::gpu::register_rows,
+    strategies::{Analysis, gpu::register_rows},
 };
 use kiln_dialects::{ir::*, rules::Level, sym::Dim};
 use kiln_passes::{Numerics, Pass};

@@ -9,8 +9,8 @@ use crate::kernels::{
     graph::{Class, Graph, Leaf, title, turns},
     prologues::PROLOGUE,
 };
-use kiln_dialects::Result;
 use kiln_dialects::{
+    Result,
     ir::{Attr, Op, Value},
     sym::Dim as SymDim,
 };

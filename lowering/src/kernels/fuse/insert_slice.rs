@@ -4,8 +4,8 @@ use crate::kernels::{
     fuse::group::{Decide, Form, Kind, wide},
     graph::{Class, Leaf, reads, turns},
 };
-use kiln_dialects::Result;
 use kiln_dialects::{
+    Result,
     ir::{Node as _, Size, Value},
     ops::{InsertSlice, OpKind, Pad},
 };

@@ -22,8 +22,8 @@ pub mod insert_slice;
 pub(crate) mod outline;
 
 use crate::{analysis::sizes::ask_arguments_only, kernels::graph::Graph};
-use kiln_dialects::Result;
 use kiln_dialects::{
+    Result,
     ir::{Attr, Op, walk},
     rules::{Level, is_driver},
 };

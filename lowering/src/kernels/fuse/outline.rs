@@ -1,5 +1,4 @@
 //! Applies the fusion plan: one module per kernel, and a launch of it in the host function.
-use crate::target::kernel_attrs::SLICES;
 use crate::{
     analysis::{
         DIVISOR, LEAST,
@@ -10,6 +9,7 @@ use crate::{
         graph::{Graph, reads, title},
         prologues::{PROLOGUE, in_prologue},
     },
+    target::kernel_attrs::SLICES,
 };
 use kiln_dialects::{
     ir::*,

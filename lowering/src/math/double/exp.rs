@@ -1,7 +1,6 @@
 //! exp in f64, and expm1, tanh, sinh and erf, which are computed from it.
 use crate::math::emit::{Emit, Res, Whole};
-use kiln_dialects::Result;
-use kiln_dialects::ir::Value;
+use kiln_dialects::{Result, ir::Value};
 use std::f64::consts::{LN_2, LOG2_E};
 
 /// ln 2 as a Cody-Waite pair. The high part has 32 bits, so its product with an 11-bit n is exact.

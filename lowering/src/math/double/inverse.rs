@@ -3,8 +3,7 @@ use crate::math::{
     emit::{Emit, Res},
     trig::slope,
 };
-use kiln_dialects::Result;
-use kiln_dialects::ir::Value;
+use kiln_dialects::{Result, ir::Value};
 use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI};
 
 /// Low parts of pi/2 and pi/4.

@@ -5,8 +5,7 @@ use crate::math::{
     double::pair::{Pair, fast_sum, small_float, sum, times},
     emit::{Emit, Res},
 };
-use kiln_dialects::Result;
-use kiln_dialects::ir::Value;
+use kiln_dialects::{Result, ir::Value};
 
 /// Minimax polynomial in s^2 of (ln((1 + s) / (1 - s)) - 2 s) / s^3; error 2^-59.5 relative to the
 /// result.

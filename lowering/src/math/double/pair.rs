@@ -2,8 +2,7 @@
 //! After T. J. Dekker, "A Floating-Point Technique for Extending the Available Precision" (1971),
 //! with products by fused multiply-add.
 use crate::math::emit::{Emit, Res};
-use kiln_dialects::Result;
-use kiln_dialects::ir::Value;
+use kiln_dialects::{Result, ir::Value};
 
 /// A double-double number, hi + lo.
 #[derive(Clone, Copy)]

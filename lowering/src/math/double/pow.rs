@@ -8,8 +8,7 @@ use crate::math::{
     emit::{Emit, Res},
     pow::special_cases,
 };
-use kiln_dialects::Result;
-use kiln_dialects::ir::Value;
+use kiln_dialects::{Result, ir::Value};
 use std::f64::consts::LN_2;
 
 /// Minimax polynomial in s^2 of log2((1 + s) / (1 - s)) / s less its first two terms, over s^4;

@@ -4,8 +4,7 @@ use crate::math::{
     emit::{Emit, Res},
     trig::{turned_sin, turned_tan},
 };
-use kiln_dialects::Result;
-use kiln_dialects::ir::Value;
+use kiln_dialects::{Result, ir::Value};
 use std::f64::consts::{FRAC_2_PI, FRAC_PI_2};
 
 /// pi/2 as a sum of three f64 (Cody-Waite); error 2^-161 relative to pi/2.

@@ -5,7 +5,6 @@
 //! Why packing: rows whose stride is a large power of two map to a few cache sets and evict each
 //! other. The scheme is Goto and van de Geijn's (Anatomy of High-Performance Matrix Multiplication,
 //! 2008), with rows where they have panels of rows.
-use crate::strategies::cpu::blocked_gemm::product;
 use crate::{
     analysis::{Nest, Plan, Poly},
     emit::{
@@ -15,7 +14,7 @@ use crate::{
         loops::{Fixed, Loops, decode},
     },
     strategies::cpu::{
-        blocked_gemm::{MISMATCH, Params, Product, Unit, microkernel::Tile},
+        blocked_gemm::{MISMATCH, Params, Product, Unit, microkernel::Tile, product},
         common::tasks::{Threads, blocks},
     },
 };

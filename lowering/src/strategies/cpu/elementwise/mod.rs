@@ -15,8 +15,10 @@ use crate::{
         doubled_and_halved,
     },
 };
-use kiln_dialects::Result;
-use kiln_dialects::ir::{Op, walk};
+use kiln_dialects::{
+    Result,
+    ir::{Op, walk},
+};
 
 /// Elementwise nests.
 pub struct Elementwise;

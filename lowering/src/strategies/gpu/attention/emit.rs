@@ -11,12 +11,11 @@
 //! warpgroup would not do, as it does for products: a step waits for `full` once more after its
 //! wgmmas, and a warp that a refill overtakes before that would wait for a phase that is over.
 
-use crate::strategies::gpu::attention::Params;
 use crate::{
     analysis::Poly,
     emit::{body::Scope, code::Code, loops::decode},
     strategies::gpu::{
-        attention::{Form, ROWS},
+        attention::{Form, Params, ROWS},
         common::{
             ptx::{Mma, Ptx},
             score::{Known, Score},

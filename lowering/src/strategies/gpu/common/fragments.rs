@@ -1,6 +1,5 @@
 //! Accumulator fragments as the tensor-core instructions leave them in a warp's registers: of a 16
 //! x 8 block, a thread holds 2 contiguous elements of a row and 2 of the row 8 below.
-use crate::strategies::gpu::common::vector_width::width;
 use crate::{
     analysis::{Nest, Output, Plan, Poly},
     emit::{
@@ -10,7 +9,7 @@ use crate::{
         loops::decode,
     },
     strategies::gpu::{
-        common::{accumulators, ptx::Ptx},
+        common::{accumulators, ptx::Ptx, vector_width::width},
         wgmma_gemm::Product,
     },
 };

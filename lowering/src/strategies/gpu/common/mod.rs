@@ -18,8 +18,10 @@ use crate::{
     analysis::{Kernel, Nest, Poly, Stage},
     emit::code::Code,
 };
-use kiln_dialects::Result;
-use kiln_dialects::ir::{Attr, Type, Value};
+use kiln_dialects::{
+    Result,
+    ir::{Attr, Type, Value},
+};
 
 /// Extents that cost models assume for dynamic dimensions.
 pub mod assumed {

@@ -1,6 +1,5 @@
 //! Depthwise convolutions: a thread takes 16 bytes of channels and several neighbouring output
 //! pixels in width, and loads each input pixel under their windows once.
-use crate::strategies::gpu::depthwise::Params;
 use crate::{
     analysis::Plan,
     emit::{
@@ -11,7 +10,7 @@ use crate::{
     },
     strategies::gpu::{
         common::{grid_stride, threads},
-        depthwise::{Window, depthwise},
+        depthwise::{Params, Window, depthwise},
     },
 };
 use kiln_dialects::ir::*;

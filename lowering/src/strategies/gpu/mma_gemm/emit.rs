@@ -2,7 +2,6 @@
 //! some K steps in advance, and each warp multiplies its part of the tile. The epilogue runs the
 //! kernel's later stages on the accumulators. For a convolution the left tile's rows are pixels
 //! (im2col).
-use crate::strategies::gpu::mma_gemm::Params;
 use crate::{
     analysis::Plan,
     emit::{
@@ -17,7 +16,7 @@ use crate::{
             ptx::Ptx,
             threads,
         },
-        mma_gemm::{DEPTH, THREADS, im2col, product, warps},
+        mma_gemm::{DEPTH, Params, THREADS, im2col, product, warps},
         prologue::{emit as prologue_emit, emit::Elements},
         wgmma_gemm::{Operand, ROW},
     },

@@ -14,8 +14,7 @@ use crate::{
     },
     target::launch::WARP,
 };
-use kiln_dialects::Result;
-use kiln_dialects::value::DType;
+use kiln_dialects::{Result, value::DType};
 use kiln_runtime::library_call::{CUBLASLT, CUDNN};
 
 /// Products by mma.sync.

@@ -1,6 +1,5 @@
 //! Tiled contraction on CUDA cores: a CTA's threads copy a tile of both operands to shared memory,
 //! then each accumulates its register tile of the results.
-use crate::strategies::gpu::naive_contraction::Params;
 use crate::{
     analysis::{Access, Nest, Output, Plan, Poly, Stage},
     emit::{
@@ -9,12 +8,14 @@ use crate::{
         lanes::{Lanes, Val},
         loops::decode,
     },
-    strategies::gpu::common::shared,
-    strategies::gpu::common::{
-        grid_stride,
-        ptx::Ptx,
-        roles::{Roles, contraction},
-        threads,
+    strategies::gpu::{
+        common::{
+            grid_stride,
+            ptx::Ptx,
+            roles::{Roles, contraction},
+            shared, threads,
+        },
+        naive_contraction::Params,
     },
 };
 use kiln_dialects::ir::*;

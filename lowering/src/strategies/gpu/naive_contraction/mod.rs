@@ -16,8 +16,7 @@ use crate::{
         },
     },
 };
-use kiln_dialects::Result;
-use kiln_dialects::ir::walk;
+use kiln_dialects::{Result, ir::walk};
 use kiln_runtime::library_call::{CUBLASLT, CUDNN};
 
 /// Any contraction: a sum of products.

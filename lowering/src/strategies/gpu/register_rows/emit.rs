@@ -1,6 +1,5 @@
 //! Rows in registers: a group of threads loads its row once, in vector accesses. Every element
 //! stays in the thread that loaded it, from nest to nest; only results of reductions are exchanged.
-use crate::strategies::gpu::register_rows::Params;
 use crate::{
     analysis::{Access, Nest, Plan, Role},
     emit::{
@@ -15,7 +14,7 @@ use crate::{
             cooperative::Ending,
             threads::{self, Group},
         },
-        register_rows,
+        register_rows::{self, Params},
         rows::emit::exchanges,
     },
 };

@@ -8,7 +8,6 @@
 //! Down columns a thread has `pieces` consecutive rows, and combines the totals of the threads
 //! above. The exchange is double-buffered, so that a step takes one barrier.
 
-use crate::strategies::gpu::scan::Params;
 use crate::{
     analysis::{Access, Combine, Nest, Output, Plan, Stage},
     emit::{
@@ -16,7 +15,7 @@ use crate::{
         code::Code,
         lanes::{Lanes, Val},
     },
-    strategies::gpu::scan::{self, ScanLoop},
+    strategies::gpu::scan::{self, Params, ScanLoop},
 };
 use kiln_dialects::ir::*;
 

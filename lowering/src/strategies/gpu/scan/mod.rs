@@ -55,6 +55,9 @@ impl Strategy for Scan {
     fn matches(r: &Request<'_>) -> Match<Params> {
         Match::first(params(r.kernel, r.plan))
     }
+    fn refusal(kernel: &Kernel) -> Option<String> {
+        refused(kernel)
+    }
     fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         let threads = p.row_threads * p.rows_per_cta;
         if !(32..=1024).contains(&threads) {
@@ -224,7 +227,7 @@ pub fn scan(k: &Kernel, plan: &Plan) -> Option<ScanLoop> {
 }
 
 /// Why a long triangular reduction is not lowered to a scan and stays O(n²).
-pub fn refused(k: &Kernel) -> Option<String> {
+fn refused(k: &Kernel) -> Option<String> {
     let t = k.stages.iter().find_map(|s| Triangle::of(s).map(|t| s.extents[t.of].clone()))?;
     let long = t.known().is_none_or(|n| n > SHORT);
     long.then(|| "a scan shares its kernel with what goes through other loops, so that each element looks at its whole axis".into())

@@ -2,14 +2,13 @@
 //! advance, and each multiplies a register tile of 4 or 8 rows and columns. Shared memory is read
 //! 16 bytes at a time: a warp's 4 by 8 threads read 4 distinct addresses of the left tile and 8
 //! adjacent ones of the right tile, without bank conflicts.
-use crate::strategies::gpu::simt_gemm::Params;
 use crate::{
     analysis::Plan,
     emit::{body::Scope, code::Code, lanes::Val, loops::decode},
     strategies::gpu::{
         common::{grid_stride, ptx::Ptx, threads},
         naive_contraction::emit::{At, Contract},
-        simt_gemm::{LANES, Side, UNIT, pitch, product, slot},
+        simt_gemm::{LANES, Params, Side, UNIT, pitch, product, slot},
     },
     target::launch::WARP,
 };

@@ -18,8 +18,7 @@ use crate::{
     },
     target::launch::WARP,
 };
-use kiln_dialects::Result;
-use kiln_dialects::{ir::walk, value::DType};
+use kiln_dialects::{Result, ir::walk, value::DType};
 use kiln_runtime::library_call::CUBLASLT;
 
 /// Products of f32 whose addresses are affine.

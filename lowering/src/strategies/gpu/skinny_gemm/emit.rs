@@ -2,7 +2,6 @@
 //! lane loads 16 contiguous bytes of a row straight into fragments: this permutes K, alike in both
 //! operands. The warps of a CTA take K steps in turn; a reduction in warp order adds their
 //! accumulators.
-use crate::strategies::gpu::skinny_gemm::Params;
 use crate::{
     analysis::{Access, Nest, Output, Plan, Stage},
     emit::{
@@ -11,10 +10,9 @@ use crate::{
         lanes::{Lanes, Val},
         loops::decode,
     },
-    strategies::gpu::common::shared,
     strategies::gpu::{
-        common::{accumulators, ptx::Ptx, threads},
-        skinny_gemm::{self, DEPTH, EACH, Few, INSTRUCTION, Side, line},
+        common::{accumulators, ptx::Ptx, shared, threads},
+        skinny_gemm::{self, DEPTH, EACH, Few, INSTRUCTION, Params, Side, line},
     },
     target::launch::WARP,
 };

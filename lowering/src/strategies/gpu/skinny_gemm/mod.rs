@@ -20,8 +20,7 @@ use crate::{
         launch::{SHARED, WARP},
     },
 };
-use kiln_dialects::Result;
-use kiln_dialects::value::DType;
+use kiln_dialects::{Result, value::DType};
 use kiln_runtime::library_call::CUBLASLT;
 
 /// Products of bf16 and f16 with at most [`MOST`] rows.

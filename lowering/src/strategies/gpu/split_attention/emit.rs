@@ -5,7 +5,6 @@
 //! Each lane loads 16 contiguous bytes of keys and values straight into fragments. This permutes K,
 //! alike in both operands, and the columns of the values among the instructions.
 
-use crate::strategies::gpu::split_attention::Params;
 use crate::{
     analysis::{Access, Poly},
     emit::{
@@ -21,7 +20,7 @@ use crate::{
             threads,
         },
         skinny_gemm::EACH,
-        split_attention::{COLUMNS, DEPTH, Form, LARGE},
+        split_attention::{COLUMNS, DEPTH, Form, LARGE, Params},
     },
     target::launch::WARP,
 };

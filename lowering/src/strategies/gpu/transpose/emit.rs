@@ -8,7 +8,6 @@
 //! Swizzle: unit `u` of group `g` is at `u ^ g`. This puts the eight threads' stores in eight
 //! different units of banks, and the four threads beside them in the words of each. (With scalar
 //! loads, two elements of 2 bytes and four of 1 byte share a bank.)
-use crate::strategies::gpu::transpose::Params;
 use crate::{
     analysis::{Access, Nest, Plan, Role},
     emit::{
@@ -18,10 +17,9 @@ use crate::{
         loops::decode,
         partials,
     },
-    strategies::gpu::common::shared,
     strategies::gpu::{
-        common::{grid_stride, threads, vector_width::bytes},
-        transpose::{Turn, turn},
+        common::{grid_stride, shared, threads, vector_width::bytes},
+        transpose::{Params, Turn, turn},
     },
     target::launch::WARP,
 };

@@ -7,7 +7,6 @@
 //! at `empty` when it has read the stage; if consumers read the left operand themselves, each of
 //! their warps arrives.
 
-use crate::strategies::gpu::wgmma_gemm::Params;
 use crate::{
     analysis::Plan,
     emit::{
@@ -23,7 +22,7 @@ use crate::{
             threads, warp_specialisation,
         },
         wgmma_gemm::{
-            DEPTH, Operand, Product, ROW,
+            DEPTH, Operand, Params, Product, ROW,
             cluster_reduce::Share,
             groups, staging,
             store::without,
