@@ -40,84 +40,84 @@ typedef struct {
 #endif
 
 /**
- * What a function answers. `kiln_last_error` has the sentence.
+ * Status of a call. `kiln_last_error` has the message.
  */
 typedef enum KilnStatus {
   /**
-   * Done.
+   * Success.
    */
   KILN_OK = 0,
   /**
-   * A null pointer, a number out of range, text that is no UTF-8.
+   * A null pointer, a number out of range, or text that is not UTF-8.
    */
   KILN_ERROR_ARGUMENT = 1,
   /**
-   * A file cannot be read, or is damaged or foreign.
+   * A file cannot be read, is damaged, or is not a package.
    */
   KILN_ERROR_FILE = 2,
   /**
-   * The program is for another processor, or its code was not linked.
+   * The program is for another processor, or its code could not be linked.
    */
   KILN_ERROR_TARGET = 3,
   /**
-   * A weight is missing, or not what the program takes.
+   * A weight is missing or does not match the program.
    */
   KILN_ERROR_WEIGHT = 4,
   /**
-   * A tensor of a call is not what the program takes; nothing has been written.
+   * A tensor does not match the program; nothing has been written.
    */
   KILN_ERROR_TENSOR = 5,
   /**
-   * The GPU or its driver. Results may have been written in part.
+   * A GPU or driver error. Outputs may have been partly written.
    */
   KILN_ERROR_DEVICE = 6,
   /**
-   * Not enough memory.
+   * Out of memory.
    */
   KILN_ERROR_MEMORY = 7,
   /**
-   * An op that kiln does not support. Of `libkiln.so` alone.
+   * An op that kiln does not support. Only from `libkiln.so`.
    */
   KILN_ERROR_UNSUPPORTED = 8,
   /**
-   * Compiling failed. Of `libkiln.so` alone.
+   * Compilation failed. Only from `libkiln.so`.
    */
   KILN_ERROR_COMPILE = 9,
   /**
-   * A fault of kiln itself.
+   * An internal error of kiln.
    */
   KILN_ERROR_INTERNAL = 10,
 } KilnStatus;
 
 /**
- * A program that can be called, from any thread and from several at once.
+ * A loaded program. It may be called from several threads at once.
  */
 typedef struct KilnProgram KilnProgram;
 
 /**
- * How a program is loaded. `kiln_default_options` fills it.
+ * Load options. `kiln_default_options` gives the defaults.
  */
 typedef struct KilnOptions {
   /**
-   * Threads of a call on the host; 0 for all processors.
+   * Threads of a call on the host; 0 for one for each processor.
    */
   uint32_t threads;
   /**
-   * The number of the GPU that a program for GPUs runs on. Others do not read it.
+   * Ordinal of the GPU that a GPU program runs on; unused by other programs.
    */
   uint32_t gpu;
   /**
-   * Whether the kernels of a call on a GPU are launched as a CUDA graph.
+   * Whether a call on a GPU launches its kernels as one CUDA graph.
    */
   bool cuda_graphs;
 } KilnOptions;
 
 /**
- * One size of a tensor.
+ * One dimension of a tensor.
  */
 typedef struct KilnDim {
   /**
-   * The size; -1 if calls decide it.
+   * The size; -1 if it is dynamic.
    */
   int64_t size;
   /**
@@ -126,37 +126,37 @@ typedef struct KilnDim {
    */
   const char *text;
   /**
-   * The least size.
+   * Lower bound of the size.
    */
   int64_t min;
   /**
-   * The greatest size; -1 if it is open, or if the size is an expression.
+   * Upper bound of the size; -1 if there is none, or if the size is an expression.
    */
   int64_t max;
   /**
-   * What divides every size.
+   * Divides every value of the size.
    */
   int64_t divisor;
 } KilnDim;
 
 /**
- * A tensor that a call passes or gets. Its pointers live as long as the program.
+ * An input or output tensor. Its pointers are valid for the program's lifetime.
  */
 typedef struct KilnTensorInfo {
   /**
-   * What the model calls it.
+   * Its name in the model.
    */
   const char *name;
   /**
-   * MLIR's name of the element type: "f32", "bf16", "i64", "ui8", "i1" (a byte), …
+   * The element type in MLIR's spelling: "f32", "bf16", "i64", "ui8", "i1" (a byte), …
    */
   const char *dtype;
   /**
-   * How many sizes it has.
+   * Number of dimensions.
    */
   size_t rank;
   /**
-   * The sizes; null if there are none.
+   * The dimensions; null if there are none.
    */
   const struct KilnDim *dims;
 } KilnTensorInfo;
@@ -166,8 +166,8 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * The sentence of this thread's last failure; empty if there was none. It is good until the next
- * function that fails on this thread.
+ * The message of this thread's last error; empty if there was none. Valid until the next function
+ * that fails on this thread.
  */
 const char *kiln_last_error(void);
 
@@ -177,17 +177,17 @@ const char *kiln_last_error(void);
 const char *kiln_version(void);
 
 /**
- * All processors, the first GPU, no CUDA graphs.
+ * The default options: all processors, GPU 0, no CUDA graphs.
  */
 struct KilnOptions kiln_default_options(void);
 
 /**
- * Loads a compiled package (.kpkg) that holds its weights (`kiln compile --with-weights`) or needs
- * none. A package is code: load only what you trust. `options` may be null. The program is `*out`,
- * which is null if this fails, and belongs to the caller.
+ * Loads a compiled package (.kpkg) that holds its weights (`kiln compile --with-weights`) or has
+ * none. A package is code: load only what you trust. `options` may be null. `*out` is the program,
+ * which the caller owns, or null on failure.
  *
  * # Safety
- * `path` is a string with a zero at its end, `options` is null or valid, `out` can be written.
+ * `path` is a NUL-terminated string, `options` is null or valid, `out` is writable.
  */
 enum KilnStatus kiln_program_load(const char *path, const struct KilnOptions *options, struct KilnProgram **out);
 
@@ -195,20 +195,20 @@ enum KilnStatus kiln_program_load(const char *path, const struct KilnOptions *op
  * As `kiln_program_load`, from the bytes of a package, which may be freed afterwards.
  *
  * # Safety
- * `bytes` has `size` bytes; as `kiln_program_load` beside.
+ * `bytes` has `size` bytes; the rest as for `kiln_program_load`.
  */
 enum KilnStatus kiln_program_load_bytes(const uint8_t *bytes, size_t size, const struct KilnOptions *options, struct KilnProgram **out);
 
 /**
- * Frees a program, after its calls are over. Null is good.
+ * Frees a program after its calls have returned. Null is allowed.
  *
  * # Safety
- * Null, or a program that has not been freed and that no other thread uses.
+ * Null, or a live program that no other thread uses.
  */
 void kiln_program_free(struct KilnProgram *program);
 
 /**
- * How many tensors a call passes; 0 of null.
+ * Number of input tensors; 0 for null.
  *
  * # Safety
  * Null, or a live program.
@@ -216,7 +216,7 @@ void kiln_program_free(struct KilnProgram *program);
 size_t kiln_program_input_count(const struct KilnProgram *program);
 
 /**
- * How many tensors a call writes; 0 of null.
+ * Number of output tensors; 0 for null.
  *
  * # Safety
  * Null, or a live program.
@@ -224,28 +224,29 @@ size_t kiln_program_input_count(const struct KilnProgram *program);
 size_t kiln_program_output_count(const struct KilnProgram *program);
 
 /**
- * What a program takes as its input of this number.
+ * Describes input `index`: name, dtype and shape.
  *
  * # Safety
- * Null, or a live program; `info` is null or can be written.
+ * Null, or a live program; `info` is null or writable.
  */
 enum KilnStatus kiln_program_input(const struct KilnProgram *program, size_t index, struct KilnTensorInfo *info);
 
 /**
- * What a program gives as its output of this number.
+ * Describes output `index`: name, dtype and shape.
  *
  * # Safety
- * Null, or a live program; `info` is null or can be written.
+ * Null, or a live program; `info` is null or writable.
  */
 enum KilnStatus kiln_program_output(const struct KilnProgram *program, size_t index, struct KilnTensorInfo *info);
 
 /**
- * The sizes of a result for inputs of these sizes. Only the shapes of `inputs` are read. `*rank`
- * is the number of sizes; `shape` gets them if `capacity` is enough, and may be null if that is 0.
+ * Shape of output `output` for inputs of these shapes; only the shapes of `inputs` are read.
+ * `*rank` is the number of dimensions. `shape` is filled if `capacity` is at least that, and may
+ * be null if `capacity` is 0.
  *
  * # Safety
- * `inputs` has `input_count` tensors as DLPack says they have to be, `shape` room for `capacity`
- * numbers; the others are null or valid.
+ * `inputs` has `input_count` valid DLPack tensors, `shape` has room for `capacity` numbers; the
+ * others are null or valid.
  */
 enum KilnStatus kiln_program_output_shape(const struct KilnProgram *program,
                                           const DLTensor *const *inputs,
@@ -256,18 +257,18 @@ enum KilnStatus kiln_program_output_shape(const struct KilnProgram *program,
                                           size_t *rank);
 
 /**
- * Calls a program. Tensors are DLPack's, in the host's memory or in a GPU's: of a DLManagedTensor
- * or DLManagedTensorVersioned pass `&m->dl_tensor`. Inputs may have any strides; results are
- * written, in row-major order, into memory of the caller's. `stream` is a CUstream, in whose order
- * a program for a GPU then runs, and which the call does not wait for unless a result lies in the
- * host's memory; with null, and on the host, results are there when this returns. A stream of
- * another GPU or context than the program's, or one that is being captured, is
- * `KILN_ERROR_DEVICE`; a tensor that lies elsewhere than it says, or on another GPU,
- * `KILN_ERROR_TENSOR`.
+ * Calls a program. Tensors are DLPack's, in host or device memory: of a DLManagedTensor or
+ * DLManagedTensorVersioned pass `&m->dl_tensor`. Inputs may have any strides; outputs are written,
+ * row-major, to the caller's memory.
  *
- * # Safety
- * Tensors are as DLPack says they have to be, and live until the call is over, on its stream if it
- * has one. Nothing else uses the memory of results meanwhile.
+ * `stream` is a CUstream on which a GPU program is enqueued. The call synchronises with it only if
+ * an output is in host memory. With null, and on the host, the outputs are complete on return.
+ *
+ * `KILN_ERROR_DEVICE`: the stream is another GPU's or context's, or is being captured.
+ * `KILN_ERROR_TENSOR`: a tensor is not in the memory that it states, or is on another GPU.
+ *
+ * The tensors are valid by DLPack's specification and live until the call has completed, on its
+ * stream if it has one. Nothing else uses the outputs' memory meanwhile.
  */
 enum KilnStatus kiln_program_call(const struct KilnProgram *program,
                                   const DLTensor *const *inputs,
@@ -277,15 +278,13 @@ enum KilnStatus kiln_program_call(const struct KilnProgram *program,
                                   void *stream);
 
 /**
- * Of `libkiln.so` alone. Compiles a model: a .pt2 archive, IR (.mlir), or a package (.kpkg) whose
- * weights lie beside it. Code is kept in the cache on disk that `KILN_CACHE_DIR` names. `target`
- * is what to compile for, such as "x86_64:haswell" or "cuda:sm_90a", or null for this machine's
- * processor. `options` may be null. The program is `*out`, which is null if this fails, and
- * belongs to the caller.
+ * Only in `libkiln.so`. Compiles a model: a .pt2 archive, IR (.mlir), or a package (.kpkg) with
+ * its weights next to it. Code is cached on disk in `KILN_CACHE_DIR`. `target` is the compilation
+ * target, such as "x86_64:haswell" or "cuda:sm_90a", or null for this machine's CPU. `options` may
+ * be null. `*out` is the program, which the caller owns, or null on failure.
  *
  * # Safety
- * `path` is a string with a zero at its end, `target` and `options` are null or valid, `out` can
- * be written.
+ * `path` is a NUL-terminated string, `target` and `options` are null or valid, `out` is writable.
  */
 enum KilnStatus kiln_program_compile(const char *path, const char *target, const struct KilnOptions *options, struct KilnProgram **out);
 

@@ -159,11 +159,10 @@ impl<P: Pass> PassObject for Adapter<P> {
     fn run(&mut self, op: Op) -> Result<()> {
         tracing::debug!(target: "kiln::passes", pass = P::FLAG, op = op.name(), "run");
         level_check(op, P::LEVELS)?;
-        let outcome = self.0.run(op).and_then(|()| match P::LOWERS_TO {
+        self.0.run(op).and_then(|()| match P::LOWERS_TO {
             Some(level) => check_level(op, level),
             None => Ok(()),
-        });
-        outcome
+        })
     }
 }
 

@@ -492,7 +492,7 @@ impl Loaded {
 fn with_words<R>(count: usize, body: impl FnOnce(&mut [u64]) -> R) -> R {
     match count {
         0..=FEW_WORDS => body(&mut [0; FEW_WORDS][..count]),
-        0..=STACK_WORDS => body(&mut [0; STACK_WORDS][..count]),
+        n if n <= STACK_WORDS => body(&mut [0; STACK_WORDS][..count]),
         _ => body(&mut vec![0; count]),
     }
 }

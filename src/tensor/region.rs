@@ -51,7 +51,7 @@ struct Sizes<'a>(&'a mut State);
 impl MakeSize for Sizes<'_> {
     type Made = Value;
     fn number(&mut self, n: i64) -> Result<Value, crate::dialects::Error> {
-        Ok(self.0.cx.b.index(n)?)
+        self.0.cx.b.index(n)
     }
     fn leaf(&mut self, a: &Atom, whole: &sym::Dim) -> Result<Value, crate::dialects::Error> {
         let symbol = if let Atom::Sym(name) = a { self.0.symbol_value(name) } else { None };

@@ -2,7 +2,7 @@
 
 /// A crate's source folder, and the files of one cycle.
 pub const KNOWN: &[(&str, &str)] = &[
-    ("dialects/src", "ffi ir/attrs ir/builder ir/op ir/types ir/view ops sym"),
+    ("dialects/src", "error ffi ir/attrs ir/builder ir/op ir/types ir/view ops sym value/tensor"),
     (
         "dialects/src",
         "rules/contract rules/image rules/insert_slice rules/norm rules/pointwise rules/shape",
@@ -32,7 +32,7 @@ pub const KNOWN: &[(&str, &str)] = &[
     ("runtime/src", "cuda/cudnn cuda/cudnn/descriptor"),
     ("runtime/src", "cuda/device cuda/fault cuda/stream"),
     ("runtime/src", "cuda/graph cuda/plan"),
-    ("runtime/src", "library/element library/words"),
+    ("runtime/src", "library/abi library/element"),
     ("runtime/src", "link link/memory"),
     (
         "emulator/src",

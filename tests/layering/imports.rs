@@ -42,7 +42,7 @@ impl Crate {
                 if name == "tests" || name == "bin" {
                     continue;
                 }
-                let inner = [&module[..], &[name.clone()]].concat();
+                let inner = [&module[..], std::slice::from_ref(&name)].concat();
                 if path.is_dir() {
                     open.push((path, inner));
                 } else if path.extension().is_some_and(|e| e == "rs") {
@@ -87,7 +87,7 @@ impl Crate {
             _ => return None,
         }
         while let Some(next) = rest.first() {
-            let inner = [&base[..], &[next.clone()]].concat();
+            let inner = [&base[..], std::slice::from_ref(next)].concat();
             if !self.files.contains_key(&inner) {
                 break;
             }

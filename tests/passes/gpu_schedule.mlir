@@ -1524,7 +1524,7 @@ func.func @k0(%a: tensor<4096x512xf32> {kiln.sizes = array<i64: 4096, 512>}, %s:
 // One warp per row: enough rows to fill the GPU.
 // CASE: scan_of_rows
 // CHECK: #kiln.schedule<"scan", {items = 4 : i64, prefetch = 1 : i64, row_threads = 64 : i64, rows_per_cta = 2 : i64, vector = 4 : i64}>
-// IMPLICIT-CHECK-NOT: kiln.no_scan
+// IMPLICIT-CHECK-NOT: kiln.refused
 #at = affine_map<(r, i, j) -> (r, j)>
 #to = affine_map<(r, i, j) -> (r, i)>
 #id = affine_map<(r, i) -> (r, i)>

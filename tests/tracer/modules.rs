@@ -64,7 +64,7 @@ fn numbers(prefix: &str) -> Vec<value::Tensor> {
 fn weights_and_results_as_pytorch() {
     crate::watchdog::arm();
     let model = Model::new();
-    model.load(&root().join("models/nn.safetensors")).expect("the weights");
+    model.load(root().join("models/nn.safetensors")).expect("the weights");
     let traced = model.trace().expect("a program");
     let wrong = differences(&traced.captured, &numbers("input"), &numbers("output"));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -139,7 +139,7 @@ fn all_mismatches_are_reported() {
         .apply(|x| x.relu())
         .layer(|s| nn::Linear::new(s, 12, 8))
         .layer(|s| nn::LayerNorm::new(s, &[8]));
-    let e = model.load(&root().join("models/nn.safetensors")).expect_err("another model");
+    let e = model.load(root().join("models/nn.safetensors")).expect_err("another model");
     let WeightsError::Mismatch { missing, unexpected, misshapen, .. } = &e else { panic!("{e}") };
     assert_eq!(missing, &["mlp.2.bias", "mlp.3.weight", "mlp.3.bias"]);
     assert_eq!(misshapen.len(), 2);
@@ -175,7 +175,7 @@ fn files_that_cannot_be_used() {
         std::fs::write(&path, bytes).expect("written");
         layer.load(&path).expect_err("no safetensors file");
     }
-    layer.save(&folder.path().join("no/such/folder.safetensors")).expect_err("no folder");
+    layer.save(folder.path().join("no/such/folder.safetensors")).expect_err("no folder");
     let twice = nn::Linear::new(&Scope::root(), 2, 2);
     let both: Vec<_> = [layer.parameters(), twice.parameters()].concat();
     assert_eq!(

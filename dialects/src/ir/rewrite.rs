@@ -101,7 +101,7 @@ extern "C" fn trampoline(
     let run = unsafe { &mut **run };
     let hit = hit.unwrap_or_else(|e| {
         let message = format!("pattern {} at {}: {}", pattern.name, op.loc(), e.message);
-        run.error.get_or_insert_with(|| Error { message, ..e });
+        run.error.get_or_insert(Error { message, ..e });
         false
     });
     run.hits += usize::from(hit);

@@ -20,9 +20,10 @@ pub struct CrossEntropyParams<'a> {
     pub label_smoothing: f64,
 }
 
-/// Cross entropy of logits \[N, C, ...\] against integer class indices \[N, ...\], with l = w\[t\]
-/// * (-(1 - s) * log_softmax(x)\[t\]) - s/C * sum over c of w\[c\] * log_softmax(x)\[c\], or 0
-/// where t is ignore_index; mean divides sum l by sum w\[t\] over the others
+/// Cross entropy of logits \[N, C, ...\] against integer class indices \[N, ...\].
+///
+/// With p = log_softmax(x), l = -(1 - s) w\[t\] p\[t\] - s/C sum over c of w\[c\] p\[c\], or 0 where
+/// t is ignore_index; mean divides sum l by sum w\[t\] over the others
 /// (torch.nn.functional.cross_entropy). The result has the logits' dtype, and is 0-d unless
 /// reduction is none. Err: a class out of [0, C) that is not ignored, invalid shapes or dtypes.
 pub fn cross_entropy(

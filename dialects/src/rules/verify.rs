@@ -466,10 +466,12 @@ pub fn verify_op_attr(op: Op, name: &str, value: Attr) -> Result<()> {
                 "has kiln.loops, which is a unit attribute of kiln.cumulative".into()
             });
         }
-        "kiln.no_scan" => {
-            ensure(value.as_string().is_some(), || "needs a string as kiln.no_scan".into())?;
+        "kiln.refused" => {
+            let reasons = value.entries().unwrap_or_default();
+            let text = !reasons.is_empty() && reasons.iter().all(|(_, v)| v.as_string().is_some());
+            ensure(text, || "needs a dictionary of strings as kiln.refused".into())?;
             return ensure(op.is("func.func") || op.is("llvm.func"), || {
-                "has kiln.no_scan, which belongs on a kernel's function".into()
+                "has kiln.refused, which belongs on a kernel's function".into()
             });
         }
         "kiln.kernel" => {

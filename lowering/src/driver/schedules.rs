@@ -43,8 +43,7 @@ impl Schedules {
                     "line {} has {} fields and not 4: a kernel, a target, microseconds, a schedule",
                     n + 1,
                     fields.len()
-                )
-                .into());
+                ));
             };
             let micros = micros.parse().ok().filter(|t: &f64| *t >= 0.0);
             let micros =

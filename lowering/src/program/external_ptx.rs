@@ -61,8 +61,7 @@ impl Text {
                 return Err(format!(
                     "is launched with {threads} threads a block, and its PTX says {name} {}",
                     stated.trim()
-                )
-                .into());
+                ));
             }
         }
         Ok(Text { target, parameters })
@@ -130,8 +129,7 @@ fn parameters(rest: &str) -> Result<usize, String> {
         if !wide || p.contains('[') {
             return Err(format!(
                 "has PTX whose parameter {i} is '{p}'; all are .u64: addresses and sizes"
-            )
-            .into());
+            ));
         }
     }
     Ok(all.len())

@@ -147,7 +147,7 @@ pub fn read<P: Parameters>(func: Op, strategy: &str, schedule: Attr) -> Result<P
     let list = || P::ROWS.iter().map(|r| r.name).collect::<Vec<_>>();
     for (name, _) in &entries {
         if !P::ROWS.iter().any(|r| r.name == name) {
-            let hint = names::hint(name, list().into_iter());
+            let hint = names::hint(name, list());
             let all = list().join(", ");
             return fail(format!("with unknown parameter '{name}'{hint} (parameters: {all})"));
         }

@@ -1,7 +1,7 @@
 //! The thread pool behind `omp.parallel`, in place of an OpenMP runtime.
 //!
 //! * A parallel region's team is on the stack of the thread that forks it; no memory is
-//! allocated.
+//!   allocated.
 //! * Several application threads may fork at once: each claims idle workers, and runs alone if
 //!   there are none.
 //! * Nested regions are serialised.

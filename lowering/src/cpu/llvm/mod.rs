@@ -30,7 +30,7 @@ unsafe fn checked(error: Ref) -> Result<(), String> {
         let raw = LLVMGetErrorMessage(error);
         let text = CStr::from_ptr(raw).to_string_lossy().trim().to_string();
         LLVMDisposeErrorMessage(raw);
-        Err(text.into())
+        Err(text)
     }
 }
 

@@ -130,8 +130,8 @@ fn pool(c: &mut Call, n: usize) -> Result<(), String> {
     wants([0, 1, n].contains(&stride), || {
         format!("{name}: stride must either be omitted, one int, or {n}, but got size {stride}")
     })?;
-    for i in 0..n {
-        let (kernel, pad, dilation) = (lists[0][i], lists[1][i], lists[2][i]);
+    for ((kernel, pad), dilation) in lists[0].iter().zip(&lists[1]).zip(&lists[2]) {
+        let (kernel, pad, dilation) = (*kernel, *pad, *dilation);
         wants(pad >= 0, || format!("pad must be non-negative, but got pad: {pad}"))?;
         let reach = kernel.saturating_sub(1).saturating_mul(dilation).saturating_add(1);
         wants(pad <= reach / 2, || {
