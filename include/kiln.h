@@ -267,6 +267,7 @@ enum KilnStatus kiln_program_output_shape(const struct KilnProgram *program,
  * `KILN_ERROR_DEVICE`: the stream is another GPU's or context's, or is being captured.
  * `KILN_ERROR_TENSOR`: a tensor is not in the memory that it states, or is on another GPU.
  *
+ * # Safety
  * The tensors are valid by DLPack's specification and live until the call has completed, on its
  * stream if it has one. Nothing else uses the outputs' memory meanwhile.
  */

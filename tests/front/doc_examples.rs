@@ -13,8 +13,12 @@ fn compile() -> Result<(), kiln::Error> {
 #[rustfmt::skip]
 fn disable() -> Result<(), kiln::Error> {
     use kiln::{Tensor, tensor::TraceError};
-    let odd = kiln::disable(|x: Tensor| -> Result<Tensor, TraceError> { if x.sum(.., false).item::<f64>()? > 0.0 { Ok(x) } else { Ok(-x) } });
-    let f = kiln::compile(move |x: Tensor| -> Result<Tensor, TraceError> { Ok(odd.call(x * 2)?.exp()) });
+    let odd = kiln::disable(|x: Tensor| -> Result<Tensor, TraceError> {
+        if x.sum(.., false).item::<f64>()? > 0.0 { Ok(x) } else { Ok(-x) }
+    });
+    let f = kiln::compile(move |x: Tensor| -> Result<Tensor, TraceError> {
+        Ok(odd.call(x * 2)?.exp())
+    });
     assert_eq!(f.call(Tensor::of(&[2], &[0.0f32, 0.0])?)?.to_vec::<f32>()?, [1.0, 1.0]);
     Ok::<(), kiln::Error>(())
 }

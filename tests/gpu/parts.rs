@@ -189,13 +189,13 @@ fn impossible_split_factors_are_rejected() {
     let (path, file) = (folder.path().join("m.mlir"), folder.path().join("table"));
     std::fs::write(&path, text(&CASES[0])).unwrap();
     for (tile, resident, said) in [
-        ([128, 128, 2, 6], 1, "with resident = 0"),
-        ([128, 128, 3, 6], 0, "parts of 1, 2, 4 or 8"),
-        ([64, 64, 8, 5], 0, "16 for each part"),
+        ([128, 128, 2, 6], 1, "with ctas_per_sm = 0"),
+        ([128, 128, 3, 6], 0, "one of 1, 2, 4, 8"),
+        ([64, 64, 8, 5], 0, "16 for each CTA"),
         ([256, 128, 2, 4], 0, "at most 128 rows"),
         ([128, 192, 2, 4], 0, "128 columns"),
         ([128, 128, 2, 1], 0, "stages"),
-        ([128, 128, 8, 6], 0, "8 steps of the depth"),
+        ([128, 128, 8, 6], 0, "8 steps of K"),
     ] {
         let options = options("sm_90a");
         let model = load(&path).unwrap();

@@ -272,8 +272,8 @@ pub fn fits(p: &Params, nest: &Nest, product: &Product) -> Result<()> {
     let (m, n, resident) = (p.block_m, p.block_n, p.ctas_per_sm);
     if product.prologue.is_some() && !computes(m, n, resident) {
         return Err(format!(
-            "has a schedule of m = {m}, n = {n}, resident = {resident}, but registers hold the computed left operand of at most 128 rows, and beside another \
-             block sums of 64 columns"
+            "has block_m = {m}, block_n = {n}, ctas_per_sm = {resident}, but registers hold the computed left operand of at most 128 rows, and beside another \
+             CTA accumulators of 64 columns"
         ).into());
     }
     match shared(p, product.slabs()) {

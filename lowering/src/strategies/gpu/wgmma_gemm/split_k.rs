@@ -74,9 +74,10 @@ pub fn possible(s: &Params) -> Result<()> {
     // A CTA's own and received accumulators reuse the pipeline's shared memory.
     let room = 8 * m * n <= s.stages * (m + n) * ROW;
     if !shares(m, n, parts) || !room || s.ctas_per_sm != 0 {
-        let text = "parts of 1, 2, 4 or 8 are possible, more than 1 of at most 128 rows, 16 for each part, and 128 columns, whose sums fit half of the ring, and with resident = 0";
+        let text = "CTAs of a cluster share tiles of at most 128 rows, 16 for each CTA, and 128 \
+                    columns, whose accumulators fit half of the pipeline, with ctas_per_sm = 0";
         return Err(format!(
-            "has a schedule of parts = {parts}, m = {m}, n = {n}, resident = {}; {text}",
+            "has split_k = {parts}, block_m = {m}, block_n = {n}, ctas_per_sm = {}; {text}",
             s.ctas_per_sm
         )
         .into());
@@ -96,7 +97,7 @@ pub fn fits(s: &Params, nest: &Nest, p: &Product) -> Result<()> {
     }
     if !known(nest) || p.prologue.is_some() || p.steps(nest) < parts as i64 {
         return Err(format!(
-            "has a schedule of parts = {parts}, which wants known sizes, {parts} steps of the depth, and operands that lie in memory"
+            "has split_k = {parts}, which needs static sizes, {parts} steps of K, and operands in memory"
         ).into());
     }
     Ok(())
