@@ -211,14 +211,14 @@ fn child() {
         let grid = between(&text, "affine_map<()[s0] -> ", ">\n");
         let (module, _) =
             Module::parse(c.ctx(), source.as_bytes(), "parts").unwrap_or_else(|e| panic!("{e}"));
-        for [across, ahead, beside, pieces, vector] in *others {
+        for [row_threads, prefetch, rows_per_cta, items, vector] in *others {
             let other = format!(
-                "#kiln.schedule<\"scan\", {{across = {across} : i64, ahead = {ahead} : i64, beside = {beside} : i64, pieces = {pieces} : i64, \
+                "#kiln.schedule<\"scan\", {{items = {items} : i64, prefetch = {prefetch} : i64, row_threads = {row_threads} : i64, rows_per_cta = {rows_per_cta} : i64, \
                  vector = {vector} : i64}}"
             );
             let made = text
                 .replace(schedule, &other)
-                .replace(threads, &format!("kiln.threads = {} : i64", across * beside));
+                .replace(threads, &format!("kiln.threads = {} : i64", row_threads * rows_per_cta));
             std::fs::write(&path, made.replace(grid, "affine_map<()[s0] -> (2)")).unwrap();
             let exe = load(&path).unwrap().compile(&on).unwrap_or_else(|e| panic!("{other}: {e}"));
             for n in [0, 1, 7, 130] {

@@ -120,7 +120,7 @@ fn child() {
     let text = std::fs::read_to_string(scheduled(&path, "sm_90a")).unwrap();
     let (grid, tile) = (
         "affine_map<() -> (35)>",
-        "down = 32 : i64, over = 32 : i64, threads = 256 : i64, vector = 4 : i64",
+        "threads = 256 : i64, tile_columns = 32 : i64, tile_rows = 32 : i64, vector = 4 : i64",
     );
     assert!(text.contains(grid) && text.contains(tile), "{text}");
     let c = Context::new();
@@ -131,7 +131,7 @@ fn child() {
         [(3, 32, 32, 256, 4), (2, 64, 16, 1024, 2), (4, 16, 128, 32, 1), (1, 128, 64, 512, 4)]
     {
         let other = format!(
-            "down = {down} : i64, over = {over} : i64, threads = {threads} : i64, vector = {vector} : i64"
+            "threads = {threads} : i64, tile_columns = {over} : i64, tile_rows = {down} : i64, vector = {vector} : i64"
         );
         let count = text
             .replace(grid, &format!("affine_map<() -> ({blocks})>"))
