@@ -387,7 +387,8 @@ fn neighbour_schedules_are_distinct() {
     let text =
         "#kiln.schedule<\"skinny_gemm\", {block_m = 16 : i64, unroll = 2 : i64, warps = 1 : i64}>";
     let made: Vec<String> = candidates(text).iter().map(ToString::to_string).collect();
-    assert_eq!(made.len(), 5, "{made:?}");
+    // block_m = 8 is outside of its domain.
+    assert_eq!(made.len(), 4, "{made:?}");
     assert!(
         !made.contains(&text.to_string())
             && made.iter().any(|m| m.contains("warps = 2"))
