@@ -7,7 +7,7 @@ use crate::{
     strategies::{
         Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::common::{
-            assumed, combine, dims,
+            assumed, check_threads, combine, dims,
             grid::{grid, largest},
             power_below, size,
             vector_width::{fast_dim, narrow_width},
@@ -60,12 +60,7 @@ impl Strategy for ColumnReduction {
     }
     fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         let threads = p.columns * p.k_threads;
-        if !(32..=1024).contains(&threads) {
-            return Err(format!(
-                "has a schedule of {threads} threads a CTA; 32 to 1024 are possible"
-            )
-            .into());
-        }
+        check_threads(threads)?;
         let grid = grid(r.kernel, |e| {
             Some(format!("({}) ceildiv {}", e.parallel(largest(r.plan)?)?, p.columns * p.vector))
         })?;

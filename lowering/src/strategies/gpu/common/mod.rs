@@ -44,6 +44,17 @@ pub(crate) fn ceil_div(length: i64, piece: usize) -> i64 {
     length / piece as i64 + i64::from(length % piece as i64 != 0)
 }
 
+/// Checks the threads of a CTA.
+///
+/// # Errors
+/// Fewer than a warp, or more than a CTA has.
+pub(crate) fn check_threads(threads: usize) -> Result<()> {
+    if (32..=1024).contains(&threads) {
+        return Ok(());
+    }
+    Err(format!("has a schedule of {threads} threads a CTA; 32 to 1024 are possible").into())
+}
+
 /// Product of some extents of a nest, if all are static.
 pub(crate) fn size(nest: &Nest, dims: &[usize]) -> Option<i64> {
     Poly::product(dims.iter().filter_map(|d| nest.extents.get(*d))).known()

@@ -8,6 +8,7 @@ use crate::{
         Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::{
             common::{
+                check_threads,
                 grid::grid,
                 roles::{Roles, contraction},
                 size,
@@ -82,12 +83,7 @@ impl Strategy for NaiveContraction {
             return Err("has a register tile that is larger than the CTA tile".into());
         }
         let threads = p.block_m / p.thread_m * (p.block_n / p.thread_n);
-        if !(32..=1024).contains(&threads) {
-            return Err(format!(
-                "has a schedule of {threads} threads a CTA; 32 to 1024 are possible"
-            )
-            .into());
-        }
+        check_threads(threads)?;
         let grid = grid(r.kernel, |e| e.tiles(r.kernel, r.plan, p.block_m, p.block_n, 1))?;
         Ok(Launch { grid: Some(grid), threads, ..Launch::default() })
     }

@@ -7,7 +7,7 @@ use crate::{
     strategies::{
         Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::common::{
-            combine,
+            check_threads, combine,
             grid::{grid, largest},
             vector_width::narrow_width,
         },
@@ -60,12 +60,7 @@ impl Strategy for RegisterRows {
     }
     fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         let threads = p.row_threads * p.rows_per_cta;
-        if !(32..=1024).contains(&threads) {
-            return Err(format!(
-                "has a schedule of {threads} threads a CTA; 32 to 1024 are possible"
-            )
-            .into());
-        }
+        check_threads(threads)?;
         let rows: Vec<usize> = (0..r.plan.rows).collect();
         let grid = grid(r.kernel, |e| {
             Some(format!("({}) ceildiv {}", e.product(largest(r.plan)?, &rows)?, p.rows_per_cta))

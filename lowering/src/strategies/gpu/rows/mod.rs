@@ -9,7 +9,7 @@ use crate::{
     strategies::{
         Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::common::{
-            assumed, combine, dims,
+            assumed, check_threads, combine, dims,
             grid::{grid, largest},
             power_below, size,
             vector_width::{fast_dim, width},
@@ -111,9 +111,7 @@ fn launch(
     rows: impl FnOnce(&crate::strategies::gpu::common::grid::Extents) -> Option<String>,
 ) -> Result<Launch> {
     let threads = p.row_threads * p.rows_per_cta;
-    if threads > 1024 {
-        return Err(format!("has a schedule of {threads} threads a CTA; 1024 are possible").into());
-    }
+    check_threads(threads)?;
     let grid = grid(r.kernel, |e| Some(format!("({}) ceildiv {}", rows(e)?, p.rows_per_cta)))?;
     Ok(Launch { grid: Some(grid), threads, ..Launch::default() })
 }

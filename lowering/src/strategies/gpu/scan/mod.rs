@@ -12,7 +12,7 @@ use crate::{
     strategies::{
         Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::common::{
-            assumed,
+            assumed, check_threads,
             grid::grid,
             vector_width::{fast_dim, width},
         },
@@ -60,12 +60,7 @@ impl Strategy for Scan {
     }
     fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         let threads = p.row_threads * p.rows_per_cta;
-        if !(32..=1024).contains(&threads) {
-            return Err(format!(
-                "has a schedule of {threads} threads a CTA; 32 to 1024 are possible"
-            )
-            .into());
-        }
+        check_threads(threads)?;
         let grid = grid(r.kernel, |e| {
             let n = r.plan.nests.first()?;
             let axis = scan(r.kernel, r.plan)?.axis;
