@@ -2,6 +2,8 @@
 //! trampolines.
 #[path = "build/codegen.rs"]
 mod codegen;
+#[path = "build/upstream/mod.rs"]
+mod upstream;
 
 use std::{env, fs, path::Path, path::PathBuf, process::Command};
 
@@ -60,6 +62,7 @@ fn main() {
     fs::write(out.join("macros.rs"), table.macros()).expect("OUT_DIR is writable");
     fs::write(out.join("nodes.rs"), table.nodes()).expect("OUT_DIR is writable");
     fs::write(out.join("upstream.rs"), upstream_passes(&prefix)).expect("OUT_DIR is writable");
+    fs::write(out.join("dialects.rs"), upstream::generate(&prefix)).expect("OUT_DIR is writable");
 
     let compile = |name: &str| {
         let mut build = cc::Build::new();

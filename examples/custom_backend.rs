@@ -50,7 +50,7 @@ impl Runnable for Rectifier {
                 .bytes()
                 .chunks_exact(4)
                 .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]).max(0.0));
-            Array::of(view.shape(), &numbers.collect::<Vec<f32>>()).map_err(Error::Backend)
+            Ok(Array::of(view.shape(), &numbers.collect::<Vec<f32>>())?)
         };
         inputs.iter().map(one).collect()
     }

@@ -19,9 +19,9 @@ pub fn run() -> Result<String, Error> {
             _ => Err("takes one tensor of i64".into()),
         })
         .host(|inputs, outputs| {
-            let counts = outputs[0].elements_mut::<i64>().map_err(|e| e.to_string())?;
+            let counts = outputs[0].elements_mut::<i64>()?;
             counts.fill(0);
-            for x in inputs[0].elements::<i64>().map_err(|e| e.to_string())? {
+            for x in inputs[0].elements::<i64>()? {
                 let count = usize::try_from(*x).ok().and_then(|x| counts.get_mut(x));
                 *count.ok_or_else(|| format!("{x} is none of {BINS} values"))? += 1;
             }

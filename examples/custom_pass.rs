@@ -49,7 +49,7 @@ impl Pass for Reciprocal {
 /// graph is at level `prims`, and with the pass after each run of another pass. Then the pass
 /// statistics.
 pub fn run() -> Result<String, Error> {
-    pass::register::<Reciprocal>().map_err(Error::Backend)?;
+    pass::register::<Reciprocal>()?;
     let mut lines = vec![];
     for passes in ["", "prims: mine-reciprocal{least=2}", "kiln-simplify: mine-reciprocal{least=2}"]
     {

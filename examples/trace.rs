@@ -32,7 +32,7 @@ pub fn run() -> Result<String, Box<dyn std::error::Error>> {
         Ok(scores.softmax(-1).named("probabilities"))
     })?;
 
-    let weights = |name: &str, _: &str| traced.captured.weight(name);
+    let weights = |name: &str, _: &str| Ok(traced.captured.weight(name)?);
     let interpreter = Interpreter { globals: &weights, ..Interpreter::new(Mode::Rounded) };
     let x = value::Tensor::floats(
         DType::F32,

@@ -95,6 +95,7 @@ fn title(family: Family) -> &'static str {
         Family::Random => "Random numbers",
         Family::Control => "Control flow and calls",
         Family::Composite => "Composites",
+        Family::Structured => "Structured ops of kernels",
     }
 }
 

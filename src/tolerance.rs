@@ -1,6 +1,38 @@
 //! Numerical tolerances between a result and its reference, all in one place.
 use crate::dialects::value::{DType, Data, Tensor};
 
+/// Why a result is not its reference.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Mismatch {
+    /// Another dtype or shape.
+    #[error("is {have}, but {want} is expected")]
+    Type {
+        /// The result's type, such as `f32 [2, 3]`.
+        have: String,
+        /// The reference's type.
+        want: String,
+    },
+    /// The error is larger than allowed.
+    #[error("is off by {error:.3e} {what}, where {allowed:.3e} is allowed")]
+    Error {
+        /// How the error is measured: `by the norm` or `at the greatest`.
+        what: &'static str,
+        /// The relative error.
+        error: f64,
+        /// The bound.
+        allowed: f64,
+    },
+}
+
+/// Err: the dtypes or shapes differ.
+fn same_type(have: &Tensor, want: &Tensor) -> Result<(), Mismatch> {
+    if have.dtype() == want.dtype() && have.shape() == want.shape() {
+        return Ok(());
+    }
+    let text = |t: &Tensor| format!("{} {:?}", t.dtype(), t.shape());
+    Err(Mismatch::Type { have: text(have), want: text(want) })
+}
+
 /// Relative tolerance of a dtype; 0 means bitwise equality.
 pub const fn of(dtype: DType) -> f64 {
     match dtype {
@@ -28,17 +60,9 @@ pub const fn of_tf32(dtype: DType) -> f64 {
 /// Law 5 of the design: the error against the exact result is at most twice the error of eager
 /// execution with one rounding per op, plus the dtype's tolerance. It holds for the relative norm
 /// and for the maximum element. Results that overflow, or integers that change, by rounding alone
-/// are not bounded. Err: the size of the error.
-pub fn law(found: &Tensor, rounded: &Tensor, exact: &Tensor) -> Result<(), String> {
-    if found.dtype() != exact.dtype() || found.shape() != exact.shape() {
-        return Err(format!(
-            "is {} {:?}, not {} {:?}",
-            found.dtype(),
-            found.shape(),
-            exact.dtype(),
-            exact.shape()
-        ));
-    }
+/// are not bounded.
+pub fn law(found: &Tensor, rounded: &Tensor, exact: &Tensor) -> Result<(), Mismatch> {
+    same_type(found, exact)?;
     let floor = of(exact.dtype());
     for (what, error) in [
         ("by the norm", (|a, b| errors(a, b).0) as fn(&Tensor, &Tensor) -> f64),
@@ -46,7 +70,7 @@ pub fn law(found: &Tensor, rounded: &Tensor, exact: &Tensor) -> Result<(), Strin
     ] {
         let (own, allowed) = (error(found, exact), 2.0 * error(rounded, exact) + floor);
         if allowed.is_finite() && (own.is_nan() || own > allowed) {
-            return Err(format!("is off by {own:.3e} {what}, where {allowed:.3e} is allowed"));
+            return Err(Mismatch::Error { what, error: own, allowed });
         }
     }
     Ok(())
@@ -102,16 +126,8 @@ impl std::fmt::Display for Comparison {
 }
 
 /// Compares two tensors. Err: their dtypes or shapes differ.
-pub fn compare(have: &Tensor, want: &Tensor) -> Result<Comparison, String> {
-    if have.dtype() != want.dtype() || have.shape() != want.shape() {
-        return Err(format!(
-            "is {} {:?}, but {} {:?} is expected",
-            have.dtype(),
-            have.shape(),
-            want.dtype(),
-            want.shape()
-        ));
-    }
+pub fn compare(have: &Tensor, want: &Tensor) -> Result<Comparison, Mismatch> {
+    same_type(have, want)?;
     let numbers = |t: &Tensor| match t.data() {
         Data::F(v) => v.clone(),
         Data::I(v) => v.iter().map(|i| *i as f64).collect(),

@@ -243,7 +243,7 @@ fn levels_only_go_forward() {
     run(&m, &to, &RunOptions::default()).expect("lowers");
     assert_eq!(kiln_passes::pass::level_of(m.op()), Some(Level::Prims));
     let e = kiln_lowering::pipeline_text(Level::Prims, Level::Graph, None).expect_err("backward");
-    assert!(e.contains("level graph comes before level prims"), "{e}");
+    assert!(e.message.contains("level graph comes before level prims"), "{e}");
     assert_eq!(
         kiln_lowering::pipeline_text(Level::Prims, Level::Prims, None).as_deref(),
         Ok("builtin.module()")

@@ -79,7 +79,9 @@ fn attr(all: &Json, def: &str) -> Field {
         "TypeAttr" => ("Type", "ty"),
         "StrAttr" | "SymbolNameAttr" => ("String", "string"),
         "FlatSymbolRefAttr" => ("String", "symbol"),
-        "ElementsAttr" | "TypedAttrInterface" | "DictionaryAttr" => ("Attr", "attr"),
+        "ElementsAttr" | "TypedAttrInterface" | "DictionaryAttr" | "AffineMapArrayAttr" => {
+            ("Attr", "attr")
+        }
         _ if is(row, "TypeAttrOf") => ("Type", "ty"),
         _ => panic!("build/codegen.rs has no Rust type for attribute {def}"),
     };
@@ -138,9 +140,17 @@ impl Table {
         let place = |r: &Json| {
             let loc = text(&r["!locs"][0]);
             let (file, line) = loc.rsplit_once(':').expect("file:line");
-            let order = ["Structure", "Elementwise", "Shape", "Reduce", "Control", "Composite"];
+            let order = [
+                "Structure.td",
+                "Elementwise.td",
+                "Shape.td",
+                "Reduce.td",
+                "Control.td",
+                "Composite.td",
+                "Structured.td",
+            ];
             (
-                order.iter().position(|f| file.contains(f)).expect("a file of Kiln.td"),
+                order.iter().position(|f| file.ends_with(f)).expect("a file of Kiln.td"),
                 line.parse::<usize>().expect("a line"),
             )
         };

@@ -31,7 +31,8 @@ def Kiln_ScanOp : Kiln_Control<"scan", [SingleBlock, AttrSizedOperandSegments]> 
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "(`reverse` $reverse^)? `inits` `(` ($inits^ `:` type($inits))? `)` `over` `(` $inputs `:` type($inputs) `)` `->` type($results) $body attr-dict";
 }
-def Kiln_YieldOp : Kiln_Op<"yield", [Pure, Terminator, ReturnLike, ParentOneOf<["IfOp", "WhileOp", "ScanOp", "AttentionOp", "PtxCallOp"]>]> {
+def Kiln_YieldOp : Kiln_Op<"yield", [Pure, Terminator, ReturnLike, ParentOneOf<["IfOp", "WhileOp", "ScanOp", "AttentionOp", "PtxCallOp",
+    "StructuredContractOp", "StructuredScanOp", "StructuredAttentionOp"]>]> {
   let family = "control";
   let summary = "Terminates a region of a kiln op and yields its values";
   let arguments = (ins Variadic<AnyType>:$values);

@@ -37,7 +37,7 @@ impl Pass for ArgumentOrder {
         for func in blocks(root)
             .into_iter()
             .flat_map(|b| b.ops())
-            .filter(|o| o.is("func.func") && !is_driver(*o))
+            .filter(|o| o.isa::<func::Func>() && !is_driver(*o))
         {
             function(func).at(func)?;
         }

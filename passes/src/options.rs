@@ -1,9 +1,10 @@
 //! Pass options: the fields of the pass's struct and their textual form.
+pub use kiln_dialects::Result;
 
 /// A type of a pass option. `print` and `parse` are inverse.
 pub trait OptionValue: Sized {
     /// Parses the text after `=`. The error says what is expected.
-    fn parse(text: &str) -> Result<Self, String>;
+    fn parse(text: &str) -> Result<Self>;
     /// The text after `=`.
     fn print(&self) -> String;
 }
@@ -11,8 +12,8 @@ pub trait OptionValue: Sized {
 macro_rules! from_str {
     ($($ty:ty: $what:literal),*) => { $(
         impl OptionValue for $ty {
-            fn parse(text: &str) -> Result<Self, String> {
-                text.parse().map_err(|_| format!("expects {}, not '{text}'", $what))
+            fn parse(text: &str) -> Result<Self> {
+                text.parse().map_err(|_| format!("expects {}, not '{text}'", $what).into())
             }
             fn print(&self) -> String {
                 self.to_string()
@@ -23,7 +24,7 @@ macro_rules! from_str {
 from_str!(bool: "true or false", usize: "a non-negative integer", i64: "an integer", f64: "a number");
 
 impl OptionValue for String {
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self> {
         Ok(text.into())
     }
     fn print(&self) -> String {
@@ -33,7 +34,7 @@ impl OptionValue for String {
 
 /// A comma-separated list; empty text is the empty list.
 impl<T: OptionValue> OptionValue for Vec<T> {
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self> {
         text.split(',').map(str::trim).filter(|s| !s.is_empty()).map(T::parse).collect()
     }
     fn print(&self) -> String {
@@ -59,7 +60,7 @@ pub trait Options: Default {
     /// The printed values, in field order.
     fn print(&self) -> Vec<String>;
     /// Parses and sets all values, in field order.
-    fn set(&mut self, values: &[&str]) -> Result<(), String>;
+    fn set(&mut self, values: &[&str]) -> Result<()>;
 }
 
 /// Declares a pass's struct: fields are options, doc comments their help, expressions their
@@ -91,7 +92,7 @@ macro_rules! pass_options {
                 vec![$( $crate::options::OptionValue::print(&self.$field) ),*]
             }
             #[allow(unused_variables, unused_mut)]
-            fn set(&mut self, values: &[&str]) -> Result<(), String> {
+            fn set(&mut self, values: &[&str]) -> $crate::options::Result<()> {
                 let mut values = values.iter();
                 $(
                     let name = stringify!($field).replace('_', "-");

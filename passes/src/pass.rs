@@ -73,9 +73,9 @@ pub struct PassRow {
     /// Its options.
     pub options: fn() -> Vec<OptionRow>,
     /// Registers the pass with MLIR.
-    pub register: fn() -> Result<(), String>,
+    pub register: fn() -> Result<()>,
     /// Parses option values in order and prints them.
-    pub round_trip: fn(&[&str]) -> Result<Vec<String>, String>,
+    pub round_trip: fn(&[&str]) -> Result<Vec<String>>,
 }
 
 impl PassRow {
@@ -127,7 +127,7 @@ pub fn registered_beside(known: &[&PassRow]) -> Vec<&'static PassRow> {
 /// A pass of another crate is registered before the first function is compiled, or before
 /// `kiln::opt::main`, whose tool then has a flag for it. Err: the flag is not one that upstream
 /// takes.
-pub fn register<P: Pass>() -> Result<(), String> {
+pub fn register<P: Pass>() -> Result<()> {
     register_with_upstream::<P>()?;
     let row: &'static PassRow = const { &PassRow::of::<P>() };
     let mut all = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -137,7 +137,7 @@ pub fn register<P: Pass>() -> Result<(), String> {
     Ok(())
 }
 
-fn register_with_upstream<P: Pass>() -> Result<(), String> {
+fn register_with_upstream<P: Pass>() -> Result<()> {
     let leak = |s: String| -> &'static str { s.leak() };
     let options = P::rows().into_iter().map(|o| (leak(o.name), leak(o.help), o.default)).collect();
     register_pass::<Adapter<P>>(PassDescription {
@@ -153,7 +153,7 @@ fn register_with_upstream<P: Pass>() -> Result<(), String> {
 struct Adapter<P>(P);
 
 impl<P: Pass> PassObject for Adapter<P> {
-    fn configure(&mut self, values: &[&str]) -> Result<(), String> {
+    fn configure(&mut self, values: &[&str]) -> Result<()> {
         self.0.set(values)
     }
     fn run(&mut self, op: Op) -> Result<()> {

@@ -20,7 +20,7 @@ use crate::pass::{Numerics, Pass};
 pub use analysis::Facts;
 use kiln_dialects::{
     Result,
-    ir::{Attr, Op, walk},
+    ir::*,
     rules::{GRAPH_LEVELS, Level},
 };
 use std::collections::HashSet;
@@ -45,11 +45,11 @@ impl Pass for RefineShapes {
         let ops = walk(root);
         let called: HashSet<String> = ops
             .iter()
-            .filter(|o| o.is("func.call"))
+            .filter(|o| o.isa::<func::Call>())
             .filter_map(|o| o.attr("callee").and_then(Attr::as_symbol))
             .collect();
         // Collected first: the rewrite erases ops that a lazy filter would still visit.
-        let functions: Vec<Op> = ops.into_iter().filter(|o| o.is("func.func")).collect();
+        let functions: Vec<Op> = ops.into_iter().filter(|o| o.isa::<func::Func>()).collect();
         for func in functions {
             let facts = Facts::of(func, self.rounds)?;
             let open = func.symbol().is_none_or(|s| !called.contains(&s));

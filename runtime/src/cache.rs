@@ -8,6 +8,7 @@ mod transfer;
 
 pub use transfer::Count;
 
+use crate::DataError;
 use sha2::{Digest, Sha256};
 use std::{
     fs,
@@ -223,12 +224,12 @@ fn checksum(key: &str, contents: &[u8]) -> [u8; 32] {
     sum.finalize().into()
 }
 
-fn check(all: &[u8], key: &str) -> Result<(), String> {
+fn check(all: &[u8], key: &str) -> Result<(), DataError> {
     let rest = all.strip_prefix(MAGIC).ok_or("is no entry of kiln's")?;
     let (version, rest) = rest.split_first_chunk().ok_or("ends inside its header")?;
     let version = u32::from_le_bytes(*version);
     if version != VERSION {
-        return Err(format!("has version {version}, not {VERSION}"));
+        return Err(format!("has version {version}, not {VERSION}").into());
     }
     let (len, rest) = rest.split_first_chunk().ok_or("ends inside its header")?;
     let (sum, contents) = rest.split_first_chunk::<32>().ok_or("ends inside its header")?;
@@ -237,7 +238,8 @@ fn check(all: &[u8], key: &str) -> Result<(), String> {
             "has {} bytes, not {}: it was cut or extended",
             contents.len(),
             u64::from_le_bytes(*len)
-        ));
+        )
+        .into());
     }
     if checksum(key, contents) != *sum {
         return Err("has a wrong checksum: it was changed, or belongs to another key".into());

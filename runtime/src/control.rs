@@ -10,119 +10,16 @@ pub(crate) mod run;
 #[cfg(test)]
 mod tests;
 
+pub use crate::program::{Body, Control, Step, Value};
 use crate::{
     CallError, Program,
-    call::tensor_error,
+    call_error::tensor_error,
     custom::{self, CustomFn},
-    program::{Dim, Tensor},
+    program::Tensor,
     view::tensor_bytes,
 };
 pub use host::Driver;
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-
-/// The control flow of a program.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Control {
-    /// The programs it calls. Their objects are in the one package.
-    pub parts: Vec<Program>,
-    /// All values, the arguments first; dynamic sizes are the whole program's symbols.
-    pub values: Vec<Value>,
-    /// The top-level body.
-    pub body: Body,
-}
-
-/// A tensor that passes between steps.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Value {
-    /// The element type in MLIR's spelling.
-    pub dtype: String,
-    /// The sizes.
-    pub dims: Vec<Dim>,
-}
-
-/// Steps in order. Values are indices into [`Control::values`].
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Body {
-    /// The body's arguments.
-    pub args: Vec<usize>,
-    /// The steps.
-    pub steps: Vec<Step>,
-    /// The body's results.
-    pub yields: Vec<usize>,
-}
-
-/// One step. Its results are new values (SSA).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Step {
-    /// Calls a program.
-    Call {
-        /// Index into [`Control::parts`].
-        part: usize,
-        /// The inputs.
-        inputs: Vec<usize>,
-        /// The outputs.
-        results: Vec<usize>,
-    },
-    /// Runs one of two bodies without arguments.
-    If {
-        /// A scalar `i1`.
-        condition: usize,
-        /// Runs if it is true.
-        then: Body,
-        /// Runs if it is false.
-        otherwise: Body,
-        /// The results: what the body that ran yields.
-        results: Vec<usize>,
-        /// Source location, such as `while_loop (model.rs:12)`; empty if unknown.
-        #[serde(default, skip_serializing_if = "String::is_empty")]
-        source: String,
-    },
-    /// Runs `body` while `condition`, given the same loop-carried values, yields true.
-    While {
-        /// Initial loop-carried values.
-        inits: Vec<usize>,
-        /// Yields a scalar `i1`.
-        condition: Body,
-        /// Yields the next loop-carried values.
-        body: Body,
-        /// The results: the loop-carried values for which the condition was false.
-        results: Vec<usize>,
-        /// Source location, such as `while_loop (model.rs:12)`; empty if unknown.
-        #[serde(default, skip_serializing_if = "String::is_empty")]
-        source: String,
-    },
-    /// Runs a body for each slice along the inputs' first dimension. The body takes loop-carried
-    /// values, then slices, and yields loop-carried values, then slices of the results.
-    Scan {
-        /// Initial loop-carried values.
-        inits: Vec<usize>,
-        /// The tensors to slice.
-        inputs: Vec<usize>,
-        /// Whether to iterate from the last slice.
-        reverse: bool,
-        /// The loop body.
-        body: Body,
-        /// The results: final loop-carried values, then the stacked slices.
-        results: Vec<usize>,
-        /// Source location, such as `while_loop (model.rs:12)`; empty if unknown.
-        #[serde(default, skip_serializing_if = "String::is_empty")]
-        source: String,
-    },
-    /// Calls a registered host function.
-    Custom {
-        /// Its registered name.
-        callee: String,
-        /// The inputs.
-        inputs: Vec<usize>,
-        /// The outputs.
-        results: Vec<usize>,
-        /// Source location, such as `while_loop (model.rs:12)`; empty if unknown.
-        #[serde(default, skip_serializing_if = "String::is_empty")]
-        source: String,
-    },
-}
 
 /// The control flow of a program, validated, with its custom functions resolved.
 pub(crate) struct ControlFlow {
@@ -143,7 +40,7 @@ impl ControlFlow {
         let mut flow = ControlFlow { name: program.name.clone(), control, customs: vec![] };
         let mut names = vec![];
         let said = |e: String| tensor_error("program", &program.name, e);
-        flow.check(&flow.control.body, &mut names).map_err(said)?;
+        flow.check(&flow.control.body, &mut names)?;
         let (args, yields) = (&flow.control.body.args, &flow.control.body.yields);
         if !flow.fits(args, &program.inputs) || !flow.fits(yields, &program.outputs) {
             return Err(said("has steps for other arguments and results".into()));
@@ -167,24 +64,24 @@ impl ControlFlow {
     }
 
     /// Checks that all indices are in range; collects the names of custom functions.
-    fn check(&self, body: &Body, names: &mut Vec<String>) -> Result<(), String> {
+    fn check(&self, body: &Body, names: &mut Vec<String>) -> Result<(), CallError> {
+        let wrong = |e: String| tensor_error("program", &self.name, e);
         let known = |all: &[usize]| match all.iter().find(|v| **v >= self.control.values.len()) {
-            Some(v) => Err(format!("has a step with value {v}, which does not exist")),
+            Some(v) => Err(wrong(format!("has a step with value {v}, which does not exist"))),
             None => Ok(()),
         };
         let wants = |ok: bool, what: &str| {
-            if ok { Ok(()) } else { Err(format!("has {what} that does not fit")) }
+            if ok { Ok(()) } else { Err(wrong(format!("has {what} that does not fit"))) }
         };
         known(&body.args)?;
         known(&body.yields)?;
         for step in &body.steps {
             match step {
                 Step::Call { part, inputs, results } => {
-                    let p = self
-                        .control
-                        .parts
-                        .get(*part)
-                        .ok_or_else(|| format!("calls part {part}, which does not exist"))?;
+                    let p =
+                        self.control.parts.get(*part).ok_or_else(|| {
+                            wrong(format!("calls part {part}, which does not exist"))
+                        })?;
                     known(inputs).and(known(results))?;
                     wants(
                         self.fits(inputs, &p.inputs) && self.fits(results, &p.outputs),

@@ -5,17 +5,25 @@ use std::{
     sync::{Arc, LazyLock, PoisonError, RwLock},
 };
 
+/// A custom function's own error.
+pub type UserError = Box<dyn std::error::Error + Send + Sync>;
+
 /// A host function: reads inputs and writes results of the shapes that the program states. May run
 /// on several threads at once.
-pub type CustomFn = dyn Fn(&[View], &mut [ViewMut]) -> Result<(), String> + Send + Sync;
+pub type CustomFn = dyn Fn(&[View], &mut [ViewMut]) -> Result<(), UserError> + Send + Sync;
 
 static ALL: LazyLock<RwLock<HashMap<String, Arc<CustomFn>>>> = LazyLock::new(RwLock::default);
 
+/// A name that is registered already.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is already a custom op '{0}'")]
+pub struct Taken(pub String);
+
 /// Registers a function. Programs loaded afterwards can call it. Err: the name is taken.
-pub fn register(name: &str, f: Arc<CustomFn>) -> Result<(), String> {
+pub fn register(name: &str, f: Arc<CustomFn>) -> Result<(), Taken> {
     let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
     if all.contains_key(name) {
-        return Err(format!("there is already a custom op '{name}'"));
+        return Err(Taken(name.into()));
     }
     all.insert(name.into(), f);
     Ok(())

@@ -1,7 +1,8 @@
 //! Host programs: links a package, finds its weights, and computes the packed ones.
 use crate::{
-    Bytes, CallError, Loaded, Package, Pool, Program, View, ViewMut,
-    call::{Entry, tensor_error},
+    Bytes, CallError, DataError, Loaded, Package, Pool, Program, View, ViewMut,
+    call::Entry,
+    call_error::tensor_error,
     control::Driver,
     link::{Code, LinkError, library_symbols},
     profile::Profile,
@@ -33,7 +34,7 @@ pub enum OpenError {
         /// The global.
         name: String,
         /// What is wrong.
-        reason: String,
+        reason: DataError,
     },
     /// The computation of packed weights failed.
     #[error(transparent)]
@@ -41,16 +42,16 @@ pub enum OpenError {
 }
 
 /// Finds the bytes of a weight that the package does not hold.
-pub type Find<'a> = dyn FnMut(&Global) -> Result<Bytes, String> + 'a;
+pub type Find<'a> = dyn FnMut(&Global) -> Result<Bytes, DataError> + 'a;
 
 impl Package {
     /// A copy of a weight that the package holds. Err: it holds none of that name.
-    pub fn weight(&self, g: &Global) -> Result<Bytes, String> {
+    pub fn weight(&self, g: &Global) -> Result<Bytes, DataError> {
         let bytes = self.weights.get(&g.name).ok_or_else(|| {
             let remedy = "`kiln compile --with-weights` makes a package that holds its weights";
-            format!("is not in the package but in '{}'; {remedy}", g.source)
+            DataError::Missing(format!("is not in the package but in '{}'; {remedy}", g.source))
         })?;
-        Bytes::copied(bytes).map_err(|e| e.to_string())
+        Ok(Bytes::copied(bytes)?)
     }
     /// The memory of a program's globals, in its order: embedded, packed, or from `find`.
     pub fn globals(
@@ -59,11 +60,11 @@ impl Package {
         find: &mut Find,
     ) -> Result<Vec<Bytes>, OpenError> {
         let mut one = |g: &Global| match (&g.data, g.role) {
-            (Some(data), _) => Bytes::copied(data).map_err(|e| e.to_string()),
+            (Some(data), _) => Ok(Bytes::copied(data)?),
             (None, Role::Packed) => g
                 .result()
                 .and_then(|n| prepared.get(n).cloned())
-                .ok_or_else(|| "is not among what was prepared".to_string()),
+                .ok_or_else(|| DataError::Missing("is not among what was prepared".into())),
             (None, _) => find(g),
         };
         program
@@ -242,7 +243,7 @@ impl From<OpenError> for CallError {
     fn from(e: OpenError) -> CallError {
         match e {
             OpenError::Call(e) => e,
-            OpenError::Weight { name, reason } => tensor_error("global", &name, reason),
+            OpenError::Weight { name, reason } => tensor_error("global", &name, reason.to_string()),
             e => tensor_error("global", "", e.to_string()),
         }
     }

@@ -69,7 +69,7 @@ fn fits<T: Element>(
     place: crate::Place,
 ) -> Result<(), CallError> {
     crate::view::check_place(what, "", place, crate::Place::Host)?;
-    let wrong = |e: String| Err(crate::call::tensor_error(what, "", e));
+    let wrong = |e: String| Err(crate::call_error::tensor_error(what, "", e));
     match () {
         () if dtype != T::DTYPE => wrong(format!("is {dtype}, not {}", T::DTYPE)),
         () if !dense => wrong("is not in row-major order".into()),
@@ -107,7 +107,7 @@ impl ViewMut<'_> {
 #[cfg(feature = "ndarray")]
 mod arrays {
     use super::{CallError, Element, View, ViewMut};
-    use crate::call::tensor_error;
+    use crate::call_error::tensor_error;
     use ndarray::{ArrayBase, Data, DataMut, Dimension};
 
     impl<'a> View<'a> {
@@ -152,7 +152,7 @@ mod arrays {
 #[cfg(all(feature = "dlpack", target_pointer_width = "64"))]
 mod dlpack {
     use super::{View, ViewMut};
-    use crate::{CallError, Place, call::tensor_error};
+    use crate::{CallError, Place, call_error::tensor_error};
     use dlpark::ffi::{DLDataTypeCode as Code, DLDeviceType, DLTensor};
 
     /// MLIR's name of a DLPack element type.

@@ -8,12 +8,14 @@ pub mod amx;
 pub mod buffer;
 pub mod cache;
 pub mod call;
+mod call_error;
 #[cfg(feature = "capi")]
 pub mod capi;
 pub mod control;
 pub mod convolution;
 pub mod cuda;
 pub mod custom;
+pub mod data;
 pub mod entries;
 pub mod file;
 pub mod gemm;
@@ -32,7 +34,9 @@ pub mod view;
 
 pub use buffer::{Buffer, OutOfMemory};
 pub use cache::{Remark, Store};
-pub use call::{Bytes, CallError, Loaded};
+pub use call::{Bytes, Loaded};
+pub use call_error::CallError;
+pub use data::DataError;
 pub use guards::Guards;
 pub use host::OpenError;
 pub use package::{Package, PackageError};

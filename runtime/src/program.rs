@@ -1,9 +1,10 @@
 //! The manifest of a compiled program, as plain data: its arguments, its sizes, and how to launch
 //! its kernels.
+mod evaluate;
 mod sizes;
 mod validate;
 
-use crate::{control::Control, library_call::LibraryCall};
+use crate::library_call::LibraryCall;
 use serde::{Deserialize, Serialize};
 pub use sizes::{Condition, Dim, Expr, ExprKind, Relation, SizeError, Symbol, values};
 pub use validate::Invalid;
@@ -255,6 +256,109 @@ pub struct RunOptions {
     pub threads: u32,
     /// The compiler options, as printed, for reports.
     pub compiler: String,
+}
+
+/// The control flow of a program.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Control {
+    /// The programs it calls. Their objects are in the one package.
+    pub parts: Vec<Program>,
+    /// All values, the arguments first; dynamic sizes are the whole program's symbols.
+    pub values: Vec<Value>,
+    /// The top-level body.
+    pub body: Body,
+}
+
+/// A tensor that passes between steps.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Value {
+    /// The element type in MLIR's spelling.
+    pub dtype: String,
+    /// The sizes.
+    pub dims: Vec<Dim>,
+}
+
+/// Steps in order. Values are indices into [`Control::values`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Body {
+    /// The body's arguments.
+    pub args: Vec<usize>,
+    /// The steps.
+    pub steps: Vec<Step>,
+    /// The body's results.
+    pub yields: Vec<usize>,
+}
+
+/// One step. Its results are new values (SSA).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Step {
+    /// Calls a program.
+    Call {
+        /// Index into [`Control::parts`].
+        part: usize,
+        /// The inputs.
+        inputs: Vec<usize>,
+        /// The outputs.
+        results: Vec<usize>,
+    },
+    /// Runs one of two bodies without arguments.
+    If {
+        /// A scalar `i1`.
+        condition: usize,
+        /// Runs if it is true.
+        then: Body,
+        /// Runs if it is false.
+        otherwise: Body,
+        /// The results: what the body that ran yields.
+        results: Vec<usize>,
+        /// Source location, such as `while_loop (model.rs:12)`; empty if unknown.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        source: String,
+    },
+    /// Runs `body` while `condition`, given the same loop-carried values, yields true.
+    While {
+        /// Initial loop-carried values.
+        inits: Vec<usize>,
+        /// Yields a scalar `i1`.
+        condition: Body,
+        /// Yields the next loop-carried values.
+        body: Body,
+        /// The results: the loop-carried values for which the condition was false.
+        results: Vec<usize>,
+        /// Source location, such as `while_loop (model.rs:12)`; empty if unknown.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        source: String,
+    },
+    /// Runs a body for each slice along the inputs' first dimension. The body takes loop-carried
+    /// values, then slices, and yields loop-carried values, then slices of the results.
+    Scan {
+        /// Initial loop-carried values.
+        inits: Vec<usize>,
+        /// The tensors to slice.
+        inputs: Vec<usize>,
+        /// Whether to iterate from the last slice.
+        reverse: bool,
+        /// The loop body.
+        body: Body,
+        /// The results: final loop-carried values, then the stacked slices.
+        results: Vec<usize>,
+        /// Source location, such as `while_loop (model.rs:12)`; empty if unknown.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        source: String,
+    },
+    /// Calls a registered host function.
+    Custom {
+        /// Its registered name.
+        callee: String,
+        /// The inputs.
+        inputs: Vec<usize>,
+        /// The outputs.
+        results: Vec<usize>,
+        /// Source location, such as `while_loop (model.rs:12)`; empty if unknown.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        source: String,
+    },
 }
 
 impl Global {

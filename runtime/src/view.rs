@@ -1,5 +1,5 @@
 //! Views of the caller's tensors: dtype, shape, strides, device and address.
-use crate::{Buffer, CallError, OutOfMemory, Place, call::tensor_error};
+use crate::{Buffer, CallError, DataError, OutOfMemory, Place, call_error::tensor_error};
 use std::marker::PhantomData;
 
 /// An input tensor in memory.
@@ -65,7 +65,8 @@ impl<'a> View<'a> {
     /// A contiguous, row-major tensor in host memory. Err: `bytes` has another length than the
     /// shape says.
     pub fn new(dtype: &'a str, shape: &'a [usize], bytes: &'a [u8]) -> Result<View<'a>, CallError> {
-        check_bytes(dtype, shape, bytes.len()).map_err(|e| tensor_error("input", "", e))?;
+        check_bytes(dtype, shape, bytes.len())
+            .map_err(|e| tensor_error("input", "", e.to_string()))?;
         Ok(View {
             data: bytes.as_ptr(),
             dtype,
@@ -268,7 +269,8 @@ impl<'a> ViewMut<'a> {
         shape: &'a [usize],
         bytes: &'a mut [u8],
     ) -> Result<ViewMut<'a>, CallError> {
-        check_bytes(dtype, shape, bytes.len()).map_err(|e| tensor_error("output", "", e))?;
+        check_bytes(dtype, shape, bytes.len())
+            .map_err(|e| tensor_error("output", "", e.to_string()))?;
         // SAFETY: as many bytes as the shape says, borrowed for as long as this lives.
         Ok(unsafe { ViewMut::at(Place::Host, dtype, shape, None, bytes.as_mut_ptr()) })
     }
@@ -345,11 +347,13 @@ pub(crate) fn check_place(
     }
 }
 
-pub(crate) fn check_bytes(dtype: &str, shape: &[usize], have: usize) -> Result<(), String> {
+pub(crate) fn check_bytes(dtype: &str, shape: &[usize], have: usize) -> Result<(), DataError> {
     let width = byte_size(dtype).ok_or_else(|| format!("'{dtype}' is no element type"))?;
     match product(shape, width) {
         Some(want) if want == have => Ok(()),
-        Some(want) => Err(format!("{dtype} {shape:?} needs {want} bytes, {have} are given")),
-        None => Err(format!("{dtype} {shape:?} is larger than any memory")),
+        Some(want) => Err(DataError::Mismatch(format!(
+            "{dtype} {shape:?} needs {want} bytes, {have} are given"
+        ))),
+        None => Err(format!("{dtype} {shape:?} is larger than any memory").into()),
     }
 }

@@ -42,7 +42,7 @@ pub struct Timed {
 
 impl Alone {
     /// The standalone module, at `linalg`.
-    fn module(&self, schedule: Option<Attr>, function: &str) -> Result<Module, String> {
+    fn module(&self, schedule: Option<Attr>, function: &str) -> Result<Module> {
         let c = self.launch.ctx();
         let own = Module::new(self.launch.loc());
         own.op().set_attr("kiln.level", Attr::string(c, Level::Linalg.name()));
@@ -57,10 +57,7 @@ impl Alone {
                 let mut given: Vec<(Value, Value)> =
                     launch.inputs.iter().copied().zip(args).collect();
                 for out in &launch.outs {
-                    given.push((
-                        *out,
-                        b.generic("tensor.empty", &[], &[out.ty()], &[], &mut [])?.result(0),
-                    ));
+                    given.push((*out, tensor::empty(b, &[], out.ty())?));
                 }
                 let copy = b.clone_op(self.launch, &|v| {
                     given.iter().find(|(old, _)| *old == v).map_or(v, |(_, new)| *new)
@@ -80,23 +77,20 @@ impl Alone {
     }
     /// Compiles it with a schedule and times it.
     pub fn time(&self, schedule: Attr, options: &Options, how: &How<'_>) -> Result<Timed, Error> {
-        let module =
-            self.module(Some(schedule), &options.function).map_err(CompileError::Module)?;
+        let module = self.module(Some(schedule), &options.function)?;
         let exe = Model::of_module(&module, Path::new("")).compile(options)?;
         let inputs = (how.inputs)(exe.program())?;
         let mut outputs = exe.memory(&inputs)?;
         exe.call_data(&inputs, &mut outputs)?;
-        let results =
-            outputs.iter().map(Data::tensor).collect::<Result<_, _>>().map_err(Error::Target)?;
+        let results = outputs.iter().map(Data::tensor).collect::<Result<_, _>>()?;
         let mut timed = Timed { exe, inputs, outputs, time: 0.0, results };
         timed.time = timed.again()?;
         Ok(timed)
     }
     /// The schedule chosen by the target's cost model.
     pub fn default(&self, options: &Options, target: &Target) -> Result<Attr, Error> {
-        let module = self.module(None, &options.function).map_err(CompileError::Module)?;
-        let text = pipeline_text_for(Level::Linalg, Level::Scheduled, target)
-            .map_err(CompileError::Module)?;
+        let module = self.module(None, &options.function)?;
+        let text = pipeline_text_for(Level::Linalg, Level::Scheduled, target)?;
         run_pipeline(&module, &text, &RunOptions::default(), &|_, _, _| ())
             .map_err(CompileError::Pass)?;
         // The context owns attributes, so they outlive the module.

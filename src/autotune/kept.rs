@@ -28,8 +28,8 @@ pub struct Kept {
     pub table: Schedules,
 }
 
-fn fail(path: &Path) -> impl Fn(String) -> Error + '_ {
-    |reason| Error::File { file: path.display().to_string(), reason }
+fn fail<E: ToString>(path: &Path) -> impl Fn(E) -> Error + '_ {
+    |e| Error::File { file: path.display().to_string(), reason: e.to_string() }
 }
 
 fn open(path: &Path) -> io::Result<File> {
@@ -53,7 +53,7 @@ impl Kept {
         });
         let text = match read {
             Err(e) if e.kind() == io::ErrorKind::NotFound && options.max_autotune => String::new(),
-            other => other.map_err(|e| fail(&path)(e.to_string()))?,
+            other => other.map_err(fail(&path))?,
         };
         let table = Schedules::parse(&text).map_err(fail(&path))?;
         Ok(Kept { path: Some(path), table })
@@ -61,7 +61,7 @@ impl Kept {
     /// Merges new entries into the file, keeping what other processes added since.
     pub fn add(&self, new: &Schedules) -> Result<(), Error> {
         let Some(path) = &self.path else { return Ok(()) };
-        let write = || -> io::Result<Result<(), String>> {
+        let write = || -> io::Result<Result<(), Error>> {
             path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
             let mut file = open(path)?;
             file.lock()?;
@@ -69,7 +69,7 @@ impl Kept {
             file.read_to_string(&mut text)?;
             let mut all = match Schedules::parse(&text) {
                 Ok(all) => all,
-                Err(e) => return Ok(Err(e)),
+                Err(e) => return Ok(Err(fail(path)(e))),
             };
             all.merge(new);
             file.rewind()?;
@@ -77,7 +77,7 @@ impl Kept {
             file.write_all(text.as_bytes())?;
             file.set_len(text.len() as u64).map(Ok)
         };
-        write().map_err(|e| e.to_string()).flatten().map_err(fail(path))
+        write().map_err(fail(path)).flatten()
     }
 }
 
@@ -174,7 +174,7 @@ pub fn measured(
         }
     };
     match here {
-        Err(why) => say(why),
+        Err(why) => say(why.to_string()),
         Ok(()) if matches!(target, Target::Cuda { .. }) => {
             for library in LibraryCall::LIBRARIES.into_iter().filter(|l| !libraries::present(l)) {
                 say(format!(

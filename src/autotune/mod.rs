@@ -95,15 +95,15 @@ pub struct How<'a> {
 }
 
 /// Err: why code for this target cannot be timed on this machine.
-pub fn measurable(options: &Options, target: &Target) -> Result<(), String> {
+pub fn measurable(options: &Options, target: &Target) -> Result<(), Error> {
     match (target, options.device) {
         (Target::Host(_), Place::Host) | (Target::Cuda { .. }, Place::Cuda(_)) => Ok(()),
-        (Target::Cuda { .. }, Place::Host) => Err(format!(
+        (Target::Cuda { .. }, Place::Host) => Err(Error::Target(format!(
             "nothing is measured: the program is for {target}, and no GPU is named as the device"
-        )),
-        (Target::Host(_), Place::Cuda(_)) => {
-            Err(format!("nothing is measured: the program is for {target}, the device is a GPU"))
-        }
+        ))),
+        (Target::Host(_), Place::Cuda(_)) => Err(Error::Target(format!(
+            "nothing is measured: the program is for {target}, the device is a GPU"
+        ))),
     }
 }
 
@@ -141,8 +141,7 @@ impl Kernels {
             ..Default::default()
         };
         if level < Level::Linalg || !options.passes.is_empty() {
-            let text = whole_text(level, Level::Linalg.max(level), target, &options.passes)
-                .map_err(CompileError::Module)?;
+            let text = whole_text(level, Level::Linalg.max(level), target, &options.passes)?;
             run_pipeline(&module, &text, &run, &|_, _, _| ()).map_err(CompileError::from)?;
         }
         let once = once(module.op());
@@ -321,7 +320,7 @@ fn outcome(timed: Result<Timed, Error>, want: &[Tensor]) -> Result<Timed, (Strin
         match tolerance::compare(have, want) {
             Ok(c) if c.ok => {}
             Ok(c) => return Err((format!("other results than the default's: {c}"), false)),
-            Err(e) => return Err((e, false)),
+            Err(e) => return Err((e.to_string(), false)),
         }
     }
     Ok(timed)

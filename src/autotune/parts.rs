@@ -64,8 +64,7 @@ impl Products {
         let level = level_of(module.op()).unwrap_or(Level::Graph);
         let mut all = BTreeMap::new();
         let text = if level < Level::Kernels {
-            whole_text(level, Level::Linalg, target, &options.passes)
-                .map_err(CompileError::Module)?
+            whole_text(level, Level::Linalg, target, &options.passes)?
         } else {
             String::new()
         };
@@ -152,7 +151,7 @@ fn time(
     target: &Target,
     how: &How<'_>,
 ) -> Result<Vec<(&'static str, f64)>, Error> {
-    let module = alone(op, s, parts).map_err(CompileError::Module)?;
+    let module = alone(op, s, parts)?;
     let own = options.alone();
     let kernels = Kernels::of(
         &Model::of_module(&module, Path::new("")),
@@ -186,7 +185,7 @@ fn time(
 }
 
 /// A product as a standalone program, at level prims.
-fn alone(op: Op, s: &Splittable, parts: i64) -> Result<Module, String> {
+fn alone(op: Op, s: &Splittable, parts: i64) -> Result<Module> {
     let c = op.ctx();
     let own = Module::new(op.loc());
     own.op().set_attr("kiln.level", Attr::string(c, Level::Prims.name()));

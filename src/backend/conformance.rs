@@ -117,7 +117,7 @@ fn compare(
     // Twice: the second call takes the warm path.
     for _ in 0..2 {
         let have = compiled.call(inputs.clone())?.value()?;
-        let found = tolerance::compare(&have, &want).map_err(Error::Backend)?;
+        let found = tolerance::compare(&have, &want).map_err(|e| Error::Backend(e.to_string()))?;
         if !found.ok {
             return Ok(Some(found.to_string()));
         }

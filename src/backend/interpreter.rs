@@ -43,7 +43,8 @@ impl Runnable for Interpreted {
         let context = Context::new();
         let (module, _) = Module::parse(context.ctx(), &self.bytecode, "graph")?;
         let weights = |name: &str, _: &str| {
-            self.weights.get(name).ok_or_else(|| format!("has no weight @{name}"))?.read()
+            let found = self.weights.get(name).ok_or_else(|| format!("has no weight @{name}"))?;
+            Ok(found.read()?)
         };
         let mut interpreter = Interpreter { globals: &weights, ..Interpreter::new(Mode::Rounded) };
         register_in(module.op(), &mut interpreter);

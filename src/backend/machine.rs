@@ -49,8 +49,7 @@ impl Runnable for Executable {
         drop(outputs);
         let array = |(dtype, shape, buffer): (DType, Vec<usize>, Arc<Buffer>)| {
             self.keep_memory(&buffer);
-            Array::new(dtype, &shape, Bytes::part_of(buffer.clone(), buffer.bytes()))
-                .map_err(Error::Weight)
+            Ok(Array::new(dtype, &shape, Bytes::part_of(buffer.clone(), buffer.bytes()))?)
         };
         made.into_iter().map(array).collect()
     }

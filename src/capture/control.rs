@@ -24,10 +24,10 @@ pub(super) fn graphs(node: &GraphNode) -> Vec<Graph> {
     node.inputs.iter().filter_map(|i| graph(&i.arg).ok()).collect()
 }
 
-fn graph(arg: &Json) -> Result<Graph, String> {
+fn graph(arg: &Json) -> Result<Graph> {
     let json =
         arg.get("as_graph").and_then(|g| g.get("graph")).ok_or("has no graph where one belongs")?;
-    serde_json::from_value(json.clone()).map_err(|e| e.to_string())
+    serde_json::from_value(json.clone()).map_err(|e| e.to_string().into())
 }
 
 /// Emits a node; returns its results.
@@ -38,14 +38,16 @@ pub(super) fn emit(
     node: &GraphNode,
     target: &str,
 ) -> Result<Vec<Val>, CaptureError> {
-    let op_error =
-        |reason: String| CaptureError::Op { place: place(node), target: target.into(), reason };
+    let op_error = |e: Error| CaptureError::op(place(node), target, e);
     let arg = |i: usize| {
-        node.inputs.get(i).map(|n| &n.arg).ok_or_else(|| op_error(format!("has no argument {i}")))
+        node.inputs
+            .get(i)
+            .map(|n| &n.arg)
+            .ok_or_else(|| op_error(format!("has no argument {i}").into()))
     };
     let sub = |i: usize| arg(i).and_then(|a| graph(a).map_err(op_error));
     let b = cx.b;
-    let mut run = Regions { cx, symbols, error: None };
+    let mut run = Regions { cx, symbols, place: place(node), target, error: None };
     let list = |run: &mut Regions, i: usize| -> Result<Vec<Val>, CaptureError> {
         let Some(named) = node.inputs.get(i) else { return Ok(vec![]) };
         match run.cx.argument(&named.arg).map_err(op_error)? {
@@ -93,11 +95,10 @@ pub(super) fn emit(
                 .and_then(|v| v.ty().dims().first().cloned())
                 .ok_or_else(|| op_error("takes tensors with a first dimension".into()))?;
             let row = |v: &Value| match tensor_type(v.ty())? {
-                t if t.dims.is_empty() => Err("takes tensors with a first dimension".to_string()),
+                t if t.dims.is_empty() => Err(Error::from("takes tensors with a first dimension")),
                 t => Ok(Type::tensor(b.ctx, t.dtype, &t.dims[1..])),
             };
-            let rows =
-                inputs.iter().map(row).collect::<Result<Vec<Type>, String>>().map_err(op_error)?;
+            let rows = inputs.iter().map(row).collect::<Result<Vec<Type>>>().map_err(op_error)?;
             let types = inits.iter().map(|v| v.ty()).chain(rows).collect();
             let segments = Attr::i32s(b.ctx, &[inits.len() as i32, inputs.len() as i32]);
             let stack = |t: &Type| -> Type {
@@ -136,12 +137,7 @@ pub(super) fn emit(
 }
 
 /// Binds symbolic sizes of a value that the export states but its type does not.
-fn bind(
-    cx: &Cx,
-    symbols: &mut Symbols,
-    value: Value,
-    meta: Option<&TensorMeta>,
-) -> Result<(), String> {
+fn bind(cx: &Cx, symbols: &mut Symbols, value: Value, meta: Option<&TensorMeta>) -> Result<()> {
     if value.ty().dims().iter().all(|d| *d != Dim::Unknown) {
         return Ok(());
     }
@@ -149,13 +145,9 @@ fn bind(
         Some(n) => Ok(Size::Static(n)),
         None => symbols.size(&cx.b, &Expr::parse(s["as_expr"]["expr_str"].as_str().unwrap_or(""))?),
     };
-    let sizes = meta
-        .ok_or("has a value without a type")?
-        .sizes
-        .iter()
-        .map(size)
-        .collect::<Result<_, String>>()?;
-    Ok(cx.b.create_with(&BindShape { value, sizes }, &[], &mut []).map(|_| ())?)
+    let sizes =
+        meta.ok_or("has a value without a type")?.sizes.iter().map(size).collect::<Result<_>>()?;
+    cx.b.create_with(&BindShape { value, sizes }, &[], &mut []).map(|_| ())
 }
 
 /// A subgraph, the number of inputs that are region arguments, and their types. Further inputs are
@@ -163,13 +155,16 @@ fn bind(
 type Sub<'a> = (&'a Graph, usize, Vec<Type>);
 
 struct Regions<'a, 'b> {
+    /// The user's source line, and the higher-order op.
+    place: String,
+    target: &'a str,
     cx: &'a mut Cx,
     symbols: &'b mut Symbols,
     error: Option<CaptureError>,
 }
 
 impl Regions<'_, '_> {
-    fn values(&mut self, all: &[Val]) -> Result<Vec<Value>, String> {
+    fn values(&mut self, all: &[Val]) -> Result<Vec<Value>> {
         let one = |v: &Val| match v {
             Val::Tensor(alias) => self.cx.store.get(&self.cx.b, *alias),
             _ => Err("takes what is no tensor".into()),
@@ -187,7 +182,7 @@ impl Regions<'_, '_> {
         bodies: &[Sub],
         outside: &[Val],
         results: &dyn Fn(&[Type]) -> Vec<Type>,
-    ) -> Result<Op, String> {
+    ) -> Result<Op> {
         let yields = std::cell::RefCell::new(None);
         let this = std::cell::RefCell::new(self);
         let mut fills: Vec<_> = bodies
@@ -213,9 +208,9 @@ impl Regions<'_, '_> {
             .zip(&mut fills)
             .map(|((_, _, types), f)| (&types[..], f as &mut RegionFill))
             .collect();
-        Ok(b.generic_late(kind.name(), operands, attrs, &mut regions, &mut || {
+        b.generic_late(kind.name(), operands, attrs, &mut regions, &mut || {
             Ok(results(&yields.borrow_mut().take().unwrap_or_default()))
-        })?)
+        })
     }
 
     /// The result types of a subgraph.
@@ -227,22 +222,25 @@ impl Regions<'_, '_> {
         args: Vec<Value>,
         outside: &[Val],
     ) -> Result<Vec<Type>, CaptureError> {
-        let plain = |reason: String| CaptureError::File { file: "model.json".into(), reason };
+        let (at, target) = (self.place.clone(), self.target);
+        let fail = |e: Error| CaptureError::op(at.clone(), target, e);
         let name = |j: &Json| j["as_tensor"]["name"].as_str().map(str::to_string);
         let (names, values, known) =
             (self.cx.names.clone(), self.cx.store.values(), self.symbols.values.clone());
         let b = std::mem::replace(&mut self.cx.b, inner);
         if graph.inputs.len() != count + outside.len() {
-            return Err(plain(format!(
-                "a graph of {} inputs is given {}",
-                graph.inputs.len(),
-                count + outside.len()
-            )));
+            return Err(fail(
+                format!(
+                    "a graph of {} inputs is given {}",
+                    graph.inputs.len(),
+                    count + outside.len()
+                )
+                .into(),
+            ));
         }
         for (input, value) in graph.inputs.iter().zip(&args) {
-            let name =
-                name(input).ok_or_else(|| plain("a graph takes what is no tensor".into()))?;
-            bind(self.cx, self.symbols, *value, graph.tensor_values.get(&name)).map_err(plain)?;
+            let name = name(input).ok_or_else(|| fail("a graph takes what is no tensor".into()))?;
+            bind(self.cx, self.symbols, *value, graph.tensor_values.get(&name)).map_err(fail)?;
             let alias = self.cx.store.fresh(*value);
             self.cx.names.insert(name, Val::Tensor(alias));
         }
@@ -258,14 +256,11 @@ impl Regions<'_, '_> {
         let mut given = vec![];
         for output in &graph.outputs {
             let found = name(output).and_then(|n| self.cx.names.get(&n).cloned());
-            given.push(found.ok_or_else(|| plain("a graph gives what is no tensor".into()))?);
+            given.push(found.ok_or_else(|| fail("a graph gives what is no tensor".into()))?);
         }
-        let given = self.values(&given).map_err(plain)?;
+        let given = self.values(&given).map_err(fail)?;
         let types = given.iter().map(|v| v.ty()).collect();
-        self.cx
-            .b
-            .create_with(&Yield { values: given }, &[], &mut [])
-            .map_err(|e| plain(e.into()))?;
+        self.cx.b.create_with(&Yield { values: given }, &[], &mut []).map_err(fail)?;
         self.cx.b = b;
         self.cx.names = names;
         self.cx.store.restore(values);

@@ -23,7 +23,7 @@ pub(super) fn emit(
     weights: BTreeMap<String, Weight>,
 ) -> Result<Captured, CaptureError> {
     let file = path.display().to_string();
-    let fail = |reason: String| CaptureError::File { file: file.clone(), reason };
+    let fail = |e: Error| CaptureError::file(&file, e);
     unsupported(&program)?;
     let root = Loc::file(ctx, &file, 1, 1);
     let module = Module::new(root);
@@ -48,19 +48,19 @@ pub(super) fn emit(
                     let meta = graph
                         .tensor_values
                         .get(name)
-                        .ok_or_else(|| fail(format!("input {name} has no type")))?;
+                        .ok_or_else(|| fail(format!("input {name} has no type").into()))?;
                     inputs.push((name.to_string(), meta.clone()));
                 }
                 continue;
             }
-            other => return Err(fail(format!("inputs of kind {other} are not supported"))),
+            other => return Err(fail(format!("inputs of kind {other} are not supported").into())),
         };
         let (Some(arg), Some(name)) = (spec["arg"]["name"].as_str(), spec[key].as_str()) else {
-            return Err(fail(format!("a {kind} without a name")));
+            return Err(fail(format!("a {kind} without a name").into()));
         };
         let weight = weights
             .get(name)
-            .ok_or_else(|| fail(format!("{kind} {name} is not in the archive")))?;
+            .ok_or_else(|| fail(format!("{kind} {name} is not in the archive").into()))?;
         let dims: Vec<Dim> = weight.shape.iter().map(|n| Dim::Known(*n as i64)).collect();
         let ty = Type::tensor(ctx, weight.dtype, &dims);
         globals.push((arg.to_string(), name.to_string(), ty));
@@ -76,15 +76,14 @@ pub(super) fn emit(
                 )),
                 value: None,
             };
-            top.create_with(&global, &[], &mut []).map_err(|e| fail(e.into()))?;
+            top.create_with(&global, &[], &mut []).map_err(fail)?;
         }
     }
 
     let types = inputs
         .iter()
-        .map(|(_, m)| input_type(ctx, m))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(fail)?;
+        .map(|(name, m)| input_type(ctx, m).map_err(|e| fail(format!("input {name} {e}").into())))
+        .collect::<Result<Vec<_>, _>>()?;
     let mut outputs = vec![];
     let mut error = None;
     let mut result_types = vec![];
@@ -104,17 +103,20 @@ pub(super) fn emit(
     });
     let func = match (func, error) {
         (_, Some(e)) => return Err(e),
-        (Err(e), None) => return Err(fail(e.to_string())),
+        (Err(e), None) => return Err(fail(e)),
         (Ok(f), None) => f,
     };
     func.set_attr("function_type", Attr::ty(Type::function(ctx, &types, &result_types)));
     layouts(ctx, func, &inputs);
     let (ok, diagnostics) = collect(ctx, || module.op().verify());
     if !ok {
-        return Err(fail(format!(
-            "the captured graph does not verify: {}",
-            diagnostics.first().map_or(String::new(), |d| d.to_string())
-        )));
+        return Err(fail(
+            format!(
+                "the captured graph does not verify: {}",
+                diagnostics.first().map_or(String::new(), |d| d.to_string())
+            )
+            .into(),
+        ));
     }
     Ok(Captured {
         module,
@@ -171,13 +173,13 @@ fn location(ctx: Ctx, node: &GraphNode, name: &str) -> Loc {
     frames.fold(inner, Loc::called_from).named(name)
 }
 
-fn input_type(ctx: Ctx, m: &TensorMeta) -> Result<Type, String> {
+fn input_type(ctx: Ctx, m: &TensorMeta) -> Result<Type> {
     let size = |s: &Json| match s["as_int"].as_i64() {
-        Some(n) if n < 0 => Err(format!("an input has the size {n}")),
+        Some(n) if n < 0 => Err(Error::from(format!("has the size {n}"))),
         Some(n) => Ok(Dim::Known(n)),
         None => Ok(Dim::Unknown),
     };
-    let dims = m.sizes.iter().map(size).collect::<Result<Vec<Dim>, _>>()?;
+    let dims = m.sizes.iter().map(size).collect::<Result<Vec<Dim>>>()?;
     Ok(Type::tensor(ctx, dtype(m.dtype)?, &dims))
 }
 
@@ -206,7 +208,7 @@ fn body(
     globals: &[(String, String, Type)],
     args: Vec<Value>,
 ) -> Result<Body, CaptureError> {
-    let plain = |reason: String| CaptureError::File { file: "model.json".into(), reason };
+    let plain = |e: Error| CaptureError::file("model.json", e);
     let mut symbols = Symbols::default();
     for (name, range) in &program.range_constraints {
         symbols.ranges.insert(
@@ -221,21 +223,21 @@ fn body(
             Some(n) => Ok(Size::Static(n)),
             None => symbols.size(b, &Expr::parse(s["as_expr"]["expr_str"].as_str().unwrap_or(""))?),
         });
-        let sizes = sizes.collect::<Result<Vec<_>, String>>().map_err(plain)?;
+        let sizes = sizes.collect::<Result<Vec<_>>>().map_err(plain)?;
         if sizes.iter().any(|s| s.known().is_none()) {
-            b.create_with(&BindShape { value, sizes }, &[], &mut [])
-                .map_err(|e| plain(e.into()))?;
+            b.create_with(&BindShape { value, sizes }, &[], &mut []).map_err(plain)?;
         }
         cx.bind(name, value);
+    }
+    for (name, text) in &program.sym_inputs {
+        let size = Expr::parse(text).and_then(|e| symbols.size(b, &e)).map_err(plain)?;
+        cx.names.insert(name.clone(), Val::Int(size));
     }
     guards::emit(&mut cx, &program.guards_code).map_err(plain)?;
     for (name, global, ty) in globals {
         let node = GetGlobal { is_mutable: false, global: global.clone() };
-        let value = b
-            .at(b.loc.named(name))
-            .create_with(&node, &[*ty], &mut [])
-            .map_err(|e| plain(e.into()))?
-            .result(0);
+        let value =
+            b.at(b.loc.named(name)).create_with(&node, &[*ty], &mut []).map_err(plain)?.result(0);
         cx.bind(name, value);
     }
     nodes(&mut cx, &mut symbols, &program.graph_module.graph)?;
@@ -247,8 +249,7 @@ pub(super) fn nodes(cx: &mut Cx, symbols: &mut Symbols, graph: &Graph) -> Result
     for node in &graph.nodes {
         let target = aten::short(&node.target);
         let names = outputs(node);
-        let op_error =
-            |reason: String| CaptureError::Op { place: place(node), target: target.into(), reason };
+        let op_error = |e: Error| CaptureError::op(place(node), target, e);
         cx.b.loc = location(cx.b.ctx, node, names.first().map_or(target, String::as_str));
         cx.place = place(node);
         if control::is_control(target) {
@@ -262,14 +263,16 @@ pub(super) fn nodes(cx: &mut Cx, symbols: &mut Symbols, graph: &Graph) -> Result
         for input in &node.inputs {
             values.insert(
                 input.name.as_str(),
-                cx.argument(&input.arg)
-                    .map_err(|e| op_error(format!("argument {}: {e}", input.name)))?,
+                cx.argument(&input.arg).map_err(|e| {
+                    op_error(Error::new(e.kind, format!("argument {}: {e}", input.name)))
+                })?,
             );
         }
         let args = Args { values };
+        layout::addressed(graph, node).map_err(op_error)?;
         aten::check(row, cx, &args).map_err(op_error)?;
         let outcome = (row.build)(cx, &args).map_err(op_error)?;
-        let outcome = if layout::copies(graph, node) {
+        let outcome = if layout::copies(graph, node) || aten::is_copy(target) {
             cx.copied(outcome).map_err(op_error)?
         } else {
             outcome
@@ -306,7 +309,7 @@ pub(super) fn outputs(node: &GraphNode) -> Vec<String> {
 }
 
 fn results(program: &Program, cx: &mut Cx) -> Result<Body, CaptureError> {
-    let plain = |reason: String| CaptureError::File { file: "model.json".into(), reason };
+    let plain = |e: Error| CaptureError::file("model.json", e);
     let (mut values, mut kinds) = (vec![], vec![]);
     for spec in &program.graph_module.signature.output_specs {
         let (kind, spec) =
@@ -323,12 +326,14 @@ fn results(program: &Program, cx: &mut Cx) -> Result<Body, CaptureError> {
             "user_output" => Output::User(name.clone()),
             "buffer_mutation" => Output::Buffer(text("buffer_name")),
             "user_input_mutation" => Output::Input(text("user_input_name")),
-            other => return Err(plain(format!("outputs of kind {other} are not supported"))),
+            other => {
+                return Err(plain(format!("outputs of kind {other} are not supported").into()));
+            }
         };
         let found = cx.names.get(&name).cloned();
         let value = match found {
             Some(Val::Tensor(alias)) => cx.store.get(&cx.b, alias).map_err(plain)?,
-            _ => return Err(plain(format!("output {name} is no tensor"))),
+            _ => return Err(plain(format!("output {name} is no tensor").into())),
         };
         values.push(value);
         kinds.push(output);

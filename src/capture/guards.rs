@@ -6,12 +6,13 @@ use super::{
     srepr::size_op,
 };
 use kiln_dialects::{
+    Result,
     ir::Size,
     ops::{CompareKind, SymKind},
 };
 
 /// Emits the guards that compare sizes.
-pub fn emit(cx: &mut Cx, guards: &[String]) -> Result<(), String> {
+pub fn emit(cx: &mut Cx, guards: &[String]) -> Result<()> {
     cx.place = "a guard of the export".into();
     for guard in guards {
         for part in guard.split(" and ") {

@@ -3,12 +3,16 @@ use super::{
     aten,
     schema::{Graph, GraphNode, TensorMeta},
 };
+use kiln_dialects::Result;
 
 /// Whether the node copies its argument, by the strides that the export recorded.
 pub fn copies(graph: &Graph, node: &GraphNode) -> bool {
     let whole = match aten::short(&node.target) {
         "aten.contiguous.default" => true,
-        "aten.reshape.default" | "aten.flatten.using_ints" => false,
+        "aten.reshape.default"
+        | "aten.reshape_as.default"
+        | "aten.flatten.using_ints"
+        | "aten.ravel.default" => false,
         _ => return false,
     };
     let meta = |j: &serde_json::Value| graph.tensor_values.get(j["as_tensor"]["name"].as_str()?);
@@ -25,6 +29,24 @@ pub fn copies(graph: &Graph, node: &GraphNode) -> bool {
         }
         // Symbolic strides are compared as text; a symbolic reshape counts as a view.
         _ => whole && output.is_some_and(|o| o.strides != input.strides),
+    }
+}
+
+/// Err: an overload takes strides in a storage whose layout is not its argument's row-major order.
+pub fn addressed(graph: &Graph, node: &GraphNode) -> Result<()> {
+    if !aten::short(&node.target).starts_with("aten.as_strided") {
+        return Ok(());
+    }
+    let name = |j: &serde_json::Value| j["as_tensor"]["name"].as_str().map(str::to_string);
+    let input = node.inputs.iter().find(|i| i.name == "self").and_then(|i| name(&i.arg));
+    let input = input.and_then(|name| graph.tensor_values.get(&name));
+    let dense = |m: &TensorMeta| {
+        m.storage_offset["as_int"].as_i64() == Some(0)
+            && static_layout(m).is_some_and(|(sizes, strides)| is_contiguous(&sizes, &strides))
+    };
+    match input {
+        Some(m) if dense(m) => Ok(()),
+        _ => Err("takes strides of a tensor that is not contiguous, or of symbolic sizes".into()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Capture: imports a framework's graph at level `graph`.
 pub mod aten;
 mod control;
+pub mod fx;
 pub mod graph;
 mod guards;
 mod layout;
@@ -11,7 +12,13 @@ pub(crate) use srepr::size_op;
 pub mod storage;
 pub mod weight;
 
-use kiln_dialects::{ir::Module, value::Tensor};
+use crate::Exit;
+use kiln_dialects::{
+    error::{Error, Kind},
+    ir::Module,
+    value::Tensor,
+};
+use kiln_runtime::DataError;
 use std::collections::BTreeMap;
 
 /// A captured program: IR, weights, and the names of its inputs and outputs.
@@ -51,9 +58,11 @@ pub enum CaptureError {
     /// Unsupported ops: all of them, reported before any op is emitted.
     #[error("{} unsupported op{}:\n{}", .0.len(), if .0.len() == 1 { "" } else { "s" }, .0.iter().map(|u| format!("  {u}")).collect::<Vec<_>>().join("\n"))]
     Unsupported(Vec<Unsupported>),
-    /// A supported op with unsupported arguments.
+    /// A supported op whose arguments are invalid or unsupported.
     #[error("{place}: {target}: {reason}")]
     Op {
+        /// Whose fault it is.
+        kind: Kind,
         /// The user's source file and line.
         place: String,
         /// The overload, such as `aten.relu.default`.
@@ -61,6 +70,31 @@ pub enum CaptureError {
         /// What is wrong.
         reason: String,
     },
+}
+
+impl CaptureError {
+    /// An error of one op, at the user's source line.
+    fn op(place: String, target: &str, e: Error) -> CaptureError {
+        CaptureError::Op { kind: e.kind, place, target: target.into(), reason: e.to_string() }
+    }
+    /// An error of the file `file`.
+    fn file(file: &str, reason: impl ToString) -> CaptureError {
+        CaptureError::File { file: file.into(), reason: reason.to_string() }
+    }
+    /// The exit code of a program that stops with this error.
+    pub fn exit(&self) -> Exit {
+        match self {
+            CaptureError::Unsupported(_) | CaptureError::Op { kind: Kind::Unsupported, .. } => {
+                Exit::Unsupported
+            }
+            CaptureError::Op { .. } | CaptureError::File { .. } => Exit::Usage,
+        }
+    }
+}
+
+/// An error of what is valid, but has no form in kiln.
+fn unsupported(message: impl Into<String>) -> Error {
+    Error::new(Kind::Unsupported, message)
 }
 
 /// An unsupported overload.
@@ -86,7 +120,8 @@ impl std::fmt::Display for Unsupported {
 
 impl Captured {
     /// Reads the value of a global.
-    pub fn weight(&self, name: &str) -> Result<Tensor, String> {
-        self.weights.get(name).ok_or_else(|| format!("has no weight @{name}"))?.read()
+    pub fn weight(&self, name: &str) -> Result<Tensor, DataError> {
+        let missing = || DataError::Missing(format!("has no weight @{name}"));
+        self.weights.get(name).ok_or_else(missing)?.read()
     }
 }

@@ -3,7 +3,7 @@
 pub use super::weight::Weight;
 use super::{CaptureError, Captured, graph, schema::*};
 use kiln_dialects::ir::Ctx;
-use kiln_runtime::file;
+use kiln_runtime::{DataError, file};
 use memmap2::Mmap;
 use std::{collections::BTreeMap, io::Read, path::Path, sync::Arc};
 
@@ -18,14 +18,15 @@ pub fn import(ctx: Ctx, path: &Path) -> Result<Captured, CaptureError> {
 
 /// The archive's graph as bytes: everything that determines the program, except for weight values.
 pub fn graph_bytes(path: &Path) -> Result<Vec<u8>, CaptureError> {
-    let fail = |reason: String| CaptureError::File { file: path.display().to_string(), reason };
-    let file = file::open(path).map_err(|e| fail(e.to_string()))?;
+    let name = path.display().to_string();
+    let fail = |e: DataError| CaptureError::file(&name, e);
+    let file = file::open(path).map_err(|e| fail(DataError::file(e)))?;
     let mut zip = zip::ZipArchive::new(std::io::BufReader::new(file))
-        .map_err(|e| fail(format!("is no .pt2 archive: {e}")))?;
+        .map_err(|e| fail(format!("is no .pt2 archive: {e}").into()))?;
     let json = zip.file_names().find(|n| n.ends_with("models/model.json")).map(str::to_string);
     let json =
         json.ok_or_else(|| fail("has no models/model.json: is it from torch.export.save?".into()))?;
-    unpacked(zip.by_name(&json).map_err(|e| fail(e.to_string()))?, MAX_JSON).map_err(fail)
+    unpacked(zip.by_name(&json).map_err(|e| fail(DataError::file(e)))?, MAX_JSON).map_err(fail)
 }
 
 /// The weights of an archive, by name; memory-mapped, not read.
@@ -34,12 +35,13 @@ pub fn weights(path: &Path) -> Result<BTreeMap<String, Weight>, CaptureError> {
 }
 
 fn open(path: &Path) -> Result<(Program, BTreeMap<String, Weight>), CaptureError> {
-    let fail = |reason: String| CaptureError::File { file: path.display().to_string(), reason };
-    let file = file::open(path).map_err(|e| fail(e.to_string()))?;
+    let name = path.display().to_string();
+    let fail = |e: DataError| CaptureError::file(&name, e);
+    let file = file::open(path).map_err(|e| fail(DataError::file(e)))?;
     // SAFETY: as for every mapped file, it must not be modified while mapped.
-    let map = Arc::new(unsafe { Mmap::map(&file) }.map_err(|e| fail(e.to_string()))?);
+    let map = Arc::new(unsafe { Mmap::map(&file) }.map_err(|e| fail(DataError::file(e)))?);
     let mut zip = zip::ZipArchive::new(std::io::Cursor::new(&map[..]))
-        .map_err(|e| fail(format!("is no .pt2 archive: {e}")))?;
+        .map_err(|e| fail(format!("is no .pt2 archive: {e}").into()))?;
     let find = |zip: &zip::ZipArchive<_>, suffix: &str| {
         zip.file_names().find(|n| n.ends_with(suffix)).map(str::to_string)
     };
@@ -47,12 +49,15 @@ fn open(path: &Path) -> Result<(Program, BTreeMap<String, Weight>), CaptureError
         .ok_or_else(|| fail("has no models/model.json: is it from torch.export.save?".into()))?;
     let text = read(&mut zip, &json).map_err(fail)?;
     let program: Program =
-        serde_json::from_slice(&text).map_err(|e| fail(format!("{json}: {e}")))?;
+        serde_json::from_slice(&text).map_err(|e| fail(format!("{json}: {e}").into()))?;
     if program.schema_version.major != 8 {
-        return Err(fail(format!(
-            "has schema version {}; 8 is supported (PyTorch 2.7 and later)",
-            program.schema_version.major
-        )));
+        return Err(fail(
+            format!(
+                "has schema version {}; 8 is supported (PyTorch 2.7 and later)",
+                program.schema_version.major
+            )
+            .into(),
+        ));
     }
     let mut weights = BTreeMap::new();
     for (folder, config) in [
@@ -62,32 +67,35 @@ fn open(path: &Path) -> Result<(Program, BTreeMap<String, Weight>), CaptureError
         let Some(config) = find(&zip, config) else { continue };
         let text = read(&mut zip, &config).map_err(fail)?;
         let entries: WeightsConfig =
-            serde_json::from_slice(&text).map_err(|e| fail(format!("{config}: {e}")))?;
+            serde_json::from_slice(&text).map_err(|e| fail(format!("{config}: {e}").into()))?;
         let base = config.rsplit_once(folder).map_or("", |(b, _)| b).to_string();
         for (name, entry) in entries.config {
             let weight =
                 weight(&mut zip, &map, &format!("{base}{folder}{}", entry.path_name), &entry)
-                    .map_err(|e| fail(format!("weight {name}: {e}")))?;
+                    .map_err(|e| fail(e.map(|e| format!("weight {name}: {e}"))))?;
             weights.insert(name, weight);
         }
     }
     Ok((program, weights))
 }
 
-fn read(zip: &mut zip::ZipArchive<std::io::Cursor<&[u8]>>, name: &str) -> Result<Vec<u8>, String> {
+fn read(
+    zip: &mut zip::ZipArchive<std::io::Cursor<&[u8]>>,
+    name: &str,
+) -> Result<Vec<u8>, DataError> {
     unpacked(zip.by_name(name).map_err(|e| format!("{name}: {e}"))?, MAX_JSON)
-        .map_err(|e| format!("{name}: {e}"))
+        .map_err(|e| e.map(|e| format!("{name}: {e}")))
 }
 
 /// Size limit of the decompressed graph: a hundred times the largest one seen, against zip bombs.
 const MAX_JSON: u64 = 256 << 20;
 
 /// Decompresses an entry; the size in its header is not trusted.
-fn unpacked(entry: impl Read, limit: u64) -> Result<Vec<u8>, String> {
+fn unpacked(entry: impl Read, limit: u64) -> Result<Vec<u8>, DataError> {
     let mut out = vec![];
-    entry.take(limit + 1).read_to_end(&mut out).map_err(|e| e.to_string())?;
+    entry.take(limit + 1).read_to_end(&mut out).map_err(DataError::file)?;
     if out.len() as u64 > limit {
-        Err(format!("unpacks to more than {limit} bytes"))
+        Err(format!("unpacks to more than {limit} bytes").into())
     } else {
         Ok(out)
     }
@@ -98,14 +106,16 @@ fn weight(
     map: &Arc<Mmap>,
     path: &str,
     entry: &WeightEntry,
-) -> Result<Weight, String> {
+) -> Result<Weight, DataError> {
     if entry.use_pickle {
         return Err("is pickled, which only Python can read".into());
     }
     let meta = entry.tensor_meta.as_ref().ok_or("has no tensor_meta")?;
     let file = zip.by_name(path).map_err(|e| format!("{path}: {e}"))?;
     if file.compression() != zip::CompressionMethod::Stored {
-        return Err(format!("{path} is compressed; torch.export.save stores weights as they are"));
+        return Err(
+            format!("{path} is compressed; torch.export.save stores weights as they are").into()
+        );
     }
     let start = file.data_start() as usize;
     let len = file.size() as usize;
@@ -123,7 +133,7 @@ fn weight(
     Weight::mapped(
         map,
         start..start.saturating_add(len),
-        dtype(meta.dtype)?,
+        dtype(meta.dtype).map_err(DataError::malformed)?,
         shape,
         ints(&meta.strides)?,
         offset,

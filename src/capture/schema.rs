@@ -1,6 +1,7 @@
 //! The subset of torch.export's `model.json` that is read. Schema version 8. Unknown fields are
 //! ignored; unknown argument kinds are an error where they are used.
-use kiln_dialects::value::DType;
+use super::unsupported;
+use kiln_dialects::{Result, value::DType};
 use serde::Deserialize;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -10,6 +11,10 @@ pub struct Program {
     pub graph_module: GraphModule,
     #[serde(default)]
     pub range_constraints: BTreeMap<String, Range>,
+    /// Sizes that graphs of `torch.compile` take as inputs, by name, as expressions of symbols. The
+    /// sizes of the tensor inputs determine the symbols.
+    #[serde(default)]
+    pub sym_inputs: BTreeMap<String, String>,
     /// Guards on inputs, as Python expressions.
     #[serde(default)]
     pub guards_code: Vec<String>,
@@ -77,7 +82,7 @@ pub struct WeightEntry {
 }
 
 /// Decodes a `ScalarType` number of the schema.
-pub fn dtype(number: i64) -> Result<DType, String> {
+pub fn dtype(number: i64) -> Result<DType> {
     Ok(match number {
         1 => DType::UI8,
         2 => DType::I8,
@@ -88,16 +93,15 @@ pub fn dtype(number: i64) -> Result<DType, String> {
         7 => DType::F32,
         8 => DType::F64,
         9..=11 => {
-            return Err(
-                "complex numbers are not supported; split them into real and imaginary tensors"
-                    .into(),
-            );
+            return Err(unsupported(
+                "complex numbers are not supported; split them into real and imaginary tensors",
+            ));
         }
         12 => DType::I1,
         13 => DType::BF16,
         29 => DType::F8E4M3FN,
         30 => DType::F8E5M2,
-        other => return Err(format!("torch's scalar type {other} is not supported")),
+        other => return Err(unsupported(format!("torch's scalar type {other} is not supported"))),
     })
 }
 

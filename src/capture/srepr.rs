@@ -1,6 +1,8 @@
 //! Symbolic sizes in sympy's srepr format (`Mul(Integer(2), Symbol('s27', positive=True))`), as
 //! size computations in the IR.
+use super::unsupported;
 use kiln_dialects::{
+    Result,
     ir::{Builder, Size, Value},
     ops::{Sym, SymExpr, SymKind},
 };
@@ -19,13 +21,13 @@ pub enum Expr {
 
 impl Expr {
     /// Parses one expression.
-    pub fn parse(text: &str) -> Result<Expr, String> {
+    pub fn parse(text: &str) -> Result<Expr> {
         let mut p = Parser { rest: text, depth: 0 };
         let e = p.expr()?;
         if p.rest.trim().is_empty() {
             Ok(e)
         } else {
-            Err(format!("the size expression {text} goes on after its end"))
+            Err(format!("the size expression {text} goes on after its end").into())
         }
     }
 }
@@ -50,7 +52,7 @@ impl<'a> Parser<'a> {
         self.rest = &rest[end..];
         &rest[..end]
     }
-    fn expr(&mut self) -> Result<Expr, String> {
+    fn expr(&mut self) -> Result<Expr> {
         self.depth += 1;
         if self.depth > 64 {
             return Err("a size expression nests deeper than 64".into());
@@ -60,7 +62,7 @@ impl<'a> Parser<'a> {
             return name
                 .parse()
                 .map(Expr::Integer)
-                .map_err(|_| format!("'{name}' is no size expression"));
+                .map_err(|_| format!("'{name}' is no size expression").into());
         }
         let mut args = vec![];
         while !self.eat(')') {
@@ -103,7 +105,7 @@ pub struct Symbols {
 
 impl Symbols {
     /// Emits an expression; constants are folded.
-    pub fn size(&mut self, b: &Builder, e: &Expr) -> Result<Size, String> {
+    pub fn size(&mut self, b: &Builder, e: &Expr) -> Result<Size> {
         match e {
             Expr::Integer(n) => Ok(Size::Static(*n)),
             Expr::Symbol(name) => {
@@ -130,7 +132,9 @@ impl Symbols {
                     "Mod" | "PythonMod" => SymKind::Mod,
                     "FloorDiv" | "CleanDiv" | "IntTrueDiv" => SymKind::Floordiv,
                     other => {
-                        return Err(format!("size expressions with {other} are not supported"));
+                        return Err(unsupported(format!(
+                            "size expressions with {other} are not supported"
+                        )));
                     }
                 };
                 let mut sizes = args
@@ -146,9 +150,9 @@ impl Symbols {
 }
 
 /// `x kind y`, folded if both are static.
-pub fn size_op(b: &Builder, kind: SymKind, x: Size, y: Size) -> Result<Size, String> {
+pub fn size_op(b: &Builder, kind: SymKind, x: Size, y: Size) -> Result<Size> {
     if let (Some(x), Some(y)) = (x.known(), y.known()) {
-        let overflow = || format!("{} of {x} and {y} has no value", kind.keyword());
+        let overflow = || format!("{} of {x} and {y} has no value", kind.keyword()).into();
         return kiln_dialects::sym::evaluate(kind, x, y).map(Size::Static).ok_or_else(overflow);
     }
     let value = |s: Size| match s {

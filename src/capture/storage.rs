@@ -14,6 +14,8 @@ pub enum Movement {
     Slice(Vec<Size>, Vec<Size>, Vec<i64>),
     /// Broadcast along new or unit dimensions: dims, sizes. Not writable.
     Broadcast(Vec<i64>, Vec<Size>),
+    /// Elements by index tensors along dims, as `kiln.gather`: their dimensions come first.
+    Gather(Vec<Value>, Vec<i64>),
 }
 
 /// A tensor name: an index of [`Store`].
@@ -38,7 +40,7 @@ pub struct Store {
 }
 
 impl Movement {
-    pub(super) fn apply(&self, b: &Builder, input: Value) -> Result<Value, String> {
+    pub(super) fn apply(&self, b: &Builder, input: Value) -> Result<Value> {
         match self.clone() {
             Movement::Reshape(sizes) => Ok(b.add(&Reshape { input, sizes })?),
             Movement::Transpose(permutation) => Ok(b.add(&Transpose { input, permutation })?),
@@ -48,10 +50,11 @@ impl Movement {
             Movement::Broadcast(dims, sizes) => {
                 Ok(b.add(&BroadcastInDim { input, dims, sizes })?)
             }
+            Movement::Gather(indices, dims) => Ok(b.add(&Gather { input, indices, dims })?),
         }
     }
     /// The inverse: the new value of `from` after its view was written as `new`.
-    fn undo(&self, b: &Builder, from: Value, new: Value) -> Result<Value, String> {
+    fn undo(&self, b: &Builder, from: Value, new: Value) -> Result<Value> {
         match self {
             Movement::Reshape(_) => Ok(b.add(&Reshape { input: new, sizes: b.sizes_of(from)? })?),
             Movement::Transpose(permutation) => {
@@ -94,6 +97,13 @@ impl Movement {
                     dims,
                 })?)
             }
+            Movement::Gather(indices, dims) => Ok(b.add(&Scatter {
+                kind: ScatterKind::Assign,
+                input: from,
+                updates: new,
+                indices: indices.clone(),
+                dims: dims.clone(),
+            })?),
             Movement::Broadcast(..) => {
                 Err("writes to an expanded tensor, whose elements share memory".into())
             }
@@ -113,7 +123,7 @@ impl Store {
         self.views.len() - 1
     }
     /// A view of another tensor.
-    pub fn view(&mut self, b: &Builder, of: Alias, movement: Movement) -> Result<Alias, String> {
+    pub fn view(&mut self, b: &Builder, of: Alias, movement: Movement) -> Result<Alias> {
         let value = movement.apply(b, self.get(b, of)?)?;
         let storage = self.views[of].storage;
         let chain = [self.views[of].chain.as_slice(), &[movement]].concat();
@@ -121,7 +131,7 @@ impl Store {
         Ok(self.views.len() - 1)
     }
     /// The tensor's current value.
-    pub fn get(&mut self, b: &Builder, alias: Alias) -> Result<Value, String> {
+    pub fn get(&mut self, b: &Builder, alias: Alias) -> Result<Value> {
         let view = &self.views[alias];
         let storage = &self.storages[view.storage];
         if view.cached.0 == storage.version {
@@ -148,7 +158,7 @@ impl Store {
         self.views.iter_mut().zip(values).for_each(|(view, value)| view.cached = value);
     }
     /// Writes a tensor, and so every alias of its storage. The type must stay the same.
-    pub fn write(&mut self, b: &Builder, alias: Alias, new: Value) -> Result<(), String> {
+    pub fn write(&mut self, b: &Builder, alias: Alias, new: Value) -> Result<()> {
         let (storage, chain) = (self.views[alias].storage, self.views[alias].chain.clone());
         let (mut at, mut before) = (self.storages[storage].value, vec![]);
         for m in &chain {

@@ -1,8 +1,11 @@
 //! Weights in place: in a memory-mapped file, or in memory. Reading, writing and validation for all
 //! front ends.
-use crate::tensor::Array;
+use crate::{
+    runtime::Bytes,
+    tensor::{Array, array},
+};
 use kiln_dialects::value::{DType, Tensor, count};
-use kiln_runtime::file;
+use kiln_runtime::{DataError, OutOfMemory, file};
 use memmap2::Mmap;
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use std::{borrow::Cow, collections::BTreeMap, ops::Range, path::Path, sync::Arc};
@@ -48,7 +51,7 @@ impl Weight {
         shape: Vec<usize>,
         strides: Vec<i64>,
         offset: usize,
-    ) -> Result<Weight, String> {
+    ) -> Result<Weight, DataError> {
         let weight =
             Weight { dtype, shape, strides, offset, storage: Storage::File(map.clone(), bytes) };
         weight.check()?;
@@ -89,15 +92,16 @@ impl Weight {
         matches!(self.storage, Storage::File(..))
     }
     /// Whether all elements are in the storage, and the storage is in the file.
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), DataError> {
         if self.shape.len() != self.strides.len() {
             return Err(format!(
                 "has {} sizes, but {} strides",
                 self.shape.len(),
                 self.strides.len()
-            ));
+            )
+            .into());
         }
-        if count(&self.shape)? == 0 {
+        if count(&self.shape).map_err(DataError::malformed)? == 0 {
             return Ok(());
         }
         let (mut low, mut high) = (self.offset as i128, self.offset as i128);
@@ -112,8 +116,9 @@ impl Weight {
     }
     /// The elements in row-major order: borrowed if the storage is contiguous, else gathered by
     /// strides.
-    pub fn elements(&self) -> Result<Cow<'_, [u8]>, String> {
-        let (width, n) = (self.dtype.byte_size(), count(&self.shape)?);
+    pub fn elements(&self) -> Result<Cow<'_, [u8]>, DataError> {
+        let n = count(&self.shape).map_err(DataError::malformed)?;
+        let width = self.dtype.byte_size();
         let length = n.checked_mul(width).ok_or("is too large")?;
         if self.strides == contiguous(&self.shape) {
             let start = self.offset.checked_mul(width).ok_or("is too large")?;
@@ -123,7 +128,8 @@ impl Weight {
                 .ok_or_else(|| "a weight reaches beyond its storage".into());
         }
         let mut raw = vec![];
-        raw.try_reserve_exact(length).map_err(|e| e.to_string())?;
+        raw.try_reserve_exact(length)
+            .map_err(|_| OutOfMemory::new(Some(length), "the elements of a weight"))?;
         let mut index = vec![0usize; self.shape.len()];
         for _ in 0..n {
             let at: i64 = index.iter().zip(&self.strides).map(|(i, s)| *i as i64 * s).sum::<i64>()
@@ -144,8 +150,21 @@ impl Weight {
         Ok(Cow::Owned(raw))
     }
     /// Decodes the value.
-    pub fn read(&self) -> Result<Tensor, String> {
-        Ok(self.dtype.decode(&self.shape, &self.elements()?)?)
+    pub fn read(&self) -> Result<Tensor, DataError> {
+        self.dtype.decode(&self.shape, &self.elements()?).map_err(DataError::malformed)
+    }
+}
+
+impl Array {
+    /// The elements of a weight, without a copy if it is contiguous. Err: the weight is malformed.
+    pub fn of_weight(w: &Weight) -> Result<Array, DataError> {
+        let bytes = match w.elements()? {
+            Cow::Borrowed(bytes) if bytes.as_ptr().addr().is_multiple_of(8) => {
+                Bytes::part_of(Arc::new(w.clone()), bytes)
+            }
+            bytes => array::copied(&bytes)?,
+        };
+        Array::new(w.dtype, &w.shape, bytes)
     }
 }
 
@@ -173,10 +192,10 @@ pub fn stored(d: DType) -> Dtype {
 }
 
 /// All tensors of a safetensors file by name, memory-mapped. Err: a message without the file name.
-pub fn open(path: &Path) -> Result<BTreeMap<String, Weight>, String> {
-    let file = file::open(path).map_err(|e| e.to_string())?;
+pub fn open(path: &Path) -> Result<BTreeMap<String, Weight>, DataError> {
+    let file = file::open(path).map_err(DataError::file)?;
     // SAFETY: as for every mapped file, it must not be modified while mapped.
-    let map = Arc::new(unsafe { Mmap::map(&file) }.map_err(|e| e.to_string())?);
+    let map = Arc::new(unsafe { Mmap::map(&file) }.map_err(DataError::file)?);
     let all = SafeTensors::deserialize(&map).map_err(|e| format!("is no safetensors file: {e}"))?;
     let mut out = BTreeMap::new();
     for (name, view) in all.iter() {
@@ -188,16 +207,19 @@ pub fn open(path: &Path) -> Result<BTreeMap<String, Weight>, String> {
         let strides = contiguous(&shape);
         let weight =
             Weight::mapped(&map, start..start + view.data().len(), known, shape, strides, 0);
-        out.insert(name.to_string(), weight.map_err(|e| format!("tensor '{name}' {e}"))?);
+        out.insert(
+            name.to_string(),
+            weight.map_err(|e| e.map(|e| format!("tensor '{name}' {e}")))?,
+        );
     }
     Ok(out)
 }
 
 /// Writes a safetensors file. Err: a message without the file name.
-pub fn write(path: &Path, all: &[(String, Weight)]) -> Result<(), String> {
+pub fn write(path: &Path, all: &[(String, Weight)]) -> Result<(), DataError> {
     let bytes = all
         .iter()
-        .map(|(name, w)| w.elements().map_err(|e| format!("tensor '{name}' {e}")))
+        .map(|(name, w)| w.elements().map_err(|e| e.map(|e| format!("tensor '{name}' {e}"))))
         .collect::<Result<Vec<_>, _>>()?;
     let mut views = vec![];
     for ((name, w), bytes) in all.iter().zip(&bytes) {
@@ -209,6 +231,6 @@ pub fn write(path: &Path, all: &[(String, Weight)]) -> Result<(), String> {
     }
     // Writes to a new file and renames it, since weights may be mapped from the old one.
     let temporary = path.with_extension("safetensors.part");
-    safetensors::serialize_to_file(views, None, &temporary).map_err(|e| e.to_string())?;
-    std::fs::rename(&temporary, path).map_err(|e| e.to_string())
+    safetensors::serialize_to_file(views, None, &temporary).map_err(DataError::file)?;
+    std::fs::rename(&temporary, path).map_err(DataError::file)
 }

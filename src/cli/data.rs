@@ -3,13 +3,13 @@ use super::Stop;
 use crate::{
     capture::weight,
     model::{Data, made_up},
-    runtime::Program,
+    runtime::{DataError, Program},
 };
 use std::path::Path;
 
 /// Reads `input_0`, `input_1`, … of a file, with their stored dtypes and shapes.
 pub fn read(path: &Path) -> Result<Vec<Data>, Stop> {
-    let fail = |e: String| Stop::usage(format!("{}: {e}", path.display()));
+    let fail = |e: DataError| Stop::usage(format!("{}: {e}", path.display()));
     let mut found: Vec<(usize, Data)> = vec![];
     for (name, w) in weight::open(path).map_err(fail)? {
         let Some(n) = name.strip_prefix("input_").and_then(|n| n.parse().ok()) else { continue };

@@ -78,7 +78,7 @@ impl Reduce {
             }
         };
         let small = debug::reduce(&text, &options.function, &mut fails)
-            .map_err(|e| Stop { exit: Exit::No, message: e })?;
+            .map_err(|e| Stop { exit: Exit::No, message: e.to_string() })?;
         std::fs::write(&self.output, &small)
             .map_err(|e| Stop::usage(format!("{}: {e}", self.output.display())))?;
         println!(

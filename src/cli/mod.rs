@@ -217,7 +217,7 @@ impl Common {
         if let Some(text) = &self.passes {
             options.passes = Own::parse(text).map_err(Stop::usage)?;
         }
-        options.passes.iter().try_for_each(Own::check).map_err(Stop::usage)?;
+        options.passes.iter().try_for_each(Own::check).map_err(|e| Stop::usage(e.to_string()))?;
         if self.no_cache {
             options.cache = CachePolicy::Off;
         }

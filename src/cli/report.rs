@@ -6,7 +6,7 @@ use crate::{
         Program,
         program::{Dim, Kernel, Symbol},
     },
-    tolerance::Comparison,
+    tolerance::{Comparison, Mismatch},
 };
 use std::{collections::BTreeMap, fmt::Write, path::Path, rc::Rc, time::Duration};
 
@@ -25,7 +25,7 @@ pub struct RunReport<'a> {
     /// Runs of each launch per call.
     pub runs: &'a [usize],
     /// Comparison of each output with its reference.
-    pub checks: &'a [(usize, Result<Comparison, String>)],
+    pub checks: &'a [(usize, Result<Comparison, Mismatch>)],
     /// The inputs.
     pub inputs: &'a [Data],
     /// Whether the inputs are random.
@@ -279,11 +279,11 @@ impl RunReport<'_> {
                 "kernel_passes_us": us(c.kernel_passes), "kernel_code_us": us(c.kernel_code), "host_us": us(c.host),
             })
         });
-        let check = |(i, c): &(usize, Result<Comparison, String>)| match c {
+        let check = |(i, c): &(usize, Result<Comparison, Mismatch>)| match c {
             Ok(c) => {
                 serde_json::json!({"output": i, "ok": c.ok, "relative": c.relative, "max_abs": c.max_abs})
             }
-            Err(e) => serde_json::json!({"output": i, "ok": false, "error": e}),
+            Err(e) => serde_json::json!({"output": i, "ok": false, "error": e.to_string()}),
         };
         let all = serde_json::json!({
             "name": p.name, "launches": self.runs.iter().sum::<usize>(), "kernels": self.rows().iter().map(kernel).collect::<Vec<_>>(),

@@ -67,7 +67,7 @@ impl Run {
             .filter(|_| wanted)
             .map(|d| d.tensor())
             .collect::<Result<Vec<_>, _>>()
-            .map_err(|message| Stop { exit: Exit::Device, message })?;
+            .map_err(|e| Stop { exit: Exit::Device, message: e.to_string() })?;
         let mut checks = vec![];
         if let Some(path) = &self.expect {
             let all = tensors::read(path, |_| true)

@@ -1,5 +1,8 @@
 //! Compilable functions and their arguments.
-use super::tree::{Leaf, Leaves, Returns, Tree};
+use super::{
+    tree::{Leaf, Leaves, Returns, Tree},
+    tree_error::TreeError,
+};
 use crate::tensor::{Scalar, Tensor};
 
 /// The arguments of a function: a tuple of [`Tree`]s (pytrees).
@@ -110,7 +113,7 @@ pub(super) fn into_leaves(tree: impl Tree) -> Vec<Leaf> {
 }
 
 /// Unflattens a structure, which must consume all leaves.
-pub(super) fn rebuild<T: Tree>(leaves: Vec<Leaf>) -> Result<T, String> {
+pub(super) fn rebuild<T: Tree>(leaves: Vec<Leaf>) -> Result<T, TreeError> {
     let mut left: Leaves = leaves.into_iter();
     let tree = T::rebuild(&mut left)?;
     if left.next().is_some() {

@@ -1,8 +1,10 @@
 //! `compile(f)`: just-in-time compilation of a function of tensors, with guarded programs.
 //!
 //! `docs/front.md` describes how the parts work together.
+mod conditions;
 mod disable;
 mod explain;
+mod fullgraph;
 mod function;
 pub(crate) mod later;
 mod plan;
@@ -12,6 +14,7 @@ mod settings;
 mod specialise;
 mod state;
 mod tree;
+mod tree_error;
 
 pub use disable::{Disabled, disable};
 pub use explain::{Break, Explanation, GraphInfo, explain};
@@ -20,6 +23,7 @@ pub use remark::{Remark, Topic};
 pub use settings::{OptionInfo, Settings, list_mode_options, list_options};
 pub use state::reset;
 pub use tree::{Leaf, Leaves, Returns, Tree};
+pub use tree_error::TreeError;
 
 use crate::{
     Error,
@@ -33,10 +37,10 @@ use crate::{
     },
     tensor::{Segments, TraceError, Why, at_once, in_segments, is_left_out, lock},
 };
+use fullgraph::whole;
 use function::{into_leaves, leaves, rebuild};
 use later::{Later, Making};
 use plan::History;
-use reasons::whole;
 use specialise::{Code, Entry, Failed, Maker, traced};
 use state::State;
 use std::{
@@ -233,7 +237,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         // Only the leaves are kept: for many tensors, a second set of handles would cost a third of
         // a call.
         let all = into_leaves(arguments.pack());
-        let whole = |all| rebuild::<A>(all).map_err(Error::Backend);
+        let whole = |all| rebuild::<A>(all).map_err(Error::from);
         if traced(&all) || self.settings.disable {
             return Ok(self.function.invoke(whole(all)?).into_tree()?);
         }
@@ -249,7 +253,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             entry.map_or(Ok(Ran::OpByOp), |entry| self.run(&entry, &all, &given, place))?
         };
         match ran {
-            Ran::Results(results) => rebuild(results).map_err(Error::Backend),
+            Ran::Results(results) => Ok(rebuild(results)?),
             Ran::OpByOp => self.eager(whole(all)?),
             Ran::InSegments => self.in_segments(whole(all)?, place),
         }
@@ -336,7 +340,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             other => Ok(other),
         };
         let results = results.into_iter().map(plain).collect::<Result<Vec<_>, TraceError>>()?;
-        rebuild(results).map_err(Error::Backend)
+        Ok(rebuild(results)?)
     }
     fn segments(&self, place: &'static Location<'static>) -> Arc<Segments> {
         let make = || {
@@ -383,7 +387,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         }
         let start = Instant::now();
         let kept: Vec<Arc<Entry>> = before.iter().filter(|e| e.is_current()).cloned().collect();
-        let names = rebuild::<A>(all.to_vec()).map_err(Error::Backend)?.leaf_names();
+        let names = rebuild::<A>(all.to_vec())?.leaf_names();
         if kept.len() >= self.settings.cache_size_limit {
             if !self.state.warned.swap(true, Ordering::Relaxed) {
                 self.remark(Topic::CacheLimit, place, self.limit(&kept, all, given));
@@ -460,7 +464,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
 
     /// The function on traced leaves.
     fn traced(&self, leaves: Vec<Leaf>) -> Result<Vec<Leaf>, TraceError> {
-        let arguments = rebuild(leaves).map_err(TraceError::Module)?;
+        let arguments = rebuild(leaves).map_err(TraceError::module)?;
         Ok(function::leaves(&self.function.invoke(arguments).into_tree()?))
     }
 }

@@ -1,10 +1,6 @@
 //! Recompilation reasons and their remedies: the texts of remarks.
 use super::{Arguments, Compiled, Function, Leaf, specialise::Entry};
-use crate::{
-    Error,
-    runtime::guards::{Given, InputGuard, Scalar as Number},
-    tensor::{OpError, TraceError, Why},
-};
+use crate::runtime::guards::{Given, InputGuard, Scalar as Number};
 use std::sync::Arc;
 
 impl<F: Function<A>, A: Arguments> Compiled<F, A> {
@@ -80,18 +76,3 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
 
 /// Remedy for plain number arguments.
 const PLAIN: &str = "a plain number is a part of the program, each value of one; where the function takes it as a kiln::Scalar, one program takes all";
-
-/// The error of a graph break under fullgraph.
-pub(super) fn whole(mut read: OpError) -> Error {
-    read.reason += match Why::of(&read) {
-        Why::Read => {
-            ", and fullgraph wants one graph: keep the choice in the graph (where_ takes both sides), return the tensor and read it outside, or let the \
-             graph break (fullgraph(false))"
-        }
-        Why::Disabled => {
-            ", and fullgraph wants one graph: call it in front of the compiled function or behind it, take it in as a kiln::custom_op, or let the graph \
-             break (fullgraph(false))"
-        }
-    };
-    Error::Trace(TraceError::Read(read))
-}

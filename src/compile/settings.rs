@@ -9,7 +9,7 @@ use crate::{
     passes::names::hint,
     runtime::{Place, cache, cuda},
 };
-use rows::{MODES, Of, ROWS, Row};
+use rows::{MODES, Of, ROWS, Row, Wanted};
 use std::{ffi::OsString, sync::OnceLock};
 
 /// Settings of a compiled function.
@@ -145,7 +145,8 @@ impl Settings {
     }
     /// Sets a row's option, called `what` in messages. Returns remarks. Err: invalid value.
     fn apply(&mut self, row: &Row, what: &str, value: &str) -> Result<Vec<String>, Error> {
-        (row.set)(self, value).map_err(|want| Error::Setting(format!("{what} is '{value}'{want}")))
+        (row.set)(self, value)
+            .map_err(|Wanted(want)| Error::Setting(format!("{what} is '{value}'{want}")))
     }
     /// Sets an option by name. Returns remarks if it has no effect. Err: no such option, or invalid
     /// value.

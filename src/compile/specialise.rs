@@ -1,6 +1,7 @@
 //! From a call to a program: trace with symbolic sizes, add guards, compile. Retries with fewer
 //! symbols if the function constrains one.
 use super::{
+    conditions::state,
     later::{Later, Making},
     plan::{Plan, PlanDim, PlanLeaf},
     remark::Topic,
@@ -10,22 +11,12 @@ use super::{
 use crate::{
     Error,
     backend::GraphModule,
-    dialects::{
-        ir::Context,
-        ops::{CompareKind, SymKind},
-        sym::{Atom, Dim as SymDim},
-        value::DType,
-    },
-    lowering::{
-        analysis::sizes::MakeSize,
-        driver::compile::CompileError,
-        program::interface::{expr_kind, relation},
-    },
-    nn::parameter::Stored,
+    dialects::{ir::Context, ops::CompareKind, sym::Dim as SymDim, value::DType},
+    lowering::driver::compile::CompileError,
+    nn::stored::Stored,
     runtime::{
-        Guards,
+        DataError, Guards,
         guards::{Given, InputGuard, Scalar},
-        program::{Dim, Expr},
     },
     tensor::{
         self, Array, Graph, Lifted, NumberArgument, OpError, Recorded, Session, Slot, Tensor,
@@ -33,7 +24,6 @@ use crate::{
     },
 };
 use std::{
-    collections::HashMap,
     panic::{AssertUnwindSafe, Location, catch_unwind},
     sync::{
         Arc,
@@ -162,11 +152,9 @@ impl Graphed {
         let input = |n| leaves.iter().filter_map(super::plan::array).chain(&lifted).nth(n).cloned();
         let leaf = |r: &ResultLeaf| match r {
             ResultLeaf::Scalar(s) => Ok(Leaf::Scalar(*s)),
-            ResultLeaf::Tensor(slot) => {
-                Ok(Leaf::Tensor(pick(slot, &results, input).map_err(Error::Backend)?.into()))
-            }
+            ResultLeaf::Tensor(slot) => Ok(Leaf::Tensor(pick(slot, &results, input)?.into())),
             ResultLeaf::Number(slot) => {
-                let array: Tensor = pick(slot, &results, input).map_err(Error::Backend)?.into();
+                let array: Tensor = pick(slot, &results, input)?.into();
                 let float = array.dtype()?.is_float();
                 let value =
                     if float { Scalar::Float(array.item()?) } else { Scalar::Int(array.item()?) };
@@ -193,16 +181,16 @@ fn lifted(input: &Lifted, leaves: &[Leaf]) -> Result<Arc<Array>, Error> {
         Lifted::Number(leaf) => match value(leaf) {
             Scalar::Float(x) => Array::of(&[], &[x]),
             Scalar::Int(n) => Array::of(&[], &[n]),
-            other => Err(format!("{other} is no number")),
+            other => Err(format!("{other} is no number").into()),
         },
         Lifted::Size(leaf) => match value(leaf) {
             Scalar::Int(n) => usize::try_from(n)
-                .map_err(|e| e.to_string())
+                .map_err(DataError::malformed)
                 .and_then(|n| Array::of_bytes(DType::I8, &[0, n], &[])),
-            other => Err(format!("{other} is no size")),
+            other => Err(format!("{other} is no size").into()),
         },
     };
-    made.map(Arc::new).map_err(Error::Backend)
+    Ok(made.map(Arc::new)?)
 }
 
 /// Compiles entries of a function.
@@ -468,63 +456,6 @@ fn contradicted(session: &Session, plan: &Plan) -> Option<(usize, String, bool)>
         };
         Some((symbol, format!("it has to be {n} in {}", a.text), a.asked))
     })
-}
-
-/// Adds the conditions assumed during the trace to the guards.
-fn state(guards: &mut Guards, session: &Session) -> Result<(), String> {
-    let names: Vec<String> = guards.symbols.iter().map(|s| s.name.clone()).collect();
-    let mut sizes = Sizes { names, exprs: vec![], known: HashMap::new() };
-    for a in &session.assumed {
-        let (lhs, rhs) = (sizes.make(&a.lhs)?, sizes.make(&a.rhs)?);
-        let sign = match a.kind {
-            CompareKind::Eq => "==",
-            CompareKind::Ne => "!=",
-            CompareKind::Lt => "<",
-            CompareKind::Le => "<=",
-            CompareKind::Gt => ">",
-            CompareKind::Ge => ">=",
-        };
-        guards.condition(
-            relation(a.kind),
-            lhs,
-            rhs,
-            format!("{} {sign} {} ({})", a.lhs, a.rhs, a.text),
-        );
-    }
-    guards.exprs = sizes.exprs;
-    Ok(())
-}
-
-/// Size expressions as plain data.
-struct Sizes {
-    names: Vec<String>,
-    exprs: Vec<Expr>,
-    known: HashMap<SymDim, Dim>,
-}
-
-impl MakeSize for Sizes {
-    type Made = Dim;
-    fn number(&mut self, n: i64) -> Result<Dim, crate::dialects::Error> {
-        Ok(Dim::Known(n))
-    }
-    fn leaf(&mut self, a: &Atom, whole: &SymDim) -> Result<Dim, crate::dialects::Error> {
-        let Atom::Sym(name) = a else { return Err(format!("depends on data ({whole})").into()) };
-        self.names
-            .iter()
-            .position(|n| n == name)
-            .map(Dim::Symbol)
-            .ok_or_else(|| format!("has the symbol {name}, which no argument has").into())
-    }
-    fn apply(&mut self, kind: SymKind, lhs: Dim, rhs: Dim) -> Result<Dim, crate::dialects::Error> {
-        self.exprs.push(Expr { kind: expr_kind(kind), lhs, rhs });
-        Ok(Dim::Expr(self.exprs.len() - 1))
-    }
-    fn made(&self, d: &SymDim) -> Option<Dim> {
-        self.known.get(d).copied()
-    }
-    fn remember(&mut self, d: &SymDim, made: Dim) {
-        self.known.insert(d.clone(), made);
-    }
 }
 
 /// Whether a leaf is a traced tensor.

@@ -1,5 +1,6 @@
 //! Arguments and results as trees (PyTorch's pytrees): structures of tensors and numbers, flattened
 //! into leaves and rebuilt from them.
+use super::tree_error::TreeError;
 use crate::{
     runtime::guards::Scalar,
     tensor::{self, Tensor, TraceError},
@@ -33,13 +34,13 @@ pub trait Tree: Sized {
         1
     }
     /// Unflattens leaves. Err: they do not match the structure.
-    fn rebuild(leaves: &mut Leaves) -> Result<Self, String>;
+    fn rebuild(leaves: &mut Leaves) -> Result<Self, TreeError>;
     /// Display names of the leaves of a value called `path`.
     fn names(&self, path: &str, out: &mut Vec<String>);
 }
 
-fn next(leaves: &mut Leaves) -> Result<Leaf, String> {
-    leaves.next().ok_or_else(|| "a structure has fewer parts than it had".to_string())
+fn next(leaves: &mut Leaves) -> Result<Leaf, TreeError> {
+    leaves.next().ok_or_else(|| "a structure has fewer parts than it had".into())
 }
 
 impl Tree for Tensor {
@@ -49,11 +50,11 @@ impl Tree for Tensor {
     fn into_leaves(self, out: &mut Vec<Leaf>) {
         out.push(Leaf::Tensor(self));
     }
-    fn rebuild(leaves: &mut Leaves) -> Result<Tensor, String> {
+    fn rebuild(leaves: &mut Leaves) -> Result<Tensor, TreeError> {
         match next(leaves)? {
             Leaf::Tensor(t) => Ok(t),
-            Leaf::Scalar(s) => Err(format!("{s} stands where a tensor was")),
-            Leaf::Number(s) => Err(format!("{s:?} stands where a tensor was")),
+            Leaf::Scalar(s) => Err(format!("{s} stands where a tensor was").into()),
+            Leaf::Number(s) => Err(format!("{s:?} stands where a tensor was").into()),
         }
     }
     fn names(&self, path: &str, out: &mut Vec<String>) {
@@ -68,7 +69,7 @@ impl Tree for tensor::Scalar {
     fn into_leaves(self, out: &mut Vec<Leaf>) {
         out.push(Leaf::Number(self));
     }
-    fn rebuild(leaves: &mut Leaves) -> Result<tensor::Scalar, String> {
+    fn rebuild(leaves: &mut Leaves) -> Result<tensor::Scalar, TreeError> {
         match next(leaves)? {
             Leaf::Number(s) => Ok(s),
             Leaf::Scalar(s) => Ok(tensor::Scalar::plain(s)),
@@ -86,7 +87,7 @@ macro_rules! scalars {
             fn leaves(&self, out: &mut Vec<Leaf>) {
                 out.push(Leaf::Scalar(Scalar::$kind($from(*self))));
             }
-            fn rebuild(leaves: &mut Leaves) -> Result<$t, String> {
+            fn rebuild(leaves: &mut Leaves) -> Result<$t, TreeError> {
                 match next(leaves)? {
                     Leaf::Scalar(Scalar::$kind(x)) => Ok($to(x)),
                     _ => Err(concat!("another leaf stands where a ", stringify!($t), " was").into()),
@@ -107,7 +108,7 @@ scalars! {
     bool: Bool, |x: bool| x, |x: bool| x;
 }
 
-fn count(leaves: &mut Leaves) -> Result<usize, String> {
+fn count(leaves: &mut Leaves) -> Result<usize, TreeError> {
     match next(leaves)? {
         Leaf::Scalar(Scalar::Count(n)) => Ok(n),
         _ => Err("another leaf stands where the length of a list was".into()),
@@ -126,7 +127,7 @@ impl<T: Tree> Tree for Vec<T> {
     fn about(&self) -> usize {
         1 + self.len()
     }
-    fn rebuild(leaves: &mut Leaves) -> Result<Vec<T>, String> {
+    fn rebuild(leaves: &mut Leaves) -> Result<Vec<T>, TreeError> {
         (0..count(leaves)?).map(|_| T::rebuild(leaves)).collect()
     }
     fn names(&self, path: &str, out: &mut Vec<String>) {
@@ -144,7 +145,7 @@ impl<T: Tree> Tree for Option<T> {
         out.push(Leaf::Scalar(Scalar::Count(usize::from(self.is_some()))));
         self.into_iter().for_each(|x| x.into_leaves(out));
     }
-    fn rebuild(leaves: &mut Leaves) -> Result<Option<T>, String> {
+    fn rebuild(leaves: &mut Leaves) -> Result<Option<T>, TreeError> {
         (count(leaves)? > 0).then(|| T::rebuild(leaves)).transpose()
     }
     fn names(&self, path: &str, out: &mut Vec<String>) {
@@ -160,9 +161,9 @@ impl<T: Tree, const N: usize> Tree for [T; N] {
     fn into_leaves(self, out: &mut Vec<Leaf>) {
         self.into_iter().for_each(|x| x.into_leaves(out));
     }
-    fn rebuild(leaves: &mut Leaves) -> Result<[T; N], String> {
-        let all = (0..N).map(|_| T::rebuild(leaves)).collect::<Result<Vec<T>, String>>()?;
-        all.try_into().map_err(|_| "an array of another length".to_string())
+    fn rebuild(leaves: &mut Leaves) -> Result<[T; N], TreeError> {
+        let all = (0..N).map(|_| T::rebuild(leaves)).collect::<Result<Vec<T>, TreeError>>()?;
+        all.try_into().map_err(|_| "an array of another length".into())
     }
     fn names(&self, path: &str, out: &mut Vec<String>) {
         self.iter().enumerate().for_each(|(i, x)| x.names(&format!("{path}[{i}]"), out));
@@ -184,7 +185,7 @@ macro_rules! tuples {
                 0 $(+ self.$i.about())*
             }
             #[allow(unused_variables, clippy::unused_unit)]
-            fn rebuild(leaves: &mut Leaves) -> Result<Self, String> {
+            fn rebuild(leaves: &mut Leaves) -> Result<Self, TreeError> {
                 Ok(($($t::rebuild(leaves)?,)*))
             }
             #[allow(unused_variables)]

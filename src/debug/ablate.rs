@@ -6,6 +6,7 @@ use crate::{
 };
 use std::{
     fmt,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -15,7 +16,7 @@ pub struct Row {
     /// The disabled pass; `None` for the baseline.
     pub without: Option<String>,
     /// The measurements. Err: why there are none.
-    pub measured: Result<Measured, String>,
+    pub measured: Result<Measured, Arc<Error>>,
 }
 
 /// Measurements of one program.
@@ -58,9 +59,9 @@ pub fn ablate(
         options.disable.extend(without.clone());
         let start = Instant::now();
         let exe = model.compile(&options);
-        made.push((without, exe.map_err(|e| e.to_string()), start.elapsed()));
+        made.push((without, exe.map_err(Arc::new), start.elapsed()));
     }
-    let first = made[0].1.as_ref().map_err(|e| Error::Backend(e.clone()))?;
+    let first = made[0].1.as_ref().map_err(|e| Error::Asynchronous(e.clone()))?;
     let inputs = match inputs {
         Some(inputs) => inputs.to_vec(),
         None => made_up(first.program())?,
@@ -128,7 +129,8 @@ impl fmt::Display for Ablation {
                     )?;
                 }
                 Err(e) => {
-                    writeln!(f, "{name:<24} does not compile: {}", e.lines().next().unwrap_or(e))?
+                    let e = e.to_string();
+                    writeln!(f, "{name:<24} does not compile: {}", e.lines().next().unwrap_or(&e))?
                 }
             }
         }

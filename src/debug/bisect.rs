@@ -66,8 +66,7 @@ pub fn bisect(
         Some(inputs) => inputs.to_vec(),
         None => made_up(exe.program())?,
     };
-    let inputs =
-        inputs.iter().map(|d| d.tensor().map_err(Error::Weight)).collect::<Result<Vec<_>, _>>()?;
+    let inputs = inputs.iter().map(|d| d.tensor()).collect::<Result<Vec<_>, _>>()?;
     let found = exe.call_values(&inputs.iter().collect::<Vec<_>>())?;
     let (context, none) = (Context::new(), Package::default());
     let (module, _) = model.module(&context)?;
@@ -104,8 +103,7 @@ impl Search<'_> {
             .map_err(Error::Target)?;
         let level = level_of(module.op()).unwrap_or(Level::Graph);
         module.op().set_attr("kiln.level", Attr::string(module.op().ctx(), level.name()));
-        let text = whole_text(level, Level::Kernels.max(level), &target, &self.options.passes)
-            .map_err(Error::Backend)?;
+        let text = whole_text(level, Level::Kernels.max(level), &target, &self.options.passes)?;
         let run = RunOptions {
             disable: self.options.disable.clone(),
             print_after: Selection::All,
@@ -245,7 +243,7 @@ impl Search<'_> {
     fn run_alone(&self, text: &str, inputs: &[Tensor]) -> Result<Option<String>, Error> {
         let context = Context::new();
         let (module, _) = Module::parse(context.ctx(), text.as_bytes(), "kernel")?;
-        let none = |name: &str, _: &str| Err(format!("has no weight @{name}"));
+        let none = |name: &str, _: &str| Err(format!("has no weight @{name}").into());
         let (exact, rounded) = (
             interpreted(&module, "main", inputs, Mode::Exact, &none)?,
             interpreted(&module, "main", inputs, Mode::Rounded, &none)?,
@@ -266,7 +264,7 @@ impl Search<'_> {
         let context = Context::new();
         let (module, _) = Module::parse(context.ctx(), text.as_bytes(), "kernel")?;
         let found =
-            module.find(kernel).and_then(|k| walk(k).into_iter().find(|o| o.is("func.func")));
+            module.find(kernel).and_then(|k| walk(k).into_iter().find(|o| o.isa::<func::Func>()));
         let Some(block) = found.and_then(|f| f.regions().first()?.first()) else { return Ok(None) };
         let open =
             |v: &Value| v.ty().is_index() || v.ty().dims().iter().any(|d| d.known().is_none());

@@ -11,7 +11,7 @@ pub use reduce::{mismatch, reduce};
 use crate::{
     Error, Model, Options,
     dialects::{
-        interp::{Interpreter, Mode},
+        interp::{GlobalSource, Interpreter, Mode, OwnError},
         ir::{Module, Node, walk},
         ops::Global,
         rules::tensor_type,
@@ -53,7 +53,7 @@ impl<'a> Weights<'a> {
         }
         Weights { finder: RefCell::new(model.finder(none, options)), types }
     }
-    fn read(&self, name: &str, source: &str) -> Result<Tensor, String> {
+    fn read(&self, name: &str, source: &str) -> Result<Tensor, OwnError> {
         let (dtype, shape) =
             self.types.get(name).ok_or_else(|| format!("has no weight @{name}"))?;
         let global = program::Global {
@@ -74,7 +74,7 @@ fn interpreted(
     function: &str,
     inputs: &[Tensor],
     mode: Mode,
-    weights: &dyn Fn(&str, &str) -> Result<Tensor, String>,
+    weights: &GlobalSource<'_>,
 ) -> Result<Vec<Tensor>, Error> {
     let interpreter = Interpreter { globals: weights, ..Interpreter::new(mode) };
     interpreter.run(module.op(), function, inputs).map_err(|e| Error::Backend(e.to_string()))

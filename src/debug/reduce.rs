@@ -2,13 +2,13 @@
 //! fewer results, fewer ops and smaller sizes.
 use super::{first_wrong, interpreted};
 use crate::{
-    Model, Options,
+    Error, Model, Options,
     dialects::{
         interp::Mode,
         ir::*,
         ops::{BindShape, Global},
     },
-    lowering::{RunOptions, run_pipeline},
+    lowering::{RunOptions, driver::compile::CompileError, run_pipeline},
     model::{CachePolicy, made_up},
 };
 use regex::Regex;
@@ -22,12 +22,12 @@ pub fn reduce(
     text: &str,
     function: &str,
     fails: &mut dyn FnMut(&str) -> bool,
-) -> Result<String, String> {
+) -> Result<String, Error> {
     let mut best = clean(text, function, &|_, _| Ok(()))?;
     if !fails(&best) {
         best = text.to_string();
         if !fails(&best) {
-            return Err("it does not fail as it is".into());
+            return Err(Error::Reduce("it does not fail as it is".into()));
         }
     }
     if let Ok(next) = clean(&best, function, &|_, func| globals(func))
@@ -47,19 +47,20 @@ pub fn reduce(
 }
 
 /// An edit of a function.
-type Edit<'a> = dyn Fn(&Module, Op) -> Result<(), String> + 'a;
+type Edit<'a> = dyn Fn(&Module, Op) -> Result<()> + 'a;
 
 /// The text after an edit and dead-code elimination. Err: there is no such function, or the result
 /// is invalid IR.
-fn clean(text: &str, function: &str, edit: &Edit) -> Result<String, String> {
+fn clean(text: &str, function: &str, edit: &Edit) -> Result<String, Error> {
     let context = Context::new();
-    let (module, _) =
-        Module::parse(context.ctx(), text.as_bytes(), "reduced.mlir").map_err(|e| e.to_string())?;
-    let func = module.find(function).ok_or_else(|| format!("there is no function @{function}"))?;
-    edit(&module, func)?;
+    let (module, _) = Module::parse(context.ctx(), text.as_bytes(), "reduced.mlir")?;
+    let missing = || Error::Reduce(format!("there is no function @{function}"));
+    let func = module.find(function).ok_or_else(missing)?;
+    // The locations of an edit's error die with the context.
+    edit(&module, func).map_err(|e| Error::Reduce(e.to_string()))?;
     let (ok, _) = collect(context.ctx(), || module.op().verify());
     if !ok {
-        return Err("the change makes it no IR".into());
+        return Err(Error::Reduce("the change makes it no IR".into()));
     }
     run_pipeline(
         &module,
@@ -67,19 +68,19 @@ fn clean(text: &str, function: &str, edit: &Edit) -> Result<String, String> {
         &RunOptions::default(),
         &|_, _, _| (),
     )
-    .map_err(|e| e.to_string())?;
+    .map_err(CompileError::from)?;
     unused(func);
     Ok(module.print(PrintOptions { names_from_locations: true, ..Default::default() }))
 }
 
-fn body(func: Op) -> Result<(Block, Op), String> {
+fn body(func: Op) -> Result<(Block, Op)> {
     let block = func.regions().first().and_then(|r| r.first()).ok_or("it has no body")?;
     let end = block.terminator().ok_or("it has no end")?;
     Ok((block, end))
 }
 
 /// Updates the function type after an edit.
-fn retype(func: Op) -> Result<(), String> {
+fn retype(func: Op) -> Result<()> {
     let (block, end) = body(func)?;
     let types = |values: Vec<Value>| values.iter().map(|v| v.ty()).collect::<Vec<Type>>();
     func.set_attr(
@@ -92,7 +93,7 @@ fn retype(func: Op) -> Result<(), String> {
     Ok(())
 }
 
-fn returning(func: Op, values: &[Value]) -> Result<(), String> {
+fn returning(func: Op, values: &[Value]) -> Result<()> {
     let (_, end) = body(func)?;
     Builder::before(end).ok_or("it has no end")?.ret(values)?;
     end.erase();
@@ -117,7 +118,7 @@ fn unused(func: Op) {
 }
 
 /// Turns weights into arguments, so that the IR needs no weight file.
-fn globals(func: Op) -> Result<(), String> {
+fn globals(func: Op) -> Result<()> {
     let (block, _) = body(func)?;
     for op in block.ops().into_iter().filter(|o| o.is("kiln.get_global")) {
         let arg =
@@ -338,7 +339,7 @@ pub fn mismatch(text: &str, options: &Options) -> bool {
     let Ok(found) = exe.call_values(&inputs.iter().collect::<Vec<_>>()) else { return false };
     let run = |mode| {
         interpreted(&module, &options.function, &inputs, mode, &|name, _| {
-            Err(format!("has no weight @{name}"))
+            Err(format!("has no weight @{name}").into())
         })
         .ok()
     };

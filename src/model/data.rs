@@ -1,5 +1,8 @@
 //! Owned tensors.
-use crate::dialects::value::{DType, Tensor};
+use crate::{
+    dialects::value::{DType, Tensor},
+    runtime::DataError,
+};
 
 /// An owned tensor.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,7 +21,7 @@ impl Data {
         Data { dtype: t.dtype(), shape: t.shape().to_vec(), bytes: t.dtype().encode(t) }
     }
     /// Decodes the elements. Err: `bytes` does not match dtype and shape.
-    pub fn tensor(&self) -> Result<Tensor, String> {
-        Ok(self.dtype.decode(&self.shape, &self.bytes)?)
+    pub fn tensor(&self) -> Result<Tensor, DataError> {
+        self.dtype.decode(&self.shape, &self.bytes).map_err(DataError::malformed)
     }
 }

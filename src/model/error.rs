@@ -4,7 +4,9 @@ use crate::{
     capture::CaptureError,
     dialects::ir::ParseError,
     lowering::{PassError, driver::compile::CompileError},
-    runtime::{CallError, OpenError, cuda::CudaError, link::LinkError, package::PackageError},
+    runtime::{
+        CallError, DataError, OpenError, cuda::CudaError, link::LinkError, package::PackageError,
+    },
 };
 
 /// Any error of the library.
@@ -42,6 +44,15 @@ pub enum Error {
     /// A weight is missing, or does not match the program's type.
     #[error("{0}")]
     Weight(String),
+    /// Elements are missing, or do not fit their type.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// Arguments or results do not have the structure that the function takes or returns.
+    #[error(transparent)]
+    Tree(#[from] crate::compile::TreeError),
+    /// A failing graph could not be reduced.
+    #[error("{0}")]
+    Reduce(String),
     /// The GPU or its driver failed.
     #[error(transparent)]
     Cuda(#[from] CudaError),
@@ -60,6 +71,12 @@ pub enum Error {
     /// A background compilation failed (option `asynchronous`).
     #[error("{0}")]
     Asynchronous(std::sync::Arc<Error>),
+}
+
+impl From<crate::dialects::Error> for Error {
+    fn from(e: crate::dialects::Error) -> Error {
+        Error::Compile(e.into())
+    }
 }
 
 impl From<OpenError> for Error {
@@ -90,14 +107,16 @@ impl Error {
     /// The exit code of a program that stops with this error.
     pub fn exit(&self) -> Exit {
         match self {
-            Error::Capture(CaptureError::Unsupported(_)) => Exit::Unsupported,
+            Error::Capture(e) => e.exit(),
             Error::Compile(CompileError::Unsupported(_)) => Exit::Unsupported,
             Error::Compile(e) if e.to_string().contains("has no compiled form yet") => {
                 Exit::Unsupported
             }
             Error::Asynchronous(e) => e.exit(),
             Error::Compile(_) | Error::Link(_) => Exit::Failed,
-            Error::Call(CallError::Memory(_) | CallError::Cuda(_)) | Error::Cuda(_) => Exit::Device,
+            Error::Call(CallError::Memory(_) | CallError::Cuda(_))
+            | Error::Cuda(_)
+            | Error::Data(DataError::Memory(_)) => Exit::Device,
             _ => Exit::Usage,
         }
     }

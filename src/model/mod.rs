@@ -2,50 +2,46 @@
 mod data;
 mod engine;
 mod error;
+mod executable;
 mod made_up;
 mod options;
 mod order;
+mod target;
 mod tell;
+mod times;
 mod weights;
 
 pub use crate::runtime::Place;
 pub use data::Data;
 pub use error::Error;
+pub use executable::Executable;
 pub use made_up::{made_up, made_up_symbols};
 pub use options::{AUTOTUNE_BUDGET, CachePolicy, Options};
+pub(crate) use target::target;
+pub use times::Times;
 pub use weights::Finder;
 
 use crate::{
     autotune,
-    capture::{pt2, weight::Weight},
+    capture::{fx, pt2, weight::Weight},
     dialects::{
         ir::{Attr, BYTECODE_MAGIC, Context, Diagnostic, Module},
         rules::Level,
-        value::{DType, Tensor},
     },
     dump,
     lowering::{
-        Chip, Relaxed, Schedules, Target,
+        Schedules, Target,
         cpu::llvm::version,
-        driver::compile::{CompileError, CompileOptions, CompileReport, Debug, compile},
+        driver::compile::{CompileError, CompileOptions, Debug, compile},
     },
     passes::pass::level_of,
-    runtime::{
-        self, Buffer, CallError, Package, Program, Remark, Store, View, ViewMut,
-        buffer::vec_of,
-        cuda, file,
-        profile::Profile,
-        program::Tensor as Spec,
-        view::{purpose, tensor_bytes},
-    },
+    runtime::{self, Package, Remark, Store, cuda, file},
 };
-use engine::Engine;
 use sha2::{Digest, Sha256};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 /// IR in a larger file is rejected; MLIR counts source positions in 32 bits.
@@ -67,6 +63,7 @@ pub type Measuring = dyn Fn(usize, usize, &str) + Send + Sync;
 enum Kind {
     Archive,
     Ir(Vec<u8>),
+    Graph(Vec<u8>),
     Package(Box<Package>),
 }
 
@@ -106,45 +103,21 @@ fn is_ir(path: &Path, source: &[u8]) -> Result<(), Error> {
     })
 }
 
-/// Time breakdown of [`Model::compile`].
-#[derive(Clone, Debug, Default)]
-pub struct Times {
-    /// Reading the file and capturing it as IR.
-    pub capture: Duration,
-    /// Passes and code generation; `None` on a cache hit for the whole program.
-    pub compile: Option<CompileReport>,
-    /// Linking the object code.
-    pub link: Duration,
-    /// Resolving the weights, and copying those that are not stored in the program's layout.
-    pub weights: Duration,
-    /// Autotuning, or checking that no schedule is missing.
-    pub measuring: Duration,
-    /// Messages of autotuning.
-    pub tuning: Vec<String>,
-    /// Cache remarks about the whole program.
-    pub remarks: Vec<Remark>,
-    /// The folder below [`Options::dump`] that this compilation wrote.
-    pub dump: Option<PathBuf>,
-    /// Total wall time.
-    pub total: Duration,
-}
-
-/// A compiled and loaded model, callable from any thread.
-pub struct Executable {
-    engine: Engine,
-    package: Package,
-    threads: usize,
-    times: Times,
-    /// Result buffers kept for reuse; `None` if results are not reused.
-    results: Option<Mutex<Vec<Arc<Buffer>>>>,
-}
-
 impl Model {
     /// A model from in-memory IR; weight files are resolved relative to `folder`.
     pub fn of_module(module: &Module, folder: &Path) -> Model {
         Model {
             path: folder.join("module.mlir"),
             kind: Kind::Ir(module.bytecode()),
+            held: BTreeMap::new(),
+            measuring: None,
+        }
+    }
+    /// A model from a graph of `torch.compile`: see [`capture::fx`](crate::capture::fx).
+    pub fn of_fx(json: Vec<u8>) -> Model {
+        Model {
+            path: PathBuf::from("graph"),
+            kind: Kind::Graph(json),
             held: BTreeMap::new(),
             measuring: None,
         }
@@ -170,6 +143,7 @@ impl Model {
             Kind::Ir(source) => {
                 Ok(Module::parse(context.ctx(), source, &self.path.display().to_string())?)
             }
+            Kind::Graph(json) => Ok((fx::import(context.ctx(), json)?.module, vec![])),
             Kind::Package(_) => Err(Error::File {
                 file: self.path.display().to_string(),
                 reason: "is compiled already".into(),
@@ -311,7 +285,8 @@ impl Model {
         let context = Context::new();
         let (module, diagnostics) = self.module(&context)?;
         lowered_for(&module, &target)?;
-        order::request(&module, &options.function, &options.orders).map_err(Error::Order)?;
+        order::request(&module, &options.function, &options.orders)
+            .map_err(|e| Error::Order(e.to_string()))?;
         times.capture = start.elapsed();
         stop.check().map_err(CompileError::from)?;
         times.dump = match &options.dump {
@@ -370,7 +345,7 @@ impl Model {
         let mut sha = Sha256::new();
         let graph = match &self.kind {
             Kind::Archive => pt2::graph_bytes(&self.path)?,
-            Kind::Ir(source) => source.clone(),
+            Kind::Ir(source) | Kind::Graph(source) => source.clone(),
             Kind::Package(_) => vec![],
         };
         let name =
@@ -420,181 +395,3 @@ fn io_error(path: &Path, e: std::io::Error) -> Error {
 
 /// Hash of the compiler's sources (`build.rs`), so that compilers never share cache entries.
 const BUILD: &str = env!("KILN_BUILD");
-
-/// The compilation target: from the options, else the device's.
-pub(crate) fn target(options: &Options) -> Result<Target, Error> {
-    let found = match (&options.target, options.device) {
-        (Some(text), _) => Target::parse(text).map_err(Error::Target),
-        (None, Place::Host) => Target::parse("native").map_err(Error::Target),
-        (None, Place::Cuda(index)) => {
-            let device = cuda::Device::cuda(index)?;
-            let (card, (major, minor)) = (device.info(), device.info().capability);
-            let chip = Chip::of_capability(major, minor);
-            chip.map(|chip| Target::Cuda { chip, relaxed: Relaxed::default() }).ok_or_else(|| {
-                Error::Target(format!(
-                    "{} has compute capability {major}.{minor}; 8.0 is the least",
-                    card.name
-                ))
-            })
-        }
-    };
-    found.map(|t| match t {
-        Target::Cuda { chip, relaxed } => Target::Cuda {
-            chip,
-            relaxed: relaxed | Relaxed { tf32: options.tf32, fast_math: options.fast_math },
-        },
-        host => host,
-    })
-}
-
-fn views<'a>(
-    inputs: &'a [Data],
-    outputs: &'a mut [Data],
-) -> Result<(Vec<View<'a>>, Vec<ViewMut<'a>>), CallError> {
-    let read = inputs
-        .iter()
-        .map(|d| View::new(d.dtype.name(), &d.shape, &d.bytes))
-        .collect::<Result<_, _>>()?;
-    let written = outputs
-        .iter_mut()
-        .map(|d| ViewMut::new(d.dtype.name(), &d.shape, &mut d.bytes))
-        .collect::<Result<_, _>>()?;
-    Ok((read, written))
-}
-
-/// Maximum number of result buffers kept for reuse.
-const RESULTS_KEPT: usize = 64;
-
-impl Executable {
-    fn link(
-        package: Package,
-        folder: &Path,
-        held: &BTreeMap<String, Weight>,
-        options: &Options,
-        linker: &cuda::Linker,
-        mut times: Times,
-        start: Instant,
-    ) -> Result<Executable, Error> {
-        let sources = weights::Sources { package: &package, folder, held };
-        let engine = Engine::link(&sources, options, linker, &mut times)?;
-        times.total = start.elapsed();
-        Ok(Executable {
-            engine,
-            package,
-            threads: options.threads,
-            times,
-            results: options.reuse.then(Mutex::default),
-        })
-    }
-    /// The compiled program.
-    pub fn program(&self) -> &Program {
-        self.engine.program()
-    }
-    /// The program with its object code, ready to be saved.
-    pub fn package(&self) -> &Package {
-        &self.package
-    }
-    /// Time breakdown of the compilation.
-    pub fn times(&self) -> &Times {
-        &self.times
-    }
-    /// Bytes of the arena for intermediate buffers, held between calls.
-    pub fn arena_bytes(&self) -> usize {
-        self.engine.arena_bytes()
-    }
-    /// Infers the result shapes for these input shapes.
-    pub fn output_shapes(&self, inputs: &[&[usize]]) -> Result<Vec<Vec<usize>>, CallError> {
-        self.program().output_shapes(inputs)
-    }
-    /// Shapes and byte sizes of the results, if all of them are static.
-    pub fn fixed_outputs(&self) -> Option<&[(Vec<usize>, usize)]> {
-        self.engine.fixed_outputs()
-    }
-    /// A buffer for a result: a kept buffer of the same size that no caller holds any more, else a
-    /// new one.
-    pub(crate) fn result_memory(&self, bytes: usize) -> Result<Arc<Buffer>, CallError> {
-        if let Some(kept) = &self.results {
-            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(i) =
-                kept.iter_mut().position(|b| b.len() == bytes && Arc::get_mut(b).is_some())
-            {
-                return Ok(kept.swap_remove(i));
-            }
-        }
-        Ok(Arc::new(Buffer::zeroed(bytes).map_err(|e| e.of("a result"))?))
-    }
-    /// Keeps a result's buffer for reuse.
-    pub(crate) fn keep_memory(&self, buffer: &Arc<Buffer>) {
-        if let Some(kept) = &self.results {
-            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            if kept.len() < RESULTS_KEPT {
-                kept.push(buffer.clone());
-            }
-        }
-    }
-    /// Allocates result buffers for these inputs, filled with a poison pattern, so that unwritten
-    /// elements show.
-    pub fn memory(&self, inputs: &[Data]) -> Result<Vec<Data>, Error> {
-        let shapes =
-            self.output_shapes(&inputs.iter().map(|d| d.shape.as_slice()).collect::<Vec<_>>())?;
-        let make = |(shape, t): (Vec<usize>, &Spec)| {
-            let dtype = DType::from_name(&t.dtype)
-                .ok_or_else(|| Error::Weight(format!("'{}' is no element type", t.dtype)))?;
-            let len = tensor_bytes("output", &t.name, &t.dtype, &shape)?;
-            let mut bytes = vec_of(len, || purpose("output", &t.name, &t.dtype, &shape))
-                .map_err(CallError::from)?;
-            bytes.resize(len, 0xa5);
-            Ok(Data { bytes, dtype, shape })
-        };
-        shapes.into_iter().zip(&self.program().outputs).map(make).collect()
-    }
-    /// As [`Executable::call`], with the time of each launch of [`Program::kernels`], including the
-    /// barrier after it.
-    pub fn profile(&self, inputs: &[Data], outputs: &mut [Data]) -> Result<Profile, CallError> {
-        let (inputs, mut outputs) = views(inputs, outputs)?;
-        self.engine.profile(&inputs, &mut outputs, self.threads)
-    }
-    /// As [`Executable::call`], on owned tensors.
-    pub fn call_data(&self, inputs: &[Data], outputs: &mut [Data]) -> Result<(), CallError> {
-        let (inputs, mut outputs) = views(inputs, outputs)?;
-        self.call(&inputs, &mut outputs)
-    }
-    /// As [`Executable::call_data`], for `rounds` rounds; returns the time of each. On a GPU a
-    /// round is the mean of `calls` runs, timed by device events without host overhead. On the host
-    /// a round is one whole call.
-    pub fn measure(
-        &self,
-        inputs: &[Data],
-        outputs: &mut [Data],
-        rounds: usize,
-        calls: usize,
-    ) -> Result<Vec<Duration>, CallError> {
-        let (inputs, mut outputs) = views(inputs, outputs)?;
-        self.engine.measure(&inputs, &mut outputs, self.threads, (rounds, calls))
-    }
-    /// The GPU that it runs on; `None` on the host.
-    pub fn card(&self) -> Option<&cuda::DeviceInfo> {
-        self.cuda().map(|l| l.device().info())
-    }
-    /// The program on a GPU, for calls on a caller's stream; none if it runs on the host.
-    pub fn cuda(&self) -> Option<&cuda::Loaded> {
-        self.engine.cuda()
-    }
-    /// Runs the program on values; for tests and tools, since values are copied both ways.
-    pub fn call_values(&self, inputs: &[&Tensor]) -> Result<Vec<Tensor>, Error> {
-        let inputs: Vec<Data> = inputs.iter().map(|t| Data::of(t)).collect();
-        let mut outputs = self.memory(&inputs)?;
-        self.call_data(&inputs, &mut outputs)?;
-        outputs.iter().map(|d| d.tensor().map_err(Error::Weight)).collect()
-    }
-    /// Indices of the inputs that a call copies first, since their strides do not match the
-    /// compiled layout. [`Options::orders`] changes that layout.
-    pub fn copied(&self, inputs: &[View]) -> Vec<usize> {
-        self.program().copied(inputs)
-    }
-    /// Runs the program and writes the results to `outputs`. Err: dtypes, shapes or strides do not
-    /// match, a runtime check fails, or the device fails.
-    pub fn call(&self, inputs: &[View], outputs: &mut [ViewMut]) -> Result<(), CallError> {
-        self.engine.call(inputs, outputs, self.threads)
-    }
-}

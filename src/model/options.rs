@@ -155,4 +155,19 @@ impl Options {
     pub fn from_env() -> Result<Options, Error> {
         Settings::from_env().map(Settings::for_file)
     }
+    /// As [`Options::from_env`], with options set by name (`mode` as well). Err: no such option, or
+    /// an invalid value.
+    pub fn named<'n>(
+        given: impl IntoIterator<Item = (&'n str, &'n str)>,
+    ) -> Result<Options, Error> {
+        let mut settings = Settings::from_env()?;
+        for (name, value) in given {
+            if name == "mode" {
+                settings.set_mode(value)?;
+            } else {
+                settings.set(name, value)?;
+            }
+        }
+        Ok(settings.for_file())
+    }
 }

@@ -1,8 +1,5 @@
 //! Requested argument layouts, as `#kiln.layout` attributes on the function.
-use crate::dialects::{
-    ir::{Attr, Module, blocks},
-    rules::tensor_type,
-};
+use crate::dialects::{ir::*, rules::tensor_type};
 use std::collections::BTreeMap;
 
 /// Attaches the requested dimension orders to the arguments, for `kiln-argument-order`.
@@ -10,14 +7,14 @@ pub fn request(
     module: &Module,
     function: &str,
     orders: &BTreeMap<usize, Vec<usize>>,
-) -> Result<(), String> {
+) -> Result<()> {
     if orders.is_empty() {
         return Ok(());
     }
     let found = blocks(module.op())
         .into_iter()
         .flat_map(|b| b.ops())
-        .find(|o| o.is("func.func") && o.symbol().as_deref() == Some(function));
+        .find(|o| o.isa::<func::Func>() && o.symbol().as_deref() == Some(function));
     let func = found.ok_or_else(|| format!("there is no function @{function}"))?;
     let args = func.regions().first().and_then(|r| r.first()).map(|b| b.args()).unwrap_or_default();
     let (c, empty) = (func.ctx(), Attr::dictionary(func.ctx(), &[]));
@@ -32,7 +29,8 @@ pub fn request(
             return Err(format!(
                 "argument {i} has {} dimensions; {order:?} is no order of them",
                 dims.len()
-            ));
+            )
+            .into());
         }
         let (mut strides, mut next) = (vec![0; dims.len()], Some(1i64));
         for d in order.iter().rev() {

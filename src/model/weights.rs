@@ -5,7 +5,7 @@ use crate::{
         pt2,
         weight::{self, Weight},
     },
-    runtime::{Bytes, Package, program::Global},
+    runtime::{Bytes, DataError, Package, program::Global},
 };
 use std::{
     borrow::Cow,
@@ -43,12 +43,12 @@ impl<'a> Sources<'a> {
 impl Finder<'_> {
     /// The bytes of a weight, without a copy if they can be read in place. Err: the weight is
     /// missing, or its type differs.
-    pub fn find(&mut self, g: &Global) -> Result<Bytes, String> {
+    pub fn find(&mut self, g: &Global) -> Result<Bytes, DataError> {
         global(g, &self.sources, &mut self.files)
     }
 }
 
-fn global(g: &Global, sources: &Sources, files: &mut Files) -> Result<Bytes, String> {
+fn global(g: &Global, sources: &Sources, files: &mut Files) -> Result<Bytes, DataError> {
     if let Some(weight) = sources.held.get(&g.name) {
         return elements(g, weight);
     }
@@ -59,18 +59,19 @@ fn global(g: &Global, sources: &Sources, files: &mut Files) -> Result<Bytes, Str
     let path = sources.folder.join(file);
     if !files.contains_key(&path) {
         let all = if path.extension().is_some_and(|e| e == "pt2") {
-            pt2::weights(&path).map_err(|e| e.to_string())
+            pt2::weights(&path).map_err(DataError::file)
         } else {
-            weight::open(&path).map_err(|e| format!("{}: {e}", path.display()))
+            weight::open(&path).map_err(|e| e.map(|e| format!("{}: {e}", path.display())))
         };
         let all = all.map_err(|e| match path.exists() {
             true => e,
-            false => not_found(file, sources.folder),
+            false => DataError::Missing(not_found(file, sources.folder)),
         })?;
         files.insert(path.clone(), all);
     }
     let found = files.get(&path).and_then(|all| all.get(name));
-    let weight = found.ok_or_else(|| format!("{} has no weight '{name}'", path.display()))?;
+    let weight = found
+        .ok_or_else(|| DataError::Missing(format!("{} has no weight '{name}'", path.display())))?;
     elements(g, weight)
 }
 
@@ -85,20 +86,23 @@ fn not_found(file: &str, folder: &Path) -> String {
 }
 
 /// A weight's bytes, without a copy if they can be read in place.
-fn elements(g: &Global, weight: &Weight) -> Result<Bytes, String> {
+fn elements(g: &Global, weight: &Weight) -> Result<Bytes, DataError> {
     same(g, weight.dtype.name(), &weight.shape)?;
     match weight.elements()? {
         Cow::Borrowed(bytes) if bytes.as_ptr().addr().is_multiple_of(8) => {
             Ok(Bytes::part_of(Arc::new(weight.clone()), bytes))
         }
-        bytes => Bytes::copied(&bytes).map_err(|e| e.to_string()),
+        bytes => Ok(Bytes::copied(&bytes)?),
     }
 }
 
-fn same(g: &Global, dtype: &str, shape: &[usize]) -> Result<(), String> {
+fn same(g: &Global, dtype: &str, shape: &[usize]) -> Result<(), DataError> {
     let sizes = shape.iter().map(|n| *n as u64);
     if g.dtype == dtype && g.shape.iter().copied().eq(sizes) {
         return Ok(());
     }
-    Err(format!("is {dtype} {shape:?} in its file, the program takes {} {:?}", g.dtype, g.shape))
+    Err(DataError::Mismatch(format!(
+        "is {dtype} {shape:?} in its file, the program takes {} {:?}",
+        g.dtype, g.shape
+    )))
 }

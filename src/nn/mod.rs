@@ -20,16 +20,19 @@
 mod attention;
 mod conv;
 mod embedding;
+mod error;
 mod file;
 mod linear;
 mod norm;
-pub(crate) mod parameter;
+mod parameter;
 mod sequential;
+pub(crate) mod stored;
 
 pub use attention::Attention;
 pub use conv::Conv2d;
 pub use embedding::Embedding;
-pub use file::{WeightsError, load, save};
+pub use error::WeightsError;
+pub use file::{load, save};
 pub use linear::Linear;
 pub use norm::{BatchNorm, LayerNorm, RmsNorm};
 pub use parameter::{Init, Parameter, Scope};

@@ -1,9 +1,11 @@
 //! Named weights.
+use super::stored::{Stored, Value};
 use crate::{
     capture::weight::Weight,
     tensor::{Array, Graph, Tensor},
 };
 use kiln_dialects::value::{self, DType, Data, count};
+use kiln_runtime::DataError;
 use std::{
     panic::Location,
     sync::{
@@ -67,39 +69,6 @@ pub struct Parameter {
     stored: Arc<Stored>,
 }
 
-/// A weight's current value, shared with compiled functions.
-#[derive(Debug)]
-pub(crate) struct Stored {
-    pub name: String,
-    pub dtype: DType,
-    pub shape: Vec<usize>,
-    value: RwLock<Option<Value>>,
-    /// Version counter, incremented by each change.
-    version: AtomicU64,
-}
-
-/// A value, and the file it was loaded from.
-#[derive(Clone, Debug)]
-struct Value {
-    array: Arc<Array>,
-    weight: Weight,
-    source: Option<String>,
-}
-
-impl Stored {
-    fn value(&self) -> Option<Value> {
-        self.value.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-    /// Version counter, incremented by each change.
-    pub fn version(&self) -> u64 {
-        self.version.load(Ordering::Acquire)
-    }
-    /// The current elements, if the weight was set or already initialised.
-    pub fn array(&self) -> Option<Arc<Array>> {
-        self.value().map(|v| v.array)
-    }
-}
-
 impl Parameter {
     /// A weight with this qualified name.
     pub fn new(name: String, dtype: DType, shape: &[usize], init: Init) -> Parameter {
@@ -125,11 +94,11 @@ impl Parameter {
         &self.stored.shape
     }
     /// The value: loaded or set, else initialised by [`Init`]. Err: too many elements.
-    pub fn value(&self) -> Result<Weight, String> {
+    pub fn value(&self) -> Result<Weight, DataError> {
         self.now().map(|v| v.weight)
     }
     /// The value, initialised on first use and then cached.
-    fn now(&self) -> Result<Value, String> {
+    fn now(&self) -> Result<Value, DataError> {
         if let Some(value) = self.stored.value() {
             return Ok(value);
         }
@@ -139,7 +108,7 @@ impl Parameter {
         Ok(stored.get_or_insert(value).clone())
     }
     /// Sets the value; the weight stays mutable, not frozen. Err: another dtype or shape.
-    pub fn set(&self, value: &value::Tensor) -> Result<(), String> {
+    pub fn set(&self, value: &value::Tensor) -> Result<(), DataError> {
         let weight = Weight::of(value);
         self.fits(&weight)?;
         self.store(weight, None)
@@ -148,19 +117,19 @@ impl Parameter {
     pub fn type_name(&self) -> String {
         format!("{}{:?}", self.dtype(), self.shape())
     }
-    pub(super) fn fits(&self, weight: &Weight) -> Result<(), String> {
+    pub(super) fn fits(&self, weight: &Weight) -> Result<(), DataError> {
         if weight.dtype == self.dtype() && weight.shape == self.shape() {
             return Ok(());
         }
-        Err(format!(
+        Err(DataError::Mismatch(format!(
             "{} is {}{:?}, but {} is expected",
             self.name(),
             weight.dtype,
             weight.shape,
             self.type_name()
-        ))
+        )))
     }
-    pub(super) fn store(&self, weight: Weight, source: Option<String>) -> Result<(), String> {
+    pub(super) fn store(&self, weight: Weight, source: Option<String>) -> Result<(), DataError> {
         let array = Arc::new(Array::of_weight(&weight)?);
         *self.stored.value.write().unwrap_or_else(PoisonError::into_inner) =
             Some(Value { array, weight, source });
@@ -184,8 +153,8 @@ impl Parameter {
         }
     }
 
-    fn initial(&self) -> Result<value::Tensor, String> {
-        let n = count(self.shape())?;
+    fn initial(&self) -> Result<value::Tensor, DataError> {
+        let n = count(self.shape()).map_err(DataError::malformed)?;
         let mut random = Random::of(self.name());
         let numbers: Vec<f64> = match self.init {
             Init::Constant(x) => vec![x; n],
@@ -203,7 +172,7 @@ impl Parameter {
         } else {
             Data::I(numbers.into_iter().map(|x| self.dtype().wrap(x as i64)).collect())
         };
-        Ok(value::Tensor::new(self.dtype(), self.shape().to_vec(), data)?)
+        value::Tensor::new(self.dtype(), self.shape().to_vec(), data).map_err(DataError::malformed)
     }
 }
 

@@ -9,12 +9,13 @@ use crate::{
     Exit,
     capture::pt2,
     dialects::{
-        interp::{Interpreter, Mode, RunError},
-        ir::{Module, blocks},
+        interp::{Interpreter, Mode, OwnError, RunError},
+        ir::*,
         rules::Level,
         value::{Data, Tensor},
     },
     passes::pass,
+    runtime::Place,
     tolerance,
 };
 use std::{
@@ -69,7 +70,8 @@ pub fn run(cli: &Cli, module: &Module, folder: &Path) -> Result<(Exit, String), 
     Ok((exit, text))
 }
 
-/// Finishes the pipeline, generates machine code, and calls it once.
+/// Finishes the pipeline, generates machine code, and calls it once, on GPU 0 for a module that is
+/// for GPUs.
 fn native(
     cli: &Cli,
     module: &Module,
@@ -77,8 +79,12 @@ fn native(
     inputs: &[Tensor],
 ) -> Result<Vec<Tensor>, OptError> {
     let fail = |e: crate::Error| OptError { exit: e.exit(), message: format!("error: {e}") };
+    let said = module.op().attr("kiln.target").and_then(Attr::as_string).unwrap_or_default();
+    let gpu = said.starts_with("cuda:");
     let options = crate::Options {
         function: cli.function.clone(),
+        device: if gpu { Place::Cuda(0) } else { Place::Host },
+        target: gpu.then_some(said),
         weights: cli.weights.clone().filter(|w| w.is_dir()),
         ..Default::default()
     };
@@ -105,7 +111,7 @@ fn refuse(module: &Module, function: &str, e: RunError) -> OptError {
         let all = blocks(module.op())
             .into_iter()
             .flat_map(|b| b.ops())
-            .filter(|o| o.is("func.func"))
+            .filter(|o| o.isa::<func::Func>())
             .filter_map(|o| o.symbol());
         let names: Vec<String> = all.collect();
         message += &crate::passes::names::hint(function, names.iter().map(String::as_str));
@@ -127,7 +133,7 @@ struct Weights {
 
 impl Weights {
     /// Resolves `file#tensor`, or `file` with a tensor of the global's name.
-    fn find(&self, global: &str, source: &str) -> Result<Tensor, String> {
+    fn find(&self, global: &str, source: &str) -> Result<Tensor, OwnError> {
         let (file, name) = source.split_once('#').unwrap_or((source, global));
         let path = match &self.of_command {
             Some(folder) if folder.is_dir() => folder.join(file),
@@ -142,10 +148,13 @@ impl Weights {
                 "reads @{global} from '{file}', which is not in {}; --weights names the folder \
                  to look in, or a file of tensors",
                 folder.display()
-            ));
+            )
+            .into());
         }
         if path.extension().is_some_and(|e| e == "pt2") {
-            return self.in_archive(&path, name).map_err(|e| format!("reads @{global}: {e}"));
+            return self
+                .in_archive(&path, name)
+                .map_err(|e| format!("reads @{global}: {e}").into());
         }
         let mut files = self.files.borrow_mut();
         if !files.contains_key(&path) {
@@ -154,24 +163,25 @@ impl Weights {
             files.insert(path.clone(), all);
         }
         let Some(all) = files.get(&path) else {
-            return Err(format!("reads @{global} from nowhere"));
+            return Err(format!("reads @{global} from nowhere").into());
         };
         all.get(name).cloned().ok_or_else(|| {
             let hint = crate::passes::names::hint(name, all.keys().map(String::as_str));
-            format!("reads @{global}: {} has no tensor '{name}'{hint}", path.display())
+            format!("reads @{global}: {} has no tensor '{name}'{hint}", path.display()).into()
         })
     }
 }
 
 impl Weights {
     /// A weight of a `.pt2` archive, whose index is read once.
-    fn in_archive(&self, path: &Path, name: &str) -> Result<Tensor, String> {
+    fn in_archive(&self, path: &Path, name: &str) -> Result<Tensor, OwnError> {
         let mut archives = self.archives.borrow_mut();
         if !archives.contains_key(path) {
             archives.insert(path.into(), pt2::weights(path).map_err(|e| e.to_string())?);
         }
         let found = archives.get(path).and_then(|all| all.get(name));
-        found.ok_or_else(|| format!("{} has no weight '{name}'", path.display()))?.read()
+        let found = found.ok_or_else(|| format!("{} has no weight '{name}'", path.display()))?;
+        Ok(found.read()?)
     }
 }
 
@@ -193,12 +203,13 @@ fn check(results: &[Tensor], given: &Tensors) -> Result<(bool, String), OptError
     }
     let (mut ok, mut text) = (true, String::new());
     for (i, want) in &wanted {
-        let compared = results
-            .get(*i)
-            .ok_or_else(|| "is no result of the function".to_string())
-            .and_then(|r| tolerance::compare(r, want));
-        ok &= compared.as_ref().is_ok_and(|c| c.ok);
-        let line = compared.map_or_else(|e| format!("MISMATCH: {e}"), |c| c.to_string());
+        let compared = results.get(*i).map(|r| tolerance::compare(r, want));
+        ok &= matches!(&compared, Some(Ok(c)) if c.ok);
+        let line = match compared {
+            None => "MISMATCH: is no result of the function".into(),
+            Some(Ok(c)) => c.to_string(),
+            Some(Err(e)) => format!("MISMATCH: {e}"),
+        };
         let _ = writeln!(text, "check output_{i}: {line}");
     }
     if results.len() > wanted.len() {

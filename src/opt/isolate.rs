@@ -228,17 +228,17 @@ pub fn verdict(
 }
 
 /// Writes a reproducer: the original input and the pipeline.
-fn reproducer(board: &Board, cli: &Cli, source: &[u8]) -> std::result::Result<PathBuf, String> {
+fn reproducer(board: &Board, cli: &Cli, source: &[u8]) -> std::result::Result<PathBuf, OptError> {
     let text = std::str::from_utf8(source)
-        .map_err(|_| "the input is bytecode; run kiln-opt on it again".to_string())?;
+        .map_err(|_| OptError::usage("the input is bytecode; run kiln-opt on it again"))?;
     let parts = super::diagnostics::parts(text, cli.split_input_file);
     let part = parts
         .get(board.0.part.load(Ordering::Acquire) as usize)
-        .ok_or("no such part of the input")?;
+        .ok_or_else(|| OptError::usage("no such part of the input"))?;
     let path = cli.reproducer.clone().unwrap_or_else(reproducer_path);
     let text =
         crate::lowering::driver::manager::reproducer_of_text(part.text, &board.0.pipeline.get());
-    std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+    std::fs::write(&path, text).map_err(|e| OptError::file(&path, e))?;
     Ok(path)
 }
 

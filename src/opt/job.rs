@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Exit,
-    capture::{CaptureError, pt2},
+    capture::pt2,
     dialects::{
         ir::{Attr, Context, Ctx, Diagnostic, Module, ParseError},
         rules::{LEVELS, Level},
@@ -231,14 +231,8 @@ fn read(job: &Job<'_>, ctx: Ctx, source: &[u8]) -> Result<(Module, Vec<Diagnosti
         let path = job.cli.input.as_deref().ok_or_else(|| {
             OptError::usage("an archive is read from a file, not from standard input")
         })?;
-        let captured = pt2::import(ctx, path).map_err(|e| {
-            let exit = if matches!(e, CaptureError::Unsupported(_)) {
-                Exit::Unsupported
-            } else {
-                Exit::Usage
-            };
-            OptError { exit, message: format!("error: {e}") }
-        })?;
+        let captured = pt2::import(ctx, path)
+            .map_err(|e| OptError { exit: e.exit(), message: format!("error: {e}") })?;
         return Ok((captured.module, vec![]));
     }
     Module::parse(ctx, source, job.name).map_err(|e| match e {
@@ -288,7 +282,9 @@ fn pipeline(
             .clone()
             .or_else(|| module.op().attr("kiln.target").and_then(Attr::as_string))
             .unwrap_or_default();
-        return lowering::pipeline_text(from, to, chip(&target)).map(Some).map_err(OptError::usage);
+        return lowering::pipeline_text(from, to, chip(&target))
+            .map(Some)
+            .map_err(|e| OptError::usage(e.message));
     }
     if cli.passes.is_empty() {
         return Ok(None);

@@ -105,7 +105,7 @@ pub fn known(flag: &str) -> Result<(), OptError> {
 /// The textual pipeline of these passes. Passes that do not run on modules are nested; adjacent
 /// ones share a nest.
 pub fn pipeline(ctx: Ctx, passes: &[PassUse]) -> Result<String, OptError> {
-    register_all().map_err(OptError::usage)?;
+    register_all().map_err(|e| OptError::usage(e.message))?;
     let mut nests: Vec<(Option<String>, Vec<String>)> = vec![];
     for pass in passes {
         let nest = nest_of(ctx, &pass.flag);

@@ -1,5 +1,5 @@
 //! Op arguments: tensors or numbers, and the arguments of an ATen row.
-use super::{Dim, Scalar, Tensor, graph::Place};
+use super::{Dim, Scalar, Tensor, place::Place};
 use crate::capture::aten::Val;
 use kiln_dialects::{ir::Size, value::DType};
 

@@ -73,7 +73,7 @@ impl Parts {
             Part::Fixed(other) => Some(other.clone()),
         };
         let leaves: Vec<Leaf> = self.places.iter().filter_map(leaf).collect();
-        T::rebuild(&mut leaves.into_iter()).map_err(user)
+        T::rebuild(&mut leaves.into_iter()).map_err(|e| user(e.to_string()))
     }
     /// Err: static numbers or the number of tensors differ.
     fn same(&self, other: &Parts) -> Result<(), TraceError> {
@@ -243,7 +243,7 @@ fn scanned<C: Tree, X: Tree, Y: Tree, R: Returns<Tree = (C, Y)>>(
     let Some(graph) = tracing(&[&carried.tensors, &given.tensors]) else {
         return at_once(f, init, &given, reverse);
     };
-    let refuse = |reason: &str| Err(graph.refuse(place, op, reason.into(), &given.tensors).error());
+    let refuse = |reason: &str| Err(graph.refuse(place, op, reason, &given.tensors).error());
     let taken = |all: &[Tensor]| -> Result<(Vec<_>, Vec<Spec>), TraceError> {
         Ok(all.iter().map(|t| graph.taken(t)).collect::<Result<Vec<_>, _>>()?.into_iter().unzip())
     };
@@ -276,7 +276,7 @@ fn scanned<C: Tree, X: Tree, Y: Tree, R: Returns<Tree = (C, Y)>>(
         gives: Some(states.clone()),
         run: &mut step,
     };
-    let ctx = graph.state().map_err(TraceError::Module)?.cx.b.ctx;
+    let ctx = graph.state().map_err(TraceError::module)?.cx.b.ctx;
     let mut attrs =
         vec![("operandSegmentSizes", Attr::i32s(ctx, &[inits.len() as i32, inputs.len() as i32]))];
     if reverse {

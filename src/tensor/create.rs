@@ -48,7 +48,7 @@ impl Graph {
     ) -> Tensor {
         let (place, step) = (Location::caller(), step.into());
         if matches!(step, Operand::Float(0.0)) {
-            return self.refuse(place, "arange", "wants a step that is not 0".into(), &[]);
+            return self.refuse(place, "arange", "wants a step that is not 0", &[]);
         }
         let mut args =
             vec![("end", Arg::Operand(number(end.into()))), ("step", Arg::Operand(step))];

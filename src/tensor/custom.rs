@@ -3,15 +3,19 @@
 use super::{
     Array, Dim, Graph, Ptx, Tensor, TraceError,
     control::tracing,
-    graph::Place,
+    place::Place,
     region::{RegionOp, Spec},
+    tensor_type::TensorType,
 };
-use crate::runtime::{Buffer, Bytes, CallError, View, ViewMut, custom};
+use crate::runtime::{
+    Buffer, Bytes, View, ViewMut,
+    custom::{self, UserError},
+};
 use kiln_dialects::{
-    interp::Interpreter,
+    interp::{Interpreter, OwnError},
     ir::{Attr, Node, Op, walk},
     ops::{self, OpKind},
-    value::{self, DType},
+    value,
 };
 use std::{
     collections::HashMap,
@@ -20,9 +24,7 @@ use std::{
     sync::{Arc, LazyLock, PoisonError, RwLock},
 };
 
-/// A dtype and a shape.
-pub type TensorType = (DType, Vec<Dim>);
-type Shape = dyn Fn(&[TensorType]) -> Result<Vec<TensorType>, String> + Send + Sync;
+type Shape = dyn Fn(&[TensorType]) -> Result<Vec<TensorType>, UserError> + Send + Sync;
 type Body = dyn Fn(&[Tensor]) -> Result<Vec<Tensor>, TraceError> + Send + Sync;
 
 /// Builder of a custom op; finish with [`register`](CustomBuilder::register).
@@ -58,8 +60,7 @@ static ALL: LazyLock<RwLock<HashMap<String, CustomOp>>> = LazyLock::new(RwLock::
 /// let twice = kiln::custom_op("doc::twice")
 ///     .shape(|x| Ok(vec![x[0].clone()]))
 ///     .host(|x, y| {
-///         let x = x[0].elements::<f32>().map_err(|e| e.to_string())?;
-///         let y = y[0].elements_mut::<f32>().map_err(|e| e.to_string())?;
+///         let (x, y) = (x[0].elements::<f32>()?, y[0].elements_mut::<f32>()?);
 ///         y.iter_mut().zip(x).for_each(|(y, x)| *y = 2.0 * x);
 ///         Ok(())
 ///     })
@@ -84,7 +85,7 @@ impl CustomBuilder {
     /// symbolic. Err: why the inputs are invalid.
     pub fn shape(
         mut self,
-        rule: impl Fn(&[TensorType]) -> Result<Vec<TensorType>, String> + Send + Sync + 'static,
+        rule: impl Fn(&[TensorType]) -> Result<Vec<TensorType>, UserError> + Send + Sync + 'static,
     ) -> Self {
         self.shape = Some(Arc::new(rule));
         self
@@ -93,7 +94,7 @@ impl CustomBuilder {
     /// must be thread-safe.
     pub fn host(
         mut self,
-        f: impl Fn(&[View], &mut [ViewMut]) -> Result<(), String> + Send + Sync + 'static,
+        f: impl Fn(&[View], &mut [ViewMut]) -> Result<(), UserError> + Send + Sync + 'static,
     ) -> Self {
         self.host = Some(Arc::new(f));
         self
@@ -245,7 +246,7 @@ impl CustomOp {
             .map(|t| Ok((t.dtype()?, t.dims()?)))
             .collect::<Result<Vec<_>, TraceError>>()?;
         let to =
-            (self.rule()?)(&from).map_err(|reason| self.refuse(graph, place, reason, inputs))?;
+            (self.rule()?)(&from).map_err(|e| self.refuse(graph, place, e.to_string(), inputs))?;
         Ok((from, to))
     }
 
@@ -265,7 +266,7 @@ impl CustomOp {
             .into_iter()
             .map(|(d, dims)| (d, dims.into_iter().map(Dim::expression).collect()))
             .collect();
-        let ctx = graph.state().map_err(TraceError::Module)?.cx.b.ctx;
+        let ctx = graph.state().map_err(TraceError::module)?.cx.b.ctx;
         let mut attrs = vec![("callee", Attr::string(ctx, &self.0.name))];
         if self.0.effect {
             attrs.push(("effect", Attr::unit(ctx)));
@@ -296,7 +297,7 @@ impl CustomOp {
             TraceError::Module("a custom op without a function of the host".into())
         })?;
         let arrays = inputs.iter().map(Tensor::array).collect::<Result<Vec<_>, _>>()?;
-        let run = || -> Result<Vec<Array>, String> {
+        let run = || -> Result<Vec<Array>, UserError> {
             let types: Vec<TensorType> = arrays
                 .iter()
                 .map(|a| (a.dtype(), a.shape().iter().map(|n| Dim::from(*n)).collect()))
@@ -312,19 +313,17 @@ impl CustomOp {
                     .iter()
                     .try_fold(dtype.byte_size(), |n, d| n.checked_mul(*d))
                     .ok_or("gives sizes that are too large")?;
-                made.push((dtype, sizes, Buffer::zeroed(bytes).map_err(|e| e.to_string())?));
+                made.push((dtype, sizes, Buffer::zeroed(bytes)?));
             }
-            let text = |e: CallError| e.to_string();
-            let views =
-                arrays.iter().map(|a| a.view()).collect::<Result<Vec<_>, _>>().map_err(text)?;
+            let views = arrays.iter().map(|a| a.view()).collect::<Result<Vec<_>, _>>()?;
             let mut outs = vec![];
             for (dtype, sizes, buffer) in &mut made {
-                outs.push(ViewMut::new(dtype.name(), sizes, buffer.bytes_mut()).map_err(text)?);
+                outs.push(ViewMut::new(dtype.name(), sizes, buffer.bytes_mut())?);
             }
             host(&views, &mut outs)?;
             drop(outs);
             made.into_iter()
-                .map(|(dtype, sizes, buffer)| Array::new(dtype, &sizes, Bytes::owned(buffer)))
+                .map(|(dtype, sizes, buffer)| Ok(Array::new(dtype, &sizes, Bytes::owned(buffer))?))
                 .collect()
         };
         let graph = Graph::current();
@@ -342,11 +341,10 @@ pub(crate) fn register_in(module: Op, interpreter: &mut Interpreter) {
         let Some(op) = found else { continue };
         let run = move |inputs: &[Rc<value::Tensor>],
                         _: Option<Attr>|
-              -> Result<Vec<value::Tensor>, String> {
+              -> Result<Vec<value::Tensor>, OwnError> {
             let inputs: Vec<Tensor> = inputs.iter().map(|t| Tensor::from(&**t)).collect();
-            let made = super::graph::at_once(|| op.at_once(&inputs, Location::caller()))
-                .map_err(|e| e.to_string())?;
-            made.iter().map(|t| t.value().map_err(|e| e.to_string())).collect()
+            let made = super::modes::at_once(|| op.at_once(&inputs, Location::caller()))?;
+            made.iter().map(|t| Ok(t.value()?)).collect()
         };
         interpreter.custom_calls.insert(call.callee, Box::new(run));
     }

@@ -3,8 +3,9 @@
 use super::{
     Array, Graph, Tensor, TraceError,
     arg::Arg,
-    graph::Place,
     key::{self, Key},
+    lock::lock,
+    place::Place,
     run::{Recorded, Slot, record},
     session::Session,
 };
@@ -12,13 +13,13 @@ use crate::{
     backend::{self, Backend, Runnable},
     compile::later::{Later, Making},
     model::{self, Options},
-    runtime::cuda::Mode,
+    runtime::{DataError, cuda::Mode},
 };
 use indexmap::IndexMap;
-use kiln_dialects::ir::Context;
+use kiln_dialects::{Result, ir::Context};
 use std::{
     cell::RefCell,
-    sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, LazyLock, Mutex, OnceLock},
 };
 
 /// Size limit of the cache; the oldest program is evicted first.
@@ -43,11 +44,12 @@ impl Prepared {
         self.program.as_ref().is_none_or(|p| p.ready().is_some())
     }
     /// Runs it. Err: execution failed.
-    pub fn run(&self, inputs: &[Arc<Array>]) -> Result<Vec<Arc<Array>>, String> {
-        let program =
-            self.program.as_ref().map(|p| p.ready().ok_or("has no program yet")).transpose()?;
-        let computed = computed(program.map(|p| &**p), inputs).map_err(|e| e.to_string())?;
-        self.slots.iter().map(|slot| pick(slot, &computed, |i| inputs.get(i).cloned())).collect()
+    pub fn run(&self, inputs: &[Arc<Array>]) -> Result<Vec<Arc<Array>>, crate::Error> {
+        let missing = || crate::Error::Backend("has no program yet".into());
+        let program = self.program.as_ref().map(|p| p.ready().ok_or_else(missing)).transpose()?;
+        let computed = computed(program.map(|p| &**p), inputs)?;
+        let one = |slot| Ok(pick(slot, &computed, |i| inputs.get(i).cloned())?);
+        self.slots.iter().map(one).collect()
     }
 }
 
@@ -61,21 +63,16 @@ fn computed(
     Ok(program.run(&views)?.into_iter().map(Arc::new).collect())
 }
 
-/// Locks a mutex, ignoring poisoning.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 static PROGRAMS: LazyLock<Mutex<IndexMap<Key, Arc<Prepared>>>> = LazyLock::new(Mutex::default);
 /// Options from the environment. Errors are not cached, so that fixing the environment helps.
 static OPTIONS: OnceLock<Options> = OnceLock::new();
 
 /// Options of single-op programs: on the host, in the default mode.
-fn options() -> Result<Options, String> {
+fn options() -> Result<Options, crate::Error> {
     if let Some(known) = OPTIONS.get() {
         return Ok(known.clone());
     }
-    let read = Options::from_env().map_err(|e| e.to_string())?;
+    let read = Options::from_env()?;
     let plain = Options {
         device: model::Place::Host,
         target: None,
@@ -117,7 +114,7 @@ pub(super) fn row(
     op: &'static str,
     target: &'static str,
     args: Vec<(&'static str, Arg)>,
-) -> Result<Vec<Tensor>, String> {
+) -> Result<Vec<Tensor>> {
     if let Some(open) = changing(target, &args) {
         let key = key::of("", target, &open);
         match with_programs(place, op, target, open) {
@@ -165,7 +162,7 @@ fn with_programs(
     op: &'static str,
     target: &'static str,
     args: Vec<(&'static str, Arg)>,
-) -> Result<Vec<Tensor>, String> {
+) -> Result<Vec<Tensor>> {
     let operands: Vec<Tensor> = args.iter().flat_map(|(_, a)| a.tensors()).collect();
     let arrays = operands
         .iter()
@@ -189,7 +186,8 @@ fn with_programs(
             made
         }
     };
-    Ok(made.run(&arrays)?.into_iter().map(Tensor::from).collect())
+    let made = made.run(&arrays).map_err(|e| e.to_string())?;
+    Ok(made.into_iter().map(Tensor::from).collect())
 }
 
 /// Looks up a result by its source.
@@ -197,13 +195,14 @@ pub(crate) fn pick(
     slot: &Slot,
     results: &[Arc<Array>],
     input: impl FnOnce(usize) -> Option<Arc<Array>>,
-) -> Result<Arc<Array>, String> {
+) -> Result<Arc<Array>, DataError> {
     let found = match slot {
         Slot::Result(i) => results.get(*i).cloned(),
         Slot::Input(i) => input(*i),
         Slot::Constant(array) => Some(array.clone()),
     };
-    found.ok_or_else(|| "the program has fewer results than the function".to_string())
+    found
+        .ok_or_else(|| DataError::Missing("the program has fewer results than the function".into()))
 }
 
 /// The reason why tracing a single op failed.
@@ -221,8 +220,8 @@ fn make(
     args: Vec<(&'static str, Arg)>,
     arrays: &[Arc<Array>],
     backend: Arc<dyn Backend>,
-) -> Result<Prepared, String> {
-    let making = Making { backend, options: options()?, queue: None };
+) -> Result<Prepared> {
+    let making = Making { backend, options: options().map_err(|e| e.to_string())?, queue: None };
     let context = Context::new();
     let recorded = record(context.ctx(), place, Session::default(), |graph: &Graph| {
         let inputs: Vec<Tensor> = arrays
@@ -235,5 +234,5 @@ fn make(
             args.into_iter().map(|(name, arg)| (name, arg.with_tensors(&mut next))).collect();
         Ok(graph.row(place, op, target, args))
     });
-    Prepared::new(op, recorded.map_err(reason)?, &making).map_err(|e| e.to_string())
+    Ok(Prepared::new(op, recorded.map_err(reason)?, &making).map_err(|e| e.to_string())?)
 }

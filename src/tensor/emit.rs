@@ -1,12 +1,12 @@
 //! Dispatch: adds an ATen row to a graph, or runs it eagerly.
 use super::{
-    Operand, Tensor, arg::Arg, eager, graph, graph::Graph, graph::Place, handle::Repr, state::Named,
+    Operand, Tensor, arg::Arg, eager, graph::Graph, handle::Repr, modes, place::Place, state::Named,
 };
 use crate::capture::{
     aten::{self, Args, Outcome, Val},
     storage::Alias,
 };
-use kiln_dialects::ir::Size;
+use kiln_dialects::{Error, Result, ir::Size};
 use std::panic::Location;
 
 /// Dispatches a row with a fixed number of results.
@@ -16,7 +16,7 @@ pub(super) fn exactly<const R: usize>(
     target: &'static str,
     args: Vec<(&'static str, Arg)>,
 ) -> [Tensor; R] {
-    if let Some(made) = graph::replay(None, target, &args) {
+    if let Some(made) = modes::replay(None, target, &args) {
         return made;
     }
     graph_of(&operands(&args)).exactly(place, op, target, args)
@@ -69,7 +69,7 @@ impl Graph {
     ) -> Vec<Tensor> {
         let operands = operands(&args);
         if operands.iter().any(Tensor::is_poisoned) {
-            return vec![self.refuse(place, op, String::new(), &operands)];
+            return vec![self.refuse(place, op, "", &operands)];
         }
         let args = match args.iter().any(|(_, a)| a.is_number()) {
             false => args,
@@ -95,7 +95,7 @@ impl Graph {
         op: &'static str,
         target: &'static str,
         args: Vec<(&'static str, Arg)>,
-    ) -> Result<Vec<Tensor>, String> {
+    ) -> Result<Vec<Tensor>> {
         if let Some(mut lazy) = self.lazy() {
             return lazy.row(self.id(), self.place(place), op, target, args);
         }
@@ -115,7 +115,7 @@ impl Graph {
         op: &str,
         target: &'static str,
         args: Vec<(&'static str, Arg)>,
-    ) -> Result<Vec<Alias>, String> {
+    ) -> Result<Vec<Alias>> {
         let row =
             aten::find(target).ok_or_else(|| format!("{target} has no row in the ATen table"))?;
         let mut values = std::collections::HashMap::new();
@@ -142,18 +142,18 @@ impl Graph {
         Ok(aliases)
     }
 
-    fn value(&self, arg: Arg) -> Result<Val, String> {
+    fn value(&self, arg: Arg) -> Result<Val> {
         let tensor = |t: &Tensor| match &t.0 {
             Repr::Node(node) if node.graph == self.id() => {
-                node.alias.map(Val::Tensor).ok_or_else(|| "takes a poisoned tensor".to_string())
+                node.alias.map(Val::Tensor).ok_or_else(|| "takes a poisoned tensor".into())
             }
-            Repr::Node(_) => Err("takes a tensor of another trace".to_string()),
+            Repr::Node(_) => Err(Error::from("takes a tensor of another trace")),
             Repr::Array(array) => self.state()?.array(array).map(Val::Tensor),
             Repr::Lazy(_) => {
                 let array = t.array().map_err(|e| e.to_string())?;
                 self.state()?.array(&array).map(Val::Tensor)
             }
-            Repr::Failed(_) => Err("takes a poisoned tensor".to_string()),
+            Repr::Failed(_) => Err("takes a poisoned tensor".into()),
         };
         Ok(match arg {
             Arg::Plain(v) => v,

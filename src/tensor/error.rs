@@ -19,6 +19,13 @@ pub struct OpError {
     pub operands: Vec<String>,
 }
 
+impl TraceError {
+    /// As [`TraceError::Module`], from any error.
+    pub(crate) fn module(e: impl ToString) -> TraceError {
+        TraceError::Module(e.to_string())
+    }
+}
+
 impl OpError {
     pub(super) fn new(
         place: &Location<'_>,
@@ -52,6 +59,9 @@ pub enum TraceError {
     /// Mismatched weights.
     #[error(transparent)]
     Weights(#[from] crate::nn::WeightsError),
+    /// Elements are missing, or do not fit their type.
+    #[error(transparent)]
+    Data(#[from] crate::runtime::DataError),
     /// The closure's own error.
     #[error(transparent)]
     User(#[from] Box<dyn std::error::Error + Send + Sync>),

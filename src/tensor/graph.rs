@@ -4,13 +4,14 @@ use super::{
     arg::Arg,
     dim::{Kind, Open},
     handle::{Node, Repr},
-    lazy::{Lazy, Segments},
+    lazy::Lazy,
+    place::Place,
     session::{Lifted, Session, Why},
     state::{Named, Parts, State},
 };
 use crate::{
     capture::{size_op, storage::Alias, weight::Weight},
-    nn::parameter::Stored,
+    nn::stored::Stored,
 };
 use kiln_dialects::{
     ir::*,
@@ -30,9 +31,6 @@ use std::{
     },
 };
 
-/// A source location in the user's code.
-pub(super) type Place = &'static Location<'static>;
-
 /// A graph: creates inputs, weights, symbols and constants. A cheap, single-threaded handle.
 #[derive(Clone)]
 pub struct Graph(Rc<Inner>);
@@ -49,10 +47,10 @@ struct Inner {
 
 thread_local! {
     /// Graphs being traced by this thread, innermost last.
-    static TRACED: RefCell<Vec<Graph>> = const { RefCell::new(vec![]) };
-    static EAGER: Graph = Graph::make(None, None);
+    pub(super) static TRACED: RefCell<Vec<Graph>> = const { RefCell::new(vec![]) };
+    pub(super) static EAGER: Graph = Graph::make(None, None);
     /// Nesting depth of functions excluded from graphs on this thread.
-    static LEFT_OUT: Cell<u32> = const { Cell::new(0) };
+    pub(super) static LEFT_OUT: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Guard object of a source location for ops; see [`Graph::frame`].
@@ -73,74 +71,6 @@ impl Drop for Tracing {
     }
 }
 
-/// Runs `body` in eager mode, even inside a trace.
-pub(crate) fn at_once<R>(body: impl FnOnce() -> R) -> R {
-    let _tracing = EAGER.with(Graph::enter);
-    body()
-}
-
-/// Runs an excluded function op by op, including compiled functions that it calls. A graph being
-/// traced breaks before it, and recorded lazy ops run first. `tensors` are its arguments. Err: the
-/// graph break, the error of a poisoned argument, or the function's own error.
-pub(crate) fn left_out<R>(
-    place: Place,
-    tensors: &[Tensor],
-    body: impl FnOnce() -> Result<R, TraceError>,
-) -> Result<R, TraceError> {
-    if let Some(t) = tensors.iter().find(|t| t.is_poisoned()) {
-        return Err(t.error());
-    }
-    for t in tensors {
-        let graph = match &t.0 {
-            Repr::Node(node) => node.graph,
-            Repr::Lazy(node) if node.value.get().is_none() => node.graph,
-            _ => continue,
-        };
-        Graph::by_id(graph).ok_or_else(|| t.error())?.end(place, Why::Disabled, tensors)?;
-    }
-    Graph::current().end(place, Why::Disabled, tensors)?;
-    struct Leave;
-    impl Drop for Leave {
-        fn drop(&mut self) {
-            LEFT_OUT.set(LEFT_OUT.get() - 1);
-        }
-    }
-    LEFT_OUT.set(LEFT_OUT.get() + 1);
-    let _leave = Leave;
-    at_once(body)
-}
-
-/// Whether this thread runs an excluded function.
-pub(crate) fn is_left_out() -> bool {
-    LEFT_OUT.get() > 0
-}
-
-/// Runs `body` in lazy mode: ops are recorded and run in segments, which end where a value is read
-/// or when `body` returns.
-pub(crate) fn in_segments<R>(
-    segments: Arc<Segments>,
-    body: impl FnOnce() -> Result<R, TraceError>,
-) -> Result<R, TraceError> {
-    let graph = Graph::make(None, Some(RefCell::new(Lazy::new(segments))));
-    let _tracing = graph.enter();
-    let result = body()?;
-    graph.flush(None)?;
-    Ok(result)
-}
-
-/// Replays an op recorded at this point by an earlier call. `first` comes before `args`, as
-/// argument `self`. `None`: another op, or not in lazy mode.
-pub(super) fn replay<const R: usize>(
-    first: Option<&Tensor>,
-    target: &str,
-    args: &[(&'static str, Arg)],
-) -> Option<[Tensor; R]> {
-    TRACED.with_borrow(|all| {
-        let graph = all.last()?;
-        graph.0.lazy.as_ref()?.try_borrow_mut().ok()?.replay(graph.0.id, first, target, args)
-    })
-}
-
 impl Graph {
     /// Runs the recorded ops.
     pub(super) fn flush(&self, read: Option<(Place, Why)>) -> Result<(), TraceError> {
@@ -149,7 +79,12 @@ impl Graph {
     }
     /// Breaks the graph: runs the recorded ops. Err: the graph is being traced, so its function
     /// must run in segments.
-    fn end(&self, place: Place, why: Why, operands: &[Tensor]) -> Result<(), TraceError> {
+    pub(super) fn end(
+        &self,
+        place: Place,
+        why: Why,
+        operands: &[Tensor],
+    ) -> Result<(), TraceError> {
         if self.0.lazy.is_some() {
             return self.flush(Some((place, why)));
         }
@@ -179,10 +114,19 @@ impl Graph {
         }
         TraceError::Read(error)
     }
+    /// Replays an op in lazy mode.
+    pub(super) fn replay<const R: usize>(
+        &self,
+        first: Option<&Tensor>,
+        target: &str,
+        args: &[(&'static str, Arg)],
+    ) -> Option<[Tensor; R]> {
+        self.0.lazy.as_ref()?.try_borrow_mut().ok()?.replay(self.0.id, first, target, args)
+    }
     pub(super) fn lazy(&self) -> Option<RefMut<'_, Lazy>> {
         self.0.lazy.as_ref().map(RefCell::borrow_mut)
     }
-    fn make(state: Option<RefCell<State>>, lazy: Option<RefCell<Lazy>>) -> Graph {
+    pub(super) fn make(state: Option<RefCell<State>>, lazy: Option<RefCell<Lazy>>) -> Graph {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Graph(Rc::new(Inner {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
@@ -214,12 +158,12 @@ impl Graph {
         self.0.state.is_none()
     }
     /// The tracing state. Err: in eager mode.
-    pub(super) fn state(&self) -> Result<RefMut<'_, State>, String> {
+    pub(super) fn state(&self) -> Result<RefMut<'_, State>> {
         self.0
             .state
             .as_ref()
             .map(RefCell::borrow_mut)
-            .ok_or_else(|| "is for graphs that are traced; here ops run at once".to_string())
+            .ok_or_else(|| "is for graphs that are traced; here ops run at once".into())
     }
     /// The location of the innermost frame, else `place`.
     pub(super) fn place(&self, place: Place) -> Place {
@@ -346,7 +290,7 @@ impl Graph {
     }
     /// Records an error that concerns no op, and returns a poisoned tensor.
     #[track_caller]
-    pub(crate) fn failed(&self, op: &str, reason: String) -> Tensor {
+    pub(crate) fn failed(&self, op: &str, reason: impl ToString) -> Tensor {
         self.refuse(Location::caller(), op, reason, &[])
     }
     /// Sets the source location of ops until the result is dropped, unless an outer frame did. For
@@ -362,7 +306,7 @@ impl Graph {
     }
 
     /// The result's handle; on failure, records the error and returns a poisoned one.
-    fn made(&self, place: Place, op: &'static str, made: Result<Alias, String>) -> Tensor {
+    fn made(&self, place: Place, op: &'static str, made: Result<Alias>) -> Tensor {
         match made {
             Ok(alias) => self.handle(Some(alias)),
             Err(e) => self.refuse(place, op, e, &[]),
@@ -376,9 +320,10 @@ impl Graph {
         &self,
         place: Place,
         op: &str,
-        reason: String,
+        reason: impl ToString,
         operands: &[Tensor],
     ) -> Tensor {
+        let reason = reason.to_string();
         // Errors of poisoned operands are not reported again.
         let first = operands.iter().find_map(Tensor::failure);
         let poisoned = operands.iter().any(Tensor::is_poisoned);
@@ -423,20 +368,20 @@ impl Graph {
         }
     }
     /// Sizes as op operands. Err: the reason; empty if it follows from a recorded error.
-    pub(super) fn raw_sizes(&self, all: &[Dim]) -> Result<Vec<Size>, String> {
+    pub(super) fn raw_sizes(&self, all: &[Dim]) -> Result<Vec<Size>> {
         let raw = |d: &Dim| match d.0 {
             Kind::Known(n) => Ok(Size::Static(n)),
             Kind::Open(o) if o.graph == self.0.id => {
                 let value = self.state()?.expressions.get(o.index).map(|(_, value)| *value);
                 value
                     .map(Size::Dynamic)
-                    .ok_or_else(|| "takes a size that the graph does not have".to_string())
+                    .ok_or_else(|| Error::from("takes a size that the graph does not have"))
             }
-            Kind::Open(_) => Err("takes a size of another graph".to_string()),
+            Kind::Open(_) => Err("takes a size of another graph".into()),
             Kind::NoValue => {
-                Err("takes a size that has no value: an overflow or a division by 0".to_string())
+                Err("takes a size that has no value: an overflow or a division by 0".into())
             }
-            Kind::Poison => Err(String::new()),
+            Kind::Poison => Err("".into()),
         };
         all.iter().map(raw).collect()
     }
@@ -462,7 +407,7 @@ impl Graph {
         if let Some(size) = state.sizes.get(&known).copied() {
             return self.open(&mut state, size);
         }
-        match state.cx.b.size_of(value, axis).and_then(|s| Ok(state.advance().map(|()| s)?)) {
+        match state.cx.b.size_of(value, axis).and_then(|s| state.advance().map(|()| s)) {
             Ok(Size::Dynamic(size)) => self.open(&mut state, size),
             Ok(Size::Static(n)) => Dim::from(n),
             Err(_) => Dim::POISON,
@@ -490,7 +435,7 @@ impl Graph {
     }
     /// The SSA value and the name of a result.
     pub(super) fn result(&self, number: usize, t: &Tensor) -> Result<(Value, String), TraceError> {
-        let module = |e: String| TraceError::Module(e);
+        let module = |e: Error| TraceError::module(e);
         let alias = match &t.0 {
             Repr::Node(node) if node.graph == self.0.id => node.alias.ok_or("has no value"),
             Repr::Node(_) => Err("belongs to another trace"),
@@ -518,6 +463,6 @@ impl Graph {
         ))
     }
     pub(super) fn parts(&self) -> Result<Parts, TraceError> {
-        self.state().map(|mut s| s.parts()).map_err(TraceError::Module)
+        self.state().map(|mut s| s.parts()).map_err(TraceError::module)
     }
 }

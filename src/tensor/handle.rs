@@ -1,5 +1,5 @@
 //! Tensor handles.
-use super::{Array, Dim, Graph, OpError, TraceError, arg::Arg, emit, graph, lazy::LazyNode};
+use super::{Array, Dim, Graph, OpError, TraceError, arg::Arg, emit, lazy_node::LazyNode, modes};
 use crate::capture::storage::Alias;
 use kiln_dialects::{
     sym,
@@ -182,7 +182,7 @@ impl Tensor {
         args: [(&'static str, Arg); N],
     ) -> [Tensor; R] {
         let place = Location::caller();
-        if let Some(made) = graph::replay(Some(self), target, &args) {
+        if let Some(made) = modes::replay(Some(self), target, &args) {
             return made;
         }
         let mut all = Vec::with_capacity(N + 1);

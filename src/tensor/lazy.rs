@@ -8,47 +8,21 @@
 use super::{
     Array, Graph, OpError, Repr, Session, Slot, Tensor, TraceError, Why,
     arg::Arg,
-    eager::{self, Prepared, lock},
-    graph::Place,
+    eager::{self, Prepared},
     key::{self, Key},
+    lazy_node::{Free, Known, LazyNode},
+    lock::lock,
+    place::Place,
     replay::{Kept, Noted, Run, Seen, Source},
     run::record,
 };
 use crate::{Error, compile::later::Making, lowering::driver::compile::CompileError};
 use indexmap::IndexMap;
-use kiln_dialects::{ir::Context, value::DType};
-use std::{
-    cell::RefCell,
-    sync::{
-        Arc, LazyLock, Mutex, OnceLock,
-        atomic::{AtomicU64, Ordering},
-    },
+use kiln_dialects::{Result, ir::Context};
+use std::sync::{
+    Arc, LazyLock, Mutex,
+    atomic::{AtomicU64, Ordering},
 };
-
-/// A recorded value.
-pub(crate) struct LazyNode {
-    pub graph: u64,
-    /// Index of its segment, and its index among the segment's results.
-    segment: u32,
-    at: u32,
-    /// Index of its type in `known`.
-    slot: u32,
-    known: Arc<Known>,
-    pub value: OnceLock<Arc<Array>>,
-}
-
-impl LazyNode {
-    pub fn dtype(&self) -> DType {
-        self.known.types[self.slot as usize].0
-    }
-    pub fn shape(&self) -> &[usize] {
-        &self.known.types[self.slot as usize].1
-    }
-    /// Whether it is this result of a segment.
-    pub(super) fn is_result(&self, graph: u64, segment: u32, at: u32) -> bool {
-        (self.graph, self.segment, self.at) == (graph, segment, at)
-    }
-}
 
 /// The current segment: ops recorded since the last read.
 pub(super) struct Lazy {
@@ -65,68 +39,6 @@ pub(super) struct Lazy {
     inputs: Vec<Arc<Array>>,
     results: Vec<Arc<LazyNode>>,
     free: Free,
-}
-
-/// A free list of nodes. In long functions, allocating and freeing nodes was most of the cost per
-/// op. Each thread keeps some nodes between calls.
-struct Free(Vec<Arc<LazyNode>>);
-
-/// Capacity of a thread's free list.
-const FREE: usize = 1024;
-thread_local! {
-    static FREE_NODES: RefCell<Vec<Arc<LazyNode>>> = const { RefCell::new(vec![]) };
-}
-
-impl Free {
-    fn of_thread() -> Free {
-        Free(FREE_NODES.take())
-    }
-    /// Takes a node from the free list, or allocates one.
-    fn node(
-        &mut self,
-        known: &Arc<Known>,
-        graph: u64,
-        segment: u32,
-        at: u32,
-        slot: u32,
-    ) -> Arc<LazyNode> {
-        if let Some(mut node) = self.0.pop()
-            && let Some(n) = Arc::get_mut(&mut node)
-        {
-            (n.graph, n.segment, n.at, n.slot) = (graph, segment, at, slot);
-            if !Arc::ptr_eq(&n.known, known) {
-                n.known = known.clone();
-            }
-            return node;
-        }
-        Arc::new(LazyNode {
-            graph,
-            segment,
-            at,
-            slot,
-            known: known.clone(),
-            value: OnceLock::new(),
-        })
-    }
-    /// Recycles nodes that nobody else holds. They are reused in creation order, so that a repeated
-    /// call finds them with matching types.
-    fn take(&mut self, nodes: Vec<Arc<LazyNode>>) {
-        let room = FREE.saturating_sub(self.0.len());
-        let idle = nodes
-            .into_iter()
-            .rev()
-            .filter(|n| Arc::strong_count(n) == 1 && n.value.get().is_none());
-        self.0.extend(idle.take(room));
-    }
-}
-
-impl Drop for Free {
-    fn drop(&mut self) {
-        if !self.0.is_empty() {
-            // Fails during thread shutdown, harmlessly.
-            let _ = FREE_NODES.try_with(|kept| *kept.borrow_mut() = std::mem::take(&mut self.0));
-        }
-    }
 }
 
 /// The compiled program of a segment.
@@ -171,12 +83,6 @@ impl Segments {
             .map(|(at, why)| (format!("{}:{}:{}", at.file(), at.line(), at.column()), *why))
             .collect()
     }
-}
-
-/// Inferred result types of an op for given operand types.
-pub(super) struct Known {
-    types: Vec<(DType, Vec<usize>)>,
-    pub slots: Vec<Slot>,
 }
 
 /// Size limit of the type cache.
@@ -256,7 +162,7 @@ impl Lazy {
         op: &'static str,
         target: &'static str,
         args: Vec<(&'static str, Arg)>,
-    ) -> Result<Vec<Tensor>, String> {
+    ) -> Result<Vec<Tensor>> {
         let operands: Vec<Tensor> = args.iter().flat_map(|(_, a)| a.tensors()).collect();
         let known = match self.follow(graph, None, target, &args, None) {
             true => self.run.ops[self.at - 1].known.clone(),
@@ -280,21 +186,20 @@ impl Lazy {
         target: &'static str,
         args: Vec<(&'static str, Arg)>,
         operands: &[Tensor],
-    ) -> Result<Arc<Known>, String> {
+    ) -> Result<Arc<Known>> {
         let known = types(key::of("", target, &args), place, op, target, &args, operands)?;
         // Recorded tensors would stay alive, and so count as live results.
         let args = args
             .iter()
             .map(|(name, arg)| Ok((*name, Kept::of(arg)?)))
-            .collect::<Result<Vec<_>, String>>()?;
+            .collect::<Result<Vec<_>>>()?;
         let before = self.inputs.len();
-        let sources =
-            operands.iter().map(|t| self.source(graph, t)).collect::<Result<Vec<_>, String>>();
+        let sources = operands.iter().map(|t| self.source(graph, t)).collect::<Result<Vec<_>>>();
         let sources = sources.inspect_err(|_| self.inputs.truncate(before))?;
         self.new.push(Noted { place, op, target, args, operands: sources, known: known.clone() });
         Ok(known)
     }
-    fn source(&mut self, graph: u64, t: &Tensor) -> Result<Source, String> {
+    fn source(&mut self, graph: u64, t: &Tensor) -> Result<Source> {
         let array = match &t.0 {
             Repr::Lazy(node) => match node.value.get() {
                 Some(array) => array.clone(),
@@ -348,7 +253,7 @@ impl Lazy {
         let values = match segment {
             Some(segment) if segment.prepared.is_ready() => {
                 segment.calls.fetch_add(1, Ordering::Relaxed);
-                segment.prepared.run(&noted.inputs).map_err(user)?
+                segment.prepared.run(&noted.inputs).map_err(|e| user(e.to_string()))?
             }
             _ => one_by_one(&noted.ops(), &noted.inputs, &held)?,
         };
@@ -467,7 +372,7 @@ fn again(graph: &Graph, ops: &[&Noted], inputs: &[Tensor]) -> Vec<Tensor> {
             .args
             .iter()
             .map(|(name, arg)| Ok((*name, arg.arg(&mut operands)?)))
-            .collect::<Result<_, String>>();
+            .collect::<Result<_>>();
         let made = match args {
             Ok(args) => graph.row(o.place, o.op, o.target, args),
             Err(e) => vec![graph.refuse(o.place, o.op, e, &[])],
@@ -491,7 +396,7 @@ fn one_by_one(
     held: &[u32],
 ) -> Result<Vec<Arc<Array>>, TraceError> {
     let inputs: Vec<Tensor> = inputs.iter().map(|a| a.clone().into()).collect();
-    let all = super::graph::at_once(|| again(&Graph::current(), ops, &inputs));
+    let all = super::modes::at_once(|| again(&Graph::current(), ops, &inputs));
     let value = |n: &u32| {
         all.get(*n as usize)
             .ok_or_else(|| TraceError::Module("a noted op has lost a result".into()))?
@@ -508,7 +413,7 @@ fn types(
     target: &'static str,
     args: &[(&'static str, Arg)],
     operands: &[Tensor],
-) -> Result<Arc<Known>, String> {
+) -> Result<Arc<Known>> {
     if let Some(known) = lock(&KNOWN).get(&key) {
         return Ok(known.clone());
     }

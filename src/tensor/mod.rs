@@ -25,7 +25,7 @@
 //! [`nn`](crate::nn) module that is the call of the module, or where it was added to a
 //! `Sequential`.
 mod arg;
-mod array;
+pub(crate) mod array;
 mod axes;
 mod control;
 mod create;
@@ -41,9 +41,15 @@ mod image;
 mod index;
 mod key;
 mod lazy;
+mod lazy_node;
+mod lock;
+mod mark;
+mod modes;
 mod movement;
 mod norm;
+mod number;
 mod operators;
+mod place;
 mod product;
 mod ptx;
 mod read;
@@ -54,30 +60,35 @@ mod run;
 mod scalar;
 mod session;
 mod state;
+mod tensor_type;
 
 pub use arg::Operand;
-pub use array::{Array, Number, mark_dynamic, mark_static};
+pub use array::Array;
 pub use axes::Axes;
 pub use control::{cond, map, scan, scan_reverse, while_loop};
-pub use custom::{CustomBuilder, CustomOp, TensorType, custom_op};
+pub use custom::{CustomBuilder, CustomOp, custom_op};
 pub use dim::{Dim, Shape};
 pub use eager::with_backend;
 pub use error::{OpError, TraceError};
 pub use graph::{Frame, Graph};
 pub use handle::Tensor;
 pub use image::{Convolution, Pool};
+pub use mark::{mark_dynamic, mark_static};
 pub use norm::{CrossEntropy, Reduction};
+pub use number::Number;
 pub use product::Attention;
 pub use ptx::Ptx;
 pub use run::{Traced, trace, trace_all, trace_into};
 pub use scalar::Scalar;
+pub use tensor_type::TensorType;
 pub(crate) use {
     array::Mark,
     custom::{has_effects, register_in},
-    eager::{lock, pick, reset},
-    graph::{at_once, in_segments, is_left_out, left_out},
+    eager::{pick, reset},
     handle::Repr,
     lazy::Segments,
+    lock::lock,
+    modes::{at_once, in_segments, is_left_out, left_out},
     run::{Recorded, Slot, record},
     session::{Lifted, NumberArgument, Session, Why},
 };

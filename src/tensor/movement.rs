@@ -251,7 +251,7 @@ impl Graph {
         place: &'static Location<'static>,
     ) -> Tensor {
         if tensors.is_empty() {
-            return self.refuse(place, op, "joins no tensors".into(), &[]);
+            return self.refuse(place, op, "joins no tensors", &[]);
         }
         let [r] =
             self.exactly(place, op, target, vec![("tensors", tensors.into()), ("dim", dim.into())]);

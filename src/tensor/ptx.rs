@@ -1,9 +1,9 @@
 //! External PTX kernels: GPU implementations of [custom ops](super::custom_op).
 use super::{
     Dim, Graph, Tensor, TraceError,
-    custom::TensorType,
-    graph::Place,
+    place::Place,
     region::{Body, RegionOp, Spec},
+    tensor_type::TensorType,
 };
 use crate::lowering::program::external_ptx::Text;
 use kiln_dialects::{
@@ -121,10 +121,11 @@ impl Ptx {
         let numbers = |all: &[Dim]| all.iter().map(|d| d.expression()).collect::<Vec<sym::Dim>>();
         let (blocks, sizes) = (numbers(&[blocks]), numbers(&sizes));
         let (ctx, blocks, sizes) = {
-            let mut state = graph.state().map_err(TraceError::Module)?;
+            let mut state = graph.state().map_err(TraceError::module)?;
             (state.cx.b.ctx, state.raw(&blocks), state.raw(&sizes))
         };
-        let (blocks, sizes) = (blocks.map_err(refuse)?, sizes.map_err(refuse)?);
+        let (blocks, sizes) =
+            (blocks.map_err(|e| refuse(e.to_string()))?, sizes.map_err(|e| refuse(e.to_string()))?);
         let mut groups = vec![values.len() as i32];
         let mut attrs = vec![("callee", Attr::string(ctx, name))];
         for (what, all) in [("blocks", &blocks), ("sizes", &sizes)] {

@@ -1,5 +1,5 @@
 //! Reading data, which breaks a graph, and creating tensors from data.
-use super::{Array, Graph, Number, Tensor, TraceError, Why, array::item, handle::Repr};
+use super::{Array, Graph, Number, Tensor, TraceError, Why, handle::Repr, number::item};
 use crate::runtime::interop::Element;
 use kiln_dialects::value::{self, DType};
 use std::{panic::Location, sync::Arc};
@@ -8,7 +8,7 @@ impl Tensor {
     /// Copies numbers in row-major order; the dtype is that of `T`. Err: their number does not
     /// match the shape.
     pub fn of<T: Element>(shape: &[usize], values: &[T]) -> Result<Tensor, TraceError> {
-        Array::of(shape, values).map(Tensor::from).map_err(|e| TraceError::User(e.into()))
+        Ok(Array::of(shape, values).map(Tensor::from)?)
     }
     /// A 0-d tensor.
     pub fn scalar<T: Element>(value: T) -> Result<Tensor, TraceError> {
@@ -55,7 +55,7 @@ impl Tensor {
     /// Reads the data as an interpreter value. Err: as for [`Tensor::array`].
     #[track_caller]
     pub fn value(&self) -> Result<value::Tensor, TraceError> {
-        self.array()?.value().map_err(|e| TraceError::User(e.into()))
+        Ok(self.array()?.value()?)
     }
 
     /// The error of reading a traced tensor; in a compiled function, the graph break.

@@ -1,7 +1,7 @@
 //! Ops with regions in a trace: traces functions into regions, and infers result types.
 use super::{
     Graph, Tensor, TraceError,
-    graph::Place,
+    place::Place,
     state::{Named, State},
 };
 use crate::lowering::analysis::sizes::MakeSize;
@@ -25,7 +25,7 @@ pub(super) struct Body<'a> {
 }
 
 /// Infers an op's result types from those of its regions.
-pub(super) type Results<'a> = dyn Fn(&[Vec<Spec>]) -> Result<Vec<Spec>, String> + 'a;
+pub(super) type Results<'a> = dyn Fn(&[Vec<Spec>]) -> Result<Vec<Spec>> + 'a;
 
 /// An op with regions.
 pub(super) struct RegionOp<'a> {
@@ -80,7 +80,7 @@ impl MakeSize for Sizes<'_> {
 
 impl State {
     /// Materialises sizes at the insertion point: constants and SSA values.
-    pub(super) fn raw(&mut self, dims: &[sym::Dim]) -> Result<Vec<Size>, String> {
+    pub(super) fn raw(&mut self, dims: &[sym::Dim]) -> Result<Vec<Size>> {
         dims.iter()
             .map(|d| {
                 Ok(match d.known() {
@@ -91,18 +91,18 @@ impl State {
             .collect()
     }
     /// Binds the sizes of a new value.
-    fn bind(&mut self, value: Value, dims: &[sym::Dim]) -> Result<(), String> {
+    fn bind(&mut self, value: Value, dims: &[sym::Dim]) -> Result<()> {
         if dims.iter().any(|d| d.known().is_none()) {
             let sizes = self.raw(dims)?;
             self.cx.b.create_with(&BindShape { value, sizes }, &[], &mut [])?;
         }
         self.advance()
     }
-    fn spec(&self, v: Value) -> Result<Spec, String> {
+    fn spec(&self, v: Value) -> Result<Spec> {
         Ok((tensor_type(v.ty())?.dtype, self.facts.dims(v).to_vec()))
     }
     /// Casts a value to a type as static as `spec`.
-    fn as_stated(&mut self, v: Value, spec: &Spec) -> Result<Value, String> {
+    fn as_stated(&mut self, v: Value, spec: &Spec) -> Result<Value> {
         if v.ty() == type_of(v.ctx(), spec) {
             return Ok(v);
         }
@@ -119,7 +119,7 @@ impl Graph {
     /// A tensor's SSA value in this graph, with its type.
     pub(super) fn taken(&self, t: &Tensor) -> Result<(Value, Spec), TraceError> {
         let (value, _) = self.result(0, t)?;
-        let spec = self.state().and_then(|s| s.spec(value)).map_err(TraceError::Module)?;
+        let spec = self.state().and_then(|s| s.spec(value)).map_err(TraceError::module)?;
         Ok((value, spec))
     }
 
@@ -133,7 +133,7 @@ impl Graph {
         mut what: RegionOp,
         results: &Results,
     ) -> Result<Vec<Tensor>, TraceError> {
-        let module = |e: String| TraceError::Module(e);
+        let module = |e: Error| TraceError::module(e);
         let (b, name) = {
             let mut state = self.state().map_err(module)?;
             let name = state.unique(op, Named::Result);
@@ -173,7 +173,9 @@ impl Graph {
                 if failure.borrow().is_none() {
                     match results(&yielded.borrow()) {
                         Ok(specs) => *made.borrow_mut() = specs,
-                        Err(e) => drop(failure.borrow_mut().insert(TraceError::User(e.into()))),
+                        Err(e) => drop(
+                            failure.borrow_mut().insert(TraceError::User(e.to_string().into())),
+                        ),
                     }
                 }
                 Ok(made.borrow().iter().map(|s| type_of(b.ctx, s)).collect())
@@ -192,7 +194,7 @@ impl Graph {
             }
         }
         let mut state = self.state().map_err(module)?;
-        let made_op = op_made.map_err(|e| module(e.into()))?;
+        let made_op = op_made.map_err(module)?;
         state.cx.b.loc = b.loc;
         state.advance().map_err(module)?;
         let mut all = vec![];
@@ -213,7 +215,7 @@ impl Graph {
         body: &mut Body,
         before: Option<Vec<Spec>>,
     ) -> Result<Vec<Spec>, TraceError> {
-        let module = |e: String| TraceError::Module(e);
+        let module = |e: Error| TraceError::module(e);
         let (region, tensors) = {
             let mut state = self.state().map_err(module)?;
             let region = state.open(inner, &args);
@@ -253,11 +255,7 @@ impl Graph {
                     *spec = want.clone();
                 }
             }
-            state
-                .cx
-                .b
-                .create_with(&Yield { values }, &[], &mut [])
-                .map_err(|e| module(e.into()))?;
+            state.cx.b.create_with(&Yield { values }, &[], &mut []).map_err(module)?;
             Ok(specs)
         });
         self.state().map_err(module)?.close(region);

@@ -6,14 +6,11 @@
 //! results and inputs that its tensors refer to. Derived data, such as result types, is stored in
 //! the run.
 use super::{
-    Array, Dim, Operand, Scalar, Tensor,
-    arg::Arg,
-    graph::Place,
-    handle::Repr,
-    lazy::{Known, Segment},
+    Array, Dim, Operand, Scalar, Tensor, arg::Arg, handle::Repr, lazy::Segment, lazy_node::Known,
+    place::Place,
 };
 use crate::{capture::aten::Val, runtime::guards::Scalar as Plain};
-use kiln_dialects::{ir::Size, value::DType};
+use kiln_dialects::{Result, ir::Size, value::DType};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Source of an operand.
@@ -216,7 +213,7 @@ fn same_name(a: &str, b: &str) -> bool {
 
 impl Kept {
     /// Err: the argument is a graph value, which cannot be recorded.
-    pub(super) fn of(arg: &Arg) -> Result<Kept, String> {
+    pub(super) fn of(arg: &Arg) -> Result<Kept> {
         let size = |d: &Dim| d.known().ok_or_else(|| "takes a size that is no number".to_string());
         Ok(match arg {
             Arg::Operand(Operand::Tensor(_)) => Kept::Tensor,
@@ -231,7 +228,7 @@ impl Kept {
         })
     }
     /// Restores the argument with these tensors. Err: too few tensors.
-    pub(super) fn arg(&self, tensors: &mut impl Iterator<Item = Tensor>) -> Result<Arg, String> {
+    pub(super) fn arg(&self, tensors: &mut impl Iterator<Item = Tensor>) -> Result<Arg> {
         let lost = || "has lost an operand".to_string();
         Ok(match self {
             Kept::Tensor => Arg::Operand(Operand::Tensor(tensors.next().ok_or_else(lost)?)),
@@ -285,7 +282,7 @@ impl Kept {
 }
 
 impl Literal {
-    fn of(v: &Val) -> Result<Literal, String> {
+    fn of(v: &Val) -> Result<Literal> {
         Ok(match v {
             Val::Int(Size::Static(n)) => Literal::Int(*n),
             Val::Float(x) => Literal::Float(*x),

@@ -176,7 +176,7 @@ fn build<X>(
     });
     let (values, x, parts) =
         outcome.unwrap_or_else(|| Err(TraceError::Module("has no body".into())))?;
-    let func = func.map_err(|e| TraceError::Module(e.into()))?;
+    let func = func.map_err(TraceError::module)?;
     let results: Vec<Type> = values.iter().map(|(v, _)| v.ty()).collect();
     func.set_attr("function_type", Attr::ty(Type::function(ctx, &parts.types, &results)));
     func.set_attr("arg_attrs", Attr::array(ctx, &parts.layouts));

@@ -1,5 +1,5 @@
 //! Number arguments of compiled functions. In a graph they are 0-d tensors, or symbolic sizes.
-use super::{Dim, Graph, Operand, Tensor, arg::Arg, graph::Place, handle::Node, handle::Repr};
+use super::{Dim, Graph, Operand, Tensor, arg::Arg, handle::Node, handle::Repr, place::Place};
 use crate::runtime::guards::Scalar as Plain;
 use kiln_dialects::value::DType;
 use std::{

@@ -1,8 +1,9 @@
 //! Tracing state of a compiled function's call: size hints, and the assumptions made with them (as
 //! the ShapeEnv of PyTorch).
 use super::OpError;
-use crate::{capture::storage::Alias, nn::parameter::Stored};
+use crate::{capture::storage::Alias, nn::stored::Stored};
 use kiln_dialects::{
+    Result,
     ir::Op,
     ops::CompareKind,
     sym::{self, Atom},
@@ -136,11 +137,7 @@ impl Session {
         Some(n)
     }
     /// Sizes that an op requires to be equal. Err: they differ in this call.
-    pub(super) fn assume(
-        &mut self,
-        pairs: Vec<(sym::Dim, sym::Dim)>,
-        op: Op,
-    ) -> Result<(), String> {
+    pub(super) fn assume(&mut self, pairs: Vec<(sym::Dim, sym::Dim)>, op: Op) -> Result<()> {
         for (a, b) in pairs {
             // A data-dependent size has no hint.
             let (Some(x), Some(y)) = (self.value(&a), self.value(&b)) else { continue };
@@ -148,7 +145,8 @@ impl Session {
                 return Err(format!(
                     "'{}' op has sizes {a} and {b}, which are {x} and {y}",
                     op.name()
-                ));
+                )
+                .into());
             }
             let place = op
                 .loc()

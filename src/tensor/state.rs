@@ -1,7 +1,7 @@
 //! State of a graph being traced: names, inputs, weights, symbols, errors.
 use super::{
     Array, OpError,
-    graph::Place,
+    place::Place,
     session::{Lifted, Session},
 };
 use crate::{
@@ -117,10 +117,7 @@ impl State {
         self.cx.store.restore(region.values);
     }
     /// Builds something in the function's entry block, visible to every region.
-    fn outside<X>(
-        &mut self,
-        make: impl FnOnce(&mut State) -> Result<X, String>,
-    ) -> Result<X, String> {
+    fn outside<X>(&mut self, make: impl FnOnce(&mut State) -> Result<X>) -> Result<X> {
         let Some((b, last)) = self.outer.first().copied() else { return make(self) };
         let inner = (self.cx.b, self.last);
         (self.cx.b, self.last) = (b.at(inner.0.loc), last);
@@ -170,7 +167,7 @@ impl State {
         self.symbols.get(name).map(|(_, value)| *value)
     }
     /// Records all ops since the last call in `facts`.
-    pub(super) fn advance(&mut self) -> Result<(), String> {
+    pub(super) fn advance(&mut self) -> Result<()> {
         let first = |s: &State| s.cx.b.block().first();
         let mut next = self.last.map_or_else(|| first(self), Op::next);
         while let Some(op) = next {
@@ -184,40 +181,35 @@ impl State {
         }
         Ok(())
     }
-    pub(super) fn symbol(&mut self, want: Sym) -> Result<Value, String> {
+    pub(super) fn symbol(&mut self, want: Sym) -> Result<Value> {
         self.outside(|s| s.own_symbol(want))
     }
-    fn own_symbol(&mut self, want: Sym) -> Result<Value, String> {
+    fn own_symbol(&mut self, want: Sym) -> Result<Value> {
         if let Some((have, value)) = self.symbols.get(&want.name) {
             let same = (have.min, have.max, have.divisor) == (want.min, want.max, want.divisor);
             return if same {
                 Ok(*value)
             } else {
-                Err(format!("@{} is already a size with another range", want.name))
+                Err(format!("@{} is already a size with another range", want.name).into())
             };
         }
         if want.min < 0 || want.max.is_some_and(|max| max < want.min) || want.divisor < 1 {
-            return Err(format!("@{} has no size that it could be", want.name));
+            return Err(format!("@{} has no size that it could be", want.name).into());
         }
         let value = self.cx.b.create_with(&want, &[Type::index(self.cx.b.ctx)], &mut [])?.result(0);
         self.advance()?;
         self.symbols.insert(want.name.clone(), (want, value));
         Ok(value)
     }
-    pub(super) fn input(
-        &mut self,
-        name: &str,
-        dtype: DType,
-        sizes: &[Size],
-    ) -> Result<Alias, String> {
+    pub(super) fn input(&mut self, name: &str, dtype: DType, sizes: &[Size]) -> Result<Alias> {
         self.outside(|s| s.own_input(name, dtype, sizes))
     }
-    fn own_input(&mut self, name: &str, dtype: DType, sizes: &[Size]) -> Result<Alias, String> {
+    fn own_input(&mut self, name: &str, dtype: DType, sizes: &[Size]) -> Result<Alias> {
         if self.names.contains_key(name) {
-            return Err(format!("there is already a tensor {name}"));
+            return Err(format!("there is already a tensor {name}").into());
         }
         if let Some(n) = sizes.iter().filter_map(|s| s.known()).find(|n| *n < 0) {
-            return Err(format!("has size {n}, which is negative"));
+            return Err(format!("has size {n}, which is negative").into());
         }
         let (b, dims) = (
             self.cx.b,
@@ -246,7 +238,7 @@ impl State {
         Ok(alias)
     }
     /// Lifts a number argument to an input, once.
-    pub(super) fn number(&mut self, leaf: usize, dtype: DType) -> Result<Alias, String> {
+    pub(super) fn number(&mut self, leaf: usize, dtype: DType) -> Result<Alias> {
         let argument = self
             .session
             .as_ref()
@@ -283,7 +275,7 @@ impl State {
         weight: Weight,
         source: String,
         frozen: bool,
-    ) -> Result<Alias, String> {
+    ) -> Result<Alias> {
         self.outside(|s| s.own_global(name, weight, source, frozen))
     }
     fn own_global(
@@ -292,7 +284,7 @@ impl State {
         weight: Weight,
         source: String,
         frozen: bool,
-    ) -> Result<Alias, String> {
+    ) -> Result<Alias> {
         let dims: Vec<sym::Dim> = weight.shape.iter().map(|n| sym::Dim::Known(*n as i64)).collect();
         let ty = Type::tensor(self.cx.b.ctx, weight.dtype, &dims);
         if let Some((alias, as_frozen)) = self.globals.get(name).copied() {
@@ -300,7 +292,7 @@ impl State {
             return if same {
                 Ok(alias)
             } else {
-                Err(format!("there is already another weight {name}"))
+                Err(format!("there is already another weight {name}").into())
             };
         }
         let global = Global {
@@ -322,14 +314,14 @@ impl State {
         Ok(alias)
     }
     /// A constant: inline in the program up to 4 KiB, a frozen weight beyond.
-    pub(super) fn constant(&mut self, name: &str, weight: Weight) -> Result<Alias, String> {
+    pub(super) fn constant(&mut self, name: &str, weight: Weight) -> Result<Alias> {
         self.outside(|s| s.own_constant(name, weight))
     }
-    fn own_constant(&mut self, name: &str, weight: Weight) -> Result<Alias, String> {
+    fn own_constant(&mut self, name: &str, weight: Weight) -> Result<Alias> {
         if weight.bytes().len() > CONSTANT_LIMIT {
             return self.global(name, weight, format!("#{name}"), true);
         }
-        let value: value::Tensor = weight.read()?;
+        let value: value::Tensor = weight.read().map_err(|e| e.to_string())?;
         let value = Attr::dense(self.cx.b.ctx, &value)?;
         let v = self.cx.b.create_with(&Constant { value }, &[value.type_of()], &mut [])?.result(0);
         self.advance()?;
@@ -338,7 +330,7 @@ impl State {
         Ok(alias)
     }
     /// A concrete tensor as a constant, once.
-    pub(super) fn array(&mut self, array: &Arc<Array>) -> Result<Alias, String> {
+    pub(super) fn array(&mut self, array: &Arc<Array>) -> Result<Alias> {
         let key = Arc::as_ptr(array) as usize;
         if let Some((_, alias)) = self.arrays.get(&key) {
             return Ok(*alias);

@@ -85,12 +85,16 @@ fn every_row_has_an_archive() {
         .map(|row| row.name)
         .collect();
     let missing: Vec<&str> = aten::rows().map(|r| r.name).filter(|n| !used.contains(n)).collect();
-    let unexplained: Vec<&&str> =
-        missing.iter().filter(|n| WITHOUT_ARCHIVE.iter().all(|(w, _)| w != *n)).collect();
-    assert!(
-        unexplained.is_empty(),
-        "no archive uses {unexplained:?}; add cases to tests/capture/gen_aten.py"
-    );
+    // Rows that tests/opinfo or python/tests check, but no archive does yet: the list only shrinks.
+    let path = root().join("capture/without_archive.txt");
+    let listed = std::fs::read_to_string(&path).expect("a list");
+    let listed: BTreeSet<&str> = listed.lines().collect();
+    let unexplained: BTreeSet<&str> =
+        missing.iter().copied().filter(|n| WITHOUT_ARCHIVE.iter().all(|(w, _)| w != n)).collect();
+    let new: Vec<_> = unexplained.difference(&listed).collect();
+    assert!(new.is_empty(), "no archive uses {new:?}; add cases to tests/capture/gen_aten.py");
+    let done: Vec<_> = listed.difference(&unexplained).collect();
+    assert!(done.is_empty(), "{done:?} have archives now: take them out of {}", path.display());
     let stale: Vec<_> = WITHOUT_ARCHIVE.iter().filter(|(w, _)| !missing.contains(w)).collect();
     assert!(stale.is_empty(), "{stale:?} have archives now");
 }

@@ -58,7 +58,7 @@ pub fn import(c: &Context, path: &Path) -> Captured {
 
 /// Runs `main`; the differences from `want`, one line each.
 pub fn differences(captured: &Captured, inputs: &[Tensor], want: &[Tensor]) -> Vec<String> {
-    let weights = |name: &str, _: &str| captured.weight(name);
+    let weights = |name: &str, _: &str| Ok(captured.weight(name)?);
     let interpreter = Interpreter { globals: &weights, ..Interpreter::new(Mode::Exact) };
     let have = match interpreter.run(captured.module.op(), "main", inputs) {
         Ok(have) => have,

@@ -34,7 +34,8 @@ fn differences(archive: &str, kept: &[usize]) -> Result<Vec<String>, String> {
     keep_results(func, kept);
     let file = root().join(format!("capture/{archive}.safetensors"));
     let (inputs, want) = (tensors(&file, "input"), tensors(&file, "output"));
-    let program = native(&captured.module, "main", &|name| captured.weight(name))?;
+    let program =
+        native(&captured.module, "main", &|name| captured.weight(name).map_err(|e| e.to_string()))?;
     let mut wrong = vec![];
     for threads in [1, 2] {
         let have = call(&program, &inputs, threads)?;

@@ -70,12 +70,11 @@ impl Runnable for Program {
         let Some(right) = &self.0 else {
             let one = |v: &View| {
                 let dtype = DType::from_name(v.dtype()).expect("a dtype");
-                Array::of_bytes(dtype, v.shape(), v.copied().expect("memory").bytes())
-                    .map_err(Error::Backend)
+                Ok(Array::of_bytes(dtype, v.shape(), v.copied().expect("memory").bytes())?)
             };
             return inputs.iter().map(one).collect();
         };
-        let spoilt = |a: Array| -> Result<Array, String> {
+        let spoilt = |a: Array| -> Result<Array, Error> {
             let value = a.value()?;
             match (self.1, value.data()) {
                 (Some((dtype, by)), Data::F(all)) if value.dtype() == dtype => {
@@ -89,7 +88,7 @@ impl Runnable for Program {
                 _ => Ok(a),
             }
         };
-        right.run(inputs)?.into_iter().map(|a| spoilt(a).map_err(Error::Backend)).collect()
+        right.run(inputs)?.into_iter().map(spoilt).collect()
     }
 }
 

@@ -29,8 +29,7 @@ fn custom_op() -> Result<(), kiln::Error> {
     let twice = kiln::custom_op("doc::twice")
         .shape(|x| Ok(vec![x[0].clone()]))
         .host(|x, y| {
-            let x = x[0].elements::<f32>().map_err(|e| e.to_string())?;
-            let y = y[0].elements_mut::<f32>().map_err(|e| e.to_string())?;
+            let (x, y) = (x[0].elements::<f32>()?, y[0].elements_mut::<f32>()?);
             y.iter_mut().zip(x).for_each(|(y, x)| *y = 2.0 * x);
             Ok(())
         })

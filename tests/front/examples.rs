@@ -24,6 +24,9 @@ mod graph_break;
 #[path = "../../examples/load_pt2.rs"]
 mod load_pt2;
 #[allow(dead_code)]
+#[path = "../../examples/melior.rs"]
+mod melior;
+#[allow(dead_code)]
 #[path = "../../examples/quickstart.rs"]
 mod quickstart;
 #[allow(dead_code)]
@@ -143,4 +146,22 @@ fn custom_pass_example() {
 fn a_framework_builds_ir() {
     crate::watchdog::arm();
     assert_eq!(embed_in_framework::run().expect("a text"), "[0.0, 0.0]\n[0.0, 0.0, 3.5, 1.5]");
+}
+
+#[test]
+fn a_graph_and_a_pass_of_meliors_run() {
+    crate::watchdog::arm();
+    let text = melior::run().expect("a result");
+    let lines: Vec<&str> = text.lines().collect();
+    // Exact sums: -(-(x + y)) rounds once, with the pass and without it.
+    let numbers = "[1.5, 0.0, 3.25, 5.0]";
+    assert_eq!(
+        lines,
+        [
+            format!("{numbers}, 0 runs"),
+            format!("{numbers}, 1 runs"),
+            "returns the result of kiln.add".into(),
+            "1 function".into()
+        ]
+    );
 }

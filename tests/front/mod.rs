@@ -4,6 +4,7 @@ mod backends;
 mod breaks;
 mod call;
 pub mod control;
+mod custom_ops;
 mod disable;
 mod doc_examples;
 mod dynamic;

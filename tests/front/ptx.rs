@@ -1,6 +1,7 @@
 //! Custom ops with PTX, without a GPU: host fallbacks, errors in PTX and launches.
 //! `tests/gpu/ptx.rs` runs the PTX.
 use super::{control::Case, *};
+use kiln::runtime::custom::UserError;
 use kiln::{
     Exit, Model, Options, Ptx, custom_op,
     dialects::value::DType::*,
@@ -125,18 +126,18 @@ fn count(all: &[TensorType]) -> Dim {
     all[0].1.iter().fold(Dim::from(1), |n, d| n * *d)
 }
 
-fn alike(x: &[TensorType]) -> Result<Vec<TensorType>, String> {
+fn alike(x: &[TensorType]) -> Result<Vec<TensorType>, UserError> {
     if x.len() == 2 {
         Ok(vec![x[0].clone()])
     } else {
-        Err(format!("takes 2 tensors, not {}", x.len()))
+        Err(format!("takes 2 tensors, not {}", x.len()).into())
     }
 }
 
-fn by_host(x: &[kiln::runtime::View], z: &mut [kiln::runtime::ViewMut]) -> Result<(), String> {
+fn by_host(x: &[kiln::runtime::View], z: &mut [kiln::runtime::ViewMut]) -> Result<(), UserError> {
     BY_HOST.fetch_add(1, Ordering::Relaxed);
-    let [x, y] = [0, 1].map(|i| x[i].elements::<f32>().map_err(|e| e.to_string()));
-    let (x, y, z) = (x?, y?, z[0].elements_mut::<f32>().map_err(|e| e.to_string())?);
+    let [x, y] = [0, 1].map(|i| x[i].elements::<f32>());
+    let (x, y, z) = (x?, y?, z[0].elements_mut::<f32>()?);
     z.iter_mut().zip(x.iter().zip(y)).for_each(|(z, (x, y))| *z = 2.5 * x + y);
     Ok(())
 }

@@ -277,10 +277,10 @@ fn arguments(specs: &[Spec], n: usize) -> Vec<Tensor> {
 }
 
 fn wrong(how: &str, have: Result<Tensor, Error>, want: &Tensor) -> Option<String> {
-    let compared = have.and_then(|t| Ok(t.value()?)).map_err(|e| e.to_string());
-    match compared
-        .and_then(|have| tolerance::compare(&have, &want.value().map_err(|e| e.to_string())?))
-    {
+    let compared = || -> Result<_, Box<dyn std::error::Error>> {
+        Ok(tolerance::compare(&have?.value()?, &want.value()?)?)
+    };
+    match compared() {
         Ok(c) if c.ok => None,
         Ok(c) => Some(format!("{how}: {c}")),
         Err(e) => Some(format!("{how}: {e}")),

@@ -1,5 +1,6 @@
 //! `--execute`: tensors from files, results on stdout and in files, comparison.
 use super::*;
+use crate::support::emulated;
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
 type Given<'a> = (&'a str, Dtype, &'a [usize], Vec<u8>);
@@ -209,4 +210,99 @@ fn refusals() {
         "has no tensor 'w'; did you mean 'ww'?",
         &[&program, "--execute", "--inputs", &inputs],
     );
+}
+
+/// What the levels below `program` print runs again, edited constants included.
+#[test]
+fn lower_levels_run_from_text() {
+    let folder = temporary();
+    let (inputs, file) = (path(&folder, "inputs.safetensors"), path(&folder, "lowered.mlir"));
+    let x: Vec<f32> = (0..24).map(|i| i as f32).collect();
+    write(&inputs, &[("input_0", Dtype::F32, &[3, 8], f32s(&x))]);
+    let program = "func.func @main(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+      %n = kiln.sym @n {min = 1 : i64}
+      kiln.bind_shape %x, [%n, 8] : tensor<?x8xf32>
+      %three = kiln.splat [%n, 8], 3.0 : f32
+      %y = kiln.mul %x, %three : tensor<?x8xf32>
+      return %y : tensor<?x8xf32>
+    }";
+    let execute = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        ok(&[&file, "--execute", "--inputs", &inputs])
+    };
+    let want = execute(program);
+    assert!(want.starts_with("output_0: f32 [3, 8] = 0, 3, 6, "), "{want}");
+    for level in ["program", "target", "llvm"] {
+        std::fs::write(&file, program).unwrap();
+        let lowered = ok(&[&file, &format!("--to={level}")]);
+        assert!(lowered.contains(&format!("kiln.level = \"{level}\"")), "{lowered}");
+        assert_eq!(execute(&lowered), want, "{level}");
+        let edited = lowered.replace("3.000000e+00", "5.000000e+00");
+        assert_ne!(edited, lowered);
+        let found = execute(&edited);
+        assert!(found.starts_with("output_0: f32 [3, 8] = 0, 5, 10, "), "{level}: {found}");
+    }
+}
+
+/// Constants and control flow are described as well.
+#[test]
+fn descriptions_hold_constants_and_control_flow() {
+    let folder = temporary();
+    let (inputs, file) = (path(&folder, "inputs.safetensors"), path(&folder, "lowered.mlir"));
+    write(&inputs, &[("input_0", Dtype::F32, &[4], f32s(&[1., 2., 3., 4.]))]);
+    let program = "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %w = kiln.constant dense<[1.0, 2.0, 3.0, 4.0]> : tensor<4xf32>
+      %limit = kiln.constant dense<100.0> : tensor<f32>
+      %r = kiln.while(%x) : (tensor<4xf32>) -> (tensor<4xf32>) {
+      ^bb0(%a: tensor<4xf32>):
+        %sum = kiln.reduce sum %a dims = [0] : tensor<4xf32>
+        %more = kiln.compare lt %sum, %limit : tensor<f32>
+        kiln.yield %more : tensor<i1>
+      } do {
+      ^bb0(%a: tensor<4xf32>):
+        %b = kiln.mul %a, %w : tensor<4xf32>
+        kiln.yield %b : tensor<4xf32>
+      }
+      return %r : tensor<4xf32>
+    }";
+    std::fs::write(&file, program).unwrap();
+    let want = ok(&[&file, "--execute", "--inputs", &inputs]);
+    for level in ["target", "llvm"] {
+        std::fs::write(&file, program).unwrap();
+        let lowered = ok(&[&file, &format!("--to={level}")]);
+        std::fs::write(&file, lowered).unwrap();
+        assert_eq!(ok(&[&file, "--execute", "--inputs", &inputs]), want, "{level}");
+    }
+}
+
+/// A module for GPUs runs on a GPU, here an emulated one; without a driver it is an error.
+#[test]
+fn gpu_modules_run_on_a_gpu() {
+    let folder = temporary();
+    let (inputs, file) = (path(&folder, "inputs.safetensors"), path(&folder, "lowered.mlir"));
+    write(&inputs, &[("input_0", Dtype::F32, &[2, 3], f32s(&[-3., -1., 0., 0.5, 2., 8.]))]);
+    let outputs = path(&folder, "outputs.safetensors");
+    ok(&[&input("simple.mlir"), "--execute", "--inputs", &inputs, "--outputs", &outputs]);
+    let bytes = std::fs::read(&outputs).unwrap();
+    let want =
+        SafeTensors::deserialize(&bytes).unwrap().tensor("output_0").unwrap().data().to_vec();
+    let given = f32s(&[-3., -1., 0., 0.5, 2., 8.]);
+    let all =
+        [("input_0", Dtype::F32, &[2, 3][..], given), ("output_0", Dtype::F32, &[2, 3][..], want)];
+    write(&inputs, &all);
+    for level in ["program", "target", "llvm"] {
+        let to = format!("--to={level}");
+        let lowered = ok(&[&input("simple.mlir"), "--target=cuda:sm_90a", &to]);
+        std::fs::write(&file, &lowered).unwrap();
+        let args = [&file, "--execute", "--inputs", &inputs, "--check"];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kiln-opt"));
+        let done = watchdog::run(emulated(command.args(args)), b"", LIMIT);
+        assert_eq!(done.code(), 0, "{level}: {}", done.stderr);
+        assert!(done.text().contains("check output_0: ok"), "{level}: {}", done.text());
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kiln-opt"));
+    command.args([&file, "--execute", "--inputs", &inputs]).env("CUDA_VISIBLE_DEVICES", "");
+    let done = watchdog::run(&mut command, b"", LIMIT);
+    assert_eq!(done.code(), 5, "{}", done.stderr);
+    assert!(done.stderr.contains("GPU") || done.stderr.contains("driver"), "{}", done.stderr);
 }

@@ -4,17 +4,13 @@
 pub const KNOWN: &[(&str, &str)] = &[
     ("dialects/src", "error ffi ir/attrs ir/builder ir/op ir/types ir/view ops sym value/tensor"),
     (
-        "dialects/src",
-        "rules/contract rules/image rules/insert_slice rules/norm rules/pointwise rules/shape",
-    ),
-    (
         "lowering/src",
         "kernels/frozen kernels/fuse kernels/graph kernels/prologues \
          kernels/prologues/operands kernels/transpose_folding",
     ),
     ("lowering/src", "analysis/buffers analysis/nest"),
     ("lowering/src", "driver/compile driver/extract driver/jobs"),
-    ("lowering/src", "linalg/arg linalg/stage"),
+    ("lowering/src", "linalg/arg linalg/contract linalg/scan linalg/stage"),
     ("lowering/src", "linalg/power linalg/scalar"),
     ("lowering/src", "program/control program/interface"),
     ("lowering/src", "linalg/expr linalg/kernel"),
@@ -27,31 +23,23 @@ pub const KNOWN: &[(&str, &str)] = &[
          strategies/gpu/wgmma_gemm/store",
     ),
     ("lowering/src", "strategies/gpu/wgmma_gemm/split_k strategies/gpu/wgmma_gemm/tiles"),
-    ("runtime/src", "call call/fixed control custom guards program program/sizes view"),
-    ("runtime/src", "cuda/call cuda/control cuda/load cuda/state"),
-    ("runtime/src", "cuda/cudnn cuda/cudnn/descriptor"),
-    ("runtime/src", "cuda/device cuda/fault cuda/stream"),
-    ("runtime/src", "cuda/graph cuda/plan"),
-    ("runtime/src", "library/abi library/element"),
-    ("runtime/src", "link link/memory"),
     (
         "emulator/src",
         "driver/capture driver/context driver/device driver/function driver/graph \
          driver/launch driver/stream driver/work",
     ),
-    ("emulator/src", "driver/link driver/module"),
-    ("emulator/src", "machine machine/async_copies machine/cluster machine/memory"),
-    ("emulator/src", "ptx ptx/async_copies ptx/collective ptx/decode ptx/lex ptx/parse"),
+    ("src", "autotune autotune/alone model"),
+    ("src", "backend compile/settings compile/settings/rows model/options"),
+    ("src", "capture/control capture/graph"),
     (
         "src",
-        "autotune autotune/alone backend capture/control capture/graph capture/pt2 \
-         capture/weight compile/later compile/settings compile/settings/rows dump logs model \
-         model/engine model/error model/options model/weights nn/file nn/parameter opt \
-         opt/cli opt/diagnostics opt/isolate opt/passes opt/tensors tensor/arg tensor/array \
-         tensor/dim tensor/eager tensor/emit tensor/error tensor/graph tensor/handle \
-         tensor/key tensor/lazy tensor/replay tensor/run tensor/scalar tensor/session \
-         tensor/state",
+        "capture/aten/image capture/aten/losses capture/aten/moments capture/aten/norm \
+         capture/aten/resize capture/aten/window",
     ),
-    ("src", "compile compile/reasons"),
-    ("src", "tensor/custom tensor/ptx"),
+    ("src", "capture/aten/index capture/aten/scatters"),
+    (
+        "src",
+        "tensor/arg tensor/dim tensor/eager tensor/emit tensor/graph tensor/handle tensor/key \
+         tensor/lazy tensor/lazy_node tensor/modes tensor/replay tensor/run tensor/scalar",
+    ),
 ];

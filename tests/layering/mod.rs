@@ -2,6 +2,7 @@
 //! but for the cycles listed here.
 mod cycles;
 mod imports;
+mod upstream;
 
 use crate::support::repository;
 use imports::{Crate, Module};

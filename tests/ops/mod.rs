@@ -138,7 +138,7 @@ impl Symbolic {
         } else if let Some(d) = Dim::of(op) {
             let t = self.tensor(d.input)?;
             self.sizes.insert(op.result(0), t.dims[d.axis as usize].clone());
-        } else if op.is("arith.constant") {
+        } else if op.isa::<arith::Constant>() {
             let n = op.attr("value").and_then(Attr::as_i64).ok_or("is no size")?;
             self.sizes.insert(op.result(0), Extent::Known(n));
         } else if let Some(b) = BindShape::of(op) {

@@ -6,12 +6,19 @@ use super::reference;
 use crate::{support::*, tolerance};
 use kiln::{
     Options,
-    dialects::{interp::Mode, ir::*, rules::Level, value::Tensor},
-    lowering::{RunOptions, run_pipeline},
-    model::{CachePolicy, Model},
+    capture::weight::{self, Weight},
+    dialects::{
+        interp::Mode,
+        ir::*,
+        ops::Global,
+        rules::{Level, tensor_type},
+        value::Tensor,
+    },
+    lowering::{RunOptions, program::description, run_pipeline},
+    model::{CachePolicy, Data, Model, made_up},
     passes::pass::level_of,
 };
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 /// Temporaries of reference loops are on the stack.
 const STACK: usize = 256 << 20;
@@ -21,7 +28,7 @@ const STACK: usize = 256 << 20;
 pub fn same_but_for_attributes(before: &Module, after: &Module) -> bool {
     let bare = |module: &Module| {
         let copy = module.duplicate();
-        let stating = |o: &Op| o.is("func.func") || o.is("builtin.module");
+        let stating = |o: &Op| o.isa::<func::Func>() || o.is("builtin.module");
         for op in walk(copy.op()).into_iter().filter(stating) {
             let own = op.attrs().into_iter().filter(|(name, _)| name.starts_with("kiln."));
             own.for_each(|(name, _)| op.remove_attr(&name));
@@ -38,21 +45,48 @@ pub fn same_results(before: &Module, pipeline: &str) -> Result<(), String> {
     let passes = format!("builtin.module({pipeline})");
     run_pipeline(&after, &passes, &RunOptions::default(), &|_, _, _| ())
         .map_err(|e| format!("on a program of the kernel: {e}"))?;
+    if level(&before) >= Level::Target && before.op().attr("kiln.programs").is_some() {
+        return same_programs(&before, &after);
+    }
     let all = functions(&before);
     all.iter().try_for_each(|func| same_function(*func, &before, &after))
 }
 
+/// Whether the programs of a module on level `target` compute the same afterwards. Their functions
+/// are on pointers, so the module's description says what they take.
+fn same_programs(before: &Module, after: &Module) -> Result<(), String> {
+    let described = before.op().attr("kiln.programs").and_then(Attr::entries).unwrap_or_default();
+    for (name, _) in described {
+        let program = description::read(before.op(), &name).map_err(|e| e.to_string())?;
+        let inputs = made_up(&program).map_err(|e| e.to_string())?;
+        let inputs: Vec<Tensor> =
+            inputs.iter().map(Data::tensor).collect::<Result<_, _>>().map_err(|e| e.to_string())?;
+        let results = |module: &Module| {
+            machine(&module.print(PrintOptions::default()), &name, &inputs, Path::new(""))
+        };
+        let wanted = results(before).map_err(|e| format!("before the pass: {e}"))?;
+        let found = results(after).map_err(|e| format!("after the pass: {e}"))?;
+        if wanted.is_empty() || found != wanted {
+            return Err(format!("@{name} gives {found:?}, before the pass {wanted:?}"));
+        }
+    }
+    Ok(())
+}
+
 fn same_function(func: Op, before: &Module, after: &Module) -> Result<(), String> {
+    let folder = weights(before)?;
+    let results =
+        |module, mode, inputs: &[Tensor]| results(module, func, mode, inputs, folder.path());
     for seed in 0..2 {
         let inputs = inputs(func, seed);
-        let wanted = results(before, func, Mode::Exact, &inputs)
-            .map_err(|e| format!("before the pass: {e}"))?;
+        let wanted =
+            results(before, Mode::Exact, &inputs).map_err(|e| format!("before the pass: {e}"))?;
         let rounded = match level(before) <= Level::Kernels {
-            true => results(before, func, Mode::Rounded, &inputs)?,
+            true => results(before, Mode::Rounded, &inputs)?,
             false => wanted.clone(),
         };
-        let found = results(after, func, Mode::Exact, &inputs)
-            .map_err(|e| format!("after the pass: {e}"))?;
+        let found =
+            results(after, Mode::Exact, &inputs).map_err(|e| format!("after the pass: {e}"))?;
         if wanted.len() != found.len() {
             return Err(format!("{} results, before the pass {}", found.len(), wanted.len()));
         }
@@ -61,6 +95,24 @@ fn same_function(func: Op, before: &Module, after: &Module) -> Result<(), String
         }
     }
     Ok(())
+}
+
+/// A folder with random values for the weights that a module names.
+fn weights(module: &Module) -> Result<tempfile::TempDir, String> {
+    let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
+    let mut files: BTreeMap<String, Vec<(String, Weight)>> = BTreeMap::new();
+    for global in module.body().ops().into_iter().filter_map(Global::of) {
+        let Some(source) = global.source else { continue };
+        let (file, name) = source.split_once('#').unwrap_or((&source, &global.sym_name));
+        let t = tensor_type(global.r#type).map_err(|e| e.to_string())?;
+        let shape: Vec<usize> = t.dims.iter().map(|d| d.known().unwrap_or(0) as usize).collect();
+        let value = Random(name.len() as u64).tensor(t.dtype, &shape);
+        files.entry(file.into()).or_default().push((name.into(), Weight::of(&value)));
+    }
+    for (file, all) in files {
+        weight::write(&folder.path().join(file), &all).map_err(|e| e.to_string())?;
+    }
+    Ok(folder)
 }
 
 fn level(module: &Module) -> Level {
@@ -73,19 +125,27 @@ fn results(
     func: Op,
     mode: Mode,
     inputs: &[Tensor],
+    weights: &Path,
 ) -> Result<Vec<Tensor>, String> {
     let name = func.symbol().ok_or("has no name")?;
     match level(module) {
         Level::Graph | Level::Prims | Level::Kernels => {
             run(module, func, mode, inputs).map_err(|e| e.to_string())
         }
-        Level::Linalg | Level::Scheduled => machine(&reference::loops(module)?, &name, inputs),
-        _ => machine(&module.print(PrintOptions::default()), &name, inputs),
+        Level::Linalg | Level::Scheduled => {
+            machine(&reference::loops(module)?, &name, inputs, weights)
+        }
+        _ => machine(&module.print(PrintOptions::default()), &name, inputs, weights),
     }
 }
 
-/// Results of machine code of a program on the level `tiled`.
-fn machine(text: &str, name: &str, inputs: &[Tensor]) -> Result<Vec<Tensor>, String> {
+/// Results of machine code of a program on a level from `tiled` on.
+fn machine(
+    text: &str,
+    name: &str,
+    inputs: &[Tensor],
+    weights: &Path,
+) -> Result<Vec<Tensor>, String> {
     let call = || {
         let context = Context::new();
         let (module, _) = Module::parse(context.ctx(), text.as_bytes(), "tiled.mlir")
@@ -97,9 +157,8 @@ fn machine(text: &str, name: &str, inputs: &[Tensor]) -> Result<Vec<Tensor>, Str
             workers: 1,
             ..Options::default()
         };
-        let exe = Model::of_module(&module, Path::new(""))
-            .compile(&options)
-            .map_err(|e| e.to_string())?;
+        let exe =
+            Model::of_module(&module, weights).compile(&options).map_err(|e| e.to_string())?;
         exe.call_values(&inputs.iter().collect::<Vec<_>>()).map_err(|e| e.to_string())
     };
     std::thread::scope(|scope| {

@@ -2,9 +2,10 @@
 
 // CASE: a_kernel
 // NO-RUN: a function for a GPU
+// CHECK: kiln.threads = 256 : i64, symbol = "kiln_k0"
 // CHECK: gpu.module @gpu [#nvvm.target<O = 3, chip = "sm_80">]
+// CHECK: llvm.func @kiln_k0
 // CHECK: nvvm.reqntid = array<i32: 256>
-// IMPLICIT-CHECK-NOT: kiln.threads
 module attributes {kiln.level = "target"} {
   module @k0 attributes {kiln.kernel = {}} {
     llvm.mlir.global private @shared_0() {addr_space = 3 : i32} : !llvm.array<64 x f32>
@@ -23,7 +24,6 @@ module attributes {kiln.level = "target"} {
 // -----
 // LLVM would abort on an op without an instruction.
 // CASE: a_function_without_an_instruction
-// NO-RUN: a function for a GPU
 module attributes {kiln.level = "target"} {
   llvm.func @k(%x: f32) -> f32 attributes {kiln.threads = 32 : i64} {
     // expected-error @+1 {{has no compiled form yet for sm_80}}
@@ -35,7 +35,6 @@ module attributes {kiln.level = "target"} {
 // -----
 // CASE: an_unknown_chip
 // RUN: kiln-gpu-module{chip=sm_70}
-// NO-RUN: a function for a GPU
 // expected-error @+1 {{chip is sm_80, sm_86, sm_89 or sm_90a, not sm_70}}
 module attributes {kiln.level = "target"} {
 }

@@ -245,12 +245,10 @@ func.func @k0(%a: tensor<8x64xf32> {kiln.sizes = array<i64: 8, 64>}, %b: tensor<
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<8x32xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x32xf32>) -> tensor<8x32xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n floordiv 32, k, n mod 32)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<8x64xf32>, tensor<1x64x32xf32>) outs(%f : tensor<8x32xf32>) {
-  ^bb0(%x: f32, %y: f32, %o: f32):
-    %0 = arith.mulf %x, %y : f32
-    %1 = arith.addf %o, %0 : f32
-    linalg.yield %1 : f32
+  %c = kiln.structured.contract ins(%a, %b : tensor<8x64xf32>, tensor<1x64x32xf32>) outs(%f : tensor<8x32xf32>)
+      maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n floordiv 32, k, n mod 32)>, affine_map<(m, n, k) -> (m, n)>] {
+  ^bb0(%x: f32, %y: f32):
+    kiln.yield %x, %y : f32, f32
   } -> tensor<8x32xf32>
   %r = linalg.generic {indexing_maps = [#id, #column, #id], iterator_types = ["parallel", "parallel"]} ins(%c, %bias : tensor<8x32xf32>, tensor<32xf32>) outs(%e : tensor<8x32xf32>) {
   ^bb0(%x: f32, %y: f32, %o: f32):
@@ -375,15 +373,8 @@ func.func @k0(%a: tensor<?x512xbf16> {kiln.sizes = array<i64: -1, 512>}, %b: ten
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty(%s0) : tensor<?x4096xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x4096xf32>) -> tensor<?x4096xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<?x512xbf16>, tensor<4096x512xbf16>) outs(%f : tensor<?x4096xf32>) {
-  ^bb0(%x: bf16, %y: bf16, %o: f32):
-    %0 = arith.extf %x : bf16 to f32
-    %1 = arith.extf %y : bf16 to f32
-    %2 = arith.mulf %0, %1 : f32
-    %3 = arith.addf %o, %2 : f32
-    linalg.yield %3 : f32
-  } -> tensor<?x4096xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<?x512xbf16>, tensor<4096x512xbf16>) outs(%f : tensor<?x4096xf32>) -> tensor<?x4096xf32>
   %g = tensor.empty(%s0) : tensor<?x4096xbf16>
   %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
       ins(%c, %bias : tensor<?x4096xf32>, tensor<4096xf32>) outs(%g : tensor<?x4096xbf16>) {
@@ -408,15 +399,8 @@ func.func @k0(%a: tensor<128x36xbf16> {kiln.sizes = array<i64: 128, 36>}, %b: te
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<128x128xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<128x128xf32>) -> tensor<128x128xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<128x36xbf16>, tensor<128x36xbf16>) outs(%f : tensor<128x128xf32>) {
-  ^bb0(%x: bf16, %y: bf16, %o: f32):
-    %0 = arith.extf %x : bf16 to f32
-    %1 = arith.extf %y : bf16 to f32
-    %2 = arith.mulf %0, %1 : f32
-    %3 = arith.addf %o, %2 : f32
-    linalg.yield %3 : f32
-  } -> tensor<128x128xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<128x36xbf16>, tensor<128x36xbf16>) outs(%f : tensor<128x128xf32>) -> tensor<128x128xf32>
   %g = tensor.empty() : tensor<128x128xbf16>
   %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
       ins(%c, %bias : tensor<128x128xf32>, tensor<128xf32>) outs(%g : tensor<128x128xbf16>) {
@@ -442,15 +426,8 @@ func.func @k0(%a: tensor<4096x4096xbf16> {kiln.sizes = array<i64: 4096, 4096>}, 
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<4096x64xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4096x64xf32>) -> tensor<4096x64xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<4096x4096xbf16>, tensor<64x4096xbf16>) outs(%f : tensor<4096x64xf32>) {
-  ^bb0(%x: bf16, %y: bf16, %o: f32):
-    %0 = arith.extf %x : bf16 to f32
-    %1 = arith.extf %y : bf16 to f32
-    %2 = arith.mulf %0, %1 : f32
-    %3 = arith.addf %o, %2 : f32
-    linalg.yield %3 : f32
-  } -> tensor<4096x64xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<4096x4096xbf16>, tensor<64x4096xbf16>) outs(%f : tensor<4096x64xf32>) -> tensor<4096x64xf32>
   %g = tensor.empty() : tensor<4096x64xbf16>
   %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
       ins(%c : tensor<4096x64xf32>) outs(%g : tensor<4096x64xbf16>) {
@@ -473,15 +450,8 @@ func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: te
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<128x128xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<128x128xf32>) -> tensor<128x128xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<128x64xbf16>, tensor<128x64xbf16>) outs(%f : tensor<128x128xf32>) {
-  ^bb0(%x: bf16, %y: bf16, %o: f32):
-    %0 = arith.extf %x : bf16 to f32
-    %1 = arith.extf %y : bf16 to f32
-    %2 = arith.mulf %0, %1 : f32
-    %3 = arith.addf %o, %2 : f32
-    linalg.yield %3 : f32
-  } -> tensor<128x128xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<128x64xbf16>, tensor<128x64xbf16>) outs(%f : tensor<128x128xf32>) -> tensor<128x128xf32>
   %g = tensor.empty() : tensor<128x128xbf16>
   %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
       ins(%c, %bias : tensor<128x128xf32>, tensor<128xf32>) outs(%g : tensor<128x128xbf16>) {
@@ -504,15 +474,8 @@ func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: te
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<128x128xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<128x128xf32>) -> tensor<128x128xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<128x64xbf16>, tensor<128x64xbf16>) outs(%f : tensor<128x128xf32>) {
-  ^bb0(%x: bf16, %y: bf16, %o: f32):
-    %0 = arith.extf %x : bf16 to f32
-    %1 = arith.extf %y : bf16 to f32
-    %2 = arith.mulf %0, %1 : f32
-    %3 = arith.addf %o, %2 : f32
-    linalg.yield %3 : f32
-  } -> tensor<128x128xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<128x64xbf16>, tensor<128x64xbf16>) outs(%f : tensor<128x128xf32>) -> tensor<128x128xf32>
   %g = tensor.empty() : tensor<128x128xbf16>
   %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
       ins(%c, %bias : tensor<128x128xf32>, tensor<128xf32>) outs(%g : tensor<128x128xbf16>) {
@@ -581,82 +544,39 @@ module @k attributes {kiln.kernel = {kind = "attention"}} {
 
 // -----
 // CASE: attention_exceeds_shared_memory
-#map = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1 * 2 + d2, d3, d5)>
-#map1 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d4, d5)>
-#map2 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d2, d3, d4)>
-#map3 = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d3, d4)>
-#map4 = affine_map<(d0, d1, d2, d3, d4) -> (d4)>
-#map5 = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d3)>
-#map6 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d2, d3, d5)>
-#map7 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d5, d4)>
+#query = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1 * 2 + d2, d3, d5)>
+#key = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d4, d5)>
+#bias = affine_map<(d0, d1, d2, d3, d4) -> (d4)>
+#value = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d5, d4)>
+#result = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d3, d4)>
 module attributes {kiln.level = "linalg"} {
   module @k attributes {kiln.kernel = {kind = "attention"}} {
     // expected-error @+1 {{has a schedule of 296096 bytes of shared memory; 232448 are possible}}
     func.func @k(%arg0: tensor<1x4x200x8xbf16> {kiln.sizes = array<i64: 1, 4, 200, 8>}, %arg1: tensor<1x2x200x8xbf16> {kiln.sizes = array<i64: 1, 2, 200, 8>}, %arg2: tensor<1x2x200x8xbf16> {kiln.sizes = array<i64: 1, 2, 200, 8>}, %arg3: tensor<200xbf16> {kiln.sizes = array<i64: 200>}) -> tensor<1x4x200x8xbf16> attributes {kiln.schedule = #kiln.schedule<"attention", {block_kv = 256 : i64, ctas = 0 : i64, kv_stages = 4 : i64, q_stages = 2 : i64, warpgroups = 2 : i64}>} {
-      %cst = arith.constant 1.000000e+00 : f32
       %cst_0 = arith.constant 0xFF800000 : f32
       %cst_1 = arith.constant 0.353553385 : f32
-      %cst_2 = arith.constant 0.000000e+00 : f32
-      %0 = tensor.empty() : tensor<1x2x2x200x200xf32>
-      %1 = linalg.fill ins(%cst_2 : f32) outs(%0 : tensor<1x2x2x200x200xf32>) -> tensor<1x2x2x200x200xf32>
-      %2 = linalg.generic {indexing_maps = [#map, #map1, #map2], iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel", "reduction"]} ins(%arg0, %arg1 : tensor<1x4x200x8xbf16>, tensor<1x2x200x8xbf16>) outs(%1 : tensor<1x2x2x200x200xf32>) {
-      ^bb0(%in: bf16, %in_3: bf16, %out: f32):
-        %15 = arith.extf %in : bf16 to f32
-        %16 = arith.extf %in_3 : bf16 to f32
-        %17 = arith.mulf %15, %16 : f32
-        %18 = arith.addf %out, %17 : f32
-        linalg.yield %18 : f32
-      } -> tensor<1x2x2x200x200xf32>
-      %3 = linalg.generic {indexing_maps = [#map3, #map4, #map3], iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel"]} ins(%2, %arg3 : tensor<1x2x2x200x200xf32>, tensor<200xbf16>) outs(%0 : tensor<1x2x2x200x200xf32>) attrs =  {kiln.causal} {
-      ^bb0(%in: f32, %in_3: bf16, %out: f32):
-        %15 = arith.mulf %in, %cst_1 : f32
-        %16 = arith.extf %in_3 : bf16 to f32
-        %17 = arith.addf %15, %16 : f32
-        %18 = linalg.index 3 : index
-        %19 = linalg.index 4 : index
-        %20 = arith.cmpi sle, %19, %18 : index
-        %21 = arith.select %20, %17, %cst_0 : f32
-        linalg.yield %21 : f32
-      } -> tensor<1x2x2x200x200xf32>
-      %4 = tensor.empty() : tensor<1x2x2x200xf32>
-      %5 = linalg.fill ins(%cst_0 : f32) outs(%4 : tensor<1x2x2x200xf32>) -> tensor<1x2x2x200xf32>
-      %6 = linalg.generic {indexing_maps = [#map3, #map5], iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction"]} ins(%3 : tensor<1x2x2x200x200xf32>) outs(%5 : tensor<1x2x2x200xf32>) {
-      ^bb0(%in: f32, %out: f32):
-        %15 = arith.maximumf %out, %in : f32
-        linalg.yield %15 : f32
-      } -> tensor<1x2x2x200xf32>
-      %7 = linalg.generic {indexing_maps = [#map3, #map5, #map3], iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel"]} ins(%3, %6 : tensor<1x2x2x200x200xf32>, tensor<1x2x2x200xf32>) outs(%0 : tensor<1x2x2x200x200xf32>) {
-      ^bb0(%in: f32, %in_3: f32, %out: f32):
-        %15 = arith.cmpf oeq, %in_3, %cst_0 : f32
-        %16 = arith.select %15, %cst_2, %in_3 : f32
-        %17 = arith.subf %in, %16 : f32
-        %18 = math.exp %17 : f32
-        linalg.yield %18 : f32
-      } -> tensor<1x2x2x200x200xf32>
-      %8 = linalg.fill ins(%cst_2 : f32) outs(%4 : tensor<1x2x2x200xf32>) -> tensor<1x2x2x200xf32>
-      %9 = linalg.generic {indexing_maps = [#map3, #map5], iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction"]} ins(%7 : tensor<1x2x2x200x200xf32>) outs(%8 : tensor<1x2x2x200xf32>) {
-      ^bb0(%in: f32, %out: f32):
-        %15 = arith.addf %out, %in : f32
-        linalg.yield %15 : f32
-      } -> tensor<1x2x2x200xf32>
-      %10 = tensor.empty() : tensor<1x2x2x200x8xf32>
-      %11 = linalg.fill ins(%cst_2 : f32) outs(%10 : tensor<1x2x2x200x8xf32>) -> tensor<1x2x2x200x8xf32>
-      %12 = linalg.generic {indexing_maps = [#map6, #map7, #map2], iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel", "reduction"]} ins(%7, %arg2 : tensor<1x2x2x200x200xf32>, tensor<1x2x200x8xbf16>) outs(%11 : tensor<1x2x2x200x8xf32>) {
-      ^bb0(%in: f32, %in_3: bf16, %out: f32):
-        %15 = arith.extf %in_3 : bf16 to f32
-        %16 = arith.mulf %in, %15 : f32
-        %17 = arith.addf %out, %16 : f32
-        linalg.yield %17 : f32
-      } -> tensor<1x2x2x200x8xf32>
-      %13 = tensor.empty() : tensor<1x2x2x200x8xbf16>
-      %14 = linalg.generic {indexing_maps = [#map3, #map5, #map5, #map3], iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel"]} ins(%12, %9, %6 : tensor<1x2x2x200x8xf32>, tensor<1x2x2x200xf32>, tensor<1x2x2x200xf32>) outs(%13 : tensor<1x2x2x200x8xbf16>) {
-      ^bb0(%in: f32, %in_3: f32, %in_4: f32, %out: bf16):
-        %15 = arith.cmpf oeq, %in_4, %cst_0 : f32
-        %16 = arith.select %15, %cst, %in_3 : f32
-        %17 = arith.divf %cst, %16 : f32
-        %18 = arith.mulf %in, %17 : f32
-        %19 = arith.truncf %18 : f32 to bf16
-        linalg.yield %19 : bf16
+      %0 = tensor.empty() : tensor<1x2x2x200x8xbf16>
+      %14 = kiln.structured.attention causal sizes [1, 2, 2, 200, 200, 8, 8] lengths []
+          inputs(%arg0, %arg1 : tensor<1x4x200x8xbf16>, tensor<1x2x200x8xbf16>) modifiers(%arg3 : tensor<200xbf16>)
+          values(%arg2 : tensor<1x2x200x8xbf16>) outs(%0 : tensor<1x2x2x200x8xbf16>) maps = [#query, #key, #bias, #value, #result] factors {
+      ^bb0(%q: bf16, %k: bf16):
+        %1 = arith.extf %q : bf16 to f32
+        %2 = arith.extf %k : bf16 to f32
+        kiln.yield %1, %2 : f32, f32
+      } score {
+      ^bb0(%s: f32, %b: bf16):
+        %1 = arith.mulf %s, %cst_1 : f32
+        %2 = arith.extf %b : bf16 to f32
+        %3 = arith.addf %1, %2 : f32
+        %4 = kiln.structured.index 3
+        %5 = kiln.structured.index 4
+        %6 = arith.cmpi sle, %5, %4 : index
+        %7 = arith.select %6, %3, %cst_0 : f32
+        kiln.yield %7, %3 : f32, f32
+      } weighted {
+      ^bb0(%v: bf16):
+        %1 = arith.extf %v : bf16 to f32
+        kiln.yield %1 : f32
       } -> tensor<1x2x2x200x8xbf16>
       %collapsed = tensor.collapse_shape %14 [[0], [1, 2], [3], [4]] : tensor<1x2x2x200x8xbf16> into tensor<1x4x200x8xbf16>
       return %collapsed : tensor<1x4x200x8xbf16>
@@ -666,82 +586,39 @@ module attributes {kiln.level = "linalg"} {
 
 // -----
 // CASE: attention_with_a_bad_schedule
-#map = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1 * 2 + d2, d3, d5)>
-#map1 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d4, d5)>
-#map2 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d2, d3, d4)>
-#map3 = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d3, d4)>
-#map4 = affine_map<(d0, d1, d2, d3, d4) -> (d4)>
-#map5 = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d3)>
-#map6 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d2, d3, d5)>
-#map7 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d5, d4)>
+#query = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1 * 2 + d2, d3, d5)>
+#key = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d4, d5)>
+#bias = affine_map<(d0, d1, d2, d3, d4) -> (d4)>
+#value = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d5, d4)>
+#result = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d3, d4)>
 module attributes {kiln.level = "linalg"} {
   module @k attributes {kiln.kernel = {kind = "attention"}} {
     // expected-error @+1 {{has schedule 'attention' with block_kv = 24 : i64; it is a multiple of 16 from 16 to 256}}
     func.func @k(%arg0: tensor<1x4x200x8xbf16> {kiln.sizes = array<i64: 1, 4, 200, 8>}, %arg1: tensor<1x2x200x8xbf16> {kiln.sizes = array<i64: 1, 2, 200, 8>}, %arg2: tensor<1x2x200x8xbf16> {kiln.sizes = array<i64: 1, 2, 200, 8>}, %arg3: tensor<200xbf16> {kiln.sizes = array<i64: 200>}) -> tensor<1x4x200x8xbf16> attributes {kiln.schedule = #kiln.schedule<"attention", {block_kv = 24 : i64, ctas = 0 : i64, kv_stages = 4 : i64, q_stages = 2 : i64, warpgroups = 2 : i64}>} {
-      %cst = arith.constant 1.000000e+00 : f32
       %cst_0 = arith.constant 0xFF800000 : f32
       %cst_1 = arith.constant 0.353553385 : f32
-      %cst_2 = arith.constant 0.000000e+00 : f32
-      %0 = tensor.empty() : tensor<1x2x2x200x200xf32>
-      %1 = linalg.fill ins(%cst_2 : f32) outs(%0 : tensor<1x2x2x200x200xf32>) -> tensor<1x2x2x200x200xf32>
-      %2 = linalg.generic {indexing_maps = [#map, #map1, #map2], iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel", "reduction"]} ins(%arg0, %arg1 : tensor<1x4x200x8xbf16>, tensor<1x2x200x8xbf16>) outs(%1 : tensor<1x2x2x200x200xf32>) {
-      ^bb0(%in: bf16, %in_3: bf16, %out: f32):
-        %15 = arith.extf %in : bf16 to f32
-        %16 = arith.extf %in_3 : bf16 to f32
-        %17 = arith.mulf %15, %16 : f32
-        %18 = arith.addf %out, %17 : f32
-        linalg.yield %18 : f32
-      } -> tensor<1x2x2x200x200xf32>
-      %3 = linalg.generic {indexing_maps = [#map3, #map4, #map3], iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel"]} ins(%2, %arg3 : tensor<1x2x2x200x200xf32>, tensor<200xbf16>) outs(%0 : tensor<1x2x2x200x200xf32>) attrs =  {kiln.causal} {
-      ^bb0(%in: f32, %in_3: bf16, %out: f32):
-        %15 = arith.mulf %in, %cst_1 : f32
-        %16 = arith.extf %in_3 : bf16 to f32
-        %17 = arith.addf %15, %16 : f32
-        %18 = linalg.index 3 : index
-        %19 = linalg.index 4 : index
-        %20 = arith.cmpi sle, %19, %18 : index
-        %21 = arith.select %20, %17, %cst_0 : f32
-        linalg.yield %21 : f32
-      } -> tensor<1x2x2x200x200xf32>
-      %4 = tensor.empty() : tensor<1x2x2x200xf32>
-      %5 = linalg.fill ins(%cst_0 : f32) outs(%4 : tensor<1x2x2x200xf32>) -> tensor<1x2x2x200xf32>
-      %6 = linalg.generic {indexing_maps = [#map3, #map5], iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction"]} ins(%3 : tensor<1x2x2x200x200xf32>) outs(%5 : tensor<1x2x2x200xf32>) {
-      ^bb0(%in: f32, %out: f32):
-        %15 = arith.maximumf %out, %in : f32
-        linalg.yield %15 : f32
-      } -> tensor<1x2x2x200xf32>
-      %7 = linalg.generic {indexing_maps = [#map3, #map5, #map3], iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel"]} ins(%3, %6 : tensor<1x2x2x200x200xf32>, tensor<1x2x2x200xf32>) outs(%0 : tensor<1x2x2x200x200xf32>) {
-      ^bb0(%in: f32, %in_3: f32, %out: f32):
-        %15 = arith.cmpf oeq, %in_3, %cst_0 : f32
-        %16 = arith.select %15, %cst_2, %in_3 : f32
-        %17 = arith.subf %in, %16 : f32
-        %18 = math.exp %17 : f32
-        linalg.yield %18 : f32
-      } -> tensor<1x2x2x200x200xf32>
-      %8 = linalg.fill ins(%cst_2 : f32) outs(%4 : tensor<1x2x2x200xf32>) -> tensor<1x2x2x200xf32>
-      %9 = linalg.generic {indexing_maps = [#map3, #map5], iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction"]} ins(%7 : tensor<1x2x2x200x200xf32>) outs(%8 : tensor<1x2x2x200xf32>) {
-      ^bb0(%in: f32, %out: f32):
-        %15 = arith.addf %out, %in : f32
-        linalg.yield %15 : f32
-      } -> tensor<1x2x2x200xf32>
-      %10 = tensor.empty() : tensor<1x2x2x200x8xf32>
-      %11 = linalg.fill ins(%cst_2 : f32) outs(%10 : tensor<1x2x2x200x8xf32>) -> tensor<1x2x2x200x8xf32>
-      %12 = linalg.generic {indexing_maps = [#map6, #map7, #map2], iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel", "reduction"]} ins(%7, %arg2 : tensor<1x2x2x200x200xf32>, tensor<1x2x200x8xbf16>) outs(%11 : tensor<1x2x2x200x8xf32>) {
-      ^bb0(%in: f32, %in_3: bf16, %out: f32):
-        %15 = arith.extf %in_3 : bf16 to f32
-        %16 = arith.mulf %in, %15 : f32
-        %17 = arith.addf %out, %16 : f32
-        linalg.yield %17 : f32
-      } -> tensor<1x2x2x200x8xf32>
-      %13 = tensor.empty() : tensor<1x2x2x200x8xbf16>
-      %14 = linalg.generic {indexing_maps = [#map3, #map5, #map5, #map3], iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel"]} ins(%12, %9, %6 : tensor<1x2x2x200x8xf32>, tensor<1x2x2x200xf32>, tensor<1x2x2x200xf32>) outs(%13 : tensor<1x2x2x200x8xbf16>) {
-      ^bb0(%in: f32, %in_3: f32, %in_4: f32, %out: bf16):
-        %15 = arith.cmpf oeq, %in_4, %cst_0 : f32
-        %16 = arith.select %15, %cst, %in_3 : f32
-        %17 = arith.divf %cst, %16 : f32
-        %18 = arith.mulf %in, %17 : f32
-        %19 = arith.truncf %18 : f32 to bf16
-        linalg.yield %19 : bf16
+      %0 = tensor.empty() : tensor<1x2x2x200x8xbf16>
+      %14 = kiln.structured.attention causal sizes [1, 2, 2, 200, 200, 8, 8] lengths []
+          inputs(%arg0, %arg1 : tensor<1x4x200x8xbf16>, tensor<1x2x200x8xbf16>) modifiers(%arg3 : tensor<200xbf16>)
+          values(%arg2 : tensor<1x2x200x8xbf16>) outs(%0 : tensor<1x2x2x200x8xbf16>) maps = [#query, #key, #bias, #value, #result] factors {
+      ^bb0(%q: bf16, %k: bf16):
+        %1 = arith.extf %q : bf16 to f32
+        %2 = arith.extf %k : bf16 to f32
+        kiln.yield %1, %2 : f32, f32
+      } score {
+      ^bb0(%s: f32, %b: bf16):
+        %1 = arith.mulf %s, %cst_1 : f32
+        %2 = arith.extf %b : bf16 to f32
+        %3 = arith.addf %1, %2 : f32
+        %4 = kiln.structured.index 3
+        %5 = kiln.structured.index 4
+        %6 = arith.cmpi sle, %5, %4 : index
+        %7 = arith.select %6, %3, %cst_0 : f32
+        kiln.yield %7, %3 : f32, f32
+      } weighted {
+      ^bb0(%v: bf16):
+        %1 = arith.extf %v : bf16 to f32
+        kiln.yield %1 : f32
       } -> tensor<1x2x2x200x8xbf16>
       %collapsed = tensor.collapse_shape %14 [[0], [1, 2], [3], [4]] : tensor<1x2x2x200x8xbf16> into tensor<1x4x200x8xbf16>
       return %collapsed : tensor<1x4x200x8xbf16>
@@ -766,15 +643,12 @@ func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>},
   } : tensor<?x9x7x72xbf16> to tensor<?x11x9x72xbf16>
   %e = tensor.empty(%s0) : tensor<?x5x4x40xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x5x4x40xf32>) -> tensor<?x5x4x40xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(n, h, w, k, r, s, c) -> (n, h * 2 + r, w * 2 + s, c)>, affine_map<(n, h, w, k, r, s, c) -> (k, r, s, c)>,
-      affine_map<(n, h, w, k, r, s, c) -> (n, h, w, k)>], iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction", "reduction", "reduction"]}
-      ins(%p, %w : tensor<?x11x9x72xbf16>, tensor<40x3x3x72xbf16>) outs(%f : tensor<?x5x4x40xf32>) {
-  ^bb0(%a: bf16, %b: bf16, %o: f32):
+  %c = kiln.structured.contract ins(%p, %w : tensor<?x11x9x72xbf16>, tensor<40x3x3x72xbf16>) outs(%f : tensor<?x5x4x40xf32>)
+      maps = [affine_map<(n, h, w, k, r, s, c) -> (n, h * 2 + r, w * 2 + s, c)>, affine_map<(n, h, w, k, r, s, c) -> (k, r, s, c)>, affine_map<(n, h, w, k, r, s, c) -> (n, h, w, k)>] {
+  ^bb0(%a: bf16, %b: bf16):
     %0 = arith.extf %a : bf16 to f32
     %1 = arith.extf %b : bf16 to f32
-    %2 = arith.mulf %0, %1 : f32
-    %3 = arith.addf %o, %2 : f32
-    linalg.yield %3 : f32
+    kiln.yield %0, %1 : f32, f32
   } -> tensor<?x5x4x40xf32>
   %g = tensor.empty(%s0) : tensor<?x5x4x40xbf16>
   %r = linalg.generic {indexing_maps = [affine_map<(n, h, w, k) -> (n, h, w, k)>, affine_map<(n, h, w, k) -> (n, h, w, k)>],
@@ -807,15 +681,12 @@ func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>},
   } : tensor<?x9x7x72xbf16> to tensor<?x11x9x72xbf16>
   %e = tensor.empty(%s0) : tensor<?x5x4x40xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x5x4x40xf32>) -> tensor<?x5x4x40xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(n, h, w, k, r, s, c) -> (n, h * 2 + r, w * 2 + s, c)>, affine_map<(n, h, w, k, r, s, c) -> (k, r, s, c)>,
-      affine_map<(n, h, w, k, r, s, c) -> (n, h, w, k)>], iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction", "reduction", "reduction"]}
-      ins(%p, %w : tensor<?x11x9x72xbf16>, tensor<40x3x3x72xbf16>) outs(%f : tensor<?x5x4x40xf32>) {
-  ^bb0(%a: bf16, %b: bf16, %o: f32):
+  %c = kiln.structured.contract ins(%p, %w : tensor<?x11x9x72xbf16>, tensor<40x3x3x72xbf16>) outs(%f : tensor<?x5x4x40xf32>)
+      maps = [affine_map<(n, h, w, k, r, s, c) -> (n, h * 2 + r, w * 2 + s, c)>, affine_map<(n, h, w, k, r, s, c) -> (k, r, s, c)>, affine_map<(n, h, w, k, r, s, c) -> (n, h, w, k)>] {
+  ^bb0(%a: bf16, %b: bf16):
     %0 = arith.extf %a : bf16 to f32
     %1 = arith.extf %b : bf16 to f32
-    %2 = arith.mulf %0, %1 : f32
-    %3 = arith.addf %o, %2 : f32
-    linalg.yield %3 : f32
+    kiln.yield %0, %1 : f32, f32
   } -> tensor<?x5x4x40xf32>
   %g = tensor.empty(%s0) : tensor<?x5x4x40xbf16>
   %r = linalg.generic {indexing_maps = [affine_map<(n, h, w, k) -> (n, h, w, k)>, affine_map<(n, h, w, k) -> (n, h, w, k)>],
@@ -846,15 +717,12 @@ func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>},
   } : tensor<?x9x7x72xbf16> to tensor<?x11x9x72xbf16>
   %e = tensor.empty(%s0) : tensor<?x5x4x40xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x5x4x40xf32>) -> tensor<?x5x4x40xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(n, h, w, k, r, s, c) -> (n, h * 2 + r, w * 2 + s, c)>, affine_map<(n, h, w, k, r, s, c) -> (k, r, s, c)>,
-      affine_map<(n, h, w, k, r, s, c) -> (n, h, w, k)>], iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction", "reduction", "reduction"]}
-      ins(%p, %w : tensor<?x11x9x72xbf16>, tensor<40x3x3x72xbf16>) outs(%f : tensor<?x5x4x40xf32>) {
-  ^bb0(%a: bf16, %b: bf16, %o: f32):
+  %c = kiln.structured.contract ins(%p, %w : tensor<?x11x9x72xbf16>, tensor<40x3x3x72xbf16>) outs(%f : tensor<?x5x4x40xf32>)
+      maps = [affine_map<(n, h, w, k, r, s, c) -> (n, h * 2 + r, w * 2 + s, c)>, affine_map<(n, h, w, k, r, s, c) -> (k, r, s, c)>, affine_map<(n, h, w, k, r, s, c) -> (n, h, w, k)>] {
+  ^bb0(%a: bf16, %b: bf16):
     %0 = arith.extf %a : bf16 to f32
     %1 = arith.extf %b : bf16 to f32
-    %2 = arith.mulf %0, %1 : f32
-    %3 = arith.addf %o, %2 : f32
-    linalg.yield %3 : f32
+    kiln.yield %0, %1 : f32, f32
   } -> tensor<?x5x4x40xf32>
   %g = tensor.empty(%s0) : tensor<?x5x4x40xbf16>
   %r = linalg.generic {indexing_maps = [affine_map<(n, h, w, k) -> (n, h, w, k)>, affine_map<(n, h, w, k) -> (n, h, w, k)>],
@@ -888,15 +756,12 @@ func.func @k0(%x: tensor<?x9x13x24xbf16> {kiln.sizes = array<i64: -1, 9, 13, 24>
   } : tensor<?x9x13x24xbf16> to tensor<?x11x15x24xbf16>
   %e = tensor.empty(%s0) : tensor<?x5x7x24xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x5x7x24xf32>) -> tensor<?x5x7x24xf32>
-  %c = linalg.generic {indexing_maps = [#image, #window, #sum],
-      iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction", "reduction"]}
-      ins(%p, %w : tensor<?x11x15x24xbf16>, tensor<3x3x1x24xbf16>) outs(%f : tensor<?x5x7x24xf32>) {
-  ^bb0(%a: bf16, %b: bf16, %o: f32):
+  %c = kiln.structured.contract ins(%p, %w : tensor<?x11x15x24xbf16>, tensor<3x3x1x24xbf16>) outs(%f : tensor<?x5x7x24xf32>)
+      maps = [#image, #window, #sum] {
+  ^bb0(%a: bf16, %b: bf16):
     %0 = arith.extf %a : bf16 to f32
     %1 = arith.extf %b : bf16 to f32
-    %2 = arith.mulf %0, %1 : f32
-    %3 = arith.addf %o, %2 : f32
-    linalg.yield %3 : f32
+    kiln.yield %0, %1 : f32, f32
   } -> tensor<?x5x7x24xf32>
   %g = tensor.empty(%s0) : tensor<?x5x7x24xbf16>
   %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
@@ -920,15 +785,8 @@ func.func @k0(%a: tensor<1x2048xbf16> {kiln.sizes = array<i64: 1, 2048>}, %b: te
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<1x8192xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<1x8192xf32>) -> tensor<1x8192xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<1x2048xbf16>, tensor<8192x2048xbf16>) outs(%f : tensor<1x8192xf32>) {
-  ^bb0(%x: bf16, %y: bf16, %o: f32):
-    %0 = arith.extf %x : bf16 to f32
-    %1 = arith.extf %y : bf16 to f32
-    %2 = arith.mulf %0, %1 : f32
-    %3 = arith.addf %o, %2 : f32
-    linalg.yield %3 : f32
-  } -> tensor<1x8192xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<1x2048xbf16>, tensor<8192x2048xbf16>) outs(%f : tensor<1x8192xf32>) -> tensor<1x8192xf32>
   %g = tensor.empty() : tensor<1x8192xbf16>
   %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
       ins(%c : tensor<1x8192xf32>) outs(%g : tensor<1x8192xbf16>) {
@@ -950,15 +808,8 @@ func.func @k0(%a: tensor<16x4096xbf16> {kiln.sizes = array<i64: 16, 4096>}, %b: 
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<16x4096xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<16x4096xf32>) -> tensor<16x4096xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<16x4096xbf16>, tensor<4096x4096xbf16>) outs(%f : tensor<16x4096xf32>) {
-  ^bb0(%x: bf16, %y: bf16, %o: f32):
-    %0 = arith.extf %x : bf16 to f32
-    %1 = arith.extf %y : bf16 to f32
-    %2 = arith.mulf %0, %1 : f32
-    %3 = arith.addf %o, %2 : f32
-    linalg.yield %3 : f32
-  } -> tensor<16x4096xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<16x4096xbf16>, tensor<4096x4096xbf16>) outs(%f : tensor<16x4096xf32>) -> tensor<16x4096xf32>
   %g = tensor.empty() : tensor<16x4096xbf16>
   %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
       ins(%c : tensor<16x4096xf32>) outs(%g : tensor<16x4096xbf16>) {
@@ -980,15 +831,8 @@ func.func @k0(%a: tensor<16x4096xbf16> {kiln.sizes = array<i64: 16, 4096>}, %b: 
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<16x4096xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<16x4096xf32>) -> tensor<16x4096xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<16x4096xbf16>, tensor<4096x4096xbf16>) outs(%f : tensor<16x4096xf32>) {
-  ^bb0(%x: bf16, %y: bf16, %o: f32):
-    %0 = arith.extf %x : bf16 to f32
-    %1 = arith.extf %y : bf16 to f32
-    %2 = arith.mulf %0, %1 : f32
-    %3 = arith.addf %o, %2 : f32
-    linalg.yield %3 : f32
-  } -> tensor<16x4096xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<16x4096xbf16>, tensor<4096x4096xbf16>) outs(%f : tensor<16x4096xf32>) -> tensor<16x4096xf32>
   %g = tensor.empty() : tensor<16x4096xbf16>
   %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
       ins(%c : tensor<16x4096xf32>) outs(%g : tensor<16x4096xbf16>) {
@@ -1010,15 +854,8 @@ func.func @k0(%a: tensor<16x64xbf16> {kiln.sizes = array<i64: 16, 64>}, %b: tens
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<16x64xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<16x64xf32>) -> tensor<16x64xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<16x64xbf16>, tensor<64x64xbf16>) outs(%f : tensor<16x64xf32>) {
-  ^bb0(%x: bf16, %y: bf16, %o: f32):
-    %0 = arith.extf %x : bf16 to f32
-    %1 = arith.extf %y : bf16 to f32
-    %2 = arith.mulf %0, %1 : f32
-    %3 = arith.addf %o, %2 : f32
-    linalg.yield %3 : f32
-  } -> tensor<16x64xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<16x64xbf16>, tensor<64x64xbf16>) outs(%f : tensor<16x64xf32>) -> tensor<16x64xf32>
   %g = tensor.empty() : tensor<16x64xbf16>
   %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
       ins(%c : tensor<16x64xf32>) outs(%g : tensor<16x64xbf16>) {
@@ -1040,15 +877,8 @@ func.func @k0(%a: tensor<128x64xbf16> {kiln.sizes = array<i64: 128, 64>}, %b: te
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<128x128xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<128x128xf32>) -> tensor<128x128xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<128x64xbf16>, tensor<128x64xbf16>) outs(%f : tensor<128x128xf32>) {
-  ^bb0(%x: bf16, %y: bf16, %o: f32):
-    %0 = arith.extf %x : bf16 to f32
-    %1 = arith.extf %y : bf16 to f32
-    %2 = arith.mulf %0, %1 : f32
-    %3 = arith.addf %o, %2 : f32
-    linalg.yield %3 : f32
-  } -> tensor<128x128xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<128x64xbf16>, tensor<128x64xbf16>) outs(%f : tensor<128x128xf32>) -> tensor<128x128xf32>
   %g = tensor.empty() : tensor<128x128xbf16>
   %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
       ins(%c : tensor<128x128xf32>) outs(%g : tensor<128x128xbf16>) {
@@ -1130,15 +960,8 @@ func.func @k0(%a: tensor<96x64xbf16> {kiln.sizes = array<i64: 96, 64>}, %b: tens
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<96x128xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<96x128xf32>) -> tensor<96x128xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<96x64xbf16>, tensor<128x64xbf16>) outs(%f : tensor<96x128xf32>) {
-  ^bb0(%x: bf16, %y: bf16, %o: f32):
-    %0 = arith.extf %x : bf16 to f32
-    %1 = arith.extf %y : bf16 to f32
-    %2 = arith.mulf %0, %1 : f32
-    %3 = arith.addf %o, %2 : f32
-    linalg.yield %3 : f32
-  } -> tensor<96x128xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<96x64xbf16>, tensor<128x64xbf16>) outs(%f : tensor<96x128xf32>) -> tensor<96x128xf32>
   %g = tensor.empty() : tensor<96x128xbf16>
   %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
       ins(%c, %bias : tensor<96x128xf32>, tensor<128xbf16>) outs(%g : tensor<96x128xbf16>) {
@@ -1164,15 +987,8 @@ func.func @k0(%a: tensor<96x64xbf16> {kiln.sizes = array<i64: 96, 64>}, %b: tens
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<96x128xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<96x128xf32>) -> tensor<96x128xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<96x64xbf16>, tensor<128x64xbf16>) outs(%f : tensor<96x128xf32>) {
-  ^bb0(%x: bf16, %y: bf16, %o: f32):
-    %0 = arith.extf %x : bf16 to f32
-    %1 = arith.extf %y : bf16 to f32
-    %2 = arith.mulf %0, %1 : f32
-    %3 = arith.addf %o, %2 : f32
-    linalg.yield %3 : f32
-  } -> tensor<96x128xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<96x64xbf16>, tensor<128x64xbf16>) outs(%f : tensor<96x128xf32>) -> tensor<96x128xf32>
   %g = tensor.empty() : tensor<96x128xbf16>
   %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
       ins(%c, %bias : tensor<96x128xf32>, tensor<128xbf16>) outs(%g : tensor<96x128xbf16>) {
@@ -1198,15 +1014,8 @@ func.func @k0(%a: tensor<96x64xbf16> {kiln.sizes = array<i64: 96, 64>}, %b: tens
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<96x128xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<96x128xf32>) -> tensor<96x128xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<96x64xbf16>, tensor<128x64xbf16>) outs(%f : tensor<96x128xf32>) {
-  ^bb0(%x: bf16, %y: bf16, %o: f32):
-    %0 = arith.extf %x : bf16 to f32
-    %1 = arith.extf %y : bf16 to f32
-    %2 = arith.mulf %0, %1 : f32
-    %3 = arith.addf %o, %2 : f32
-    linalg.yield %3 : f32
-  } -> tensor<96x128xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<96x64xbf16>, tensor<128x64xbf16>) outs(%f : tensor<96x128xf32>) -> tensor<96x128xf32>
   %g = tensor.empty() : tensor<96x128xbf16>
   %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
       ins(%c, %bias : tensor<96x128xf32>, tensor<128xbf16>) outs(%g : tensor<96x128xbf16>) {
@@ -1242,14 +1051,12 @@ func.func @k0(%x: tensor<2x9x7x16xbf16> {kiln.sizes = array<i64: 2, 9, 7, 16>}, 
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<2x5x4x40xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<2x5x4x40xf32>) -> tensor<2x5x4x40xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(n, p, q, k, r, s, c) -> (n, p * 2 + r, q * 2 + s, c)>, affine_map<(n, p, q, k, r, s, c) -> (k, r, s, c)>, affine_map<(n, p, q, k, r, s, c) -> (n, p, q, k)>],
-      iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction", "reduction", "reduction"]} ins(%p, %w : tensor<2x11x9x16xbf16>, tensor<40x3x3x16xbf16>) outs(%f : tensor<2x5x4x40xf32>) {
-  ^bb0(%a: bf16, %y: bf16, %o: f32):
+  %c = kiln.structured.contract ins(%p, %w : tensor<2x11x9x16xbf16>, tensor<40x3x3x16xbf16>) outs(%f : tensor<2x5x4x40xf32>)
+      maps = [affine_map<(n, p, q, k, r, s, c) -> (n, p * 2 + r, q * 2 + s, c)>, affine_map<(n, p, q, k, r, s, c) -> (k, r, s, c)>, affine_map<(n, p, q, k, r, s, c) -> (n, p, q, k)>] {
+  ^bb0(%a: bf16, %y: bf16):
     %0 = arith.extf %a : bf16 to f32
     %1 = arith.extf %y : bf16 to f32
-    %2 = arith.mulf %0, %1 : f32
-    %3 = arith.addf %o, %2 : f32
-    linalg.yield %3 : f32
+    kiln.yield %0, %1 : f32, f32
   } -> tensor<2x5x4x40xf32>
   %g = tensor.empty() : tensor<2x5x4x40xbf16>
   %r = linalg.generic {indexing_maps = [affine_map<(n, p, q, k) -> (n, p, q, k)>, affine_map<(n, p, q, k) -> (k)>, affine_map<(n, p, q, k) -> (n, p, q, k)>, affine_map<(n, p, q, k) -> (n, p, q, k)>],
@@ -1297,15 +1104,8 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty(%s0, %s1) : tensor<?x?xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x?xf32>) -> tensor<?x?xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<?x?xbf16>, tensor<?x?xbf16>) outs(%f : tensor<?x?xf32>) {
-  ^bb0(%x: bf16, %y: bf16, %o: f32):
-    %0 = arith.extf %x : bf16 to f32
-    %1 = arith.extf %y : bf16 to f32
-    %2 = arith.mulf %0, %1 : f32
-    %3 = arith.addf %o, %2 : f32
-    linalg.yield %3 : f32
-  } -> tensor<?x?xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<?x?xbf16>, tensor<?x?xbf16>) outs(%f : tensor<?x?xf32>) -> tensor<?x?xf32>
   %g = tensor.empty(%s0, %s1) : tensor<?x?xbf16>
   %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
       ins(%c : tensor<?x?xf32>) outs(%g : tensor<?x?xbf16>) {
@@ -1328,15 +1128,8 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty(%s0, %s1) : tensor<?x?xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x?xf32>) -> tensor<?x?xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<?x?xbf16>, tensor<?x?xbf16>) outs(%f : tensor<?x?xf32>) {
-  ^bb0(%x: bf16, %y: bf16, %o: f32):
-    %0 = arith.extf %x : bf16 to f32
-    %1 = arith.extf %y : bf16 to f32
-    %2 = arith.mulf %0, %1 : f32
-    %3 = arith.addf %o, %2 : f32
-    linalg.yield %3 : f32
-  } -> tensor<?x?xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<?x?xbf16>, tensor<?x?xbf16>) outs(%f : tensor<?x?xf32>) -> tensor<?x?xf32>
   %g = tensor.empty(%s0, %s1) : tensor<?x?xbf16>
   %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
       ins(%c : tensor<?x?xf32>) outs(%g : tensor<?x?xbf16>) {
@@ -1359,15 +1152,8 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty(%s0, %s1) : tensor<?x?xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x?xf32>) -> tensor<?x?xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<?x?xbf16>, tensor<?x?xbf16>) outs(%f : tensor<?x?xf32>) {
-  ^bb0(%x: bf16, %y: bf16, %o: f32):
-    %0 = arith.extf %x : bf16 to f32
-    %1 = arith.extf %y : bf16 to f32
-    %2 = arith.mulf %0, %1 : f32
-    %3 = arith.addf %o, %2 : f32
-    linalg.yield %3 : f32
-  } -> tensor<?x?xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<?x?xbf16>, tensor<?x?xbf16>) outs(%f : tensor<?x?xf32>) -> tensor<?x?xf32>
   %g = tensor.empty(%s0, %s1) : tensor<?x?xbf16>
   %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
       ins(%c : tensor<?x?xf32>) outs(%g : tensor<?x?xbf16>) {
@@ -1390,15 +1176,8 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty(%s0, %s1) : tensor<?x?xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x?xf32>) -> tensor<?x?xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<?x?xbf16>, tensor<?x?xbf16>) outs(%f : tensor<?x?xf32>) {
-  ^bb0(%x: bf16, %y: bf16, %o: f32):
-    %0 = arith.extf %x : bf16 to f32
-    %1 = arith.extf %y : bf16 to f32
-    %2 = arith.mulf %0, %1 : f32
-    %3 = arith.addf %o, %2 : f32
-    linalg.yield %3 : f32
-  } -> tensor<?x?xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<?x?xbf16>, tensor<?x?xbf16>) outs(%f : tensor<?x?xf32>) -> tensor<?x?xf32>
   %g = tensor.empty(%s0, %s1) : tensor<?x?xbf16>
   %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
       ins(%c : tensor<?x?xf32>) outs(%g : tensor<?x?xbf16>) {
@@ -1423,17 +1202,15 @@ func.func @k0(%a: tensor<4096x512xf32> {kiln.sizes = array<i64: 4096, 512>}, %s:
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<4096x256xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4096x256xf32>) -> tensor<4096x256xf32>
-  %r = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m)>, affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%s, %a, %c, %b : tensor<4096xf32>, tensor<4096x512xf32>, tensor<512xf32>, tensor<256x512xbf16>) outs(%f : tensor<4096x256xf32>) {
-  ^bb0(%x: f32, %y: f32, %z: f32, %w: bf16, %o: f32):
+  %r = kiln.structured.contract ins(%s, %a, %c, %b : tensor<4096xf32>, tensor<4096x512xf32>, tensor<512xf32>, tensor<256x512xbf16>) outs(%f : tensor<4096x256xf32>)
+      maps = [affine_map<(m, n, k) -> (m)>, affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>] {
+  ^bb0(%x: f32, %y: f32, %z: f32, %w: bf16):
     %0 = arith.subf %y, %x : f32
     %1 = arith.mulf %0, %z : f32
     %2 = arith.truncf %1 : f32 to bf16
     %3 = arith.extf %2 : bf16 to f32
     %4 = arith.extf %w : bf16 to f32
-    %5 = arith.mulf %3, %4 : f32
-    %6 = arith.addf %o, %5 : f32
-    linalg.yield %6 : f32
+    kiln.yield %3, %4 : f32, f32
   } -> tensor<4096x256xf32>
   return %r : tensor<4096x256xf32>
 }
@@ -1451,17 +1228,15 @@ func.func @k0(%a: tensor<4096x512xf32> {kiln.sizes = array<i64: 4096, 512>}, %s:
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<4096x256xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4096x256xf32>) -> tensor<4096x256xf32>
-  %r = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m)>, affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%s, %a, %c, %b : tensor<4096xf32>, tensor<4096x512xf32>, tensor<512xf32>, tensor<256x512xbf16>) outs(%f : tensor<4096x256xf32>) {
-  ^bb0(%x: f32, %y: f32, %z: f32, %w: bf16, %o: f32):
+  %r = kiln.structured.contract ins(%s, %a, %c, %b : tensor<4096xf32>, tensor<4096x512xf32>, tensor<512xf32>, tensor<256x512xbf16>) outs(%f : tensor<4096x256xf32>)
+      maps = [affine_map<(m, n, k) -> (m)>, affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>] {
+  ^bb0(%x: f32, %y: f32, %z: f32, %w: bf16):
     %0 = arith.subf %y, %x : f32
     %1 = arith.mulf %0, %z : f32
     %2 = arith.truncf %1 : f32 to bf16
     %3 = arith.extf %2 : bf16 to f32
     %4 = arith.extf %w : bf16 to f32
-    %5 = arith.mulf %3, %4 : f32
-    %6 = arith.addf %o, %5 : f32
-    linalg.yield %6 : f32
+    kiln.yield %3, %4 : f32, f32
   } -> tensor<4096x256xf32>
   return %r : tensor<4096x256xf32>
 }
@@ -1477,17 +1252,15 @@ func.func @k0(%a: tensor<4096x512xf32> {kiln.sizes = array<i64: 4096, 512>}, %s:
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<4096x256xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4096x256xf32>) -> tensor<4096x256xf32>
-  %r = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m)>, affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%s, %a, %c, %b : tensor<4096xf32>, tensor<4096x512xf32>, tensor<512xf32>, tensor<256x512xbf16>) outs(%f : tensor<4096x256xf32>) {
-  ^bb0(%x: f32, %y: f32, %z: f32, %w: bf16, %o: f32):
+  %r = kiln.structured.contract ins(%s, %a, %c, %b : tensor<4096xf32>, tensor<4096x512xf32>, tensor<512xf32>, tensor<256x512xbf16>) outs(%f : tensor<4096x256xf32>)
+      maps = [affine_map<(m, n, k) -> (m)>, affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>] {
+  ^bb0(%x: f32, %y: f32, %z: f32, %w: bf16):
     %0 = arith.subf %y, %x : f32
     %1 = arith.mulf %0, %z : f32
     %2 = arith.truncf %1 : f32 to bf16
     %3 = arith.extf %2 : bf16 to f32
     %4 = arith.extf %w : bf16 to f32
-    %5 = arith.mulf %3, %4 : f32
-    %6 = arith.addf %o, %5 : f32
-    linalg.yield %6 : f32
+    kiln.yield %3, %4 : f32, f32
   } -> tensor<4096x256xf32>
   return %r : tensor<4096x256xf32>
 }
@@ -1503,17 +1276,15 @@ func.func @k0(%a: tensor<4096x512xf32> {kiln.sizes = array<i64: 4096, 512>}, %s:
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<4096x256xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4096x256xf32>) -> tensor<4096x256xf32>
-  %r = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m)>, affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%s, %a, %c, %b : tensor<4096xf32>, tensor<4096x512xf32>, tensor<512xf32>, tensor<256x512xbf16>) outs(%f : tensor<4096x256xf32>) {
-  ^bb0(%x: f32, %y: f32, %z: f32, %w: bf16, %o: f32):
+  %r = kiln.structured.contract ins(%s, %a, %c, %b : tensor<4096xf32>, tensor<4096x512xf32>, tensor<512xf32>, tensor<256x512xbf16>) outs(%f : tensor<4096x256xf32>)
+      maps = [affine_map<(m, n, k) -> (m)>, affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>] {
+  ^bb0(%x: f32, %y: f32, %z: f32, %w: bf16):
     %0 = arith.subf %y, %x : f32
     %1 = arith.mulf %0, %z : f32
     %2 = arith.truncf %1 : f32 to bf16
     %3 = arith.extf %2 : bf16 to f32
     %4 = arith.extf %w : bf16 to f32
-    %5 = arith.mulf %3, %4 : f32
-    %6 = arith.addf %o, %5 : f32
-    linalg.yield %6 : f32
+    kiln.yield %3, %4 : f32, f32
   } -> tensor<4096x256xf32>
   return %r : tensor<4096x256xf32>
 }
@@ -1525,8 +1296,6 @@ func.func @k0(%a: tensor<4096x512xf32> {kiln.sizes = array<i64: 4096, 512>}, %s:
 // CASE: scan_of_rows
 // CHECK: #kiln.schedule<"scan", {items = 4 : i64, prefetch = 1 : i64, row_threads = 64 : i64, rows_per_cta = 2 : i64, vector = 4 : i64}>
 // IMPLICIT-CHECK-NOT: kiln.refused
-#at = affine_map<(r, i, j) -> (r, j)>
-#to = affine_map<(r, i, j) -> (r, i)>
 #id = affine_map<(r, i) -> (r, i)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -1534,16 +1303,11 @@ func.func @k0(%x: tensor<?x4096xf32> {kiln.sizes = array<i64: -1, 4096>}, %s0: i
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty(%s0) : tensor<?x4096xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x4096xf32>) -> tensor<?x4096xf32>
-  %s = linalg.generic {indexing_maps = [#at, #to], iterator_types = ["parallel", "parallel", "reduction"]}
-      ins(%x : tensor<?x4096xf32>) outs(%f : tensor<?x4096xf32>) {
-  ^bb0(%a: f32, %o: f32):
-    %i = linalg.index 1 : index
-    %j = linalg.index 2 : index
-    %c = arith.cmpi ule, %j, %i : index
+  %s = kiln.structured.scan sum along 1 ins(%x : tensor<?x4096xf32>) outs(%f : tensor<?x4096xf32>)
+      maps = [affine_map<(r, i) -> (r, i)>, affine_map<(r, i) -> (r, i)>] {
+  ^bb0(%a: f32):
     %0 = math.exp %a : f32
-    %1 = arith.select %c, %0, %zero : f32
-    %2 = arith.addf %o, %1 : f32
-    linalg.yield %2 : f32
+    kiln.yield %0 : f32
   } -> tensor<?x4096xf32>
   %g = tensor.empty(%s0) : tensor<?x4096xf32>
   %r = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
@@ -1567,19 +1331,11 @@ func.func @k0(%x: tensor<32768x4096xbf16> {kiln.sizes = array<i64: 32768, 4096>}
   %least = arith.constant 0xFF800000 : f32
   %e = tensor.empty() : tensor<32768x4096xf32>
   %f = linalg.fill ins(%least : f32) outs(%e : tensor<32768x4096xf32>) -> tensor<32768x4096xf32>
-  %s = linalg.generic {indexing_maps = [affine_map<(i, j, n) -> (j, n)>, affine_map<(i, j, n) -> (i, n)>], iterator_types = ["parallel", "reduction", "parallel"]}
-      ins(%x : tensor<32768x4096xbf16>) outs(%f : tensor<32768x4096xf32>) {
-  ^bb0(%a: bf16, %o: f32):
-    %i = linalg.index 0 : index
-    %j = linalg.index 1 : index
-    %k = arith.index_cast %i : index to i64
-    %l = arith.index_cast %j : index to i64
-    %c = arith.cmpi sgt, %k, %l : i64
+  %s = kiln.structured.scan max along 0 exclusive ins(%x : tensor<32768x4096xbf16>) outs(%f : tensor<32768x4096xf32>)
+      maps = [affine_map<(i, n) -> (i, n)>, affine_map<(i, n) -> (i, n)>] {
+  ^bb0(%a: bf16):
     %0 = arith.extf %a : bf16 to f32
-    %none = arith.constant 0xFF800000 : f32
-    %1 = arith.select %c, %0, %none : f32
-    %2 = arith.maximumf %o, %1 : f32
-    linalg.yield %2 : f32
+    kiln.yield %0 : f32
   } -> tensor<32768x4096xf32>
   %g = tensor.empty() : tensor<32768x4096xbf16>
   %r = linalg.generic {indexing_maps = [affine_map<(i, n) -> (i, n)>, affine_map<(i, n) -> (i, n)>], iterator_types = ["parallel", "parallel"]}
@@ -1605,15 +1361,10 @@ func.func @k0(%x: tensor<8x4096xf32> {kiln.sizes = array<i64: 8, 4096>}) -> (ten
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<8x4096xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x4096xf32>) -> tensor<8x4096xf32>
-  %s = linalg.generic {indexing_maps = [affine_map<(r, i, j) -> (r, j)>, affine_map<(r, i, j) -> (r, i)>], iterator_types = ["parallel", "parallel", "reduction"]}
-      ins(%x : tensor<8x4096xf32>) outs(%f : tensor<8x4096xf32>) {
-  ^bb0(%a: f32, %o: f32):
-    %i = linalg.index 1 : index
-    %j = linalg.index 2 : index
-    %c = arith.cmpi ule, %j, %i : index
-    %1 = arith.select %c, %a, %zero : f32
-    %2 = arith.addf %o, %1 : f32
-    linalg.yield %2 : f32
+  %s = kiln.structured.scan sum along 1 ins(%x : tensor<8x4096xf32>) outs(%f : tensor<8x4096xf32>)
+      maps = [affine_map<(r, i) -> (r, i)>, affine_map<(r, i) -> (r, i)>] {
+  ^bb0(%a: f32):
+    kiln.yield %a : f32
   } -> tensor<8x4096xf32>
   %g = tensor.empty() : tensor<8xf32>
   %h = linalg.fill ins(%zero : f32) outs(%g : tensor<8xf32>) -> tensor<8xf32>
@@ -1637,15 +1388,10 @@ func.func @k0(%x: tensor<8x4096xf32> {kiln.sizes = array<i64: 8, 4096>}) -> tens
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<8x4096xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x4096xf32>) -> tensor<8x4096xf32>
-  %s = linalg.generic {indexing_maps = [affine_map<(r, i, j) -> (r, j)>, affine_map<(r, i, j) -> (r, i)>], iterator_types = ["parallel", "parallel", "reduction"]}
-      ins(%x : tensor<8x4096xf32>) outs(%f : tensor<8x4096xf32>) {
-  ^bb0(%a: f32, %o: f32):
-    %i = linalg.index 1 : index
-    %j = linalg.index 2 : index
-    %c = arith.cmpi ule, %j, %i : index
-    %1 = arith.select %c, %a, %zero : f32
-    %2 = arith.addf %o, %1 : f32
-    linalg.yield %2 : f32
+  %s = kiln.structured.scan sum along 1 ins(%x : tensor<8x4096xf32>) outs(%f : tensor<8x4096xf32>)
+      maps = [affine_map<(r, i) -> (r, i)>, affine_map<(r, i) -> (r, i)>] {
+  ^bb0(%a: f32):
+    kiln.yield %a : f32
   } -> tensor<8x4096xf32>
   return %s : tensor<8x4096xf32>
 }

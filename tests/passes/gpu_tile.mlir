@@ -258,12 +258,10 @@ func.func @k0(%a: tensor<8x64xf32> {kiln.sizes = array<i64: 8, 64>}, %b: tensor<
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<8x32xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x32xf32>) -> tensor<8x32xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n floordiv 32, k, n mod 32)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<8x64xf32>, tensor<1x64x32xf32>) outs(%f : tensor<8x32xf32>) {
-  ^bb0(%x: f32, %y: f32, %o: f32):
-    %0 = arith.mulf %x, %y : f32
-    %1 = arith.addf %o, %0 : f32
-    linalg.yield %1 : f32
+  %c = kiln.structured.contract ins(%a, %b : tensor<8x64xf32>, tensor<1x64x32xf32>) outs(%f : tensor<8x32xf32>)
+      maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n floordiv 32, k, n mod 32)>, affine_map<(m, n, k) -> (m, n)>] {
+  ^bb0(%x: f32, %y: f32):
+    kiln.yield %x, %y : f32, f32
   } -> tensor<8x32xf32>
   %r = linalg.generic {indexing_maps = [#id, #column, #id], iterator_types = ["parallel", "parallel"]} ins(%c, %bias : tensor<8x32xf32>, tensor<32xf32>) outs(%e : tensor<8x32xf32>) {
   ^bb0(%x: f32, %y: f32, %o: f32):
@@ -291,12 +289,10 @@ func.func @k0(%a: tensor<8x64xf32> {kiln.sizes = array<i64: 8, 64>}, %b: tensor<
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<8x32xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x32xf32>) -> tensor<8x32xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n floordiv 32, k, n mod 32)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<8x64xf32>, tensor<1x64x32xf32>) outs(%f : tensor<8x32xf32>) {
-  ^bb0(%x: f32, %y: f32, %o: f32):
-    %0 = arith.mulf %x, %y : f32
-    %1 = arith.addf %o, %0 : f32
-    linalg.yield %1 : f32
+  %c = kiln.structured.contract ins(%a, %b : tensor<8x64xf32>, tensor<1x64x32xf32>) outs(%f : tensor<8x32xf32>)
+      maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n floordiv 32, k, n mod 32)>, affine_map<(m, n, k) -> (m, n)>] {
+  ^bb0(%x: f32, %y: f32):
+    kiln.yield %x, %y : f32, f32
   } -> tensor<8x32xf32>
   %r = linalg.generic {indexing_maps = [#id, #column, #id], iterator_types = ["parallel", "parallel"]} ins(%c, %bias : tensor<8x32xf32>, tensor<32xf32>) outs(%e : tensor<8x32xf32>) {
   ^bb0(%x: f32, %y: f32, %o: f32):
@@ -405,15 +401,8 @@ func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: 
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<130x64xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<130x64xf32>) -> tensor<130x64xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<130x128xbf16>, tensor<128x64xbf16>) outs(%f : tensor<130x64xf32>) {
-  ^bb0(%x: bf16, %y: bf16, %o: f32):
-    %0 = arith.extf %x : bf16 to f32
-    %1 = arith.extf %y : bf16 to f32
-    %2 = arith.mulf %0, %1 : f32
-    %3 = arith.addf %o, %2 : f32
-    linalg.yield %3 : f32
-  } -> tensor<130x64xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<130x128xbf16>, tensor<128x64xbf16>) outs(%f : tensor<130x64xf32>) -> tensor<130x64xf32>
   %g = tensor.empty() : tensor<130x64xbf16>
   %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
       ins(%c, %bias : tensor<130x64xf32>, tensor<64xf32>) outs(%g : tensor<130x64xbf16>) {
@@ -442,15 +431,8 @@ func.func @k0(%a: tensor<64x256xbf16> {kiln.sizes = array<i64: 64, 256>}, %b: te
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<64x64xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<64x64xf32>) -> tensor<64x64xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<64x256xbf16>, tensor<64x256xbf16>) outs(%f : tensor<64x64xf32>) {
-  ^bb0(%x: bf16, %y: bf16, %o: f32):
-    %0 = arith.extf %x : bf16 to f32
-    %1 = arith.extf %y : bf16 to f32
-    %2 = arith.mulf %0, %1 : f32
-    %3 = arith.addf %o, %2 : f32
-    linalg.yield %3 : f32
-  } -> tensor<64x64xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<64x256xbf16>, tensor<64x256xbf16>) outs(%f : tensor<64x64xf32>) -> tensor<64x64xf32>
   %g = tensor.empty() : tensor<64x64xbf16>
   %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
       ins(%c : tensor<64x64xf32>) outs(%g : tensor<64x64xbf16>) {
@@ -473,81 +455,38 @@ func.func @k0(%a: tensor<64x256xbf16> {kiln.sizes = array<i64: 64, 256>}, %b: te
 // CHECK: ex2.approx.ftz.f32
 // IMPLICIT-CHECK-NOT: tensor<
 // IMPLICIT-CHECK-NOT: math.exp
-#map = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1 * 2 + d2, d3, d5)>
-#map1 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d4, d5)>
-#map2 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d2, d3, d4)>
-#map3 = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d3, d4)>
-#map4 = affine_map<(d0, d1, d2, d3, d4) -> (d4)>
-#map5 = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d3)>
-#map6 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d2, d3, d5)>
-#map7 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d5, d4)>
+#query = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1 * 2 + d2, d3, d5)>
+#key = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d4, d5)>
+#bias = affine_map<(d0, d1, d2, d3, d4) -> (d4)>
+#value = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d5, d4)>
+#result = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d3, d4)>
 module attributes {kiln.level = "linalg"} {
   module @k attributes {kiln.kernel = {kind = "attention"}} {
     func.func @k(%arg0: tensor<1x4x200x8xbf16> {kiln.sizes = array<i64: 1, 4, 200, 8>}, %arg1: tensor<1x2x200x8xbf16> {kiln.sizes = array<i64: 1, 2, 200, 8>}, %arg2: tensor<1x2x200x8xbf16> {kiln.sizes = array<i64: 1, 2, 200, 8>}, %arg3: tensor<200xbf16> {kiln.sizes = array<i64: 200>}) -> tensor<1x4x200x8xbf16> attributes {kiln.schedule = #kiln.schedule<"attention", {block_kv = 16 : i64, ctas = 0 : i64, kv_stages = 2 : i64, q_stages = 1 : i64, warpgroups = 2 : i64}>} {
-      %cst = arith.constant 1.000000e+00 : f32
       %cst_0 = arith.constant 0xFF800000 : f32
       %cst_1 = arith.constant 0.353553385 : f32
-      %cst_2 = arith.constant 0.000000e+00 : f32
-      %0 = tensor.empty() : tensor<1x2x2x200x200xf32>
-      %1 = linalg.fill ins(%cst_2 : f32) outs(%0 : tensor<1x2x2x200x200xf32>) -> tensor<1x2x2x200x200xf32>
-      %2 = linalg.generic {indexing_maps = [#map, #map1, #map2], iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel", "reduction"]} ins(%arg0, %arg1 : tensor<1x4x200x8xbf16>, tensor<1x2x200x8xbf16>) outs(%1 : tensor<1x2x2x200x200xf32>) {
-      ^bb0(%in: bf16, %in_3: bf16, %out: f32):
-        %15 = arith.extf %in : bf16 to f32
-        %16 = arith.extf %in_3 : bf16 to f32
-        %17 = arith.mulf %15, %16 : f32
-        %18 = arith.addf %out, %17 : f32
-        linalg.yield %18 : f32
-      } -> tensor<1x2x2x200x200xf32>
-      %3 = linalg.generic {indexing_maps = [#map3, #map4, #map3], iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel"]} ins(%2, %arg3 : tensor<1x2x2x200x200xf32>, tensor<200xbf16>) outs(%0 : tensor<1x2x2x200x200xf32>) attrs =  {kiln.causal} {
-      ^bb0(%in: f32, %in_3: bf16, %out: f32):
-        %15 = arith.mulf %in, %cst_1 : f32
-        %16 = arith.extf %in_3 : bf16 to f32
-        %17 = arith.addf %15, %16 : f32
-        %18 = linalg.index 3 : index
-        %19 = linalg.index 4 : index
-        %20 = arith.cmpi sle, %19, %18 : index
-        %21 = arith.select %20, %17, %cst_0 : f32
-        linalg.yield %21 : f32
-      } -> tensor<1x2x2x200x200xf32>
-      %4 = tensor.empty() : tensor<1x2x2x200xf32>
-      %5 = linalg.fill ins(%cst_0 : f32) outs(%4 : tensor<1x2x2x200xf32>) -> tensor<1x2x2x200xf32>
-      %6 = linalg.generic {indexing_maps = [#map3, #map5], iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction"]} ins(%3 : tensor<1x2x2x200x200xf32>) outs(%5 : tensor<1x2x2x200xf32>) {
-      ^bb0(%in: f32, %out: f32):
-        %15 = arith.maximumf %out, %in : f32
-        linalg.yield %15 : f32
-      } -> tensor<1x2x2x200xf32>
-      %7 = linalg.generic {indexing_maps = [#map3, #map5, #map3], iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel"]} ins(%3, %6 : tensor<1x2x2x200x200xf32>, tensor<1x2x2x200xf32>) outs(%0 : tensor<1x2x2x200x200xf32>) {
-      ^bb0(%in: f32, %in_3: f32, %out: f32):
-        %15 = arith.cmpf oeq, %in_3, %cst_0 : f32
-        %16 = arith.select %15, %cst_2, %in_3 : f32
-        %17 = arith.subf %in, %16 : f32
-        %18 = math.exp %17 : f32
-        linalg.yield %18 : f32
-      } -> tensor<1x2x2x200x200xf32>
-      %8 = linalg.fill ins(%cst_2 : f32) outs(%4 : tensor<1x2x2x200xf32>) -> tensor<1x2x2x200xf32>
-      %9 = linalg.generic {indexing_maps = [#map3, #map5], iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction"]} ins(%7 : tensor<1x2x2x200x200xf32>) outs(%8 : tensor<1x2x2x200xf32>) {
-      ^bb0(%in: f32, %out: f32):
-        %15 = arith.addf %out, %in : f32
-        linalg.yield %15 : f32
-      } -> tensor<1x2x2x200xf32>
-      %10 = tensor.empty() : tensor<1x2x2x200x8xf32>
-      %11 = linalg.fill ins(%cst_2 : f32) outs(%10 : tensor<1x2x2x200x8xf32>) -> tensor<1x2x2x200x8xf32>
-      %12 = linalg.generic {indexing_maps = [#map6, #map7, #map2], iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel", "reduction"]} ins(%7, %arg2 : tensor<1x2x2x200x200xf32>, tensor<1x2x200x8xbf16>) outs(%11 : tensor<1x2x2x200x8xf32>) {
-      ^bb0(%in: f32, %in_3: bf16, %out: f32):
-        %15 = arith.extf %in_3 : bf16 to f32
-        %16 = arith.mulf %in, %15 : f32
-        %17 = arith.addf %out, %16 : f32
-        linalg.yield %17 : f32
-      } -> tensor<1x2x2x200x8xf32>
-      %13 = tensor.empty() : tensor<1x2x2x200x8xbf16>
-      %14 = linalg.generic {indexing_maps = [#map3, #map5, #map5, #map3], iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel"]} ins(%12, %9, %6 : tensor<1x2x2x200x8xf32>, tensor<1x2x2x200xf32>, tensor<1x2x2x200xf32>) outs(%13 : tensor<1x2x2x200x8xbf16>) {
-      ^bb0(%in: f32, %in_3: f32, %in_4: f32, %out: bf16):
-        %15 = arith.cmpf oeq, %in_4, %cst_0 : f32
-        %16 = arith.select %15, %cst, %in_3 : f32
-        %17 = arith.divf %cst, %16 : f32
-        %18 = arith.mulf %in, %17 : f32
-        %19 = arith.truncf %18 : f32 to bf16
-        linalg.yield %19 : bf16
+      %0 = tensor.empty() : tensor<1x2x2x200x8xbf16>
+      %14 = kiln.structured.attention causal sizes [1, 2, 2, 200, 200, 8, 8] lengths []
+          inputs(%arg0, %arg1 : tensor<1x4x200x8xbf16>, tensor<1x2x200x8xbf16>) modifiers(%arg3 : tensor<200xbf16>)
+          values(%arg2 : tensor<1x2x200x8xbf16>) outs(%0 : tensor<1x2x2x200x8xbf16>) maps = [#query, #key, #bias, #value, #result] factors {
+      ^bb0(%q: bf16, %k: bf16):
+        %1 = arith.extf %q : bf16 to f32
+        %2 = arith.extf %k : bf16 to f32
+        kiln.yield %1, %2 : f32, f32
+      } score {
+      ^bb0(%s: f32, %b: bf16):
+        %1 = arith.mulf %s, %cst_1 : f32
+        %2 = arith.extf %b : bf16 to f32
+        %3 = arith.addf %1, %2 : f32
+        %4 = kiln.structured.index 3
+        %5 = kiln.structured.index 4
+        %6 = arith.cmpi sle, %5, %4 : index
+        %7 = arith.select %6, %3, %cst_0 : f32
+        kiln.yield %7, %3 : f32, f32
+      } weighted {
+      ^bb0(%v: bf16):
+        %1 = arith.extf %v : bf16 to f32
+        kiln.yield %1 : f32
       } -> tensor<1x2x2x200x8xbf16>
       %collapsed = tensor.collapse_shape %14 [[0], [1, 2], [3], [4]] : tensor<1x2x2x200x8xbf16> into tensor<1x4x200x8xbf16>
       return %collapsed : tensor<1x4x200x8xbf16>
@@ -566,81 +505,38 @@ module attributes {kiln.level = "linalg"} {
 // CHECK: nvvm.mapa
 // IMPLICIT-CHECK-NOT: tensor<
 // IMPLICIT-CHECK-NOT: math.exp
-#map = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1 * 2 + d2, d3, d5)>
-#map1 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d4, d5)>
-#map2 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d2, d3, d4)>
-#map3 = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d3, d4)>
-#map4 = affine_map<(d0, d1, d2, d3, d4) -> (d4)>
-#map5 = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d3)>
-#map6 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d2, d3, d5)>
-#map7 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d5, d4)>
+#query = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1 * 2 + d2, d3, d5)>
+#key = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d4, d5)>
+#bias = affine_map<(d0, d1, d2, d3, d4) -> (d4)>
+#value = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d5, d4)>
+#result = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d3, d4)>
 module attributes {kiln.level = "linalg"} {
   module @k attributes {kiln.kernel = {kind = "attention"}} {
     func.func @k(%arg0: tensor<1x4x200x8xbf16> {kiln.sizes = array<i64: 1, 4, 200, 8>}, %arg1: tensor<1x2x200x8xbf16> {kiln.sizes = array<i64: 1, 2, 200, 8>}, %arg2: tensor<1x2x200x8xbf16> {kiln.sizes = array<i64: 1, 2, 200, 8>}, %arg3: tensor<200xbf16> {kiln.sizes = array<i64: 200>}) -> tensor<1x4x200x8xbf16> attributes {kiln.schedule = #kiln.schedule<"split_attention", {block_kv = 16 : i64, block_q = 8 : i64, split_kv = 2 : i64, warps = 1 : i64}>} {
-      %cst = arith.constant 1.000000e+00 : f32
       %cst_0 = arith.constant 0xFF800000 : f32
       %cst_1 = arith.constant 0.353553385 : f32
-      %cst_2 = arith.constant 0.000000e+00 : f32
-      %0 = tensor.empty() : tensor<1x2x2x200x200xf32>
-      %1 = linalg.fill ins(%cst_2 : f32) outs(%0 : tensor<1x2x2x200x200xf32>) -> tensor<1x2x2x200x200xf32>
-      %2 = linalg.generic {indexing_maps = [#map, #map1, #map2], iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel", "reduction"]} ins(%arg0, %arg1 : tensor<1x4x200x8xbf16>, tensor<1x2x200x8xbf16>) outs(%1 : tensor<1x2x2x200x200xf32>) {
-      ^bb0(%in: bf16, %in_3: bf16, %out: f32):
-        %15 = arith.extf %in : bf16 to f32
-        %16 = arith.extf %in_3 : bf16 to f32
-        %17 = arith.mulf %15, %16 : f32
-        %18 = arith.addf %out, %17 : f32
-        linalg.yield %18 : f32
-      } -> tensor<1x2x2x200x200xf32>
-      %3 = linalg.generic {indexing_maps = [#map3, #map4, #map3], iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel"]} ins(%2, %arg3 : tensor<1x2x2x200x200xf32>, tensor<200xbf16>) outs(%0 : tensor<1x2x2x200x200xf32>) attrs =  {kiln.causal} {
-      ^bb0(%in: f32, %in_3: bf16, %out: f32):
-        %15 = arith.mulf %in, %cst_1 : f32
-        %16 = arith.extf %in_3 : bf16 to f32
-        %17 = arith.addf %15, %16 : f32
-        %18 = linalg.index 3 : index
-        %19 = linalg.index 4 : index
-        %20 = arith.cmpi sle, %19, %18 : index
-        %21 = arith.select %20, %17, %cst_0 : f32
-        linalg.yield %21 : f32
-      } -> tensor<1x2x2x200x200xf32>
-      %4 = tensor.empty() : tensor<1x2x2x200xf32>
-      %5 = linalg.fill ins(%cst_0 : f32) outs(%4 : tensor<1x2x2x200xf32>) -> tensor<1x2x2x200xf32>
-      %6 = linalg.generic {indexing_maps = [#map3, #map5], iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction"]} ins(%3 : tensor<1x2x2x200x200xf32>) outs(%5 : tensor<1x2x2x200xf32>) {
-      ^bb0(%in: f32, %out: f32):
-        %15 = arith.maximumf %out, %in : f32
-        linalg.yield %15 : f32
-      } -> tensor<1x2x2x200xf32>
-      %7 = linalg.generic {indexing_maps = [#map3, #map5, #map3], iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel"]} ins(%3, %6 : tensor<1x2x2x200x200xf32>, tensor<1x2x2x200xf32>) outs(%0 : tensor<1x2x2x200x200xf32>) {
-      ^bb0(%in: f32, %in_3: f32, %out: f32):
-        %15 = arith.cmpf oeq, %in_3, %cst_0 : f32
-        %16 = arith.select %15, %cst_2, %in_3 : f32
-        %17 = arith.subf %in, %16 : f32
-        %18 = math.exp %17 : f32
-        linalg.yield %18 : f32
-      } -> tensor<1x2x2x200x200xf32>
-      %8 = linalg.fill ins(%cst_2 : f32) outs(%4 : tensor<1x2x2x200xf32>) -> tensor<1x2x2x200xf32>
-      %9 = linalg.generic {indexing_maps = [#map3, #map5], iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction"]} ins(%7 : tensor<1x2x2x200x200xf32>) outs(%8 : tensor<1x2x2x200xf32>) {
-      ^bb0(%in: f32, %out: f32):
-        %15 = arith.addf %out, %in : f32
-        linalg.yield %15 : f32
-      } -> tensor<1x2x2x200xf32>
-      %10 = tensor.empty() : tensor<1x2x2x200x8xf32>
-      %11 = linalg.fill ins(%cst_2 : f32) outs(%10 : tensor<1x2x2x200x8xf32>) -> tensor<1x2x2x200x8xf32>
-      %12 = linalg.generic {indexing_maps = [#map6, #map7, #map2], iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel", "reduction"]} ins(%7, %arg2 : tensor<1x2x2x200x200xf32>, tensor<1x2x200x8xbf16>) outs(%11 : tensor<1x2x2x200x8xf32>) {
-      ^bb0(%in: f32, %in_3: bf16, %out: f32):
-        %15 = arith.extf %in_3 : bf16 to f32
-        %16 = arith.mulf %in, %15 : f32
-        %17 = arith.addf %out, %16 : f32
-        linalg.yield %17 : f32
-      } -> tensor<1x2x2x200x8xf32>
-      %13 = tensor.empty() : tensor<1x2x2x200x8xbf16>
-      %14 = linalg.generic {indexing_maps = [#map3, #map5, #map5, #map3], iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel"]} ins(%12, %9, %6 : tensor<1x2x2x200x8xf32>, tensor<1x2x2x200xf32>, tensor<1x2x2x200xf32>) outs(%13 : tensor<1x2x2x200x8xbf16>) {
-      ^bb0(%in: f32, %in_3: f32, %in_4: f32, %out: bf16):
-        %15 = arith.cmpf oeq, %in_4, %cst_0 : f32
-        %16 = arith.select %15, %cst, %in_3 : f32
-        %17 = arith.divf %cst, %16 : f32
-        %18 = arith.mulf %in, %17 : f32
-        %19 = arith.truncf %18 : f32 to bf16
-        linalg.yield %19 : bf16
+      %0 = tensor.empty() : tensor<1x2x2x200x8xbf16>
+      %14 = kiln.structured.attention causal sizes [1, 2, 2, 200, 200, 8, 8] lengths []
+          inputs(%arg0, %arg1 : tensor<1x4x200x8xbf16>, tensor<1x2x200x8xbf16>) modifiers(%arg3 : tensor<200xbf16>)
+          values(%arg2 : tensor<1x2x200x8xbf16>) outs(%0 : tensor<1x2x2x200x8xbf16>) maps = [#query, #key, #bias, #value, #result] factors {
+      ^bb0(%q: bf16, %k: bf16):
+        %1 = arith.extf %q : bf16 to f32
+        %2 = arith.extf %k : bf16 to f32
+        kiln.yield %1, %2 : f32, f32
+      } score {
+      ^bb0(%s: f32, %b: bf16):
+        %1 = arith.mulf %s, %cst_1 : f32
+        %2 = arith.extf %b : bf16 to f32
+        %3 = arith.addf %1, %2 : f32
+        %4 = kiln.structured.index 3
+        %5 = kiln.structured.index 4
+        %6 = arith.cmpi sle, %5, %4 : index
+        %7 = arith.select %6, %3, %cst_0 : f32
+        kiln.yield %7, %3 : f32, f32
+      } weighted {
+      ^bb0(%v: bf16):
+        %1 = arith.extf %v : bf16 to f32
+        kiln.yield %1 : f32
       } -> tensor<1x2x2x200x8xbf16>
       %collapsed = tensor.collapse_shape %14 [[0], [1, 2], [3], [4]] : tensor<1x2x2x200x8xbf16> into tensor<1x4x200x8xbf16>
       return %collapsed : tensor<1x4x200x8xbf16>
@@ -666,15 +562,12 @@ func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>},
   } : tensor<?x9x7x72xbf16> to tensor<?x11x9x72xbf16>
   %e = tensor.empty(%s0) : tensor<?x5x4x40xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x5x4x40xf32>) -> tensor<?x5x4x40xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(n, h, w, k, r, s, c) -> (n, h * 2 + r, w * 2 + s, c)>, affine_map<(n, h, w, k, r, s, c) -> (k, r, s, c)>,
-      affine_map<(n, h, w, k, r, s, c) -> (n, h, w, k)>], iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction", "reduction", "reduction"]}
-      ins(%p, %w : tensor<?x11x9x72xbf16>, tensor<40x3x3x72xbf16>) outs(%f : tensor<?x5x4x40xf32>) {
-  ^bb0(%a: bf16, %b: bf16, %o: f32):
+  %c = kiln.structured.contract ins(%p, %w : tensor<?x11x9x72xbf16>, tensor<40x3x3x72xbf16>) outs(%f : tensor<?x5x4x40xf32>)
+      maps = [affine_map<(n, h, w, k, r, s, c) -> (n, h * 2 + r, w * 2 + s, c)>, affine_map<(n, h, w, k, r, s, c) -> (k, r, s, c)>, affine_map<(n, h, w, k, r, s, c) -> (n, h, w, k)>] {
+  ^bb0(%a: bf16, %b: bf16):
     %0 = arith.extf %a : bf16 to f32
     %1 = arith.extf %b : bf16 to f32
-    %2 = arith.mulf %0, %1 : f32
-    %3 = arith.addf %o, %2 : f32
-    linalg.yield %3 : f32
+    kiln.yield %0, %1 : f32, f32
   } -> tensor<?x5x4x40xf32>
   %g = tensor.empty(%s0) : tensor<?x5x4x40xbf16>
   %r = linalg.generic {indexing_maps = [affine_map<(n, h, w, k) -> (n, h, w, k)>, affine_map<(n, h, w, k) -> (n, h, w, k)>],
@@ -711,15 +604,12 @@ func.func @k0(%x: tensor<?x9x13x24xbf16> {kiln.sizes = array<i64: -1, 9, 13, 24>
   } : tensor<?x9x13x24xbf16> to tensor<?x11x15x24xbf16>
   %e = tensor.empty(%s0) : tensor<?x5x7x24xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x5x7x24xf32>) -> tensor<?x5x7x24xf32>
-  %c = linalg.generic {indexing_maps = [#image, #window, #sum],
-      iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction", "reduction"]}
-      ins(%p, %w : tensor<?x11x15x24xbf16>, tensor<3x3x1x24xbf16>) outs(%f : tensor<?x5x7x24xf32>) {
-  ^bb0(%a: bf16, %b: bf16, %o: f32):
+  %c = kiln.structured.contract ins(%p, %w : tensor<?x11x15x24xbf16>, tensor<3x3x1x24xbf16>) outs(%f : tensor<?x5x7x24xf32>)
+      maps = [#image, #window, #sum] {
+  ^bb0(%a: bf16, %b: bf16):
     %0 = arith.extf %a : bf16 to f32
     %1 = arith.extf %b : bf16 to f32
-    %2 = arith.mulf %0, %1 : f32
-    %3 = arith.addf %o, %2 : f32
-    linalg.yield %3 : f32
+    kiln.yield %0, %1 : f32, f32
   } -> tensor<?x5x7x24xf32>
   %g = tensor.empty(%s0) : tensor<?x5x7x24xbf16>
   %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
@@ -748,15 +638,8 @@ func.func @k0(%a: tensor<3x72xbf16> {kiln.sizes = array<i64: 3, 72>}, %b: tensor
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<3x20xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<3x20xf32>) -> tensor<3x20xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<3x72xbf16>, tensor<20x72xbf16>) outs(%f : tensor<3x20xf32>) {
-  ^bb0(%x: bf16, %y: bf16, %o: f32):
-    %0 = arith.extf %x : bf16 to f32
-    %1 = arith.extf %y : bf16 to f32
-    %2 = arith.mulf %0, %1 : f32
-    %3 = arith.addf %o, %2 : f32
-    linalg.yield %3 : f32
-  } -> tensor<3x20xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<3x72xbf16>, tensor<20x72xbf16>) outs(%f : tensor<3x20xf32>) -> tensor<3x20xf32>
   %g = tensor.empty() : tensor<3x20xbf16>
   %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
       ins(%c : tensor<3x20xf32>) outs(%g : tensor<3x20xbf16>) {
@@ -783,15 +666,8 @@ func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: 
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<130x64xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<130x64xf32>) -> tensor<130x64xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<130x128xbf16>, tensor<128x64xbf16>) outs(%f : tensor<130x64xf32>) {
-  ^bb0(%x: bf16, %y: bf16, %o: f32):
-    %0 = arith.extf %x : bf16 to f32
-    %1 = arith.extf %y : bf16 to f32
-    %2 = arith.mulf %0, %1 : f32
-    %3 = arith.addf %o, %2 : f32
-    linalg.yield %3 : f32
-  } -> tensor<130x64xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<130x128xbf16>, tensor<128x64xbf16>) outs(%f : tensor<130x64xf32>) -> tensor<130x64xf32>
   %g = tensor.empty() : tensor<130x64xbf16>
   %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
       ins(%c : tensor<130x64xf32>) outs(%g : tensor<130x64xbf16>) {
@@ -813,15 +689,8 @@ func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: 
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<130x130xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<130x130xf32>) -> tensor<130x130xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<130x128xbf16>, tensor<128x130xbf16>) outs(%f : tensor<130x130xf32>) {
-  ^bb0(%x: bf16, %y: bf16, %o: f32):
-    %0 = arith.extf %x : bf16 to f32
-    %1 = arith.extf %y : bf16 to f32
-    %2 = arith.mulf %0, %1 : f32
-    %3 = arith.addf %o, %2 : f32
-    linalg.yield %3 : f32
-  } -> tensor<130x130xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<130x128xbf16>, tensor<128x130xbf16>) outs(%f : tensor<130x130xf32>) -> tensor<130x130xf32>
   %g = tensor.empty() : tensor<130x130xbf16>
   %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
       ins(%c : tensor<130x130xf32>) outs(%g : tensor<130x130xbf16>) {
@@ -865,15 +734,8 @@ func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: 
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<130x65xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<130x65xf32>) -> tensor<130x65xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<130x128xbf16>, tensor<65x128xbf16>) outs(%f : tensor<130x65xf32>) {
-  ^bb0(%x: bf16, %y: bf16, %o: f32):
-    %0 = arith.extf %x : bf16 to f32
-    %1 = arith.extf %y : bf16 to f32
-    %2 = arith.mulf %0, %1 : f32
-    %3 = arith.addf %o, %2 : f32
-    linalg.yield %3 : f32
-  } -> tensor<130x65xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<130x128xbf16>, tensor<65x128xbf16>) outs(%f : tensor<130x65xf32>) -> tensor<130x65xf32>
   %g = tensor.empty() : tensor<130x65xbf16>
   %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
       ins(%c : tensor<130x65xf32>) outs(%g : tensor<130x65xbf16>) {
@@ -919,15 +781,8 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty(%s0, %s1) : tensor<?x?xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x?xf32>) -> tensor<?x?xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<?x?xbf16>, tensor<?x?xbf16>) outs(%f : tensor<?x?xf32>) {
-  ^bb0(%x: bf16, %y: bf16, %o: f32):
-    %0 = arith.extf %x : bf16 to f32
-    %1 = arith.extf %y : bf16 to f32
-    %2 = arith.mulf %0, %1 : f32
-    %3 = arith.addf %o, %2 : f32
-    linalg.yield %3 : f32
-  } -> tensor<?x?xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<?x?xbf16>, tensor<?x?xbf16>) outs(%f : tensor<?x?xf32>) -> tensor<?x?xf32>
   %g = tensor.empty(%s0, %s1) : tensor<?x?xbf16>
   %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
       ins(%c : tensor<?x?xf32>) outs(%g : tensor<?x?xbf16>) {
@@ -951,15 +806,8 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty(%s0, %s1) : tensor<?x?xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x?xf32>) -> tensor<?x?xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<?x?xbf16>, tensor<?x?xbf16>) outs(%f : tensor<?x?xf32>) {
-  ^bb0(%x: bf16, %y: bf16, %o: f32):
-    %0 = arith.extf %x : bf16 to f32
-    %1 = arith.extf %y : bf16 to f32
-    %2 = arith.mulf %0, %1 : f32
-    %3 = arith.addf %o, %2 : f32
-    linalg.yield %3 : f32
-  } -> tensor<?x?xf32>
+  %c = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%a, %b : tensor<?x?xbf16>, tensor<?x?xbf16>) outs(%f : tensor<?x?xf32>) -> tensor<?x?xf32>
   %g = tensor.empty(%s0, %s1) : tensor<?x?xbf16>
   %r = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
       ins(%c : tensor<?x?xf32>) outs(%g : tensor<?x?xbf16>) {
@@ -980,24 +828,17 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
 // CHECK: gpu.shuffle  up
 // CHECK: gpu.shuffle  idx
 // CHECK: vector.store
-#at = affine_map<(r, i, j) -> (r, j)>
-#to = affine_map<(r, i, j) -> (r, i)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%x: tensor<8x1000xf32> {kiln.sizes = array<i64: 8, 1000>}) -> tensor<8x1000xf32> attributes {kiln.schedule = #kiln.schedule<"scan", {items = 1 : i64, prefetch = 0 : i64, row_threads = 64 : i64, rows_per_cta = 2 : i64, vector = 4 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<8x1000xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x1000xf32>) -> tensor<8x1000xf32>
-  %s = linalg.generic {indexing_maps = [#at, #to], iterator_types = ["parallel", "parallel", "reduction"]}
-      ins(%x : tensor<8x1000xf32>) outs(%f : tensor<8x1000xf32>) {
-  ^bb0(%a: f32, %o: f32):
-    %i = linalg.index 1 : index
-    %j = linalg.index 2 : index
-    %c = arith.cmpi ule, %j, %i : index
+  %s = kiln.structured.scan sum along 1 ins(%x : tensor<8x1000xf32>) outs(%f : tensor<8x1000xf32>)
+      maps = [affine_map<(r, i) -> (r, i)>, affine_map<(r, i) -> (r, i)>] {
+  ^bb0(%a: f32):
     %0 = math.exp %a : f32
-    %1 = arith.select %c, %0, %zero : f32
-    %2 = arith.addf %o, %1 : f32
-    linalg.yield %2 : f32
+    kiln.yield %0 : f32
   } -> tensor<8x1000xf32>
   return %s : tensor<8x1000xf32>
 }
@@ -1010,8 +851,6 @@ func.func @k0(%x: tensor<8x1000xf32> {kiln.sizes = array<i64: 8, 1000>}) -> tens
 // NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: gpu.shuffle  up
 // IMPLICIT-CHECK-NOT: gpu.barrier
-#at = affine_map<(r, i, j) -> (r, j)>
-#to = affine_map<(r, i, j) -> (r, i)>
 #id = affine_map<(r, i) -> (r, i)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -1019,15 +858,10 @@ func.func @k0(%x: tensor<?x16xf32> {kiln.sizes = array<i64: -1, 16>}, %s0: index
   %one = arith.constant 1.0 : f32
   %e = tensor.empty(%s0) : tensor<?x16xf32>
   %f = linalg.fill ins(%one : f32) outs(%e : tensor<?x16xf32>) -> tensor<?x16xf32>
-  %s = linalg.generic {indexing_maps = [#at, #to], iterator_types = ["parallel", "parallel", "reduction"]}
-      ins(%x : tensor<?x16xf32>) outs(%f : tensor<?x16xf32>) {
-  ^bb0(%a: f32, %o: f32):
-    %i = linalg.index 1 : index
-    %j = linalg.index 2 : index
-    %c = arith.cmpi ule, %j, %i : index
-    %1 = arith.select %c, %a, %one : f32
-    %2 = arith.mulf %o, %1 : f32
-    linalg.yield %2 : f32
+  %s = kiln.structured.scan prod along 1 ins(%x : tensor<?x16xf32>) outs(%f : tensor<?x16xf32>)
+      maps = [affine_map<(r, i) -> (r, i)>, affine_map<(r, i) -> (r, i)>] {
+  ^bb0(%a: f32):
+    kiln.yield %a : f32
   } -> tensor<?x16xf32>
   %g = tensor.empty(%s0) : tensor<?x16xf32>
   %r = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
@@ -1054,15 +888,10 @@ func.func @k0(%x: tensor<?x64xi32> {kiln.sizes = array<i64: -1, 64>}, %s0: index
   %least = arith.constant -2147483648 : i32
   %e = tensor.empty(%s0) : tensor<?x64xi32>
   %f = linalg.fill ins(%least : i32) outs(%e : tensor<?x64xi32>) -> tensor<?x64xi32>
-  %s = linalg.generic {indexing_maps = [affine_map<(i, j, n) -> (j, n)>, affine_map<(i, j, n) -> (i, n)>], iterator_types = ["parallel", "reduction", "parallel"]}
-      ins(%x : tensor<?x64xi32>) outs(%f : tensor<?x64xi32>) {
-  ^bb0(%a: i32, %o: i32):
-    %i = linalg.index 0 : index
-    %j = linalg.index 1 : index
-    %c = arith.cmpi ult, %j, %i : index
-    %1 = arith.select %c, %a, %least : i32
-    %2 = arith.maxsi %o, %1 : i32
-    linalg.yield %2 : i32
+  %s = kiln.structured.scan max along 0 exclusive ins(%x : tensor<?x64xi32>) outs(%f : tensor<?x64xi32>)
+      maps = [affine_map<(i, n) -> (i, n)>, affine_map<(i, n) -> (i, n)>] {
+  ^bb0(%a: i32):
+    kiln.yield %a : i32
   } -> tensor<?x64xi32>
   return %s : tensor<?x64xi32>
 }
@@ -1078,15 +907,10 @@ func.func @k0(%x: tensor<8x5000xf32> {kiln.sizes = array<i64: 8, 5000>}) -> tens
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<8x5000xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x5000xf32>) -> tensor<8x5000xf32>
-  %s = linalg.generic {indexing_maps = [affine_map<(r, i, j) -> (r, j)>, affine_map<(r, i, j) -> (r, i)>], iterator_types = ["parallel", "parallel", "reduction"]}
-      ins(%x : tensor<8x5000xf32>) outs(%f : tensor<8x5000xf32>) {
-  ^bb0(%a: f32, %o: f32):
-    %i = linalg.index 1 : index
-    %j = linalg.index 2 : index
-    %c = arith.cmpi ule, %j, %i : index
-    %1 = arith.select %c, %a, %zero : f32
-    %2 = arith.addf %o, %1 : f32
-    linalg.yield %2 : f32
+  %s = kiln.structured.scan sum along 1 ins(%x : tensor<8x5000xf32>) outs(%f : tensor<8x5000xf32>)
+      maps = [affine_map<(r, i) -> (r, i)>, affine_map<(r, i) -> (r, i)>] {
+  ^bb0(%a: f32):
+    kiln.yield %a : f32
   } -> tensor<8x5000xf32>
   return %s : tensor<8x5000xf32>
 }

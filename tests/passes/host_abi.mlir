@@ -3,7 +3,6 @@
 // The second launch reads the first's result: a barrier between them; the third reads an argument
 // only.
 // CASE: barriers
-// NO-RUN: the program is calls by now
 // CHECK: omp.barrier
 // CHECK: func.call @kiln_k
 // IMPLICIT-CHECK-NOT: kiln.launch
@@ -20,13 +19,23 @@ module attributes {kiln.level = "program"} {
     %2 = kiln.launch @k ins(%x : tensor<16xf32>) outs(%e2 : tensor<16xf32>) -> tensor<16xf32>
     return %1, %2 : tensor<16xf32>, tensor<16xf32>
   }
-  module @k attributes {kiln.kernel = {kind = "pointwise"}} {}
+  module @k attributes {kiln.kernel = {kind = "pointwise"}} {
+    func.func @k(%x0: memref<16xf32> {kiln.sizes = array<i64: 16>}, %o: memref<16xf32> {kiln.noalias, kiln.sizes = array<i64: 16>}, %tid: index, %nth: index) {
+      %c0 = arith.constant 0 : index
+      %first = arith.cmpi eq, %tid, %c0 : index
+      scf.if %first {
+        %v = vector.load %x0[%c0] : memref<16xf32>, vector<16xf32>
+        %w = arith.addf %v, %v : vector<16xf32>
+        vector.store %w, %o[%c0] : memref<16xf32>, vector<16xf32>
+      }
+      return
+    }
+  }
 }
 
 // -----
 // Two launches insert slices into one tensor without a barrier; its user waits for both.
 // CASE: slices_of_one_tensor
-// NO-RUN: the program is calls by now
 // CHECK: omp.barrier
 module attributes {kiln.level = "program"} {
   func.func @main(%x: tensor<16xf32>) -> tensor<16xf32> {
@@ -40,16 +49,49 @@ module attributes {kiln.level = "program"} {
     %2 = kiln.launch @l ins(%1 : tensor<32xf32>) outs(%e2 : tensor<16xf32>) -> tensor<16xf32>
     return %2 : tensor<16xf32>
   }
-  module @k attributes {kiln.kernel = {kind = "contract"}} {}
-  module @p attributes {kiln.kernel = {kind = "contract"}} {}
-  module @l attributes {kiln.kernel = {kind = "pointwise"}} {}
+  module @k attributes {kiln.kernel = {kind = "contract"}} {
+    func.func @k(%x0: memref<16xf32> {kiln.sizes = array<i64: 16>}, %o: memref<32xf32> {kiln.noalias, kiln.sizes = array<i64: 32>}, %tid: index, %nth: index) {
+      %c0 = arith.constant 0 : index
+      %first = arith.cmpi eq, %tid, %c0 : index
+      scf.if %first {
+        %v = vector.load %x0[%c0] : memref<16xf32>, vector<16xf32>
+        vector.store %v, %o[%c0] : memref<32xf32>, vector<16xf32>
+      }
+      return
+    }
+  }
+  module @p attributes {kiln.kernel = {kind = "contract"}} {
+    func.func @p(%x0: memref<16xf32> {kiln.sizes = array<i64: 16>}, %x1: memref<32xf32> {kiln.sizes = array<i64: 32>}, %o: memref<32xf32> {kiln.sizes = array<i64: 32>}, %tid: index, %nth: index) {
+      %c0 = arith.constant 0 : index
+      %first = arith.cmpi eq, %tid, %c0 : index
+      scf.if %first {
+        %v = vector.load %x0[%c0] : memref<16xf32>, vector<16xf32>
+        %at = arith.constant 16 : index
+        vector.store %v, %o[%at] : memref<32xf32>, vector<16xf32>
+      }
+      return
+    }
+  }
+  module @l attributes {kiln.kernel = {kind = "pointwise"}} {
+    func.func @l(%x0: memref<32xf32> {kiln.sizes = array<i64: 32>}, %o: memref<16xf32> {kiln.noalias, kiln.sizes = array<i64: 16>}, %tid: index, %nth: index) {
+      %c0 = arith.constant 0 : index
+      %first = arith.cmpi eq, %tid, %c0 : index
+      scf.if %first {
+        %at = arith.constant 16 : index
+        %v = vector.load %x0[%c0] : memref<32xf32>, vector<16xf32>
+        %u = vector.load %x0[%at] : memref<32xf32>, vector<16xf32>
+        %w = arith.addf %v, %u : vector<16xf32>
+        vector.store %w, %o[%c0] : memref<16xf32>, vector<16xf32>
+      }
+      return
+    }
+  }
 }
 
 // -----
 // Sizes come from the argument array, weights have slots after the results, views alias their
 // source.
 // CASE: sizes_weights_and_views
-// NO-RUN: the program is calls by now
 // CHECK: llvm.load
 module attributes {kiln.level = "program"} {
   kiln.global @w : tensor<4xf32> from "w.safetensors"
@@ -67,12 +109,28 @@ module attributes {kiln.level = "program"} {
     %0 = kiln.launch @k ins(%v, %w : tensor<?xf32>, tensor<4xf32>) sizes(%n) outs(%e : tensor<?xf32>) flops 3 -> tensor<?xf32>
     return %0 : tensor<?xf32>
   }
-  module @k attributes {kiln.kernel = {kind = "pointwise"}} {}
+  module @k attributes {kiln.kernel = {kind = "pointwise"}} {
+    func.func @k(%x0: memref<?xf32> {kiln.sizes = array<i64: -1>}, %x1: memref<4xf32> {kiln.sizes = array<i64: 4>}, %o: memref<?xf32> {kiln.noalias, kiln.sizes = array<i64: -1>}, %s0: index, %tid: index, %nth: index) {
+      %c0 = arith.constant 0 : index
+      %first = arith.cmpi eq, %tid, %c0 : index
+      scf.if %first {
+        %c1 = arith.constant 1 : index
+        %c4 = arith.constant 4 : index
+        scf.for %i = %c0 to %s0 step %c1 {
+          %j = arith.remui %i, %c4 : index
+          %v = memref.load %x0[%i] : memref<?xf32>
+          %u = memref.load %x1[%j] : memref<4xf32>
+          %w = arith.addf %v, %u : f32
+          memref.store %w, %o[%i] : memref<?xf32>
+        }
+      }
+      return
+    }
+  }
 }
 
 // -----
 // CASE: memory_without_a_plan
-// NO-RUN: fails
 module attributes {kiln.level = "program"} {
   // expected-error @below {{has memory made by func.call}}
   func.func @main(%x: tensor<16xf32>) -> tensor<16xf32> {

@@ -37,7 +37,7 @@ pub fn settle(module: &Module, named: &Named) {
     for op in walk(module.op()).into_iter().filter(|o| o.result_count() > 0) {
         let Some(name) = op.loc().name() else { continue };
         let function = std::iter::successors(op.parent(), |o| o.parent())
-            .find(|o| o.is("func.func"))
+            .find(|o| o.isa::<func::Func>())
             .and_then(|f| f.symbol());
         groups.entry((function, name)).or_default().push(op);
     }

@@ -2,7 +2,6 @@
 
 // %0 is dead when %2 is written, so they share memory; the last result is the caller's buffer.
 // CASE: static
-// NO-RUN: kernels are loops by now
 // CHECK: live 0 to 1
 // CHECK: kiln.output 0
 module attributes {kiln.level = "tiled"} {
@@ -17,13 +16,23 @@ module attributes {kiln.level = "tiled"} {
     %3 = kiln.launch @k ins(%2 : tensor<16xf32>) outs(%e3 : tensor<16xf32>) -> tensor<16xf32>
     return %3 : tensor<16xf32>
   }
-  module @k attributes {kiln.kernel = {kind = "pointwise"}} {}
+  module @k attributes {kiln.kernel = {kind = "pointwise"}} {
+    func.func @k(%x0: memref<16xf32> {kiln.sizes = array<i64: 16>}, %o: memref<16xf32> {kiln.noalias, kiln.sizes = array<i64: 16>}, %tid: index, %nth: index) {
+      %c0 = arith.constant 0 : index
+      %first = arith.cmpi eq, %tid, %c0 : index
+      scf.if %first {
+        %v = vector.load %x0[%c0] : memref<16xf32>, vector<16xf32>
+        %w = arith.addf %v, %v : vector<16xf32>
+        vector.store %w, %o[%c0] : memref<16xf32>, vector<16xf32>
+      }
+      return
+    }
+  }
 }
 
 // -----
 // Equal symbolic sizes share memory; offsets are symbolic.
 // CASE: symbolic
-// NO-RUN: kernels are loops by now
 // CHECK: kiln.arena_size
 module attributes {kiln.level = "tiled"} {
   func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
@@ -39,13 +48,26 @@ module attributes {kiln.level = "tiled"} {
     %3 = kiln.launch @k ins(%2 : tensor<?xf32>) sizes(%s) outs(%e3 : tensor<?xf32>) -> tensor<?xf32>
     return %3 : tensor<?xf32>
   }
-  module @k attributes {kiln.kernel = {kind = "pointwise"}} {}
+  module @k attributes {kiln.kernel = {kind = "pointwise"}} {
+    func.func @k(%x0: memref<?xf32> {kiln.sizes = array<i64: -1>}, %o: memref<?xf32> {kiln.noalias, kiln.sizes = array<i64: -1>}, %s0: index, %tid: index, %nth: index) {
+      %c0 = arith.constant 0 : index
+      %first = arith.cmpi eq, %tid, %c0 : index
+      scf.if %first {
+        %c1 = arith.constant 1 : index
+        scf.for %i = %c0 to %s0 step %c1 {
+          %v = memref.load %x0[%i] : memref<?xf32>
+          %w = arith.addf %v, %v : f32
+          memref.store %w, %o[%i] : memref<?xf32>
+        }
+      }
+      return
+    }
+  }
 }
 
 // -----
 // %1 overwrites %0, which is dead; %2 does not overwrite %1, which is still live.
 // CASE: in_place
-// NO-RUN: kernels are loops by now
 // CHECK: live 0 to 0
 module attributes {kiln.level = "tiled"} {
   func.func @main(%x: tensor<16xf32>) -> tensor<16xf32> {
@@ -59,14 +81,25 @@ module attributes {kiln.level = "tiled"} {
     %3 = kiln.launch @k ins(%1, %2 : tensor<16xf32>, tensor<16xf32>) outs(%e3 : tensor<16xf32>) -> tensor<16xf32>
     return %3 : tensor<16xf32>
   }
-  module @k attributes {kiln.kernel = {in_place = array<i64: 0, 1>, kind = "pointwise"}} {}
+  module @k attributes {kiln.kernel = {in_place = array<i64: 0, 1>, kind = "pointwise"}} {
+    func.func @k(%x0: memref<16xf32> {kiln.sizes = array<i64: 16>}, %x1: memref<16xf32> {kiln.sizes = array<i64: 16>}, %o: memref<16xf32> {kiln.sizes = array<i64: 16>}, %tid: index, %nth: index) {
+      %c0 = arith.constant 0 : index
+      %first = arith.cmpi eq, %tid, %c0 : index
+      scf.if %first {
+        %v = vector.load %x0[%c0] : memref<16xf32>, vector<16xf32>
+        %u = vector.load %x1[%c0] : memref<16xf32>, vector<16xf32>
+        %w = arith.addf %v, %u : vector<16xf32>
+        vector.store %w, %o[%c0] : memref<16xf32>, vector<16xf32>
+      }
+      return
+    }
+  }
 }
 
 // -----
 // %1 is inserted into %0, so both are one buffer, live from the first launch to the last; %2 gets
 // another.
 // CASE: slices_of_one_tensor
-// NO-RUN: kernels are loops by now
 // CHECK: live 0 to 3
 // CHECK: kiln.arena_size %c128
 // CHECK: live 1 to 3
@@ -75,15 +108,61 @@ module attributes {kiln.level = "tiled"} {
     %e0 = tensor.empty() : tensor<16xf32>
     %0 = kiln.launch @first ins(%x : tensor<8xf32>) outs(%e0 : tensor<16xf32>) -> tensor<16xf32>
     %e2 = tensor.empty() : tensor<16xf32>
-    %2 = kiln.launch @k ins(%x : tensor<8xf32>) outs(%e2 : tensor<16xf32>) -> tensor<16xf32>
+    %2 = kiln.launch @twice ins(%x : tensor<8xf32>) outs(%e2 : tensor<16xf32>) -> tensor<16xf32>
     %1 = kiln.launch @second ins(%x, %0 : tensor<8xf32>, tensor<16xf32>) outs(%0 : tensor<16xf32>) -> tensor<16xf32>
     %e3 = tensor.empty() : tensor<16xf32>
     %3 = kiln.launch @k ins(%1, %2 : tensor<16xf32>, tensor<16xf32>) outs(%e3 : tensor<16xf32>) -> tensor<16xf32>
     return %3 : tensor<16xf32>
   }
-  module @first attributes {kiln.kernel = {kind = "contract", pieces = [array<i64: 0, 8>]}} {}
-  module @second attributes {kiln.kernel = {kind = "contract", pieces = [array<i64: 0, 8>]}} {}
-  module @k attributes {kiln.kernel = {kind = "pointwise"}} {}
+  module @first attributes {kiln.kernel = {kind = "contract", pieces = [array<i64: 0, 8>]}} {
+    func.func @first(%x0: memref<8xf32> {kiln.sizes = array<i64: 8>}, %o: memref<16xf32> {kiln.noalias, kiln.sizes = array<i64: 16>}, %tid: index, %nth: index) {
+      %c0 = arith.constant 0 : index
+      %first = arith.cmpi eq, %tid, %c0 : index
+      scf.if %first {
+        %v = vector.load %x0[%c0] : memref<8xf32>, vector<8xf32>
+        vector.store %v, %o[%c0] : memref<16xf32>, vector<8xf32>
+      }
+      return
+    }
+  }
+  module @second attributes {kiln.kernel = {kind = "contract", pieces = [array<i64: 0, 8>]}} {
+    func.func @second(%x0: memref<8xf32> {kiln.sizes = array<i64: 8>}, %x1: memref<16xf32> {kiln.sizes = array<i64: 16>}, %o: memref<16xf32> {kiln.sizes = array<i64: 16>}, %tid: index, %nth: index) {
+      %c0 = arith.constant 0 : index
+      %first = arith.cmpi eq, %tid, %c0 : index
+      scf.if %first {
+        %v = vector.load %x0[%c0] : memref<8xf32>, vector<8xf32>
+        %at = arith.constant 8 : index
+        vector.store %v, %o[%at] : memref<16xf32>, vector<8xf32>
+      }
+      return
+    }
+  }
+  module @twice attributes {kiln.kernel = {kind = "pointwise"}} {
+    func.func @twice(%x0: memref<8xf32> {kiln.sizes = array<i64: 8>}, %o: memref<16xf32> {kiln.noalias, kiln.sizes = array<i64: 16>}, %tid: index, %nth: index) {
+      %c0 = arith.constant 0 : index
+      %first = arith.cmpi eq, %tid, %c0 : index
+      scf.if %first {
+        %v = vector.load %x0[%c0] : memref<8xf32>, vector<8xf32>
+        %at = arith.constant 8 : index
+        vector.store %v, %o[%c0] : memref<16xf32>, vector<8xf32>
+        vector.store %v, %o[%at] : memref<16xf32>, vector<8xf32>
+      }
+      return
+    }
+  }
+  module @k attributes {kiln.kernel = {kind = "pointwise"}} {
+    func.func @k(%x0: memref<16xf32> {kiln.sizes = array<i64: 16>}, %x1: memref<16xf32> {kiln.sizes = array<i64: 16>}, %o: memref<16xf32> {kiln.noalias, kiln.sizes = array<i64: 16>}, %tid: index, %nth: index) {
+      %c0 = arith.constant 0 : index
+      %first = arith.cmpi eq, %tid, %c0 : index
+      scf.if %first {
+        %v = vector.load %x0[%c0] : memref<16xf32>, vector<16xf32>
+        %u = vector.load %x1[%c0] : memref<16xf32>, vector<16xf32>
+        %w = arith.addf %v, %u : vector<16xf32>
+        vector.store %w, %o[%c0] : memref<16xf32>, vector<16xf32>
+      }
+      return
+    }
+  }
 }
 
 // -----

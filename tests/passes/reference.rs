@@ -6,8 +6,11 @@ use kiln::{
 use regex::Regex;
 use std::fmt::Write;
 
+/// kiln's structured ops to linalg.
+const GENERALIZE: &str = "builtin.module(kiln-generalize)";
 /// Linalg on tensors to linalg on memory.
-const BUFFERS: &str = "builtin.module(inline,symbol-dce,one-shot-bufferize,canonicalize,cse)";
+const BUFFERS: &str = "builtin.module(inline,symbol-dce,convert-elementwise-to-linalg,\
+    one-shot-bufferize,canonicalize,cse)";
 /// Linalg on memory to loops.
 const LOOPS: &str = "builtin.module(convert-linalg-to-loops,expand-strided-metadata,\
     lower-affine,canonicalize,cse)";
@@ -16,7 +19,7 @@ const LOOPS: &str = "builtin.module(convert-linalg-to-loops,expand-strided-metad
 fn kernels(module: &Module) -> Vec<(Op, Op)> {
     let top = module.body().ops().into_iter().filter(|o| o.attr("kiln.kernel").is_some());
     let function =
-        |m: &Op| blocks(*m).into_iter().flat_map(|b| b.ops()).find(|o| o.is("func.func"));
+        |m: &Op| blocks(*m).into_iter().flat_map(|b| b.ops()).find(|o| o.isa::<func::Func>());
     top.filter_map(|m| Some((m, function(&m)?))).collect()
 }
 
@@ -82,7 +85,7 @@ fn written(v: Value) -> Option<Op> {
     let mut v = v;
     loop {
         let op = v.def()?;
-        if op.is("tensor.empty") {
+        if op.isa::<tensor::Empty>() {
             return Some(op);
         }
         let i = op.results().iter().position(|r| *r == v)?;
@@ -114,7 +117,7 @@ fn sized(
 
 /// The module with a function in front of each kernel, if it has none of its own.
 pub fn program(module: &Module) -> Result<Module, String> {
-    if module.body().ops().iter().any(|o| o.is("func.func")) {
+    if module.body().ops().iter().any(|o| o.isa::<func::Func>()) {
         return Ok(module.duplicate());
     }
     let all: Vec<String> =
@@ -179,6 +182,8 @@ fn parse(c: Ctx, text: &str) -> Result<Module, String> {
 /// A program of linalg with its kernels as loops, on the level `tiled`.
 pub fn loops(module: &Module) -> Result<String, String> {
     let copy = module.duplicate();
+    run_pipeline(&copy, GENERALIZE, &RunOptions::default(), &|_, _, _| ())
+        .map_err(|e| format!("structured ops as loop nests: {e}"))?;
     let mut text = "module attributes {kiln.level = \"tiled\"} {\n".to_string();
     for op in copy.body().ops().into_iter().filter(|o| o.attr("kiln.kernel").is_none()) {
         let whole = op.print(PrintOptions { local_scope: true, ..Default::default() });
@@ -191,6 +196,16 @@ pub fn loops(module: &Module) -> Result<String, String> {
         let _ = writeln!(text, "module @{name} attributes {{kiln.kernel = {entry}}} {{\n{code}}}");
     }
     Ok(text + "}\n")
+}
+
+/// Whether a kernel's floats may all be f64 instead: it sums f32, and neither converts floats nor
+/// reads their bits. A serial sum of many f32 would be less accurate than what it is compared with.
+fn widens(body: &str) -> bool {
+    let others = ["f64", "f16", "bf16", "f8E", "bitcast", "arith.extf", "arith.truncf"];
+    let bits = Regex::new("0x[0-9A-F]+").expect("a pattern");
+    body.contains("\"reduction\"")
+        && !others.iter().any(|t| body.contains(t))
+        && !bits.is_match(body)
 }
 
 /// A kernel as `kiln-tile` would write it, for the first thread to run alone.
@@ -221,15 +236,30 @@ fn kernel_loops(func: Op) -> Result<String, String> {
         s.name,
         parameters.join(", ")
     );
+    func.set_attr("sym_name", Attr::string(func.ctx(), "linalg"));
+    func.set_attr("sym_visibility", Attr::string(func.ctx(), "private"));
+    // What they say about ops holds for linalg on tensors.
+    for op in walk(func) {
+        let own = op.attrs().into_iter().filter(|(name, _)| name.starts_with("kiln."));
+        own.for_each(|(name, _)| op.remove_attr(&name));
+    }
+    let mut body = func.print(PrintOptions { local_scope: true, ..Default::default() });
+    let wide = widens(&body);
+    let widened = |ty: &str| if wide { ty.replace("f32", "f64") } else { ty.to_string() };
+    body = widened(&body);
     for (i, (ty, _)) in s.inputs.iter().enumerate() {
+        let narrow = if widened(ty) == *ty { "x" } else { "n" };
         let _ = writeln!(
             text,
-            "%x{i} = bufferization.to_tensor %m{i} restrict : {} to {ty}",
+            "%{narrow}{i} = bufferization.to_tensor %m{i} restrict : {} to {ty}",
             memory(ty)
         );
+        if narrow == "n" {
+            let _ = writeln!(text, "%x{i} = arith.extf %n{i} : {ty} to {}", widened(ty));
+        }
     }
     let types = |all: &[(String, Vec<String>)]| -> Vec<String> {
-        all.iter().map(|(ty, _)| ty.clone()).collect()
+        all.iter().map(|(ty, _)| widened(ty)).collect()
     };
     let mut values: Vec<String> = (0..s.inputs.len()).map(|i| format!("%x{i}")).collect();
     values.extend((0..s.sizes.len()).map(|i| format!("%s{i}")));
@@ -244,20 +274,16 @@ fn kernel_loops(func: Op) -> Result<String, String> {
         types(&s.outputs).join(", ")
     );
     for (i, (ty, _)) in s.outputs.iter().enumerate() {
+        let result = if widened(ty) == *ty { format!("%r#{i}") } else { format!("%t{i}") };
+        if widened(ty) != *ty {
+            let _ = writeln!(text, "{result} = arith.truncf %r#{i} : {} to {ty}", widened(ty));
+        }
         let _ = writeln!(
             text,
-            "bufferization.materialize_in_destination %r#{i} in restrict writable %o{i} : ({ty}, {}) -> ()",
+            "bufferization.materialize_in_destination {result} in restrict writable %o{i} : ({ty}, {}) -> ()",
             memory(ty)
         );
     }
-    func.set_attr("sym_name", Attr::string(func.ctx(), "linalg"));
-    func.set_attr("sym_visibility", Attr::string(func.ctx(), "private"));
-    // What they say about ops holds for linalg on tensors.
-    for op in walk(func) {
-        let own = op.attrs().into_iter().filter(|(name, _)| name.starts_with("kiln."));
-        own.for_each(|(name, _)| op.remove_attr(&name));
-    }
-    let body = func.print(PrintOptions { local_scope: true, ..Default::default() });
     let _ = writeln!(text, "}}\nreturn\n}}\n{body}\n}}");
     let lower = |text: &str, pipeline| -> Result<Module, String> {
         let module = parse(func.ctx(), text)?;
@@ -270,7 +296,7 @@ fn kernel_loops(func: Op) -> Result<String, String> {
     let copy = Regex::new(r"memref\.copy (%\S+), (%\S+) : (.*) to (.*)").expect("a pattern");
     let loops = copy.replace_all(&buffers, "linalg.copy ins($1 : $3) outs($2 : $4)");
     let lowered = lower(&loops, LOOPS)?;
-    let code = lowered.body().ops().into_iter().find(|o| o.is("func.func")).ok_or("is gone")?;
+    let code = lowered.body().ops().into_iter().find(|o| o.isa::<func::Func>()).ok_or("is gone")?;
     // What is allocated lives as long as the call.
     Ok(code
         .print(PrintOptions { local_scope: true, ..Default::default() })

@@ -117,12 +117,10 @@ func.func @k0(%a: tensor<8x64xf32> {kiln.sizes = array<i64: 8, 64>}, %b: tensor<
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<8x32xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x32xf32>) -> tensor<8x32xf32>
-  %c = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n floordiv 32, k, n mod 32)>, affine_map<(m, n, k) -> (m, n)>],
-      iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<8x64xf32>, tensor<1x64x32xf32>) outs(%f : tensor<8x32xf32>) {
-  ^bb0(%x: f32, %y: f32, %o: f32):
-    %0 = arith.mulf %x, %y : f32
-    %1 = arith.addf %o, %0 : f32
-    linalg.yield %1 : f32
+  %c = kiln.structured.contract ins(%a, %b : tensor<8x64xf32>, tensor<1x64x32xf32>) outs(%f : tensor<8x32xf32>)
+      maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n floordiv 32, k, n mod 32)>, affine_map<(m, n, k) -> (m, n)>] {
+  ^bb0(%x: f32, %y: f32):
+    kiln.yield %x, %y : f32, f32
   } -> tensor<8x32xf32>
   %r = linalg.generic {indexing_maps = [#id, #column, #id], iterator_types = ["parallel", "parallel"]} ins(%c, %bias : tensor<8x32xf32>, tensor<32xf32>) outs(%e : tensor<8x32xf32>) {
   ^bb0(%x: f32, %y: f32, %o: f32):
@@ -184,13 +182,8 @@ func.func @k0(%x: tensor<40x4096xf32>, %w: tensor<4096x256xf32>) -> tensor<40x25
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<40x256xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<40x256xf32>) -> tensor<40x256xf32>
-  %m = linalg.generic {indexing_maps = [#left, #right, #out], iterator_types = ["parallel", "parallel", "reduction"]}
-      ins(%x, %w : tensor<40x4096xf32>, tensor<4096x256xf32>) outs(%f : tensor<40x256xf32>) {
-  ^bb0(%a: f32, %b: f32, %o: f32):
-    %p = arith.mulf %a, %b : f32
-    %s = arith.addf %o, %p : f32
-    linalg.yield %s : f32
-  } -> tensor<40x256xf32>
+  %m = linalg.contract indexing_maps = [#left, #right, #out]
+      ins(%x, %w : tensor<40x4096xf32>, tensor<4096x256xf32>) outs(%f : tensor<40x256xf32>) -> tensor<40x256xf32>
   return %m : tensor<40x256xf32>
 }
 }
@@ -210,15 +203,8 @@ func.func @k0(%x: tensor<40x70xbf16>, %w: tensor<70x64xbf16>) -> tensor<40x64xbf
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<40x64xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<40x64xf32>) -> tensor<40x64xf32>
-  %m = linalg.generic {indexing_maps = [#left, #right, #out], iterator_types = ["parallel", "parallel", "reduction"]}
-      ins(%x, %w : tensor<40x70xbf16>, tensor<70x64xbf16>) outs(%f : tensor<40x64xf32>) {
-  ^bb0(%a: bf16, %b: bf16, %o: f32):
-    %x0 = arith.extf %a : bf16 to f32
-    %x1 = arith.extf %b : bf16 to f32
-    %p = arith.mulf %x0, %x1 : f32
-    %s = arith.addf %o, %p : f32
-    linalg.yield %s : f32
-  } -> tensor<40x64xf32>
+  %m = linalg.contract indexing_maps = [#left, #right, #out]
+      ins(%x, %w : tensor<40x70xbf16>, tensor<70x64xbf16>) outs(%f : tensor<40x64xf32>) -> tensor<40x64xf32>
   %h = tensor.empty() : tensor<40x64xbf16>
   %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
       ins(%m : tensor<40x64xf32>) outs(%h : tensor<40x64xbf16>) {
@@ -245,15 +231,8 @@ func.func @k0(%x: tensor<40x70xbf16>, %w: tensor<70x64xbf16>) -> tensor<40x64xbf
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<40x64xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<40x64xf32>) -> tensor<40x64xf32>
-  %m = linalg.generic {indexing_maps = [#left, #right, #out], iterator_types = ["parallel", "parallel", "reduction"]}
-      ins(%x, %w : tensor<40x70xbf16>, tensor<70x64xbf16>) outs(%f : tensor<40x64xf32>) {
-  ^bb0(%a: bf16, %b: bf16, %o: f32):
-    %x0 = arith.extf %a : bf16 to f32
-    %x1 = arith.extf %b : bf16 to f32
-    %p = arith.mulf %x0, %x1 : f32
-    %s = arith.addf %o, %p : f32
-    linalg.yield %s : f32
-  } -> tensor<40x64xf32>
+  %m = linalg.contract indexing_maps = [#left, #right, #out]
+      ins(%x, %w : tensor<40x70xbf16>, tensor<70x64xbf16>) outs(%f : tensor<40x64xf32>) -> tensor<40x64xf32>
   %h = tensor.empty() : tensor<40x64xbf16>
   %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
       ins(%m : tensor<40x64xf32>) outs(%h : tensor<40x64xbf16>) {
@@ -280,15 +259,8 @@ func.func @k0(%x: tensor<40x70xbf16>, %w: tensor<70x64xbf16>) -> tensor<40x64xbf
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<40x64xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<40x64xf32>) -> tensor<40x64xf32>
-  %m = linalg.generic {indexing_maps = [#left, #right, #out], iterator_types = ["parallel", "parallel", "reduction"]}
-      ins(%x, %w : tensor<40x70xbf16>, tensor<70x64xbf16>) outs(%f : tensor<40x64xf32>) {
-  ^bb0(%a: bf16, %b: bf16, %o: f32):
-    %x0 = arith.extf %a : bf16 to f32
-    %x1 = arith.extf %b : bf16 to f32
-    %p = arith.mulf %x0, %x1 : f32
-    %s = arith.addf %o, %p : f32
-    linalg.yield %s : f32
-  } -> tensor<40x64xf32>
+  %m = linalg.contract indexing_maps = [#left, #right, #out]
+      ins(%x, %w : tensor<40x70xbf16>, tensor<70x64xbf16>) outs(%f : tensor<40x64xf32>) -> tensor<40x64xf32>
   %h = tensor.empty() : tensor<40x64xbf16>
   %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
       ins(%m : tensor<40x64xf32>) outs(%h : tensor<40x64xbf16>) {

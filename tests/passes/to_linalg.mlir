@@ -103,7 +103,7 @@ module @p attributes {kiln.kernel = {kind = "single"}} {
 // -----
 // Grouped-query heads are a loop of their own; the result is written transposed.
 // CASE: attention
-// CHECK: attrs =  {kiln.causal}
+// CHECK: kiln.structured.attention causal
 // CHECK: tensor.collapse_shape
 module attributes {kiln.level = "kernels"} {
 module @k attributes {kiln.kernel = {kind = "attention"}} {
@@ -267,11 +267,10 @@ module @k attributes {kiln.kernel = {kind = "contract"}} {
 }
 
 // -----
-// Each element is a masked reduction over the whole axis.
+// A scan stays an op, with what is computed before it in its body.
 // CASE: scan
+// CHECK: kiln.structured.scan max along 1
 // CHECK: math.exp
-// CHECK: arith.cmpi ule
-// CHECK: arith.maximumf
 module attributes {kiln.level = "kernels"} {
 module @k attributes {kiln.kernel = {kind = "scan"}} {
   func.func @k(%x: tensor<3x?x5xf32>, %s: index) -> tensor<3x?x5xf32> {
@@ -280,6 +279,55 @@ module @k attributes {kiln.kernel = {kind = "scan"}} {
     %1 = kiln.cumulative max %0 axis = 1 {kiln.loops} : tensor<3x?x5xf32>
     %2 = kiln.neg %1 : tensor<3x?x5xf32>
     return %2 : tensor<3x?x5xf32>
+  }
+}
+}
+
+// -----
+// An outer product sums nothing: no contraction.
+// CASE: outer_product
+// CHECK: linalg.generic
+// IMPLICIT-CHECK-NOT: linalg.contract
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "contract"}} {
+  func.func @k(%x: tensor<3xf32>, %y: tensor<4xf32>) -> tensor<3x4xf32> {
+    %0 = kiln.dot_general %x, %y batch = [] x [] contract = [] x [] : tensor<3xf32>, tensor<4xf32>
+    return %0 : tensor<3x4xf32>
+  }
+}
+}
+
+// -----
+// A sum of products that reuses an operand is a contraction.
+// CASE: broadcast_product_sum
+// CHECK: linalg.contract
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "reduce"}} {
+  func.func @k(%x: tensor<3x8xf32>, %y: tensor<4x8xf32>) -> tensor<3x4xf32> {
+    %0 = kiln.broadcast_in_dim %x dims = [0, 2] sizes = [3, 4, 8] : tensor<3x8xf32>
+    %1 = kiln.broadcast_in_dim %y dims = [1, 2] sizes = [3, 4, 8] : tensor<4x8xf32>
+    %2 = kiln.mul %0, %1 : tensor<3x4x8xf32>
+    %3 = kiln.reduce sum %2 dims = [2] : tensor<3x4x8xf32>
+    return %3 : tensor<3x4xf32>
+  }
+}
+}
+
+// -----
+// The scan of block totals that kiln-expand-scans writes.
+// CASE: masked_reduction
+// CHECK: kiln.structured.scan sum along 1 exclusive
+module attributes {kiln.level = "kernels"} {
+module @k attributes {kiln.kernel = {kind = "reduce"}} {
+  func.func @k(%x: tensor<3x8xf32>) -> tensor<3x8xf32> {
+    %0 = kiln.broadcast_in_dim %x dims = [0, 2] sizes = [3, 8, 8] : tensor<3x8xf32>
+    %1 = kiln.iota [3, 8, 8] axis = 2 : i64
+    %2 = kiln.iota [3, 8, 8] axis = 1 : i64
+    %3 = kiln.compare lt %1, %2 : tensor<3x8x8xi64>
+    %4 = kiln.splat [3, 8, 8], 0.0 : f32
+    %5 = kiln.select %3, %0, %4 : tensor<3x8x8xi1>, tensor<3x8x8xf32>
+    %6 = kiln.reduce sum %5 dims = [2] : tensor<3x8x8xf32>
+    return %6 : tensor<3x8xf32>
   }
 }
 }

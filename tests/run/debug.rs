@@ -3,7 +3,7 @@ use super::{agree, file, models, options};
 use kiln::{
     Error, Options, debug,
     dialects::{
-        ir::{Context, Module, Op, walk},
+        ir::{Context, Module, Op, arith, walk},
         rules::Level,
     },
     load,
@@ -49,11 +49,9 @@ impl Pass for AddForSub {
     const LEVELS: &'static [Level] = &[Level::Linalg, Level::Scheduled];
     const NUMERICS: Numerics = Numerics::Exact;
     fn run(&self, op: Op) -> kiln::passes::Result<()> {
-        for sub in walk(op).into_iter().filter(|o| o.is("arith.subf")) {
+        for sub in walk(op).into_iter().filter(|o| o.isa::<arith::SubF>()) {
             let b = kiln::dialects::ir::Builder::before(sub).ok_or("it is in no block")?;
-            let add =
-                b.generic("arith.addf", &sub.operands(), &[sub.result(0).ty()], &[], &mut [])?;
-            sub.result(0).replace_uses(add.result(0));
+            sub.result(0).replace_uses(arith::addf(b, sub.operand(0), sub.operand(1))?);
             sub.erase();
         }
         Ok(())

@@ -196,7 +196,7 @@ impl Random {
 /// The top-level functions with a body.
 pub fn functions(module: &Module) -> Vec<Op> {
     let all = module.body().ops().into_iter();
-    all.filter(|o| o.is("func.func") && o.regions().first().is_some_and(|r| !r.is_empty()))
+    all.filter(|o| o.isa::<func::Func>() && o.regions().first().is_some_and(|r| !r.is_empty()))
         .collect()
 }
 

@@ -24,7 +24,7 @@ use std::path::Path;
 
 /// Runs a traced program.
 fn run(captured: &Captured, inputs: &[value::Tensor]) -> Result<Vec<value::Tensor>, String> {
-    let weights = |name: &str, _: &str| captured.weight(name);
+    let weights = |name: &str, _: &str| Ok(captured.weight(name)?);
     let interpreter = Interpreter { globals: &weights, ..Interpreter::new(Mode::Exact) };
     interpreter.run(captured.module.op(), "main", inputs).map_err(|e| e.to_string())
 }

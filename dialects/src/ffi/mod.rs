@@ -185,7 +185,7 @@ extern "C" fn kilnMaterialize(
     ty: MlirType,
     location: MlirLocation,
 ) -> MlirOperation {
-    let name = if Type(ty).is_index() { "arith.constant" } else { "kiln.constant" };
+    let name = if Type(ty).is_index() { arith::Constant::NAME } else { "kiln.constant" };
     unsafe {
         let mut state = mlirOperationStateGet(sref(name), location);
         let key = mlirIdentifierGet(context, sref("value"));

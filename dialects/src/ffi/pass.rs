@@ -1,7 +1,7 @@
 //! Rust passes in MLIR's pass registry.
 use super::{guard, panic_text};
 use crate::{
-    error::Error,
+    error::Result,
     ir::{Context, Ctx, Op, list, sref, text},
 };
 use mlir_sys::*;
@@ -16,9 +16,9 @@ use std::{
 /// A pass for MLIR's pass manager: one instance per use, cloned per thread.
 pub trait PassObject: Clone + Default + Send + 'static {
     /// Parses the options, in the order of [`PassDescription::options`].
-    fn configure(&mut self, values: &[&str]) -> Result<(), String>;
+    fn configure(&mut self, values: &[&str]) -> Result<()>;
     /// Runs on one op. The error becomes a diagnostic at its own location, else at `op`.
-    fn run(&mut self, op: Op) -> Result<(), Error>;
+    fn run(&mut self, op: Op) -> Result<()>;
 }
 
 /// What MLIR's registry stores of a pass.
@@ -87,7 +87,7 @@ struct Object<P> {
 /// Registers a pass with MLIR. The registry is global and unlocked, so register before other
 /// threads parse pipelines. Registering a pass twice is allowed; another pass of the same flag is
 /// an error.
-pub fn register_pass<P: PassObject>(d: PassDescription) -> Result<(), String> {
+pub fn register_pass<P: PassObject>(d: PassDescription) -> Result<()> {
     static OURS: Mutex<BTreeMap<&str, TypeId>> = Mutex::new(BTreeMap::new());
     Context::register_upstream();
     let mut ours = OURS.lock().unwrap_or_else(|e| e.into_inner());
@@ -95,7 +95,7 @@ pub fn register_pass<P: PassObject>(d: PassDescription) -> Result<(), String> {
         return Ok(());
     }
     if unsafe { kilnPassIsRegistered(sref(d.flag)) } {
-        return Err(format!("another pass is registered as '{}'", d.flag));
+        return Err(format!("another pass is registered as '{}'", d.flag).into());
     }
     ours.insert(d.flag, TypeId::of::<P>());
 
@@ -129,9 +129,9 @@ pub fn register_pass<P: PassObject>(d: PassDescription) -> Result<(), String> {
             .collect();
         let values: Vec<&str> = values.iter().map(String::as_str).collect();
         let result = catch_unwind(AssertUnwindSafe(|| o.pass.configure(&values)))
-            .unwrap_or_else(|p| Err(panic_text(p)));
+            .unwrap_or_else(|p| Err(panic_text(p).into()));
         if let (Err(e), Some(error)) = (&result, error) {
-            unsafe { error(sref(e), out) }
+            unsafe { error(sref(&e.message), out) }
         }
         result.is_ok()
     }

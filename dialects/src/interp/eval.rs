@@ -332,6 +332,12 @@ pub(super) fn eval(view: &View, get: Get<'_>, size: GetSize<'_>) -> Result<Vec<T
         | OpKind::Attention
         | OpKind::PtxCall => Err("needs its regions".into()),
         OpKind::CustomCall => Err("calls external code".into()),
+        OpKind::StructuredIndex
+        | OpKind::StructuredContract
+        | OpKind::StructuredScan
+        | OpKind::StructuredAttention => {
+            Err("is an op of kernels, which are executed as linalg".into())
+        }
     };
     one.map(|t| vec![t])
 }

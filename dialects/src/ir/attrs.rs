@@ -45,6 +45,14 @@ impl Attr {
     pub fn i64(c: Ctx, value: i64) -> Attr {
         Attr(unsafe { mlirIntegerAttrGet(mlirIntegerTypeGet(c.raw(), 64), value) })
     }
+    /// A signless integer of this many bits.
+    pub fn int(c: Ctx, bits: u32, value: i64) -> Attr {
+        Attr(unsafe { mlirIntegerAttrGet(mlirIntegerTypeGet(c.raw(), bits), value) })
+    }
+    /// `true` or `false`.
+    pub fn bool(c: Ctx, value: bool) -> Attr {
+        Attr(unsafe { mlirBoolAttrGet(c.raw(), value.into()) })
+    }
     /// An integer of `index` type.
     pub fn index(c: Ctx, value: i64) -> Attr {
         Attr(unsafe { mlirIntegerAttrGet(mlirIndexTypeGet(c.raw()), value) })
@@ -71,6 +79,37 @@ impl Attr {
         } else {
             Attr(unsafe { mlirIntegerAttrGet(Type::scalar(c, dtype).0, dtype.wrap(value)) })
         }
+    }
+    /// A number of a float, integer or index type, or that in every element of a shaped type.
+    pub fn number(ty: Type, value: f64) -> Result<Attr> {
+        Attr::splat(ty, |c, d| Attr::scalar(c, d, value), value as i64)
+    }
+    /// As [`Attr::number`], exact beyond 2^53.
+    pub fn integer(ty: Type, value: i64) -> Result<Attr> {
+        Attr::splat(ty, |c, d| Attr::scalar_int(c, d, value), value)
+    }
+    fn splat(ty: Type, scalar: impl FnOnce(Ctx, DType) -> Attr, index: i64) -> Result<Attr> {
+        let element = ty.element().unwrap_or(ty);
+        let scalar = match element.is_index() {
+            true => Attr::index(ty.ctx(), index),
+            false => scalar(ty.ctx(), element.dtype()?),
+        };
+        let dense = ty.element().is_some();
+        Ok(if dense {
+            Attr(unsafe { mlirDenseElementsAttrSplatGet(ty.0, scalar.0) })
+        } else {
+            scalar
+        })
+    }
+    /// `dense<…> : vector<lanes x …>` of a scalar.
+    pub fn repeated(self, lanes: usize) -> Attr {
+        let ty = Type::vector(self.type_of(), lanes);
+        Attr(unsafe { mlirDenseElementsAttrSplatGet(ty.0, self.0) })
+    }
+    /// `dense<[…]>` of a shaped type, from its elements.
+    pub fn elements(ty: Type, elements: &[Attr]) -> Attr {
+        let raw: Vec<_> = elements.iter().map(|a| a.0).collect();
+        Attr(unsafe { mlirDenseElementsAttrGet(ty.0, raw.len() as isize, raw.as_ptr()) })
     }
     /// A string.
     pub fn string(c: Ctx, s: &str) -> Attr {

@@ -115,30 +115,64 @@ impl Builder {
         regions: &mut [RegionBody<'_>],
         types: &mut dyn FnMut() -> Result<Vec<Type>>,
     ) -> Result<Op> {
-        let mut raw_regions = vec![];
-        for (args, body) in regions.iter_mut() {
+        let mut bodies: Vec<Option<RegionBody<'_>>> = vec![];
+        for (types, body) in regions.iter_mut() {
+            bodies.push(Some((types, &mut **body)));
+        }
+        let regions = self.fill(&mut bodies)?;
+        match types() {
+            Ok(types) => self.create(name, operands, &types, attrs, regions),
+            Err(e) => {
+                regions.into_iter().for_each(|r| unsafe { mlirRegionDestroy(r) });
+                Err(e)
+            }
+        }
+    }
+
+    /// Regions with one block each, which its closure fills, or empty ones.
+    fn fill(&self, bodies: &mut [Option<RegionBody<'_>>]) -> Result<Vec<MlirRegion>> {
+        let mut regions = vec![];
+        for body in bodies {
             unsafe {
                 let region = mlirRegionCreate();
-                raw_regions.push(region);
-                let tys: Vec<_> = args.iter().map(|t| t.0).collect();
-                let locs = vec![self.loc.0; tys.len()];
-                let block =
-                    Block::of(mlirBlockCreate(tys.len() as isize, tys.as_ptr(), locs.as_ptr()));
+                regions.push(region);
+                let Some((args, body)) = body else { continue };
+                let locs = vec![self.loc.0; args.len()];
+                let types = args.as_ptr().cast();
+                let block = Block::of(mlirBlockCreate(args.len() as isize, types, locs.as_ptr()));
                 mlirRegionAppendOwnedBlock(region, block.raw());
                 let inner = Builder { block, before: None, ..*self };
                 if let Err(e) = body(inner, block.args()) {
-                    raw_regions.into_iter().for_each(|r| mlirRegionDestroy(r));
+                    regions.into_iter().for_each(|r| mlirRegionDestroy(r));
                     return Err(e);
                 }
             }
         }
-        match types() {
-            Ok(types) => self.create(name, operands, &types, attrs, raw_regions),
-            Err(e) => {
-                raw_regions.into_iter().for_each(|r| unsafe { mlirRegionDestroy(r) });
-                Err(e)
-            }
-        }
+        Ok(regions)
+    }
+
+    /// An op without regions.
+    pub(super) fn plain(
+        &self,
+        name: &str,
+        operands: &[Value],
+        types: &[Type],
+        attrs: &[(&str, Attr)],
+    ) -> Result<Op> {
+        self.create(name, operands, types, attrs, vec![])
+    }
+
+    /// An op whose regions are empty or have one block.
+    pub(super) fn with_regions(
+        &self,
+        name: &str,
+        operands: &[Value],
+        types: &[Type],
+        attrs: &[(&str, Attr)],
+        regions: &mut [Option<RegionBody<'_>>],
+    ) -> Result<Op> {
+        let regions = self.fill(regions)?;
+        self.create(name, operands, types, attrs, regions)
     }
 
     fn create(
@@ -149,8 +183,6 @@ impl Builder {
         attrs: &[(&str, Attr)],
         regions: Vec<MlirRegion>,
     ) -> Result<Op> {
-        let values: Vec<_> = operands.iter().map(|v| v.raw()).collect();
-        let types: Vec<_> = types.iter().map(|t| t.0).collect();
         let c = self.ctx.raw();
         let named: Vec<_> = attrs
             .iter()
@@ -158,8 +190,14 @@ impl Builder {
             .collect();
         unsafe {
             let mut state = mlirOperationStateGet(sref(name), self.loc.0);
-            mlirOperationStateAddOperands(&mut state, values.len() as isize, values.as_ptr());
-            mlirOperationStateAddResults(&mut state, types.len() as isize, types.as_ptr());
+            // Handles of values and types are transparent over those of the C API.
+            let (values, types) = (operands, types);
+            mlirOperationStateAddOperands(
+                &mut state,
+                values.len() as isize,
+                values.as_ptr().cast(),
+            );
+            mlirOperationStateAddResults(&mut state, types.len() as isize, types.as_ptr().cast());
             mlirOperationStateAddAttributes(&mut state, named.len() as isize, named.as_ptr());
             mlirOperationStateAddOwnedRegions(&mut state, regions.len() as isize, regions.as_ptr());
             let op = Op::some(mlirOperationCreate(&mut state))
@@ -169,6 +207,19 @@ impl Builder {
         }
     }
 
+    /// A named structured op of linalg, such as `linalg.contract`, with the body that it implies.
+    pub fn named_linalg(
+        &self,
+        name: &str,
+        operands: &[Value],
+        types: &[Type],
+        attrs: &[(&str, Attr)],
+    ) -> Result<Op> {
+        let op = self.create(name, operands, types, attrs, empty_regions(1))?;
+        unsafe { mlirLinalgFillBuiltinNamedOpRegion(op.raw()) };
+        Ok(op)
+    }
+
     /// An op with one empty region, such as a function declaration.
     pub fn generic_with_empty_region(&self, name: &str, attrs: &[(&str, Attr)]) -> Result<Op> {
         self.create(name, &[], &[], attrs, empty_regions(1))
@@ -176,8 +227,7 @@ impl Builder {
     /// Clones an op and its regions. `operand` maps operands, nested ones too, and is the identity
     /// on values it does not map.
     pub fn clone_op(&self, op: Op, operand: &dyn Fn(Value) -> Value) -> Result<Op> {
-        let copy = Op::some(unsafe { mlirOperationClone(op.raw()) })
-            .ok_or_else(|| Error::internal(format!("MLIR refused to copy a {}", op.name())))?;
+        let copy = op.copy()?;
         for inner in walk(copy) {
             for (i, v) in inner.operands().into_iter().enumerate() {
                 inner.set_operand(i, operand(v));
@@ -186,7 +236,7 @@ impl Builder {
         self.insert(copy);
         Ok(copy)
     }
-    fn insert(&self, op: Op) {
+    pub(super) fn insert(&self, op: Op) {
         unsafe {
             match self.before {
                 Some(next) => {
@@ -233,15 +283,7 @@ impl Builder {
     }
     /// `arith.constant` of index type.
     pub fn index(&self, value: i64) -> Result<Value> {
-        Ok(self
-            .create(
-                "arith.constant",
-                &[],
-                &[Type::index(self.ctx)],
-                &[("value", Attr::index(self.ctx, value))],
-                vec![],
-            )?
-            .result(0))
+        arith::constant(*self, Attr::index(self.ctx, value))
     }
     /// A function with this signature; the closure builds its body, which ends in `func.return`.
     pub fn function(
@@ -251,11 +293,8 @@ impl Builder {
         results: &[Type],
         body: &mut RegionFill<'_>,
     ) -> Result<Op> {
-        let attrs = [
-            ("sym_name", Attr::string(self.ctx, name)),
-            ("function_type", Attr::ty(Type::function(self.ctx, inputs, results))),
-        ];
-        self.generic("func.func", &[], &[], &attrs, &mut [(inputs, body)])
+        let ty = Type::function(self.ctx, inputs, results);
+        Ok(*func::Func::new(*self, name, ty).body((inputs, body)).build()?)
     }
     /// Adds an argument to the insertion block, for functions whose signature is found while
     /// building.
@@ -264,7 +303,7 @@ impl Builder {
     }
     /// `func.return`.
     pub fn ret(&self, values: &[Value]) -> Result<Op> {
-        self.create("func.return", values, &[], &[], vec![])
+        self.create(func::Return::NAME, values, &[], &[], vec![])
     }
     /// The sizes of a value: static where its type has them, `kiln.dim` ops elsewhere.
     pub fn sizes_of(&self, v: Value) -> Result<Vec<Size>> {

@@ -38,14 +38,34 @@ impl Context {
     /// A new context.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Context {
+        // SAFETY: nothing else owns a new context.
+        unsafe { Context::prepared(mlirContextCreateWithRegistry(registry(), false)) }
+    }
+    /// Takes over a context that was made elsewhere.
+    ///
+    /// # Safety
+    /// The context is alive, and nothing else destroys it.
+    #[cfg(feature = "melior")]
+    pub(super) unsafe fn adopt(raw: MlirContext) -> Context {
         unsafe {
-            let raw = mlirContextCreateWithRegistry(registry(), false);
+            mlirContextAppendDialectRegistry(raw, registry());
+            mlirContextEnableMultithreading(raw, false);
+            Context::prepared(raw)
+        }
+    }
+    unsafe fn prepared(raw: MlirContext) -> Context {
+        unsafe {
             for d in ["kiln", "func", "arith"] {
                 mlirContextGetOrLoadDialect(raw, sref(d));
             }
             ffi::kilnPrintOpOnDiagnostic(raw, false);
             Context { raw, _one_thread: PhantomData }
         }
+    }
+    /// Where the C API's handle lies.
+    #[cfg(feature = "melior")]
+    pub(super) fn raw_ref(&self) -> &MlirContext {
+        &self.raw
     }
     /// Registers upstream's passes for the pipeline parser; call it before registering kiln's.
     pub fn register_upstream() {

@@ -66,7 +66,7 @@ pub(super) fn erase(root: Op) {
 
 #[cfg(test)]
 mod tests {
-    use crate::ir::{Context, Module, walk};
+    use crate::ir::{Context, Module, OpType, func, walk};
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     fn complaint(f: impl FnOnce()) -> String {
@@ -80,7 +80,7 @@ mod tests {
         let text = "func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {\n  %0 = kiln.neg %x : tensor<4xf32>\n  return %x : tensor<4xf32>\n}";
         let (module, _) = Module::parse(context.ctx(), text.as_bytes(), "t.mlir").unwrap();
         let all = walk(module.op());
-        let func = *all.iter().find(|o| o.is("func.func")).unwrap();
+        let func = *all.iter().find(|o| o.isa::<func::Func>()).unwrap();
         let neg = *all.iter().find(|o| o.is("kiln.neg")).unwrap();
         neg.erase();
         let text = complaint(|| drop(neg.name()));
@@ -89,7 +89,7 @@ mod tests {
         complaint(|| neg.erase());
         // Equality and maps only compare addresses, and what is alive stays usable.
         assert_eq!(neg, neg);
-        assert_eq!(func.name(), "func.func");
+        assert_eq!(func.name(), func::Func::NAME);
         let end = *walk(func).last().unwrap();
         func.erase();
         let text = complaint(|| drop(end.name()));

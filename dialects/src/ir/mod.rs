@@ -4,7 +4,7 @@
 //! [`Context`] dropped. The compiler does not check that, so passes read, decide, apply, and keep no
 //! handle across an erasure. Debug builds check it for ops ([`Op::erase`]).
 //! Owners (`Context`, `Module`, `PassManager`) are not `Copy`.
-mod affine;
+mod affine_map;
 mod attrs;
 mod builder;
 mod context;
@@ -12,18 +12,21 @@ mod diagnostics;
 #[cfg(debug_assertions)]
 mod generation;
 mod loc;
+#[cfg(feature = "melior")]
+mod melior;
 mod module;
 mod op;
 mod passmanager;
 mod rewrite;
 mod types;
+pub mod upstream;
 mod view;
 mod walk;
 
 pub use crate::error::{Error, OptionExt, Result, ResultExt};
-pub use affine::Affine;
+pub use affine_map::Affine;
 pub use attrs::Attr;
-pub use builder::{Builder, RegionFill, State};
+pub use builder::{Builder, RegionBody, RegionFill, State};
 pub use context::{Context, Ctx};
 pub use diagnostics::{Diagnostic, Severity, collect};
 pub use loc::Loc;
@@ -32,6 +35,15 @@ pub use op::{Block, Op, Region, Value};
 pub use passmanager::PassManager;
 pub use rewrite::{Pattern, Rewriter, apply_patterns};
 pub use types::Type;
+pub use upstream::{
+    AttrEnum, OpBuilder, OpType, TypedOp, affine, arith, func, gpu, linalg, llvm, math, memref,
+    nvvm, omp, scf, tensor, utils, vector,
+};
+pub use upstream::{
+    arith::{CmpFPredicate, CmpIPredicate, FastMathFlags},
+    utils::IteratorType,
+    vector::CombiningKind,
+};
 pub use view::{Node, Operands, Size, View};
 pub use walk::{blocks, op_count, walk};
 

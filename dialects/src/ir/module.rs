@@ -100,6 +100,18 @@ impl Module {
         }
         Ok((Module(raw), diagnostics))
     }
+    /// Takes over a module that was made elsewhere.
+    ///
+    /// # Safety
+    /// The module is alive, and nothing else destroys it.
+    #[cfg(feature = "melior")]
+    pub(super) unsafe fn adopt(raw: MlirModule) -> Module {
+        Module(raw)
+    }
+    #[cfg(feature = "melior")]
+    pub(super) fn raw(&self) -> MlirModule {
+        self.0
+    }
     /// The module op.
     pub fn op(&self) -> Op {
         Op::of(unsafe { mlirModuleGetOperation(self.0) })

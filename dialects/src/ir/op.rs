@@ -7,6 +7,7 @@ macro_rules! handle {
     ($(#[$doc:meta])* $name:ident, $raw:ty) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+        #[repr(transparent)]
         pub struct $name(pub(crate) *mut std::ffi::c_void);
         impl $name {
             pub(crate) fn raw(self) -> $raw {
@@ -219,6 +220,11 @@ impl Op {
     /// The next op in its block.
     pub fn next(self) -> Option<Op> {
         Op::some(unsafe { mlirOperationGetNextInBlock(self.raw()) })
+    }
+    /// A copy of the op and its regions, in no block; its operands are the same values.
+    pub fn copy(self) -> Result<Op> {
+        Op::some(unsafe { mlirOperationClone(self.raw()) })
+            .ok_or_else(|| Error::internal(format!("MLIR refused to copy a {}", self.name())))
     }
     /// Removes the op from its block and frees it, with everything inside of it. Its results must have no
     /// uses. No handle of it or of an op inside may be used any more: debug builds panic.

@@ -7,7 +7,7 @@ pub struct PassManager(MlirPassManager);
 
 impl PassManager {
     /// Parses `builtin.module(…)`. Err: upstream's message.
-    pub fn parse(c: Ctx, pipeline: &str) -> Result<PassManager, String> {
+    pub fn parse(c: Ctx, pipeline: &str) -> Result<PassManager> {
         Context::register_upstream();
         let pm = PassManager(unsafe {
             mlirPassManagerCreateOnOperation(c.raw(), sref("builtin.module"))
@@ -23,7 +23,7 @@ impl PassManager {
             .value
                 != 0;
         });
-        if ok { Ok(pm) } else { Err(error.trim().to_string()) }
+        if ok { Ok(pm) } else { Err(error.trim().into()) }
     }
     /// The pipeline with every option, as upstream prints it.
     pub fn text(&self) -> String {

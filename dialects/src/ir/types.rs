@@ -4,6 +4,7 @@ use crate::{sym::Dim, value::DType};
 
 /// An MLIR type.
 #[derive(Clone, Copy)]
+#[repr(transparent)]
 pub struct Type(pub(crate) MlirType);
 
 impl PartialEq for Type {
@@ -31,6 +32,35 @@ impl Type {
     /// `index`.
     pub fn index(c: Ctx) -> Type {
         Type(unsafe { mlirIndexTypeGet(c.raw()) })
+    }
+    /// A signless integer of this many bits.
+    pub fn integer(c: Ctx, bits: u32) -> Type {
+        Type(unsafe { mlirIntegerTypeGet(c.raw(), bits) })
+    }
+    /// `i1` in the shape of this type: what a comparison of such values gives.
+    pub fn with_i1(self) -> Type {
+        unsafe {
+            let i1 = mlirIntegerTypeGet(mlirTypeGetContext(self.0), 1);
+            Type(i1).in_shape_of(self)
+        }
+    }
+    /// This scalar type in the shape of another type: a scalar, vector or tensor.
+    pub fn in_shape_of(self, other: Type) -> Type {
+        unsafe {
+            let (element, other) = (self.0, other.0);
+            if !mlirTypeIsAVector(other) && !mlirTypeIsARankedTensor(other) {
+                return self;
+            }
+            let rank = mlirShapedTypeGetRank(other) as isize;
+            let sizes: Vec<i64> = (0..rank).map(|i| mlirShapedTypeGetDimSize(other, i)).collect();
+            if mlirTypeIsARankedTensor(other) {
+                let encoding = mlirRankedTensorTypeGetEncoding(other);
+                return Type(mlirRankedTensorTypeGet(rank, sizes.as_ptr(), element, encoding));
+            }
+            let scalable: Vec<bool> =
+                (0..rank).map(|i| mlirVectorTypeIsDimScalable(other, i)).collect();
+            Type(mlirVectorTypeGetScalable(rank, sizes.as_ptr(), scalable.as_ptr(), element))
+        }
     }
     /// The element type of a dtype.
     pub fn scalar(c: Ctx, dtype: DType) -> Type {
@@ -69,17 +99,15 @@ impl Type {
     }
     /// A row-major `memref<…>`; dynamic dimensions become `?`.
     pub fn memref(element: Type, dims: &[Dim]) -> Type {
+        Type::memref_of(element, dims, unsafe { mlirAttributeGetNull() })
+    }
+    fn memref_of(element: Type, dims: &[Dim], space: MlirAttribute) -> Type {
         let sizes: Vec<i64> = dims
             .iter()
             .map(|d| d.known().unwrap_or(unsafe { mlirShapedTypeGetDynamicSize() }))
             .collect();
         Type(unsafe {
-            mlirMemRefTypeContiguousGet(
-                element.0,
-                sizes.len() as isize,
-                sizes.as_ptr(),
-                mlirAttributeGetNull(),
-            )
+            mlirMemRefTypeContiguousGet(element.0, sizes.len() as isize, sizes.as_ptr(), space)
         })
     }
     /// `vector<lanes x element>`.
@@ -106,6 +134,51 @@ impl Type {
                 (inputs.collect(), results.collect())
             })
         }
+    }
+    /// The context.
+    pub fn ctx(self) -> Ctx {
+        Ctx(unsafe { mlirTypeGetContext(self.0) }.ptr)
+    }
+    /// The sizes of a vector of fixed length.
+    pub fn vector_sizes(self) -> Option<Vec<i64>> {
+        unsafe {
+            if !mlirTypeIsAVector(self.0) || mlirVectorTypeIsScalable(self.0) {
+                return None;
+            }
+            let rank = mlirShapedTypeGetRank(self.0) as isize;
+            Some((0..rank).map(|i| mlirShapedTypeGetDimSize(self.0, i)).collect())
+        }
+    }
+    /// `tf32`, which only TMA descriptors name.
+    pub fn tf32(c: Ctx) -> Type {
+        Type(unsafe { mlirTF32TypeGet(c.raw()) })
+    }
+    /// Whether it is a vector of any rank.
+    pub fn is_vector(self) -> bool {
+        unsafe { mlirTypeIsAVector(self.0) }
+    }
+    /// The memory space of a memref, if it is a number.
+    pub fn memory_space(self) -> Option<i64> {
+        unsafe { self.is_memref().then(|| Attr::some(mlirMemRefTypeGetMemorySpace(self.0)))? }
+            .and_then(Attr::as_i64)
+    }
+    /// A row-major `memref<…>` in this memory space.
+    pub fn memref_in(element: Type, dims: &[Dim], space: i64) -> Type {
+        let space = Attr::int(element.ctx(), 64, space);
+        Type::memref_of(element, dims, space.0)
+    }
+    /// `!llvm.ptr<space>`.
+    pub fn llvm_ptr(c: Ctx, space: u32) -> Type {
+        Type(unsafe { mlirLLVMPointerTypeGet(c.raw(), space) })
+    }
+    /// `!llvm.array<count x element>`.
+    pub fn llvm_array(element: Type, count: usize) -> Type {
+        Type(unsafe { mlirLLVMArrayTypeGet(element.0, count as u32) })
+    }
+    /// `!llvm.struct<(…)>`.
+    pub fn llvm_struct(c: Ctx, fields: &[Type]) -> Type {
+        let raw = fields.as_ptr().cast();
+        Type(unsafe { mlirLLVMStructTypeLiteralGet(c.raw(), fields.len() as isize, raw, false) })
     }
     /// Whether it is `index`.
     pub fn is_index(self) -> bool {

@@ -1,5 +1,5 @@
 //! Type rules of matmuls, embeddings and attention.
-use super::shape::{Sizes, TensorType, axes_of, ensure, unify, unify_all, without};
+use super::types::{Sizes, TensorType, axes_of, ensure, unify, unify_all, without};
 use crate::{ir::*, ops::*, sym::Dim, value::DType};
 
 /// NumPy broadcasting of two shapes.

@@ -1,5 +1,5 @@
 //! Type rules of convolutions, windows and pooling.
-use super::shape::{Sizes, TensorType, ensure, ensure_len, unify};
+use super::types::{Sizes, TensorType, ensure, ensure_len, unify};
 use crate::{ir::*, ops::*, sym::Dim, value::DType};
 
 fn spatial(x: &TensorType) -> Result<usize> {

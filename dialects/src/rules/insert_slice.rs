@@ -1,5 +1,5 @@
 //! `kiln.insert_slice`: its type rule, and the single-use rule of its destination.
-use super::shape::{Sizes, TensorType, ensure};
+use super::types::{Sizes, TensorType, ensure};
 use crate::{
     error::{OptionExt, Result},
     ir::{Node as _, Op, Value},

@@ -1,5 +1,5 @@
 //! The levels of the IR, from a captured graph to machine code.
-use crate::{ir::Op, ops::OpKind};
+use crate::{ir::*, ops::OpKind};
 
 /// A level of the IR, stated by the module's `kiln.level`; nested modules share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -10,7 +10,7 @@ pub enum Level {
     Prims,
     /// A host function of launches, and one module of prims per kernel.
     Kernels,
-    /// Each kernel in linalg on tensors.
+    /// Each kernel in linalg and structured ops on tensors.
     Linalg,
     /// Linalg with a schedule per kernel.
     Scheduled,
@@ -85,7 +85,7 @@ impl Level {
             Level::Kernels => {
                 "a host function of kiln.launch, and one module of prims per kernel; identical kernels are one"
             }
-            Level::Linalg => "each kernel as linalg on tensors",
+            Level::Linalg => "each kernel as linalg and structured ops on tensors",
             Level::Scheduled => {
                 "the same with #kiln.schedule on each kernel: strategy and tile sizes"
             }
@@ -107,6 +107,7 @@ impl Level {
     pub fn allows(self, op: Op) -> bool {
         let Some(kind) = op.kind() else { return self.allows_foreign(op) };
         match self {
+            _ if kind.is_structured() => matches!(self, Level::Linalg | Level::Scheduled),
             Level::Graph => !kind.is_launch(),
             Level::Prims => !kind.is_launch() && (!kind.is_composite() || kind.has_strategy()),
             Level::Kernels => !kind.is_composite() || kind.has_strategy(),
@@ -122,11 +123,11 @@ impl Level {
         let dialect = name.split('.').next().unwrap_or("");
         match self {
             Level::Graph | Level::Prims => {
-                ["builtin.module", "func.func", "func.return", "func.call", "arith.constant"]
-                    .contains(&name.as_str())
+                const FUNC: [&str; 3] = [func::Func::NAME, func::Return::NAME, func::Call::NAME];
+                name == "builtin.module" || FUNC.contains(&&*name) || op.isa::<arith::Constant>()
             }
             Level::Kernels => {
-                ["builtin", "func", "arith"].contains(&dialect) || name == "tensor.empty"
+                ["builtin", "func", "arith"].contains(&dialect) || op.isa::<tensor::Empty>()
             }
             Level::Linalg | Level::Scheduled => KERNEL.contains(&dialect),
             // Chip-specific ops are emitted directly.

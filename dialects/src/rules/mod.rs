@@ -3,6 +3,7 @@
 //! [`infer`] computes result dtypes and sizes, static and symbolic; [`verify()`] checks the rest;
 //! [`fold()`] serves upstream's `canonicalize`; [`numerics()`] states the allowed error of a
 //! compiled op.
+mod attributes;
 mod canonical;
 mod contract;
 mod fold;
@@ -13,13 +14,15 @@ mod norm;
 mod numerics;
 mod pointwise;
 mod shape;
+mod structured;
+mod types;
 mod verify;
 
+pub use attributes::{verify_arg_attr, verify_op_attr};
 pub use canonical::CANONICAL;
 pub use fold::{Fold, fold};
 pub use level::{CONTROL, GRAPH_LEVELS, LEVELS, Level, is_driver};
 pub use numerics::numerics;
-pub use shape::{Sizes, TensorType, infer, infer_types, tensor_type, unify};
-pub use verify::{
-    CONSTANT_LIMIT, verify, verify_arg_attr, verify_op_attr, verify_regions, verify_symbol,
-};
+pub use shape::{infer, infer_types};
+pub use types::{Sizes, TensorType, tensor_type, unify};
+pub use verify::{CONSTANT_LIMIT, verify, verify_regions, verify_symbol};

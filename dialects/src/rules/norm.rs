@@ -1,5 +1,5 @@
 //! Type rules of normalisations, losses and statistics.
-use super::shape::{Sizes, TensorType, axes_of, axis_of, ensure, unify, unify_all, without};
+use super::types::{Sizes, TensorType, axes_of, axis_of, ensure, unify, unify_all, without};
 use crate::{ir::*, ops::*, sym::Dim, value::DType};
 
 fn float(t: &TensorType) -> Result<()> {

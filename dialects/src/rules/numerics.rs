@@ -88,6 +88,10 @@ pub fn numerics(kind: OpKind) -> &'static str {
         OpKind::Softmax | OpKind::LogSoftmax | OpKind::CrossEntropy | OpKind::Attention => {
             "reassociates, and exponentials within a few ulp"
         }
+        OpKind::StructuredIndex => EXACT,
+        OpKind::StructuredContract => SUM,
+        OpKind::StructuredScan => "exact for max, min and integers; sum and prod reassociate",
+        OpKind::StructuredAttention => "reassociates, and exponentials within a few ulp",
         OpKind::Sigmoid | OpKind::Silu | OpKind::Gelu | OpKind::Softplus => ULP,
         OpKind::Hardsigmoid | OpKind::Hardswish => ULP,
         OpKind::RandomBits | OpKind::RandomUniform => EXACT,

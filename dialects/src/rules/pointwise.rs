@@ -1,5 +1,5 @@
 //! Type rules of the elementwise ops.
-use super::shape::{Sizes, TensorType, ensure, unify_all};
+use super::types::{Sizes, TensorType, ensure, unify_all};
 use crate::{ir::*, ops::*, value::DType};
 
 /// The dtypes that a unary op supports.

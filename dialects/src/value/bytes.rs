@@ -65,7 +65,7 @@ impl DType {
 }
 
 /// All of them in memory, if there is any.
-fn collected<T>(count: usize, values: impl Iterator<Item = T>) -> Result<Vec<T>, String> {
+fn collected<T>(count: usize, values: impl Iterator<Item = T>) -> Result<Vec<T>> {
     let mut all = vec![];
     all.try_reserve_exact(count)
         .map_err(|_| format!("out of memory: {count} elements of {} bytes", size_of::<T>()))?;

@@ -1,5 +1,5 @@
 //! The linker: checks that PTX parses, and writes an error log otherwise.
-use super::{CudaResult, alive, current, lock, module, put, table::Table, valid};
+use super::{CudaResult, alive, current, image, lock, put, table::Table, valid};
 use cudarc::driver::sys::{CUjit_option, CUjitInputType, CUlinkState, CUlinkState_st, CUresult};
 use std::{
     ffi::{c_char, c_uint, c_void},
@@ -116,7 +116,7 @@ pub unsafe extern "C" fn cuLinkAddData_v2(
             let bytes = bytes.split(|b| *b == 0).next().unwrap_or_default();
             let read = std::str::from_utf8(bytes)
                 .map_err(|e| e.to_string())
-                .and_then(|t| module::read(t).map(|_| t));
+                .and_then(|t| image::read(t).map(|_| t));
             let found = read.map_err(|why| {
                 log.write(&why);
                 CUresult::CUDA_ERROR_INVALID_PTX
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn cuLinkComplete(
         let text = lock(&link.text);
         let text = text.as_deref().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
         let mut image = lock(&link.image);
-        let image = image.get_or_insert_with(|| module::image(text));
+        let image = image.get_or_insert_with(|| image::image(text));
         // SAFETY: room for an address and a number.
         unsafe { put(to, image.as_mut_ptr().cast()).and_then(|()| put(len, image.len())) }
     })

@@ -12,6 +12,7 @@ mod errors;
 mod events;
 mod function;
 mod graph;
+mod image;
 mod launch;
 mod link;
 mod memcpy;

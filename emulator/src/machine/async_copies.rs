@@ -1,54 +1,15 @@
 //! Asynchronous copies: `cp.async`, and TMA (`cp.async.bulk`).
 use super::{
-    FaultKind,
     cluster::{Cluster, State, Thread},
-    memory::{CachedAllocation, OFFSET_BITS, at},
+    fault::FaultKind,
+    memory::at,
+    pending::{CpAsync, PendingTma, TmaRead, TmaStore},
+    storage::{CachedAllocation, OFFSET_BITS},
 };
 use crate::{
     ptx::code::{Op, Space, Tma},
     tensor_map::TensorMap,
 };
-use std::collections::VecDeque;
-
-/// A `cp.async`: bytes past `read` are zero-filled.
-#[derive(Clone, Copy)]
-struct CpAsync {
-    to: u64,
-    from: u64,
-    bytes: u64,
-    read: u64,
-}
-
-/// A TMA store of a box or of contiguous bytes.
-#[derive(Clone)]
-enum TmaStore {
-    Box { map: TensorMap, from: u64, corner: Vec<i64> },
-    Bytes { to: u64, from: u64, bytes: u64 },
-}
-
-/// A thread's asynchronous copies in flight.
-#[derive(Default)]
-pub struct AsyncCopies {
-    open: Vec<CpAsync>,
-    groups: VecDeque<Vec<CpAsync>>,
-    stores: Vec<TmaStore>,
-    stored: VecDeque<Vec<TmaStore>>,
-}
-
-/// A delayed TMA operation.
-pub struct PendingTma {
-    /// CTA, thread and instruction.
-    pub of: (usize, usize, usize),
-    what: TmaRead,
-    to: u64,
-    mbarrier: u64,
-    blocks: Vec<usize>,
-}
-
-enum TmaRead {
-    Box { map: TensorMap, corner: Vec<i64>, offsets: Vec<i64> },
-    Bytes { of: Space, from: u64, bytes: u64 },
-}
 
 /// The 128-byte swizzle: XORs address bits 4 to 6 with bits 7 to 9.
 pub fn swizzled(address: u64) -> u64 {

@@ -1,8 +1,9 @@
 //! Execution of a cluster: its CTAs and the scheduling of their threads.
 use super::{
-    Fault, FaultKind, Launch,
-    async_copies::{AsyncCopies, PendingTma},
-    memory::{Aligned, CachedAllocation, OFFSET_BITS, SHARED},
+    fault::{Fault, FaultKind},
+    launch::Launch,
+    pending::{AsyncCopies, PendingTma},
+    storage::{Aligned, CachedAllocation, OFFSET_BITS, SHARED},
 };
 use crate::ptx::code::{InitialValue, Op};
 use std::collections::VecDeque;

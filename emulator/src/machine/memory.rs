@@ -1,24 +1,13 @@
 //! Address spaces and access checks.
-use super::{FaultKind, cluster::Cluster};
+use super::{
+    cluster::Cluster,
+    fault::FaultKind,
+    storage::{CachedAllocation, LOCAL, OFFSET_BITS, SHARED},
+};
 use crate::{
     allocations::MEMORY,
     ptx::code::{Address, Space},
 };
-
-/// Generic shared addresses have this bit; below it are the CTA's rank in the cluster plus 1 (0:
-/// the thread's own CTA) and the offset.
-pub const SHARED: u64 = 1 << 56;
-/// Generic local addresses have this bit.
-pub const LOCAL: u64 = 1 << 57;
-/// Bits of an offset in shared memory.
-pub const OFFSET_BITS: u32 = 24;
-
-/// The last allocation found, as a cache.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct CachedAllocation {
-    first: u64,
-    behind: u64,
-}
 
 /// The thread that performs an access.
 pub struct Accessor<'a> {
@@ -117,32 +106,6 @@ impl Cluster<'_> {
             _ => return Cluster::global(who.cached, address, len),
         };
         found.ok_or(FaultKind::Address(len, address))
-    }
-}
-
-/// Bytes aligned to 1024, as the 128-byte swizzle requires.
-pub struct Aligned {
-    storage: Vec<u128>,
-    skip: usize,
-    len: usize,
-}
-
-impl Aligned {
-    /// `len` bytes, all of this value.
-    pub fn new(len: usize, fill: u8) -> Aligned {
-        let storage = vec![u128::from_ne_bytes([fill; 16]); len.div_ceil(16) + 64];
-        let skip = storage.as_ptr().cast::<u8>().align_offset(1024);
-        Aligned { storage, skip, len }
-    }
-    /// All bytes.
-    pub fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the room has 1024 bytes more than `len`, and any bytes are u8.
-        unsafe {
-            std::slice::from_raw_parts_mut(
-                self.storage.as_mut_ptr().cast::<u8>().add(self.skip),
-                self.len,
-            )
-        }
     }
 }
 

@@ -5,71 +5,24 @@
 mod async_copies;
 mod cluster;
 mod collective;
+mod fault;
+mod launch;
 mod mbarrier;
 mod memory;
+mod pending;
 mod step;
+mod storage;
 mod tensor_cores;
 #[cfg(test)]
 mod tests;
 
-use crate::ptx::Kernel;
 use cluster::Cluster;
+pub use fault::{Fault, FaultKind};
+pub use launch::Launch;
 use std::sync::{
-    Arc, LazyLock, Mutex, PoisonError,
+    LazyLock, Mutex, PoisonError,
     atomic::{AtomicBool, AtomicU32, Ordering},
 };
-
-/// A kernel launch.
-pub struct Launch<'a> {
-    /// The kernel.
-    pub kernel: &'a Arc<Kernel>,
-    /// The grid in CTAs.
-    pub grid: [u32; 3],
-    /// The CTA in threads.
-    pub block: [u32; 3],
-    /// Dynamic shared memory in bytes.
-    pub shared: u32,
-    /// The parameter buffer, laid out as [`Kernel::params`].
-    pub params: &'a [u8],
-}
-
-/// A kernel fault.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("kernel {kernel}, block {block}, thread {thread}, line {line} ({text}): {what}")]
-pub struct Fault {
-    /// The kernel's name.
-    pub kernel: String,
-    /// CTA index in the grid.
-    pub block: u32,
-    /// Thread index in the CTA.
-    pub thread: u32,
-    /// Line in the PTX.
-    pub line: u32,
-    /// The instruction.
-    pub text: String,
-    /// The kind of fault.
-    pub what: FaultKind,
-}
-
-/// Kinds of faults, by driver error.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FaultKind {
-    /// `CUDA_ERROR_ILLEGAL_ADDRESS`.
-    #[error("{0} bytes at {1:#x} are not allocated")]
-    Address(u64, u64),
-    /// `CUDA_ERROR_MISALIGNED_ADDRESS`.
-    #[error("{0} bytes at {1:#x} are not aligned")]
-    Alignment(u64, u64),
-    /// `CUDA_ERROR_ILLEGAL_INSTRUCTION`.
-    #[error("{0}")]
-    Instruction(String),
-    /// Deadlock (a GPU would hang), `CUDA_ERROR_LAUNCH_TIMEOUT`.
-    #[error("all threads wait for what does not come")]
-    Stuck,
-    /// `trap`, `CUDA_ERROR_LAUNCH_FAILED`.
-    #[error("a trap")]
-    Trap,
-}
 
 /// The seed of the generator.
 static SEED: LazyLock<u64> = LazyLock::new(|| {
@@ -87,7 +40,7 @@ pub fn run(launch: &Launch<'_>) -> Result<(), Fault> {
     let blocks: u32 = launch.grid.iter().product();
     let clusters = blocks / launch.kernel.cluster.max(1);
     // Parameters are aligned for the tensor maps in them.
-    let mut params = memory::Aligned::new(launch.params.len().max(1), 0);
+    let mut params = storage::Aligned::new(launch.params.len().max(1), 0);
     params.bytes()[..launch.params.len()].copy_from_slice(launch.params);
     let at = params.bytes().as_ptr() as u64;
     let (next, stop, fault) = (AtomicU32::new(0), AtomicBool::new(false), Mutex::new(None));

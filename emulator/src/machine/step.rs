@@ -2,7 +2,8 @@
 use super::{
     ATOMIC_LOCK, FaultKind,
     cluster::{Cluster, State, TIME_SLICE, Thread, generic},
-    memory::{Accessor, LOCAL, OFFSET_BITS, SHARED, at, read, write},
+    memory::{Accessor, at, read, write},
+    storage::{LOCAL, OFFSET_BITS, SHARED},
 };
 use crate::ptx::{
     code::{Instruction, LoadType, Op, Slot, Space},

@@ -1,9 +1,9 @@
 //! Decodes asynchronous copies and mbarrier instructions.
 use super::{
-    Error,
     code::{Mbarrier, Op, Space, Tma},
-    decode::{OperandDecoder, space},
+    error::Error,
     lex::number,
+    operands::{OperandDecoder, space},
     parse::Operand,
 };
 

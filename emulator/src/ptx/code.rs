@@ -356,3 +356,14 @@ pub enum InitialValue {
     /// `%dynamic_smem_size`, `%total_smem_size` and the like.
     Dynamic,
 }
+
+/// A parameter of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Param {
+    /// Its name.
+    pub name: String,
+    /// Its offset in the parameter buffer, in bytes.
+    pub offset: usize,
+    /// Its size in bytes.
+    pub size: usize,
+}

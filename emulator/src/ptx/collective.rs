@@ -1,9 +1,9 @@
 //! Decodes warp-collective instructions: shuffles, votes, matrix loads, tensor cores.
 use super::{
-    Error,
     code::{Collective, Mma, Op, OperandType, Shuffle, Vote, Wgmma},
-    decode::OperandDecoder,
+    error::Error,
     integers,
+    operands::OperandDecoder,
     parse::Operand,
 };
 

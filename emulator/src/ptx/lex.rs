@@ -1,5 +1,5 @@
 //! The PTX lexer.
-use super::Error;
+use super::error::Error;
 
 /// A token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,26 +4,21 @@ pub mod code;
 mod collective;
 pub mod convert;
 mod decode;
+mod error;
 mod floats;
 pub mod integers;
 mod lex;
+mod operands;
 mod parse;
 
 use crate::allocations::{MEMORY, MemoryKind};
-use code::{InitialValue, Instruction, Slot, Space};
-use decode::{VariableMap, decode, lay_out};
-use std::{collections::BTreeMap, sync::Arc};
+pub use code::Param;
+pub use error::Error;
 
-/// A parameter of a kernel.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Param {
-    /// Its name.
-    pub name: String,
-    /// Its offset in the parameter buffer, in bytes.
-    pub offset: usize,
-    /// Its size in bytes.
-    pub size: usize,
-}
+use code::{InitialValue, Instruction, Slot, Space};
+use decode::{decode, lay_out};
+use operands::VariableMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// A kernel.
 #[derive(Debug, Default)]
@@ -73,16 +68,6 @@ pub struct Module {
     pub kernels: BTreeMap<String, Arc<Kernel>>,
     /// Variables by name: address and size in bytes.
     pub globals: BTreeMap<String, (u64, usize)>,
-}
-
-/// A PTX error.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {what}")]
-pub struct Error {
-    /// Line in the PTX.
-    pub line: u32,
-    /// What is wrong.
-    pub what: String,
 }
 
 impl Module {

@@ -1,6 +1,6 @@
 //! The PTX parser: modules of functions with symbolic operands.
 use super::{
-    Error,
+    error::Error,
     lex::{Token, number, tokens},
 };
 use std::collections::BTreeMap;

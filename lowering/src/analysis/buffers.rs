@@ -131,7 +131,8 @@ fn again(k: &Kernel, plan: &mut Plan, b: usize) -> bool {
             let free = nest
                 .all()
                 .flat_map(|t| &k.stages[t].outputs)
-                .all(|o| s.reads().all(|r| r.buffer != o.access.buffer));
+                // An iteration reads an element before it overwrites it.
+                .all(|o| s.reads().all(|r| r.buffer != o.access.buffer || *r == o.access));
             nest.extents == s.extents && same && early && free
         });
     if possible {

@@ -1,10 +1,6 @@
 //! Which reductions can be split into partial results.
 use crate::analysis::{Body, Init, Output, Stage};
-use kiln_dialects::{
-    Result,
-    ir::{Block, Op, Value},
-    value::DType,
-};
+use kiln_dialects::{ir::*, value::DType};
 
 /// Attribute of a `linalg.generic` that reduces. Its block takes as many new elements as
 /// accumulators, of the same types, and also combines two partial results; its outputs' initial
@@ -14,11 +10,7 @@ pub const MERGES: &str = "kiln.merges";
 impl Stage {
     /// Whether partial results of all its reductions can be combined.
     pub fn combines(&self) -> bool {
-        let alone = |o: &Output| {
-            o.combine
-                .as_ref()
-                .is_some_and(|c| c.op.result(0).ty().dtype().is_ok_and(|d| c.identity(d).is_some()))
-        };
+        let alone = |o: &Output| o.combine.as_ref().is_some_and(|c| c.identity().is_some());
         self.merges || self.outputs.iter().filter(|o| o.reduces).all(alone)
     }
 
@@ -48,7 +40,7 @@ pub struct Combine {
     /// Its other operand.
     pub other: Value,
     /// Its kind in `vector.reduction`.
-    pub kind: &'static str,
+    pub kind: CombiningKind,
 }
 
 impl Combine {
@@ -64,51 +56,45 @@ impl Combine {
             && next.uses().len() == 1;
         once.then_some(Combine { op, other, kind })
     }
-    /// The text of the identity.
-    pub fn identity(&self, dtype: DType) -> Option<String> {
+    /// The identity, a scalar.
+    pub fn identity(&self) -> Option<Attr> {
+        use CombiningKind as K;
+        let ty = self.op.result(0).ty();
+        let dtype = ty.dtype().ok()?;
         let bits = dtype.byte_size() as u32 * 8;
         let least = if bits == 64 { i64::MIN } else { -(1i64 << (bits - 1)) };
-        Some(match (self.kind, dtype.is_float()) {
-            ("add", true) => "-0.0".into(),
-            ("mul", true) => "1.0".into(),
-            ("maximumf" | "maxnumf", true) => infinity(dtype, true)?,
-            ("minimumf" | "minnumf", true) => infinity(dtype, false)?,
-            ("add" | "or" | "xor" | "maxui", false) => "0".into(),
-            ("mul", false) => "1".into(),
-            ("and" | "minui", false) => "-1".into(),
-            ("maxsi", false) => least.to_string(),
-            ("minsi", false) => (-(least + 1)).to_string(),
-            _ => return None,
-        })
+        let infinite = matches!(dtype, DType::F64 | DType::F32 | DType::F16 | DType::BF16);
+        let float = |x: f64| Attr::number(ty, x).ok();
+        let integer = |n: i64| Attr::integer(ty, n).ok();
+        match (self.kind, dtype.is_float()) {
+            (K::Add, true) => float(-0.0),
+            (K::Mul, true) => float(1.0),
+            (K::Maximumf | K::Maxnumf, true) if infinite => float(f64::NEG_INFINITY),
+            (K::Minimumf | K::Minnumf, true) if infinite => float(f64::INFINITY),
+            (K::Add | K::Or | K::Xor | K::Maxui, false) => integer(0),
+            (K::Mul, false) => integer(1),
+            (K::And | K::Minui, false) => integer(-1),
+            (K::Maxsi, false) => integer(least),
+            (K::Minsi, false) => integer(-(least + 1)),
+            _ => None,
+        }
     }
 }
 
-fn infinity(dtype: DType, negative: bool) -> Option<String> {
-    let bits = match dtype {
-        DType::F64 => "7FF0000000000000",
-        DType::F32 => "7F800000",
-        DType::F16 => "7C00",
-        DType::BF16 => "7F80",
-        _ => return None,
-    };
-    // The bits of every positive infinity begin with a 7; the sign bit makes it an F.
-    Some(if negative { format!("0xF{}", &bits[1..]) } else { format!("0x{bits}") })
-}
-
-const KINDS: &[(&str, &str)] = &[
-    ("arith.addf", "add"),
-    ("arith.mulf", "mul"),
-    ("arith.maximumf", "maximumf"),
-    ("arith.minimumf", "minimumf"),
-    ("arith.maxnumf", "maxnumf"),
-    ("arith.minnumf", "minnumf"),
-    ("arith.addi", "add"),
-    ("arith.muli", "mul"),
-    ("arith.andi", "and"),
-    ("arith.ori", "or"),
-    ("arith.xori", "xor"),
-    ("arith.maxsi", "maxsi"),
-    ("arith.minsi", "minsi"),
-    ("arith.maxui", "maxui"),
-    ("arith.minui", "minui"),
+const KINDS: &[(&str, CombiningKind)] = &[
+    (arith::AddF::NAME, CombiningKind::Add),
+    (arith::MulF::NAME, CombiningKind::Mul),
+    (arith::MaximumF::NAME, CombiningKind::Maximumf),
+    (arith::MinimumF::NAME, CombiningKind::Minimumf),
+    (arith::MaxNumF::NAME, CombiningKind::Maxnumf),
+    (arith::MinNumF::NAME, CombiningKind::Minnumf),
+    (arith::AddI::NAME, CombiningKind::Add),
+    (arith::MulI::NAME, CombiningKind::Mul),
+    (arith::AndI::NAME, CombiningKind::And),
+    (arith::OrI::NAME, CombiningKind::Or),
+    (arith::XOrI::NAME, CombiningKind::Xor),
+    (arith::MaxSI::NAME, CombiningKind::Maxsi),
+    (arith::MinSI::NAME, CombiningKind::Minsi),
+    (arith::MaxUI::NAME, CombiningKind::Maxui),
+    (arith::MinUI::NAME, CombiningKind::Minui),
 ];

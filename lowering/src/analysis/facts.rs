@@ -23,17 +23,16 @@ fn divisor(v: Value) -> i64 {
     let Some(op) = v.def() else { return number(v, DIVISOR).unwrap_or(1) };
     let of = |i: usize| divisor(op.operand(i));
     match op.name().as_str() {
-        "arith.constant" => op.attr("value").and_then(Attr::as_i64).map_or(1, i64::saturating_abs),
-        "arith.muli" => common_divisor([(1, vec![of(0), of(1)])]),
-        "arith.addi" | "arith.minsi" | "arith.maxsi" | "arith.remui" => {
+        arith::Constant::NAME => {
+            op.attr("value").and_then(Attr::as_i64).map_or(1, i64::saturating_abs)
+        }
+        arith::MulI::NAME => common_divisor([(1, vec![of(0), of(1)])]),
+        arith::AddI::NAME | arith::MinSI::NAME | arith::MaxSI::NAME | arith::RemUI::NAME => {
             common_divisor([(1, vec![of(0)]), (1, vec![of(1)])])
         }
-        "arith.divui" => {
-            let by = op
-                .operand(1)
-                .def()
-                .filter(|d| d.is("arith.constant"))
-                .and_then(|d| d.attr("value")?.as_i64());
+        arith::DivUI::NAME => {
+            let by =
+                op.operand(1).def_as::<arith::Constant>().and_then(|d| d.attr("value")?.as_i64());
             by.map(|k| (of(0), k)).filter(|(d, k)| *k > 0 && d % k == 0).map_or(1, |(d, k)| d / k)
         }
         _ => 1,

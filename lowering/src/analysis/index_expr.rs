@@ -78,6 +78,17 @@ impl Ix {
             Size::Dynamic(v) => Ix::Size(v),
         }
     }
+    /// Whether it depends on a loop dimension.
+    pub fn uses(&self, d: usize) -> bool {
+        match self {
+            Ix::Lin(l) => l.coef.get(d).is_some_and(|c| *c != 0),
+            Ix::Size(_) => false,
+            Ix::Add(a, b) | Ix::Mul(a, b) | Ix::FloorDiv(a, b) | Ix::Mod(a, b) => {
+                a.uses(d) || b.uses(d)
+            }
+            Ix::Data { at, limit, .. } => limit.uses(d) || at.iter().any(|ix| ix.uses(d)),
+        }
+    }
     fn known(&self) -> Option<i64> {
         if let Ix::Lin(l) = self { l.coef.iter().all(|c| *c == 0).then_some(l.add) } else { None }
     }

@@ -6,24 +6,27 @@
 pub(crate) mod attention;
 pub(crate) mod buffers;
 pub(crate) mod combine;
+pub(crate) mod copy;
 pub(crate) mod facts;
+pub mod generalize;
 pub(crate) mod index_expr;
 pub(crate) mod merge;
 pub(crate) mod nest;
 pub(crate) mod poly;
 pub(crate) mod read;
 pub mod sizes;
+pub(crate) mod structure;
 
-pub use crate::analysis::attention::{Attention, CAUSAL, Limits};
+pub use crate::analysis::attention::{Attention, Limits};
 pub use crate::analysis::buffers::SCRATCH;
 pub use crate::analysis::combine::{Combine, MERGES};
 pub use crate::analysis::facts::{DIVISOR, LEAST, said};
 pub use crate::analysis::nest::{Nest, Plan, drop_units, nests};
 pub use crate::analysis::poly::{Div, Lin, Poly, row_major};
 pub use crate::analysis::read::read;
-
-use kiln_dialects::ir::{Block, Op, Type, Value, walk};
-use std::collections::HashMap;
+pub use crate::analysis::structure::{Contraction, Scan, Structure};
+use kiln_dialects::ir::*;
+use std::{collections::HashMap, rc::Rc};
 
 /// The role of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +135,8 @@ pub struct Stage {
     pub outputs: Vec<Output>,
     /// Its body.
     pub body: Body,
+    /// What its op says that it computes.
+    pub structure: Option<Structure>,
     /// Buffers that its body loads from by `tensor.extract`.
     pub captured: Vec<usize>,
     /// Loop dimensions of the op that its body uses as values (`linalg.index`).
@@ -142,11 +147,38 @@ pub struct Stage {
     pub merges: bool,
 }
 
+impl Stage {
+    /// A stage that fills or copies.
+    fn moved(op: Op, to: &Place, index: Vec<Lin>, inputs: Vec<Access>, body: Body) -> Stage {
+        let access = Access { buffer: to.buffer, at: to.at(&index) };
+        let output = Output { access, index, init: Init::None, reduces: false, combine: None };
+        let (reduction, dims) =
+            (vec![false; to.sizes.len()], (0..to.sizes.len()).map(Lin::dim).collect());
+        Stage {
+            op,
+            dims,
+            extents: to.sizes.clone(),
+            reduction,
+            inputs,
+            outputs: vec![output],
+            body,
+            structure: None,
+            captured: vec![],
+            indexed: vec![],
+            merges: false,
+        }
+    }
+}
+
 /// A kernel.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     /// Its function.
     pub func: Op,
+    /// What it was read from: the function's block, or that of a private copy.
+    pub block: Block,
+    /// The copy, in which structured ops are loop nests.
+    pub copy: Option<Rc<copy::Generalized>>,
     /// Its buffers.
     pub buffers: Vec<Buffer>,
     /// Its stages, in program order.
@@ -155,8 +187,21 @@ pub struct Kernel {
     pub views: HashMap<Value, Place>,
     /// Scalar ops of the function, in program order.
     pub scalars: Vec<Op>,
+    /// The attention that its stages are.
+    pub attention: Option<Attention>,
     /// Of padded buffers: for each dimension the low padding and the size without padding.
     pub pads: HashMap<usize, Vec<(i64, Poly)>>,
+}
+
+impl Kernel {
+    /// The op of the kernel's function that an op it was read from stands for.
+    pub fn original(&self, op: Op) -> Op {
+        self.copy.as_ref().map_or(op, |c| c.original(op))
+    }
+    /// The value of the kernel's function that a value it was read from stands for.
+    pub fn original_value(&self, v: Value) -> Value {
+        self.copy.as_ref().map_or(v, |c| c.original_value(v))
+    }
 }
 
 /// The functions of all kernels with a body: of the modules below `root`, itself included, with the
@@ -164,7 +209,9 @@ pub struct Kernel {
 pub fn kernels_of(root: Op) -> Vec<Op> {
     let body = |f: &Op| f.regions().first().is_some_and(|r| !r.is_empty());
     let inside = |f: &Op| {
-        f.is("func.func") && body(f) && f.parent().is_some_and(|m| m.attr("kiln.kernel").is_some())
+        f.isa::<func::Func>()
+            && body(f)
+            && f.parent().is_some_and(|m| m.attr("kiln.kernel").is_some())
     };
     walk(root).into_iter().filter(inside).collect()
 }

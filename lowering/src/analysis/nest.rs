@@ -169,12 +169,7 @@ fn fits(k: &Kernel, nest: &Nest, i: usize) -> bool {
 /// with an operand that the nest contracts too, and does not depend on them.
 fn beside(k: &Kernel, nest: &Nest, i: usize) -> bool {
     let s = &k.stages[i];
-    let products = |s: &Stage| {
-        s.outputs
-            .iter()
-            .filter_map(|o| o.combine.as_ref())
-            .any(|c| c.other.def().is_some_and(|p| p.is("arith.mulf")))
-    };
+    let products = |s: &Stage| s.contraction().is_some();
     let shared = || {
         nest.stages
             .iter()

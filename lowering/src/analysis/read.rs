@@ -1,19 +1,29 @@
 //! Reads a kernel's function into plain data.
-use crate::analysis::*;
+use crate::analysis::{
+    copy::Generalized,
+    structure::{has_body, loops_of},
+    *,
+};
 use kiln_dialects::{ir::*, sym::Dim};
 
-/// Reads a kernel.
+/// Reads a kernel. Structured ops are read as the loop nests that they stand for, of a copy that
+/// the kernel owns; each stage keeps what its op says.
 ///
 /// # Errors
 /// The function contains an op that cannot be read.
 pub fn read(func: Op) -> Result<Kernel> {
-    let block = func.regions().first().and_then(|r| r.first()).ok_or_at(func, "has no body")?;
+    let copy = Generalized::of(func)?.map(Rc::new);
+    let source = copy.as_ref().map_or(func, |c| c.func);
+    let block = source.regions().first().and_then(|r| r.first()).ok_or_at(func, "has no body")?;
     let kernel = Kernel {
         func,
+        block,
+        copy,
         buffers: vec![],
         stages: vec![],
         views: HashMap::new(),
         scalars: vec![],
+        attention: None,
         pads: HashMap::new(),
     };
     let mut reader = Reader {
@@ -27,7 +37,10 @@ pub fn read(func: Op) -> Result<Kernel> {
     for op in block.ops() {
         reader.op(op).at(op)?;
     }
-    Ok(reader.k)
+    let mut kernel = reader.k;
+    let nests = kernel.copy.as_ref().and_then(|c| c.attention.as_ref());
+    kernel.attention = nests.and_then(|n| Attention::of(&kernel, n));
+    Ok(kernel)
 }
 
 struct Reader {
@@ -97,7 +110,7 @@ impl Reader {
     fn poly(&self, v: Value) -> Poly {
         let constant = v
             .def()
-            .filter(|d| d.is("arith.constant"))
+            .filter(|d| d.isa::<arith::Constant>())
             .and_then(|d| d.attr("value"))
             .and_then(|a| a.as_i64());
         constant.map_or_else(|| Poly::symbol(v), Poly::number)
@@ -111,12 +124,12 @@ impl Reader {
 
     fn op(&mut self, op: Op) -> Result<()> {
         match op.name().as_str() {
-            "tensor.empty" => {
+            tensor::Empty::NAME => {
                 let sizes = self.sizes(op.result(0).ty(), &op.operands())?;
                 self.fresh.insert(op.result(0), sizes);
                 Ok(())
             }
-            "linalg.fill" => {
+            linalg::Fill::NAME => {
                 let (value, out) = (op.operand(0), op.operand(1));
                 let sizes = self.sizes_of(out)?;
                 self.fresh.insert(op.result(0), sizes);
@@ -126,12 +139,12 @@ impl Reader {
                 }
                 Ok(())
             }
-            "linalg.generic" => self.stage(op),
-            "tensor.expand_shape" | "tensor.collapse_shape" => self.reshape(op),
-            "tensor.extract_slice" => self.extract(op),
-            "tensor.pad" => self.pad(op),
-            "tensor.insert_slice" => self.insert(op),
-            "func.return" => self.results(op),
+            linalg::Generic::NAME | "linalg.contract" => self.stage(op),
+            tensor::ExpandShape::NAME | tensor::CollapseShape::NAME => self.reshape(op),
+            tensor::ExtractSlice::NAME => self.extract(op),
+            tensor::Pad::NAME => self.pad(op),
+            tensor::InsertSlice::NAME => self.insert(op),
+            func::Return::NAME => self.results(op),
             _ if op.results().iter().all(|r| !r.ty().is_tensor())
                 && op.operands().iter().all(|r| !r.ty().is_tensor()) =>
             {
@@ -161,7 +174,7 @@ impl Reader {
         let view = self.buffer(tensor, sizes, Role::Temporary)?;
         if let (Some(value), Some(op)) = (self.fills.get(&source).copied(), source.def()) {
             let index: Vec<Lin> = (0..view.sizes.len()).map(Lin::dim).collect();
-            let stage = moved(op, &view, index, vec![], Body::Fill(value));
+            let stage = Stage::moved(op, &view, index, vec![], Body::Fill(value));
             // First, since stages that write slices of it precede the insertion that names it.
             self.k.stages.insert(self.front, stage);
             self.front += 1;
@@ -181,7 +194,7 @@ impl Reader {
                 .collect(),
             None => return Err("has no reassociation".into()),
         };
-        let sizes = if op.is("tensor.collapse_shape") {
+        let sizes = if op.isa::<tensor::CollapseShape>() {
             groups
                 .iter()
                 .map(|g| Poly::product(g.iter().filter_map(|i| old.get(*i as usize))))
@@ -265,13 +278,11 @@ impl Reader {
             return Err("drops dimensions".into());
         }
         let (source, result) = (op.operand(0), op.result(0));
-        let destination = result
-            .uses()
-            .iter()
-            .all(|(user, _)| user.is("linalg.generic") || user.is("linalg.fill"));
+        let destination =
+            result.uses().iter().all(|(user, _)| has_body(*user) || user.isa::<linalg::Fill>());
         if destination
             && (self.fresh.contains_key(&source)
-                || source.def().is_some_and(|d| d.is("tensor.insert_slice")))
+                || source.def().is_some_and(|d| d.isa::<tensor::InsertSlice>()))
         {
             self.fresh.insert(result, sizes);
             self.pieces.insert(result, source);
@@ -294,7 +305,7 @@ impl Reader {
             return Err("adds dimensions".into());
         }
         let running =
-            whole.uses().iter().filter(|(u, _)| !u.is("tensor.extract_slice")).count() == 1;
+            whole.uses().iter().filter(|(u, _)| !u.isa::<tensor::ExtractSlice>()).count() == 1;
         let target = match self.k.views.get(&whole) {
             // Several ops may share an empty tensor as their destination; each gets its own buffer.
             None => self.own(result, whole)?,
@@ -308,7 +319,7 @@ impl Reader {
         let strides: Vec<Poly> =
             target.strides.iter().zip(&steps).map(|(a, b)| a.times(b)).collect();
         let place = Place { buffer: target.buffer, offset, sizes, strides };
-        let writer = piece.def().filter(|d| d.is("linalg.generic") && piece.uses().len() == 1);
+        let writer = piece.def().filter(|d| has_body(*d) && piece.uses().len() == 1);
         let written =
             writer.and_then(|d| self.k.stages.iter_mut().find(|s| s.op == d)).and_then(|s| {
                 let old = self.k.views.get(&piece)?.buffer;
@@ -323,7 +334,7 @@ impl Reader {
                 let from = self.view(piece)?;
                 let index: Vec<Lin> = (0..from.sizes.len()).map(Lin::dim).collect();
                 let input = Access { buffer: from.buffer, at: from.at(&index) };
-                self.k.stages.push(moved(op, &place, index, vec![input], Body::Copy));
+                self.k.stages.push(Stage::moved(op, &place, index, vec![input], Body::Copy));
             }
         }
         self.k.views.insert(result, target);
@@ -371,24 +382,13 @@ impl Reader {
             };
             let index: Vec<Lin> = (0..view.sizes.len()).map(Lin::dim).collect();
             let input = Access { buffer: view.buffer, at: view.at(&index) };
-            self.k.stages.push(moved(op, &copy, index, vec![input], Body::Copy));
+            self.k.stages.push(Stage::moved(op, &copy, index, vec![input], Body::Copy));
         }
         Ok(())
     }
 
     fn stage(&mut self, op: Op) -> Result<()> {
-        let maps: Option<Vec<_>> = op
-            .attr("indexing_maps")
-            .and_then(|a| a.as_array())
-            .unwrap_or_default()
-            .into_iter()
-            .map(|m| m.as_affine_map())
-            .collect();
-        let maps = maps.ok_or("has an indexing map that is no affine map")?;
-        let kinds =
-            op.attr("iterator_types").and_then(|a| a.as_array()).ok_or("has no iterator_types")?;
-        let reduction: Vec<bool> =
-            kinds.iter().map(|k| k.to_string().contains("reduction")).collect();
+        let (maps, reduction) = loops_of(op)?;
         let outs = op.result_count();
         let ins = op.operand_count().checked_sub(outs).ok_or("has fewer operands than results")?;
         let block = op.regions().first().and_then(|r| r.first()).ok_or("has no body")?;
@@ -396,7 +396,7 @@ impl Reader {
         let shapes: Vec<Vec<Poly>> =
             op.operands().into_iter().map(|v| self.sizes_of(v)).collect::<Result<_, _>>()?;
         let mut extents: Vec<Option<Poly>> = vec![None; reduction.len()];
-        for ((_, results), shape) in maps.iter().zip(&shapes) {
+        for (results, shape) in maps.iter().zip(&shapes) {
             for (e, n) in results.iter().zip(shape) {
                 if let Affine::Dim(d) = e
                     && let Some(slot) = extents.get_mut(*d)
@@ -413,7 +413,6 @@ impl Reader {
         let index = |i: usize| -> Result<Vec<Lin>> {
             maps.get(i)
                 .ok_or("has too few indexing maps")?
-                .1
                 .iter()
                 .map(|e| Lin::of(e, &extents))
                 .collect()
@@ -425,6 +424,12 @@ impl Reader {
             inputs: vec![],
             outputs: vec![],
             body: Body::Block(block),
+            structure: match &self.k.copy {
+                Some(copy) if copy.structures.contains_key(&op) => {
+                    copy.structures.get(&op).cloned()
+                }
+                _ => Structure::of(op)?,
+            },
             captured: vec![],
             indexed: vec![],
             dims: (0..extents.len()).map(Lin::dim).collect(),
@@ -435,10 +440,10 @@ impl Reader {
             stage.inputs.push(Access { buffer: view.buffer, at: view.at(&index(i)?) });
         }
         for inner in block.ops() {
-            if inner.is("tensor.extract") {
+            if inner.isa::<tensor::Extract>() {
                 let view = self.view(inner.operand(0))?;
                 stage.captured.push(view.buffer);
-            } else if inner.is("linalg.index") {
+            } else if inner.isa::<linalg::Index>() {
                 stage
                     .indexed
                     .extend(inner.attr("dim").and_then(|a| a.as_i64()).map(|d| d as usize));
@@ -473,25 +478,5 @@ impl Reader {
         }
         self.k.stages.push(stage);
         Ok(())
-    }
-}
-
-/// A stage that fills or copies.
-fn moved(op: Op, to: &Place, index: Vec<Lin>, inputs: Vec<Access>, body: Body) -> Stage {
-    let access = Access { buffer: to.buffer, at: to.at(&index) };
-    let output = Output { access, index, init: Init::None, reduces: false, combine: None };
-    let (reduction, dims) =
-        (vec![false; to.sizes.len()], (0..to.sizes.len()).map(Lin::dim).collect());
-    Stage {
-        op,
-        dims,
-        extents: to.sizes.clone(),
-        reduction,
-        inputs,
-        outputs: vec![output],
-        body,
-        captured: vec![],
-        indexed: vec![],
-        merges: false,
     }
 }

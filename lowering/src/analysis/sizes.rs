@@ -72,16 +72,19 @@ pub trait MakeSize {
     }
 }
 
+/// Builds an op on two sizes.
+pub type SizeOp = fn(Builder, Value, Value) -> Result<Value>;
+
 /// The `arith` op on sizes, which are not negative, so that truncating and flooring division agree.
 /// There is none for powers.
-pub fn arith_op(kind: SymKind) -> Option<&'static str> {
+pub fn arith_op(kind: SymKind) -> Option<SizeOp> {
     Some(match kind {
-        SymKind::Add => "arith.addi",
-        SymKind::Mul => "arith.muli",
-        SymKind::Floordiv => "arith.divui",
-        SymKind::Mod => "arith.remui",
-        SymKind::Min => "arith.minsi",
-        SymKind::Max => "arith.maxsi",
+        SymKind::Add => arith::addi,
+        SymKind::Mul => arith::muli,
+        SymKind::Floordiv => arith::divui,
+        SymKind::Mod => arith::remui,
+        SymKind::Min => arith::minsi,
+        SymKind::Max => arith::maxsi,
         SymKind::Pow => return None,
     })
 }
@@ -178,9 +181,9 @@ impl MakeSize for SizeValues<'_> {
                 .create_with(&SymExpr { kind, lhs, rhs }, &[index], &mut [])?
                 .result(0));
         }
-        let name =
+        let op =
             arith_op(kind).ok_or("has a size that is a power, which a kernel does not compute")?;
-        Ok(self.builder.generic(name, &[lhs, rhs], &[index], &[], &mut [])?.result(0))
+        op(self.builder, lhs, rhs)
     }
     fn made(&self, d: &Dim) -> Option<Value> {
         self.known.iter().find(|(k, _)| k == d).map(|(_, v)| *v)
@@ -222,7 +225,7 @@ pub fn index_operands(op: Op) -> Vec<Value> {
 
 /// Whether the op states or computes sizes, so that it stays in the host function.
 pub fn makes_sizes(op: Op) -> bool {
-    op.is("arith.constant") && op.result(0).ty().is_index()
+    op.isa::<arith::Constant>() && op.result(0).ty().is_index()
         || matches!(
             op.kind(),
             Some(OpKind::Sym | OpKind::SymExpr | OpKind::Dim | OpKind::BindShape | OpKind::Require)

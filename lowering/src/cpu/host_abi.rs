@@ -12,6 +12,8 @@
 //!
 //! Each launch is recorded in the call's profile; without a profile this returns at once.
 //!
+//! What the host functions took and gave is kept as the module's `kiln.programs`.
+//!
 //! Numerics: exact.
 //!
 //! ```text
@@ -20,6 +22,7 @@
 //! ```
 use crate::program::{
     argument_array::Words,
+    description,
     interface::{Slots, entry_symbol, facts, kernel_symbol},
     library_call::{Library, declared_sizes},
     plan::host_functions,
@@ -53,6 +56,7 @@ impl Pass for HostAbi {
     const DIALECTS: &'static [&'static str] = &["llvm", "omp", "scf"];
 
     fn run(&self, root: Op) -> Result<()> {
+        description::write(root)?;
         let (mut kernels, mut declarations) = (HashMap::new(), vec![]);
         for m in blocks(root)
             .into_iter()
@@ -67,7 +71,7 @@ impl Pass for HostAbi {
             blocks(m)
                 .into_iter()
                 .flat_map(|b| b.ops())
-                .filter(|o| o.is("func.func"))
+                .filter(|o| o.isa::<func::Func>())
                 .for_each(|f| f.set_attr("sym_name", Attr::string(m.ctx(), &symbol)));
             kernels.insert(m.symbol().unwrap_or_default(), Callee { symbol, library });
         }
@@ -127,8 +131,8 @@ impl<'a> Host<'a> {
 
     fn apply(&self, root: Op, declared: &mut HashSet<String>) -> Result<()> {
         let c = root.ctx();
-        let ty = |s: &str| Type::parse(c, s).ok_or_else(|| format!("'{s}' is no type"));
-        let (ptr, int, word) = (ty("!llvm.ptr")?, ty("i32")?, ty("i64")?);
+        let ptr = Type::llvm_ptr(c, 0);
+        let (int, word) = (Type::integer(c, 32), Type::integer(c, 64));
         let top = Builder::before(self.func).ok_or("is in no block")?;
         for (op, launch) in self.launches() {
             let callee = self
@@ -141,12 +145,10 @@ impl<'a> Host<'a> {
                     None => (launch.inputs.len() + launch.outs.len(), launch.sizes.len() + 2),
                 };
                 let inputs = [vec![ptr; pointers], vec![word; words]].concat();
-                let attrs = [
-                    ("sym_name", Attr::string(c, &callee.symbol)),
-                    ("function_type", Attr::ty(Type::function(c, &inputs, &[]))),
-                    ("sym_visibility", Attr::string(c, "private")),
-                ];
-                top.at(op.loc()).generic_with_empty_region("func.func", &attrs)?;
+                let ty = Type::function(c, &inputs, &[]);
+                func::Func::new(top.at(op.loc()), &callee.symbol, ty)
+                    .sym_visibility("private")
+                    .build()?;
             }
         }
         let name = entry_symbol(&self.func.symbol().unwrap_or_default());
@@ -162,38 +164,25 @@ impl<'a> Host<'a> {
                     let mut threads = |b: Builder, _: Vec<Value>| {
                         let mut region = |b: Builder, _: Vec<Value>| {
                             let call = |name: &str| -> Result<Value> {
-                                let attrs = [("callee", Attr::symbol(c, name))];
-                                let n =
-                                    b.generic("func.call", &[], &[int], &attrs, &mut [])?.result(0);
-                                Ok(b.generic("arith.extsi", &[n], &[word], &[], &mut [])?.result(0))
+                                let n = func::call(b, name, &[], &[int])?.result(0);
+                                arith::extsi(b, n, word)
                             };
                             let (tid, nth) =
                                 (call("omp_get_thread_num")?, call("omp_get_num_threads")?);
                             self.calls(&mut self.words(b, args[0])?, tid, nth, true)?;
-                            b.generic("omp.terminator", &[], &[], &[], &mut []).map(|_| ())
+                            omp::terminator(b)
                         };
-                        let segments =
-                            [("operandSegmentSizes", Attr::i32s(c, &[0, 0, 0, 1, 0, 0]))];
-                        b.generic(
-                            "omp.parallel",
-                            &[args[1]],
-                            &[],
-                            &segments,
-                            &mut [(&[], &mut region)],
-                        )?;
-                        b.generic("scf.yield", &[], &[], &[], &mut []).map(|_| ())
+                        omp::Parallel::new(b, &[], &[], &[], &[])
+                            .num_threads(args[1])
+                            .region((&[], &mut region))
+                            .build()?;
+                        scf::yield_(b, &[])
                     };
                     let mut serial = |b: Builder, _: Vec<Value>| {
                         alone(b)?;
-                        b.generic("scf.yield", &[], &[], &[], &mut []).map(|_| ())
+                        scf::yield_(b, &[])
                     };
-                    b.generic(
-                        "scf.if",
-                        &[condition],
-                        &[],
-                        &[],
-                        &mut [(&[], &mut threads), (&[], &mut serial)],
-                    )?;
+                    scf::if_(b, condition, &[], (&[], &mut threads), (&[], &mut serial))?;
                 }
             }
             b.ret(&[]).map(|_| ())
@@ -204,12 +193,8 @@ impl<'a> Host<'a> {
             (profile::SYMBOL, &[ptr, word, word], &[]),
         ] {
             if declared.insert(name.into()) {
-                let attrs = [
-                    ("sym_name", Attr::string(c, name)),
-                    ("function_type", Attr::ty(Type::function(c, inputs, results))),
-                    ("sym_visibility", Attr::string(c, "private")),
-                ];
-                top.generic_with_empty_region("func.func", &attrs)?;
+                let ty = Type::function(c, inputs, results);
+                func::Func::new(top, name, ty).sym_visibility("private").build()?;
             }
         }
         self.func.erase();
@@ -235,16 +220,11 @@ impl<'a> Host<'a> {
                     .add(&elements(out).mul(&SymDim::Known(launch.flops_per_element.unwrap_or(0))));
             }
         }
-        let compare = |w: &Words, x: Value, y: Value| -> Result<Value> {
-            let i1 = Type::parse(w.b.ctx, "i1").ok_or("has no i1")?;
-            let predicate = [("predicate", Attr::i64(w.b.ctx, 4))];
-            Ok(w.b.generic("arith.cmpi", &[x, y], &[i1], &predicate, &mut [])?.result(0))
-        };
         if work.known().is_some_and(|n| n < self.serial_below) {
             return Ok(None);
         }
         let one = w.constant(1, int)?;
-        let many = compare(w, threads, one)?;
+        let many = arith::cmpi(w.b, CmpIPredicate::Sgt, threads, one)?;
         // Work without a size expression counts as enough.
         let terms = work.terms();
         if terms.is_empty() {
@@ -258,14 +238,13 @@ impl<'a> Host<'a> {
                     Some(v) => w.number(v)?,
                     None => w.constant(128, w.word)?,
                 };
-                product = w.apply("arith.muli", product, size)?;
+                product = arith::muli(w.b, product, size)?;
             }
-            sum = w.apply("arith.addi", sum, product)?;
+            sum = arith::addi(w.b, sum, product)?;
         }
         let least = w.constant(self.serial_below, w.word)?;
-        let enough = compare(w, sum, least)?;
-        let both = w.b.generic("arith.andi", &[many, enough], &[many.ty()], &[], &mut [])?;
-        Ok(Some(both.result(0)))
+        let enough = arith::cmpi(w.b, CmpIPredicate::Sgt, sum, least)?;
+        arith::andi(w.b, many, enough).map(Some)
     }
 
     /// The SSA value of a size.
@@ -290,26 +269,14 @@ impl<'a> Host<'a> {
             .max();
         let memory = match words {
             None => None,
-            Some(n) => {
-                let element = [("elem_type", Attr::ty(w.word))];
-                Some(
-                    w.b.generic(
-                        "llvm.alloca",
-                        &[w.constant(n as i64, w.word)?],
-                        &[w.ptr],
-                        &element,
-                        &mut [],
-                    )?
-                    .result(0),
-                )
-            }
+            Some(n) => Some(llvm::alloca(w.b, w.constant(n as i64, w.word)?, w.word, w.ptr)?),
         };
         w.launches_over(0, tid)?;
         for (n, (op, launch)) in self.launches().enumerate() {
             if team
                 && open.iter().any(|(earlier, other)| self.conflicts(*earlier, other, n, &launch))
             {
-                w.b.at(op.loc()).generic("omp.barrier", &[], &[], &[], &mut [])?;
+                omp::barrier(w.b.at(op.loc()))?;
                 open.clear();
             }
             let Callee { symbol, library } = &self.kernels[&launch.kernel];
@@ -326,8 +293,7 @@ impl<'a> Host<'a> {
                 }
             }
             operands.extend([tid, nth]);
-            let attrs = [("callee", Attr::symbol(w.b.ctx, symbol))];
-            w.b.at(op.loc()).generic("func.call", &operands, &[], &attrs, &mut [])?;
+            func::call(w.b.at(op.loc()), symbol, &operands, &[])?;
             w.launches_over(n as i64 + 1, tid)?;
             open.push((op, launch));
         }

@@ -18,7 +18,7 @@
 //! ```
 use crate::{
     analysis::{DIVISOR, LEAST},
-    target::kernel_attrs::{DERIVED, NOALIAS, SIZES},
+    target::kernel_attrs::{DERIVED, LLVM_NOALIAS, NOALIAS, SIZES},
 };
 use kiln_dialects::{
     ir::*,
@@ -51,7 +51,7 @@ impl Pass for KernelAbi {
 /// Whether it is a kernel on memrefs; a host function still has tensors.
 fn is_kernel(o: &Op) -> bool {
     let types = o.attr("function_type").and_then(Attr::as_type).and_then(Type::signature);
-    o.is("func.func") && types.is_some_and(|(inputs, _)| !inputs.iter().any(|t| t.is_tensor()))
+    o.isa::<func::Func>() && types.is_some_and(|(inputs, _)| !inputs.iter().any(|t| t.is_tensor()))
 }
 
 /// The lowered form of a parameter.
@@ -108,8 +108,7 @@ impl Kernel {
 
     fn apply(&self) -> Result<()> {
         let c = self.func.ctx();
-        let ty = |s: &str| Type::parse(c, s).ok_or_else(|| format!("'{s}' is no type"));
-        let (ptr, i64_ty) = (ty("!llvm.ptr")?, ty("i64")?);
+        let (ptr, i64_ty) = (Type::llvm_ptr(c, 0), Type::integer(c, 64));
         let mut inputs = self.inputs.clone();
         for (param, input) in self.params.iter().zip(&mut inputs) {
             match param {
@@ -130,7 +129,7 @@ impl Kernel {
                     .map(|(n, a)| (n.as_str(), *a))
                     .collect();
                 if attrs.iter().any(|(n, _)| n == NOALIAS) {
-                    kept.push(("llvm.noalias", Attr::unit(c)));
+                    kept.push((LLVM_NOALIAS, Attr::unit(c)));
                 }
                 Attr::dictionary(c, &kept)
             };
@@ -154,7 +153,7 @@ impl Kernel {
             let (arg, old) = (args[i], self.inputs[i]);
             let new = match param {
                 Param::Scalar => continue,
-                Param::Index => b.op("arith.index_cast", &[arg], old, &[])?,
+                Param::Index => arith::index_cast(b.b, arg, old)?,
                 Param::Memref(sizes) => {
                     let sizes = sizes.iter().map(|s| match s {
                         Extent::Number(n) => b.number(*n),
@@ -209,17 +208,8 @@ struct Make {
 }
 
 impl Make {
-    fn op(
-        &self,
-        name: &str,
-        operands: &[Value],
-        ty: Type,
-        attrs: &[(&str, Attr)],
-    ) -> Result<Value> {
-        Ok(self.b.generic(name, operands, &[ty], attrs, &mut [])?.result(0))
-    }
     fn number(&self, n: i64) -> Result<Value> {
-        self.op("llvm.mlir.constant", &[], self.i64_ty, &[("value", Attr::i64(self.b.ctx, n))])
+        llvm::mlir_constant(self.b, Attr::i64(self.b.ctx, n), self.i64_ty)
     }
     /// The memref descriptor that `finalize-memref-to-llvm` folds: allocated and aligned pointer,
     /// offset, sizes, strides.
@@ -231,17 +221,14 @@ impl Make {
         memref: Type,
     ) -> Result<Value> {
         let (c, rank) = (self.b.ctx, sizes.len());
-        let arrays = if rank == 0 {
-            String::new()
-        } else {
-            format!(", array<{rank} x i64>, array<{rank} x i64>")
-        };
-        let text = format!("!llvm.struct<(ptr, ptr, i64{arrays})>");
-        let ty = Type::parse(c, &text).ok_or_else(|| format!("'{text}' is no type"))?;
-        let mut all = self.op("llvm.mlir.poison", &[], ty, &[])?;
+        let mut fields = vec![ptr.ty(), ptr.ty(), self.i64_ty];
+        if rank > 0 {
+            fields.extend([Type::llvm_array(self.i64_ty, rank); 2]);
+        }
+        let ty = Type::llvm_struct(c, &fields);
+        let mut all = llvm::mlir_poison(self.b, ty)?;
         let mut insert = |value: Value, at: &[i64]| -> Result<()> {
-            all =
-                self.op("llvm.insertvalue", &[all, value], ty, &[("position", Attr::i64s(c, at))])?;
+            all = llvm::insertvalue(self.b, all, value, at)?;
             Ok(())
         };
         insert(ptr, &[0])?;
@@ -252,13 +239,10 @@ impl Make {
             insert(*size, &[3, i as i64])?;
             insert(stride, &[4, i as i64])?;
             if i > 0 {
-                stride = if stride == one {
-                    *size
-                } else {
-                    self.op("llvm.mul", &[stride, *size], self.i64_ty, &[])?
-                };
+                stride = if stride == one { *size } else { llvm::mul(self.b, stride, *size)? };
             }
         }
-        self.op("builtin.unrealized_conversion_cast", &[all], memref, &[])
+        let cast = "builtin.unrealized_conversion_cast";
+        Ok(self.b.generic(cast, &[all], &[memref], &[], &mut [])?.result(0))
     }
 }

@@ -50,11 +50,8 @@ impl Pass for Tile {
             let (mut kernel, plan) = (view.0.clone(), &view.1);
             let index = Type::index(func.ctx());
             let stack = |c: Code, element: Type, count: i64| {
-                let attrs = [
-                    ("operandSegmentSizes", Attr::i32s(c.ctx(), &[0, 0])),
-                    ("alignment", Attr::i64(c.ctx(), 64)),
-                ];
-                c.op("memref.alloca", &[], Type::memref(element, &[Dim::Known(count)]), &attrs)
+                let ty = Type::memref(element, &[Dim::Known(count)]);
+                memref::Alloca::new(c, &[], &[], ty).alignment(64).result()
             };
             let how = Scratch { make: &stack, most: SCRATCH };
             function::emit(&mut kernel, plan, &[index, index], &how, &mut |c, scope, arguments| {

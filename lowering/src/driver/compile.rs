@@ -14,11 +14,7 @@ use crate::{
     },
     gpu::{ptx, support},
     part_text,
-    program::{
-        control::each,
-        external_ptx,
-        interface::{describe, entry_symbol},
-    },
+    program::{control::each, description::read, external_ptx, interface::entry_symbol},
     run_pipeline,
 };
 use kiln_dialects::{error::Kind, ir::*, rules::Level};
@@ -207,20 +203,12 @@ pub fn compile(
     let level = level_of(module.op()).unwrap_or(Level::Graph);
     let ctx = module.op().ctx();
     module.op().set_attr("kiln.level", Attr::string(ctx, level.name()));
-    if level > Level::Program {
-        let message = format!(
-            "a module on level {} no longer says what it takes and gives; graph to program are compiled",
-            level.name()
-        );
-        return Err(CompileError::Module(message));
-    }
     let refused = external_ptx::refused(module.op(), &options.target);
     if !refused.is_empty() {
         return Err(CompileError::Unsupported(refused));
     }
     let own = options.debug.own;
-    let text = whole_text(level, Level::Linalg.max(level), &options.target, own)
-        .map_err(CompileError::Module)?;
+    let text = whole_text(level, Level::Linalg.max(level), &options.target, own)?;
     // A module that starts on a lower level may still have user passes to run.
     if level < Level::Linalg || text != NOTHING {
         let done = run_pipeline(module, &text, &dumped("graph"), &|_, _, _| ())?;
@@ -249,6 +237,7 @@ pub fn compile(
     }
     let jobs = kernels_of(module, options, level)?;
     let given = external_ptx::objects(module.op());
+    let compiled = ptx::objects(module.op())?;
     report.graph = start.elapsed();
 
     let kernel_start = Instant::now();
@@ -279,6 +268,7 @@ pub fn compile(
     let mut objects: Vec<(String, Vec<u8>)> =
         object.map(|o| (program.entry.object.clone(), o)).into_iter().collect();
     objects.extend(given);
+    objects.extend(compiled);
     let mut failure = None;
     for (symbol, outcome) in made {
         match outcome {
@@ -327,7 +317,7 @@ fn host(
                 .passes,
         );
     }
-    let mut program = describe(module.op(), function)?;
+    let mut program = read(module.op(), function)?;
     let target = match &options.target {
         Target::Cuda { chip, .. } => {
             let target =
@@ -343,7 +333,13 @@ fn host(
         features: target.features.clone(),
     };
     passes.extend(
-        run_pipeline(module, &host_text(Level::Program, Level::Llvm), run, &|_, _, _| ())?.passes,
+        run_pipeline(
+            module,
+            &host_text(level.max(Level::Program), Level::Llvm),
+            run,
+            &|_, _, _| (),
+        )?
+        .passes,
     );
     // LLVM has nothing to do for a module without a body, but the translation does not handle one.
     for kernel in blocks(module.op())
@@ -429,16 +425,16 @@ impl Kernels<'_> {
             .options
             .cache
             .filter(|_| self.options.debug.dump.is_none())
-            .map(|c| c.get(&job.symbol))
+            .map(|c| c.get(&job.key))
         {
             Some(Ok(Some(object))) => {
-                tracing::debug!(target: "kiln::cache", kernel = job.name, key = job.symbol, "hit");
+                tracing::debug!(target: "kiln::cache", kernel = job.name, key = job.key, "hit");
                 self.kept_code(job, &object);
                 return Ok(Made { object, cached: true, ..made });
             }
             Some(Err(remark)) => made.remarks.push(remark),
             Some(Ok(None)) => {
-                tracing::debug!(target: "kiln::cache", kernel = job.name, key = job.symbol, "miss")
+                tracing::debug!(target: "kiln::cache", kernel = job.name, key = job.key, "miss")
             }
             None => {}
         }
@@ -470,7 +466,8 @@ impl Kernels<'_> {
         let part = |from, to| {
             behind(&part_text(On::Kernels, from, to, &self.options.target), self.options.debug.own)
         };
-        let (first, rest) = (part(self.level, Level::Program), part(Level::Target, Level::Llvm));
+        let code_level = self.level.max(Level::Target);
+        let (first, rest) = (part(self.level, Level::Program), part(code_level, Level::Llvm));
         let failed = |e: PassError| match e {
             PassError::Failed { pass, diagnostics, reproducer } => {
                 CompileError::Pass(PassError::Failed {
@@ -483,7 +480,7 @@ impl Kernels<'_> {
         };
         made.runs
             .extend(run_pipeline(&module, &first, &run, &|_, _, _| ()).map_err(failed)?.passes);
-        module.op().set_attr("kiln.level", Attr::string(context.ctx(), Level::Target.name()));
+        module.op().set_attr("kiln.level", Attr::string(context.ctx(), code_level.name()));
         made.runs.extend(run_pipeline(&module, &rest, &run, &|_, _, _| ()).map_err(failed)?.passes);
         made.passes = start.elapsed();
         let start = Instant::now();
@@ -503,7 +500,7 @@ impl Kernels<'_> {
             };
             tracing::info!(target: "kiln::output_code", kernel = job.name, "\n{text}");
         }
-        if let Some(Err(remark)) = self.options.cache.map(|c| c.put(&job.symbol, &made.object)) {
+        if let Some(Err(remark)) = self.options.cache.map(|c| c.put(&job.key, &made.object)) {
             made.remarks.push(remark);
         }
         Ok(made)

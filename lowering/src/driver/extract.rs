@@ -106,16 +106,14 @@ pub fn program(
             launch.sizes.iter().map(|v| index(&b, *v, &mut map)).collect::<Result<Vec<_>, _>>()?;
         let mut outs = vec![];
         for out in &launch.outs {
-            let empty = out
-                .def()
-                .filter(|o| o.is("tensor.empty"))
-                .ok_or("a result's memory is not made for it")?;
+            let empty =
+                out.def_as::<tensor::Empty>().ok_or("a result's memory is not made for it")?;
             let dynamic = empty
                 .operands()
                 .iter()
                 .map(|v| index(&b, *v, &mut map))
                 .collect::<Result<Vec<_>, _>>()?;
-            outs.push(b.generic("tensor.empty", &dynamic, &[out.ty()], &[], &mut [])?.result(0));
+            outs.push(tensor::empty(b, &dynamic, out.ty())?);
         }
         let inputs = args[..launch.inputs.len()].to_vec();
         let node = Launch {

@@ -1,11 +1,9 @@
 //! Splits the kernels of a module into modules that threads compile separately.
 use crate::{
-    Target,
-    cpu::llvm::version,
-    driver::compile::CompileOptions,
-    target::launch::{GRID, LIBRARY, PERSISTENT, SHARED_BYTES, TENSOR_MAPS, THREADS},
+    Target, analysis::structure::loops_of, cpu::llvm::version, driver::compile::CompileOptions,
+    target::launch::state_on_module,
 };
-use kiln_dialects::{ir::*, rules::Level, value::DType};
+use kiln_dialects::{ir::*, ops::OpKind, rules::Level, value::DType};
 use sha2::{Digest, Sha256};
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -13,6 +11,8 @@ use std::{cmp::Reverse, collections::BTreeMap};
 pub(crate) struct Job {
     pub name: String,
     pub symbol: String,
+    /// Its name in the cache.
+    pub key: String,
     pub bytecode: Vec<u8>,
     /// Its schedule unrolls the contraction's loops.
     pub contract: bool,
@@ -29,6 +29,8 @@ pub(crate) fn kernels_of(
 ) -> Result<Vec<Job>> {
     let ctx = module.op().ctx();
     let tiles = matches!(&options.target, Target::Host(t) if t.bf16() == "amx");
+    // Calls of the host function already name the kernels.
+    let named = level >= Level::Target && options.target.chip().is_none();
     let mut jobs: BTreeMap<String, Job> = BTreeMap::new();
     for kernel in blocks(module.op())
         .into_iter()
@@ -37,8 +39,10 @@ pub(crate) fn kernels_of(
     {
         let name = kernel.symbol().unwrap_or_default();
         // A kernel that is only declared is a runtime function, or external PTX.
-        let Some(func) = crate::analysis::kernels_of(kernel).first().copied() else { continue };
-        func.set_attr("sym_name", Attr::string(ctx, "kernel"));
+        let Some(func) = function_of(kernel) else { continue };
+        if !named {
+            func.set_attr("sym_name", Attr::string(ctx, "kernel"));
+        }
         let mut sha = Sha256::new();
         // Text holds no locations and no value names, so equal kernels of different models share a
         // symbol.
@@ -58,22 +62,15 @@ pub(crate) fn kernels_of(
             sha.update(part);
         }
         let hash: String = sha.finalize().iter().take(12).map(|b| format!("{b:02x}")).collect();
-        let symbol = format!("kiln_{hash}");
+        let key = format!("kiln_{hash}");
+        let symbol = if named { func.symbol().unwrap_or_default() } else { key.clone() };
         let about = kernel.attr("kiln.kernel").and_then(|a| a.entries()).unwrap_or_default();
         let kind = about
             .iter()
             .find(|(n, _)| n == "kind")
             .and_then(|(_, a)| a.as_string())
             .unwrap_or_default();
-        let mut entries: Vec<(&str, Attr)> = about.iter().map(|(n, a)| (n.as_str(), *a)).collect();
-        entries.push(("symbol", Attr::string(ctx, &symbol)));
-        // The launch attributes of a GPU kernel move to its module, because the function leaves it.
-        entries.extend(
-            [GRID, LIBRARY, PERSISTENT, THREADS, TENSOR_MAPS, SHARED_BYTES]
-                .into_iter()
-                .filter_map(|name| Some((name, func.attr(name)?))),
-        );
-        kernel.set_attr("kiln.kernel", Attr::dictionary(ctx, &entries));
+        state_on_module(kernel, func, &symbol);
         func.set_attr("sym_name", Attr::string(ctx, &symbol));
         if !jobs.contains_key(&symbol) {
             let own = Module::new(func.loc());
@@ -90,9 +87,10 @@ pub(crate) fn kernels_of(
                 Job {
                     name,
                     symbol,
+                    key,
                     bytecode: own.bytecode(),
                     contract: ["contract", "attention"].contains(&kind.as_str()),
-                    amx: tiles && sums_bf16(func),
+                    amx: tiles && (sums_bf16(func) || has_tiles(func)),
                 },
             );
         }
@@ -104,10 +102,24 @@ pub(crate) fn kernels_of(
     Ok(jobs)
 }
 
+/// The function of a kernel's module, of the llvm dialect on level `llvm`.
+fn function_of(kernel: Op) -> Option<Op> {
+    let body = |f: &Op| f.regions().first().is_some_and(|r| !r.is_empty());
+    let inside = blocks(kernel).into_iter().flat_map(|b| b.ops());
+    inside.filter(body).find(|f| f.isa::<func::Func>() || f.isa::<llvm::LLVMFunc>())
+}
+
+/// Whether a kernel has ops on AMX tiles.
+fn has_tiles(func: Op) -> bool {
+    walk(func).iter().any(|o| o.name().starts_with("amx."))
+}
+
 /// Whether a kernel reduces over two bf16 inputs, the only case in which the schedule may use AMX.
 fn sums_bf16(func: Op) -> bool {
     let narrow = |v: &Value| v.ty().element().is_some_and(|t| t.dtype() == Ok(DType::BF16));
-    let reduces =
-        |o: &Op| o.attr("iterator_types").is_some_and(|a| a.to_string().contains("reduction"));
+    let reduces = |o: &Op| {
+        o.kind().is_some_and(OpKind::has_loops)
+            || loops_of(*o).is_ok_and(|(_, reduction)| reduction.contains(&true))
+    };
     walk(func).iter().any(|o| reduces(o) && o.operands().iter().filter(|v| narrow(v)).count() >= 2)
 }

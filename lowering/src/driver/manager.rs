@@ -262,7 +262,7 @@ fn new_folder(inside: &Path) -> std::io::Result<PathBuf> {
 
 /// Parses a pipeline; the error for an unknown pass or option suggests the nearest name.
 pub fn parse(ctx: Ctx, pipeline: &str) -> Result<PassManager, PassError> {
-    table::register_all().map_err(PassError::Pipeline)?;
+    table::register_all().map_err(|e| PassError::Pipeline(e.message))?;
     for name in pass_names(pipeline) {
         if !is_registered(&name) {
             let known =
@@ -275,7 +275,7 @@ pub fn parse(ctx: Ctx, pipeline: &str) -> Result<PassManager, PassError> {
     }
     let (parsed, diagnostics) = collect(ctx, || PassManager::parse(ctx, pipeline));
     parsed.map_err(|e| {
-        let all: Vec<_> = std::iter::once(e)
+        let all: Vec<_> = std::iter::once(e.message)
             .chain(diagnostics.iter().map(|d| d.message.clone()))
             .filter(|s| !s.is_empty())
             .collect();

@@ -6,7 +6,7 @@ use crate::{
     gpu::KERNEL_TO_NVVM,
     target::{Chip, Relaxed, Target},
 };
-use kiln_dialects::rules::Level;
+use kiln_dialects::{Result, rules::Level};
 
 /// The anchor of a pipeline step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -438,23 +438,18 @@ fn with(step: &Step, options: &PassOptions) -> String {
 }
 
 /// The textual pipeline from one level to another. Err: `to` is above `from`.
-pub fn pipeline_text(from: Level, to: Level, chip: Option<Chip>) -> Result<String, String> {
+pub fn pipeline_text(from: Level, to: Level, chip: Option<Chip>) -> Result<String> {
     whole(from, to, chip, &chip.map_or(vec![], |chip| chip_options(chip, Relaxed::default())))
 }
 
 /// As [`pipeline_text`], with the pass options of a target.
-pub fn pipeline_text_for(from: Level, to: Level, target: &Target) -> Result<String, String> {
+pub fn pipeline_text_for(from: Level, to: Level, target: &Target) -> Result<String> {
     whole(from, to, target.chip(), &pass_options(target))
 }
 
-fn whole(
-    from: Level,
-    to: Level,
-    chip: Option<Chip>,
-    options: &PassOptions,
-) -> Result<String, String> {
+fn whole(from: Level, to: Level, chip: Option<Chip>, options: &PassOptions) -> Result<String> {
     if to < from {
-        return Err(format!("level {} comes before level {}", to.name(), from.name()));
+        return Err(format!("level {} comes before level {}", to.name(), from.name()).into());
     }
     Ok(format!(
         "builtin.module({})",

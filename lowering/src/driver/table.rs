@@ -1,6 +1,7 @@
 //! The pass table: one row per pass, within a level or between levels. Registration, help and
 //! docs/passes.md are generated from it.
-use crate::{cpu, gpu, kernels, linalg, math, program};
+use crate::{analysis, cpu, gpu, kernels, linalg, math, program};
+use kiln_dialects::Result;
 use kiln_passes::PassRow;
 use std::sync::OnceLock;
 
@@ -11,6 +12,7 @@ const LOWERINGS: &[PassRow] = &[
     PassRow::of::<kernels::fold_scales::FoldScales>(),
     PassRow::of::<kernels::freeze::Freeze>(),
     PassRow::of::<kernels::fuse::Fuse>(),
+    PassRow::of::<analysis::generalize::Generalize>(),
     PassRow::of::<gpu::gpu_abi::GpuAbi>(),
     PassRow::of::<gpu::gpu_math::GpuMath>(),
     PassRow::of::<gpu::gpu_module::GpuModule>(),
@@ -51,7 +53,12 @@ pub fn find(flag: &str) -> Option<&'static PassRow> {
 }
 
 /// Registers all passes, once per process.
-pub fn register_all() -> Result<(), String> {
-    static DONE: OnceLock<Result<(), String>> = OnceLock::new();
-    DONE.get_or_init(|| passes().iter().try_for_each(|p| (p.register)())).clone()
+pub fn register_all() -> Result<()> {
+    // An error holds an IR location, which is not shared between threads: only its text is kept.
+    static FAILED: OnceLock<Option<String>> = OnceLock::new();
+    let first = || passes().iter().find_map(|p| (p.register)().err());
+    match FAILED.get_or_init(|| first().map(String::from)) {
+        Some(e) => Err(e.clone().into()),
+        None => Ok(()),
+    }
 }

@@ -1,10 +1,14 @@
 //! User passes in the pipeline: run when a module reaches a level, or after every run of another
 //! pass. They behave like the table's passes: timed, dumped, disabled by flag, cancelled.
 use crate::{
-    driver::{manager, pipeline, table},
+    driver::{
+        manager::{self, PassError},
+        pipeline, table,
+    },
     target::Target,
 };
 use kiln_dialects::{
+    Result,
     ir::Context,
     rules::{LEVELS, Level},
 };
@@ -67,9 +71,9 @@ impl Own {
         text.split(';').filter(|p| !p.trim().is_empty()).map(one).collect()
     }
     /// Err: a pass, or an option of one, is unknown.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), PassError> {
         let pipeline = format!("builtin.module({})", self.passes);
-        manager::parse(Context::new().ctx(), &pipeline).map(|_| ()).map_err(|e| e.to_string())
+        manager::parse(Context::new().ctx(), &pipeline).map(|_| ())
     }
     /// The flags of the passes.
     pub fn flags(&self) -> Vec<&str> {
@@ -112,9 +116,9 @@ fn split(passes: &str) -> Vec<&str> {
 
 /// The textual pipeline on the whole module, from its level on, with user passes. Err: `to` is
 /// above `from`.
-pub fn whole_text(from: Level, to: Level, target: &Target, own: &[Own]) -> Result<String, String> {
+pub fn whole_text(from: Level, to: Level, target: &Target, own: &[Own]) -> Result<String> {
     if to < from {
-        return Err(format!("level {} comes before level {}", to.name(), from.name()));
+        return Err(format!("level {} comes before level {}", to.name(), from.name()).into());
     }
     let mut all: Vec<String> = vec![];
     let mut left: Vec<&Own> =
@@ -208,7 +212,7 @@ mod tests {
             ("prims: csee", "did you mean 'cse'"),
             ("kiln-fuse: canonicalize{nonsense=1}", "nonsense"),
         ] {
-            let e = own(wrong)[0].check().expect_err(wrong);
+            let e = own(wrong)[0].check().expect_err(wrong).to_string();
             assert!(e.contains(why), "{e}");
         }
         own("prims: cse,canonicalize{max-iterations=1}")[0].check().expect("known passes");

@@ -116,7 +116,7 @@ impl Scope<'_> {
         let Val::One(v) = lanes.load(c, memory, Val::One(place))? else {
             return Err("reads a vector".into());
         };
-        let zero = c.constant("0.0", v.ty())?;
+        let zero = c.number(0.0, v.ty())?;
         let there = c.both(&there)?.ok_or("has no dimensions")?;
         Ok(Val::One(c.select(there, v, zero)?))
     }
@@ -231,7 +231,7 @@ impl Scope<'_> {
             let get = |v: Value| -> Result<Val> {
                 values.get(&v).copied().map_or_else(|| self.scalar(v).map(Val::One), Ok)
             };
-            if op.is("linalg.yield") {
+            if op.isa::<linalg::Yield>() {
                 return op.operands().into_iter().map(get).collect();
             }
             if is_fused_product(op) {
@@ -297,7 +297,7 @@ impl Scope<'_> {
             )?,
             (None, Some(op)) if op.block() == Some(block) => {
                 // `tensor.extract` reads from a tensor, which is no scalar operand.
-                let inputs = op.operands().split_off(usize::from(op.is("tensor.extract")));
+                let inputs = op.operands().split_off(usize::from(op.isa::<tensor::Extract>()));
                 let made = inputs
                     .into_iter()
                     .map(|v| Ok((v, self.by_itself(c, s, v, dims)?)))
@@ -334,10 +334,10 @@ impl Scope<'_> {
             let Some(v) = at.limits.lengths[axis] else { return Ok(None) };
             let n = self.by_itself(c, stage, v, &dims)?;
             let cast = |v: Value, ty: Type| {
-                if v.ty() == ty { Ok(v) } else { c.op("arith.index_cast", &[v], ty, &[]) }
+                if v.ty() == ty { Ok(v) } else { arith::index_cast(c, v, ty) }
             };
-            let n = c.op("arith.maxsi", &[n, c.constant("0", n.ty())?], n.ty(), &[])?;
-            let n = c.op("arith.minsi", &[n, cast(most(axis)?, n.ty())?], n.ty(), &[])?;
+            let n = arith::maxsi(c, n, c.integer(0, n.ty())?)?;
+            let n = arith::minsi(c, n, cast(most(axis)?, n.ty())?)?;
             cast(n, Type::index(c.ctx())).map(Some)
         };
         Ok([one(0)?, one(1)?])
@@ -354,8 +354,8 @@ impl Scope<'_> {
         get: &dyn Fn(Value) -> Result<Val>,
     ) -> Result<Val> {
         let name = op.name();
-        if name == "linalg.index" {
-            let d = op.attr("dim").and_then(|a| a.as_i64()).unwrap_or(0) as usize;
+        if let Some(index) = op.dyn_cast::<linalg::Index>() {
+            let d = index.dim().unwrap_or(0) as usize;
             return self.address(
                 c,
                 s.dims.get(d).ok_or("asks for a loop that is not there")?,
@@ -363,11 +363,11 @@ impl Scope<'_> {
                 lanes,
             );
         }
-        if name == "tensor.extract" {
-            let view =
-                self.kernel.views.get(&op.operand(0)).ok_or("reads a tensor that is not there")?;
+        if let Some(extract) = op.dyn_cast::<tensor::Extract>() {
+            let view = self.kernel.views.get(&extract.tensor());
+            let view = view.ok_or("reads a tensor that is not there")?;
             let mut at = Val::One(self.poly(c, &view.offset)?);
-            for (i, stride) in op.operands()[1..].iter().zip(&view.strides) {
+            for (i, stride) in extract.indices().iter().zip(&view.strides) {
                 at = lanes.sum(c, at, lanes.scaled(c, get(*i)?, self.poly(c, stride)?)?, false)?;
             }
             return lanes.load(c, self.buffer(view.buffer)?, at);
@@ -384,10 +384,10 @@ impl Scope<'_> {
         };
         let ty = op.result(0).ty();
         match (name.as_str(), operands.as_slice()) {
-            ("arith.addi", [a, b]) => return lanes.sum(c, *a, *b, false),
-            ("arith.subi", [a, b]) => return lanes.sum(c, *a, *b, true),
-            ("arith.index_cast", [Val::Steps(base, step)]) => {
-                return Ok(Val::Steps(c.op(&name, &[*base], ty, &[])?, *step));
+            (arith::AddI::NAME, [a, b]) => return lanes.sum(c, *a, *b, false),
+            (arith::SubI::NAME, [a, b]) => return lanes.sum(c, *a, *b, true),
+            (arith::IndexCast::NAME, [Val::Steps(base, step)]) => {
+                return Ok(Val::Steps(arith::index_cast(c, *base, ty)?, *step));
             }
             _ => {}
         }
@@ -396,7 +396,7 @@ impl Scope<'_> {
         let (name, attrs) = if operands.len() == op.operand_count() {
             (name.as_str(), attrs)
         } else {
-            ("math.fma", vec![])
+            (math::Fma::NAME, vec![])
         };
         let same: Option<Vec<Value>> =
             operands.iter().map(|v| if let Val::One(x) = v { Some(*x) } else { None }).collect();
@@ -425,8 +425,8 @@ pub fn made_of(block: Block, v: Value) -> HashSet<Value> {
 /// The product and the loop-carried value of a yielded sum of both.
 fn product_of(sum: Op) -> Option<(Op, Value)> {
     let block = sum.block()?;
-    let yielded =
-        sum.is("arith.addf") && sum.result(0).uses().iter().all(|(u, _)| u.is("linalg.yield"));
+    let yielded = sum.isa::<arith::AddF>()
+        && sum.result(0).uses().iter().all(|(u, _)| u.isa::<linalg::Yield>());
     let wide =
         sum.operand_count() == 2 && sum.operand(0).ty().dtype().is_ok_and(|d| d.byte_size() >= 4);
     if !yielded || !wide {
@@ -435,7 +435,7 @@ fn product_of(sum: Op) -> Option<(Op, Value)> {
     let running = |v: Value| v.block_arg().is_some_and(|(b, _)| b == block) && v.uses().len() == 1;
     [(0, 1), (1, 0)].into_iter().find_map(|(i, j)| {
         let product = sum.operand(i).def().filter(|p| {
-            p.is("arith.mulf") && p.block() == Some(block) && p.result(0).uses().len() == 1
+            p.isa::<arith::MulF>() && p.block() == Some(block) && p.result(0).uses().len() == 1
         })?;
         running(sum.operand(j)).then_some((product, sum.operand(j)))
     })
@@ -443,6 +443,6 @@ fn product_of(sum: Op) -> Option<(Op, Value)> {
 
 /// Whether the op is a product that may fuse into a multiply-add.
 fn is_fused_product(op: Op) -> bool {
-    let uses = if op.is("arith.mulf") { op.result(0).uses() } else { vec![] };
+    let uses = if op.isa::<arith::MulF>() { op.result(0).uses() } else { vec![] };
     uses.len() == 1 && uses.iter().all(|(sum, _)| product_of(*sum).is_some_and(|(p, _)| p == op))
 }

@@ -6,6 +6,12 @@ use kiln_dialects::ir::*;
 #[derive(Clone, Copy)]
 pub struct Code(pub Builder);
 
+impl From<Code> for Builder {
+    fn from(c: Code) -> Builder {
+        c.0
+    }
+}
+
 /// Body of a loop: maps builder, induction variable and loop-carried values to the carried values
 /// of the next iteration.
 pub type LoopBody<'a> = dyn FnMut(Code, Value, &[Value]) -> Result<Vec<Value>> + 'a;
@@ -15,16 +21,16 @@ pub type Then<'a> = dyn FnMut(Code) -> Result<()> + 'a;
 
 /// The constant that a value is, if it is an `arith.constant`.
 pub fn known(v: Value) -> Option<i64> {
-    v.def()
-        .filter(|d| d.is("arith.constant"))
-        .and_then(|d| d.attr("value"))
-        .and_then(|a| a.as_i64())
+    v.def_as::<arith::Constant>()?.value()?.as_i64()
 }
 
 /// Forbids LLVM to unroll a loop, given by its results.
 pub fn rolled(results: &[Value]) -> Result<()> {
-    let op =
-        results.first().and_then(|v| v.def()).filter(|o| o.is("scf.for")).ok_or("is no loop")?;
+    let op = results
+        .first()
+        .and_then(|v| v.def())
+        .filter(|o| o.isa::<scf::For>())
+        .ok_or("is no loop")?;
     let text = "#llvm.loop_annotation<unroll = <disable = true>>";
     op.set_attr(
         "loop_annotation",
@@ -38,7 +44,7 @@ fn offset(v: Value) -> (Option<Value>, i64) {
     if let Some(k) = known(v) {
         return (None, k);
     }
-    let sum = v.def().filter(|d| d.is("arith.addi"));
+    let sum = v.def_as::<arith::AddI>();
     sum.and_then(|d| Some((Some(d.operand(0)), known(d.operand(1))?))).unwrap_or((Some(v), 0))
 }
 
@@ -71,14 +77,13 @@ impl Code {
     pub fn index(self, k: i64) -> Result<Value> {
         self.0.index(k)
     }
-    /// A constant, from the text of its attribute.
-    pub fn constant(self, text: &str, ty: Type) -> Result<Value> {
-        let value = Attr::parse(self.ctx(), &format!("{text} : {ty}"))
-            .ok_or_else(|| format!("{text} is no constant of type {ty}"))?;
-        self.op("arith.constant", &[], ty, &[("value", value)])
+    /// A constant of a scalar type, or of a vector type with this number in every lane.
+    pub fn number(self, n: f64, ty: Type) -> Result<Value> {
+        arith::constant(self, Attr::number(ty, n)?)
     }
-    fn binary(self, name: &str, a: Value, b: Value) -> Result<Value> {
-        self.op(name, &[a, b], a.ty(), &[])
+    /// As [`Code::number`], exact beyond 2^53.
+    pub fn integer(self, n: i64, ty: Type) -> Result<Value> {
+        arith::constant(self, Attr::integer(ty, n)?)
     }
     /// `a + b` on index.
     pub fn add(self, a: Value, b: Value) -> Result<Value> {
@@ -89,9 +94,9 @@ impl Code {
             (Some(_), None) => self.add(b, a),
             (None, Some(k)) => match offset(a) {
                 (Some(base), j) if j != 0 => self.add(base, self.index(j + k)?),
-                _ => self.binary("arith.addi", a, b),
+                _ => arith::addi(self, a, b),
             },
-            _ => self.binary("arith.addi", a, b),
+            _ => arith::addi(self, a, b),
         }
     }
     /// `a - b` on index.
@@ -99,7 +104,7 @@ impl Code {
         match (distance(b, a), known(b)) {
             (Some(k), _) => self.index(k),
             (_, Some(0)) => Ok(a),
-            _ => self.binary("arith.subi", a, b),
+            _ => arith::subi(self, a, b),
         }
     }
     /// `a * b` on index.
@@ -110,7 +115,7 @@ impl Code {
             (_, Some(1)) => Ok(a),
             (Some(0), _) => Ok(a),
             (_, Some(0)) => Ok(b),
-            _ => self.binary("arith.muli", a, b),
+            _ => arith::muli(self, a, b),
         }
     }
     /// `a / b` on non-negative index values.
@@ -118,7 +123,7 @@ impl Code {
         match (known(a), known(b)) {
             (Some(x), Some(y)) if y > 0 => self.index(x / y),
             (_, Some(1)) => Ok(a),
-            _ => self.binary("arith.divui", a, b),
+            _ => arith::divui(self, a, b),
         }
     }
     /// `a % b` on non-negative index values.
@@ -126,7 +131,7 @@ impl Code {
         match (known(a), known(b)) {
             (Some(x), Some(y)) if y > 0 => self.index(x % y),
             (_, Some(1)) => self.index(0),
-            _ => self.binary("arith.remui", a, b),
+            _ => arith::remui(self, a, b),
         }
     }
     /// `a / b` on non-negative index values, rounded up.
@@ -138,7 +143,7 @@ impl Code {
     pub fn min(self, a: Value, b: Value) -> Result<Value> {
         match (known(a), known(b)) {
             (Some(x), Some(y)) => self.index(x.min(y)),
-            _ => self.binary("arith.minsi", a, b),
+            _ => arith::minsi(self, a, b),
         }
     }
     /// End of the block of `size` that starts at `lo`; all blocks but the last have `block`
@@ -176,16 +181,15 @@ impl Code {
         carried: &[Value],
         body: &mut LoopBody<'_>,
     ) -> Result<Vec<Value>> {
-        let operands: Vec<Value> = [&[lo, hi, step], carried].concat();
         let types: Vec<Type> = carried.iter().map(|v| v.ty()).collect();
         let args: Vec<Type> =
             std::iter::once(Type::index(self.ctx())).chain(types.iter().copied()).collect();
         let mut fill = |b: Builder, args: Vec<Value>| -> Result<()> {
             let (iv, rest) = args.split_first().ok_or("has no induction variable")?;
             let next = body(Code(b), *iv, rest)?;
-            b.generic("scf.yield", &next, &[], &[], &mut []).map(drop)
+            scf::yield_(b, &next)
         };
-        Ok(self.0.generic("scf.for", &operands, &types, &[], &mut [(&args, &mut fill)])?.results())
+        Ok(scf::for_(self, lo, hi, step, carried, &types, (&args, &mut fill))?.results())
     }
     /// As [`Code::strided`], unrolled by `count` with a remainder loop, so that the loads of
     /// `count` iterations are in flight together.
@@ -246,52 +250,34 @@ impl Code {
         self,
         condition: Value,
         then: &mut Then<'_>,
-        otherwise: Option<&mut Then<'_>>,
+        mut otherwise: Option<&mut Then<'_>>,
     ) -> Result<()> {
         let mut fill = |b: Builder, _: Vec<Value>| -> Result<()> {
             then(Code(b))?;
-            b.generic("scf.yield", &[], &[], &[], &mut []).map(drop)
-        };
-        let Some(otherwise) = otherwise else {
-            let mut nothing = |b: Builder, _: Vec<Value>| {
-                b.generic("scf.yield", &[], &[], &[], &mut []).map(drop)
-            };
-            return self
-                .0
-                .generic(
-                    "scf.if",
-                    &[condition],
-                    &[],
-                    &[],
-                    &mut [(&[], &mut fill), (&[], &mut nothing)],
-                )
-                .map(drop);
+            scf::yield_(b, &[])
         };
         let mut other = |b: Builder, _: Vec<Value>| -> Result<()> {
-            otherwise(Code(b))?;
-            b.generic("scf.yield", &[], &[], &[], &mut []).map(drop)
+            otherwise.as_mut().map_or(Ok(()), |f| f(Code(b)))?;
+            scf::yield_(b, &[])
         };
-        self.0
-            .generic("scf.if", &[condition], &[], &[], &mut [(&[], &mut fill), (&[], &mut other)])
-            .map(drop)
+        scf::if_(self, condition, &[], (&[], &mut fill), (&[], &mut other)).map(drop)
     }
-    /// `arith.cmpi` on index values, by the number of its predicate.
-    pub fn compare(self, predicate: i64, a: Value, b: Value) -> Result<Value> {
-        let i1 = Type::scalar(self.ctx(), kiln_dialects::value::DType::I1);
-        self.op("arith.cmpi", &[a, b], i1, &[("predicate", Attr::i64(self.ctx(), predicate))])
+    /// `arith.cmpi`.
+    pub fn compare(self, predicate: CmpIPredicate, a: Value, b: Value) -> Result<Value> {
+        arith::cmpi(self, predicate, a, b)
     }
     /// `a < b` on non-negative values.
     pub fn below(self, a: Value, b: Value) -> Result<Value> {
-        self.compare(6, a, b)
+        self.compare(CmpIPredicate::Ult, a, b)
     }
     /// Conjunction of all; `None` for none.
     pub fn both(self, all: &[Value]) -> Result<Option<Value>> {
         let mut all = all.iter();
         let Some(first) = all.next().copied() else { return Ok(None) };
-        all.try_fold(first, |a, b| self.op("arith.andi", &[a, *b], a.ty(), &[])).map(Some)
+        all.try_fold(first, |a, b| arith::andi(self, a, *b)).map(Some)
     }
     /// `arith.select`: `condition ? a : b`.
     pub fn select(self, condition: Value, a: Value, b: Value) -> Result<Value> {
-        self.op("arith.select", &[condition, a, b], a.ty(), &[])
+        arith::select(self, condition, a, b)
     }
 }

@@ -28,8 +28,7 @@ pub fn emit(
     fill: &mut Fill<'_>,
 ) -> Result<()> {
     let func = k.func;
-    let block = func.regions().first().and_then(|r| r.first()).ok_or("has no body")?;
-    let old = block.args();
+    let old = k.block.args();
     let (tensors, scalars): (Vec<Value>, Vec<Value>) = old.iter().partition(|a| a.ty().is_tensor());
     let results = func
         .attr("function_type")
@@ -158,21 +157,14 @@ fn clone(c: Code, op: Op, map: &mut HashMap<Value, Value>) -> Result<()> {
 
 /// An argument as a flat, one-dimensional memref.
 fn flat(c: Code, scope: &Scope<'_>, memory: Value, sizes: &[Poly]) -> Result<Value> {
-    let (ctx, count) = (c.ctx(), Poly::product(sizes));
+    let count = Poly::product(sizes);
     let element = memory.ty().element().ok_or("is no memref")?;
-    let (size, fixed) = match count.known() {
-        Some(n) => (vec![], n),
-        None => (vec![scope.poly(c, &count)?], i64::MIN),
+    let (size, dim) = match count.known() {
+        Some(n) => (Size::Static(n), Dim::Known(n)),
+        None => (Size::Dynamic(scope.poly(c, &count)?), Dim::Unknown),
     };
-    let dim = if fixed >= 0 { Dim::Known(fixed) } else { Dim::Unknown };
-    let operands = [&[memory], size.as_slice()].concat();
-    let attrs = [
-        ("operandSegmentSizes", Attr::i32s(ctx, &[1, 0, size.len() as i32, 0])),
-        ("static_offsets", Attr::i64s(ctx, &[0])),
-        ("static_sizes", Attr::i64s(ctx, &[fixed])),
-        ("static_strides", Attr::i64s(ctx, &[1])),
-    ];
-    c.op("memref.reinterpret_cast", &operands, Type::memref(element, &[dim]), &attrs)
+    let (start, stride) = ([Size::Static(0)], [Size::Static(1)]);
+    memref::reinterpret_cast(c, memory, &start, &[size], &stride, Type::memref(element, &[dim]))
 }
 
 /// Scratch for a temporary, of the span of one of its rows.

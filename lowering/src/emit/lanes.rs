@@ -25,8 +25,9 @@ pub struct Lanes {
 impl Lanes {
     /// `0, step, 2 step, …`.
     fn iota(&self, c: Code, element: Type, step: i64) -> Result<Value> {
-        let numbers: Vec<String> = (0..self.count as i64).map(|i| (i * step).to_string()).collect();
-        c.constant(&format!("dense<[{}]>", numbers.join(",")), Type::vector(element, self.count))
+        let number = |i| Attr::integer(element, i * step);
+        let numbers = (0..self.count as i64).map(number).collect::<Result<Vec<_>>>()?;
+        arith::constant(c, Attr::elements(Type::vector(element, self.count), &numbers))
     }
     /// As a vector; with one lane, the scalar itself.
     pub fn many(&self, c: Code, v: Val) -> Result<Value> {
@@ -34,7 +35,7 @@ impl Lanes {
             if self.count == 1 {
                 Ok(x)
             } else {
-                c.op("vector.broadcast", &[x], Type::vector(x.ty(), self.count), &[])
+                vector::broadcast(c, x, Type::vector(x.ty(), self.count))
             }
         };
         match v {
@@ -42,7 +43,7 @@ impl Lanes {
             Val::One(v) => spread(v),
             Val::Steps(base, step) => {
                 let (start, steps) = (spread(base)?, self.iota(c, base.ty(), step)?);
-                c.op("arith.addi", &[start, steps], start.ty(), &[])
+                arith::addi(c, start, steps)
             }
         }
     }
@@ -51,9 +52,8 @@ impl Lanes {
         let scalar = |x: Value, y: Value| match (minus, x.ty().is_index()) {
             (false, true) => c.add(x, y),
             (true, true) => c.sub(x, y),
-            (minus, false) => {
-                c.op(if minus { "arith.subi" } else { "arith.addi" }, &[x, y], x.ty(), &[])
-            }
+            (false, false) => arith::addi(c, x, y),
+            (true, false) => arith::subi(c, x, y),
         };
         let sign = if minus { -1 } else { 1 };
         Ok(match (a, b) {
@@ -64,12 +64,7 @@ impl Lanes {
             (Val::Steps(x, s), Val::Steps(y, t)) => Val::Steps(scalar(x, y)?, s + sign * t),
             _ => {
                 let (x, y) = (self.many(c, a)?, self.many(c, b)?);
-                Val::Many(c.op(
-                    if minus { "arith.subi" } else { "arith.addi" },
-                    &[x, y],
-                    x.ty(),
-                    &[],
-                )?)
+                Val::Many(if minus { arith::subi(c, x, y) } else { arith::addi(c, x, y) }?)
             }
         })
     }
@@ -82,7 +77,7 @@ impl Lanes {
             (Val::Steps(x, s), Some(k)) => Val::Steps(c.mul(x, by)?, s * k),
             _ => {
                 let (x, y) = (self.many(c, a)?, self.many(c, Val::One(by))?);
-                Val::Many(c.op("arith.muli", &[x, y], x.ty(), &[])?)
+                Val::Many(arith::muli(c, x, y)?)
             }
         })
     }
@@ -94,50 +89,43 @@ impl Lanes {
             let k = c.index(k)?;
             if scalar { Ok(k) } else { self.many(c, Val::One(k)) }
         };
-        let op = |name: &str, x: Value, y: Value| c.op(name, &[x, y], x.ty(), &[]);
         let result = if by > 0 && by & (by - 1) == 0 {
             if modulo {
-                op("arith.andi", x, number(by - 1)?)?
+                arith::andi(c, x, number(by - 1)?)?
             } else {
-                op("arith.shrsi", x, number(by.trailing_zeros() as i64)?)?
+                arith::shrsi(c, x, number(by.trailing_zeros() as i64)?)?
             }
         } else {
             // The remainder is corrected by a second one, since `remsi` of a negative number is
             // negative.
             let d = number(by)?;
-            let r = op("arith.remsi", op("arith.addi", op("arith.remsi", x, d)?, d)?, d)?;
-            if modulo { r } else { op("arith.divsi", op("arith.subi", x, r)?, d)? }
+            let r = arith::remsi(c, arith::addi(c, arith::remsi(c, x, d)?, d)?, d)?;
+            if modulo { r } else { arith::divsi(c, arith::subi(c, x, r)?, d)? }
         };
         Ok(if scalar { Val::One(result) } else { Val::Many(result) })
     }
     fn all(&self, c: Code) -> Result<Value> {
         let i1 = Type::scalar(c.ctx(), kiln_dialects::value::DType::I1);
-        self.mask.map_or_else(|| c.constant("dense<true>", Type::vector(i1, self.count)), Ok)
+        self.mask.map_or_else(|| c.integer(1, Type::vector(i1, self.count)), Ok)
     }
     /// Ones for inactive lanes, on which no op traps (such as a division).
     fn ones(&self, c: Code, element: Type) -> Result<Value> {
-        let one = if element.dtype()?.is_float() { "dense<1.0>" } else { "dense<1>" };
-        c.constant(one, Type::vector(element, self.count))
+        c.number(1.0, Type::vector(element, self.count))
     }
     /// Loads elements of a flat buffer.
     pub fn load(&self, c: Code, buffer: Value, at: Val) -> Result<Val> {
         let element = buffer.ty().element().ok_or("reads from what is no buffer")?;
         let vector = Type::vector(element, self.count);
         Ok(match (at, self.mask) {
-            (Val::One(i), _) => Val::One(c.op("memref.load", &[buffer, i], element, &[])?),
-            (Val::Steps(i, 1), None) => {
-                Val::Many(c.op("vector.load", &[buffer, i], vector, &[])?)
+            (Val::One(i), _) => Val::One(memref::load(c, buffer, &[i])?),
+            (Val::Steps(i, 1), None) => Val::Many(vector::load(c, buffer, &[i], vector)?),
+            (Val::Steps(i, 1), Some(m)) => {
+                Val::Many(vector::maskedload(c, buffer, &[i], m, self.ones(c, element)?, vector)?)
             }
-            (Val::Steps(i, 1), Some(m)) => Val::Many(c.op(
-                "vector.maskedload",
-                &[buffer, i, m, self.ones(c, element)?],
-                vector,
-                &[],
-            )?),
             _ => {
-                let operands =
-                    [buffer, c.index(0)?, self.many(c, at)?, self.all(c)?, self.ones(c, element)?];
-                Val::Many(c.op("vector.gather", &operands, vector, &[])?)
+                let (first, at) = (c.index(0)?, self.many(c, at)?);
+                let (mask, ones) = (self.all(c)?, self.ones(c, element)?);
+                Val::Many(vector::gather(c, buffer, &[first], at, mask, ones, vector)?)
             }
         })
     }
@@ -148,37 +136,33 @@ impl Lanes {
         let size =
             buffer.ty().element().ok_or("reads from what is no buffer")?.dtype()?.byte_size();
         let ahead = c.add(i, c.index((bytes / size) as i64)?)?;
-        let attr = |text: &str| Attr::parse(c.ctx(), text).ok_or("made a bad attribute");
-        let near = [
-            ("isWrite", attr("false")?),
-            ("localityHint", attr("3 : i32")?),
-            ("isDataCache", attr("true")?),
-        ];
-        c.effect("memref.prefetch", &[buffer, ahead], &near)
+        memref::prefetch(c, buffer, &[ahead], false, 3, true)
     }
     /// Stores elements of a flat buffer. `nontemporal`: streaming stores of whole vectors, aligned
     /// to their size.
     pub fn store(&self, c: Code, buffer: Value, at: Val, v: Val, nontemporal: bool) -> Result<()> {
         let bytes = self.count
             * buffer.ty().element().ok_or("writes to what is no buffer")?.dtype()?.byte_size();
-        let past = Attr::parse(c.ctx(), "true").ok_or("has no true")?;
-        let hint: &[(&str, Attr)] =
-            &[("nontemporal", past), ("alignment", Attr::i64(c.ctx(), bytes as i64))];
-        let hint = if nontemporal { hint } else { &[] };
         match (at, v, self.mask) {
-            (Val::One(i), Val::One(v), _) => c.effect("memref.store", &[v, buffer, i], &[]),
+            (Val::One(i), Val::One(v), _) => memref::store(c, v, buffer, &[i]),
             (Val::One(_), ..) => Err("writes several values to one place".into()),
             (Val::Steps(i, 1), _, None) => {
-                c.effect("vector.store", &[self.many(c, v)?, buffer, i], hint)
+                let store = vector::Store::new(c, self.many(c, v)?, buffer, &[i]);
+                let store = if nontemporal {
+                    store.nontemporal(true).alignment(bytes as i64)
+                } else {
+                    store
+                };
+                store.build().map(drop)
             }
             (Val::Steps(i, 1), _, Some(m)) => {
-                c.effect("vector.maskedstore", &[buffer, i, m, self.many(c, v)?], &[])
+                vector::maskedstore(c, buffer, &[i], m, self.many(c, v)?)
             }
-            _ => c.effect(
-                "vector.scatter",
-                &[buffer, c.index(0)?, self.many(c, at)?, self.all(c)?, self.many(c, v)?],
-                &[],
-            ),
+            _ => {
+                let (first, at) = (c.index(0)?, self.many(c, at)?);
+                vector::scatter(c, buffer, &[first], at, self.all(c)?, self.many(c, v)?, &[])
+                    .map(drop)
+            }
         }
     }
 }

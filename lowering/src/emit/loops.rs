@@ -128,8 +128,7 @@ impl Loops<'_> {
             let lanes = self.lanes;
             values = c.each(at, hi, lanes as i64, &values, &mut |c, i, carried| {
                 let i1 = Type::scalar(c.ctx(), kiln_dialects::value::DType::I1);
-                let mask =
-                    c.op("vector.create_mask", &[c.sub(hi, i)?], Type::vector(i1, lanes), &[])?;
+                let mask = vector::create_mask(c, &[c.sub(hi, i)?], Type::vector(i1, lanes))?;
                 f(c, i, 1, Some(mask), carried)
             })?;
         }
@@ -273,7 +272,7 @@ impl Loops<'_> {
                     )?;
                     if let Some(m) = mask {
                         for (new, old) in mine.iter_mut().zip(old) {
-                            *new = c.op("arith.select", &[m, *new, old], old.ty(), &[])?;
+                            *new = arith::select(c, m, *new, old)?;
                         }
                     }
                 }
@@ -303,15 +302,9 @@ impl Loops<'_> {
         }
         let one = |(o, v): (&Output, &Value)| {
             let combine = o.combine.as_ref().ok_or("cannot be reduced in parts")?;
-            let kind = Attr::parse(c.ctx(), &format!("#vector.kind<{}>", combine.kind))
-                .ok_or("is no kind of reduction")?;
-            let fast = Attr::parse(c.ctx(), "#arith.fastmath<reassoc>").ok_or("has no fastmath")?;
-            c.op(
-                "vector.reduction",
-                &[*v],
-                combine.op.result(0).ty(),
-                &[("kind", kind), ("fastmath", fast)],
-            )
+            vector::Reduction::new(c, combine.kind, *v, combine.op.result(0).ty())
+                .fastmath(FastMathFlags::REASSOC)
+                .result()
         };
         self.reducing().zip(vectors).map(one).collect()
     }

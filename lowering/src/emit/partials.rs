@@ -32,12 +32,11 @@ pub fn identities(c: Code, scope: &Scope<'_>, nest: &Nest, lanes: usize) -> Resu
             all.push(match (&o.init, &o.combine) {
                 (Init::Fill(v), _) if s.merges => each.many(c, Val::One(scope.scalar(*v)?))?,
                 (_, Some(combine)) => {
-                    let ty = combine.op.result(0).ty();
-                    let identity = combine.identity(ty.dtype()?).ok_or("has no identity")?;
-                    match lanes {
-                        1 => c.constant(&identity, ty)?,
-                        _ => c.constant(&format!("dense<{identity}>"), Type::vector(ty, lanes))?,
-                    }
+                    let identity = combine.identity().ok_or("has no identity")?;
+                    arith::constant(
+                        c,
+                        if lanes == 1 { identity } else { identity.repeated(lanes) },
+                    )?
                 }
                 _ => return Err("cannot be reduced in parts".into()),
             });
@@ -112,7 +111,7 @@ pub fn pairwise(mut all: Vec<Vec<Value>>, two: &Combine<'_>) -> Result<Vec<Value
 /// Extracts one lane of a vector.
 pub fn part(c: Code, v: Value, i: usize) -> Result<Value> {
     let element = v.ty().element().ok_or("is no vector")?;
-    c.op("vector.extract", &[v], element, &[("static_position", Attr::i64s(c.ctx(), &[i as i64]))])
+    vector::extract(c, v, &[Size::Static(i as i64)], element)
 }
 
 /// Combines the outputs' initial values with final values; for merged outputs these are identities.

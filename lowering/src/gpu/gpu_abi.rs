@@ -12,7 +12,11 @@
 //! before:  %t = gpu.thread_id x   %m = memref.alloca() : memref<64xf32, 3>   %r, %_ = gpu.shuffle xor %v, %k, %w : f32
 //! after:   %t = nvvm.read.ptx.sreg.tid.x : i32   %m = memref.get_global @shared_0   %r = nvvm.shfl.sync bfly %all, %v, %k, %c : f32 -> f32
 //! ```
-use crate::{math::approximation::approximation, target::launch::TENSOR_MAPS};
+use crate::target::kernel_attrs::LLVM_NOALIAS;
+use crate::{
+    math::approximation::approximation,
+    target::launch::{SHARED_SPACE, TENSOR_MAPS},
+};
 use kiln_dialects::{
     ir::*,
     rules::{LEVELS, Level},
@@ -24,13 +28,6 @@ kiln_passes::pass_options! {
     /// The pass.
     pub struct GpuAbi {}
 }
-
-/// Ops that become a read of a special register: op, register.
-const REGISTERS: &[(&str, &str)] = &[
-    ("gpu.thread_id", "nvvm.read.ptx.sreg.tid.x"),
-    ("gpu.block_id", "nvvm.read.ptx.sreg.ctaid.x"),
-    ("gpu.grid_dim", "nvvm.read.ptx.sreg.nctaid.x"),
-];
 
 impl Pass for GpuAbi {
     const FLAG: &'static str = "kiln-gpu-abi";
@@ -61,47 +58,41 @@ impl GpuAbi {
     fn op(&self, func: Op, op: Op, shared: &mut usize) -> Result<bool> {
         let Some(b) = Builder::before(op) else { return Ok(false) };
         let c = op.ctx();
-        let make =
-            |name: &str, operands: &[Value], ty: Type, attrs: &[(&str, Attr)]| -> Result<Value> {
-                Ok(b.generic(name, operands, &[ty], attrs, &mut [])?.result(0))
-            };
         let (i32, i64) = (Type::scalar(c, DType::I32), Type::scalar(c, DType::I64));
-        if let Some((_, register)) = REGISTERS.iter().find(|(name, _)| op.is(name)) {
-            let number = make("arith.extui", &[make(register, &[], i32, &[])?], i64, &[])?;
-            op.result(0).replace_uses(make("arith.index_cast", &[number], Type::index(c), &[])?);
+        let register: Option<fn(Builder, Type) -> Result<Value>> = match op.name().as_str() {
+            gpu::ThreadId::NAME => Some(nvvm::read_ptx_sreg_tid_x),
+            gpu::BlockId::NAME => Some(nvvm::read_ptx_sreg_ctaid_x),
+            gpu::GridDim::NAME => Some(nvvm::read_ptx_sreg_nctaid_x),
+            _ => None,
+        };
+        if let Some(register) = register {
+            let number = arith::extui(b, register(b, i32)?, i64)?;
+            op.result(0).replace_uses(arith::index_cast(b, number, Type::index(c))?);
             return Ok(true);
         }
         if let Some(instruction) = approximation(op) {
-            op.result(0).replace_uses(lanes(&b, op, instruction)?);
+            op.result(0).replace_uses(lanes(b, op, instruction)?);
             return Ok(true);
         }
         match op.name().as_str() {
-            "gpu.barrier" => b.generic("nvvm.barrier0", &[], &[], &[], &mut []).map(|_| true),
-            "gpu.shuffle" => {
-                let (value, there) = shuffled(&b, op)?;
+            gpu::Barrier::NAME => nvvm::barrier0(b).map(|_| true),
+            gpu::Shuffle::NAME => {
+                let shuffle = op.dyn_cast::<gpu::Shuffle>().ok_or("is no shuffle")?;
+                let (value, there) = shuffled(b, shuffle)?;
                 op.result(0).replace_uses(value);
                 there.into_iter().for_each(|there| op.result(1).replace_uses(there));
                 Ok(true)
             }
-            "memref.alloca" if op.result(0).ty().to_string().ends_with(", 3>") => {
+            memref::Alloca::NAME if op.result(0).ty().memory_space() == Some(SHARED_SPACE) => {
                 let (name, ty) = (format!("shared_{shared}"), op.result(0).ty());
                 *shared += 1;
                 let top = Builder::before(func).ok_or("is in no module")?;
-                let alignment = Attr::i64(c, 16);
-                let attrs = [
-                    ("sym_name", Attr::string(c, &name)),
-                    ("sym_visibility", Attr::string(c, "private")),
-                    ("type", Attr::ty(ty)),
-                    ("initial_value", Attr::unit(c)),
-                    ("alignment", alignment),
-                ];
-                top.generic("memref.global", &[], &[], &attrs, &mut [])?;
-                op.result(0).replace_uses(make(
-                    "memref.get_global",
-                    &[],
-                    ty,
-                    &[("name", Attr::symbol(c, &name))],
-                )?);
+                memref::Global::new(top, &name, ty)
+                    .sym_visibility("private")
+                    .initial_value(Attr::unit(c))
+                    .alignment(16)
+                    .build()?;
+                op.result(0).replace_uses(memref::get_global(b, &name, ty)?);
                 Ok(true)
             }
             _ => Ok(false),
@@ -110,123 +101,82 @@ impl GpuAbi {
 }
 
 /// One instruction per lane of an op. A reciprocal takes only the divisor.
-fn lanes(b: &Builder, op: Op, instruction: &str) -> Result<Value> {
-    let c = b.ctx;
-    let make =
-        |name: &str, operands: &[Value], ty: Type, attrs: &[(&str, Attr)]| -> Result<Value> {
-            Ok(b.generic(name, operands, &[ty], attrs, &mut [])?.result(0))
-        };
+fn lanes(b: Builder, op: Op, instruction: &str) -> Result<Value> {
     let mut operands = op.operands();
     if !instruction.contains("$2") {
         operands = operands.split_off(operands.len() - 1);
     }
     let constraints = ["=f", "f", "f"][..=operands.len()].join(",");
-    let attrs = [
-        ("asm_string", Attr::string(c, instruction)),
-        ("constraints", Attr::string(c, &constraints)),
-    ];
+    let asm = |operands: &[Value], ty: Type| {
+        llvm::InlineAsm::new(b, operands, instruction, &constraints, &[ty]).result()
+    };
     let ty = op.result(0).ty();
-    let Some(element) = ty.element() else { return make("llvm.inline_asm", &operands, ty, &attrs) };
-    let count: Option<i64> = ty
-        .to_string()
-        .strip_prefix("vector<")
-        .and_then(|t| t.strip_suffix("xf32>"))
-        .and_then(|n| n.parse().ok());
-    let count = count.ok_or("is no vector of one dimension")?;
+    let Some(element) = ty.element() else { return asm(&operands, ty) };
+    let sizes = ty.vector_sizes().unwrap_or_default();
+    let [count] = sizes.as_slice() else { return Err("is no vector of one dimension".into()) };
     let mut made = vec![];
-    for lane in 0..count {
-        let place = [("static_position", Attr::i64s(c, &[lane]))];
-        let one = operands
-            .iter()
-            .map(|v| make("vector.extract", &[*v], element, &place))
-            .collect::<Result<Vec<_>, _>>()?;
-        made.push(make("llvm.inline_asm", &one, element, &attrs)?);
+    for lane in 0..*count {
+        let lane = |v: &Value| vector::extract(b, *v, &[Size::Static(lane)], element);
+        made.push(asm(&operands.iter().map(lane).collect::<Result<Vec<_>>>()?, element)?);
     }
-    make("vector.from_elements", &made, ty, &[])
+    vector::from_elements(b, &made, ty)
 }
 
 /// Lowers `gpu.shuffle` of any scalar type to 32-bit shuffles. Returns the other lane's value and,
 /// for `up` only, whether that lane exists.
-fn shuffled(b: &Builder, op: Op) -> Result<(Value, Option<Value>)> {
-    let (c, value, lane) = (b.ctx, op.operand(0), op.operand(1));
-    let make =
-        |name: &str, operands: &[Value], ty: Type, attrs: &[(&str, Attr)]| -> Result<Value> {
-            Ok(b.generic(name, operands, &[ty], attrs, &mut [])?.result(0))
-        };
+fn shuffled(b: Builder, op: TypedOp<gpu::Shuffle>) -> Result<(Value, Option<Value>)> {
+    let (c, value) = (b.ctx, op.value());
     let (i32, i64) = (Type::scalar(c, DType::I32), Type::scalar(c, DType::I64));
-    let number = |n: i64, ty: Type| {
-        make("arith.constant", &[], ty, &[("value", Attr::scalar_int(c, ty.dtype()?, n))])
-    };
-    let mode = op.attr("mode").ok_or("has no mode")?.to_string();
+    let number = |n: i64, ty: Type| arith::constant(b, Attr::integer(ty, n)?);
     let width = op
-        .operand(2)
-        .def()
-        .and_then(|d| d.attr("value")?.as_i64())
+        .width()
+        .def_as::<arith::Constant>()
+        .and_then(|d| d.value()?.as_i64())
         .filter(|w| (1..=32).contains(w))
         .ok_or("has no known width")?;
     // Lanes of a sub-warp segment see only each other.
     let part = (32 - width) << 8;
-    let modes = [
-        ("shuffle_mode xor", "bfly", 31),
-        ("shuffle_mode up", "up", part),
-        ("shuffle_mode idx", "idx", part | 31),
-    ];
-    let (_, name, limit) = *modes
-        .iter()
-        .find(|m| mode.contains(m.0))
-        .ok_or_else(|| format!("has {mode}, which is none of xor up idx"))?;
-    let kind = Attr::parse(c, &format!("#nvvm<shfl_kind {name}>")).ok_or("has no nvvm dialect")?;
+    let (kind, limit) = match op.mode() {
+        Some(gpu::ShuffleMode::Xor) => (nvvm::ShflKind::Bfly, 31),
+        Some(gpu::ShuffleMode::Up) => (nvvm::ShflKind::Up, part),
+        Some(gpu::ShuffleMode::Idx) => (nvvm::ShflKind::Idx, part | 31),
+        _ => {
+            let mode = op.attr("mode").ok_or("has no mode")?;
+            return Err(format!("has {mode}, which is none of xor up idx").into());
+        }
+    };
     let mut there = None;
     let mut step = |v: Value| -> Result<Value> {
-        let operands = [number(-1, i32)?, v, lane, number(limit, i32)?];
-        if name != "up" {
-            return make("nvvm.shfl.sync", &operands, v.ty(), &[("kind", kind)]);
+        let (all, limit) = (number(-1, i32)?, number(limit, i32)?);
+        if kind != nvvm::ShflKind::Up {
+            return nvvm::shfl_sync(b, all, v, op.offset(), limit, kind, v.ty());
         }
-        let pair = Type::parse(c, &format!("!llvm.struct<({}, i1)>", v.ty()))
-            .ok_or("has no llvm dialect")?;
-        let both = make(
-            "nvvm.shfl.sync",
-            &operands,
-            pair,
-            &[("kind", kind), ("return_value_and_is_valid", Attr::unit(c))],
-        )?;
-        let part = |i: i64, ty: Type| {
-            make("llvm.extractvalue", &[both], ty, &[("position", Attr::i64s(c, &[i]))])
-        };
-        there = Some(part(1, Type::scalar(c, DType::I1))?);
-        part(0, v.ty())
+        let i1 = Type::scalar(c, DType::I1);
+        let pair = Type::llvm_struct(c, &[v.ty(), i1]);
+        let both = nvvm::Shfl::new(b, all, v, op.offset(), limit, kind, pair)
+            .return_value_and_is_valid(true)
+            .result()?;
+        there = Some(llvm::extractvalue(b, both, &[1], i1)?);
+        llvm::extractvalue(b, both, &[0], v.ty())
     };
     let ty = value.ty();
     let dtype = ty.dtype()?;
     let made = match dtype {
         DType::F32 | DType::I32 => step(value)?,
         _ => {
-            let integer =
-                Type::parse(c, &format!("i{}", dtype.bits())).ok_or("has no such integer")?;
-            let bits =
-                if ty == integer { value } else { make("arith.bitcast", &[value], integer, &[])? };
+            let integer = Type::integer(c, dtype.bits());
+            let bits = if ty == integer { value } else { arith::bitcast(b, value, integer)? };
             let bits = if dtype.bits() == 64 {
-                let high = make("arith.shrui", &[bits, number(32, i64)?], i64, &[])?;
+                let high = arith::shrui(b, bits, number(32, i64)?)?;
                 let mut half = |v: Value| -> Result<Value> {
-                    let part = step(make("arith.trunci", &[v], i32, &[])?)?;
-                    make("arith.extui", &[part], i64, &[])
+                    arith::extui(b, step(arith::trunci(b, v, i32)?)?, i64)
                 };
                 let (low, high) = (half(bits)?, half(high)?);
-                make(
-                    "arith.ori",
-                    &[low, make("arith.shli", &[high, number(32, i64)?], i64, &[])?],
-                    i64,
-                    &[],
-                )?
+                arith::ori(b, low, arith::shli(b, high, number(32, i64)?)?)?
             } else {
-                make(
-                    "arith.trunci",
-                    &[step(make("arith.extui", &[bits], i32, &[])?)?],
-                    integer,
-                    &[],
-                )?
+                arith::trunci(b, step(arith::extui(b, bits, i32)?)?, integer)?
             };
-            if ty == integer { bits } else { make("arith.bitcast", &[bits], ty, &[])? }
+            if ty == integer { bits } else { arith::bitcast(b, bits, ty)? }
         }
     };
     Ok((made, there))
@@ -250,10 +200,10 @@ fn restrict(func: Op) {
         let mut entries: Vec<(&str, Attr)> =
             entries.iter().map(|(n, a)| (n.as_str(), *a)).collect();
         if i < pointers
-            && ty.to_string() == "!llvm.ptr"
-            && !entries.iter().any(|(n, _)| *n == "llvm.noalias")
+            && *ty == Type::llvm_ptr(c, 0)
+            && !entries.iter().any(|(n, _)| *n == LLVM_NOALIAS)
         {
-            entries.push(("llvm.noalias", Attr::unit(c)));
+            entries.push((LLVM_NOALIAS, Attr::unit(c)));
         }
         Attr::dictionary(c, &entries)
     };

@@ -9,9 +9,19 @@
 //! before:  llvm.func @k(…) attributes {kiln.threads = 256}
 //! after:   gpu.module @gpu [#nvvm.target<O = 3, chip = "sm_90a">] { llvm.func @k(…) attributes {gpu.kernel, nvvm.kernel, nvvm.reqntid = …} }
 //! ```
-use crate::target::{
-    Chip,
-    launch::{CLUSTER, GRID, LIBRARY, PERSISTENT, RESIDENT, SHARED_BYTES, TENSOR_MAPS, THREADS},
+use crate::{
+    program::interface::kernel_symbol,
+    target::{
+        Chip,
+        kernel_attrs::{
+            GPU_KERNEL, LLVM_ALIGN, LLVM_BYVAL, LLVM_DATA_LAYOUT, NVVM_CLUSTER_DIM,
+            NVVM_GRID_CONSTANT, NVVM_KERNEL, NVVM_MINCTASM, NVVM_REQNTID,
+        },
+        launch::{
+            CLUSTER, GRID, LIBRARY, PERSISTENT, RESIDENT, SHARED_BYTES, TENSOR_MAPS, THREADS,
+            state_on_module,
+        },
+    },
 };
 use kiln_dialects::{
     ir::*,
@@ -171,7 +181,7 @@ impl Pass for GpuModule {
         }
         root.ctx().register_translations();
         let kernel = |o: &Op| {
-            o.is("llvm.func")
+            o.isa::<llvm::LLVMFunc>()
                 && o.attr(THREADS).is_some()
                 && o.parent().is_some_and(|p| p.is("builtin.module"))
         };
@@ -206,12 +216,9 @@ fn tensor_maps(func: Op) -> Option<()> {
     let Some(maps) = func.attr(TENSOR_MAPS).and_then(Attr::as_array) else { return Some(()) };
     let c = func.ctx();
     let mut all = func.attr("arg_attrs").and_then(Attr::as_array)?;
-    let bytes = Attr::ty(Type::parse(c, "!llvm.array<128 x i8>")?);
-    let about = [
-        ("llvm.align", Attr::i64(c, 64)),
-        ("llvm.byval", bytes),
-        ("nvvm.grid_constant", Attr::unit(c)),
-    ];
+    let bytes = Attr::ty(Type::llvm_array(Type::integer(c, 8), 128));
+    let about =
+        [(LLVM_ALIGN, Attr::i64(c, 64)), (LLVM_BYVAL, bytes), (NVVM_GRID_CONSTANT, Attr::unit(c))];
     all.iter_mut().rev().take(maps.len()).for_each(|a| *a = Attr::dictionary(c, &about));
     func.set_attr("arg_attrs", Attr::array(c, &all));
     Some(())
@@ -236,27 +243,31 @@ fn wrap(module: Op, chip: &str) -> Result<()> {
     }
     let Some(first) = inside.first().copied() else { return Ok(()) };
     let c = module.ctx();
+    // Only its module says how to launch a kernel that is PTX. The kernels of a program need
+    // symbols of their own.
+    if let Some(func) = inside.iter().find(|o| o.attr(THREADS).is_some())
+        && module.symbol().is_some()
+    {
+        let symbol = kernel_symbol(module);
+        func.set_attr("sym_name", Attr::string(c, &symbol));
+        state_on_module(module, *func, &symbol);
+    }
     let target = Attr::parse(c, &format!("#nvvm.target<O = 3, chip = \"{chip}\">"))
         .ok_or_at(first, "has no nvvm dialect")?;
-    let attrs = [
-        ("sym_name", Attr::string(c, "gpu")),
-        ("targets", Attr::array(c, &[target])),
-        ("llvm.data_layout", Attr::string(c, DATA_LAYOUT)),
-    ];
     let b = Builder::before(first).ok_or_at(first, "is in no module")?;
     let mut fill = |b: Builder, _: Vec<Value>| -> Result<()> {
         for op in &inside {
             let copy = b.clone_op(*op, &|v| v)?;
             if let Some(threads) = copy.attr(THREADS).and_then(Attr::as_i64) {
-                copy.set_attr("gpu.kernel", Attr::unit(c));
-                copy.set_attr("nvvm.kernel", Attr::unit(c));
-                copy.set_attr("nvvm.reqntid", Attr::i32s(c, &[threads as i32]));
+                copy.set_attr(GPU_KERNEL, Attr::unit(c));
+                copy.set_attr(NVVM_KERNEL, Attr::unit(c));
+                copy.set_attr(NVVM_REQNTID, Attr::i32s(c, &[threads as i32]));
                 // ptxas would rather spill registers than lower the occupancy; with a minimum of
                 // one CTA per SM it need not.
                 let resident = copy.attr(RESIDENT).and_then(Attr::as_i64).unwrap_or(1);
-                copy.set_attr("nvvm.minctasm", Attr::scalar_int(c, DType::I32, resident));
+                copy.set_attr(NVVM_MINCTASM, Attr::scalar_int(c, DType::I32, resident));
                 if let Some(blocks) = copy.attr(CLUSTER).and_then(Attr::as_i64) {
-                    copy.set_attr("nvvm.cluster_dim", Attr::i32s(c, &[blocks as i32, 1, 1]));
+                    copy.set_attr(NVVM_CLUSTER_DIM, Attr::i32s(c, &[blocks as i32, 1, 1]));
                 }
                 tensor_maps(copy).ok_or("has tensor maps that are no parameters")?;
                 for name in [
@@ -276,7 +287,12 @@ fn wrap(module: Op, chip: &str) -> Result<()> {
         }
         Ok(())
     };
-    b.generic("gpu.module", &[], &[], &attrs, &mut [(&[], &mut fill)]).at(first)?;
+    gpu::GPUModule::new(b, "gpu")
+        .targets(Attr::array(c, &[target]))
+        .with_attr(LLVM_DATA_LAYOUT, Attr::string(c, DATA_LAYOUT))
+        .body_region((&[], &mut fill))
+        .build()
+        .at(first)?;
     inside.iter().for_each(|o| o.erase());
     Ok(())
 }

@@ -72,7 +72,8 @@ impl ExposePadding {
         let Some(o) = Convolution::of(op).filter(|o| o.strides.len() == 2 && contracts(op)) else {
             return false;
         };
-        let func = std::iter::successors(op.parent(), |o| o.parent()).find(|o| o.is("func.func"));
+        let func =
+            std::iter::successors(op.parent(), |o| o.parent()).find(|o| o.isa::<func::Func>());
         let laid_out = func.is_some_and(|f| f.attr("kiln.memory_format").is_some());
         let last = turned(op).is_some() && image(&o).is_some();
         let Ok(t) = tensor_type(o.input.ty()) else { return false };

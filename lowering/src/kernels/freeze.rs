@@ -40,7 +40,7 @@ impl Pass for Freeze {
     fn run(&self, root: Op) -> Result<()> {
         let all = || blocks(root).into_iter().flat_map(|b| b.ops());
         let mut names: HashSet<String> = all().filter_map(Op::symbol).collect();
-        for func in all().filter(|o| o.is("func.func")).collect::<Vec<_>>() {
+        for func in all().filter(|o| o.isa::<func::Func>()).collect::<Vec<_>>() {
             self.function(func, &mut names)?;
         }
         Ok(())

@@ -51,7 +51,7 @@ impl Pass for Layout {
     const NUMERICS: Numerics = Numerics::Reassociates;
 
     fn run(&self, root: Op) -> Result<()> {
-        let stated = |f: &Op| f.is("func.func") && f.attr("kiln.memory_format").is_none();
+        let stated = |f: &Op| f.isa::<func::Func>() && f.attr("kiln.memory_format").is_none();
         for func in
             blocks(root).into_iter().flat_map(|b| b.ops()).filter(stated).collect::<Vec<_>>()
         {

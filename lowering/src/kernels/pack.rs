@@ -67,7 +67,7 @@ impl Pass for Pack {
         for func in blocks(root)
             .into_iter()
             .flat_map(|b| b.ops())
-            .filter(|o| o.is("func.func"))
+            .filter(|o| o.isa::<func::Func>())
             .collect::<Vec<_>>()
         {
             let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };

@@ -42,7 +42,7 @@ impl Pass for RequireBounds {
 
     fn run(&self, root: Op) -> Result<()> {
         let functions: Vec<Op> =
-            walk(root).into_iter().filter(|o| o.is("func.func") && !is_driver(*o)).collect();
+            walk(root).into_iter().filter(|o| o.isa::<func::Func>() && !is_driver(*o)).collect();
         for func in functions {
             let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };
             let facts = Facts::of(func, self.rounds)?;

@@ -33,7 +33,7 @@ pub fn arg(k: &Kernel, input: Value, axis: usize, better: CompareKind) -> Result
         reads: vec![(input, at.clone())],
         body: &mut |body, _| {
             let (x, i) = (body.element(input, &at)?, body.dim(axis)?);
-            Ok(vec![x, body.s.op("arith.index_cast", &[i], Type::scalar(body.s.b.ctx, p))?])
+            Ok(vec![x, arith::index_cast(body.s, i, Type::scalar(body.s.b.ctx, p))?])
         },
     })?;
     // The identity of the pair reduction: it loses even against the worst value at any index.
@@ -64,7 +64,7 @@ pub fn arg(k: &Kernel, input: Value, axis: usize, better: CompareKind) -> Result
     let (ins, outs) = ([(made[1], own.clone())], [(k.empty(DType::I64, &kept)?, own)]);
     let long = Type::scalar(k.b.ctx, DType::I64);
     Generic { b: k.b, ins: &ins, outs: &outs, reduction: &vec![false; n - 1], merges: false }
-        .make(&mut |s, args| Ok(vec![s.op("arith.extsi", &[args[0]], long)?]))
+        .make(&mut |s, args| Ok(vec![arith::extsi(s, args[0], long)?]))
 }
 
 /// Whether a pair beats the best pair so far: its value is better, or NaN where the best is not, or
@@ -76,14 +76,22 @@ fn beats(
     (best, at): (Value, Value),
     d: DType,
 ) -> Result<Value> {
-    let first = s.cmpi(2, i, at)?;
+    let first = s.cmpi(CmpIPredicate::Slt, i, at)?;
     let (better, same) = if d.is_float() {
-        let unordered = if better == CompareKind::Gt { 9 } else { 11 };
-        let above = s.same("arith.andi", &[s.cmpf(unordered, x, best)?, s.cmpf(7, best, best)?])?;
-        let both = s.same("arith.andi", &[s.cmpf(14, x, x)?, s.cmpf(14, best, best)?])?;
-        (above, s.same("arith.ori", &[s.cmpf(1, x, best)?, both])?)
+        let unordered = match better {
+            CompareKind::Gt => CmpFPredicate::Ugt,
+            _ => CmpFPredicate::Ult,
+        };
+        let above =
+            arith::andi(s, s.cmpf(unordered, x, best)?, s.cmpf(CmpFPredicate::Ord, best, best)?)?;
+        let both = arith::andi(
+            s,
+            s.cmpf(CmpFPredicate::Uno, x, x)?,
+            s.cmpf(CmpFPredicate::Uno, best, best)?,
+        )?;
+        (above, arith::ori(s, s.cmpf(CmpFPredicate::Oeq, x, best)?, both)?)
     } else {
-        (s.compare(better, x, best, d)?, s.cmpi(0, x, best)?)
+        (s.compare(better, x, best, d)?, s.cmpi(CmpIPredicate::Eq, x, best)?)
     };
-    s.same("arith.ori", &[better, s.same("arith.andi", &[same, first])?])
+    arith::ori(s, better, arith::andi(s, same, first)?)
 }

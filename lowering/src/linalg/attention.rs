@@ -1,20 +1,19 @@
-//! Attention as seven generics over the same loops: scores, masked scores, row maximum,
-//! exponentials (unnormalised weights), their row sum, the weighted sum of values, and the quotient
-//! of the two sums. The log-sum-exp is an eighth. `kernel::Attention` matches them by their order,
-//! so that the score matrix never goes through memory.
+//! Attention as `kiln.structured.attention`, so that the score matrix never goes through memory.
 use crate::{
-    analysis::{CAUSAL, index_expr::Ix},
+    analysis::index_expr::Ix,
     kernels::graph::turned,
     linalg::{
+        contract::rounded,
         expr::{Body, dtype},
-        kernel::{Kernel, Nest},
+        kernel::{Kernel, Nest, region},
+        limits::Limits,
         scalar::{storage, wide},
-        stage::{Contraction, contract},
     },
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};
+use std::cell::RefCell;
 
-/// The loops that all stages share: batch and heads. Heads are two loops in grouped-query attention
+/// The outer loops: batch and heads. Heads are two loops in grouped-query attention
 /// (key heads, query heads per key head).
 struct Heads {
     outer: Vec<Size>,
@@ -53,34 +52,31 @@ pub fn attention(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>> {
     let heads = Heads::of(k, &o)?;
     let (q, ks, v) = (k.sizes_of(o.query)?, k.sizes_of(o.key)?, k.sizes_of(o.value)?);
     let (d, outer) = (wide(dtype(o.query)?), heads.outer.len());
-    let loops = outer + 2;
-    let id: Vec<Ix> = (0..loops).map(|i| Ix::dim(i, loops)).collect();
-    let row: Vec<usize> = (0..=outer).collect();
-    // A tensor of the new function maps to itself, so that stages can read it.
-    let named = |t: Vec<Value>| -> Result<Value> {
-        let t = *t.first().ok_or("makes no tensor")?;
-        k.keep(t, t);
-        Ok(t)
-    };
-    let generic = |nest: Nest| k.generic(nest).and_then(named);
-    let spread = heads.sizes(&[q[2], ks[2]]);
-    let reduction: Vec<bool> = (0..loops).map(|i| i + 1 == loops).collect();
+    let (loops, n) = (outer + 2, outer + 3);
+    let ty = Type::scalar(k.b.ctx, d);
+    let sizes = heads.sizes(&[q[2], v[3]]);
+    let (value, order) = layout(op, outer)?;
+    let out_sizes: Vec<Size> = order.iter().map(|i| sizes[*i]).collect();
+    let out = k.empty(storage(dtype(o.query)?), &out_sizes)?;
 
-    let n = loops + 1;
+    // The factors of a score.
     let [b, head, group] = heads.at(n);
-    let (query, key) = (
-        vec![b.clone(), head, Ix::dim(outer, n), Ix::dim(n - 1, n)],
-        vec![b, group, Ix::dim(outer + 1, n), Ix::dim(n - 1, n)],
-    );
-    let product = Contraction {
+    let lhs = vec![b.clone(), head, Ix::dim(outer, n), Ix::dim(n - 1, n)];
+    let rhs = vec![b, group.clone(), Ix::dim(outer + 1, n), Ix::dim(n - 1, n)];
+    let of_scores = k.operands(&Nest {
+        reduction: last(n),
         sizes: heads.sizes(&[q[2], ks[2], q[3]]),
-        parallel: loops,
-        order: (0..loops).collect(),
-        lhs: query,
-        rhs: key,
+        outs: vec![(out, (0..loops).collect())],
+        reads: vec![(o.query, lhs.clone()), (o.key, rhs.clone())],
+        body: &mut |_, _| Ok(vec![]),
+    })?;
+    let own = dtype(o.query)?;
+    let mut factors = |body: &mut Body, _: &[Value]| {
+        let (x, y) = (body.element(o.query, &lhs)?, body.element(o.key, &rhs)?);
+        Ok(vec![rounded(body, x, own)?, rounded(body, y, own)?])
     };
-    let scores = contract(k, o.query, o.key, d, &product).and_then(named)?;
 
+    // The masked score.
     let [b, head, _] = heads.at(loops);
     let place = [b, head, Ix::dim(outer, loops), Ix::dim(outer + 1, loops)];
     let bias = o.bias.map(|v| (v, broadcast(v, &place, &[q[0], q[1], q[2], ks[2]], loops)));
@@ -92,139 +88,123 @@ pub fn attention(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>> {
     let factor = o
         .scale
         .unwrap_or(1.0 / (q[3].known().ok_or("has a head size that is not known")? as f64).sqrt());
-    let seen = generic(Nest {
+    let of_mask = k.operands(&Nest {
         reduction: vec![false; loops],
-        sizes: spread.clone(),
-        outs: vec![(k.empty(d, &spread)?, (0..loops).collect())],
-        reads: [Some((scores, id.clone())), bias.clone()]
+        sizes: heads.sizes(&[q[2], ks[2]]),
+        outs: vec![(out, (0..loops).collect())],
+        reads: bias
+            .clone()
             .into_iter()
-            .flatten()
             .chain(regions.reads())
             .chain(lengths.iter().map(|(v, _)| (*v, first.to_vec())))
             .collect(),
-        body: &mut |body, _| {
-            let s = body.element(scores, &id)?;
-            let mut s = body.s.binary(BinaryKind::Mul, s, body.s.float(factor, s)?, d)?;
-            if let Some((bias, at)) = &bias {
-                let x = body.element(*bias, at)?;
-                let x = body.s.convert(x, dtype(*bias)?, d)?;
-                s = body.s.binary(BinaryKind::Add, s, x, d)?;
-            }
-            s = regions.score(body, s, &place)?.unwrap_or(s);
-            if let Some(mask) = regions.mask(body, &place)? {
-                s = body.s.select(mask, s, body.s.float(f64::NEG_INFINITY, s)?)?;
-            }
-            for (v, at) in &lengths {
-                let n = body.element(*v, &first)?;
-                let n = body.s.convert(n, dtype(*v)?, DType::I64)?;
-                let at = body.dim(*at)?;
-                let at = body.s.op("arith.index_cast", &[at], n.ty())?;
-                let counts = body.s.cmpi(2, at, n)?;
-                s = body.s.select(counts, s, body.s.float(f64::NEG_INFINITY, s)?)?;
-            }
-            if o.causal {
-                let (q, key) = (body.dim(outer)?, body.dim(outer + 1)?);
-                let before = body.s.cmpi(3, key, q)?;
-                s = body.s.select(before, s, body.s.float(f64::NEG_INFINITY, s)?)?;
-            }
-            Ok(vec![s])
-        },
+        body: &mut |_, _| Ok(vec![]),
     })?;
-    if let Some(op) = seen.def().filter(|_| o.causal) {
-        op.set_attr(CAUSAL, Attr::unit(k.b.ctx));
-    }
-
-    let rows = heads.sizes(&[q[2]]);
-    let max = generic(Nest {
-        reduction: reduction.clone(),
-        sizes: spread.clone(),
-        outs: vec![(k.filled(d, &rows, f64::NEG_INFINITY)?, row.clone())],
-        reads: vec![(seen, id.clone())],
-        body: &mut |body, acc| {
-            let x = body.element(seen, &id)?;
-            Ok(vec![body.s.combine(ReduceKind::Max, acc[0], x, d)?])
-        },
-    })?;
-    let weights = generic(Nest {
-        reduction: vec![false; loops],
-        sizes: spread.clone(),
-        outs: vec![(k.empty(d, &spread)?, (0..loops).collect())],
-        reads: vec![(seen, id.clone()), (max, id[..=outer].to_vec())],
-        body: &mut |body, _| {
-            let (x, m) = (body.element(seen, &id)?, body.element(max, &id[..=outer])?);
-            // A fully masked row has all weights 0.
-            let m = or_if_none(body, m, m, 0.0, d)?;
-            let x = body.s.binary(BinaryKind::Sub, x, m, d)?;
-            Ok(vec![body.s.unary(UnaryKind::Exp, x, d)?])
-        },
-    })?;
-    let sum = generic(Nest {
-        reduction,
-        sizes: spread,
-        outs: vec![(k.filled(d, &rows, 0.0)?, row.clone())],
-        reads: vec![(weights, id.clone())],
-        body: &mut |body, acc| {
-            let x = body.element(weights, &id)?;
-            Ok(vec![body.s.combine(ReduceKind::Sum, acc[0], x, d)?])
-        },
-    })?;
-
-    let [b, _, group] = heads.at(n);
-    let mut weight: Vec<Ix> = (0..=outer).map(|i| Ix::dim(i, n)).collect();
-    weight.push(Ix::dim(n - 1, n));
-    let value = vec![b, group, Ix::dim(n - 1, n), Ix::dim(outer + 1, n)];
-    let product = Contraction {
-        sizes: heads.sizes(&[q[2], v[3], ks[2]]),
-        parallel: loops,
-        order: (0..loops).collect(),
-        lhs: weight,
-        rhs: value,
+    let limits = RefCell::new(None);
+    let mut masked = |body: &mut Body, given: &[Value]| {
+        let score = *given.first().ok_or("has no score")?;
+        let mut s = body.s.binary(BinaryKind::Mul, score, body.s.float(factor, score)?, d)?;
+        if let Some((bias, at)) = &bias {
+            let x = body.element(*bias, at)?;
+            let x = body.s.convert(x, dtype(*bias)?, d)?;
+            s = body.s.binary(BinaryKind::Add, s, x, d)?;
+        }
+        s = regions.score(body, s, &place)?.unwrap_or(s);
+        if let Some(mask) = regions.mask(body, &place)? {
+            s = body.s.select(mask, s, body.s.float(f64::NEG_INFINITY, s)?)?;
+        }
+        for (v, at) in &lengths {
+            let n = body.element(*v, &first)?;
+            let n = body.s.convert(n, dtype(*v)?, DType::I64)?;
+            let at = body.dim(*at)?;
+            let at = arith::index_cast(body.s, at, n.ty())?;
+            let counts = body.s.cmpi(CmpIPredicate::Slt, at, n)?;
+            s = body.s.select(counts, s, body.s.float(f64::NEG_INFINITY, s)?)?;
+        }
+        if o.causal {
+            let (q, key) = (body.dim(outer)?, body.dim(outer + 1)?);
+            let before = body.s.cmpi(CmpIPredicate::Sle, key, q)?;
+            s = body.s.select(before, s, body.s.float(f64::NEG_INFINITY, s)?)?;
+        }
+        let found = Limits::of(s, body, outer);
+        let yielded = [s, found.root].into_iter().chain(found.lengths.into_iter().flatten());
+        let yielded: Vec<Value> = yielded.collect();
+        limits.replace(Some(found));
+        Ok(yielded)
     };
-    let total = contract(k, weights, o.value, d, &product).and_then(named)?;
+    let mut score_types = vec![ty];
+    score_types.extend(&of_mask.types[..of_mask.ins]);
 
-    let sizes = heads.sizes(&[q[2], v[3]]);
-    let (value, order) = layout(op, outer)?;
-    let out =
-        k.empty(storage(dtype(o.query)?), &order.iter().map(|i| sizes[*i]).collect::<Vec<_>>())?;
-    let result = generic(Nest {
-        reduction: vec![false; loops],
-        sizes,
-        outs: vec![(out, order.clone())],
-        reads: vec![
-            (total, id.clone()),
-            (sum, id[..=outer].to_vec()),
-            (max, id[..=outer].to_vec()),
-        ],
-        body: &mut |body, _| {
-            let (x, m) = (body.element(total, &id)?, body.element(max, &id[..=outer])?);
-            let sum = body.element(sum, &id[..=outer])?;
-            let sum = or_if_none(body, m, sum, 1.0, d)?;
-            // One division per row.
-            let one = body.s.float(1.0, sum)?;
-            let share = body.s.binary(BinaryKind::Div, one, sum, d)?;
-            let x = body.s.binary(BinaryKind::Mul, x, share, d)?;
-            // A query beyond its length gives 0 whatever its keys have, infinities as well.
-            Ok(vec![if o.query_lengths.is_some() { or_if_none(body, m, x, 0.0, d)? } else { x }])
-        },
+    // The factor of a weight.
+    let [b, _, group] = heads.at(n);
+    let value_at = vec![b, group, Ix::dim(n - 1, n), Ix::dim(outer + 1, n)];
+    let mut weight: Vec<usize> = (0..=outer).collect();
+    weight.push(n - 1);
+    let of_values = k.operands(&Nest {
+        reduction: last(n),
+        sizes: heads.sizes(&[q[2], v[3], ks[2]]),
+        // The loops that weights and the result have.
+        outs: vec![(out, (0..loops).collect()), (out, weight)],
+        reads: vec![(o.value, value_at.clone())],
+        body: &mut |_, _| Ok(vec![]),
     })?;
-    let mut made = vec![(value, joined(k, result, &order, outer)?)];
-    if let Some(value) = op.results().get(1).copied().filter(|v| !v.uses().is_empty()) {
-        let id: Vec<Ix> = row.iter().map(|i| Ix::dim(*i, row.len())).collect();
-        let lse = generic(Nest {
-            reduction: vec![false; row.len()],
-            sizes: rows.clone(),
-            outs: vec![(k.empty(d, &rows)?, row.clone())],
-            reads: vec![(sum, id.clone()), (max, id.clone())],
-            body: &mut |body, _| {
-                let (sum, m) = (body.element(sum, &id)?, body.element(max, &id)?);
-                // For a fully masked row, both terms are -inf.
-                let log = body.s.unary(UnaryKind::Log, sum, d)?;
-                Ok(vec![body.s.binary(BinaryKind::Add, m, log, d)?])
-            },
-        })?;
-        made.push((value, joined(k, lse, &row, outer)?));
+    let mut weighted = |body: &mut Body, _: &[Value]| Ok(vec![body.element(o.value, &value_at)?]);
+
+    let read_lse = op.results().get(1).copied().filter(|v| !v.uses().is_empty());
+    let rows = heads.sizes(&[q[2]]);
+    let lse_init = read_lse.map(|_| k.empty(d, &rows)).transpose()?;
+    let mut maps = vec![];
+    for (operands, ins) in [&of_scores, &of_mask, &of_values].map(|o| (o, o.ins)) {
+        maps.extend(operands.maps.as_array().unwrap_or_default().into_iter().take(ins));
     }
-    Ok(made)
+    maps.push(k.map_of(loops, &order)?);
+    if lse_init.is_some() {
+        maps.push(k.map_of(outer + 1, &(0..=outer).collect::<Vec<_>>())?);
+    }
+    let node = StructuredAttention {
+        inputs: of_scores.values[..of_scores.ins].to_vec(),
+        modifiers: of_mask.values[..of_mask.ins].to_vec(),
+        values: of_values.values[..of_values.ins].to_vec(),
+        init: out,
+        lse_init,
+        sizes: heads.sizes(&[q[2], ks[2], q[3], v[3]]),
+        causal: false,
+        lengths: vec![],
+        clears: o.query_lengths.is_some(),
+        indexing_maps: Attr::array(k.b.ctx, &maps),
+    };
+    let types: Vec<Type> = [Some(out), lse_init].into_iter().flatten().map(|v| v.ty()).collect();
+    let mut factors = region(k, &of_scores, 0, n, &mut factors);
+    let mut masked = region(k, &of_mask, 1, loops, &mut masked);
+    let mut weighted = region(k, &of_values, 0, n, &mut weighted);
+    let made = k.b.create_with(
+        &node,
+        &types,
+        &mut [
+            (&of_scores.types[..of_scores.ins], &mut factors),
+            (&score_types, &mut masked),
+            (&of_values.types[..of_values.ins], &mut weighted),
+        ],
+    )?;
+    // The limits are known once the score is built.
+    let limits = limits.borrow_mut().take().ok_or("has no score")?;
+    let axes: Vec<i64> = (0..2).filter(|i| limits.lengths[*i as usize].is_some()).collect();
+    made.set_attr("lengths", Attr::i64s(k.b.ctx, &axes));
+    if limits.causal {
+        made.set_attr("causal", Attr::unit(k.b.ctx));
+    }
+    let made = made.results();
+    let mut all = vec![(value, joined(k, made[0], &order, outer)?)];
+    if let (Some(value), Some(lse)) = (read_lse, made.get(1)) {
+        let row: Vec<usize> = (0..=outer).collect();
+        all.push((value, joined(k, *lse, &row, outer)?));
+    }
+    Ok(all)
+}
+
+/// Which loops are reductions: the last of `n`.
+fn last(n: usize) -> Vec<bool> {
+    (0..n).map(|d| d + 1 == n).collect()
 }
 
 /// The score modification and mask regions of an attention. Both take the indices of batch, head,
@@ -267,19 +247,10 @@ fn give_positions(body: &mut Body, block: Block, first: usize, place: &[Ix; 4]) 
         block.args().into_iter().skip(first).zip(place).filter(|(a, _)| !a.uses().is_empty())
     {
         let index = body.index(at)?;
-        let wide =
-            body.s.op("arith.index_cast", &[index], Type::scalar(body.s.b.ctx, DType::I64))?;
+        let wide = arith::index_cast(body.s, index, Type::scalar(body.s.b.ctx, DType::I64))?;
         body.give(arg, wide);
     }
     Ok(())
-}
-
-/// `x`, or `number` if the row's maximum is -inf (a fully masked row).
-fn or_if_none(body: &mut Body, max: Value, x: Value, number: f64, d: DType) -> Result<Value> {
-    let low = body.s.float(f64::NEG_INFINITY, max)?;
-    let none = body.s.compare(CompareKind::Eq, max, low, d)?;
-    let number = body.s.float(number, x)?;
-    body.s.select(none, number, x)
 }
 
 /// The index at which a bias of up to four dimensions is read, by right-aligned broadcasting.
@@ -325,7 +296,7 @@ fn joined(k: &Kernel, t: Value, order: &[usize], outer: usize) -> Result<Value> 
     let c = k.b.ctx;
     let list =
         |g: &Vec<i64>| Attr::array(c, &g.iter().map(|i| Attr::i64(c, *i)).collect::<Vec<_>>());
-    let attrs = [("reassociation", Attr::array(c, &groups.iter().map(list).collect::<Vec<_>>()))];
+    let groups = Attr::array(c, &groups.iter().map(list).collect::<Vec<_>>());
     let ty = Type::tensor(c, t.ty().element().ok_or("is no tensor")?.dtype()?, &sizes);
-    Ok(k.b.generic("tensor.collapse_shape", &[t], &[ty], &attrs, &mut [])?.result(0))
+    tensor::collapse_shape(k.b, t, groups, ty)
 }

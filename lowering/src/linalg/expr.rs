@@ -25,6 +25,8 @@ pub struct Input {
 pub struct Inputs {
     /// Inputs, unique by tensor and index.
     pub list: Vec<Input>,
+    /// Whether a value is computed from inputs, or read at an index that is no map.
+    pub computed: bool,
     seen: HashSet<(Value, Vec<Ix>)>,
 }
 
@@ -45,6 +47,7 @@ impl Kernel<'_> {
         }
         if let Some(tensor) = self.stored(v) {
             if !affine(at) {
+                inputs.computed = true;
                 return at.iter().try_for_each(|ix| self.scan_index(ix, loops, inputs));
             }
             if !inputs.list.iter().any(|i| i.tensor == tensor && i.at == at) {
@@ -57,6 +60,7 @@ impl Kernel<'_> {
             // Data-dependent indices into a stored tensor are scanned when the tensor is reached.
             return self.scan(from, &ix, loops, inputs);
         }
+        inputs.computed = true;
         op.operands()
             .into_iter()
             .filter(|o| o.ty().is_tensor())
@@ -78,7 +82,26 @@ impl Kernel<'_> {
     }
 }
 
-/// The body of a `linalg.generic` under construction.
+/// The op that is the index of a loop.
+#[derive(Clone, Copy)]
+pub enum Index {
+    /// `linalg.index`.
+    Linalg,
+    /// `kiln.structured.index`.
+    Structured,
+}
+
+impl Index {
+    /// The op's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Index::Linalg => linalg::Index::NAME,
+            Index::Structured => OpKind::StructuredIndex.name(),
+        }
+    }
+}
+
+/// The body of a `linalg.generic` or of a structured op under construction.
 pub struct Body<'a, 'k> {
     /// The kernel being lowered.
     pub kernel: &'a Kernel<'k>,
@@ -90,6 +113,8 @@ pub struct Body<'a, 'k> {
     pub args: &'a [Value],
     /// The number of loops.
     pub loops: usize,
+    /// The op that is the index of a loop.
+    pub index_op: Index,
     made: HashMap<(Value, Vec<Ix>), Value>,
     dims: HashMap<usize, Value>,
 }
@@ -102,6 +127,7 @@ impl<'a, 'k> Body<'a, 'k> {
         inputs: &'a Inputs,
         args: &'a [Value],
         loops: usize,
+        index_op: Index,
     ) -> Body<'a, 'k> {
         Body {
             kernel,
@@ -109,6 +135,7 @@ impl<'a, 'k> Body<'a, 'k> {
             inputs,
             args,
             loops,
+            index_op,
             made: HashMap::new(),
             dims: HashMap::new(),
         }
@@ -137,12 +164,8 @@ impl<'a, 'k> Body<'a, 'k> {
         let raw = match given {
             Some(i) => self.args[i],
             None => {
-                let mut operands = vec![tensor];
-                for ix in at {
-                    operands.push(self.index(ix)?);
-                }
-                let ty = tensor.ty().element().ok_or("reads no tensor")?;
-                self.s.op("tensor.extract", &operands, ty)?
+                let indices = at.iter().map(|ix| self.index(ix)).collect::<Result<Vec<_>>>()?;
+                tensor::extract(self.s, tensor, &indices)?
             }
         };
         self.s.load(raw, dtype(v)?)
@@ -156,64 +179,63 @@ impl<'a, 'k> Body<'a, 'k> {
                 let mut sum = None;
                 for (d, c) in l.coef.iter().enumerate().filter(|(_, c)| **c != 0) {
                     let i = self.dim(d)?;
-                    let term = if *c == 1 {
-                        i
-                    } else {
-                        self.s.op("arith.muli", &[i, self.s.b.index(*c)?], ty)?
-                    };
+                    let term =
+                        if *c == 1 { i } else { arith::muli(self.s, i, self.s.b.index(*c)?)? };
                     sum = Some(match sum {
                         None => term,
-                        Some(s) => self.s.op("arith.addi", &[s, term], ty)?,
+                        Some(s) => arith::addi(self.s, s, term)?,
                     });
                 }
                 match sum {
                     Some(s) if l.add == 0 => Ok(s),
-                    Some(s) => self.s.op("arith.addi", &[s, self.s.b.index(l.add)?], ty),
+                    Some(s) => arith::addi(self.s, s, self.s.b.index(l.add)?),
                     None => self.s.b.index(l.add),
                 }
             }
             Ix::Size(v) => Ok(self.kernel.new_index(*v)),
-            Ix::Add(a, b) => self.binary_index("arith.addi", a, b),
-            Ix::Mul(a, b) => self.binary_index("arith.muli", a, b),
-            Ix::FloorDiv(a, b) => self.binary_index("arith.divui", a, b),
-            Ix::Mod(a, b) => self.binary_index("arith.remui", a, b),
+            Ix::Add(a, b) => {
+                let (x, y) = (self.index(a)?, self.index(b)?);
+                arith::addi(self.s, x, y)
+            }
+            Ix::Mul(a, b) => {
+                let (x, y) = (self.index(a)?, self.index(b)?);
+                arith::muli(self.s, x, y)
+            }
+            Ix::FloorDiv(a, b) => {
+                let (x, y) = (self.index(a)?, self.index(b)?);
+                arith::divui(self.s, x, y)
+            }
+            Ix::Mod(a, b) => {
+                let (x, y) = (self.index(a)?, self.index(b)?);
+                arith::remui(self.s, x, y)
+            }
             Ix::Data { tensor, at, limit } => {
                 let x = self.element(*tensor, at)?;
                 let unsigned = dtype(*tensor)? == DType::UI8;
-                let i = self.s.op(
-                    if unsigned { "arith.index_castui" } else { "arith.index_cast" },
-                    &[x],
-                    ty,
-                )?;
+                let i = match unsigned {
+                    true => arith::index_castui(self.s, x, ty)?,
+                    false => arith::index_cast(self.s, x, ty)?,
+                };
                 // Clamps an out-of-range index: eager mode raises an error, a kernel never reads
                 // out of bounds.
-                let i = self.s.op("arith.maxsi", &[i, self.s.b.index(0)?], ty)?;
+                let i = arith::maxsi(self.s, i, self.s.b.index(0)?)?;
                 let limit = self.index(limit)?;
-                self.s.op("arith.minsi", &[i, limit], ty)
+                arith::minsi(self.s, i, limit)
             }
         }
     }
-    fn binary_index(&mut self, name: &str, a: &Ix, b: &Ix) -> Result<Value> {
-        let (x, y) = (self.index(a)?, self.index(b)?);
-        self.s.op(name, &[x, y], Type::index(self.s.b.ctx))
-    }
-    /// `linalg.index` of loop `d`.
+    /// The index of loop `d`.
     pub fn dim(&mut self, d: usize) -> Result<Value> {
         if let Some(v) = self.dims.get(&d) {
             return Ok(*v);
         }
-        let c = self.s.b.ctx;
-        let v = self
-            .s
-            .b
-            .generic(
-                "linalg.index",
-                &[],
-                &[Type::index(c)],
-                &[("dim", Attr::i64(c, d as i64))],
-                &mut [],
-            )?
-            .result(0);
+        let v = match self.index_op {
+            Index::Linalg => linalg::index(self.s, d as i64)?,
+            Index::Structured => {
+                let node = StructuredIndex { dim: d as i64 };
+                self.s.b.create_with(&node, &[Type::index(self.s.b.ctx)], &mut [])?.result(0)
+            }
+        };
         self.dims.insert(d, v);
         Ok(v)
     }
@@ -242,7 +264,7 @@ impl<'a, 'k> Body<'a, 'k> {
             OpKind::Iota => {
                 let o = Iota::of(op).ok_or_malformed(op)?;
                 let i = self.index(&at[o.axis as usize])?;
-                let wide = s.op("arith.index_cast", &[i], Type::scalar(s.b.ctx, DType::I64))?;
+                let wide = arith::index_cast(s, i, Type::scalar(s.b.ctx, DType::I64))?;
                 s.convert(wide, DType::I64, d)
             }
             OpKind::Compare => {

@@ -24,39 +24,9 @@ impl Generic<'_> {
     pub fn make(&self, fill: &mut Fill<'_>) -> Result<Vec<Value>> {
         let (b, c) = (self.b, self.b.ctx);
         let all: Vec<&(Value, Vec<usize>)> = self.ins.iter().chain(self.outs).collect();
-        let parse = |s: &str| Attr::parse(c, s).ok_or_else(|| format!("made a bad attribute {s}"));
-        let dims = |over: &mut dyn Iterator<Item = usize>| {
-            over.map(|d| format!("d{d}")).collect::<Vec<_>>().join(", ")
-        };
-        let loops = dims(&mut (0..self.reduction.len()));
-        let map = |(_, over): &&(Value, Vec<usize>)| {
-            parse(&format!("affine_map<({loops}) -> ({})>", dims(&mut over.iter().copied())))
-        };
-        let maps = all.iter().map(map).collect::<Result<Vec<_>, _>>()?;
-        let iterator = |r: &bool| {
-            parse(if *r {
-                "#linalg.iterator_type<reduction>"
-            } else {
-                "#linalg.iterator_type<parallel>"
-            })
-        };
-        let mut attrs = vec![
-            ("indexing_maps", Attr::array(c, &maps)),
-            (
-                "iterator_types",
-                Attr::array(
-                    c,
-                    &self.reduction.iter().map(iterator).collect::<Result<Vec<_>, _>>()?,
-                ),
-            ),
-            (
-                "operandSegmentSizes",
-                Attr::i32s(c, &[self.ins.len() as i32, self.outs.len() as i32]),
-            ),
-        ];
-        if self.merges {
-            attrs.push((MERGES, Attr::unit(c)));
-        }
+        let loops = self.reduction.len();
+        let maps: Vec<Attr> =
+            all.iter().map(|(_, over)| Attr::projection(c, loops, over)).collect();
         let operands: Vec<Value> = all.iter().map(|(v, _)| *v).collect();
         let types = operands
             .iter()
@@ -65,9 +35,20 @@ impl Generic<'_> {
         let results: Vec<Type> = self.outs.iter().map(|(t, _)| t.ty()).collect();
         let mut body = |b: Builder, args: Vec<Value>| {
             let values = fill(Scalars { b }, &args)?;
-            b.generic("linalg.yield", &values, &[], &[], &mut []).map(|_| ())
+            linalg::yield_(b, &values)
         };
-        Ok(b.generic("linalg.generic", &operands, &results, &attrs, &mut [(&types, &mut body)])?
-            .results())
+        let (ins, outs) = operands.split_at(self.ins.len());
+        let (maps, loops) = (Attr::array(c, &maps), iterators(self.reduction));
+        let mut op = linalg::Generic::new(b, ins, outs, maps, &loops, &results);
+        if self.merges {
+            op = op.with_attr(MERGES, Attr::unit(c));
+        }
+        Ok(op.region((&types, &mut body)).build()?.results())
     }
+}
+
+/// The iterator types of loops, of which these are reductions.
+pub fn iterators(reduction: &[bool]) -> Vec<IteratorType> {
+    let one = |r: &bool| if *r { IteratorType::Reduction } else { IteratorType::Parallel };
+    reduction.iter().map(one).collect()
 }

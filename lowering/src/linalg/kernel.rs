@@ -5,11 +5,12 @@ use crate::{
         sizes::SizeValues,
     },
     linalg::{
-        expr::{Body, Input, Inputs, dtype},
+        expr::{Body, Index, Input, Inputs, dtype},
+        generic::iterators,
         scalar::{Scalars, storage, wide},
     },
 };
-use kiln_dialects::{ir::*, sym::Dim as SymDim, value::DType};
+use kiln_dialects::{ir::*, ops::StructuredContract, sym::Dim as SymDim, value::DType};
 use std::{
     cell::RefCell,
     collections::{HashMap, HashSet},
@@ -41,6 +42,56 @@ pub struct Nest<'n> {
     pub reads: Vec<(Value, Vec<Ix>)>,
     /// From the body and the outputs' block arguments to the yielded values.
     pub body: &'n mut Yield<'n>,
+}
+
+/// The operands of an op over a nest.
+pub struct Operands {
+    /// What the inputs are elements of.
+    pub inputs: Inputs,
+    /// Inputs, then outputs.
+    pub values: Vec<Value>,
+    /// Their element types.
+    pub types: Vec<Type>,
+    /// The number of inputs.
+    pub ins: usize,
+    /// Their indexing maps.
+    pub maps: Attr,
+}
+
+impl Nest<'_> {
+    /// Whether there is no iteration, so that the outputs stay unchanged. An MLIR slice may not
+    /// even start in an empty dimension.
+    pub fn is_empty(&self) -> bool {
+        self.sizes.iter().any(|s| s.known() == Some(0))
+    }
+    /// Whether `linalg.contract` says the same: each factor is an element of an operand, all maps are
+    /// projected permutations, and products are computed in the accumulator's type.
+    fn is_named(&self, o: &Operands) -> bool {
+        let ([(lhs, _), (rhs, _)], [(out, over)]) = (&self.reads[..], &self.outs[..]) else {
+            return false;
+        };
+        let ([x, y], 2, false) = (&o.inputs.list[..], o.ins, o.inputs.computed) else {
+            return false;
+        };
+        let Ok(d) = dtype(*lhs) else { return false };
+        let element = |t: Value| t.ty().element().and_then(|t| t.dtype().ok());
+        let types = d != DType::I1
+            && dtype(*rhs) == Ok(d)
+            && [x, y].iter().all(|i| element(i.tensor) == Some(storage(d)))
+            && element(*out) == Some(wide(d));
+        let loops = self.reduction.len();
+        let single = |ix: &Ix| (0..loops).find(|d| *ix == Ix::dim(*d, loops));
+        let distinct = |at: &[Ix]| -> Option<Vec<usize>> {
+            let dims: Vec<usize> = at.iter().map(single).collect::<Option<_>>()?;
+            (0..dims.len()).all(|i| !dims[..i].contains(&dims[i])).then_some(dims)
+        };
+        let (Some(a), Some(b)) = (distinct(&x.at), distinct(&y.at)) else { return false };
+        let role = |d: usize| match self.reduction[d] {
+            true => a.contains(&d) && b.contains(&d),
+            false => over.contains(&d) && (a.contains(&d) || b.contains(&d)),
+        };
+        types && (0..loops).all(role)
+    }
 }
 
 /// Emits the values that an iteration yields.
@@ -76,7 +127,7 @@ impl Kernel<'_> {
             .filter_map(|s| if let Size::Dynamic(v) = s { Some(*v) } else { None })
             .collect();
         let ty = Type::tensor(self.b.ctx, d, &dims);
-        Ok(self.b.generic("tensor.empty", &dynamic, &[ty], &[], &mut [])?.result(0))
+        tensor::empty(self.b, &dynamic, ty)
     }
 
     /// A tensor filled with a constant.
@@ -93,21 +144,10 @@ impl Kernel<'_> {
     /// `linalg.fill`.
     pub fn fill(&self, scalar: Value, out: Value) -> Result<Value> {
         let element = out.ty().element().ok_or("fills no tensor")?;
-        let mut body = |b: Builder, args: Vec<Value>| {
-            b.generic("linalg.yield", &[args[0]], &[], &[], &mut []).map(|_| ())
-        };
-        let attrs = [("operandSegmentSizes", Attr::i32s(self.b.ctx, &[1, 1]))];
+        let mut body = |b: Builder, args: Vec<Value>| linalg::yield_(b, &[args[0]]);
         let types = [scalar.ty(), element];
-        Ok(self
-            .b
-            .generic(
-                "linalg.fill",
-                &[scalar, out],
-                &[out.ty()],
-                &attrs,
-                &mut [(&types, &mut body)],
-            )?
-            .result(0))
+        let body: RegionBody<'_> = (&types, &mut body);
+        Ok(linalg::fill(self.b, &[scalar], &[out], &[out.ty()], body)?.result(0))
     }
 
     /// The slice of a tensor that the loops reach: linalg requires a dimension indexed by a single
@@ -142,24 +182,11 @@ impl Kernel<'_> {
             });
         }
         let element = t.ty().element().ok_or("is no tensor")?.dtype()?;
-        let slice = Slice { offsets: vec![Size::Static(0); sizes.len()], sizes };
-        let op = self.b.generic(
-            "tensor.extract_slice",
-            &slice.operands(&[t]),
-            &[slice.ty(self.b.ctx, element)],
-            &slice.attrs(self.b.ctx, &[1]),
-            &mut [],
-        )?;
-        Ok(op.result(0))
+        slice(self.b, t, &vec![Size::Static(0); sizes.len()], &sizes, element)
     }
 
-    /// Creates a `linalg.generic`; returns its results, one tensor per output.
-    pub fn generic(&self, nest: Nest) -> Result<Vec<Value>> {
-        // Without iterations the outputs stay unchanged; an MLIR slice may not even start in an
-        // empty dimension.
-        if nest.sizes.iter().any(|s| s.known() == Some(0)) {
-            return Ok(nest.outs.iter().map(|(t, _)| *t).collect());
-        }
+    /// The operands of a nest: inputs, then outputs.
+    pub fn operands(&self, nest: &Nest) -> Result<Operands> {
         let loops = nest.reduction.len();
         let mut inputs = Inputs::default();
         for (v, at) in &nest.reads {
@@ -179,55 +206,84 @@ impl Kernel<'_> {
         };
         // An otherwise unused operand gives the trip count of a loop that no operand determines.
         let silent: Vec<usize> = (0..loops).filter(|d| !stated(*d)).collect();
-        let mut operands = read;
+        let mut values = read;
         let mut maps: Vec<String> =
             inputs.list.iter().map(|i| map_text(loops, &i.at)).collect::<Result<_, _>>()?;
         if !silent.is_empty() {
             let sizes: Vec<Size> = silent.iter().map(|d| nest.sizes[*d]).collect();
-            operands.push(self.empty(DType::I8, &sizes)?);
+            values.push(self.empty(DType::I8, &sizes)?);
             maps.push(map_text(loops, &dims_of(loops, &silent))?);
         }
-        let ins = operands.len();
+        let ins = values.len();
         for (t, over) in &nest.outs {
-            operands.push(*t);
+            values.push(*t);
             maps.push(map_text(loops, &dims_of(loops, over))?);
         }
         let c = self.b.ctx;
-        let parse = |s: &str| Attr::parse(c, s).ok_or_else(|| format!("made a bad attribute {s}"));
-        let maps = maps.iter().map(|m| parse(m)).collect::<Result<Vec<_>, _>>()?;
-        let iterator = |r: &bool| {
-            parse(if *r {
-                "#linalg.iterator_type<reduction>"
-            } else {
-                "#linalg.iterator_type<parallel>"
-            })
-        };
-        let iterators = nest.reduction.iter().map(iterator).collect::<Result<Vec<_>, _>>()?;
-        let attrs = [
-            ("indexing_maps", Attr::array(c, &maps)),
-            ("iterator_types", Attr::array(c, &iterators)),
-            ("operandSegmentSizes", Attr::i32s(c, &[ins as i32, nest.outs.len() as i32])),
-        ];
-        let types = operands
+        let parse =
+            |s: &String| Attr::parse(c, s).ok_or_else(|| format!("made a bad attribute {s}"));
+        let maps = Attr::array(c, &maps.iter().map(parse).collect::<Result<Vec<_>, _>>()?);
+        let types = values
             .iter()
             .map(|t| t.ty().element().ok_or("has an operand that is no tensor"))
             .collect::<Result<Vec<_>, _>>()?;
+        Ok(Operands { inputs, values, types, ins, maps })
+    }
+
+    /// Creates a `linalg.generic`; returns its results, one tensor per output.
+    pub fn generic(&self, nest: Nest) -> Result<Vec<Value>> {
+        if nest.is_empty() {
+            return Ok(nest.outs.iter().map(|(t, _)| *t).collect());
+        }
+        let Operands { inputs, values, types, ins, maps } = self.operands(&nest)?;
         let results: Vec<Type> = nest.outs.iter().map(|(t, _)| t.ty()).collect();
-        let fill = nest.body;
+        let (fill, loops) = (nest.body, nest.reduction.len());
         let mut body = |b: Builder, args: Vec<Value>| {
-            let mut body = Body::new(self, b, &inputs, &args, loops);
-            let values = fill(&mut body, &args[ins..])?;
-            let stored = values
+            let mut body = Body::new(self, b, &inputs, &args, loops, Index::Linalg);
+            let made = fill(&mut body, &args[ins..])?;
+            let stored = made
                 .into_iter()
                 .zip(&types[ins..])
                 .map(|(v, t)| body.s.store(v, *t))
                 .collect::<Result<Vec<_>, _>>()?;
-            b.generic("linalg.yield", &stored, &[], &[], &mut []).map(|_| ())
+            linalg::yield_(b, &stored)
         };
-        Ok(self
-            .b
-            .generic("linalg.generic", &operands, &results, &attrs, &mut [(&types, &mut body)])?
-            .results())
+        let (read, written) = values.split_at(ins);
+        let (loops, body): (_, RegionBody<'_>) = (iterators(&nest.reduction), (&types, &mut body));
+        Ok(linalg::generic(self.b, read, written, maps, &loops, &results, body)?.results())
+    }
+
+    /// Creates a contraction of the factors that the nest's body computes: `linalg.contract` where
+    /// these are elements of two operands and that op says the same, else
+    /// `kiln.structured.contract`.
+    pub fn contract(&self, nest: Nest) -> Result<Vec<Value>> {
+        if nest.is_empty() {
+            return Ok(nest.outs.iter().map(|(t, _)| *t).collect());
+        }
+        let o = self.operands(&nest)?;
+        if nest.is_named(&o) {
+            return self.named_contract(&o);
+        }
+        let [out] = o.values[o.ins..] else { return Err("contracts into no single tensor".into()) };
+        let inputs = o.values[..o.ins].to_vec();
+        let node = StructuredContract { inputs, init: out, indexing_maps: o.maps };
+        let mut body = region(self, &o, 0, nest.reduction.len(), nest.body);
+        let types = &o.types[..o.ins];
+        let made = self.b.create_with(&node, &[out.ty()], &mut [(types, &mut body)])?;
+        Ok(made.results())
+    }
+
+    /// A map from `loops` loops to these of them.
+    pub fn map_of(&self, loops: usize, over: &[usize]) -> Result<Attr> {
+        let text = map_text(loops, &dims_of(loops, over))?;
+        Ok(Attr::parse(self.b.ctx, &text).ok_or_else(|| format!("made a bad attribute {text}"))?)
+    }
+
+    fn named_contract(&self, o: &Operands) -> Result<Vec<Value>> {
+        let segments = Attr::i32s(self.b.ctx, &[o.ins as i32, 1]);
+        let attrs = [("indexing_maps", o.maps), ("operandSegmentSizes", segments)];
+        let results: Vec<Type> = o.values[o.ins..].iter().map(|t| t.ty()).collect();
+        Ok(self.b.named_linalg("linalg.contract", &o.values, &results, &attrs)?.results())
     }
 
     /// Computes a value elementwise into a new tensor. `own`: in its declared dtype rather than its
@@ -260,49 +316,34 @@ impl Kernel<'_> {
     }
 }
 
-/// A slice of a tensor, with unit strides.
-pub struct Slice {
-    /// Its offsets.
-    pub offsets: Vec<Size>,
-    /// Its sizes.
-    pub sizes: Vec<Size>,
+/// Fills a region of a structured op over `loops` loops, whose arguments are `first` values and
+/// then elements of these operands.
+pub fn region<'a>(
+    k: &'a Kernel<'_>,
+    operands: &'a Operands,
+    first: usize,
+    loops: usize,
+    fill: &'a mut Yield<'_>,
+) -> impl FnMut(Builder, Vec<Value>) -> Result<()> + 'a {
+    move |b, args| {
+        let (given, elements) = args.split_at(first);
+        let mut body = Body::new(k, b, &operands.inputs, elements, loops, Index::Structured);
+        let yielded = fill(&mut body, given)?;
+        b.generic("kiln.yield", &yielded, &[], &[], &mut []).map(drop)
+    }
 }
 
-impl Slice {
-    fn dynamic(all: &[Size]) -> Vec<Value> {
-        all.iter().filter_map(|s| if let Size::Dynamic(v) = s { Some(*v) } else { None }).collect()
-    }
-    /// The operands of a slice op: `first`, then dynamic offsets, then dynamic sizes.
-    pub fn operands(&self, first: &[Value]) -> Vec<Value> {
-        [first, &Slice::dynamic(&self.offsets), &Slice::dynamic(&self.sizes)].concat()
-    }
-    /// The attributes of a slice op. `first`: the operand segment sizes of the operands before the
-    /// offsets.
-    pub fn attrs(&self, c: Ctx, first: &[i32]) -> [(&'static str, Attr); 4] {
-        let fixed = |all: &[Size]| {
-            Attr::i64s(
-                c,
-                &all.iter().map(|s| s.known().unwrap_or(Size::DYNAMIC)).collect::<Vec<_>>(),
-            )
-        };
-        let groups = [
-            Slice::dynamic(&self.offsets).len() as i32,
-            Slice::dynamic(&self.sizes).len() as i32,
-            0,
-        ];
-        [
-            ("static_offsets", fixed(&self.offsets)),
-            ("static_sizes", fixed(&self.sizes)),
-            ("static_strides", Attr::i64s(c, &vec![1; self.sizes.len()])),
-            ("operandSegmentSizes", Attr::i32s(c, &[first, &groups].concat())),
-        ]
-    }
-    /// Its tensor type.
-    pub fn ty(&self, c: Ctx, d: DType) -> Type {
-        let dims: Vec<_> =
-            self.sizes.iter().map(|s| s.known().map_or(SymDim::Unknown, SymDim::Known)).collect();
-        Type::tensor(c, d, &dims)
-    }
+/// `tensor.extract_slice` of unit strides.
+pub fn slice(
+    b: Builder,
+    whole: Value,
+    offsets: &[Size],
+    sizes: &[Size],
+    element: DType,
+) -> Result<Value> {
+    let dim = |s: &Size| s.known().map_or(SymDim::Unknown, SymDim::Known);
+    let ty = Type::tensor(b.ctx, element, &sizes.iter().map(dim).collect::<Vec<_>>());
+    tensor::extract_slice(b, whole, offsets, sizes, &Size::all(&vec![1; sizes.len()]), ty)
 }
 
 fn dims_of(loops: usize, over: &[usize]) -> Vec<Ix> {

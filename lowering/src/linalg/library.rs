@@ -61,14 +61,13 @@ pub fn declare(func: Op, op: Op, end: Op, args: &[Value], facts: &Facts) -> Resu
         }
     };
     let types = all.iter().map(own).collect::<Result<Vec<_>, _>>().at(op)?;
-    let attrs = [
-        ("sym_name", Attr::string(c, &func.symbol().unwrap_or_default())),
-        ("function_type", Attr::ty(Type::function(c, &types, &[]))),
-        ("sym_visibility", Attr::string(c, "private")),
-        ("arg_attrs", crate::linalg::sizes_attr(c, facts, &all)),
-    ];
-    let b = Builder::before(func).ok_or_at(func, "is in no block")?;
-    b.at(op.loc()).generic_with_empty_region("func.func", &attrs).at(op)?;
+    let b = Builder::before(func).ok_or_at(func, "is in no block")?.at(op.loc());
+    let (name, ty) = (func.symbol().unwrap_or_default(), Type::function(c, &types, &[]));
+    func::Func::new(b, &name, ty)
+        .sym_visibility("private")
+        .arg_attrs(crate::linalg::sizes_attr(c, facts, &all))
+        .build()
+        .at(op)?;
     let module = func.parent().ok_or_at(func, "is in no module")?;
     match PtxCall::of(op) {
         Some(call) => {

@@ -4,6 +4,7 @@
 //! be chosen, printed and edited. Upstream has no conversion from kiln's ops. Fusing op by op
 //! (`linalg-fuse-elementwise-ops`) would redo what `kiln-fuse` has decided: here each element is
 //! computed through the whole expression at once, and movement ops fold into indexing maps.
+//! Contractions, scans and attention stay ops (`linalg.contract`, `kiln.structured.*`).
 //!
 //! Numerics: reassociates. Within a kernel 16-bit floats stay in f32 where the prims round at every
 //! op.
@@ -17,12 +18,15 @@
 //! a declaration; its module names the runtime function that computes it.
 pub(crate) mod arg;
 pub(crate) mod attention;
+pub(crate) mod contract;
 pub(crate) mod expr;
 pub mod generic;
 pub(crate) mod kernel;
 pub(crate) mod library;
+pub(crate) mod limits;
 pub(crate) mod power;
 pub mod scalar;
+pub(crate) mod scan;
 pub(crate) mod stage;
 
 use crate::{

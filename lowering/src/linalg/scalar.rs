@@ -42,21 +42,21 @@ pub struct Scalars {
 
 type Made = Result<Value>;
 
+impl From<Scalars> for Builder {
+    fn from(s: Scalars) -> Builder {
+        s.b
+    }
+}
+impl From<&Scalars> for Builder {
+    fn from(s: &Scalars) -> Builder {
+        s.b
+    }
+}
+
 impl Scalars {
-    /// Creates an op with one result.
-    pub fn op(&self, name: &str, operands: &[Value], ty: Type) -> Made {
-        Ok(self.b.generic(name, operands, &[ty], &[], &mut [])?.result(0))
-    }
-    /// Creates an op whose result type is that of its operands.
-    pub fn same(&self, name: &str, operands: &[Value]) -> Made {
-        self.op(name, operands, operands[0].ty())
-    }
     /// A constant of a scalar type.
     pub fn constant(&self, value: Attr) -> Made {
-        Ok(self
-            .b
-            .generic("arith.constant", &[], &[value.type_of()], &[("value", value)], &mut [])?
-            .result(0))
+        arith::constant(self, value)
     }
     /// A float constant of the type of `like`.
     pub fn float(&self, value: f64, like: Value) -> Made {
@@ -72,20 +72,18 @@ impl Scalars {
     }
     /// `c ? x : y`.
     pub fn select(&self, c: Value, x: Value, y: Value) -> Made {
-        self.op("arith.select", &[c, x, y], x.ty())
+        arith::select(self, c, x, y)
     }
     fn i1(&self) -> Type {
         Type::scalar(self.b.ctx, DType::I1)
     }
-    /// `arith.cmpf` with upstream's predicate number.
-    pub fn cmpf(&self, predicate: i64, x: Value, y: Value) -> Made {
-        let attrs = [("predicate", Attr::i64(self.b.ctx, predicate))];
-        Ok(self.b.generic("arith.cmpf", &[x, y], &[self.i1()], &attrs, &mut [])?.result(0))
+    /// `arith.cmpf`.
+    pub fn cmpf(&self, predicate: CmpFPredicate, x: Value, y: Value) -> Made {
+        arith::cmpf(self, predicate, x, y)
     }
-    /// `arith.cmpi` with upstream's predicate number.
-    pub fn cmpi(&self, predicate: i64, x: Value, y: Value) -> Made {
-        let attrs = [("predicate", Attr::i64(self.b.ctx, predicate))];
-        Ok(self.b.generic("arith.cmpi", &[x, y], &[self.i1()], &attrs, &mut [])?.result(0))
+    /// `arith.cmpi`.
+    pub fn cmpi(&self, predicate: CmpIPredicate, x: Value, y: Value) -> Made {
+        arith::cmpi(self, predicate, x, y)
     }
 
     /// Converts from the storage type to the compute type.
@@ -93,16 +91,16 @@ impl Scalars {
         let want = compute_type(self.b.ctx, d);
         match d {
             _ if v.ty() == want => Ok(v),
-            DType::I1 => self.op("arith.trunci", &[v], want),
-            _ => self.op("arith.extf", &[v], want),
+            DType::I1 => arith::trunci(self, v, want),
+            _ => arith::extf(self, v, want),
         }
     }
     /// Converts from the compute type to a storage type.
     pub fn store(&self, v: Value, to: Type) -> Made {
         match v.ty() {
             t if t == to => Ok(v),
-            t if t == self.i1() => self.op("arith.extui", &[v], to),
-            _ => self.op("arith.truncf", &[v], to),
+            t if t == self.i1() => arith::extui(self, v, to),
+            _ => arith::truncf(self, v, to),
         }
     }
 
@@ -110,62 +108,70 @@ impl Scalars {
     pub fn unary(&self, kind: UnaryKind, x: Value, d: DType) -> Made {
         use UnaryKind as K;
         if d.is_float() {
-            let name = match kind {
-                K::Neg => "arith.negf",
-                K::Abs => "math.absf",
-                K::Exp => "math.exp",
-                K::Exp2 => "math.exp2",
-                K::Expm1 => "math.expm1",
-                K::Log => "math.log",
-                K::Log1p => "math.log1p",
-                K::Log2 => "math.log2",
-                K::Sqrt => "math.sqrt",
-                K::Rsqrt => "math.rsqrt",
-                K::Sin => "math.sin",
-                K::Cos => "math.cos",
-                K::Tan => "math.tan",
-                K::Asin => "math.asin",
-                K::Acos => "math.acos",
-                K::Atan => "math.atan",
-                K::Sinh => "math.sinh",
-                K::Cosh => "math.cosh",
-                K::Tanh => "math.tanh",
-                K::Erf => "math.erf",
-                K::Ceil => "math.ceil",
-                K::Floor => "math.floor",
-                K::RoundEven => "math.roundeven",
-                K::Trunc => "math.trunc",
-                K::IsNan => return self.cmpf(14, x, x),
+            let op: fn(Scalars, Value) -> Made = match kind {
+                K::Neg => arith::negf,
+                K::Abs => math::absf,
+                K::Exp => math::exp,
+                K::Exp2 => math::exp2,
+                K::Expm1 => math::expm1,
+                K::Log => math::log,
+                K::Log1p => math::log1p,
+                K::Log2 => math::log2,
+                K::Sqrt => math::sqrt,
+                K::Rsqrt => math::rsqrt,
+                K::Sin => math::sin,
+                K::Cos => math::cos,
+                K::Tan => math::tan,
+                K::Asin => math::asin,
+                K::Acos => math::acos,
+                K::Atan => math::atan,
+                K::Sinh => math::sinh,
+                K::Cosh => math::cosh,
+                K::Tanh => math::tanh,
+                K::Erf => math::erf,
+                K::Ceil => math::ceil,
+                K::Floor => math::floor,
+                K::RoundEven => math::roundeven,
+                K::Trunc => math::trunc,
+                K::IsNan => return self.cmpf(CmpFPredicate::Uno, x, x),
                 K::IsFinite => {
-                    let a = self.same("math.absf", &[x])?;
-                    return self.cmpf(4, a, self.float(f64::INFINITY, x)?);
+                    let a = math::absf(self, x)?;
+                    return self.cmpf(CmpFPredicate::Olt, a, self.float(f64::INFINITY, x)?);
                 }
                 K::Sign => {
                     let zero = self.float(0.0, x)?;
-                    let below = self.select(self.cmpf(4, x, zero)?, self.float(-1.0, x)?, x)?;
-                    return self.select(self.cmpf(2, x, zero)?, self.float(1.0, x)?, below);
+                    let below = self.select(
+                        self.cmpf(CmpFPredicate::Olt, x, zero)?,
+                        self.float(-1.0, x)?,
+                        x,
+                    )?;
+                    return self.select(
+                        self.cmpf(CmpFPredicate::Ogt, x, zero)?,
+                        self.float(1.0, x)?,
+                        below,
+                    );
                 }
                 K::Not => return Err("is not defined on floats".into()),
             };
-            return self.same(name, &[x]);
+            return op(*self, x);
         }
         let truth =
             |on: bool| self.constant(Attr::scalar_int(self.b.ctx, DType::I1, i64::from(on)));
         match kind {
             K::IsNan => truth(false),
             K::IsFinite => truth(true),
-            K::Not => self.same("arith.xori", &[x, self.int(-1, x)?]),
+            K::Not => arith::xori(self, x, self.int(-1, x)?),
             K::Abs if d == DType::UI8 => Ok(x),
-            K::Neg => self.same("arith.subi", &[self.int(0, x)?, x]),
-            K::Abs => self.same("math.absi", &[x]),
+            K::Neg => arith::subi(self, self.int(0, x)?, x),
+            K::Abs => math::absi(self, x),
             K::Sign => {
                 let (zero, one) = (self.int(0, x)?, self.int(1, x)?);
                 let below = if d == DType::UI8 {
                     zero
                 } else {
-                    self.select(self.cmpi(2, x, zero)?, self.int(-1, x)?, zero)?
+                    self.select(self.cmpi(CmpIPredicate::Slt, x, zero)?, self.int(-1, x)?, zero)?
                 };
-                let greater = self.cmpi(if d == DType::UI8 { 8 } else { 4 }, x, zero)?;
+                let greater = self.compare(CompareKind::Gt, x, zero, d)?;
                 self.select(greater, one, below)
             }
             other => Err(format!("has no {other:?} on integers").into()),
@@ -176,29 +182,29 @@ impl Scalars {
     pub fn binary(&self, kind: BinaryKind, x: Value, y: Value, d: DType) -> Made {
         use BinaryKind as K;
         let unsigned = matches!(d, DType::UI8 | DType::I1);
-        let name = match (kind, d.is_float()) {
-            (K::Add, true) => "arith.addf",
-            (K::Sub, true) => "arith.subf",
-            (K::Mul, true) => "arith.mulf",
-            (K::Div, true) => "arith.divf",
-            (K::Rem, true) => "arith.remf",
+        let op: fn(Scalars, Value, Value) -> Made = match (kind, d.is_float()) {
+            (K::Add, true) => arith::addf,
+            (K::Sub, true) => arith::subf,
+            (K::Mul, true) => arith::mulf,
+            (K::Div, true) => arith::divf,
+            (K::Rem, true) => arith::remf,
             (K::Pow, true) => return crate::linalg::power::float_pow(self, x, y),
-            (K::Max, true) => "arith.maximumf",
-            (K::Min, true) => "arith.minimumf",
-            (K::Atan2, true) => "math.atan2",
+            (K::Max, true) => arith::maximumf,
+            (K::Min, true) => arith::minimumf,
+            (K::Atan2, true) => math::atan2,
             (K::FloorDiv, true) => return self.floor_div(x, y),
-            (K::Add | K::Or, false) if d == DType::I1 => "arith.ori",
-            (K::Mul | K::And, false) if d == DType::I1 => "arith.andi",
-            (K::Add, false) => "arith.addi",
-            (K::Sub, false) => "arith.subi",
-            (K::Mul, false) => "arith.muli",
-            (K::Max, false) if unsigned => "arith.maxui",
-            (K::Min, false) if unsigned => "arith.minui",
-            (K::Max, false) => "arith.maxsi",
-            (K::Min, false) => "arith.minsi",
-            (K::And, false) => "arith.andi",
-            (K::Or, false) => "arith.ori",
-            (K::Xor, false) => "arith.xori",
+            (K::Add | K::Or, false) if d == DType::I1 => arith::ori,
+            (K::Mul | K::And, false) if d == DType::I1 => arith::andi,
+            (K::Add, false) => arith::addi,
+            (K::Sub, false) => arith::subi,
+            (K::Mul, false) => arith::muli,
+            (K::Max, false) if unsigned => arith::maxui,
+            (K::Min, false) if unsigned => arith::minui,
+            (K::Max, false) => arith::maxsi,
+            (K::Min, false) => arith::minsi,
+            (K::And, false) => arith::andi,
+            (K::Or, false) => arith::ori,
+            (K::Xor, false) => arith::xori,
             (K::Div | K::Rem | K::FloorDiv, false) => {
                 return self.int_division(kind, x, y, unsigned);
             }
@@ -206,72 +212,80 @@ impl Scalars {
             (K::Pow, false) => return crate::linalg::power::int_pow(self, x, y, d),
             (other, _) => return Err(format!("has no {other:?} on {d}").into()),
         };
-        self.same(name, &[x, y])
+        op(*self, x, y)
     }
 
     /// Python's float floor division: (x - mod(x, y)) / y, then rounded. Same formula as
     /// `reference/scalar.rs`.
     fn floor_div(&self, x: Value, y: Value) -> Made {
         let (zero, one) = (self.float(0.0, x)?, self.float(1.0, x)?);
-        let plain = self.same("arith.divf", &[x, y])?;
-        let rest = self.same("arith.remf", &[x, y])?;
-        let quotient = self.same("arith.divf", &[self.same("arith.subf", &[x, rest])?, y])?;
-        let signs =
-            self.same("arith.xori", &[self.cmpf(4, y, zero)?, self.cmpf(4, rest, zero)?])?;
-        let below = self.same("arith.andi", &[self.cmpf(13, rest, zero)?, signs])?;
-        let quotient = self.select(below, self.same("arith.subf", &[quotient, one])?, quotient)?;
-        let floor = self.same("math.floor", &[quotient])?;
-        let gap = self.same("arith.subf", &[quotient, floor])?;
-        let up = self.cmpf(2, gap, self.float(0.5, x)?)?;
-        let rounded = self.select(up, self.same("arith.addf", &[floor, one])?, floor)?;
-        let signed_zero = self.same("math.copysign", &[zero, plain])?;
-        let result = self.select(self.cmpf(1, quotient, zero)?, signed_zero, rounded)?;
-        self.select(self.cmpf(1, y, zero)?, plain, result)
+        let plain = arith::divf(self, x, y)?;
+        let rest = arith::remf(self, x, y)?;
+        let quotient = arith::divf(self, arith::subf(self, x, rest)?, y)?;
+        let signs = arith::xori(
+            self,
+            self.cmpf(CmpFPredicate::Olt, y, zero)?,
+            self.cmpf(CmpFPredicate::Olt, rest, zero)?,
+        )?;
+        let below = arith::andi(self, self.cmpf(CmpFPredicate::Une, rest, zero)?, signs)?;
+        let quotient = self.select(below, arith::subf(self, quotient, one)?, quotient)?;
+        let floor = math::floor(self, quotient)?;
+        let gap = arith::subf(self, quotient, floor)?;
+        let up = self.cmpf(CmpFPredicate::Ogt, gap, self.float(0.5, x)?)?;
+        let rounded = self.select(up, arith::addf(self, floor, one)?, floor)?;
+        let signed_zero = math::copysign(self, zero, plain)?;
+        let result =
+            self.select(self.cmpf(CmpFPredicate::Oeq, quotient, zero)?, signed_zero, rounded)?;
+        self.select(self.cmpf(CmpFPredicate::Oeq, y, zero)?, plain, result)
     }
 
     /// Integer division that cannot trap: a divisor of 0 gives an unspecified number, and the least
     /// integer divided by -1 wraps around.
     fn int_division(&self, kind: BinaryKind, x: Value, y: Value, unsigned: bool) -> Made {
         let (zero, one, minus) = (self.int(0, x)?, self.int(1, x)?, self.int(-1, x)?);
-        let by_zero = self.cmpi(0, y, zero)?;
+        let by_zero = self.cmpi(CmpIPredicate::Eq, y, zero)?;
         if unsigned {
             let y = self.select(by_zero, one, y)?;
-            return self.same(
-                if kind == BinaryKind::Rem { "arith.remui" } else { "arith.divui" },
-                &[x, y],
-            );
+            return match kind {
+                BinaryKind::Rem => arith::remui(self, x, y),
+                _ => arith::divui(self, x, y),
+            };
         }
-        let by_minus = self.cmpi(0, y, minus)?;
-        let trap = self.same("arith.ori", &[by_zero, by_minus])?;
+        let by_minus = self.cmpi(CmpIPredicate::Eq, y, minus)?;
+        let trap = arith::ori(self, by_zero, by_minus)?;
         let safe = self.select(trap, one, y)?;
         if kind == BinaryKind::Rem {
-            return self.select(by_minus, zero, self.same("arith.remsi", &[x, safe])?);
+            return self.select(by_minus, zero, arith::remsi(self, x, safe)?);
         }
-        let negated = self.same("arith.subi", &[zero, x])?;
-        let quotient = self.select(by_minus, negated, self.same("arith.divsi", &[x, safe])?)?;
+        let negated = arith::subi(self, zero, x)?;
+        let quotient = self.select(by_minus, negated, arith::divsi(self, x, safe)?)?;
         if kind == BinaryKind::Div {
             return Ok(quotient);
         }
-        let rest = self.same("arith.subi", &[x, self.same("arith.muli", &[quotient, y])?])?;
-        let signs = self.same("arith.xori", &[self.cmpi(2, x, zero)?, self.cmpi(2, y, zero)?])?;
-        let below = self.same("arith.andi", &[self.cmpi(1, rest, zero)?, signs])?;
-        self.select(below, self.same("arith.subi", &[quotient, one])?, quotient)
+        let rest = arith::subi(self, x, arith::muli(self, quotient, y)?)?;
+        let signs = arith::xori(
+            self,
+            self.cmpi(CmpIPredicate::Slt, x, zero)?,
+            self.cmpi(CmpIPredicate::Slt, y, zero)?,
+        )?;
+        let below = arith::andi(self, self.cmpi(CmpIPredicate::Ne, rest, zero)?, signs)?;
+        self.select(below, arith::subi(self, quotient, one)?, quotient)
     }
 
     fn shift(&self, kind: BinaryKind, x: Value, y: Value, d: DType) -> Made {
         // Unsigned comparison, so that a negative shift count is out of range as well.
         let bits = i64::from(d.bits());
-        let inside = self.cmpi(6, y, self.int(bits, y)?)?;
+        let inside = self.cmpi(CmpIPredicate::Ult, y, self.int(bits, y)?)?;
         let zero = self.int(0, x)?;
         let count = self.select(inside, y, zero)?;
         if kind == BinaryKind::Shl {
-            return self.select(inside, self.same("arith.shli", &[x, count])?, zero);
+            return self.select(inside, arith::shli(self, x, count)?, zero);
         }
         if d == DType::UI8 {
-            return self.select(inside, self.same("arith.shrui", &[x, count])?, zero);
+            return self.select(inside, arith::shrui(self, x, count)?, zero);
         }
         let count = self.select(inside, y, self.int(bits - 1, y)?)?;
-        self.same("arith.shrsi", &[x, count])
+        arith::shrsi(self, x, count)
     }
 
     /// A comparison of elements of dtype `d`; an i1.
@@ -279,23 +293,27 @@ impl Scalars {
         use CompareKind as K;
         if d.is_float() {
             let predicate = match kind {
-                K::Eq => 1,
-                K::Ne => 13,
-                K::Lt => 4,
-                K::Le => 5,
-                K::Gt => 2,
-                K::Ge => 3,
+                K::Eq => CmpFPredicate::Oeq,
+                K::Ne => CmpFPredicate::Une,
+                K::Lt => CmpFPredicate::Olt,
+                K::Le => CmpFPredicate::Ole,
+                K::Gt => CmpFPredicate::Ogt,
+                K::Ge => CmpFPredicate::Oge,
             };
             return self.cmpf(predicate, x, y);
         }
-        let unsigned = if matches!(d, DType::UI8 | DType::I1) { 4 } else { 0 };
-        let predicate = match kind {
-            K::Eq => 0,
-            K::Ne => 1,
-            K::Lt => 2 + unsigned,
-            K::Le => 3 + unsigned,
-            K::Gt => 4 + unsigned,
-            K::Ge => 5 + unsigned,
+        let unsigned = matches!(d, DType::UI8 | DType::I1);
+        let predicate = match (kind, unsigned) {
+            (K::Eq, _) => CmpIPredicate::Eq,
+            (K::Ne, _) => CmpIPredicate::Ne,
+            (K::Lt, false) => CmpIPredicate::Slt,
+            (K::Le, false) => CmpIPredicate::Sle,
+            (K::Gt, false) => CmpIPredicate::Sgt,
+            (K::Ge, false) => CmpIPredicate::Sge,
+            (K::Lt, true) => CmpIPredicate::Ult,
+            (K::Le, true) => CmpIPredicate::Ule,
+            (K::Gt, true) => CmpIPredicate::Ugt,
+            (K::Ge, true) => CmpIPredicate::Uge,
         };
         self.cmpi(predicate, x, y)
     }
@@ -316,36 +334,36 @@ impl Scalars {
                 let narrow = if own == x.ty() {
                     x
                 } else if x.ty().dtype()? == DType::F64 && own.dtype()?.bits() < 32 {
-                    self.op("arith.truncf", &[self.round_to_odd(x)?], own)?
+                    arith::truncf(self, self.round_to_odd(x)?, own)?
+                } else if own.dtype()?.bits() < x.ty().dtype()?.bits() {
+                    arith::truncf(self, x, own)?
                 } else {
-                    let name = if own.dtype()?.bits() < x.ty().dtype()?.bits() {
-                        "arith.truncf"
-                    } else {
-                        "arith.extf"
-                    };
-                    self.op(name, &[x], own)?
+                    arith::extf(self, x, own)?
                 };
                 self.load(narrow, to)
             }
-            (true, false) if to == DType::I1 => self.cmpf(13, x, self.float(0.0, x)?),
+            (true, false) if to == DType::I1 => {
+                self.cmpf(CmpFPredicate::Une, x, self.float(0.0, x)?)
+            }
             (true, false) => self.float_to_int(x, to),
             (false, true) => {
-                let wide =
-                    self.op(if unsigned { "arith.uitofp" } else { "arith.sitofp" }, &[x], want)?;
+                let wide = match unsigned {
+                    true => arith::uitofp(self, x, want)?,
+                    false => arith::sitofp(self, x, want)?,
+                };
                 if Type::scalar(c, to) == want {
                     return Ok(wide);
                 }
-                self.load(self.op("arith.truncf", &[wide], Type::scalar(c, to))?, to)
+                self.load(arith::truncf(self, wide, Type::scalar(c, to))?, to)
             }
-            (false, false) if to == DType::I1 => self.cmpi(1, x, self.int(0, x)?),
+            (false, false) if to == DType::I1 => self.cmpi(CmpIPredicate::Ne, x, self.int(0, x)?),
             (false, false) => {
                 let (have, bits) = (x.ty().dtype()?.bits(), want.dtype()?.bits());
                 match have.cmp(&bits) {
                     std::cmp::Ordering::Equal => Ok(x),
-                    std::cmp::Ordering::Less => {
-                        self.op(if unsigned { "arith.extui" } else { "arith.extsi" }, &[x], want)
-                    }
-                    std::cmp::Ordering::Greater => self.op("arith.trunci", &[x], want),
+                    std::cmp::Ordering::Less if unsigned => arith::extui(self, x, want),
+                    std::cmp::Ordering::Less => arith::extsi(self, x, want),
+                    std::cmp::Ordering::Greater => arith::trunci(self, x, want),
                 }
             }
         }
@@ -357,34 +375,35 @@ impl Scalars {
     fn round_to_odd(&self, x: Value) -> Made {
         let (f32, i32) =
             (Type::scalar(self.b.ctx, DType::F32), Type::scalar(self.b.ctx, DType::I32));
-        let near = self.op("arith.truncf", &[x], f32)?;
-        let back = self.op("arith.extf", &[near], x.ty())?;
-        let bits = self.op("arith.bitcast", &[near], i32)?;
+        let near = arith::truncf(self, x, f32)?;
+        let back = arith::extf(self, near, x.ty())?;
+        let bits = arith::bitcast(self, near, i32)?;
         let beyond =
-            self.cmpf(2, self.same("math.absf", &[back])?, self.same("math.absf", &[x])?)?;
-        let below =
-            self.select(beyond, self.same("arith.subi", &[bits, self.int(1, bits)?])?, bits)?;
-        let odd = self.op(
-            "arith.bitcast",
-            &[self.same("arith.ori", &[below, self.int(1, bits)?])?],
-            f32,
-        )?;
-        self.select(self.cmpf(6, back, x)?, odd, near)
+            self.cmpf(CmpFPredicate::Ogt, math::absf(self, back)?, math::absf(self, x)?)?;
+        let below = self.select(beyond, arith::subi(self, bits, self.int(1, bits)?)?, bits)?;
+        let odd = arith::bitcast(self, arith::ori(self, below, self.int(1, bits)?)?, f32)?;
+        self.select(self.cmpf(CmpFPredicate::One, back, x)?, odd, near)
     }
 
     /// Truncation toward zero; an out-of-range value saturates, NaN gives 0.
     fn float_to_int(&self, x: Value, to: DType) -> Made {
         let (low, high) = to.int_range();
         let ty = compute_type(self.b.ctx, to);
-        let name = if to == DType::UI8 { "arith.fptoui" } else { "arith.fptosi" };
         // high + 1 is a power of two, hence exact; a value below it truncates to at most high.
         let (least, beyond) = (self.float(low as f64, x)?, self.float(high as f64 + 1.0, x)?);
-        let inside =
-            self.same("arith.andi", &[self.cmpf(3, x, least)?, self.cmpf(4, x, beyond)?])?;
-        let value = self.op(name, &[self.select(inside, x, self.float(0.0, x)?)?], ty)?;
+        let inside = arith::andi(
+            self,
+            self.cmpf(CmpFPredicate::Oge, x, least)?,
+            self.cmpf(CmpFPredicate::Olt, x, beyond)?,
+        )?;
+        let safe = self.select(inside, x, self.float(0.0, x)?)?;
+        let value = match to {
+            DType::UI8 => arith::fptoui(self, safe, ty)?,
+            _ => arith::fptosi(self, safe, ty)?,
+        };
         let bound = |n: i64| self.constant(Attr::scalar_int(self.b.ctx, ty.dtype()?, n));
-        let value = self.select(self.cmpf(4, x, least)?, bound(low)?, value)?;
-        self.select(self.cmpf(3, x, beyond)?, bound(high)?, value)
+        let value = self.select(self.cmpf(CmpFPredicate::Olt, x, least)?, bound(low)?, value)?;
+        self.select(self.cmpf(CmpFPredicate::Oge, x, beyond)?, bound(high)?, value)
     }
 
     /// Reinterprets the bits of an element as another dtype.
@@ -396,8 +415,7 @@ impl Scalars {
             self.store(x, Type::scalar(c, from))?
         };
         let target = Type::scalar(c, storage(to));
-        let cast =
-            if bits.ty() == target { bits } else { self.op("arith.bitcast", &[bits], target)? };
+        let cast = if bits.ty() == target { bits } else { arith::bitcast(self, bits, target)? };
         self.load(cast, to)
     }
 }

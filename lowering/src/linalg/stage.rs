@@ -2,17 +2,21 @@
 //! argmax and argmin, and the slices of concat and pad.
 use crate::{
     analysis::index_expr::Ix,
-    kernels::graph::{contracts, turned},
     linalg::{
         arg::arg,
-        expr::{Body, dtype},
-        kernel::{Kernel, Nest, Slice},
+        contract::{convolution, dot_general, product},
+        expr::dtype,
+        kernel::{Kernel, Nest, slice},
         scalar::{storage, wide},
+        scan::{MaskedScan, Scan, cumulative},
     },
 };
-use kiln_dialects::{ir::*, ops::*, sym::Dim as SymDim, value::DType};
+use kiln_dialects::{ir::*, ops::*, value::DType};
 
-type Tensors = Result<Vec<Value>>;
+/// The tensors of an op's results.
+pub type Tensors = Result<Vec<Value>>;
+/// A value and the index at which it is read.
+pub type Read = (Value, Vec<Ix>);
 
 /// Lowers a stage; returns the tensors of the op's results.
 pub fn stage(k: &Kernel, op: Op) -> Tensors {
@@ -62,7 +66,7 @@ pub fn is_stage(kind: OpKind) -> bool {
 }
 
 /// The identity of a reduction, in the accumulator dtype.
-fn neutral(c: Ctx, kind: ReduceKind, d: DType) -> Attr {
+pub fn neutral(c: Ctx, kind: ReduceKind, d: DType) -> Attr {
     let of = |float: f64, whole: i64| {
         if d.is_float() {
             Attr::scalar(c, wide(d), float)
@@ -95,8 +99,25 @@ fn reduce(k: &Kernel, o: &Reduce) -> Tensors {
     let n = sizes.len();
     let gone = |i: usize| o.dims.contains(&(i as i64));
     let stay: Vec<usize> = (0..n).filter(|i| !gone(*i)).collect();
+    if let Some(masked) = MaskedScan::of(o, d) {
+        // The reduced dimension follows the axis, and reads what it reads.
+        let inner = |i: usize| if i <= masked.axis { i } else { i - 1 };
+        let at = (0..n).map(|i| Ix::dim(inner(i), n - 1)).collect();
+        let scan = Scan { kind: masked.kind, axis: masked.axis, exclusive: masked.exclusive };
+        let sizes = stay.iter().map(|i| sizes[*i]).collect();
+        return scan.build(k, (masked.value, at), d, sizes);
+    }
     let out = start(k, o.kind, d, &stay.iter().map(|i| sizes[*i]).collect::<Vec<_>>())?;
     let at = id(n);
+    if let Some([(lhs, lhs_at), (rhs, rhs_at)]) = product(k, o, d, &stay)? {
+        return k.contract(Nest {
+            reduction: (0..n).map(gone).collect(),
+            sizes,
+            outs: vec![(out, stay)],
+            reads: vec![(lhs, lhs_at.clone()), (rhs, rhs_at.clone())],
+            body: &mut |body, _| Ok(vec![body.element(lhs, &lhs_at)?, body.element(rhs, &rhs_at)?]),
+        });
+    }
     k.generic(Nest {
         reduction: (0..n).map(gone).collect(),
         sizes,
@@ -108,9 +129,8 @@ fn reduce(k: &Kernel, o: &Reduce) -> Tensors {
                 // As bytes, so that the combiner is the last op of an iteration.
                 let x = body.s.store(x, Type::scalar(body.s.b.ctx, storage(d)))?;
                 let or = matches!(o.kind, ReduceKind::Any | ReduceKind::Sum | ReduceKind::Max);
-                return Ok(vec![
-                    body.s.same(if or { "arith.ori" } else { "arith.andi" }, &[acc[0], x])?,
-                ]);
+                let combine = if or { arith::ori } else { arith::andi };
+                return Ok(vec![combine(body.s, acc[0], x)?]);
             }
             let acc = body.s.load(acc[0], d)?;
             Ok(vec![body.s.combine(o.kind, acc, x, d)?])
@@ -118,291 +138,14 @@ fn reduce(k: &Kernel, o: &Reduce) -> Tensors {
     })
 }
 
-fn reduces(kind: CumulativeKind) -> ReduceKind {
+/// The reduction that a scan repeats.
+pub fn reduces(kind: CumulativeKind) -> ReduceKind {
     match kind {
         CumulativeKind::Sum => ReduceKind::Sum,
         CumulativeKind::Prod => ReduceKind::Prod,
         CumulativeKind::Max => ReduceKind::Max,
         CumulativeKind::Min => ReduceKind::Min,
     }
-}
-
-/// A scan as a full reduction of the axis per element, in which later elements count as the
-/// identity; schedules recognise that one sequential pass suffices.
-fn cumulative(k: &Kernel, o: &Cumulative) -> Tensors {
-    let (d, mut sizes, kind, i) =
-        (dtype(o.input)?, k.sizes_of(o.input)?, reduces(o.kind), o.axis as usize);
-    let out = start(k, kind, d, &sizes)?;
-    // The reduction loop follows the loop of the axis.
-    sizes.insert(i + 1, sizes[i]);
-    let n = sizes.len();
-    let stay: Vec<usize> = (0..n).filter(|e| *e != i + 1).collect();
-    let at: Vec<Ix> = (0..n).filter(|e| *e != i).map(|e| Ix::dim(e, n)).collect();
-    k.generic(Nest {
-        reduction: (0..n).map(|e| e == i + 1).collect(),
-        sizes,
-        outs: vec![(out, stay)],
-        reads: vec![(o.input, at.clone())],
-        body: &mut |body, acc| {
-            let x = body.element(o.input, &at)?;
-            let (of, element) = (body.dim(i + 1)?, body.dim(i)?);
-            let counts = body.s.cmpi(7, of, element)?;
-            let x = body.s.select(counts, x, body.s.constant(neutral(body.s.b.ctx, kind, d))?)?;
-            let acc = body.s.load(acc[0], d)?;
-            Ok(vec![body.s.combine(kind, acc, x, d)?])
-        },
-    })
-}
-
-/// The loops of a contraction, and the indices of both operands over them.
-pub struct Contraction {
-    /// Trip counts of the loops, parallel loops first.
-    pub sizes: Vec<Size>,
-    /// Number of parallel loops; the others are reduction loops.
-    pub parallel: usize,
-    /// The parallel loops in the order of the result's dimensions.
-    pub order: Vec<usize>,
-    /// Index of the left operand.
-    pub lhs: Vec<Ix>,
-    /// Index of the right operand.
-    pub rhs: Vec<Ix>,
-}
-
-/// The dimensions of a contraction's result in the order in which it is stored.
-fn stored_order(op: Op) -> Vec<usize> {
-    let rank = op.result(0).ty().dims().len();
-    let permutation = turned(op)
-        .and_then(Transpose::of)
-        .map(|t| t.permutation.iter().map(|p| *p as usize).collect());
-    permutation.unwrap_or_else(|| (0..rank).collect())
-}
-
-/// Lowers a contraction: sums the products of two values over the reduction loops.
-pub fn contract(k: &Kernel, lhs: Value, rhs: Value, result: DType, c: &Contraction) -> Tensors {
-    let d = dtype(lhs)?;
-    let n = c.sizes.len();
-    let acc = if d.is_float() && wide(d) == DType::F32 && result == DType::F64 {
-        DType::F64
-    } else {
-        wide(d)
-    };
-    let out = k.filled(acc, &c.order.iter().map(|d| c.sizes[*d]).collect::<Vec<_>>(), 0.0)?;
-    k.generic(Nest {
-        reduction: (0..n).map(|i| i >= c.parallel).collect(),
-        sizes: c.sizes.clone(),
-        outs: vec![(out, c.order.clone())],
-        reads: vec![(lhs, c.lhs.clone()), (rhs, c.rhs.clone())],
-        body: &mut |body, sum| {
-            let (x, y) = (body.element(lhs, &c.lhs)?, body.element(rhs, &c.rhs)?);
-            let (x, y) = (rounded(body, x, d)?, rounded(body, y, d)?);
-            let product = body.s.binary(BinaryKind::Mul, x, y, d)?;
-            let product = body.s.convert(product, wide(d), acc)?;
-            Ok(vec![body.s.binary(BinaryKind::Add, sum[0], product, acc)?])
-        },
-    })
-}
-
-/// A factor rounded to its storage dtype: what a prologue computes is rounded as if it were stored.
-fn rounded(body: &Body, x: Value, d: DType) -> Result<Value> {
-    let stored = x.def().is_some_and(|o| o.is("arith.extf") && o.operand(0).ty().dtype() == Ok(d));
-    let narrow = d.is_float() && wide(d) != d;
-    if narrow && !stored { body.s.convert(x, wide(d), d) } else { Ok(x) }
-}
-
-fn dot_general(k: &Kernel, op: Op, o: &DotGeneral) -> Tensors {
-    let (ls, rs) = (k.sizes_of(o.lhs)?, k.sizes_of(o.rhs)?);
-    let free = |n: usize, batch: &[i64], contract: &[i64]| {
-        (0..n as i64)
-            .filter(|i| !batch.contains(i) && !contract.contains(i))
-            .map(|i| i as usize)
-            .collect::<Vec<_>>()
-    };
-    let (lf, rf) = (
-        free(ls.len(), &o.lhs_batch, &o.lhs_contract),
-        free(rs.len(), &o.rhs_batch, &o.rhs_contract),
-    );
-    let mut sizes: Vec<Size> = o.lhs_batch.iter().map(|i| ls[*i as usize]).collect();
-    sizes.extend(lf.iter().map(|i| ls[*i]));
-    sizes.extend(rf.iter().map(|i| rs[*i]));
-    let parallel = sizes.len();
-    sizes.extend(o.lhs_contract.iter().map(|i| ls[*i as usize]));
-    let n = sizes.len();
-    let (mut lhs, mut rhs) = (vec![Ix::number(0, n); ls.len()], vec![Ix::number(0, n); rs.len()]);
-    for (b, (l, r)) in o.lhs_batch.iter().zip(&o.rhs_batch).enumerate() {
-        (lhs[*l as usize], rhs[*r as usize]) = (Ix::dim(b, n), Ix::dim(b, n));
-    }
-    let batch = o.lhs_batch.len();
-    lf.iter().enumerate().for_each(|(i, l)| lhs[*l] = Ix::dim(batch + i, n));
-    rf.iter().enumerate().for_each(|(i, r)| rhs[*r] = Ix::dim(batch + lf.len() + i, n));
-    for (i, (l, r)) in o.lhs_contract.iter().zip(&o.rhs_contract).enumerate() {
-        (lhs[*l as usize], rhs[*r as usize]) = (Ix::dim(parallel + i, n), Ix::dim(parallel + i, n));
-    }
-    contract(
-        k,
-        o.lhs,
-        o.rhs,
-        dtype(op.result(0))?,
-        &Contraction { sizes, parallel, order: stored_order(op), lhs, rhs },
-    )
-}
-
-/// A convolution whose padding `kiln-expose-padding` has kept: its NHWC input is padded within the
-/// kernel.
-fn padded_convolution(k: &Kernel, op: Op, o: Convolution) -> Tensors {
-    let source = turned(op)
-        .and(o.input.def())
-        .and_then(Transpose::of)
-        .filter(|t| t.permutation == [0, 3, 1, 2]);
-    let (source, tensor) = source
-        .and_then(|t| Some((t.input, k.stored(t.input)?)))
-        .filter(|_| contracts(op))
-        .ok_or("is transposed or padded; kiln-expose-padding comes first")?;
-    let around = |p: &[i64]| [&[0], p, &[0]].concat();
-    let (low, high) = (around(&o.pad_low), around(&o.pad_high));
-    let c = k.b.ctx;
-    let d = storage(dtype(source)?);
-    let grown = |(n, (l, h)): (SymDim, (&i64, &i64))| {
-        n.known().map_or(SymDim::Unknown, |n| SymDim::Known(n + l + h))
-    };
-    let ty = Type::tensor(
-        c,
-        d,
-        &tensor.ty().dims().into_iter().zip(low.iter().zip(&high)).map(grown).collect::<Vec<_>>(),
-    );
-    let attrs = [
-        ("static_low", Attr::i64s(c, &low)),
-        ("static_high", Attr::i64s(c, &high)),
-        ("operandSegmentSizes", Attr::i32s(c, &[1, 0, 0])),
-    ];
-    let mut body = |b: Builder, _: Vec<Value>| {
-        let zero = crate::linalg::scalar::Scalars { b }.constant(Attr::scalar(c, d, 0.0))?;
-        b.generic("tensor.yield", &[zero], &[], &[], &mut []).map(|_| ())
-    };
-    let index = [Type::index(c); 4];
-    let padded =
-        k.b.generic("tensor.pad", &[tensor], &[ty], &attrs, &mut [(&index, &mut body)])?.result(0);
-    // Other readers of the input in this kernel read it unpadded.
-    k.keep(source, padded);
-    let spatial = o.strides.len();
-    let made = convolution(
-        k,
-        op,
-        &Convolution { pad_low: vec![0; spatial], pad_high: vec![0; spatial], ..o },
-    );
-    k.keep(source, tensor);
-    made
-}
-
-/// A convolution without padding, which `kiln-expose-padding` has made a separate op.
-fn convolution(k: &Kernel, op: Op, o: &Convolution) -> Tensors {
-    if o.transposed || o.pad_low.iter().chain(&o.pad_high).any(|p| *p != 0) {
-        return padded_convolution(k, op, o.clone());
-    }
-    let (out, weight) = (k.sizes_of(op.result(0))?, k.sizes_of(o.weight)?);
-    let spatial = out.len() - 2;
-    let depthwise = o.groups != 1;
-    let one_each = weight[1].known() == Some(1) && weight[0].known() == Some(o.groups);
-    if depthwise && !one_each {
-        return grouped(k, op, o, &out, &weight);
-    }
-    // Loops in memory order: an NHWC convolution also reads its input in NHWC order.
-    let last = turned(op).is_some();
-    let order = if last {
-        [vec![0], (2..spatial + 2).collect(), vec![1]].concat()
-    } else {
-        (0..spatial + 2).collect::<Vec<_>>()
-    };
-    let depth = if last {
-        [(2..spatial + 2).collect(), vec![1]].concat()
-    } else {
-        (1..spatial + 2).collect::<Vec<_>>()
-    };
-    // A window dimension of size 1 needs no loop.
-    let depth: Vec<usize> = depth.into_iter().filter(|d| weight[*d].known() != Some(1)).collect();
-    let mut sizes: Vec<Size> = order.iter().map(|d| out[*d]).collect();
-    let parallel = sizes.len();
-    sizes.extend(depth.iter().map(|d| weight[*d]));
-    let n = sizes.len();
-    // The loop over a dimension of the result, and the loop over one of the weight.
-    let at = |d: usize| Ix::dim(order.iter().position(|o| *o == d).unwrap_or(0), n);
-    let inner = |d: usize| {
-        depth.iter().position(|o| *o == d).map_or(Ix::number(0, n), |i| Ix::dim(parallel + i, n))
-    };
-    let mut lhs = vec![at(0), if depthwise { at(1) } else { inner(1) }];
-    let mut rhs = vec![at(1), inner(1)];
-    for i in 0..spatial {
-        let window = inner(2 + i);
-        lhs.push(
-            at(2 + i)
-                .times(Ix::number(o.strides[i], n))
-                .plus(window.clone().times(Ix::number(o.dilation[i], n))),
-        );
-        rhs.push(window);
-    }
-    contract(
-        k,
-        o.input,
-        o.weight,
-        dtype(op.result(0))?,
-        &Contraction { sizes, parallel, order: (0..parallel).collect(), lhs, rhs },
-    )
-}
-
-/// A grouped convolution. Groups are a loop of their own, and a dimension of the result until a
-/// reshape to `[N, O, ..]`.
-fn grouped(k: &Kernel, op: Op, o: &Convolution, out: &[Size], weight: &[Size]) -> Tensors {
-    let known = |s: &Size| {
-        s.known()
-            .ok_or("has groups of an unknown number of channels, which have no compiled form yet")
-    };
-    let (filters, channels) = (known(&weight[0])? / o.groups, known(&weight[1])?);
-    let spatial = out.len() - 2;
-    let mut sizes = vec![out[0], Size::Static(o.groups), Size::Static(filters)];
-    sizes.extend(&out[2..]);
-    let parallel = sizes.len();
-    sizes.extend(&weight[1..]);
-    let n = sizes.len();
-    let within = |each: i64, d: usize| Ix::dim(1, n).times(Ix::number(each, n)).plus(Ix::dim(d, n));
-    let mut lhs = vec![Ix::dim(0, n), within(channels, parallel)];
-    let mut rhs = vec![within(filters, 2), Ix::dim(parallel, n)];
-    for i in 0..spatial {
-        let window = Ix::dim(parallel + 1 + i, n);
-        lhs.push(
-            Ix::dim(3 + i, n)
-                .times(Ix::number(o.strides[i], n))
-                .plus(window.clone().times(Ix::number(o.dilation[i], n))),
-        );
-        rhs.push(window);
-    }
-    let made = contract(
-        k,
-        o.input,
-        o.weight,
-        dtype(op.result(0))?,
-        &Contraction { sizes, parallel, order: (0..parallel).collect(), lhs, rhs },
-    )?;
-    let c = k.b.ctx;
-    let groups = |i: usize| if i == 1 { vec![1, 2] } else { vec![i as i64 + i64::from(i > 1)] };
-    let number = |d: i64| Attr::parse(c, &format!("{d} : i64")).ok_or("made a bad attribute");
-    let mut reassociation = vec![];
-    for i in 0..out.len() {
-        reassociation.push(Attr::array(
-            c,
-            &groups(i).into_iter().map(number).collect::<Result<Vec<_>, _>>()?,
-        ));
-    }
-    let element = made[0].ty().element().ok_or("is no tensor")?.dtype()?;
-    let dims: Vec<_> =
-        out.iter().map(|s| s.known().map_or(SymDim::Unknown, SymDim::Known)).collect();
-    let attrs = [("reassociation", Attr::array(c, &reassociation))];
-    let flat = k.b.generic(
-        "tensor.collapse_shape",
-        &[made[0]],
-        &[Type::tensor(c, element, &dims)],
-        &attrs,
-        &mut [],
-    )?;
-    Ok(vec![flat.result(0)])
 }
 
 fn reduce_window(k: &Kernel, op: Op, o: &ReduceWindow) -> Tensors {
@@ -449,28 +192,9 @@ fn piece(
     if sizes.iter().any(|s| s.known() == Some(0)) {
         return Ok(whole);
     }
-    let slice = Slice { offsets: offsets.to_vec(), sizes: sizes.to_vec() };
-    let c = k.b.ctx;
     let element = whole.ty().element().ok_or("is no tensor")?.dtype()?;
-    let ty = slice.ty(c, element);
-    let part =
-        k.b.generic(
-            "tensor.extract_slice",
-            &slice.operands(&[whole]),
-            &[ty],
-            &slice.attrs(c, &[1]),
-            &mut [],
-        )?
-        .result(0);
-    let filled = write(part)?;
-    let op = k.b.generic(
-        "tensor.insert_slice",
-        &slice.operands(&[filled, whole]),
-        &[whole.ty()],
-        &slice.attrs(c, &[1, 1]),
-        &mut [],
-    )?;
-    Ok(op.result(0))
+    let filled = write(slice(k.b, whole, offsets, sizes, element)?)?;
+    tensor::insert_slice(k.b, filled, whole, offsets, sizes, &Size::all(&vec![1; sizes.len()]))
 }
 
 fn concat(k: &Kernel, op: Op, o: &Concat) -> Tensors {
@@ -521,16 +245,17 @@ fn sum(k: &Kernel, a: Size, b: Size) -> Result<Size> {
     if let (Some(x), Some(y)) = (a.known(), b.known()) {
         return Ok(Size::Static(x + y));
     }
-    apply(k, "arith.addi", a, b)
+    apply(k, arith::addi, a, b)
 }
 
-fn apply(k: &Kernel, name: &str, a: Size, b: Size) -> Result<Size> {
+type SizeOp = fn(Builder, Value, Value) -> Result<Value>;
+
+fn apply(k: &Kernel, op: SizeOp, a: Size, b: Size) -> Result<Size> {
     let ssa = |s: Size| match s {
         Size::Static(n) => k.b.index(n),
         Size::Dynamic(v) => Ok(v),
     };
-    let op = k.b.generic(name, &[ssa(a)?, ssa(b)?], &[Type::index(k.b.ctx)], &[], &mut [])?;
-    Ok(Size::Dynamic(op.result(0)))
+    op(k.b, ssa(a)?, ssa(b)?).map(Size::Dynamic)
 }
 
 /// Splits a padding count into elements added and elements removed, one of which is 0.
@@ -541,8 +266,8 @@ fn added_and_removed(k: &Kernel, count: Size) -> Result<(Size, Size)> {
         Size::Dynamic(v) => {
             let count = Size::Dynamic(k.new_index(v));
             Ok((
-                apply(k, "arith.maxsi", count, zero)?,
-                apply(k, "arith.maxsi", apply(k, "arith.subi", zero, count)?, zero)?,
+                apply(k, arith::maxsi, count, zero)?,
+                apply(k, arith::maxsi, apply(k, arith::subi, zero, count)?, zero)?,
             ))
         }
     }
@@ -563,7 +288,7 @@ fn pad(k: &Kernel, op: Op, o: &Pad) -> Tensors {
         inner.push(match (own[i].known(), removed.known()) {
             (_, Some(0)) => own[i],
             (Some(size), Some(removed)) => Size::Static(size - removed),
-            _ => apply(k, "arith.subi", own[i], removed)?,
+            _ => apply(k, arith::subi, own[i], removed)?,
         });
     }
     let at: Vec<Ix> = (0..n).map(|i| Ix::dim(i, n).plus(Ix::size(low[i].1, n))).collect();

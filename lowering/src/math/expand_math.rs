@@ -24,6 +24,7 @@ use crate::{
 use kiln_dialects::{
     ir::*,
     rules::{LEVELS, Level},
+    value::DType,
 };
 use kiln_passes::{Numerics, Pass};
 
@@ -44,25 +45,25 @@ kiln_passes::pass_options! {
 /// measured by a sweep over all exponents with 4000 mantissas each. f64: measured on 245,000
 /// numbers, with references of 400 to 2400 bits (`tests/host/gen_f64_math.py numbers`).
 pub const ACCURACY: &[(&str, f64, f64)] = &[
-    ("math.acos", 1.5, 1.0),
-    ("math.asin", 2.5, 1.0),
-    ("math.atan", 3.0, 2.0),
-    ("math.atan2", 3.5, 2.5),
-    ("math.cos", 2.0, 1.0),
-    ("math.cosh", 1.5, 1.5),
-    ("math.erf", 2.5, 1.0),
-    ("math.exp", 1.5, 1.0),
-    ("math.exp2", 1.5, 1.0),
-    ("math.expm1", 1.5, 2.0),
-    ("math.log", 1.0, 1.0),
-    ("math.log10", 1.0, 1.0),
-    ("math.log1p", 1.5, 1.0),
-    ("math.log2", 1.5, 1.0),
-    ("math.powf", 0.6, 1.5),
-    ("math.sin", 2.0, 1.0),
-    ("math.sinh", 2.0, 1.5),
-    ("math.tan", 3.5, 2.5),
-    ("math.tanh", 1.5, 1.5),
+    (math::Acos::NAME, 1.5, 1.0),
+    (math::Asin::NAME, 2.5, 1.0),
+    (math::Atan::NAME, 3.0, 2.0),
+    (math::Atan2::NAME, 3.5, 2.5),
+    (math::Cos::NAME, 2.0, 1.0),
+    (math::Cosh::NAME, 1.5, 1.5),
+    (math::Erf::NAME, 2.5, 1.0),
+    (math::Exp::NAME, 1.5, 1.0),
+    (math::Exp2::NAME, 1.5, 1.0),
+    (math::ExpM1::NAME, 1.5, 2.0),
+    (math::Log::NAME, 1.0, 1.0),
+    (math::Log10::NAME, 1.0, 1.0),
+    (math::Log1p::NAME, 1.5, 1.0),
+    (math::Log2::NAME, 1.5, 1.0),
+    (math::PowF::NAME, 0.6, 1.5),
+    (math::Sin::NAME, 2.0, 1.0),
+    (math::Sinh::NAME, 2.0, 1.5),
+    (math::Tan::NAME, 3.5, 2.5),
+    (math::Tanh::NAME, 1.5, 1.5),
 ];
 
 impl Pass for ExpandMath {
@@ -76,7 +77,8 @@ impl Pass for ExpandMath {
     const DIALECTS: &'static [&'static str] = &["llvm", "math", "scf", "vector"];
 
     fn run(&self, root: Op) -> Result<()> {
-        let function = |o: &Op| o.is("arith.remf") || ACCURACY.iter().any(|(name, ..)| o.is(name));
+        let function =
+            |o: &Op| o.isa::<arith::RemF>() || ACCURACY.iter().any(|(name, ..)| o.is(name));
         let instruction = |o: &Op| self.approximations && approximation(*o).is_some();
         let expandable = |o: &Op| {
             function(o)
@@ -87,21 +89,21 @@ impl Pass for ExpandMath {
             let Some(b) = Builder::before(op) else { continue };
             let ty = op.result(0).ty();
             let emit =
-                |element: &str| Emit::new(b, ty, element).map(|e| e.with_scalef(self.scalef));
+                |element: DType| Emit::new(b, ty, element).map(|e| e.with_scalef(self.scalef));
             let new = if fp8::is_conversion(&op) {
                 fp8::expand(b, op)
-            } else if let Some(e) = emit("f32") {
+            } else if let Some(e) = emit(DType::F32) {
                 expand(&e, op, &op.operands())
-            } else if let Some(e) = emit("f64") {
+            } else if let Some(e) = emit(DType::F64) {
                 match op.operands().as_slice() {
-                    [x, y] if op.is("arith.remf") => remainder::remainder(&e, *x, *y),
+                    [x, y] if op.isa::<arith::RemF>() => remainder::remainder(&e, *x, *y),
                     x => double::expand(&e, op.name().strip_prefix("math.").unwrap_or_default(), x),
                 }
             } else if let Some((e, narrow)) =
-                ["bf16", "f16"].into_iter().find_map(|n| Some((emit(n)?, n)))
+                [DType::BF16, DType::F16].into_iter().find_map(|n| Some((emit(n)?, n)))
             {
                 let wide: Result<Vec<Value>> =
-                    op.operands().into_iter().map(|v| e.extend(v, "f32")).collect();
+                    op.operands().into_iter().map(|v| e.extend(v, DType::F32)).collect();
                 wide.and_then(|wide| expand(&e, op, &wide)).and_then(|y| e.truncate(y, narrow))
             } else {
                 continue;
@@ -116,7 +118,7 @@ impl Pass for ExpandMath {
 fn expand(e: &Emit, op: Op, x: &[Value]) -> Res {
     let name = op.name();
     match (name.strip_prefix("math.").unwrap_or(&name), x) {
-        ("arith.remf", [x, y]) => remainder::remainder(e, *x, *y),
+        (arith::RemF::NAME, [x, y]) => remainder::remainder(e, *x, *y),
         ("acos", [x]) => trig::acos(e, *x),
         ("asin", [x]) => trig::asin(e, *x),
         ("atan", [x]) => trig::atan(e, *x),

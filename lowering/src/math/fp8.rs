@@ -20,17 +20,20 @@ fn bias(mantissa: i64) -> i64 {
 
 /// Whether an op converts from or to fp8.
 pub fn is_conversion(op: &Op) -> bool {
-    (op.is("arith.extf") && mantissa(op.operand(0).ty()).is_some())
-        || (op.is("arith.truncf") && mantissa(op.result(0).ty()).is_some())
+    (op.isa::<arith::ExtF>() && mantissa(op.operand(0).ty()).is_some())
+        || (op.isa::<arith::TruncF>() && mantissa(op.result(0).ty()).is_some())
 }
 
 /// Expands such a conversion; the other type has to be f32.
 pub fn expand(b: Builder, op: Op) -> Res {
     let (x, ty) = (op.operand(0), op.result(0).ty());
-    let (made, step) = if op.is("arith.extf") {
-        (Emit::new(b, ty, "f32").zip(mantissa(x.ty())).map(|(e, m)| widen(&e, x, m)), "to")
+    let (made, step) = if op.isa::<arith::ExtF>() {
+        (Emit::new(b, ty, DType::F32).zip(mantissa(x.ty())).map(|(e, m)| widen(&e, x, m)), "to")
     } else {
-        (Emit::new(b, x.ty(), "f32").zip(mantissa(ty)).map(|(e, m)| narrow(&e, x, m, ty)), "from")
+        (
+            Emit::new(b, x.ty(), DType::F32).zip(mantissa(ty)).map(|(e, m)| narrow(&e, x, m, ty)),
+            "from",
+        )
     };
     made.unwrap_or_else(|| {
         Err(format!("converts a float of 8 bits {step} another type than f32").into())
@@ -39,14 +42,15 @@ pub fn expand(b: Builder, op: Op) -> Res {
 
 /// Reinterprets the bits as f16 and scales by the difference of the exponent biases.
 fn widen(e: &Emit, x: Value, mantissa: i64) -> Res {
-    let bits = e.same_as("arith.extsi", e.same_as("arith.bitcast", x, "i8")?, "i16")?;
-    let bits = e.same("arith.shli", &[bits, e.whole(10 - mantissa, "i16")?])?;
+    let bits = arith::bitcast(e, x, e.ty(DType::I8))?;
+    let bits = arith::extsi(e, bits, e.ty(DType::I16))?;
+    let bits = arith::shli(e, bits, e.whole(10 - mantissa, DType::I16)?)?;
     if bias(mantissa) == 15 {
-        return e.extend(e.same_as("arith.bitcast", bits, "f16")?, "f32");
+        return e.extend(arith::bitcast(e, bits, e.ty(DType::F16))?, DType::F32);
     }
     // The sign extension duplicated the sign bit.
-    let bits = e.and(bits, e.whole(!0x4000, "i16")?)?;
-    let y = e.extend(e.same_as("arith.bitcast", bits, "f16")?, "f32")?;
+    let bits = e.and(bits, e.whole(!0x4000, DType::I16)?)?;
+    let y = e.extend(arith::bitcast(e, bits, e.ty(DType::F16))?, DType::F32)?;
     let y = e.mul(y, e.c(f64::powi(2.0, 15 - bias(mantissa) as i32))?)?;
     // The all-ones pattern, which is NaN, reads as 480.
     let nan = e.eq(e.abs(y)?, e.c(480.0)?)?;
@@ -66,12 +70,10 @@ fn narrow(e: &Emit, x: Value, mantissa: i64, to: Type) -> Res {
     let least = e.c(f64::powi(2.0, 1 - bias(mantissa) as i32))?;
     let code = e.select(e.lt(a, least)?, small, rounded)?;
     let code = match mantissa {
-        3 => e.same("arith.minui", &[code, e.i(0x7f)?])?,
-        _ => {
-            e.select(e.unordered(x, x)?, e.i(0x7f)?, e.same("arith.minui", &[code, e.i(0x7c)?])?)?
-        }
+        3 => arith::minui(e, code, e.i(0x7f)?)?,
+        _ => e.select(e.unordered(x, x)?, e.i(0x7f)?, arith::minui(e, code, e.i(0x7c)?)?)?,
     };
     let sign = e.and(e.shift_right(e.bits(x)?, 24)?, e.i(0x80)?)?;
-    let byte = e.same_as("arith.trunci", e.or(code, sign)?, "i8")?;
-    e.same_as("arith.bitcast", byte, &to.element().unwrap_or(to).to_string())
+    let byte = arith::trunci(e, e.or(code, sign)?, e.ty(DType::I8))?;
+    arith::bitcast(e, byte, to)
 }

@@ -1,7 +1,7 @@
 //! x^y in f32 as 2^(y log2 |x|), computed in f64: an f32 logarithm would lose as many bits as the
 //! exponent has.
 use crate::math::emit::{Emit, Res};
-use kiln_dialects::ir::Value;
+use kiln_dialects::{ir::Value, value::DType};
 use std::f64::consts::{LN_2, LOG2_E};
 
 /// log2 of a positive normal f64, by the atanh series in (m - 1) / (m + 1), to 2^-38.
@@ -36,15 +36,15 @@ pub fn powf(e: &Emit, x: Value, y: Value) -> Res {
     let w = e.wide();
     let (zero, one, inf) = (e.c(0.0)?, e.c(1.0)?, e.c(f64::INFINITY)?);
     let ax = e.abs(x)?;
-    let l = log2(&w, e.extend(ax, "f64")?)?;
+    let l = log2(&w, e.extend(ax, DType::F64)?)?;
     let wide_inf = w.c(f64::INFINITY)?;
     let is_inf = e.eq(ax, inf)?;
     let l = w.select(is_inf, wide_inf, l)?;
     let l = w.select(e.eq(ax, zero)?, w.neg(wide_inf)?, l)?;
-    let t = w.mul(l, e.extend(y, "f64")?)?;
+    let t = w.mul(l, e.extend(y, DType::F64)?)?;
     // 0 times infinity: 1 to any power is 1. Beyond 200, the truncation to f32 gives 0 or infinity.
     let t = w.select(e.eq(ax, one)?, w.c(0.0)?, t)?;
-    let power = e.truncate(exp2(&w, w.clamp(t, -200.0, 200.0)?)?, "f32")?;
+    let power = e.truncate(exp2(&w, w.clamp(t, -200.0, 200.0)?)?, DType::F32)?;
     special_cases(e, x, y, ax, power)
 }
 

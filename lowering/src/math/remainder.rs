@@ -4,7 +4,7 @@
 //! difference is a multiple of ulp(y) ulp(c) and below y ulp(c), so it has no more bits than y and
 //! an FMA computes it exactly. The loop ends when it is below y.
 use crate::math::emit::{Emit, Res};
-use kiln_dialects::ir::Value;
+use kiln_dialects::{ir::*, value::DType};
 
 /// Low quotient bits that an iteration ignores.
 const REST: i64 = (1 << 22) - 1;
@@ -17,7 +17,7 @@ pub fn remainder(e: &Emit, x: Value, y: Value) -> Res {
         return exact(e, x, y, true);
     }
     let w = e.wide();
-    e.truncate(exact(&w, e.extend(x, "f64")?, e.extend(y, "f64")?, false)?, "f32")
+    e.truncate(exact(&w, e.extend(x, DType::F64)?, e.extend(y, DType::F64)?, false)?, DType::F32)
 }
 
 /// The remainder of |x| by |y|, with the sign of x. `far`: whether the quotient may overflow.
@@ -41,7 +41,7 @@ fn step(w: &Emit, r: Value, y: Value, far: bool) -> Res {
         by = w.select(w.ge(r, near)?, near, by)?;
         by = w.select(w.ge(r, beyond)?, beyond, by)?;
     }
-    let quotient = w.bits(w.same("math.trunc", &[w.div(r, by)?])?)?;
+    let quotient = w.bits(math::trunc(w, w.div(r, by)?)?)?;
     let quotient = w.float(w.and(quotient, w.i(!REST)?)?)?;
     let left = w.fma(w.neg(quotient)?, by, r)?;
     // The division may have rounded up to the next c; then adds y ulp(c) back.

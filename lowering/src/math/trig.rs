@@ -1,7 +1,7 @@
 //! Trigonometric functions and their inverses in f32. The polynomials are those of Cephes' `sinf`,
 //! `cosf`, `asinf` and `atanf` (S. Moshier).
 use crate::math::emit::{Emit, Res};
-use kiln_dialects::{Result, ir::Value};
+use kiln_dialects::{ir::*, value::DType};
 use std::f64::consts::{FRAC_2_PI, FRAC_PI_2, FRAC_PI_4, PI};
 
 /// Low part of pi/2: pi/2 - FRAC_PI_2.
@@ -14,7 +14,7 @@ const NEAR: f64 = (1u64 << 40) as f64;
 /// only one rounding remains.
 fn reduce(e: &Emit, x: Value) -> Result<(Value, Value)> {
     let w = e.wide();
-    let wide = e.extend(x, "f64")?;
+    let wide = e.extend(x, DType::F64)?;
     let (n, bits) = w.round(w.mul(wide, w.c(FRAC_2_PI)?)?)?;
     let r = w.fmac(n, -PI_2_LO, w.fmac(n, -FRAC_PI_2, wide)?)?;
     let a = e.abs(x)?;
@@ -35,7 +35,7 @@ const TWO_OVER_PI: [i64; 7] =
 /// its fraction.
 fn reduce_far(e: &Emit, x: Value) -> Result<(Value, Value)> {
     let w = e.wide();
-    let bits = w.same_as("arith.extui", e.bits(x)?, "i64")?;
+    let bits = arith::extui(e, e.bits(x)?, w.ty(DType::I64))?;
     let mantissa = w.shl(w.or(w.and(bits, w.i(0x7fffff)?)?, w.i(0x800000)?)?, 8)?;
     // x = mantissa 2^(exponent - 32), with an exponent from 41 to 128.
     let exponent = w.isub(w.and(w.shr(bits, 23)?, w.i(0xff)?)?, w.i(126)?)?;
@@ -53,8 +53,8 @@ fn reduce_far(e: &Emit, x: Value) -> Result<(Value, Value)> {
     // overflow and are dropped.
     let product = |k: usize| {
         let pair = w.or(w.shl(words[k], 32)?, words[k + 1])?;
-        let shifted = w.same("arith.shrui", &[w.same("arith.shli", &[pair, shift])?, w.i(32)?])?;
-        w.same("arith.muli", &[mantissa, shifted])
+        let shifted = arith::shrui(&w, arith::shli(&w, pair, shift)?, w.i(32)?)?;
+        arith::muli(&w, mantissa, shifted)
     };
     let turns = w.iadd(
         w.iadd(w.shl(product(0)?, 62)?, w.shl(product(1)?, 30)?)?,
@@ -70,7 +70,7 @@ fn reduce_far(e: &Emit, x: Value) -> Result<(Value, Value)> {
 /// sin and cos of x modulo pi/2, and the quadrant.
 fn quarter(e: &Emit, x: Value) -> Result<(Value, Value, Value)> {
     let (r, bits) = reduce(e, x)?;
-    let r = e.truncate(r, "f32")?;
+    let r = e.truncate(r, DType::F32)?;
     let z = e.mul(r, r)?;
     let s = e.poly(z, &[-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1])?;
     let s = e.fma(e.mul(s, z)?, r, r)?;

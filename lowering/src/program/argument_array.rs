@@ -36,8 +36,7 @@ impl<'a> Words<'a> {
         b: Builder,
         args: Value,
     ) -> Result<Words<'a>> {
-        let ty = |s: &str| Type::parse(b.ctx, s).ok_or_else(|| format!("'{s}' is no type"));
-        let (ptr, word) = (ty("!llvm.ptr")?, ty("i64")?);
+        let (ptr, word) = (Type::llvm_ptr(b.ctx, 0), Type::integer(b.ctx, 64));
         Ok(Words {
             slots,
             inputs,
@@ -59,38 +58,28 @@ impl<'a> Words<'a> {
         };
         self.profile = Some(profile);
         let n = self.constant(n, self.word)?;
-        let callee = [("callee", Attr::symbol(self.b.ctx, profile::SYMBOL))];
-        self.b.generic("func.call", &[profile, n, tid], &[], &callee, &mut []).map(|_| ())
+        func::call(self.b, profile::SYMBOL, &[profile, n, tid], &[]).map(drop)
     }
     /// Emits an integer constant.
     pub fn constant(&self, n: i64, ty: Type) -> Result<Value> {
-        let value = Attr::scalar_int(self.b.ctx, ty.dtype()?, n);
-        Ok(self.b.generic("arith.constant", &[], &[ty], &[("value", value)], &mut [])?.result(0))
+        arith::constant(self.b, Attr::integer(ty, n)?)
     }
-    /// Emits a binary op on 64-bit words.
-    pub fn apply(&self, name: &str, x: Value, y: Value) -> Result<Value> {
-        Ok(self.b.generic(name, &[x, y], &[self.word], &[], &mut [])?.result(0))
-    }
-    /// Emits a pointer plus an offset, counted in elements.
+    /// Emits a pointer plus an offset, counted in elements of this many bits.
     pub fn offset(
         &self,
         base: Value,
         constant: Option<usize>,
         dynamic: Option<Value>,
-        element: &str,
+        bits: u32,
     ) -> Result<Value> {
-        let c = self.b.ctx;
-        let element = Type::parse(c, element).ok_or("has no such type")?;
+        let element = Type::integer(self.b.ctx, bits);
         let index = constant.map_or(i32::MIN, |n| n as i32);
-        let attrs =
-            [("rawConstantIndices", Attr::i32s(c, &[index])), ("elem_type", Attr::ty(element))];
-        let operands = [Some(base), dynamic].into_iter().flatten().collect::<Vec<_>>();
-        Ok(self.b.generic("llvm.getelementptr", &operands, &[self.ptr], &attrs, &mut [])?.result(0))
+        llvm::getelementptr(self.b, base, dynamic.as_slice(), &[index], element, self.ptr)
     }
     /// Loads the word in a slot of the argument array.
     fn load(&self, slot: usize, ty: Type) -> Result<Value> {
-        let place = self.offset(self.args, Some(slot), None, "i64")?;
-        Ok(self.b.generic("llvm.load", &[place], &[ty], &[], &mut [])?.result(0))
+        let place = self.offset(self.args, Some(slot), None, 64)?;
+        llvm::load(self.b, place, ty)
     }
 
     /// The pointer to a tensor of the host function.
@@ -129,7 +118,7 @@ impl<'a> Words<'a> {
                 Some(OpKind::Arena) => {
                     let arena = self.load(Slots::ARENA, self.ptr)?;
                     let offset = self.number(Arena::of(op).ok_or_malformed(op)?.offset)?;
-                    self.offset(arena, None, Some(offset), "i8")?
+                    self.offset(arena, None, Some(offset), 8)?
                 }
                 _ => return Err(format!("has memory made by {}", op.name()).into()),
             },
@@ -160,10 +149,10 @@ impl<'a> Words<'a> {
             self.load(slot(&dim_name(input, d.axis as usize))?, self.word)?
         } else if let Some(e) = SymExpr::of(op) {
             let (x, y) = (self.number(e.lhs)?, self.number(e.rhs)?);
-            let name = arith_op(e.kind)
+            let op = arith_op(e.kind)
                 .ok_or("has a size that is a power of symbols, which has no compiled form yet")?;
-            self.apply(name, x, y)?
-        } else if op.is("arith.constant") {
+            op(self.b, x, y)?
+        } else if op.isa::<arith::Constant>() {
             self.constant(
                 op.attr("value").and_then(Attr::as_i64).ok_or("has no integer")?,
                 self.word,

@@ -185,7 +185,7 @@ impl Reader<'_> {
                 }
                 c::Step::Custom { callee: call.callee, inputs, results, source }
             }
-            _ if op.is("func.call") => {
+            _ if op.isa::<func::Call>() => {
                 let name = op
                     .attr("callee")
                     .and_then(Attr::as_symbol)

@@ -14,7 +14,7 @@
 //! after:   module @k0 attributes {kiln.kernel = {…, in_place = array<i64: 0, 1>}} { func.func @k0 … attributes {kiln.in_place = array<i64: 0>}
 //! ```
 use crate::{
-    analysis::{self, Access, Attention, Init, Kernel, Nest, Plan, Poly, Role, Stage, kernels_of},
+    analysis::{self, Access, Init, Kernel, Nest, Plan, Poly, Role, Stage, kernels_of},
     strategies::cpu::contraction::transposition,
     target::kernel_attrs::{IN_PLACE, IN_PLACE_ENTRY},
 };
@@ -36,7 +36,7 @@ impl Pass for InPlace {
     fn run(&self, root: Op) -> Result<()> {
         for func in kernels_of(root) {
             let mut k = analysis::read(func)?;
-            if Attention::of(&k).is_some() {
+            if k.attention.is_some() {
                 continue;
             }
             let plan = analysis::nests(&mut k, analysis::SCRATCH);

@@ -175,13 +175,20 @@ pub fn facts(func: Op) -> Result<Facts> {
     Facts::of(func, 2)
 }
 
+/// The functions of a module that [`describe`] takes: host functions and drivers.
+fn programs(module: Op) -> Vec<Op> {
+    let drivers = blocks(module).into_iter().flat_map(|b| b.ops()).filter(|o| is_driver(*o));
+    host_functions(module).into_iter().chain(drivers).collect()
+}
+
+/// The names of the functions that [`describe`] takes.
+pub fn described(module: Op) -> Vec<String> {
+    programs(module).into_iter().filter_map(Op::symbol).collect()
+}
+
 /// Describes a module on level `program`, without its objects.
 pub fn describe(module: Op, function: &str) -> Result<Program> {
-    let drivers = blocks(module).into_iter().flat_map(|b| b.ops()).filter(|o| is_driver(*o));
-    let func = host_functions(module)
-        .into_iter()
-        .chain(drivers)
-        .find(|f| f.symbol().as_deref() == Some(function));
+    let func = programs(module).into_iter().find(|f| f.symbol().as_deref() == Some(function));
     let func = func.ok_or_else(|| Error::at(module, format!("has no function @{function}")))?;
     let slots = Slots::of(func)?;
     let facts = facts(func)?;
@@ -438,8 +445,8 @@ fn tensor_map(m: Attr, given: &[SymDim], sizes: &mut Sizes) -> Result<p::TensorM
     let (_, values) = m.entry("map").and_then(Attr::as_affine_map).ok_or_else(bad)?;
     let element = m.entry("element").and_then(Attr::as_type).ok_or_else(bad)?;
     // No tensor has tf32 elements; TMA converts f32 on load.
-    let dtype =
-        if element.to_string() == "tf32" { "tf32" } else { element.dtype()?.name() }.to_string();
+    let dtype = if element == Type::tf32(element.ctx()) { "tf32" } else { element.dtype()?.name() }
+        .to_string();
     let arg = m
         .entry("argument")
         .and_then(Attr::as_i64)

@@ -64,9 +64,9 @@ impl Library {
     ) -> Result<()> {
         let mut at = 0;
         let mut put = |w: &Words, v: Value| -> Result<()> {
-            let place = w.offset(memory, Some(at), None, "i64")?;
+            let place = w.offset(memory, Some(at), None, 64)?;
             at += 1;
-            w.b.generic("llvm.store", &[v, place], &[], &[], &mut []).map(|_| ())
+            llvm::store(w.b, v, place)
         };
         put(w, w.constant((self.operands.len() + self.results.len()) as i64, w.word)?)?;
         let operands = self.operands.iter().map(|i| Some(*i));
@@ -112,7 +112,7 @@ impl Library {
 
 /// Tensor sizes in a kernel's declaration: static sizes, or -1 - k for the launch's k-th size.
 pub fn declared_sizes(kernel: Op) -> Vec<Vec<i64>> {
-    let func = blocks(kernel).into_iter().flat_map(|b| b.ops()).find(|o| o.is("func.func"));
+    let func = blocks(kernel).into_iter().flat_map(|b| b.ops()).find(|o| o.isa::<func::Func>());
     let attrs = func.and_then(|f| f.attr("arg_attrs")).and_then(Attr::as_array).unwrap_or_default();
     attrs.into_iter().map_while(|a| a.entry(SIZES)?.as_i64s()).collect()
 }

@@ -1,6 +1,7 @@
 //! From kernels and launches to a program: memory plan, calling convention, plain data.
 pub mod argument_array;
 pub mod control;
+pub mod description;
 pub mod external_ptx;
 pub mod in_place;
 pub mod interface;

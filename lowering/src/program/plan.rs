@@ -65,7 +65,8 @@ impl Pass for Plan {
 
 /// The host functions of a module: functions that are not kernels and launch some.
 pub fn host_functions(root: Op) -> Vec<Op> {
-    let host = |o: &Op| o.is("func.func") && root.attr("kiln.kernel").is_none() && !is_driver(*o);
+    let host =
+        |o: &Op| o.isa::<func::Func>() && root.attr("kiln.kernel").is_none() && !is_driver(*o);
     blocks(root).into_iter().flat_map(|b| b.ops()).filter(host).collect()
 }
 
@@ -101,7 +102,7 @@ impl Plan {
                     wrong.at(*op)?;
                     continue;
                 }
-                let empty = out.def().filter(|o| o.is("tensor.empty"));
+                let empty = out.def().filter(|o| o.isa::<tensor::Empty>());
                 let empty = empty.ok_or_else(|| {
                     Error::at(*op, "writes to memory that is neither a tensor.empty nor handed on")
                 })?;
@@ -129,7 +130,8 @@ impl Plan {
         let (offsets, total) = place(&slots, self.alignment);
         // The first launch needs offsets, so their arithmetic goes before it.
         let first = launches.first().copied().unwrap_or(end);
-        let empties: Vec<Op> = block.ops().into_iter().filter(|o| o.is("tensor.empty")).collect();
+        let empties: Vec<Op> =
+            block.ops().into_iter().filter(|o| o.isa::<tensor::Empty>()).collect();
         let front = empties.first().copied().unwrap_or(first);
         let b = Builder::before(front).ok_or_at(front, "is in no block")?;
         let mut sizes = SizeValues::of_host(block, &facts, b, front);

@@ -13,3 +13,27 @@ pub const IN_PLACE: &str = "kiln.in_place";
 pub const IN_PLACE_ENTRY: &str = "in_place";
 /// The entry of `kiln.kernel` with the slices of results that a kernel writes.
 pub const SLICES: &str = "pieces";
+
+// Attributes that upstream's dialects give a meaning on functions, parameters and modules. The .td
+// names no op or property for them.
+
+/// Nothing else reaches what is written through this pointer.
+pub const LLVM_NOALIAS: &str = "llvm.noalias";
+/// The alignment of a parameter, in bytes.
+pub const LLVM_ALIGN: &str = "llvm.align";
+/// A parameter passed as a copy of memory of this type.
+pub const LLVM_BYVAL: &str = "llvm.byval";
+/// The data layout of a module.
+pub const LLVM_DATA_LAYOUT: &str = "llvm.data_layout";
+/// A function that the host launches.
+pub const GPU_KERNEL: &str = "gpu.kernel";
+/// The same for NVPTX.
+pub const NVVM_KERNEL: &str = "nvvm.kernel";
+/// Threads of a CTA (`.reqntid`).
+pub const NVVM_REQNTID: &str = "nvvm.reqntid";
+/// Least CTAs per SM (`.minnctapersm`).
+pub const NVVM_MINCTASM: &str = "nvvm.minctasm";
+/// CTAs of a cluster (`.reqnctapercluster`).
+pub const NVVM_CLUSTER_DIM: &str = "nvvm.cluster_dim";
+/// A parameter that kernels only read (`__grid_constant__`).
+pub const NVVM_GRID_CONSTANT: &str = "nvvm.grid_constant";

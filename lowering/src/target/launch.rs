@@ -1,8 +1,11 @@
 //! Attributes of a kernel's function that state its launch configuration on a GPU.
+use kiln_dialects::ir::{Attr, Op};
 
 /// Most bytes of shared memory that a kernel uses. Every chip has 48 KiB without opt-in, of which
 /// reductions take some.
 pub const SHARED: i64 = 46 << 10;
+/// LLVM's address space of shared memory.
+pub const SHARED_SPACE: i64 = 3;
 /// Lanes of a warp.
 pub const WARP: usize = 32;
 /// On a kernel's function: the number of CTAs (thread blocks) it asks for, over its `index`
@@ -26,3 +29,24 @@ pub const LIBRARY: &str = "kiln.library";
 pub const THREADS: &str = "kiln.threads";
 /// On a kernel's function: least CTAs resident per SM, for which ptxas limits registers; default 1.
 pub const RESIDENT: &str = "kiln.resident";
+
+/// What a launch needs of a kernel, as its function states it. It moves to the kernel's module when
+/// the function leaves that.
+pub fn stated(func: Op) -> Vec<(&'static str, Attr)> {
+    let names = [GRID, LIBRARY, PERSISTENT, THREADS, TENSOR_MAPS, SHARED_BYTES];
+    names.into_iter().filter_map(|name| Some((name, func.attr(name)?))).collect()
+}
+
+/// States a kernel's symbol, and what a launch needs of `func`, on the kernel's module.
+pub fn state_on_module(kernel: Op, func: Op, symbol: &str) {
+    let c = kernel.ctx();
+    let about = kernel.attr("kiln.kernel").and_then(Attr::entries).unwrap_or_default();
+    let kept = about.iter().map(|(n, a)| (n.as_str(), *a)).filter(|(n, _)| *n != "symbol");
+    let mut entries: Vec<(&str, Attr)> = kept.collect();
+    entries.push(("symbol", Attr::string(c, symbol)));
+    for (name, value) in stated(func) {
+        entries.retain(|(n, _)| *n != name);
+        entries.push((name, value));
+    }
+    kernel.set_attr("kiln.kernel", Attr::dictionary(c, &entries));
+}

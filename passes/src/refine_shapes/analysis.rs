@@ -131,7 +131,7 @@ impl Facts {
 
     fn visit(&mut self, op: Op) -> Result<()> {
         let Some(kind) = op.kind() else {
-            if op.is("tensor.empty") {
+            if op.isa::<tensor::Empty>() {
                 let mut dynamic = op.operands().into_iter();
                 let size = |d: Dim| {
                     if d == Dim::Unknown {
@@ -143,7 +143,7 @@ impl Facts {
                 let dims: Vec<Dim> = op.result(0).ty().dims().into_iter().map(size).collect();
                 self.record(op.result(0), &dims)?;
             }
-            if op.is("arith.constant") && op.result(0).ty().is_index() {
+            if op.isa::<arith::Constant>() && op.result(0).ty().is_index() {
                 let value =
                     op.attr("value").and_then(Attr::as_i64).map_or(Dim::Unknown, Dim::Known);
                 self.sizes.insert(op.result(0), value);

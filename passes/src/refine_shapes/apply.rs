@@ -104,7 +104,7 @@ impl Apply<'_> {
                 Ok(())
             }
             Some(OpKind::Constant | OpKind::Global | OpKind::GetGlobal) => Ok(()),
-            None if op.is("func.return") && open => Ok(()),
+            None if op.isa::<func::Return>() && open => Ok(()),
             _ => self.keep_operand_types(op),
         }
     }
@@ -122,7 +122,7 @@ impl Apply<'_> {
     /// Sizes of the function's entry block dominate all later ops.
     fn remember_symbol(&mut self, op: Op) {
         let size = self.facts.size_value(op.result(0));
-        if op.parent().is_some_and(|p| p.is("func.func")) && size != Dim::Unknown {
+        if op.parent().is_some_and(|p| p.isa::<func::Func>()) && size != Dim::Unknown {
             self.symbols.push((size, op.result(0)));
         }
     }
@@ -269,5 +269,5 @@ impl Apply<'_> {
 
 /// The value of an `arith.constant`.
 fn constant(v: Value) -> Option<i64> {
-    v.def().filter(|d| d.is("arith.constant"))?.attr("value")?.as_i64()
+    v.def_as::<arith::Constant>()?.attr("value")?.as_i64()
 }

@@ -7,7 +7,7 @@ mod signature;
 pub use signature::{KilnDim, KilnTensorInfo};
 
 use crate::{
-    Bytes, CallError, OpenError, OutOfMemory, Package, PackageError, Program, View, ViewMut,
+    CallError, OpenError, OutOfMemory, Package, PackageError, Program, View, ViewMut,
     cuda::{self, Device},
     host::{Find, Host},
     pool::MAX_THREADS,
@@ -284,15 +284,11 @@ pub unsafe extern "C" fn kiln_program_load(
         unsafe {
             let made = || -> Result<KilnProgram, Failure> {
                 let package = Package::load(Path::new(text(path, "path")?))?;
-                KilnProgram::open(&package, options.as_ref(), &mut |g| held(&package, g))
+                KilnProgram::open(&package, options.as_ref(), &mut |g| package.weight(g))
             };
             give(made(), out)
         }
     })
-}
-
-fn held(package: &Package, g: &crate::program::Global) -> Result<Bytes, String> {
-    package.weight(g)
 }
 
 /// As `kiln_program_load`, from the bytes of a package, which may be freed afterwards.
@@ -313,7 +309,7 @@ pub unsafe extern "C" fn kiln_program_load_bytes(
                 let bytes = list(bytes, size, "bytes")?;
                 let package =
                     Package::read(std::io::Cursor::new(bytes), crate::package::MAX_BYTES)?;
-                KilnProgram::open(&package, options.as_ref(), &mut |g| held(&package, g))
+                KilnProgram::open(&package, options.as_ref(), &mut |g| package.weight(g))
             };
             give(made(), out)
         }

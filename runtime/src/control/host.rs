@@ -4,7 +4,7 @@ use super::{
     run::{Backend, CountedBuffer, Interpreter, Location},
 };
 use crate::{
-    Buffer, CallError, Loaded, Program, View, ViewMut, call::tensor_error, custom::CustomFn,
+    Buffer, CallError, Loaded, Program, View, ViewMut, call_error::tensor_error, custom::CustomFn,
     profile::Profile, program::Tensor, view::byte_size,
 };
 use std::sync::{Mutex, PoisonError};
@@ -183,7 +183,7 @@ impl Backend for OnHost<'_> {
         inputs: &[View],
         outputs: &mut [ViewMut],
     ) -> Result<(), CallError> {
-        f(inputs, outputs).map_err(|e| tensor_error("custom call", callee, e))
+        f(inputs, outputs).map_err(|e| tensor_error("custom call", callee, e.to_string()))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The interpreter of control flow: assigns values to buffers and runs the steps, on any device.
 use super::{Body, ControlFlow, Shape, Step};
-use crate::{CallError, OutOfMemory, View, ViewMut, call::tensor_error, custom::CustomFn};
+use crate::{CallError, OutOfMemory, View, ViewMut, call_error::tensor_error, custom::CustomFn};
 
 /// A device that runs steps. Addresses are of its memory; operations take effect in order.
 pub(crate) trait Backend {

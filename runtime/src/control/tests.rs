@@ -3,6 +3,7 @@ use super::{
     run::{Backend, CountedBuffer, Interpreter, Location},
     *,
 };
+use crate::program::Dim;
 use crate::{View, ViewMut};
 
 /// A program that adds `add` to each byte; of two inputs, their sum; with `less`, whether the first
@@ -113,7 +114,7 @@ impl Backend for Recorder {
         inputs: &[View],
         outputs: &mut [ViewMut],
     ) -> Result<(), CallError> {
-        f(inputs, outputs).map_err(|e| tensor_error("custom call", "", e))
+        f(inputs, outputs).map_err(|e| tensor_error("custom call", "", e.to_string()))
     }
 }
 

@@ -2,9 +2,8 @@
 //! through a device buffer of the call's state.
 use super::{Device, plan::Plan};
 use crate::{
-    CallError, Place, Program, View, ViewMut,
-    call::{same_dtype, tensor_error},
-    view::check_place,
+    CallError, DataError, Place, Program, View, ViewMut, call::same_dtype,
+    call_error::tensor_error, view::check_place,
 };
 use cudarc::driver::sys::{self, CUmemorytype, CUpointer_attribute as Attribute};
 use std::ffi::c_void;
@@ -137,7 +136,7 @@ fn residency(
         return Ok(Residency::Host);
     }
     if !known.contains(&at) {
-        on_device(device, at).map_err(|reason| tensor_error(what, name, reason))?;
+        on_device(device, at).map_err(|e| tensor_error(what, name, e.to_string()))?;
         // Bounds the cache: a caller that never reuses memory pays one driver query a tensor.
         const KNOWN: usize = 64;
         if known.len() == KNOWN {
@@ -149,7 +148,7 @@ fn residency(
 }
 
 /// Err: the address is not in this device's memory.
-fn on_device(device: &Device, at: u64) -> Result<(), String> {
+fn on_device(device: &Device, at: u64) -> Result<(), DataError> {
     let (mut kind, mut ordinal) = (0u32, -1i32);
     let mut asked = [
         Attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
@@ -168,14 +167,18 @@ fn on_device(device: &Device, at: u64) -> Result<(), String> {
         {
             Ok(())
         }
-        (Ok(()), k) if k == CUmemorytype::CU_MEMORYTYPE_DEVICE as u32 => Err(format!(
-            "is said to lie in the memory of GPU {index}, {at:#x} is memory of GPU {ordinal}"
-        )),
-        (Ok(()), k) if k == CUmemorytype::CU_MEMORYTYPE_HOST as u32 => Err(format!(
-            "is said to lie in the memory of GPU {index}, {at:#x} is pinned memory of the host"
-        )),
-        _ => Err(format!(
+        (Ok(()), k) if k == CUmemorytype::CU_MEMORYTYPE_DEVICE as u32 => {
+            Err(DataError::Mismatch(format!(
+                "is said to lie in the memory of GPU {index}, {at:#x} is memory of GPU {ordinal}"
+            )))
+        }
+        (Ok(()), k) if k == CUmemorytype::CU_MEMORYTYPE_HOST as u32 => {
+            Err(DataError::Mismatch(format!(
+                "is said to lie in the memory of GPU {index}, {at:#x} is pinned memory of the host"
+            )))
+        }
+        _ => Err(DataError::Mismatch(format!(
             "is said to lie in the memory of GPU {index}, {at:#x} is no memory that the driver knows, such as the host's"
-        )),
+        ))),
     }
 }

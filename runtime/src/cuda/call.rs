@@ -3,12 +3,14 @@ use super::{
     CudaError, Loaded, Mode,
     arguments::{self, Residency},
     driver_message,
+    event::{Event, StreamKey},
     graph::Graph,
+    launch::ResolvedLaunch,
     memory::copy_on_device,
     nvtx,
-    plan::{Plan, ResolvedLaunch},
+    plan::Plan,
     state::State,
-    stream::{Event, Stream, StreamKey},
+    stream::Stream,
 };
 use crate::{Buffer, Bytes, CallError, Place, View, ViewMut, profile::Profile};
 use cudarc::driver::{result, sys};

@@ -4,20 +4,21 @@
 use super::{
     CudaError, Loaded, Mode, arguments,
     call::Timing,
+    control_state::{ControlState, Flag, Part},
+    event::Event,
+    launch::Addresses,
+    load::Control,
     lru::LruCache,
     memory::{DeviceBuffer, copy_on_device},
-    plan::{Addresses, Plan},
+    plan::Plan,
     staging::Staging,
     state::MAX_PLANS,
-    stream::{Event, Stream},
+    stream::Stream,
 };
 use crate::{
     Buffer, CallError, Place, View, ViewMut,
-    call::tensor_error,
-    control::{
-        ControlFlow, Step,
-        run::{self, Backend, Interpreter},
-    },
+    call_error::tensor_error,
+    control::run::{self, Backend, Interpreter},
     custom::CustomFn,
     profile::Profile,
 };
@@ -25,77 +26,6 @@ use cudarc::driver::{result, sys};
 
 /// `cuMemcpy2DAsync` takes pitches up to about 2 GiB.
 const MAX_PITCH: usize = 1 << 30;
-
-/// The control flow of a program, in place of kernels.
-pub struct Control {
-    pub(super) flow: ControlFlow,
-    pub(super) parts: Vec<Loaded>,
-}
-
-/// What a control-flow call caches beside the rest of its state.
-#[derive(Default)]
-pub struct ControlState {
-    /// Device buffers of values, with the reference count of each.
-    values: Vec<DeviceBuffer>,
-    /// Pinned byte that conditions are copied to.
-    flag: Option<Flag>,
-    parts: Vec<Part>,
-}
-
-/// What a call caches for one of the programs.
-struct Part {
-    arena: DeviceBuffer,
-    plans: LruCache<Plan>,
-    at: Addresses,
-    events: Vec<Event>,
-}
-
-/// A byte of pinned memory.
-struct Flag(*mut u8);
-// SAFETY: driver memory that this owns.
-unsafe impl Send for Flag {}
-
-impl Drop for Flag {
-    fn drop(&mut self) {
-        // SAFETY: allocated by the driver; the copies to it have completed.
-        let _ = unsafe { result::free_host(self.0.cast()) };
-    }
-}
-
-impl ControlState {
-    /// Bytes of device memory for values and for the programs' arenas.
-    pub fn bytes(&self) -> usize {
-        self.values.iter().map(DeviceBuffer::len).sum::<usize>()
-            + self.parts.iter().map(|p| p.arena.len()).sum::<usize>()
-    }
-}
-
-/// Why the programs do not form one CUDA graph, in words.
-pub(super) fn graph_blockers(flow: &ControlFlow) -> Vec<String> {
-    let mut all = vec![];
-    flow.control.body.visit(&mut |step| {
-        let (what, source, why) = match step {
-            Step::Call { .. } => return,
-            Step::If { source, .. } => {
-                ("kiln.if", source, "chooses by a value of the GPU, for which the host waits")
-            }
-            Step::While { source, .. } => (
-                "kiln.while",
-                source,
-                "goes on by a value of the GPU, for which the host waits each time",
-            ),
-            Step::Scan { source, .. } => {
-                ("kiln.scan", source, "has its programs launched by the host for each slice")
-            }
-            Step::Custom { source, .. } => {
-                ("kiln.custom_call", source, "calls a function of the host")
-            }
-        };
-        let place = if source.is_empty() { String::new() } else { format!(" of {source}") };
-        all.push(format!("no CUDA graph of the whole program: {what}{place} {why}"));
-    });
-    all
-}
 
 impl Loaded {
     /// Enqueues the control flow as often as `timing` says. Returns the times of rounds, or those
@@ -357,7 +287,7 @@ impl Backend for OnDevice<'_> {
             ViewMut::new(v.dtype(), v.shape, b.bytes_mut())
         };
         let mut outs = outputs.iter().zip(&mut written).map(out).collect::<Result<Vec<_>, _>>()?;
-        f(&views, &mut outs).map_err(|e| tensor_error("custom call", callee, e))?;
+        f(&views, &mut outs).map_err(|e| tensor_error("custom call", callee, e.to_string()))?;
         drop(outs);
         for (v, b) in outputs.iter().zip(&written) {
             self.staging.upload(v.data as u64, b.bytes(), self.stream, false)?;

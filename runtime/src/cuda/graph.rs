@@ -2,7 +2,7 @@
 //! child graph. The nodes form a chain, since launches reuse arena memory. Changed parameters are
 //! patched in the executable graph; launches in flight keep the old ones.
 use super::{
-    CudaError, Device, driver_message, fault::Launches, plan::ResolvedLaunch, stream::Stream,
+    CudaError, Device, driver_message, fault::Launches, launch::ResolvedLaunch, stream::Stream,
 };
 use cudarc::driver::{
     result,

@@ -1,8 +1,7 @@
 //! A program on a GPU: its modules, its weights, and what its calls share.
 use super::{
-    CudaError, Device, Mode, Settings,
-    control::{Control, graph_blockers},
-    driver_message,
+    CudaError, Device, Mode, Settings, driver_message,
+    graph_blockers::graph_blockers,
     libraries::{Libraries, PreparedCall},
     link::{Image, Images, Library, link},
     memory::DeviceBuffer,
@@ -11,7 +10,7 @@ use super::{
 };
 use crate::{
     Bytes, CallError, OpenError, Package, Program, Store,
-    call::tensor_error,
+    call_error::tensor_error,
     control::ControlFlow,
     host::Find,
     program::{Kernel, Role},
@@ -26,6 +25,12 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
+
+/// The control flow of a program, in place of kernels.
+pub struct Control {
+    pub(super) flow: ControlFlow,
+    pub(super) parts: Vec<Loaded>,
+}
 
 /// A program on a GPU, ready to be called from several threads at once.
 pub struct Loaded {
@@ -100,7 +105,7 @@ impl Loaded {
             let shape: Vec<usize> =
                 want.shape.iter().map(|n| usize::try_from(*n).unwrap_or(usize::MAX)).collect();
             check_bytes(&want.dtype, &shape, have.len())
-                .map_err(|e| tensor_error("global", &want.name, e))?;
+                .map_err(|e| tensor_error("global", &want.name, e.to_string()))?;
         }
         let _current = device.enter()?;
         let named =

@@ -2,11 +2,15 @@
 mod arguments;
 mod call;
 mod control;
+mod control_state;
 mod cublaslt;
 mod cudnn;
 mod device;
+mod event;
 mod fault;
 mod graph;
+mod graph_blockers;
+mod launch;
 pub mod libraries;
 mod link;
 mod load;

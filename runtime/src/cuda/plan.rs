@@ -1,30 +1,23 @@
 //! A call with resolved sizes: its memory, and its launches, which lack only addresses. Plans are
 //! cached by input shapes.
 use super::{
-    CudaError, fault::Launches, graph::Graph, libraries::PreparedCall, tensor_map::TensorMapDesc,
+    CudaError,
+    fault::Launches,
+    graph::Graph,
+    launch::{Addresses, ResolvedLaunch, Source, UnboundTensorMap},
+    libraries::PreparedCall,
 };
 use crate::{
     CallError, OutOfMemory, Program,
     control::Shape,
-    program::{Arg, Dim, Tensor, Window},
+    program::{Arg, Dim, Tensor},
     view::tensor_bytes,
 };
 use cudarc::driver::sys;
-use std::{ffi::c_void, sync::Arc};
+use std::sync::Arc;
 
 /// Alignment of library workspaces, in bytes.
 const WORKSPACE_ALIGNMENT: usize = 256;
-
-/// Device addresses of a call.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Addresses {
-    /// Of the arena.
-    pub arena: u64,
-    /// Of inputs.
-    pub inputs: Vec<u64>,
-    /// Of outputs.
-    pub outputs: Vec<u64>,
-}
 
 /// All that follows from a call's sizes.
 pub struct Plan {
@@ -50,51 +43,6 @@ pub struct Plan {
     pub no_graph: bool,
     /// For fault reports.
     pub about: Arc<Launches>,
-}
-
-/// A launch with resolved sizes.
-pub struct ResolvedLaunch {
-    /// The kernel.
-    pub function: sys::CUfunction,
-    /// Grid size, in CTAs (thread blocks).
-    pub grid: u32,
-    /// Threads of a CTA.
-    pub threads: u32,
-    /// Bytes of dynamic shared memory.
-    pub shared: u32,
-    /// Where each 64-bit parameter comes from.
-    sources: Vec<Source>,
-    /// A library call that replaces the kernel, and its workspace's offset in the arena.
-    pub library: Option<(Arc<PreparedCall>, u64)>,
-    /// The workspace's device address.
-    pub scratch: u64,
-    /// The 64-bit parameters, which precede the tensor maps.
-    pub words: Vec<u64>,
-    maps: Vec<sys::CUtensorMap>,
-    unbound: Vec<UnboundTensorMap>,
-    /// Pointers to all parameters, for `cuLaunchKernel`; their targets never move.
-    params: Vec<*mut c_void>,
-}
-// SAFETY: the pointers are into vectors of the same value, which are not resized.
-unsafe impl Send for ResolvedLaunch {}
-
-/// Where a 64-bit parameter comes from.
-enum Source {
-    Arena(u64),
-    Input(usize),
-    Output(usize),
-    Fixed,
-}
-
-/// A tensor map whose address is not known yet.
-struct UnboundTensorMap {
-    arg: usize,
-    dtype: String,
-    offset: u64,
-    sizes: Vec<i64>,
-    strides: Vec<i64>,
-    extent: Vec<u32>,
-    window: Option<Window>,
 }
 
 impl Plan {
@@ -252,82 +200,6 @@ impl Plan {
         }
         self.at = Some(to.clone());
         Ok(())
-    }
-}
-
-impl ResolvedLaunch {
-    fn new(
-        function: sys::CUfunction,
-        (grid, threads, shared): (u32, u32, u32),
-        sources: Vec<Source>,
-        words: Vec<u64>,
-        unbound: Vec<UnboundTensorMap>,
-    ) -> ResolvedLaunch {
-        let maps = vec![sys::CUtensorMap { opaque: [0; 16] }; unbound.len()];
-        let mut resolved = ResolvedLaunch {
-            function,
-            grid,
-            threads,
-            shared,
-            sources,
-            library: None,
-            scratch: 0,
-            words,
-            maps,
-            unbound,
-            params: vec![],
-        };
-        let words = resolved.words.iter_mut().map(|w| (w as *mut u64).cast());
-        let maps = resolved.maps.iter_mut().map(|m| (m as *mut sys::CUtensorMap).cast::<c_void>());
-        resolved.params = words.chain(maps).collect();
-        resolved
-    }
-
-    /// Returns whether any parameter changed.
-    fn bind(&mut self, to: &Addresses, kernel: &str) -> Result<bool, CudaError> {
-        let mut changed = false;
-        if let Some((_, begin)) = &self.library {
-            changed |= self.scratch != to.arena + begin;
-            self.scratch = to.arena + begin;
-        }
-        for (source, word) in self.sources.iter().zip(&mut self.words) {
-            let now = match source {
-                Source::Arena(offset) => to.arena + offset,
-                Source::Input(i) => to.inputs[*i],
-                Source::Output(i) => to.outputs[*i],
-                Source::Fixed => continue,
-            };
-            changed |= *word != now;
-            *word = now;
-        }
-        // An all-zero map was never encoded: its memory may be a weight, whose address does not
-        // change.
-        let moved = changed;
-        for (map, m) in self
-            .maps
-            .iter_mut()
-            .zip(&self.unbound)
-            .filter(|(map, _)| moved || map.opaque == [0; 16])
-        {
-            let address = self.words[m.arg] + m.offset;
-            let d = TensorMapDesc {
-                kernel,
-                dtype: &m.dtype,
-                address,
-                sizes: &m.sizes,
-                strides: &m.strides,
-                extent: &m.extent,
-                window: m.window,
-            };
-            *map = d.encode()?;
-            changed = true;
-        }
-        Ok(changed)
-    }
-
-    /// Pointers to the parameters, as `cuLaunchKernel` takes them.
-    pub fn params(&self) -> *mut *mut c_void {
-        self.params.as_ptr().cast_mut()
     }
 }
 

@@ -1,10 +1,7 @@
 //! Asynchronous copies between host and device, through a ring of four pinned chunks. Pageable
 //! memory cannot be copied asynchronously. The ring bounds pinned memory for copies of any size;
 //! the copy of a small tensor returns before it has completed.
-use super::{
-    CudaError, Device,
-    stream::{Event, Stream},
-};
+use super::{CudaError, Device, event::Event, stream::Stream};
 use crate::Pool;
 use cudarc::driver::{result, sys};
 use std::{

@@ -4,12 +4,14 @@
 use super::{
     CudaError, Device,
     arguments::Residency,
-    control::ControlState,
+    control_state::ControlState,
+    event::{Event, StreamKey},
+    launch::Addresses,
     lru::LruCache,
     memory::DeviceBuffer,
-    plan::{Addresses, Plan},
+    plan::Plan,
     staging::Staging,
-    stream::{Event, Stream, StreamKey},
+    stream::Stream,
 };
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 

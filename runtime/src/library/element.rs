@@ -1,5 +1,5 @@
 //! Element types in memory, and the types that they are computed in.
-use super::{abi::Code, float8::Float8};
+use super::{code::Code, float8::Float8};
 use half::{bf16, f16};
 use std::cmp::Ordering;
 

@@ -10,6 +10,7 @@
 //! Semantics, NaN order and bits are those of the reference interpreter. Out-of-range indices,
 //! which eager PyTorch rejects, are skipped by writes.
 mod abi;
+mod code;
 mod element;
 mod float8;
 mod random;
@@ -19,7 +20,7 @@ mod sort;
 #[cfg(test)]
 mod tests;
 
-pub use abi::Code;
+pub use code::Code;
 
 use abi::Call;
 use std::ffi::c_void;

@@ -1,7 +1,8 @@
 //! Counter-based random numbers: Philox4x32-10 (Salmon et al., Parallel Random Numbers: As Easy as
 //! 1, 2, 3, SC 2011).
 use super::{
-    abi::{Call, Code, Operand},
+    abi::{Call, Operand},
+    code::Code,
     element::Element,
 };
 

@@ -1,4 +1,4 @@
-use super::{abi::Code, element::Element, *};
+use super::{code::Code, element::Element, *};
 use half::{bf16, f16};
 
 /// A tensor's dtype code, shape and bytes.

@@ -1,5 +1,5 @@
 //! Executable memory: written first, then protected section by section.
-use super::LinkError;
+use super::error::LinkError;
 use std::ptr;
 
 /// Granularity of protection, in bytes.

@@ -3,9 +3,11 @@
 //!
 //! Supports what LLVM emits for x86-64 ELF with PIC and the small code model, and rejects anything
 //! else. Objects are code: load only what you trust. A damaged object is an error.
+mod error;
 mod library;
 mod memory;
 
+pub use error::LinkError;
 pub use library::library_symbols;
 
 use memory::{Memory, Segment};
@@ -19,38 +21,6 @@ use std::{
     collections::{BTreeMap, HashMap},
     ffi::c_void,
 };
-
-/// Why linking failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LinkError {
-    /// The object is damaged or uses an unsupported feature.
-    #[error("object '{object}' {reason}")]
-    Object {
-        /// Its name.
-        object: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// An undefined symbol.
-    #[error("symbol '{symbol}', which object '{object}' needs, is defined nowhere")]
-    Missing {
-        /// The symbol.
-        symbol: String,
-        /// The object that refers to it.
-        object: String,
-    },
-    /// No object defines the entry that the program names.
-    #[error("no object defines '{0}'")]
-    NoEntry(String),
-    /// No executable memory.
-    #[error("no memory for {bytes} bytes of code: {reason}")]
-    Memory {
-        /// Bytes asked for.
-        bytes: usize,
-        /// The system's error.
-        reason: String,
-    },
-}
 
 /// Linked code. It can refer only to the symbols it was given and to its own objects. Addresses are
 /// valid until it is dropped.

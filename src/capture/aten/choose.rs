@@ -1,6 +1,6 @@
 //! Overloads for selection, clamping and conversion.
 use super::{Args, Cx, Outcome, Row, Val, tools::*};
-use kiln_dialects::{ops::*, value::DType};
+use kiln_dialects::{Result, ops::*, value::DType};
 
 /// Rows of this family.
 pub(super) const ROWS: &[Row] = &[
@@ -46,7 +46,7 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
-fn clamp(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+fn clamp(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let names: Vec<&str> = ["self", "min", "max"].into_iter().filter(|n| a.has(n)).collect();
     let d = cx.common_dtype(a, &names)?;
     let mut r = cx.operand(a, "self", d)?;
@@ -59,14 +59,14 @@ fn clamp(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     cx.one(r)
 }
 
-fn where_(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+fn where_(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let (x, y) = cx.promoted(a, "self", "other")?;
     let c = cx.operand(a, "condition", DType::I1)?;
     let r = cx.select(c, x, y)?;
     cx.one(r)
 }
 
-fn masked_fill(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+fn masked_fill(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     let mask = cx.operand(a, "mask", DType::I1)?;
     let value = cx.operand(a, "value", dtype_of(x)?)?;
@@ -74,7 +74,7 @@ fn masked_fill(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     cx.one(r)
 }
 
-fn nan_to_num(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+fn nan_to_num(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     let d = dtype_of(x)?;
     if !d.is_float() {
@@ -85,7 +85,7 @@ fn nan_to_num(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
         DType::F32 => f64::from(f32::MAX),
         DType::F16 => 65504.0,
         DType::BF16 => 3.3895313892515355e38,
-        _ => return Err(format!("is not defined on {}", d.name())),
+        _ => return Err(format!("is not defined on {}", d.name()).into()),
     };
     let nan = cx.number(d, a.float("nan", Some(0.0))?)?;
     let is_nan = cx.unary(UnaryKind::IsNan, x)?;
@@ -99,7 +99,7 @@ fn nan_to_num(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     cx.one(r)
 }
 
-fn to(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+fn to(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     match a.dtype("dtype")? {
         // Without a conversion the result aliases its argument.

@@ -67,20 +67,19 @@ fn compare(a: &Args<'_>, kind: CompareKind) -> Val {
 
 impl Cx {
     /// Emits a runtime check with its message and the user's source line.
-    pub fn require(&self, kind: CompareKind, x: Size, y: Size, words: &str) -> Result<(), String> {
+    pub fn require(&self, kind: CompareKind, x: Size, y: Size, words: &str) -> Result<()> {
         let value = |s: Size| match s {
             Size::Static(n) => self.b.index(n),
             Size::Dynamic(v) => Ok(v),
         };
         let message = format!("{words} ({})", self.place);
-        Ok(self
-            .b
+        self.b
             .create_with(&Require { kind, lhs: value(x)?, rhs: value(y)?, message }, &[], &mut [])
-            .map(|_| ())?)
+            .map(|_| ())
     }
 }
 
-fn assert_scalar(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+fn assert_scalar(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let message = a.text("assert_msg", "")?;
     // The export's message: Runtime assertion failed for expression s77 < 40 on node 'lt_1'.
     let words =
@@ -88,13 +87,13 @@ fn assert_scalar(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let words = words.rsplit_once(" on node ").map_or(words, |(w, _)| w);
     match a.values.get("self") {
         Some(Val::Condition(kind, x, y)) => cx.require(*kind, *x, *y, words)?,
-        Some(Val::Bool(false)) => return Err(format!("{words}: never holds")),
+        Some(Val::Bool(false)) => return Err(format!("{words}: never holds").into()),
         _ => {}
     }
     Ok(Outcome::Many(vec![]))
 }
 
-fn constrain_range(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+fn constrain_range(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let names = if a.has("size") { "size" } else { "symbol" };
     // A constant, or data-dependent.
     let Ok(size @ Size::Dynamic(_)) = a.size(names) else { return Ok(Outcome::Many(vec![])) };

@@ -1,6 +1,7 @@
-//! Matrix products and attention.
+//! Matrix products.
 use super::{Args, Cx, Outcome, Row, tools::*};
-use kiln_dialects::{ir::*, ops::*, value::DType};
+use crate::capture::unsupported;
+use kiln_dialects::{ir::*, ops::*};
 
 /// Rows of this family.
 pub(super) const ROWS: &[Row] = &[
@@ -64,23 +65,23 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row { name: "aten.einsum.default", arguments: "equation, tensors", build: einsum },
-    Row {
-        name: "aten.scaled_dot_product_attention.default",
-        arguments: "query, key, value, attn_mask=None, dropout_p=0, is_causal=False, scale=None, enable_gqa=False",
-        build: attention,
-    },
 ];
 
-fn matmul(cx: &mut Cx, a: &Args<'_>, x: &str, y: &str) -> Result<Outcome, String> {
+fn matmul(cx: &mut Cx, a: &Args<'_>, x: &str, y: &str) -> Result<Outcome> {
     let (lhs, rhs) = (cx.tensor(a, x)?, cx.tensor(a, y)?);
     let v = cx.b.add(&Matmul { lhs, rhs })?;
     cx.one(v)
 }
 
 /// beta * self + alpha * (x @ y); beta 0 ignores self, even NaN.
-fn added(cx: &mut Cx, a: &Args<'_>, x: &str, y: &str) -> Result<Outcome, String> {
+fn added(cx: &mut Cx, a: &Args<'_>, x: &str, y: &str) -> Result<Outcome> {
     let (lhs, rhs) = (cx.tensor(a, x)?, cx.tensor(a, y)?);
-    let mut v = cx.b.add(&Matmul { lhs, rhs })?;
+    let v = cx.b.add(&Matmul { lhs, rhs })?;
+    plus(cx, a, v)
+}
+
+/// beta * self + alpha * v.
+pub(super) fn plus(cx: &mut Cx, a: &Args<'_>, mut v: Value) -> Result<Outcome> {
     let d = dtype_of(v)?;
     let factor = |cx: &mut Cx, v: Value, by: f64| {
         if by == 1.0 {
@@ -102,7 +103,7 @@ fn added(cx: &mut Cx, a: &Args<'_>, x: &str, y: &str) -> Result<Outcome, String>
 
 /// One or two operands. Letters in both operands and the result are batch dimensions; in both
 /// operands only, contracted; in one operand only, summed.
-fn einsum(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+fn einsum(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let equation: String = a.text("equation", "")?.chars().filter(|c| !c.is_whitespace()).collect();
     let operands = cx.tensors(a, "tensors")?;
     let (left, right) = match equation.split_once("->") {
@@ -118,9 +119,9 @@ fn einsum(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     };
     let terms: Vec<Vec<char>> = left.split(',').map(|t| t.chars().collect()).collect();
     if terms.len() != operands.len() || equation.contains('.') {
-        return Err(format!(
+        return Err(unsupported(format!(
             "the equation {equation} is not supported: no ellipsis, one term an operand"
-        ));
+        )));
     }
     let result: Vec<char> = right.chars().collect();
     let mut at = operands.into_iter().zip(terms);
@@ -155,14 +156,14 @@ fn einsum(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
 
 type Term = (Value, Vec<char>);
 
-fn contract(cx: &mut Cx, x: Term, y: Term, later: &dyn Fn(&char) -> bool) -> Result<Term, String> {
+fn contract(cx: &mut Cx, x: Term, y: Term, later: &dyn Fn(&char) -> bool) -> Result<Term> {
     for letters in [&x.1, &y.1] {
         if letters.iter().any(|c| letters.iter().filter(|d| *d == c).count() > 1) {
-            return Err("diagonals are not supported".into());
+            return Err(unsupported("diagonals are not supported"));
         }
     }
     // Sums over letters of one operand only.
-    let alone = |cx: &mut Cx, t: Term, other: &[char]| -> Result<Term, String> {
+    let alone = |cx: &mut Cx, t: Term, other: &[char]| -> Result<Term> {
         let gone: Vec<i64> = (0..t.1.len())
             .filter(|i| !other.contains(&t.1[*i]) && !later(&t.1[*i]))
             .map(|i| i as i64)
@@ -209,54 +210,4 @@ fn contract(cx: &mut Cx, x: Term, y: Term, later: &dyn Fn(&char) -> bool) -> Res
         t.1.iter().copied().filter(|c| !batch.contains(c) && !inner.contains(c)).collect::<Vec<_>>()
     };
     Ok((v, [batch.clone(), free(&x), free(&y)].concat()))
-}
-
-/// Other ranks are reshaped to rank 4 and back.
-fn attention(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
-    if a.float("dropout_p", Some(0.0))? != 0.0 {
-        return Err("with dropout is not supported in an exported graph".into());
-    }
-    let (q, k, v) = (cx.tensor(a, "query")?, cx.tensor(a, "key")?, cx.tensor(a, "value")?);
-    let rank = rank_of(q);
-    if !(2..=4).contains(&rank) {
-        return Err(format!("of rank {rank} is not supported"));
-    }
-    let widen = |cx: &mut Cx, t: Value| -> Result<Value, String> {
-        let sizes = cx.b.sizes_of(t)?;
-        if rank == 4 {
-            Ok(t)
-        } else {
-            cx.reshape(t, [vec![Size::Static(1); 4 - rank], sizes].concat())
-        }
-    };
-    let (query, key, value) = (widen(cx, q)?, widen(cx, k)?, widen(cx, v)?);
-    let mut bias = cx.optional(a, "attn_mask")?;
-    if let Some(mask) = bias {
-        let d = dtype_of(query)?;
-        bias = Some(if dtype_of(mask)? == DType::I1 {
-            let (zero, low) = (cx.number(d, 0.0)?, cx.number(d, f64::NEG_INFINITY)?);
-            cx.select(mask, zero, low)?
-        } else {
-            cx.convert(mask, d)?
-        });
-    }
-    let node = Attention {
-        query,
-        key,
-        value,
-        bias,
-        query_lengths: None,
-        key_lengths: None,
-        dropout_key: None,
-        scale: if a.has("scale") { Some(a.float("scale", None)?) } else { None },
-        causal: a.flag("is_causal", false)?,
-        dropout_p: 0.0,
-        with_lse: false,
-    };
-    let mut r = cx.b.add(&node)?;
-    if rank < 4 {
-        let sizes = cx.b.sizes_of(r)?;
-        r = cx.reshape(r, sizes.into_iter().skip(4 - rank).collect())?;
-    }
-    cx.one(r)
 }

@@ -141,7 +141,7 @@ fn fill(
     value: Option<f64>,
     d: DType,
     sizes: &[Size],
-) -> Result<Outcome, String> {
+) -> Result<Outcome> {
     let v = match value {
         Some(x) => cx.b.splat(d, sizes, x)?,
         None => {
@@ -152,12 +152,7 @@ fn fill(
     cx.one(v)
 }
 
-fn filled(
-    cx: &mut Cx,
-    a: &Args<'_>,
-    value: Option<f64>,
-    default: DType,
-) -> Result<Outcome, String> {
+fn filled(cx: &mut Cx, a: &Args<'_>, value: Option<f64>, default: DType) -> Result<Outcome> {
     let d = a.dtype("dtype")?.unwrap_or(if value.is_some() {
         default
     } else {
@@ -167,14 +162,14 @@ fn filled(
     fill(cx, a, value, d, &sizes)
 }
 
-fn like(cx: &mut Cx, a: &Args<'_>, value: Option<f64>) -> Result<Outcome, String> {
+fn like(cx: &mut Cx, a: &Args<'_>, value: Option<f64>) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     let d = a.dtype("dtype")?.unwrap_or(dtype_of(x)?);
     let sizes = if a.has("size") { a.sizes("size")? } else { cx.b.sizes_of(x)? };
     fill(cx, a, value, d, &sizes)
 }
 
-fn arange(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+fn arange(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let given: Vec<&Val> = ["start", "end", "step"]
         .iter()
         .filter_map(|n| a.values.get(n))
@@ -217,11 +212,11 @@ fn arange(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
 }
 
 /// As in PyTorch: from both ends towards the middle, so that the last element is exactly `end`.
-fn linspace(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+fn linspace(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let d = a.dtype("dtype")?.unwrap_or(DType::F32);
     let (start, end, n) = (a.float("start", None)?, a.float("end", None)?, a.int("steps", None)?);
     if n < 0 {
-        return Err(format!("wants {n} steps"));
+        return Err(format!("wants {n} steps").into());
     }
     let step = if n > 1 { (end - start) / (n - 1) as f64 } else { 0.0 };
     // Integers and 16-bit floats are computed in wider floats, then converted.
@@ -240,7 +235,7 @@ fn linspace(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     cx.one(v)
 }
 
-fn eye(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+fn eye(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let d = a.dtype("dtype")?.unwrap_or(DType::F32);
     let n = a.size("n")?;
     let sizes = vec![n, if a.has("m") { a.size("m")? } else { n }];
@@ -250,7 +245,7 @@ fn eye(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
 }
 
 /// Masks by comparing column - row with the diagonal.
-fn triangle(cx: &mut Cx, a: &Args<'_>, kind: CompareKind) -> Result<Outcome, String> {
+fn triangle(cx: &mut Cx, a: &Args<'_>, kind: CompareKind) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     let rank = rank_of(x);
     if rank < 2 {
@@ -272,7 +267,7 @@ pub(super) fn size_operator(
     a: &Args<'_>,
     kind: SymKind,
     negate: bool,
-) -> Result<Outcome, String> {
+) -> Result<Outcome> {
     let names = if a.has("a") { ["a", "b"] } else { ["x", "y"] };
     let (x, y) = (a.size(names[0])?, a.size(names[1])?);
     let y = if negate { cx.size_mul(y, Size::Static(-1))? } else { y };

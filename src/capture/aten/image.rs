@@ -1,6 +1,6 @@
 //! Convolution, pooling and resizing.
-use super::{Args, Cx, Outcome, Row, Val, tools::*};
-use kiln_dialects::{ir::*, ops::*, sym::Dim};
+use super::{Args, Cx, Outcome, Row, Val, resize::weighted, special::value, tools::*};
+use kiln_dialects::{ir::*, ops::*, sym::Dim, value::DType};
 
 /// Rows of this family.
 pub(super) const ROWS: &[Row] = &[
@@ -23,6 +23,29 @@ pub(super) const ROWS: &[Row] = &[
         name: "aten.conv2d.padding",
         arguments: "input, weight, bias=None, stride=1, padding='valid', dilation=1, groups=1",
         build: |cx, a| convolution(cx, a, false),
+    },
+    Row {
+        name: "aten.conv1d.padding",
+        arguments: "input, weight, bias=None, stride=1, padding='valid', dilation=1, groups=1",
+        build: |cx, a| convolution(cx, a, false),
+    },
+    Row {
+        name: "aten.conv3d.padding",
+        arguments: "input, weight, bias=None, stride=1, padding='valid', dilation=1, groups=1",
+        build: |cx, a| convolution(cx, a, false),
+    },
+    Row {
+        name: "aten.conv_transpose3d.input",
+        arguments: "input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1",
+        build: |cx, a| convolution(cx, a, true),
+    },
+    Row {
+        name: "aten._convolution.default",
+        arguments: "input, weight, bias, stride, padding, dilation, transposed, output_padding, groups, benchmark, deterministic, cudnn_enabled, allow_tf32",
+        build: |cx, a| {
+            let t = a.flag("transposed", false)?;
+            convolution(cx, a, t)
+        },
     },
     Row {
         name: "aten.conv_transpose1d.default",
@@ -59,11 +82,11 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row {
-        name: "aten.max_pool2d_with_indices.default",
+        name: "aten.max_pool3d.default",
         arguments: "self, kernel_size, stride=[], padding=0, dilation=1, ceil_mode=False",
         build: |cx, a| {
-            let v = max_pool(cx, a, 2)?;
-            Ok(Outcome::Many(vec![Val::Tensor(cx.store.fresh(v)), Val::None]))
+            let v = max_pool(cx, a, 3)?;
+            cx.one(v)
         },
     },
     Row {
@@ -77,6 +100,11 @@ pub(super) const ROWS: &[Row] = &[
         build: |cx, a| avg_pool(cx, a, 2),
     },
     Row {
+        name: "aten.avg_pool3d.default",
+        arguments: "self, kernel_size, stride=[], padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None",
+        build: |cx, a| avg_pool(cx, a, 3),
+    },
+    Row {
         name: "aten.adaptive_avg_pool1d.default",
         arguments: "self, output_size",
         build: adaptive,
@@ -87,35 +115,35 @@ pub(super) const ROWS: &[Row] = &[
         build: adaptive,
     },
     Row {
-        name: "aten._adaptive_avg_pool2d.default",
+        name: "aten.adaptive_avg_pool3d.default",
         arguments: "self, output_size",
         build: adaptive,
     },
     Row {
-        name: "aten.upsample_nearest2d.vec",
-        arguments: "input, output_size, scale_factors",
-        build: |cx, a| upsample(cx, a, "input"),
+        name: "aten._adaptive_avg_pool3d.default",
+        arguments: "self, output_size",
+        build: adaptive,
     },
     Row {
-        name: "aten.upsample_nearest2d.default",
-        arguments: "self, output_size, scales_h=None, scales_w=None",
-        build: |cx, a| upsample(cx, a, "self"),
+        name: "aten._adaptive_avg_pool2d.default",
+        arguments: "self, output_size",
+        build: adaptive,
     },
 ];
 
 /// One entry per spatial dimension; a single entry is repeated.
-fn spread(list: Option<Vec<i64>>, n: usize, default: i64) -> Result<Vec<i64>, String> {
+pub(super) fn spread(list: Option<Vec<i64>>, n: usize, default: i64) -> Result<Vec<i64>> {
     match list {
         None => Ok(vec![default; n]),
         Some(l) if l.is_empty() => Ok(vec![default; n]),
         Some(l) if l.len() == 1 => Ok(l.repeat(n)),
         Some(l) if l.len() == n => Ok(l),
-        Some(l) => Err(format!("has {} numbers for {n} spatial dimensions", l.len())),
+        Some(l) => Err(format!("has {} numbers for {n} spatial dimensions", l.len()).into()),
     }
 }
 
 /// Adds the batch dimension that PyTorch allows images to omit.
-fn batched(cx: &mut Cx, x: Value, n: usize) -> Result<(Value, bool), String> {
+pub(super) fn batched(cx: &mut Cx, x: Value, n: usize) -> Result<(Value, bool)> {
     if rank_of(x) == n + 2 {
         return Ok((x, false));
     }
@@ -123,7 +151,7 @@ fn batched(cx: &mut Cx, x: Value, n: usize) -> Result<(Value, bool), String> {
     Ok((cx.reshape(x, sizes)?, true))
 }
 
-fn unbatched(cx: &mut Cx, v: Value, added: bool) -> Result<Value, String> {
+pub(super) fn unbatched(cx: &mut Cx, v: Value, added: bool) -> Result<Value> {
     if !added {
         return Ok(v);
     }
@@ -131,7 +159,7 @@ fn unbatched(cx: &mut Cx, v: Value, added: bool) -> Result<Value, String> {
     cx.reshape(v, sizes.into_iter().skip(1).collect())
 }
 
-fn convolution(cx: &mut Cx, a: &Args<'_>, transposed: bool) -> Result<Outcome, String> {
+pub(super) fn convolution(cx: &mut Cx, a: &Args<'_>, transposed: bool) -> Result<Outcome> {
     let (x, weight) = (cx.tensor(a, "input")?, cx.tensor(a, "weight")?);
     let n =
         rank_of(weight).checked_sub(2).filter(|n| *n > 0).ok_or("has a weight of rank below 3")?;
@@ -182,7 +210,7 @@ fn convolution(cx: &mut Cx, a: &Args<'_>, transposed: bool) -> Result<Outcome, S
     cx.one(v)
 }
 
-fn max_pool(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Value, String> {
+pub(super) fn max_pool(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Value> {
     let x = cx.tensor(a, "self")?;
     let (input, added) = batched(cx, x, n)?;
     let window = spread(a.ints("kernel_size")?, n, 1)?;
@@ -201,7 +229,7 @@ fn max_pool(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Value, String> {
     unbatched(cx, v, added)
 }
 
-fn avg_pool(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome, String> {
+pub(super) fn avg_pool(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     let (input, added) = batched(cx, x, n)?;
     let window = spread(a.ints("kernel_size")?, n, 1)?;
@@ -225,35 +253,50 @@ fn avg_pool(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome, String> {
     cx.one(v)
 }
 
-fn adaptive(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+pub(super) fn adaptive(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
-    let sizes = a.ints("output_size")?.unwrap_or_default();
+    let outs = a.sizes("output_size")?;
+    let Some(sizes) = outs.iter().map(|s| s.known()).collect::<Option<Vec<i64>>>() else {
+        let (input, added) = batched(cx, x, outs.len())?;
+        let v = adaptive_to_symbols(cx, input, &outs)?;
+        let v = unbatched(cx, v, added)?;
+        return cx.one(v);
+    };
     let (input, added) = batched(cx, x, sizes.len())?;
+    // Windows need an element to start at.
+    if sizes.contains(&0) || input.ty().dims().iter().any(|d| d.known() == Some(0)) {
+        let lead = [cx.b.size_of(input, 0)?, cx.b.size_of(input, 1)?];
+        let empty = cx.b.splat(dtype_of(x)?, &[&lead[..], &Size::all(&sizes)].concat(), 0.0)?;
+        let v = unbatched(cx, empty, added)?;
+        return cx.one(v);
+    }
     let v = cx.b.add(&AdaptiveAvgPool { input, sizes })?;
     let v = unbatched(cx, v, added)?;
     cx.one(v)
 }
 
-fn upsample(cx: &mut Cx, a: &Args<'_>, name: &str) -> Result<Outcome, String> {
-    let input = cx.tensor(a, name)?;
-    let sizes = if a.has("output_size") {
-        a.sizes("output_size")?
-    } else {
-        let Some(Val::List(factors)) = a.values.get("scale_factors") else {
-            return Err("has neither a size nor a scale".into());
-        };
-        let mut sizes = vec![];
-        for (i, f) in factors.iter().enumerate() {
-            let Val::Float(f) = f else { return Err("has a scale that is no number".into()) };
-            // Integer factors only: for others PyTorch computes indices from the factor, not from
-            // the sizes.
-            if f.fract() != 0.0 || *f < 1.0 {
-                return Err(format!("by the factor {f} is not supported; give output_size"));
-            }
-            sizes.push(cx.size_mul(cx.b.size_of(input, i + 2)?, Size::Static(*f as i64))?);
-        }
-        sizes
-    };
-    let v = cx.b.add(&Interpolate { input, sizes })?;
-    cx.one(v)
+/// Means over windows such that the spatial dimensions become symbolic sizes, one axis at a time.
+fn adaptive_to_symbols(cx: &mut Cx, x: Value, outs: &[Size]) -> Result<Value> {
+    let narrow = dtype_of(x)?;
+    let d = super::moments::wide(narrow);
+    let mut v = cx.convert(x, d)?;
+    for (i, to) in outs.iter().enumerate() {
+        let from = cx.b.size_of(v, i + 2)?;
+        // Windows share their first and last element with their neighbours.
+        let count = cx.size_add(cx.size_div(from, *to)?, Size::Static(2))?;
+        let shape = vec![*to, count];
+        let (o, k) = (cx.iota(DType::I64, shape.clone(), 0)?, cx.iota(DType::I64, shape, 1)?);
+        let (n, m) =
+            (cx.b.size_as_tensor(from, DType::I64)?, cx.b.size_as_tensor(*to, DType::I64)?);
+        let start = value(cx, |f| f.of(o) * f.of(n) / f.of(m))?;
+        let end = value(cx, |f| ((f.of(o) + 1.0) * f.of(n) + f.of(m) - 1.0) / f.of(m))?;
+        let at = value(cx, |f| f.of(start) + f.of(k))?;
+        let weights = value(cx, |f| {
+            let share = 1.0 / (f.of(end) - f.of(start)).to(d);
+            f.of(at).lt(f.of(end)).select(share, 0.0)
+        })?;
+        let at = value(cx, |f| f.of(at).min(f.of(n) - 1.0))?;
+        v = weighted(cx, v, i + 2, at, weights)?;
+    }
+    cx.convert(v, narrow)
 }

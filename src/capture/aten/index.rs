@@ -55,7 +55,7 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 /// Wraps negative indices.
-fn positive(cx: &Cx, index: Value, x: Value, dim: usize) -> Result<Value, String> {
+pub(super) fn positive(cx: &Cx, index: Value, x: Value, dim: usize) -> Result<Value> {
     let index = cx.convert(index, DType::I64)?;
     let size = cx.b.size_as_tensor(cx.b.size_of(x, dim)?, DType::I64)?;
     let negative = cx.compare(CompareKind::Lt, index, cx.integer(DType::I64, 0)?)?;
@@ -64,7 +64,7 @@ fn positive(cx: &Cx, index: Value, x: Value, dim: usize) -> Result<Value, String
 }
 
 /// Moves the first `count` dimensions to `to`; the others keep their order.
-fn index_dims_to(cx: &Cx, v: Value, count: usize, to: usize) -> Result<Value, String> {
+pub(super) fn index_dims_to(cx: &Cx, v: Value, count: usize, to: usize) -> Result<Value> {
     if to == 0 || count == 0 {
         return Ok(v);
     }
@@ -74,18 +74,19 @@ fn index_dims_to(cx: &Cx, v: Value, count: usize, to: usize) -> Result<Value, St
     cx.transpose(v, order)
 }
 
-fn index_select(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
-    let (x, i) = (cx.tensor(a, "self")?, cx.tensor(a, "index")?);
-    let d = wrap(a.int("dim", None)?, rank_of(x))?;
-    // A 0-d index acts as one of size [1].
-    let i = if rank_of(i) == 0 { cx.reshape(i, vec![Size::Static(1)])? } else { i };
+fn index_select(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    let (whole, i) = (cx.tensor(a, "self")?, cx.tensor(a, "index")?);
+    let d = wrap(a.int("dim", None)?, rank_of(whole))?;
+    // 0-d tensors act as ones of size [1].
+    let (x, i) = (cx.vector(whole)?, cx.vector(i)?);
     let v = cx.b.add(&Gather { input: x, indices: vec![i], dims: vec![d as i64] })?;
     let v = index_dims_to(cx, v, 1, d)?;
+    let v = if rank_of(whole) == 0 { cx.shaped_as(v, whole)? } else { v };
     cx.one(v)
 }
 
 /// Full coordinates per element of `index`: itself along `dim`, an iota elsewhere.
-fn coordinates(cx: &Cx, x: Value, index: Value, dim: usize) -> Result<Vec<Value>, String> {
+pub(super) fn coordinates(cx: &Cx, x: Value, index: Value, dim: usize) -> Result<Vec<Value>> {
     let sizes = cx.b.sizes_of(index)?;
     (0..rank_of(x))
         .map(|i| {
@@ -98,23 +99,30 @@ fn coordinates(cx: &Cx, x: Value, index: Value, dim: usize) -> Result<Vec<Value>
         .collect()
 }
 
-fn gather(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
-    let (x, i) = (cx.tensor(a, "self")?, cx.tensor(a, "index")?);
+fn gather(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    let (x, whole) = (cx.tensor(a, "self")?, cx.tensor(a, "index")?);
+    let (x, i) = (cx.vector(x)?, cx.vector(whole)?);
     let d = wrap(a.int("dim", None)?, rank_of(x))?;
+    if rank_of(i) != rank_of(x) {
+        // Only an index without elements may have another rank.
+        let v = cx.b.splat(dtype_of(x)?, &cx.b.sizes_of(i)?, 0.0)?;
+        return cx.one(v);
+    }
     let indices = coordinates(cx, x, i, d)?;
     let dims = (0..rank_of(x) as i64).collect();
     let v = cx.b.add(&Gather { input: x, indices, dims })?;
+    let v = cx.shaped_as(v, whole)?;
     cx.one(v)
 }
 
-fn scatter(
-    cx: &mut Cx,
-    a: &Args<'_>,
-    src: Option<Value>,
-    kind: ScatterKind,
-) -> Result<Outcome, String> {
-    let (x, i) = (cx.tensor(a, "self")?, cx.tensor(a, "index")?);
+fn scatter(cx: &mut Cx, a: &Args<'_>, src: Option<Value>, kind: ScatterKind) -> Result<Outcome> {
+    let (whole, i) = (cx.tensor(a, "self")?, cx.tensor(a, "index")?);
+    let (x, i) = (cx.vector(whole)?, cx.vector(i)?);
+    let src = src.map(|src| cx.vector(src)).transpose()?;
     let d = wrap(a.int("dim", None)?, rank_of(x))?;
+    if i.ty().dims().iter().any(|n| n.known() == Some(0)) {
+        return cx.one(whole);
+    }
     let sizes = cx.b.sizes_of(i)?;
     let updates = match src {
         // The source may be larger than the index.
@@ -136,11 +144,12 @@ fn scatter(
     let indices = coordinates(cx, x, i, d)?;
     let dims = (0..rank_of(x) as i64).collect();
     let v = cx.b.add(&Scatter { kind, input: x, updates, indices, dims })?;
+    let v = cx.shaped_as(v, whole)?;
     cx.one(v)
 }
 
 /// The tensors of an index list, broadcast to one shape, and the dimensions they index.
-fn index_list(cx: &mut Cx, a: &Args<'_>, x: Value) -> Result<(Vec<Value>, Vec<i64>), String> {
+pub(super) fn index_list(cx: &mut Cx, a: &Args<'_>, x: Value) -> Result<(Vec<Value>, Vec<i64>)> {
     let (mut values, mut dims) = (vec![], vec![]);
     for (d, alias) in a.optional_aliases("indices")?.into_iter().enumerate() {
         let Some(alias) = alias else { continue };
@@ -159,7 +168,7 @@ fn index_list(cx: &mut Cx, a: &Args<'_>, x: Value) -> Result<(Vec<Value>, Vec<i6
 }
 
 /// NumPy advanced indexing: adjacent indices stay in place, separated ones move to the front.
-fn index(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+pub(super) fn index(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     let (indices, dims) = index_list(cx, a, x)?;
     let count = indices.first().map_or(0, |v| rank_of(*v));
@@ -170,19 +179,31 @@ fn index(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     cx.one(v)
 }
 
-fn index_put(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+pub(super) fn index_put(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     let masks = a.optional_aliases("indices")?;
     let values = cx.operand(a, "values", dtype_of(x)?)?;
-    if let [Some(m)] = masks.as_slice() {
-        let m = cx.get(*m)?;
-        if dtype_of(m)? == DType::I1 && rank_of(values) == 0 && !a.flag("accumulate", false)? {
+    let given: Vec<usize> = (0..masks.len()).filter(|i| masks[*i].is_some()).collect();
+    if let ([at], Some(m)) = (given.as_slice(), given.first().and_then(|i| masks[*i])) {
+        let m = cx.get(m)?;
+        let accumulate = a.flag("accumulate", false)?;
+        if dtype_of(m)? == DType::I1 && *at == 0 && rank_of(values) == 0 && !accumulate {
             let lead = rank_of(m);
             let sizes = cx.b.sizes_of(x)?;
             let mask =
                 cx.b.add(&BroadcastInDim { input: m, dims: (0..lead as i64).collect(), sizes })?;
             let v = cx.select(mask, values, x)?;
             return cx.one(v);
+        }
+        if dtype_of(m)? == DType::UI8 && rank_of(values) == 0 {
+            return Err(
+                "masked_fill_ only supports boolean masks, but got mask with dtype unsigned char"
+                    .into(),
+            );
+        }
+        if [DType::I1, DType::UI8].contains(&dtype_of(m)?) {
+            let m = cx.convert(m, DType::I1)?;
+            return super::scatters::put_masked(cx, x, m, *at, values, accumulate);
         }
     }
     let (indices, dims) = index_list(cx, a, x)?;
@@ -217,19 +238,19 @@ fn index_put(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     cx.one(v)
 }
 
-fn written(
+pub(super) fn written(
     cx: &mut Cx,
     x: Value,
     src: Value,
     dim: usize,
-    start: i64,
+    start: Size,
     step: i64,
-) -> Result<Outcome, String> {
+) -> Result<Outcome> {
     let src = cx.convert(src, dtype_of(x)?)?;
     let count = cx.b.size_of(src, dim)?;
     let i = cx.iota(DType::I64, vec![count], 0)?;
     let i = cx.binary(BinaryKind::Mul, i, cx.integer(DType::I64, step)?)?;
-    let i = cx.binary(BinaryKind::Add, i, cx.integer(DType::I64, start)?)?;
+    let i = cx.binary(BinaryKind::Add, i, cx.size_value(start)?)?;
     let n = rank_of(src) as i64;
     let d = dim as i64;
     let updates = if dim == 0 {
@@ -247,30 +268,26 @@ fn written(
     cx.one(v)
 }
 
-fn slice_scatter(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+/// A position in a dimension; a negative one counts from the end.
+fn from_end(cx: &Cx, x: Value, d: usize, at: Size) -> Result<Size> {
+    if at.known().is_some_and(|at| at < 0) { cx.size_add(at, cx.b.size_of(x, d)?) } else { Ok(at) }
+}
+
+fn slice_scatter(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let (x, src) = (cx.tensor(a, "self")?, cx.tensor(a, "src")?);
     let d = wrap(a.int("dim", Some(0))?, rank_of(x))?;
-    let start = a.int("start", Some(0))?;
-    let start = if start < 0 {
-        start + cx.b.size_of(x, d)?.known().ok_or("starts at the end of a symbolic size")?
-    } else {
-        start
-    };
+    let start = if a.has("start") { a.size("start")? } else { Size::Static(0) };
+    let start = from_end(cx, x, d, start)?;
     written(cx, x, src, d, start, a.int("step", Some(1))?)
 }
 
-fn select_scatter(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+fn select_scatter(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let (x, src) = (cx.tensor(a, "self")?, cx.tensor(a, "src")?);
     let d = wrap(a.int("dim", None)?, rank_of(x))?;
-    let at = a.int("index", None)?;
-    let at = if at < 0 {
-        at + cx.b.size_of(x, d)?.known().ok_or("selects from the end of a symbolic size")?
-    } else {
-        at
-    };
+    let at = from_end(cx, x, d, a.size("index")?)?;
     let mut sizes = cx.b.sizes_of(src)?;
     if d > sizes.len() {
-        return Err(format!("has a source of rank {} for dimension {d}", sizes.len()));
+        return Err(format!("has a source of rank {} for dimension {d}", sizes.len()).into());
     }
     sizes.insert(d, Size::Static(1));
     let src = cx.reshape(src, sizes)?;

@@ -1,6 +1,6 @@
 //! Overloads that copy elements into a new tensor: concatenation, repetition, reordering, padding.
-use super::{Args, Cx, Outcome, Row, elementwise::common_of, tools::*, view::cut};
-use kiln_dialects::{ir::*, ops::*, sym::Dim};
+use super::{Args, Cx, Outcome, Row, arithmetic::common_of, padding, tools::*, view::cut};
+use kiln_dialects::{ir::*, ops::*, sym::Dim, value::DType};
 
 /// Rows of this family.
 pub(super) const ROWS: &[Row] = &[
@@ -48,7 +48,7 @@ pub(super) const ROWS: &[Row] = &[
     Row { name: "aten.constant_pad_nd.default", arguments: "self, pad, value=0", build: pad },
 ];
 
-fn cat(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+fn cat(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let all = cx.tensors(a, "tensors")?;
     let d = common_of(&all)?;
     // As in PyTorch, empty 1-d tensors are ignored.
@@ -62,7 +62,7 @@ fn cat(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     cx.one(v)
 }
 
-fn stack(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+fn stack(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let all = cx.tensors(a, "tensors")?;
     let d = common_of(&all)?;
     let rank = all.first().map_or(0, |v| rank_of(*v));
@@ -81,7 +81,7 @@ fn stack(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     cx.one(v)
 }
 
-fn roll(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+fn roll(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     let shifts = a.ints("shifts")?.unwrap_or_default();
     let dims = a.ints("dims")?.unwrap_or_default();
@@ -94,7 +94,11 @@ fn roll(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let targets: Vec<i64> = if dims.is_empty() { vec![0] } else { dims.clone() };
     for (d, shift) in targets.iter().zip(&shifts) {
         let d = wrap(*d, rank_of(v))?;
-        let n = cx.b.size_of(v, d)?.known().ok_or("rolls a dimension whose size is symbolic")?;
+        let size = cx.b.size_of(v, d)?;
+        let Some(n) = size.known() else {
+            v = rolled(cx, v, d, *shift)?;
+            continue;
+        };
         if n == 0 {
             continue;
         }
@@ -111,8 +115,24 @@ fn roll(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     cx.one(v)
 }
 
+/// A dimension of symbolic size: element i comes from (i - shift) mod n.
+fn rolled(cx: &Cx, x: Value, d: usize, shift: i64) -> Result<Value> {
+    let n = cx.b.size_of(x, d)?;
+    let i = cx.count(n)?;
+    let n = cx.size_value(n)?;
+    let back = cx.binary(BinaryKind::Rem, cx.integer(DType::I64, shift)?, n)?;
+    // Within (-n, 2n).
+    let i = cx.binary(BinaryKind::Sub, i, back)?;
+    let zero = cx.integer(DType::I64, 0)?;
+    let low = cx.compare(CompareKind::Lt, i, zero)?;
+    let i = cx.select(low, cx.binary(BinaryKind::Add, i, n)?, i)?;
+    let high = cx.compare(CompareKind::Ge, i, n)?;
+    let i = cx.select(high, cx.binary(BinaryKind::Sub, i, n)?, i)?;
+    cx.take_axis(x, i, d)
+}
+
 /// Each dimension becomes a pair (repeat, size), which is then merged.
-fn repeat(cx: &mut Cx, a: &Args<'_>, repeats: Vec<Size>) -> Result<Outcome, String> {
+pub(super) fn repeat(cx: &mut Cx, a: &Args<'_>, repeats: Vec<Size>) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     let sizes = cx.b.sizes_of(x)?;
     let lead = repeats.len().checked_sub(sizes.len()).ok_or("has fewer repeats than dimensions")?;
@@ -137,12 +157,12 @@ fn repeat(cx: &mut Cx, a: &Args<'_>, repeats: Vec<Size>) -> Result<Outcome, Stri
 }
 
 /// Padding pairs start at the last dimension.
-fn pad(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
-    let mode = a.text("mode", "constant")?;
-    if mode != "constant" {
-        return Err(format!("padding by {mode} is not supported"));
-    }
+fn pad(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
+    match a.text("mode", "constant")?.as_str() {
+        "constant" => {}
+        mode => return padding::extended(cx, x, &a.sizes("pad")?, padding::Mode::named(mode)?),
+    }
     let d = dtype_of(x)?;
     let value = if a.has("value") { cx.operand(a, "value", d)? } else { cx.number(d, 0.0)? };
     let pairs = a.sizes("pad")?;

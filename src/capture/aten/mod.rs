@@ -1,20 +1,48 @@
 //! The ATen table: one row per functional overload, with the builder that emits it. An in-place
 //! overload (`aten.relu_.default`) is its functional row plus a write. Omitted arguments have
 //! PyTorch's defaults.
+mod arithmetic;
+mod attention;
+mod axes;
+mod backward;
+mod backward_image;
+mod backward_norm;
+mod calculus;
 mod check;
 mod choose;
 mod condition;
 mod contract;
 mod create;
+mod dims;
 mod elementwise;
+mod formula;
 mod image;
 mod index;
 mod join;
+mod linear;
+mod lookups;
+mod losses;
+mod moments;
 mod norm;
+mod numbers;
+mod order;
+mod padding;
 mod promote;
+mod recurrent;
 mod reduce;
+mod resize;
+mod sample;
+mod scatters;
+mod shuffle;
+mod spaces;
+mod special;
+mod stacks;
+mod statistics;
+mod strided;
+mod synonyms;
 mod tools;
 mod view;
+mod window;
 
 use super::storage::{Alias, Store};
 pub(super) use check::check;
@@ -64,7 +92,7 @@ pub struct Row {
     /// Its parameters, as in the schema.
     pub arguments: &'static str,
     /// The builder.
-    pub build: fn(&mut Cx, &Args<'_>) -> Result<Outcome, String>,
+    pub build: fn(&mut Cx, &Args<'_>) -> Result<Outcome>,
 }
 
 /// The arguments of one node.
@@ -74,19 +102,43 @@ pub struct Args<'a> {
 }
 
 /// Rows by family.
-pub fn families() -> [(&'static str, &'static [Row]); 11] {
+pub fn families() -> [(&'static str, &'static [Row]); 35] {
     [
         ("Elementwise", elementwise::ROWS),
+        ("Special functions and activations", special::ROWS),
         ("Choices, bounds and conversions", choose::ROWS),
+        ("Numbers and tolerances", numbers::ROWS),
         ("Creation", create::ROWS),
+        ("Spaces", spaces::ROWS),
         ("Views and sizes", view::ROWS),
+        ("Views under other names", dims::ROWS),
+        ("Diagonals, windows and strides", strided::ROWS),
         ("Conditions on sizes", condition::ROWS),
         ("Joining, repeating, reordering, padding", join::ROWS),
+        ("Stacks and enumerations", stacks::ROWS),
+        ("Shuffles, turns and repeats", shuffle::ROWS),
+        ("Padding by own elements", padding::ROWS),
         ("Indexing", index::ROWS),
+        ("Writes at positions", scatters::ROWS),
+        ("Reads at positions and searches", lookups::ROWS),
         ("Reductions, scans and sorts", reduce::ROWS),
-        ("Matrix products and attention", contract::ROWS),
+        ("Order statistics", order::ROWS),
+        ("Statistics, distances and histograms", statistics::ROWS),
+        ("Differences and integrals", calculus::ROWS),
+        ("Matrix products", contract::ROWS),
+        ("Attention, bilinear maps, bags of embeddings", attention::ROWS),
+        ("Products and norms", linear::ROWS),
         ("Normalisation, softmax and losses", norm::ROWS),
-        ("Convolution, pooling and resizing", image::ROWS),
+        ("Normalisation with statistics, distances", moments::ROWS),
+        ("Losses", losses::ROWS),
+        ("Derivatives of functions, losses and indexing", backward::ROWS),
+        ("Derivatives of normalisations and attention", backward_norm::ROWS),
+        ("Derivatives of convolutions, pools and resizing", backward_image::ROWS),
+        ("Recurrent layers", recurrent::ROWS),
+        ("Convolution and pooling", image::ROWS),
+        ("Pools with indices, columns of images", window::ROWS),
+        ("Resizing", resize::ROWS),
+        ("Sampling at coordinates", sample::ROWS),
     ]
 }
 
@@ -112,20 +164,37 @@ fn functional(target: &str) -> Option<String> {
     let base =
         packet.strip_suffix('_').filter(|b| packet.starts_with("aten.") && !b.ends_with('_'))?;
     // These change the tensor's metadata, not its elements.
-    let reshapes = ["aten.t", "aten.transpose", "aten.squeeze", "aten.unsqueeze", "aten.permute"];
+    let reshapes = [
+        "aten.t",
+        "aten.transpose",
+        "aten.swapaxes",
+        "aten.swapdims",
+        "aten.squeeze",
+        "aten.unsqueeze",
+        "aten.permute",
+        "aten.resize",
+        "aten.resize_as",
+        "aten.as_strided",
+    ];
     if reshapes.contains(&base) { None } else { Some(format!("{base}.{overload}")) }
 }
 
-/// Looks up an overload, functional or in-place.
+/// Looks up an overload, functional or in-place, under any of its names.
 pub fn find(target: &str) -> Option<&'static Row> {
     let name = functional(target);
     let name = name.as_deref().unwrap_or(target);
-    rows().find(|r| r.name == name)
+    let row = |name: &str| rows().find(|r| r.name == name);
+    row(name).or_else(|| synonyms::resolve(name).and_then(|(other, _)| row(&other)))
+}
+
+/// Whether an overload copies what the row that builds it returns as a view.
+pub fn is_copy(target: &str) -> bool {
+    rows().all(|r| r.name != target) && synonyms::resolve(target).is_some_and(|(_, copies)| copies)
 }
 
 /// The message for an invalid argument.
-fn wrong(name: &str, wanted: &str) -> String {
-    format!("argument {name} should be {wanted}")
+fn wrong(name: &str, wanted: &str) -> Error {
+    format!("argument {name} should be {wanted}").into()
 }
 
 impl Args<'_> {
@@ -137,14 +206,14 @@ impl Args<'_> {
         self.get(name).is_some()
     }
     /// A tensor argument's alias.
-    pub fn alias(&self, name: &str) -> Result<Alias, String> {
+    pub fn alias(&self, name: &str) -> Result<Alias> {
         match self.get(name) {
             Some(Val::Tensor(a)) => Ok(*a),
             _ => Err(wrong(name, "a tensor")),
         }
     }
     /// A static integer.
-    pub fn int(&self, name: &str, default: Option<i64>) -> Result<i64, String> {
+    pub fn int(&self, name: &str, default: Option<i64>) -> Result<i64> {
         match self.get(name) {
             Some(Val::Int(Size::Static(n))) => Ok(*n),
             Some(Val::Bool(b)) => Ok(i64::from(*b)),
@@ -153,14 +222,14 @@ impl Args<'_> {
         }
     }
     /// An integer, possibly symbolic.
-    pub fn size(&self, name: &str) -> Result<Size, String> {
+    pub fn size(&self, name: &str) -> Result<Size> {
         match self.get(name) {
             Some(Val::Int(s)) => Ok(*s),
             _ => Err(wrong(name, "an integer")),
         }
     }
     /// Integers, possibly symbolic; a single one acts as a list.
-    pub fn sizes(&self, name: &str) -> Result<Vec<Size>, String> {
+    pub fn sizes(&self, name: &str) -> Result<Vec<Size>> {
         let one = |v: &Val| {
             if let Val::Int(s) = v { Ok(*s) } else { Err(wrong(name, "a list of integers")) }
         };
@@ -171,7 +240,7 @@ impl Args<'_> {
         }
     }
     /// Static integers; `None` if absent.
-    pub fn ints(&self, name: &str) -> Result<Option<Vec<i64>>, String> {
+    pub fn ints(&self, name: &str) -> Result<Option<Vec<i64>>> {
         if !self.has(name) {
             return Ok(None);
         }
@@ -180,7 +249,7 @@ impl Args<'_> {
         self.sizes(name)?.into_iter().map(known).collect::<Result<_, _>>().map(Some)
     }
     /// A number as a float.
-    pub fn float(&self, name: &str, default: Option<f64>) -> Result<f64, String> {
+    pub fn float(&self, name: &str, default: Option<f64>) -> Result<f64> {
         match self.get(name) {
             Some(Val::Float(x)) => Ok(*x),
             Some(Val::Int(Size::Static(n))) => Ok(*n as f64),
@@ -190,7 +259,7 @@ impl Args<'_> {
         }
     }
     /// A bool.
-    pub fn flag(&self, name: &str, default: bool) -> Result<bool, String> {
+    pub fn flag(&self, name: &str, default: bool) -> Result<bool> {
         match self.get(name) {
             Some(Val::Bool(b)) => Ok(*b),
             None => Ok(default),
@@ -198,7 +267,7 @@ impl Args<'_> {
         }
     }
     /// A dtype; `None` if absent.
-    pub fn dtype(&self, name: &str) -> Result<Option<DType>, String> {
+    pub fn dtype(&self, name: &str) -> Result<Option<DType>> {
         match self.get(name) {
             Some(Val::DType(d)) => Ok(Some(*d)),
             None => Ok(None),
@@ -206,7 +275,7 @@ impl Args<'_> {
         }
     }
     /// A string.
-    pub fn text(&self, name: &str, default: &str) -> Result<String, String> {
+    pub fn text(&self, name: &str, default: &str) -> Result<String> {
         match self.get(name) {
             Some(Val::Str(s)) => Ok(s.clone()),
             None => Ok(default.into()),
@@ -214,7 +283,7 @@ impl Args<'_> {
         }
     }
     /// Aliases of a list of tensors.
-    pub fn aliases(&self, name: &str) -> Result<Vec<Alias>, String> {
+    pub fn aliases(&self, name: &str) -> Result<Vec<Alias>> {
         let one = |v: &Val| {
             if let Val::Tensor(a) = v { Ok(*a) } else { Err(wrong(name, "a list of tensors")) }
         };
@@ -224,7 +293,7 @@ impl Args<'_> {
         }
     }
     /// A list of tensors with optional entries.
-    pub fn optional_aliases(&self, name: &str) -> Result<Vec<Option<Alias>>, String> {
+    pub fn optional_aliases(&self, name: &str) -> Result<Vec<Option<Alias>>> {
         let one = |v: &Val| match v {
             Val::Tensor(a) => Ok(Some(*a)),
             Val::None => Ok(None),
@@ -255,36 +324,35 @@ impl Cx {
         self.names.insert(name.into(), Val::Tensor(alias));
     }
     /// Decodes an argument of the schema's union type.
-    pub(super) fn argument(&self, j: &Json) -> Result<Val, String> {
+    pub(super) fn argument(&self, j: &Json) -> Result<Val> {
         let (kind, v) = super::schema::tag(j).ok_or("has no kind")?;
-        let named = |j: &Json| -> Result<Val, String> {
+        let named = |j: &Json| -> Result<Val> {
             let name = j["name"].as_str().or_else(|| j["as_name"].as_str());
             match name {
-                Some(name) => {
-                    self.names.get(name).cloned().ok_or_else(|| format!("{name} is not defined"))
-                }
+                Some(name) => self
+                    .names
+                    .get(name)
+                    .cloned()
+                    .ok_or_else(|| format!("{name} is not defined").into()),
                 None => j["as_int"]
                     .as_i64()
                     .map(|n| Val::Int(Size::Static(n)))
                     .ok_or_else(|| "has no name".into()),
             }
         };
-        let list = |f: &dyn Fn(&Json) -> Result<Val, String>| {
-            v.as_array()
-                .ok_or("is no list")?
-                .iter()
-                .map(f)
-                .collect::<Result<_, String>>()
-                .map(Val::List)
+        let list = |f: &dyn Fn(&Json) -> Result<Val>| {
+            v.as_array().ok_or("is no list")?.iter().map(f).collect::<Result<_>>().map(Val::List)
         };
         let int = |j: &Json| {
-            j.as_i64().map(|n| Val::Int(Size::Static(n))).ok_or_else(|| "is no integer".to_string())
+            j.as_i64()
+                .map(|n| Val::Int(Size::Static(n)))
+                .ok_or_else(|| Error::from("is no integer"))
         };
         let float = |j: &Json| match j.as_str() {
             Some("Infinity") => Ok(Val::Float(f64::INFINITY)),
             Some("-Infinity") => Ok(Val::Float(f64::NEG_INFINITY)),
             Some("NaN") => Ok(Val::Float(f64::NAN)),
-            _ => j.as_f64().map(Val::Float).ok_or_else(|| "is no float".to_string()),
+            _ => j.as_f64().map(Val::Float).ok_or_else(|| Error::from("is no float")),
         };
         match kind {
             "as_none" | "as_device" | "as_layout" | "as_memory_format" => Ok(Val::None),
@@ -305,15 +373,11 @@ impl Cx {
                 v.as_str().map(|s| Val::Str(s.into())).ok_or_else(|| "is no string".into())
             }
             "as_scalar_type" => super::schema::dtype(v.as_i64().unwrap_or(0)).map(Val::DType),
-            other => Err(format!("is of the unsupported kind {other}")),
+            other => Err(format!("is of the unsupported kind {other}").into()),
         }
     }
     /// Finishes an in-place op: writes the result, converted to its dtype, to the first argument.
-    pub(super) fn write_back(
-        &mut self,
-        args: &Args<'_>,
-        outcome: Outcome,
-    ) -> Result<Vec<Val>, String> {
+    pub(super) fn write_back(&mut self, args: &Args<'_>, outcome: Outcome) -> Result<Vec<Val>> {
         let target = args.alias("self").or_else(|_| args.alias("input"))?;
         let Outcome::One(Val::Tensor(result)) = outcome else {
             return Err("an in-place op without one result".into());
@@ -324,7 +388,8 @@ impl Cx {
             let (from, to) = (check::scalar_name(from), check::scalar_name(to));
             return Err(format!(
                 "result type {from} can't be cast to the desired output type {to}"
-            ));
+            )
+            .into());
         }
         let sizes = |v: Value| v.ty().dims().iter().map(|d| d.known()).collect::<Vec<_>>();
         let (have, want) = (sizes(new), sizes(old));
@@ -339,7 +404,8 @@ impl Cx {
                 "output with shape {} doesn't match the broadcast shape {}",
                 check::list(&want),
                 check::list(&have)
-            ));
+            )
+            .into());
         }
         let new = self.convert(new, tools::dtype_of(old)?)?;
         let new = self.broadcast_to(new, &self.b.sizes_of(old)?)?;

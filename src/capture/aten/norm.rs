@@ -1,5 +1,8 @@
 //! Normalisations, softmax, dropout, losses.
-use super::{Args, Cx, Outcome, Row, Val, tools::*};
+use super::{
+    Args, Cx, Outcome, Row, Val, losses::against_probabilities, moments::by_formula, tools::*,
+};
+use crate::capture::unsupported;
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// Rows of this family.
@@ -13,14 +16,6 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row {
-        name: "aten.native_layer_norm.default",
-        arguments: "input, normalized_shape, weight, bias, eps",
-        build: |cx, a| {
-            let v = layer_norm(cx, a)?;
-            first_of_three(cx, v)
-        },
-    },
-    Row {
         name: "aten.rms_norm.default",
         arguments: "input, normalized_shape, weight=None, eps=None",
         build: rms_norm,
@@ -31,30 +26,6 @@ pub(super) const ROWS: &[Row] = &[
         build: |cx, a| {
             let v = group_norm(cx, a, "num_groups")?;
             cx.one(v)
-        },
-    },
-    Row {
-        name: "aten.native_group_norm.default",
-        arguments: "input, weight, bias, N, C, HxW, group, eps",
-        build: |cx, a| {
-            let v = group_norm(cx, a, "group")?;
-            first_of_three(cx, v)
-        },
-    },
-    Row {
-        name: "aten.batch_norm.default",
-        arguments: "input, weight, bias, running_mean, running_var, training, momentum, eps",
-        build: |cx, a| {
-            let v = batch_norm(cx, a)?;
-            cx.one(v)
-        },
-    },
-    Row {
-        name: "aten._native_batch_norm_legit_no_training.default",
-        arguments: "input, weight, bias, running_mean, running_var, momentum, eps",
-        build: |cx, a| {
-            let v = batch_norm(cx, a)?;
-            first_of_three(cx, v)
         },
     },
     Row {
@@ -104,67 +75,61 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
-/// An op whose second and third results exist for the backward pass only.
-fn first_of_three(cx: &mut Cx, v: Value) -> Result<Outcome, String> {
-    Ok(Outcome::Many(vec![Val::Tensor(cx.store.fresh(v)), Val::None, Val::None]))
-}
-
-fn layer_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Value, String> {
+pub(super) fn layer_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Value> {
     let (input, weight, bias) =
         (cx.tensor(a, "input")?, cx.optional(a, "weight")?, cx.optional(a, "bias")?);
-    Ok(cx.b.add(&LayerNorm {
-        input,
-        weight,
-        bias,
-        rank: a.sizes("normalized_shape")?.len() as i64,
-        epsilon: a.float("eps", Some(1e-5))?,
-    })?)
+    let (rank, epsilon) = (a.sizes("normalized_shape")?.len(), a.float("eps", Some(1e-5))?);
+    if epsilon < 0.0 {
+        return by_formula(cx, input, rank, [weight, bias], epsilon, true);
+    }
+    cx.b.add(&LayerNorm { input, weight, bias, rank: rank as i64, epsilon })
 }
 
-fn rms_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
-    let (input, weight) = (cx.tensor(a, "input")?, cx.optional(a, "weight")?);
-    // By default, PyTorch uses the machine epsilon of the compute dtype.
+/// By default, PyTorch uses the machine epsilon of the compute dtype.
+pub(super) fn rms_epsilon(a: &Args<'_>, input: Value) -> Result<f64> {
     let machine =
         if dtype_of(input)? == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
-    let v = cx.b.add(&RmsNorm {
-        input,
-        weight,
-        rank: a.sizes("normalized_shape")?.len() as i64,
-        epsilon: a.float("eps", Some(machine))?,
-    })?;
+    a.float("eps", Some(machine))
+}
+
+pub(super) fn rms_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    let (input, weight) = (cx.tensor(a, "input")?, cx.optional(a, "weight")?);
+    let (rank, epsilon) = (a.sizes("normalized_shape")?.len(), rms_epsilon(a, input)?);
+    let v = if epsilon < 0.0 {
+        by_formula(cx, input, rank, [weight, None], epsilon, false)?
+    } else {
+        cx.b.add(&RmsNorm { input, weight, rank: rank as i64, epsilon })?
+    };
     cx.one(v)
 }
 
-fn group_norm(cx: &mut Cx, a: &Args<'_>, groups: &str) -> Result<Value, String> {
+pub(super) fn group_norm(cx: &mut Cx, a: &Args<'_>, groups: &str) -> Result<Value> {
     let (input, weight, bias) =
         (cx.tensor(a, "input")?, cx.optional(a, "weight")?, cx.optional(a, "bias")?);
-    Ok(cx.b.add(&GroupNorm {
+    cx.b.add(&GroupNorm {
         input,
         weight,
         bias,
         groups: a.int(groups, None)?,
         epsilon: a.float("eps", Some(1e-5))?,
-    })?)
+    })
 }
 
-fn batch_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Value, String> {
-    if a.flag("training", false)? {
-        return Err("in training is not supported; export the model in eval mode".into());
-    }
+pub(super) fn batch_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Value> {
     let (input, weight, bias) =
         (cx.tensor(a, "input")?, cx.optional(a, "weight")?, cx.optional(a, "bias")?);
     let (mean, variance) = (cx.tensor(a, "running_mean")?, cx.tensor(a, "running_var")?);
-    Ok(cx.b.add(&BatchNorm {
+    cx.b.add(&BatchNorm {
         input,
         mean,
         variance,
         weight,
         bias,
         epsilon: a.float("eps", Some(1e-5))?,
-    })?)
+    })
 }
 
-fn softmax(cx: &mut Cx, a: &Args<'_>, log: bool) -> Result<Outcome, String> {
+fn softmax(cx: &mut Cx, a: &Args<'_>, log: bool) -> Result<Outcome> {
     let mut x = cx.tensor(a, "self")?;
     if let Some(d) = a.dtype("dtype")? {
         x = cx.convert(x, d)?;
@@ -180,18 +145,19 @@ fn softmax(cx: &mut Cx, a: &Args<'_>, log: bool) -> Result<Outcome, String> {
     cx.one(v)
 }
 
-fn dropout(_: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+fn dropout(_: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     if a.flag("train", true)? && a.float("p", Some(0.5))? > 0.0 {
-        return Err("in training is not supported; export the model in eval mode".into());
+        return Err(unsupported("in training is not supported; export the model in eval mode"));
     }
     Ok(Outcome::One(Val::Tensor(a.alias("input")?)))
 }
 
-fn cross_entropy(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+fn cross_entropy(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let (logits, target, weight) =
         (cx.tensor(a, "self")?, cx.tensor(a, "target")?, cx.optional(a, "weight")?);
+    // Of the input's shape: class probabilities.
     if dtype_of(target)?.is_float() {
-        return Err("with class probabilities is not supported".into());
+        return against_probabilities(cx, a);
     }
     let reduction = match a.int("reduction", Some(1))? {
         0 => LossReduction::None,
@@ -200,7 +166,16 @@ fn cross_entropy(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     };
     let (ignore_index, label_smoothing) =
         (a.int("ignore_index", Some(-100))?, a.float("label_smoothing", Some(0.0))?);
-    let v = cx.b.add(&CrossEntropy {
+    // One row of classes is a batch of one.
+    let one_row = rank_of(logits) == 1;
+    let (logits, target) = if one_row {
+        let classes = cx.b.size_of(logits, 0)?;
+        let target = cx.reshape(target, vec![Size::Static(1)])?;
+        (cx.reshape(logits, vec![Size::Static(1), classes])?, target)
+    } else {
+        (logits, target)
+    };
+    let mut v = cx.b.add(&CrossEntropy {
         reduction,
         logits,
         target,
@@ -208,5 +183,8 @@ fn cross_entropy(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
         ignore_index,
         label_smoothing,
     })?;
+    if one_row && rank_of(v) > 0 {
+        v = cx.reshape(v, vec![])?;
+    }
     cx.one(v)
 }

@@ -54,7 +54,7 @@ fn combine(higher: Option<DType>, lower: Option<DType>) -> Option<DType> {
 }
 
 /// The result dtype of tensors and numbers.
-pub(super) fn result_type(tensors: &[Value], numbers: &[&Val]) -> Result<DType, String> {
+pub(super) fn result_type(tensors: &[Value], numbers: &[&Val]) -> Result<DType> {
     let (mut dim, mut zero, mut wrapped) = (None, None, None);
     for t in tensors {
         let d = dtype_of(*t)?;
@@ -77,34 +77,24 @@ pub(super) fn result_type(tensors: &[Value], numbers: &[&Val]) -> Result<DType, 
 
 impl Cx {
     /// Two arguments, tensors or numbers, converted to their common dtype.
-    pub(super) fn promoted(
-        &mut self,
-        a: &Args<'_>,
-        x: &str,
-        y: &str,
-    ) -> Result<(Value, Value), String> {
+    pub(super) fn promoted(&mut self, a: &Args<'_>, x: &str, y: &str) -> Result<(Value, Value)> {
         let dtype = self.common_dtype(a, &[x, y])?;
         Ok((self.operand(a, x, dtype)?, self.operand(a, y, dtype)?))
     }
     /// The promoted dtype of arguments, tensors or numbers.
-    pub(super) fn common_dtype(&mut self, a: &Args<'_>, names: &[&str]) -> Result<DType, String> {
+    pub(super) fn common_dtype(&mut self, a: &Args<'_>, names: &[&str]) -> Result<DType> {
         let (mut tensors, mut numbers) = (vec![], vec![]);
         for name in names {
             match a.values.get(name) {
                 Some(Val::Tensor(t)) => tensors.push(self.get(*t)?),
                 Some(v) => numbers.push(v),
-                None => return Err(format!("argument {name} is missing")),
+                None => return Err(format!("argument {name} is missing").into()),
             }
         }
         result_type(&tensors, &numbers)
     }
     /// A tensor or number argument, as a tensor of this dtype.
-    pub(super) fn operand(
-        &mut self,
-        a: &Args<'_>,
-        name: &str,
-        dtype: DType,
-    ) -> Result<Value, String> {
+    pub(super) fn operand(&mut self, a: &Args<'_>, name: &str, dtype: DType) -> Result<Value> {
         match a.values.get(name) {
             Some(Val::Tensor(t) | Val::Number(t, _)) => {
                 let v = self.get(*t)?;
@@ -121,7 +111,7 @@ impl Cx {
             }
             Some(Val::Float(x)) => self.number(dtype, *x),
             Some(Val::Bool(b)) => self.number(dtype, f64::from(*b)),
-            _ => Err(format!("argument {name} should be a tensor or a number")),
+            _ => Err(format!("argument {name} should be a tensor or a number").into()),
         }
     }
 }

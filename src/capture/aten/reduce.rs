@@ -82,18 +82,34 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row {
+        name: "aten.var_mean.default",
+        arguments: "self, unbiased=True",
+        build: |cx, a| with_mean(cx, a, false),
+    },
+    Row {
+        name: "aten.var_mean.dim",
+        arguments: "self, dim, unbiased=True, keepdim=False",
+        build: |cx, a| with_mean(cx, a, false),
+    },
+    Row {
         name: "aten.var_mean.correction",
         arguments: "self, dim=None, correction=1, keepdim=False",
-        build: |cx, a| {
-            let v = variance(cx, a, false)?;
-            let x = cx.floating(a, "self")?;
-            let m = cx.b.add(&Mean {
-                input: x,
-                dims: wrap_all(a.ints("dim")?, rank_of(x))?,
-                keep_dims: a.flag("keepdim", false)?,
-            })?;
-            cx.many(&[v, m])
-        },
+        build: |cx, a| with_mean(cx, a, false),
+    },
+    Row {
+        name: "aten.std_mean.default",
+        arguments: "self, unbiased=True",
+        build: |cx, a| with_mean(cx, a, true),
+    },
+    Row {
+        name: "aten.std_mean.dim",
+        arguments: "self, dim, unbiased=True, keepdim=False",
+        build: |cx, a| with_mean(cx, a, true),
+    },
+    Row {
+        name: "aten.std_mean.correction",
+        arguments: "self, dim=None, correction=1, keepdim=False",
+        build: |cx, a| with_mean(cx, a, true),
     },
     Row {
         name: "aten.linalg_vector_norm.default",
@@ -162,6 +178,10 @@ pub(super) const ROWS: &[Row] = &[
         build: |cx, a| {
             let x = cx.tensor(a, "self")?;
             let axis = wrap(a.int("dim", Some(-1))?, rank_of(x))? as i64;
+            if rank_of(x) == 0 {
+                let i = cx.integer(DType::I64, 0)?;
+                return cx.many(&[x, i]);
+            }
             let op = cx.b.create_node(&TopK {
                 input: x,
                 axis,
@@ -179,7 +199,7 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 /// A reduction with PyTorch's result dtype; `keepdim` is a reshape.
-fn reduced(cx: &mut Cx, a: &Args<'_>, kind: ReduceKind, x: Value) -> Result<Value, String> {
+fn reduced(cx: &mut Cx, a: &Args<'_>, kind: ReduceKind, x: Value) -> Result<Value> {
     let d = dtype_of(x)?;
     let to = match kind {
         ReduceKind::Any | ReduceKind::All => DType::I1,
@@ -202,13 +222,13 @@ fn reduced(cx: &mut Cx, a: &Args<'_>, kind: ReduceKind, x: Value) -> Result<Valu
 }
 
 /// Reinserts reduced dimensions `dims` of `x` as size 1.
-fn keep(cx: &Cx, x: Value, r: Value, dims: &[i64]) -> Result<Value, String> {
+pub(super) fn keep(cx: &Cx, x: Value, r: Value, dims: &[i64]) -> Result<Value> {
     let sizes = (0..rank_of(x))
         .map(|i| if dims.contains(&(i as i64)) { Ok(Size::Static(1)) } else { cx.b.size_of(x, i) });
     cx.reshape(r, sizes.collect::<Result<_, crate::dialects::Error>>()?)
 }
 
-fn mean(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+fn mean(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let mut x = cx.tensor(a, "self")?;
     if let Some(d) = a.dtype("dtype")? {
         x = cx.convert(x, d)?;
@@ -221,7 +241,7 @@ fn mean(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     cx.one(v)
 }
 
-fn variance(cx: &mut Cx, a: &Args<'_>, root: bool) -> Result<Value, String> {
+fn variance(cx: &mut Cx, a: &Args<'_>, root: bool) -> Result<Value> {
     let input = cx.tensor(a, "self")?;
     let correction = if a.has("unbiased") {
         if a.flag("unbiased", true)? { 1.0 } else { 0.0 }
@@ -236,40 +256,61 @@ fn variance(cx: &mut Cx, a: &Args<'_>, root: bool) -> Result<Value, String> {
     }
 }
 
-fn vector_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+fn with_mean(cx: &mut Cx, a: &Args<'_>, root: bool) -> Result<Outcome> {
+    let v = variance(cx, a, root)?;
+    let x = cx.floating(a, "self")?;
+    let m = cx.b.add(&Mean {
+        input: x,
+        dims: wrap_all(a.ints("dim")?, rank_of(x))?,
+        keep_dims: a.flag("keepdim", false)?,
+    })?;
+    cx.many(&[v, m])
+}
+
+fn vector_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let mut x = cx.floating(a, "self")?;
     if let Some(d) = a.dtype("dtype")? {
         x = cx.convert(x, d)?;
     }
     let p = a.float(if a.has("ord") { "ord" } else { "p" }, Some(2.0))?;
-    let m = cx.unary(UnaryKind::Abs, x)?;
-    let d = dtype_of(x)?;
-    let v = if p == f64::INFINITY {
-        reduced(cx, a, ReduceKind::Max, m)?
-    } else if p == f64::NEG_INFINITY {
-        reduced(cx, a, ReduceKind::Min, m)?
-    } else if p == 0.0 {
-        let nonzero = cx.compare(CompareKind::Ne, x, cx.number(d, 0.0)?)?;
-        let ones = cx.convert(nonzero, d)?;
-        reduced(cx, a, ReduceKind::Sum, ones)?
-    } else if p == 1.0 {
-        reduced(cx, a, ReduceKind::Sum, m)?
-    } else if p == 2.0 {
-        let squares = cx.binary(BinaryKind::Mul, x, x)?;
-        let sum = reduced(cx, a, ReduceKind::Sum, squares)?;
-        cx.unary(UnaryKind::Sqrt, sum)?
-    } else {
-        let powers = cx.binary(BinaryKind::Pow, m, cx.number(d, p)?)?;
-        let sum = reduced(cx, a, ReduceKind::Sum, powers)?;
-        cx.binary(BinaryKind::Pow, sum, cx.number(d, 1.0 / p)?)?
-    };
+    let dims = wrap_all(a.ints("dim")?, rank_of(x))?;
+    let v = p_norm(cx, x, p, &dims, a.flag("keepdim", false)?)?;
     cx.one(v)
 }
 
-fn arg(cx: &mut Cx, a: &Args<'_>, max: bool) -> Result<Outcome, String> {
-    let mut x = cx.tensor(a, "self")?;
+/// `(sum |x|^p)^(1/p)` along dimensions, and its limits for 0 and infinite p.
+pub(super) fn p_norm(cx: &Cx, x: Value, p: f64, dims: &[i64], keepdim: bool) -> Result<Value> {
+    let reduced = |kind: ReduceKind, input: Value| -> Result<Value> {
+        let r = cx.b.add(&Reduce { kind, input, dims: dims.to_vec(), maybe_empty: false })?;
+        if keepdim { keep(cx, x, r, dims) } else { Ok(r) }
+    };
+    let m = cx.unary(UnaryKind::Abs, x)?;
+    let d = dtype_of(x)?;
+    if p == f64::INFINITY {
+        reduced(ReduceKind::Max, m)
+    } else if p == f64::NEG_INFINITY {
+        reduced(ReduceKind::Min, m)
+    } else if p == 0.0 {
+        let nonzero = cx.compare(CompareKind::Ne, x, cx.number(d, 0.0)?)?;
+        let ones = cx.convert(nonzero, d)?;
+        reduced(ReduceKind::Sum, ones)
+    } else if p == 1.0 {
+        reduced(ReduceKind::Sum, m)
+    } else if p == 2.0 {
+        let squares = cx.binary(BinaryKind::Mul, x, x)?;
+        let sum = reduced(ReduceKind::Sum, squares)?;
+        cx.unary(UnaryKind::Sqrt, sum)
+    } else {
+        let powers = cx.binary(BinaryKind::Pow, m, cx.number(d, p)?)?;
+        let sum = reduced(ReduceKind::Sum, powers)?;
+        cx.binary(BinaryKind::Pow, sum, cx.number(d, 1.0 / p)?)
+    }
+}
+
+fn arg(cx: &mut Cx, a: &Args<'_>, max: bool) -> Result<Outcome> {
+    let before = cx.tensor(a, "self")?;
+    let mut x = cx.vector(before)?;
     let whole = !a.has("dim");
-    let before = x;
     if whole {
         let n =
             cx.b.sizes_of(x)?.into_iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, s))?;
@@ -287,12 +328,17 @@ fn arg(cx: &mut Cx, a: &Args<'_>, max: bool) -> Result<Outcome, String> {
     } else {
         v
     };
+    let v = if rank_of(before) == 0 { cx.shaped_as(v, before)? } else { v };
     cx.one(v)
 }
 
-fn extreme(cx: &mut Cx, a: &Args<'_>, max: bool) -> Result<Outcome, String> {
+fn extreme(cx: &mut Cx, a: &Args<'_>, max: bool) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     let axis = wrap(a.int("dim", None)?, rank_of(x))? as i64;
+    if rank_of(x) == 0 {
+        let i = cx.integer(DType::I64, 0)?;
+        return cx.many(&[x, i]);
+    }
     let v = reduced(cx, a, if max { ReduceKind::Max } else { ReduceKind::Min }, x)?;
     let mut i = if max {
         cx.b.add(&ArgMax { input: x, axis })?
@@ -305,7 +351,7 @@ fn extreme(cx: &mut Cx, a: &Args<'_>, max: bool) -> Result<Outcome, String> {
     cx.many(&[v, i])
 }
 
-fn cumulative(cx: &mut Cx, a: &Args<'_>, kind: CumulativeKind) -> Result<Value, String> {
+fn cumulative(cx: &mut Cx, a: &Args<'_>, kind: CumulativeKind) -> Result<Value> {
     let x = cx.tensor(a, "self")?;
     let d = dtype_of(x)?;
     let input =
@@ -314,10 +360,10 @@ fn cumulative(cx: &mut Cx, a: &Args<'_>, kind: CumulativeKind) -> Result<Value, 
     if rank_of(x) == 0 {
         return Ok(input);
     }
-    Ok(cx.b.add(&Cumulative { kind, input, axis })?)
+    cx.b.add(&Cumulative { kind, input, axis })
 }
 
-fn logsumexp(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+fn logsumexp(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = cx.floating(a, "self")?;
     let dims = wrap_all(a.ints("dim")?, rank_of(x))?;
     let top = cx.b.add(&Reduce {
@@ -343,20 +389,23 @@ fn logsumexp(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     cx.one(v)
 }
 
-fn sorted(cx: &mut Cx, a: &Args<'_>) -> Result<(Value, Value), String> {
+fn sorted(cx: &mut Cx, a: &Args<'_>) -> Result<(Value, Value)> {
     let x = cx.tensor(a, "self")?;
     let axis = wrap(a.int("dim", Some(-1))?, rank_of(x))? as i64;
+    if rank_of(x) == 0 {
+        return Ok((x, cx.integer(DType::I64, 0)?));
+    }
     let op =
         cx.b.create_node(&Sort { input: x, axis, descending: a.flag("descending", false)? })?;
     Ok((op.result(0), op.result(1)))
 }
 
-fn sort(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+fn sort(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let (v, i) = sorted(cx, a)?;
     cx.many(&[v, i])
 }
 
-fn diff(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+fn diff(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let mut x = cx.tensor(a, "self")?;
     let d = wrap(a.int("dim", Some(-1))?, rank_of(x))?;
     let inputs = [cx.optional(a, "prepend")?, Some(x), cx.optional(a, "append")?]

@@ -21,14 +21,14 @@ pub struct Cx {
     pub place: String,
 }
 
-pub(super) fn dtype_of(v: Value) -> Result<DType, String> {
-    Ok(tensor_type(v.ty()).map(|t| t.dtype)?)
+pub(super) fn dtype_of(v: Value) -> Result<DType> {
+    tensor_type(v.ty()).map(|t| t.dtype)
 }
 pub(super) fn rank_of(v: Value) -> usize {
     v.ty().dims().len()
 }
 /// Normalises a dimension; negative ones count from the end.
-pub(super) fn wrap(dim: i64, rank: usize) -> Result<usize, String> {
+pub(super) fn wrap(dim: i64, rank: usize) -> Result<usize> {
     let n = rank.max(1) as i64;
     let at = if dim < 0 { dim + n } else { dim };
     usize::try_from(at).ok().filter(|d| (*d as i64) < n).ok_or_else(|| {
@@ -37,10 +37,11 @@ pub(super) fn wrap(dim: i64, rank: usize) -> Result<usize, String> {
             -n,
             n - 1
         )
+        .into()
     })
 }
 /// Normalises and sorts dimensions; all if absent.
-pub(super) fn wrap_all(dims: Option<Vec<i64>>, rank: usize) -> Result<Vec<i64>, String> {
+pub(super) fn wrap_all(dims: Option<Vec<i64>>, rank: usize) -> Result<Vec<i64>> {
     let mut out = match dims {
         Some(dims) if !dims.is_empty() => {
             dims.iter().map(|d| wrap(*d, rank).map(|d| d as i64)).collect::<Result<Vec<_>, _>>()?
@@ -49,7 +50,7 @@ pub(super) fn wrap_all(dims: Option<Vec<i64>>, rank: usize) -> Result<Vec<i64>, 
     };
     out.sort();
     if let Some(twice) = out.windows(2).find(|w| w[0] == w[1]) {
-        return Err(format!("dim {} appears multiple times in the list of dims", twice[0]));
+        return Err(format!("dim {} appears multiple times in the list of dims", twice[0]).into());
     }
     out.retain(|d| (*d as usize) < rank);
     Ok(out)
@@ -57,46 +58,52 @@ pub(super) fn wrap_all(dims: Option<Vec<i64>>, rank: usize) -> Result<Vec<i64>, 
 
 impl Cx {
     /// A tensor's current value.
-    pub fn get(&mut self, alias: Alias) -> Result<Value, String> {
+    pub fn get(&mut self, alias: Alias) -> Result<Value> {
         self.store.get(&self.b, alias)
     }
     /// A tensor argument.
-    pub fn tensor(&mut self, a: &Args<'_>, name: &str) -> Result<Value, String> {
+    pub fn tensor(&mut self, a: &Args<'_>, name: &str) -> Result<Value> {
         self.get(a.alias(name)?)
     }
     /// A tensor argument that may be absent.
-    pub fn optional(&mut self, a: &Args<'_>, name: &str) -> Result<Option<Value>, String> {
+    pub fn optional(&mut self, a: &Args<'_>, name: &str) -> Result<Option<Value>> {
         if a.has(name) { self.tensor(a, name).map(Some) } else { Ok(None) }
     }
     /// A list of tensors.
-    pub fn tensors(&mut self, a: &Args<'_>, name: &str) -> Result<Vec<Value>, String> {
+    pub fn tensors(&mut self, a: &Args<'_>, name: &str) -> Result<Vec<Value>> {
         a.aliases(name)?.into_iter().map(|x| self.get(x)).collect()
     }
     /// One result with a storage of its own.
-    pub fn one(&mut self, v: Value) -> Result<Outcome, String> {
+    pub fn one(&mut self, v: Value) -> Result<Outcome> {
         Ok(Outcome::One(Val::Tensor(self.store.fresh(v))))
     }
-    /// Clones the result, so that it aliases nothing.
-    pub fn copied(&mut self, outcome: Outcome) -> Result<Outcome, String> {
-        match outcome {
-            Outcome::One(Val::Tensor(alias)) => {
+    /// Clones tensor results, so that they alias nothing.
+    pub fn copied(&mut self, outcome: Outcome) -> Result<Outcome> {
+        let mut copy = |v: Val| match v {
+            Val::Tensor(alias) => {
                 let value = self.get(alias)?;
-                self.one(value)
+                Ok(Val::Tensor(self.store.fresh(value)))
             }
-            other => Ok(other),
-        }
+            other => Ok::<_, Error>(other),
+        };
+        Ok(match outcome {
+            Outcome::One(v) => Outcome::One(copy(v)?),
+            Outcome::Many(all) => {
+                Outcome::Many(all.into_iter().map(copy).collect::<Result<_, _>>()?)
+            }
+        })
     }
     /// Several results with storages of their own.
-    pub fn many(&mut self, values: &[Value]) -> Result<Outcome, String> {
+    pub fn many(&mut self, values: &[Value]) -> Result<Outcome> {
         Ok(Outcome::Many(values.iter().map(|v| Val::Tensor(self.store.fresh(*v))).collect()))
     }
     /// A result that aliases an argument.
-    pub fn view(&mut self, of: Alias, movements: &[Movement]) -> Result<Alias, String> {
+    pub fn view(&mut self, of: Alias, movements: &[Movement]) -> Result<Alias> {
         movements.iter().try_fold(of, |at, m| self.store.view(&self.b, at, m.clone()))
     }
 
     /// An elementwise op of one operand.
-    pub fn unary(&self, kind: UnaryKind, x: Value) -> Result<Value, String> {
+    pub fn unary(&self, kind: UnaryKind, x: Value) -> Result<Value> {
         let ty = match kind {
             UnaryKind::IsFinite | UnaryKind::IsNan => {
                 Type::tensor(self.b.ctx, DType::I1, &x.ty().dims())
@@ -106,25 +113,25 @@ impl Cx {
         Ok(self.b.generic(kind.op().name(), &[x], &[ty], &[], &mut [])?.result(0))
     }
     /// A broadcasting elementwise op; the operands have one dtype.
-    pub fn binary(&self, kind: BinaryKind, x: Value, y: Value) -> Result<Value, String> {
+    pub fn binary(&self, kind: BinaryKind, x: Value, y: Value) -> Result<Value> {
         let (x, y) = self.broadcast(x, y)?;
         Ok(self.b.generic(kind.op().name(), &[x, y], &[x.ty()], &[], &mut [])?.result(0))
     }
     /// A broadcasting comparison; the operands have one dtype.
-    pub fn compare(&self, kind: CompareKind, x: Value, y: Value) -> Result<Value, String> {
+    pub fn compare(&self, kind: CompareKind, x: Value, y: Value) -> Result<Value> {
         let (lhs, rhs) = self.broadcast(x, y)?;
-        Ok(self.b.add(&Compare { kind, lhs, rhs })?)
+        self.b.add(&Compare { kind, lhs, rhs })
     }
     /// `x` where `c`, else `y`; broadcasts.
-    pub fn select(&self, c: Value, x: Value, y: Value) -> Result<Value, String> {
+    pub fn select(&self, c: Value, x: Value, y: Value) -> Result<Value> {
         let (x, y) = self.broadcast(x, y)?;
         let (condition, x) = self.broadcast(c, x)?;
         let (on_false, on_true) = self.broadcast(y, x)?;
-        Ok(self.b.add(&Select { condition, on_true, on_false })?)
+        self.b.add(&Select { condition, on_true, on_false })
     }
     /// Converts to a dtype. Float to narrow integer goes through a wider integer and wraps, as in
     /// PyTorch; kiln's own conversion saturates.
-    pub fn convert(&self, x: Value, to: DType) -> Result<Value, String> {
+    pub fn convert(&self, x: Value, to: DType) -> Result<Value> {
         let from = dtype_of(x)?;
         if from == to {
             return Ok(x);
@@ -138,26 +145,24 @@ impl Cx {
             Some(by) => self.b.add(&Convert { input: x, dtype: Type::scalar(self.b.ctx, by) })?,
             None => x,
         };
-        Ok(self.b.add(&Convert { input: x, dtype: Type::scalar(self.b.ctx, to) })?)
+        self.b.add(&Convert { input: x, dtype: Type::scalar(self.b.ctx, to) })
     }
     /// A 0-d constant.
-    pub fn number(&self, dtype: DType, value: f64) -> Result<Value, String> {
-        Ok(self.b.splat(dtype, &[], value)?)
+    pub fn number(&self, dtype: DType, value: f64) -> Result<Value> {
+        self.b.splat(dtype, &[], value)
     }
     /// A 0-d integer constant, exact to 64 bits.
-    pub fn integer(&self, dtype: DType, value: i64) -> Result<Value, String> {
-        Ok(self
-            .b
-            .add(&Splat { value: Attr::scalar_int(self.b.ctx, dtype, value), sizes: vec![] })?)
+    pub fn integer(&self, dtype: DType, value: i64) -> Result<Value> {
+        self.b.add(&Splat { value: Attr::scalar_int(self.b.ctx, dtype, value), sizes: vec![] })
     }
     /// A constant in the shape and dtype of `like`.
-    pub fn full_like(&self, like: Value, value: f64) -> Result<Value, String> {
-        Ok(self.b.splat(dtype_of(like)?, &self.b.sizes_of(like)?, value)?)
+    pub fn full_like(&self, like: Value, value: f64) -> Result<Value> {
+        self.b.splat(dtype_of(like)?, &self.b.sizes_of(like)?, value)
     }
 
     /// Broadcasts both to their common shape, by NumPy's rule. A symbolic size is never 1: exports
     /// specialise on 1.
-    pub fn broadcast(&self, x: Value, y: Value) -> Result<(Value, Value), String> {
+    pub fn broadcast(&self, x: Value, y: Value) -> Result<(Value, Value)> {
         if x.ty().dims() == y.ty().dims() {
             return Ok((x, y));
         }
@@ -165,7 +170,7 @@ impl Cx {
         Ok((self.broadcast_to(x, &sizes)?, self.broadcast_to(y, &sizes)?))
     }
     /// The broadcast shape of values.
-    pub fn common(&self, values: &[Value]) -> Result<Vec<Size>, String> {
+    pub fn common(&self, values: &[Value]) -> Result<Vec<Size>> {
         let rank = values.iter().map(|v| rank_of(*v)).max().unwrap_or(0);
         let mut out = vec![];
         for i in 0..rank {
@@ -186,7 +191,7 @@ impl Cx {
                     {
                         return Err(format!(
                             "The size of tensor a ({a}) must match the size of tensor b ({b}) at non-singleton dimension {i}"
-                        ));
+                        ).into());
                     }
                     _ if better => best = Some((*v, axis, d)),
                     _ => {}
@@ -198,13 +203,13 @@ impl Cx {
         Ok(out)
     }
     /// Broadcasts to a shape, with dimensions aligned at the end.
-    pub fn broadcast_to(&self, x: Value, sizes: &[Size]) -> Result<Value, String> {
+    pub fn broadcast_to(&self, x: Value, sizes: &[Size]) -> Result<Value> {
         let dims = x.ty().dims();
         for (d, s) in dims.iter().rev().zip(sizes.iter().rev()) {
             if let Some((d, s)) = d.known().zip(s.known()).filter(|(d, s)| d != s && *d != 1) {
                 return Err(format!(
                     "The expanded size of the tensor ({s}) must match the existing size ({d}) at a non-singleton dimension"
-                ));
+                ).into());
             }
         }
         let same = dims.len() == sizes.len()
@@ -217,47 +222,43 @@ impl Cx {
         let lead = sizes.len().checked_sub(dims.len()).ok_or_else(|| {
             format!("rank {} does not broadcast to rank {}", dims.len(), sizes.len())
         })?;
-        Ok(self.b.add(&BroadcastInDim {
+        self.b.add(&BroadcastInDim {
             input: x,
             dims: (lead as i64..sizes.len() as i64).collect(),
             sizes: sizes.to_vec(),
-        })?)
+        })
     }
 
     /// Sum of sizes.
-    pub fn size_add(&self, x: Size, y: Size) -> Result<Size, String> {
+    pub fn size_add(&self, x: Size, y: Size) -> Result<Size> {
         size_op(&self.b, SymKind::Add, x, y)
     }
     /// Product of sizes.
-    pub fn size_mul(&self, x: Size, y: Size) -> Result<Size, String> {
+    pub fn size_mul(&self, x: Size, y: Size) -> Result<Size> {
         size_op(&self.b, SymKind::Mul, x, y)
     }
     /// Quotient of sizes, rounded down.
-    pub fn size_div(&self, x: Size, y: Size) -> Result<Size, String> {
+    pub fn size_div(&self, x: Size, y: Size) -> Result<Size> {
         size_op(&self.b, SymKind::Floordiv, x, y)
     }
     /// Minimum of sizes.
-    pub fn size_min(&self, x: Size, y: Size) -> Result<Size, String> {
+    pub fn size_min(&self, x: Size, y: Size) -> Result<Size> {
         size_op(&self.b, SymKind::Min, x, y)
     }
     /// Maximum of sizes.
-    pub fn size_max(&self, x: Size, y: Size) -> Result<Size, String> {
+    pub fn size_max(&self, x: Size, y: Size) -> Result<Size> {
         size_op(&self.b, SymKind::Max, x, y)
     }
     /// The same elements in another shape.
-    pub fn reshape(&self, x: Value, sizes: Vec<Size>) -> Result<Value, String> {
-        Ok(self.b.add(&Reshape { input: x, sizes })?)
+    pub fn reshape(&self, x: Value, sizes: Vec<Size>) -> Result<Value> {
+        self.b.add(&Reshape { input: x, sizes })
     }
     /// Permuted dimensions.
-    pub fn transpose(&self, x: Value, permutation: Vec<i64>) -> Result<Value, String> {
-        Ok(self.b.add(&Transpose { input: x, permutation })?)
+    pub fn transpose(&self, x: Value, permutation: Vec<i64>) -> Result<Value> {
+        self.b.add(&Transpose { input: x, permutation })
     }
     /// The integers 0, 1, … along one axis of a shape.
-    pub fn iota(&self, dtype: DType, sizes: Vec<Size>, axis: usize) -> Result<Value, String> {
-        Ok(self.b.add(&Iota {
-            sizes,
-            axis: axis as i64,
-            dtype: Type::scalar(self.b.ctx, dtype),
-        })?)
+    pub fn iota(&self, dtype: DType, sizes: Vec<Size>, axis: usize) -> Result<Value> {
+        self.b.add(&Iota { sizes, axis: axis as i64, dtype: Type::scalar(self.b.ctx, dtype) })
     }
 }

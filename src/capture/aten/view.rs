@@ -1,6 +1,7 @@
 //! View overloads, which alias an argument, and Python operators on sizes.
 use super::{Args, Cx, Outcome, Row, Val, create::size_operator, tools::*};
 use crate::capture::storage::Movement;
+use crate::capture::unsupported;
 use kiln_dialects::{ir::*, ops::*, sym::Dim};
 
 macro_rules! same {
@@ -173,20 +174,20 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
-fn moved(cx: &mut Cx, a: &Args<'_>, m: Movement) -> Result<Outcome, String> {
+pub(super) fn moved(cx: &mut Cx, a: &Args<'_>, m: Movement) -> Result<Outcome> {
     let alias = cx.view(a.alias("self")?, &[m])?;
     Ok(Outcome::One(Val::Tensor(alias)))
 }
 
 /// One size may be -1 and is inferred.
-fn view(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+fn view(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     let sizes = a.sizes(if a.has("size") { "size" } else { "shape" })?;
     let sizes = fill_in(cx, cx.b.sizes_of(x)?, sizes)?;
     moved(cx, a, Movement::Reshape(sizes))
 }
 
-fn fill_in(cx: &mut Cx, from: Vec<Size>, mut sizes: Vec<Size>) -> Result<Vec<Size>, String> {
+fn fill_in(cx: &mut Cx, from: Vec<Size>, mut sizes: Vec<Size>) -> Result<Vec<Size>> {
     let Some(hole) = sizes.iter().position(|s| s.known() == Some(-1)) else { return Ok(sizes) };
     // Cancels common sizes before dividing, so that symbols are rarely divided.
     let mut numerator = from;
@@ -205,7 +206,7 @@ fn fill_in(cx: &mut Cx, from: Vec<Size>, mut sizes: Vec<Size>) -> Result<Vec<Siz
     Ok(sizes)
 }
 
-fn flatten(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+fn flatten(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     let (from, to) = (
         wrap(a.int("start_dim", Some(0))?, rank_of(x))?,
@@ -218,13 +219,13 @@ fn flatten(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     let (Some(before), Some(inner), Some(after)) =
         (sizes.get(..from), sizes.get(from..=to), sizes.get(to + 1..))
     else {
-        return Err(format!("flattens from dimension {from} to {to}, which is before it"));
+        return Err(format!("flattens from dimension {from} to {to}, which is before it").into());
     };
     let middle = inner.iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, *s))?;
     moved(cx, a, Movement::Reshape([before, &[middle], after].concat()))
 }
 
-fn unflatten(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+fn unflatten(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     let d = wrap(a.int("dim", None)?, rank_of(x))?;
     let sizes = cx.b.sizes_of(x)?;
@@ -237,7 +238,7 @@ fn unflatten(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     moved(cx, a, Movement::Reshape([before, &inner, after].concat()))
 }
 
-fn unsqueeze(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+fn unsqueeze(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     let d = wrap(a.int("dim", None)?, rank_of(x) + 1)?;
     let mut sizes = cx.b.sizes_of(x)?;
@@ -245,7 +246,7 @@ fn unsqueeze(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     moved(cx, a, Movement::Reshape(sizes))
 }
 
-fn squeeze(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+fn squeeze(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     let dims = a.ints("dim")?;
     // An empty list squeezes nothing; an absent list squeezes all dimensions.
@@ -260,7 +261,7 @@ fn squeeze(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     )
 }
 
-fn swap(cx: &mut Cx, a: &Args<'_>, x: i64, y: i64) -> Result<Outcome, String> {
+pub(super) fn swap(cx: &mut Cx, a: &Args<'_>, x: i64, y: i64) -> Result<Outcome> {
     let t = cx.tensor(a, "self")?;
     let n = rank_of(t);
     let mut p: Vec<i64> = (0..n as i64).collect();
@@ -270,7 +271,7 @@ fn swap(cx: &mut Cx, a: &Args<'_>, x: i64, y: i64) -> Result<Outcome, String> {
     moved(cx, a, Movement::Transpose(p))
 }
 
-fn expand(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+fn expand(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     let mut sizes = a.sizes("size")?;
     let lead = sizes.len().checked_sub(rank_of(x)).ok_or("expands to a lower rank")?;
@@ -280,7 +281,7 @@ fn expand(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     expand_to(cx, a, sizes)
 }
 
-fn expand_to(cx: &mut Cx, a: &Args<'_>, sizes: Vec<Size>) -> Result<Outcome, String> {
+fn expand_to(cx: &mut Cx, a: &Args<'_>, sizes: Vec<Size>) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     let lead = sizes.len().checked_sub(rank_of(x)).ok_or("expands to a lower rank")?;
     let dims = x.ty().dims();
@@ -302,29 +303,29 @@ pub(super) fn cut(
     start: Size,
     length: Size,
     step: i64,
-) -> Result<Movement, String> {
+) -> Result<Movement> {
     let mut sizes = cx.b.sizes_of(x)?;
     let mut offsets = vec![Size::Static(0); sizes.len()];
     let mut strides = vec![1; sizes.len()];
     let (Some(offset), Some(stride), Some(size)) =
         (offsets.get_mut(dim), strides.get_mut(dim), sizes.get_mut(dim))
     else {
-        return Err(format!("cuts dimension {dim} of a tensor of rank {}", rank_of(x)));
+        return Err(format!("cuts dimension {dim} of a tensor of rank {}", rank_of(x)).into());
     };
     (*offset, *stride, *size) = (start, step, length);
     Ok(Movement::Slice(offsets, sizes, strides))
 }
 
-fn drop_dim(cx: &mut Cx, x: Value, dim: usize) -> Result<Movement, String> {
+pub(super) fn drop_dim(cx: &mut Cx, x: Value, dim: usize) -> Result<Movement> {
     let mut sizes = cx.b.sizes_of(x)?;
     if dim >= sizes.len() {
-        return Err(format!("drops dimension {dim} of a tensor of rank {}", sizes.len()));
+        return Err(format!("drops dimension {dim} of a tensor of rank {}", sizes.len()).into());
     }
     sizes.remove(dim);
     Ok(Movement::Reshape(sizes))
 }
 
-fn select(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+fn select(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     let d = wrap(a.int("dim", None)?, rank_of(x))?;
     let mut at = a.size("index")?;
@@ -337,14 +338,14 @@ fn select(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
 }
 
 /// Start and end are clamped to the size, as in Python.
-fn slice(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+fn slice(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     let d = wrap(a.int("dim", Some(0))?, rank_of(x))?;
     let (size, step) = (cx.b.size_of(x, d)?, a.int("step", Some(1))?);
     if step < 1 {
-        return Err(format!("has step {step}, which is below 1"));
+        return Err(format!("has step {step}, which is below 1").into());
     }
-    let bound = |cx: &mut Cx, name: &str, default: Size| -> Result<Size, String> {
+    let bound = |cx: &mut Cx, name: &str, default: Size| -> Result<Size> {
         if !a.has(name) {
             return Ok(default);
         }
@@ -383,7 +384,7 @@ fn slice(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     moved(cx, a, m)
 }
 
-fn pieces(cx: &mut Cx, a: &Args<'_>, dim: usize, sizes: &[Size]) -> Result<Outcome, String> {
+pub(super) fn pieces(cx: &mut Cx, a: &Args<'_>, dim: usize, sizes: &[Size]) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     let (mut at, mut all) = (Size::Static(0), vec![]);
     for s in sizes {
@@ -394,10 +395,10 @@ fn pieces(cx: &mut Cx, a: &Args<'_>, dim: usize, sizes: &[Size]) -> Result<Outco
     Ok(Outcome::Many(all))
 }
 
-fn known_size(cx: &Cx, x: Value, dim: usize) -> Result<i64, String> {
+pub(super) fn known_size(cx: &Cx, x: Value, dim: usize) -> Result<i64> {
     cx.b.size_of(x, dim)?
         .known()
-        .ok_or_else(|| format!("splits dimension {dim}, whose size is symbolic, into a number of parts that depends on it"))
+        .ok_or_else(|| unsupported(format!("splits dimension {dim}, whose size is symbolic, into a number of parts that depends on it")))
 }
 
 /// Ceiling division: the number of parts of size `each` that cover `n`.
@@ -405,7 +406,7 @@ fn parts(n: i64, each: i64) -> i64 {
     n / each + i64::from(n % each != 0)
 }
 
-fn split(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+fn split(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     let d = wrap(a.int("dim", Some(0))?, rank_of(x))?;
     let sizes = if a.has("split_sizes") {
@@ -417,7 +418,7 @@ fn split(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     pieces(cx, a, d, &sizes)
 }
 
-fn chunk(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+fn chunk(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     let d = wrap(a.int("dim", Some(0))?, rank_of(x))?;
     let (n, chunks) = (known_size(cx, x, d)?, a.int("chunks", None)?.max(1));
@@ -427,7 +428,7 @@ fn chunk(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
     pieces(cx, a, d, &sizes)
 }
 
-fn unbind(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome, String> {
+fn unbind(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     let d = wrap(a.int("dim", Some(0))?, rank_of(x))?;
     let mut all = vec![];

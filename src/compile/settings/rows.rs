@@ -12,8 +12,11 @@ use crate::{
 };
 use std::{path::Path, time::Duration};
 
-/// Remarks. Err: the end of a message that starts with the option and its value.
-pub(super) type Set = Result<Vec<String>, String>;
+/// What a value is not: the end of a message that starts with the option and the value.
+pub(super) struct Wanted(pub String);
+
+/// Remarks. Err: the value is invalid.
+pub(super) type Set = Result<Vec<String>, Wanted>;
 
 /// Scope of an option.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,14 +51,14 @@ const DEVICE: &str = "cpu, cuda (the first NVIDIA GPU) or cuda:<number>";
 const DYNAMIC: &str = "true, false or auto";
 const PASSES: &str = "a level (graph to linalg) or a pass's flag, a colon and passes, such as `prims: kiln-simplify,cse`; several with `;` between";
 
-fn not(what: &str) -> String {
-    format!(", not {what}")
+fn not(what: &str) -> Wanted {
+    Wanted(format!(", not {what}"))
 }
-fn because(e: impl std::fmt::Display) -> String {
-    format!(": {e}")
+fn because(e: impl std::fmt::Display) -> Wanted {
+    Wanted(format!(": {e}"))
 }
 
-fn flag(text: &str) -> Result<bool, String> {
+fn flag(text: &str) -> Result<bool, Wanted> {
     match text {
         "true" | "1" | "on" => Ok(true),
         "false" | "0" | "off" => Ok(false),
@@ -63,11 +66,11 @@ fn flag(text: &str) -> Result<bool, String> {
     }
 }
 
-fn number(text: &str, most: usize, what: &str) -> Result<usize, String> {
+fn number(text: &str, most: usize, what: &str) -> Result<usize, Wanted> {
     text.parse().ok().filter(|n| (1..=most).contains(n)).ok_or_else(|| not(what))
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+fn seconds(text: &str) -> Result<Duration, Wanted> {
     let seconds = text
         .parse()
         .ok()
@@ -77,7 +80,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// Sets a field.
-fn put<T>(field: &mut T, value: Result<T, String>) -> Set {
+fn put<T>(field: &mut T, value: Result<T, Wanted>) -> Set {
     *field = value?;
     Ok(vec![])
 }
@@ -269,7 +272,10 @@ pub(super) const ROWS: &[Row] = &[
         of: Of::Both,
         summary: "extra passes, such as user passes, run as soon as a graph is at a level, or after each run of a pass",
         set: |s, t| {
-            put(&mut s.machine.passes, Own::parse(t).map_err(|e| format!("{}: {e}", not(PASSES))))
+            put(
+                &mut s.machine.passes,
+                Own::parse(t).map_err(|e| Wanted(format!("{}: {e}", not(PASSES).0))),
+            )
         },
     },
     Row {

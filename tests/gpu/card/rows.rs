@@ -32,7 +32,7 @@ fn check(item: u64) -> Outcome {
         Ok(have) => Outcome::of(match tolerance::compare(&have[0], &want[i]) {
             Ok(c) if c.ok => vec![],
             Ok(c) => vec![format!("{c}\n  have {:?}\n  want {:?}", have[0].data(), want[i].data())],
-            Err(e) => vec![e],
+            Err(e) => vec![e.to_string()],
         }),
         Err(e) => failed(&e),
     }

@@ -136,7 +136,7 @@ impl CodeGen {
                     options,
                 ));
                 LLVMDisposePassBuilderOptions(options);
-                outcome.map_err(CodeGenError::Llvm)?;
+                outcome?;
             }
             one_lane_stores(unit.context, unit.module);
             compare_bf16_as_f32(unit.context, unit.module);

@@ -22,7 +22,7 @@ pub fn version() -> String {
 ///
 /// # Safety
 /// `error` is null or an error that nobody has consumed.
-unsafe fn checked(error: Ref) -> Result<(), String> {
+unsafe fn checked(error: Ref) -> Result<(), CodeGenError> {
     if error.is_null() {
         return Ok(());
     }
@@ -30,7 +30,7 @@ unsafe fn checked(error: Ref) -> Result<(), String> {
         let raw = LLVMGetErrorMessage(error);
         let text = CStr::from_ptr(raw).to_string_lossy().trim().to_string();
         LLVMDisposeErrorMessage(raw);
-        Err(text)
+        Err(CodeGenError::Llvm(text))
     }
 }
 

@@ -10,26 +10,28 @@ use std::f64::consts::{LN_2, LOG2_E, LOG10_2, TAU};
 
 /// Ops with a `fast-math` form, besides those with a form for 16-bit results.
 pub const FUNCTIONS: &[&str] = &[
-    "math.cos",
-    "math.log",
-    "math.log10",
-    "math.log2",
-    "math.rsqrt",
-    "math.sin",
-    "math.sqrt",
-    "math.tanh",
+    math::Cos::NAME,
+    math::Log::NAME,
+    math::Log10::NAME,
+    math::Log2::NAME,
+    math::Rsqrt::NAME,
+    math::Sin::NAME,
+    math::Sqrt::NAME,
+    math::Tanh::NAME,
 ];
 
 /// Emits the approximation of one of [`FUNCTIONS`]; `None` for any other op.
 pub fn fast(e: &Emit, name: &str, x: Value) -> Result<Option<Value>> {
-    let log2 = || e.approximate("math.log2", &[x], "afn");
+    let log2 = || math::Log2::new(e, x).fastmath(FastMathFlags::AFN).result();
     match name {
-        "math.log2" => log2(),
-        "math.log" => e.mul(log2()?, e.c(LN_2)?),
-        "math.log10" => e.mul(log2()?, e.c(LOG10_2)?),
-        "math.sqrt" | "math.rsqrt" => e.approximate(name, &[x], "afn"),
-        "math.sin" | "math.cos" => e.approximate(name, &[turned(e, x)?], "afn"),
-        "math.tanh" => tanh(e, x),
+        math::Log2::NAME => log2(),
+        math::Log::NAME => e.mul(log2()?, e.c(LN_2)?),
+        math::Log10::NAME => e.mul(log2()?, e.c(LOG10_2)?),
+        math::Sqrt::NAME => math::Sqrt::new(e, x).fastmath(FastMathFlags::AFN).result(),
+        math::Rsqrt::NAME => math::Rsqrt::new(e, x).fastmath(FastMathFlags::AFN).result(),
+        math::Sin::NAME => math::Sin::new(e, turned(e, x)?).fastmath(FastMathFlags::AFN).result(),
+        math::Cos::NAME => math::Cos::new(e, turned(e, x)?).fastmath(FastMathFlags::AFN).result(),
+        math::Tanh::NAME => tanh(e, x),
         _ => return Ok(None),
     }
     .map(Some)
@@ -46,8 +48,7 @@ fn turned(e: &Emit, x: Value) -> Res {
 
 /// 1 - 2 / (e^2|x| + 1), with the sign of x.
 fn tanh(e: &Emit, x: Value) -> Res {
-    let power = e.approximate("math.exp2", &[e.mul(e.abs(x)?, e.c(2.0 * LOG2_E)?)?], "afn")?;
-    let reciprocal =
-        e.approximate("arith.divf", &[e.c(1.0)?, e.add(power, e.c(1.0)?)?], "arcp,afn")?;
+    let power = super::near_exp2(e, e.mul(e.abs(x)?, e.c(2.0 * LOG2_E)?)?)?;
+    let reciprocal = super::reciprocal(e, e.c(1.0)?, e.add(power, e.c(1.0)?)?)?;
     e.copysign(e.fmac(reciprocal, -2.0, e.c(1.0)?)?, x)
 }

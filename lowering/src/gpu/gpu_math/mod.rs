@@ -24,6 +24,7 @@
 //! ```
 pub(crate) mod fast;
 
+use crate::target::launch::SHARED_SPACE;
 use crate::{
     math::{
         approximation::approximation,
@@ -65,10 +66,10 @@ impl Pass for GpuMath {
             op.erase();
         }
         // Collects the functions first: the walk must not meet ops that a rewrite has erased.
-        let funcs: Vec<Op> = walk(root).into_iter().filter(|o| o.is("func.func")).collect();
+        let funcs: Vec<Op> = walk(root).into_iter().filter(|o| o.isa::<func::Func>()).collect();
         for func in funcs {
             let all = walk(func);
-            let full = all.iter().any(|o| o.is("nvvm.wgmma.mma_async"));
+            let full = all.iter().any(|o| o.isa::<nvvm::WgmmaMmaAsync>());
             let narrow = self.fast || is_narrow(&all) || (full && gives_narrow(func, &all));
             for op in all {
                 let Some(b) = Builder::before(op) else { continue };
@@ -76,19 +77,19 @@ impl Pass for GpuMath {
                 let faster = self.fast && fast::FUNCTIONS.contains(&name.as_str());
                 // Ops that are hardware approximations already are kept.
                 if approximation(op).is_some()
-                    || !(faster || ["math.exp", "math.erf", "math.tanh", "arith.divf"].contains(&name.as_str()))
+                    || !(faster || [math::Exp::NAME, math::Erf::NAME, math::Tanh::NAME, arith::DivF::NAME].contains(&name.as_str()))
                     // Next to the accumulators of a GEMM, registers suffice for erf of one element
                     // at a time. Of the two precise forms the general one needs fewest.
-                    || (full && !narrow && name == "math.erf")
+                    || (full && !narrow && name == math::Erf::NAME)
                     // A sigmoid's sum and quotient would add to the error of the hardware's 2^x.
-                    || (!narrow && name == "math.exp" && op.result(0).uses().into_iter().any(|(user, _)| adds_one(user)))
+                    || (!narrow && name == math::Exp::NAME && op.result(0).uses().into_iter().any(|(user, _)| adds_one(user)))
                 {
                     continue;
                 }
-                let Some(e) = Emit::new(b, op.result(0).ty(), "f32") else { continue };
+                let Some(e) = Emit::new(b, op.result(0).ty(), DType::F32) else { continue };
                 let made = match name.as_str() {
                     name if faster => fast::fast(&e, name, op.operand(0)),
-                    "math.erf" if narrow => near_erf(&e, op).map(Some),
+                    math::Erf::NAME if narrow => near_erf(&e, op).map(Some),
                     name => single(&e, name, &op.operands(), narrow),
                 };
                 if let Some(new) = made.at(op)? {
@@ -103,48 +104,55 @@ impl Pass for GpuMath {
 
 /// Largest f32 error, in ulps of the exact result, of each function that this pass expands
 /// differently from `kiln-expand-math`.
-pub const ACCURACY: &[(&str, f64)] =
-    &[("math.erf", 4.0), ("math.exp", 3.5), ("math.exp2", 2.0), ("math.tanh", 4.0)];
+pub const ACCURACY: &[(&str, f64)] = &[
+    (math::Erf::NAME, 4.0),
+    (math::Exp::NAME, 3.5),
+    (math::Exp2::NAME, 2.0),
+    (math::Tanh::NAME, 4.0),
+];
 
 /// Whether an op adds 1.
 fn adds_one(op: Op) -> bool {
-    op.is("arith.addf") && op.operands().into_iter().any(is_one)
+    op.isa::<arith::AddF>() && op.operands().into_iter().any(is_one)
 }
 
 /// Ops that amplify a small error of their operand.
 const ROUNDS: &[&str] = &[
-    "math.floor",
-    "math.ceil",
-    "math.trunc",
-    "math.round",
-    "math.roundeven",
-    "arith.fptosi",
-    "arith.fptoui",
-    "arith.remf",
+    math::Floor::NAME,
+    math::Ceil::NAME,
+    math::Trunc::NAME,
+    math::Round::NAME,
+    math::RoundEven::NAME,
+    arith::FPToSI::NAME,
+    arith::FPToUI::NAME,
+    arith::RemF::NAME,
 ];
 
 /// Whether a kernel stores only 16-bit floats to its results and rounds nothing to an integer on
 /// the way.
 fn is_narrow(all: &[Op]) -> bool {
     let target = |o: &&Op| match o.name().as_str() {
-        "memref.store" => Some(o.operand(1).ty()),
-        "vector.store" => Some(o.operand(1).ty()),
-        "vector.scatter" | "vector.maskedstore" => Some(o.operand(0).ty()),
+        memref::Store::NAME => Some(o.operand(1).ty()),
+        vector::Store::NAME => Some(o.operand(1).ty()),
+        vector::Scatter::NAME | vector::MaskedStore::NAME => Some(o.operand(0).ty()),
         _ => None,
     };
     let mut results = all
         .iter()
         .filter_map(|o| target(&o))
-        .filter(|t| !t.to_string().ends_with(", 3>"))
+        .filter(|t| t.memory_space() != Some(SHARED_SPACE))
         .peekable();
     // GEMMs store results through shared memory: 16-bit ones by this op, others by stores of the
     // llvm dialect.
-    let narrow = all.iter().any(|o| o.is("nvvm.stmatrix"));
+    let narrow = all.iter().any(|o| o.isa::<nvvm::StMatrix>());
     let known = (narrow || results.peek().is_some())
-        && !all.iter().any(|o| ROUNDS.iter().any(|r| o.is(r)) || o.is("llvm.store"));
-    known
-        && results
-            .all(|t| t.element().is_some_and(|e| ["bf16", "f16"].contains(&e.to_string().as_str())))
+        && !all.iter().any(|o| ROUNDS.iter().any(|r| o.is(r)) || o.isa::<llvm::Store>());
+    known && results.all(is_short)
+}
+
+/// Whether it is memory of 16-bit floats.
+fn is_short(ty: Type) -> bool {
+    ty.element().is_some_and(|e| matches!(e.dtype(), Ok(DType::BF16 | DType::F16)))
 }
 
 /// The same for tensor-core GEMMs, whose results go through shared memory: decided by their
@@ -158,20 +166,17 @@ fn gives_narrow(func: Op, all: &[Op]) -> bool {
         args.iter().zip(&said).filter(|(_, about)| about.entry(NOALIAS).is_some()).peekable();
     let known =
         product && results.peek().is_some() && !all.iter().any(|o| ROUNDS.iter().any(|r| o.is(r)));
-    known
-        && results.all(|(v, _)| {
-            v.ty().element().is_some_and(|e| ["bf16", "f16"].contains(&e.to_string().as_str()))
-        })
+    known && results.all(|(v, _)| is_short(v.ty()))
 }
 
 /// Emits a cheaper form of an f32 op; `None` if it has none.
 fn single(e: &Emit, name: &str, x: &[Value], narrow: bool) -> Result<Option<Value>> {
     match (name, x) {
-        ("math.exp", [x]) if narrow => near_exp(e, *x),
-        ("math.exp", [x]) => exp(e, *x),
-        ("math.erf", [x]) => erf(e, *x),
-        ("math.tanh", [x]) => tanh(e, *x),
-        ("arith.divf", [x, y]) if narrow => quotient(e, *x, *y),
+        (math::Exp::NAME, [x]) if narrow => near_exp(e, *x),
+        (math::Exp::NAME, [x]) => exp(e, *x),
+        (math::Erf::NAME, [x]) => erf(e, *x),
+        (math::Tanh::NAME, [x]) => tanh(e, *x),
+        (arith::DivF::NAME, [x, y]) if narrow => quotient(e, *x, *y),
         _ => return Ok(None),
     }
     .map(Some)
@@ -179,17 +184,31 @@ fn single(e: &Emit, name: &str, x: &[Value], narrow: bool) -> Result<Option<Valu
 
 /// 2^(x log2 e) with a rounded exponent: relative error |x| 2^-24.
 fn near_exp(e: &Emit, x: Value) -> Res {
-    e.approximate("math.exp2", &[e.mul(x, e.c(LOG2_E)?)?], "afn")
+    near_exp2(e, e.mul(x, e.c(LOG2_E)?)?)
 }
 
 /// A reciprocal as one instruction; other quotients by an approximation that scales its operands.
 fn quotient(e: &Emit, x: Value, y: Value) -> Res {
-    e.approximate("arith.divf", &[x, y], if is_one(x) { "arcp,afn" } else { "afn" })
+    let flags = if is_one(x) { RECIPROCAL } else { FastMathFlags::AFN };
+    arith::DivF::new(e, x, y).fastmath(flags).result()
+}
+
+/// Flags of a quotient that is one `rcp.approx`.
+const RECIPROCAL: FastMathFlags = FastMathFlags::ARCP.or(FastMathFlags::AFN);
+
+/// `one` / x as one instruction.
+fn reciprocal(e: &Emit, one: Value, x: Value) -> Res {
+    arith::DivF::new(e, one, x).fastmath(RECIPROCAL).result()
+}
+
+/// 2^x as one instruction.
+fn near_exp2(e: &Emit, x: Value) -> Res {
+    math::Exp2::new(e, x).fastmath(FastMathFlags::AFN).result()
 }
 
 fn is_one(x: Value) -> bool {
-    let source = x.def().filter(|d| d.is("vector.broadcast")).map_or(x, |d| d.operand(0));
-    let value = source.def().filter(|d| d.is("arith.constant")).and_then(|d| d.attr("value"));
+    let source = x.def_as::<vector::Broadcast>().map_or(x, |d| d.operand(0));
+    let value = source.def_as::<arith::Constant>().and_then(|d| d.value());
     value.is_some_and(|a| a.splat_value().unwrap_or(a).as_f64() == Some(1.0))
 }
 
@@ -222,10 +241,7 @@ fn erf(e: &Emit, x: Value) -> Res {
     let a = e.abs(x)?;
     let small = e.mul(x, e.poly(e.mul(x, x)?, &ERF)?)?;
     let u = e.fmac(e.between(a, 1.0, 4.0)?, 2.0 / 3.0, e.c(-5.0 / 3.0)?)?;
-    let large = e.sub(
-        e.c(1.0)?,
-        e.approximate("math.exp2", &[e.poly(u, &LN_ERFC.map(|c| c * LOG2_E))?], "afn")?,
-    )?;
+    let large = e.sub(e.c(1.0)?, near_exp2(e, e.poly(u, &LN_ERFC.map(|c| c * LOG2_E))?)?)?;
     e.select(e.lt(a, e.c(1.0)?)?, small, e.copysign(large, x)?)
 }
 
@@ -246,9 +262,8 @@ const LOG2_ERFC: [f64; 7] = [
 /// terms of a series, unless 1 is added at once.
 fn near_erf(e: &Emit, op: Op) -> Res {
     let x = op.operand(0);
-    let a = e.same("arith.minimumf", &[e.abs(x)?, e.c(4.0)?])?;
-    let large =
-        e.sub(e.c(1.0)?, e.approximate("math.exp2", &[e.mul(e.poly(a, &LOG2_ERFC)?, a)?], "afn")?)?;
+    let a = arith::minimumf(e, e.abs(x)?, e.c(4.0)?)?;
+    let large = e.sub(e.c(1.0)?, near_exp2(e, e.mul(e.poly(a, &LOG2_ERFC)?, a)?)?)?;
     let large = e.copysign(large, x)?;
     if op.result(0).uses().into_iter().all(|(user, _)| adds_one(user)) {
         return Ok(large);
@@ -266,19 +281,19 @@ fn near_erf(e: &Emit, op: Op) -> Res {
 fn tanh(e: &Emit, x: Value) -> Res {
     let (a, z) = (e.abs(x)?, e.mul(x, x)?);
     let small = e.fma(e.mul(e.poly(z, &TANH)?, z)?, x, x)?;
-    let power = e.approximate("math.exp2", &[e.mul(a, e.c(2.0 * LOG2_E)?)?], "afn")?;
-    let reciprocal =
-        e.approximate("arith.divf", &[e.c(1.0)?, e.add(power, e.c(1.0)?)?], "arcp,afn")?;
+    let power = near_exp2(e, e.mul(a, e.c(2.0 * LOG2_E)?)?)?;
+    let reciprocal = reciprocal(e, e.c(1.0)?, e.add(power, e.c(1.0)?)?)?;
     let large = e.fmac(reciprocal, -2.0, e.c(1.0)?)?;
     e.unless_tiny(x, e.select(e.lt(a, e.c(0.625)?)?, small, e.copysign(large, x)?)?)
 }
 
 /// Whether an op extends two bf16 that were truncated from f32 just before.
 fn is_rounded_pair(op: Op) -> bool {
-    let pair = op.is("arith.extf")
-        && op.result(0).ty().to_string() == "vector<2xf32>"
-        && op.operand(0).ty().to_string() == "vector<2xbf16>";
-    pair && op.operand(0).def().is_some_and(|d| d.is("arith.truncf"))
+    let two = |element| Type::vector(Type::scalar(op.ctx(), element), 2);
+    let pair = op.isa::<arith::ExtF>()
+        && op.result(0).ty() == two(DType::F32)
+        && op.operand(0).ty() == two(DType::BF16);
+    pair && op.operand(0).def().is_some_and(|d| d.isa::<arith::TruncF>())
 }
 
 /// Extends two packed bf16 to f32: each 16-bit half is the upper half of an f32.
@@ -288,15 +303,19 @@ fn halves(b: &Builder, pair: Value) -> Res {
     let make = |name: &str, operands: &[Value], ty: Type, attrs: &[(&str, Attr)]| -> Res {
         Ok(b.generic(name, operands, &[ty], attrs, &mut [])?.result(0))
     };
-    let number =
-        |n: i64| make("arith.constant", &[], i32, &[("value", Attr::scalar_int(c, DType::I32, n))]);
-    let both = make("vector.bitcast", &[pair], Type::vector(i32, 1), &[])?;
-    let both = make("vector.extract", &[both], i32, &[("static_position", Attr::i64s(c, &[0]))])?;
-    let low = make("arith.shli", &[both, number(16)?], i32, &[])?;
-    let high = make("arith.andi", &[both, number(-0x10000)?], i32, &[])?;
-    let floats =
-        [make("arith.bitcast", &[low], f32, &[])?, make("arith.bitcast", &[high], f32, &[])?];
-    make("vector.from_elements", &floats, Type::vector(f32, 2), &[])
+    let number = |n: i64| {
+        make(arith::Constant::NAME, &[], i32, &[("value", Attr::scalar_int(c, DType::I32, n))])
+    };
+    let both = make(vector::BitCast::NAME, &[pair], Type::vector(i32, 1), &[])?;
+    let both =
+        make(vector::Extract::NAME, &[both], i32, &[("static_position", Attr::i64s(c, &[0]))])?;
+    let low = make(arith::ShLI::NAME, &[both, number(16)?], i32, &[])?;
+    let high = make(arith::AndI::NAME, &[both, number(-0x10000)?], i32, &[])?;
+    let floats = [
+        make(arith::Bitcast::NAME, &[low], f32, &[])?,
+        make(arith::Bitcast::NAME, &[high], f32, &[])?,
+    ];
+    make(vector::FromElements::NAME, &floats, Type::vector(f32, 2), &[])
 }
 
 /// The largest exponent with a finite power of two.
@@ -308,10 +327,10 @@ fn exp(e: &Emit, x: Value) -> Res {
     let high = f64::from(LOG2_E as f32);
     // Keeps the low part finite; below, the result is 0. Above, a finite power times a large low
     // part overflows.
-    let x = e.same("arith.maximumf", &[x, e.c(-104.5)?])?;
-    let y = e.same("arith.minimumf", &[e.mul(x, e.c(high)?)?, e.c(LAST)?])?;
+    let x = arith::maximumf(e, x, e.c(-104.5)?)?;
+    let y = arith::minimumf(e, e.mul(x, e.c(high)?)?, e.c(LAST)?)?;
     let rest = e.fmac(x, high, e.neg(y)?)?;
     let rest = e.fmac(x, LOG2_E - high, rest)?;
-    let power = e.same("math.exp2", &[y])?;
+    let power = math::exp2(e, y)?;
     e.fma(power, e.mul(rest, e.c(LN_2)?)?, power)
 }

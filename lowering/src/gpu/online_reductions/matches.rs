@@ -40,13 +40,13 @@ pub struct Leaf {
 
 /// The body of a `linalg.generic`.
 pub fn block(op: Op) -> Option<Block> {
-    op.regions().first().and_then(|r| r.first()).filter(|_| op.is("linalg.generic"))
+    op.regions().first().and_then(|r| r.first()).filter(|_| op.isa::<linalg::Generic>())
 }
 
 /// For each loop of a generic, whether its iterator type is parallel.
 pub fn parallel(op: Op) -> Vec<bool> {
-    let kinds = op.attr("iterator_types").and_then(|a| a.as_array()).unwrap_or_default();
-    kinds.iter().map(|k| !k.to_string().contains("reduction")).collect()
+    let kinds = op.dyn_cast::<linalg::Generic>().and_then(|op| op.iterator_types());
+    kinds.unwrap_or_default().iter().map(|k| *k == IteratorType::Parallel).collect()
 }
 
 /// Whether a generic is elementwise: one result, all loops parallel, identity output map.
@@ -74,7 +74,7 @@ pub fn find(func: Op) -> Option<Pair> {
         for (second, other, x) in &all[i + 1..] {
             let same = parallel(*first) == parallel(*second)
                 && first.result(0).ty() == second.result(0).ty();
-            if !same || !other.is("arith.addf") {
+            if !same || !other.isa::<arith::AddF>() {
                 continue;
             }
             let row = plain(*first, first.operand_count() - 1)
@@ -107,7 +107,7 @@ fn reduction(op: Op) -> Option<(Op, Value)> {
     let body = block(op).filter(|_| op.result_count() == 1 && parallel(op).contains(&false))?;
     let (running, step) = (*body.args().last()?, body.terminator()?.operand(0).def()?);
     let wide = step.result(0).ty().dtype().is_ok_and(|d| d.is_float() && d.byte_size() >= 4);
-    let known = step.is("arith.maximumf") || step.is("arith.addf");
+    let known = step.isa::<arith::MaximumF>() || step.isa::<arith::AddF>();
     let x = (0..2).find(|i| known && step.operand(*i) == running).map(|i| step.operand(1 - i))?;
     (wide && step.block() == Some(body) && x != running && running.uses().len() == 1)
         .then_some((step, x))
@@ -115,7 +115,7 @@ fn reduction(op: Op) -> Option<(Op, Value)> {
 
 /// Whether a reduction's initial value is this number.
 fn starts(op: Op, number: f64) -> bool {
-    let fill = op.operand(op.operand_count() - 1).def().filter(|d| d.is("linalg.fill"));
+    let fill = op.operand(op.operand_count() - 1).def_as::<linalg::Fill>();
     let scalar =
         fill.and_then(|f| f.operand(0).def()).and_then(|d| d.attr("value")).and_then(Attr::as_f64);
     scalar == Some(number)
@@ -126,16 +126,17 @@ fn starts(op: Op, number: f64) -> bool {
 fn shifted(step: &Op, second: Op, added: Value) -> Option<(Kind, (Op, Value), Value)> {
     let (at, v) = resolve(second, added);
     let op = v.def().filter(|d| d.block().is_some() && d.block() == block(at))?;
-    let (kind, difference) = if step.is("arith.maximumf") && op.is("math.exp") {
+    let (kind, difference) = if step.isa::<arith::MaximumF>() && op.isa::<math::Exp>() {
         (Kind::Exponential, op.operand(0))
-    } else if step.is("arith.addf") && op.is("arith.mulf") && op.operand(0) == op.operand(1) {
+    } else if step.isa::<arith::AddF>() && op.isa::<arith::MulF>() && op.operand(0) == op.operand(1)
+    {
         (Kind::Square, op.operand(0))
     } else {
         return None;
     };
     let (inner, difference) = resolve(at, difference);
     let difference =
-        difference.def().filter(|d| d.is("arith.subf") && d.block() == block(inner))?;
+        difference.def().filter(|d| d.isa::<arith::SubF>() && d.block() == block(inner))?;
     Some((kind, (inner, difference.operand(0)), difference.operand(1)))
 }
 
@@ -198,7 +199,10 @@ impl Pair {
                 let tensor = at.operand(i);
                 all.push(Leaf { value: v, tensor: if tensor == old { new } else { tensor }, dims });
             } else if let Some(op) = v.def().filter(|d| d.block() == block(at)) {
-                if op.is("linalg.index") || op.is("tensor.extract") || !op.regions().is_empty() {
+                if op.isa::<linalg::Index>()
+                    || op.isa::<tensor::Extract>()
+                    || !op.regions().is_empty()
+                {
                     return Err("is no arithmetic of the row".into());
                 }
                 next.extend(op.operands());

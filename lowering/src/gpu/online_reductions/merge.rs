@@ -38,24 +38,21 @@ pub fn merge(kind: Kind, s: &Scalars, a: &[Value], b: &[Value]) -> Result<Vec<Va
     match (kind, a, b) {
         (Kind::Exponential, [m, sum], [n, other]) => {
             // One exponential is enough: the factor of the side with the greater maximum is 1.
-            let apart = s.same("math.absf", &[s.same("arith.subf", &[*n, *m])?])?;
+            let apart = math::absf(s, arith::subf(s, *n, *m)?)?;
             let less = decay(s, apart)?;
-            let above = s.cmpf(2, *n, *m)?;
+            let above = s.cmpf(CmpFPredicate::Ogt, *n, *m)?;
             let (small, large) = (s.select(above, *sum, *other)?, s.select(above, *other, *sum)?);
-            let sum = s.same("math.fma", &[small, less, large])?;
-            Ok(vec![s.same("arith.maximumf", &[*m, *n])?, sum])
+            let sum = math::fma(s, small, less, large)?;
+            Ok(vec![arith::maximumf(s, *m, *n)?, sum])
         }
         (Kind::Square, [sum, squares, n], [other, more, m]) => {
-            let both = s.same("arith.addf", &[*n, *m])?;
-            let apart = s.same("arith.subf", &[mean(s, *other, *m)?, mean(s, *sum, *n)?])?;
-            let weight =
-                s.same("arith.mulf", &[s.same("arith.mulf", &[*n, *m])?, one_over(s, both)?])?;
+            let both = arith::addf(s, *n, *m)?;
+            let apart = arith::subf(s, mean(s, *other, *m)?, mean(s, *sum, *n)?)?;
+            let weight = arith::mulf(s, arith::mulf(s, *n, *m)?, one_over(s, both)?)?;
             // The weight of an empty side is 0, and so is its product with a finite number.
-            let between =
-                s.same("arith.mulf", &[apart, s.same("arith.mulf", &[apart, weight])?])?;
-            let squares =
-                s.same("arith.addf", &[s.same("arith.addf", &[*squares, *more])?, between])?;
-            Ok(vec![s.same("arith.addf", &[*sum, *other])?, squares, both])
+            let between = arith::mulf(s, apart, arith::mulf(s, apart, weight)?)?;
+            let squares = arith::addf(s, arith::addf(s, *squares, *more)?, between)?;
+            Ok(vec![arith::addf(s, *sum, *other)?, squares, both])
         }
         _ => Err("has other than two partial results".into()),
     }
@@ -65,35 +62,26 @@ pub fn merge(kind: Kind, s: &Scalars, a: &[Value], b: &[Value]) -> Result<Vec<Va
 /// 2^-24, at most 0.37 2^-24 of the sum's greatest term.
 fn decay(s: &Scalars, x: Value) -> Made {
     if x.ty().dtype()? == DType::F64 {
-        return s.same("math.exp", &[s.same("arith.negf", &[x])?]);
+        return math::exp(s, arith::negf(s, x)?);
     }
-    let exponent = s.same("arith.mulf", &[x, s.float(-LOG2_E, x)?])?;
-    approximate(s, "math.exp2", &[exponent], "afn")
+    let exponent = arith::mulf(s, x, s.float(-LOG2_E, x)?)?;
+    math::Exp2::new(s, exponent).fastmath(FastMathFlags::AFN).result()
 }
 
 /// 1 / n, or 1 for n = 0.
 fn one_over(s: &Scalars, n: Value) -> Made {
     let one = s.float(1.0, n)?;
-    let some = s.same("arith.maximumf", &[n, one])?;
+    let some = arith::maximumf(s, n, one)?;
     if n.ty().dtype()? == DType::F64 {
-        s.same("arith.divf", &[one, some])
+        arith::divf(s, one, some)
     } else {
-        approximate(s, "arith.divf", &[one, some], "arcp,afn")
+        let flags = FastMathFlags::ARCP | FastMathFlags::AFN;
+        arith::DivF::new(s, one, some).fastmath(flags).result()
     }
 }
 
 fn mean(s: &Scalars, sum: Value, n: Value) -> Made {
-    s.same("arith.mulf", &[sum, one_over(s, n)?])
-}
-
-fn approximate(s: &Scalars, name: &str, operands: &[Value], flags: &str) -> Made {
-    let ty = operands[0].ty();
-    let flags = format!("#arith.fastmath<{flags}>");
-    let attrs = [(
-        "fastmath",
-        Attr::parse(s.b.ctx, &flags).ok_or_else(|| format!("made a bad attribute {flags}"))?,
-    )];
-    Ok(s.b.generic(name, operands, &[ty], &attrs, &mut [])?.result(0))
+    arith::mulf(s, sum, one_over(s, n)?)
 }
 
 /// The final value of the first reduction.
@@ -101,7 +89,7 @@ pub fn first(kind: Kind, s: &Scalars, parts: &[Value]) -> Made {
     match (kind, parts) {
         (Kind::Exponential, [most, sum, ..]) => {
             // Nothing was added: no element is above -inf.
-            let none = s.cmpf(1, *sum, s.float(0.0, *sum)?)?;
+            let none = s.cmpf(CmpFPredicate::Oeq, *sum, s.float(0.0, *sum)?)?;
             s.select(none, s.float(f64::NEG_INFINITY, *most)?, *most)
         }
         (Kind::Square, [sum, ..]) => Ok(*sum),
@@ -113,17 +101,21 @@ pub fn first(kind: Kind, s: &Scalars, parts: &[Value]) -> Made {
 pub fn second(kind: Kind, s: &Scalars, parts: &[Value], c: Value) -> Made {
     match (kind, parts) {
         (Kind::Exponential, [most, sum, ..]) => {
-            let factor = s.same("math.exp", &[s.same("arith.subf", &[*most, c])?])?;
-            let scaled = s.same("arith.mulf", &[*sum, factor])?;
+            let factor = math::exp(s, arith::subf(s, *most, c)?)?;
+            let scaled = arith::mulf(s, *sum, factor)?;
             // With infinities the sum may be NaN; exp(inf - c), the value of one of them, is the
             // result.
-            s.select(s.cmpf(1, *most, s.float(f64::INFINITY, *most)?)?, factor, scaled)
+            s.select(
+                s.cmpf(CmpFPredicate::Oeq, *most, s.float(f64::INFINITY, *most)?)?,
+                factor,
+                scaled,
+            )
         }
         (Kind::Square, [sum, squares, n, ..]) => {
-            let some = s.same("arith.maximumf", &[*n, s.float(1.0, *n)?])?;
-            let off = s.same("arith.subf", &[s.same("arith.divf", &[*sum, some])?, c])?;
-            let rest = s.same("arith.mulf", &[s.same("arith.mulf", &[off, off])?, *n])?;
-            s.same("arith.addf", &[*squares, rest])
+            let some = arith::maximumf(s, *n, s.float(1.0, *n)?)?;
+            let off = arith::subf(s, arith::divf(s, *sum, some)?, c)?;
+            let rest = arith::mulf(s, arith::mulf(s, off, off)?, *n)?;
+            arith::addf(s, *squares, rest)
         }
         _ => Err("has no partial result".into()),
     }

@@ -21,7 +21,7 @@ pub(crate) mod matches;
 pub(crate) mod merge;
 
 use crate::{
-    analysis::{self, Poly, kernels_of},
+    analysis::{Kernel, Poly, kernels_of},
     gpu::online_reductions::matches::{Leaf, Pair, copied, elementwise},
     linalg::generic::Generic,
     strategies::{Analysis, gpu::register_rows},
@@ -48,14 +48,19 @@ impl Pass for OnlineReductions {
                 func.parent().and_then(|m| m.attr("kiln.kernel")?.entry("kind")?.as_string());
             // Attention has its own kernel, and an existing schedule applies to the stages as they
             // are.
-            if kind.as_deref() == Some("attention")
-                || func.attr("kiln.schedule").is_some()
-                || held(func)?
-            {
+            if kind.as_deref() == Some("attention") || func.attr("kiln.schedule").is_some() {
                 continue;
             }
-            while let Some(pair) = matches::find(func) {
-                apply(func, &pair).map_err(|e| Error::at(pair.second, e))?;
+            let Some(mut pair) = matches::find(func) else { continue };
+            let mut analysis = Analysis::of(func)?;
+            if held(&analysis) {
+                continue;
+            }
+            loop {
+                apply(analysis.kernel(), &pair).map_err(|e| Error::at(pair.second, e))?;
+                let Some(next) = matches::find(func) else { break };
+                // The function has changed.
+                (pair, analysis) = (next, Analysis::of(func)?);
             }
         }
         Ok(())
@@ -64,41 +69,45 @@ impl Pass for OnlineReductions {
 
 /// Whether registers hold the kernel's rows from the first stage to the last, so that each is read
 /// once anyway.
-fn held(func: Op) -> Result<bool> {
-    let view = Analysis::of(func)?.view(register_rows::VIEW);
-    Ok(view.is_some_and(|v| register_rows::params(&v.0, &v.1).is_some()))
+fn held(analysis: &Analysis) -> bool {
+    let view = analysis.view(register_rows::VIEW);
+    view.is_some_and(|v| register_rows::params(&v.0, &v.1).is_some())
 }
 
 /// The sizes of a tensor, as its type and the operands of a `tensor.empty`.
-struct Sizes(Vec<Poly>);
+struct Sizes<'k> {
+    of: &'k Kernel,
+    all: Vec<Poly>,
+}
 
-impl Sizes {
+impl Sizes<'_> {
     fn empty(&self, b: Builder, element: Type) -> Result<Value> {
         let mut dynamic = vec![];
         let mut dim = |p: &Poly| match p.known() {
             Some(n) => Ok(Dim::Known(n)),
             None => {
-                dynamic.push(p.as_symbol().ok_or("has a size that is no value")?);
+                let size = p.as_symbol().ok_or("has a size that is no value")?;
+                dynamic.push(self.of.original_value(size));
                 Ok::<_, String>(Dim::Unknown)
             }
         };
-        let dims = self.0.iter().map(&mut dim).collect::<Result<Vec<_>, _>>()?;
+        let dims = self.all.iter().map(&mut dim).collect::<Result<Vec<_>, _>>()?;
         let ty = Type::tensor(b.ctx, element.dtype()?, &dims);
-        Ok(b.generic("tensor.empty", &dynamic, &[ty], &[], &mut [])?.result(0))
+        tensor::empty(b, &dynamic, ty)
     }
 }
 
-fn apply(func: Op, pair: &Pair) -> Result<()> {
+fn apply(k: &Kernel, pair: &Pair) -> Result<()> {
     let Pair { first, second, kind, .. } = pair;
     let sum = first.result(0);
     let ty = sum.ty().element().ok_or("is no tensor")?;
-    let k = analysis::read(func).map_err(|f| f.message)?;
-    let stage = k.stages.iter().find(|s| s.op == *first).ok_or("is no stage of the kernel")?;
+    let stage =
+        k.stages.iter().find(|s| k.original(s.op) == *first).ok_or("is no stage of the kernel")?;
     let (loops, reduction) = (stage.extents.len(), stage.reduction.clone());
     let all: Vec<usize> = (0..loops).collect();
     let row: Vec<usize> = pair.row.clone();
-    let whole = Sizes(stage.extents.clone());
-    let rows = Sizes(row.iter().map(|d| stage.extents[*d].clone()).collect());
+    let whole = Sizes { of: k, all: stage.extents.clone() };
+    let rows = Sizes { of: k, all: row.iter().map(|d| stage.extents[*d].clone()).collect() };
     let b = Builder::after(*first).ok_or("is in no block")?.at(second.loc());
 
     // Lifts each element to a partial result.
@@ -157,15 +166,11 @@ fn apply(func: Op, pair: &Pair) -> Result<()> {
 fn lift(b: Builder, pair: &Pair, elements: &[Value], loops: usize) -> Result<Vec<Value>> {
     let first = pair.first;
     let ins = first.operand_count() - 1;
-    let dims: Vec<String> = (0..loops).map(|d| format!("d{d}")).collect();
-    let identity = format!("affine_map<({0}) -> ({0})>", dims.join(", "));
-    let parse = |s: &str| Attr::parse(b.ctx, s).ok_or_else(|| format!("made a bad attribute {s}"));
+    let identity = Attr::projection(b.ctx, loops, &(0..loops).collect::<Vec<_>>());
     let mut maps = first.attr("indexing_maps").and_then(|a| a.as_array()).ok_or("has no maps")?;
     maps.truncate(ins);
-    for _ in elements {
-        maps.push(parse(&identity)?);
-    }
-    let iterators = vec![parse("#linalg.iterator_type<parallel>")?; loops];
+    maps.resize(ins + elements.len(), identity);
+    let iterators = vec![IteratorType::Parallel; loops];
     let operands: Vec<Value> =
         first.operands().into_iter().take(ins).chain(elements.iter().copied()).collect();
     let types = operands
@@ -173,31 +178,24 @@ fn lift(b: Builder, pair: &Pair, elements: &[Value], loops: usize) -> Result<Vec
         .map(|t| t.ty().element().ok_or("has an operand that is no tensor"))
         .collect::<Result<Vec<_>, _>>()?;
     let results: Vec<Type> = elements.iter().map(|v| v.ty()).collect();
-    let attrs = [
-        ("indexing_maps", Attr::array(b.ctx, &maps)),
-        ("iterator_types", Attr::array(b.ctx, &iterators)),
-        ("operandSegmentSizes", Attr::i32s(b.ctx, &[ins as i32, elements.len() as i32])),
-    ];
     let old = matches::block(first).ok_or("has no body")?;
     let mut body = |b: Builder, args: Vec<Value>| {
         let mut known: HashMap<Value, Value> =
             old.args().into_iter().zip(args.iter().copied()).take(ins).collect();
         let x = copied(b, first, pair.element, &mut known)?;
         let values = merge::element(pair.kind, b, x)?;
-        b.generic("linalg.yield", &values, &[], &[], &mut []).map(|_| ())
+        linalg::yield_(b, &values)
     };
-    Ok(b.generic("linalg.generic", &operands, &results, &attrs, &mut [(&types, &mut body)])?
-        .results())
+    let ((inputs, outputs), maps) = (operands.split_at(ins), Attr::array(b.ctx, &maps));
+    let body: RegionBody<'_> = (&types, &mut body);
+    Ok(linalg::generic(b, inputs, outputs, maps, &iterators, &results, body)?.results())
 }
 
 fn fill(b: Builder, scalar: Value, out: Value) -> Result<Value> {
-    let mut body = |b: Builder, args: Vec<Value>| {
-        b.generic("linalg.yield", &[args[0]], &[], &[], &mut []).map(|_| ())
-    };
-    let attrs = [("operandSegmentSizes", Attr::i32s(b.ctx, &[1, 1]))];
+    let mut body = |b: Builder, args: Vec<Value>| linalg::yield_(b, &[args[0]]);
     let types = [scalar.ty(), scalar.ty()];
-    Ok(b.generic("linalg.fill", &[scalar, out], &[out.ty()], &attrs, &mut [(&types, &mut body)])?
-        .result(0))
+    let filled = linalg::fill(b, &[scalar], &[out], &[out.ty()], (&types, &mut body))?;
+    Ok(filled.result(0))
 }
 
 /// Sinks an elementwise generic with this many loops to its first reader, so that both form one

@@ -24,7 +24,7 @@ pub(crate) mod outline;
 use crate::{analysis::sizes::ask_arguments_only, kernels::graph::Graph};
 use kiln_dialects::{
     Result,
-    ir::{Attr, Op, walk},
+    ir::*,
     rules::{Level, is_driver},
 };
 use kiln_passes::{Numerics, Pass, refine_shapes::Facts};
@@ -58,7 +58,7 @@ impl Pass for Fuse {
 
     fn run(&self, root: Op) -> Result<()> {
         let functions: Vec<Op> =
-            walk(root).into_iter().filter(|o| o.is("func.func") && !is_driver(*o)).collect();
+            walk(root).into_iter().filter(|o| o.isa::<func::Func>() && !is_driver(*o)).collect();
         let mut kernels = outline::Kernels::of(root)?;
         for func in functions {
             let mut facts = Facts::of(func, self.rounds)?;

@@ -332,7 +332,7 @@ impl Outline<'_> {
                     dynamic.push(size);
                 }
             }
-            outs.push(b.generic("tensor.empty", &dynamic, &[v.ty()], &[], &mut [])?.result(0));
+            outs.push(tensor::empty(b, &dynamic, v.ty())?);
         }
         let inputs = s.leaves.iter().map(|v| self.value(*v)).collect::<Result<Vec<_>, _>>()?;
         let types: Vec<Type> = s.results.iter().map(|v| v.ty()).collect();

@@ -49,7 +49,7 @@ impl Pass for OutlineControl {
     fn run(&self, root: Op) -> Result<()> {
         let all = || blocks(root).into_iter().flat_map(|b| b.ops());
         let mut names: HashSet<String> = all().filter_map(Op::symbol).collect();
-        for func in all().filter(|o| o.is("func.func") && !is_driver(*o)).collect::<Vec<_>>() {
+        for func in all().filter(|o| o.isa::<func::Func>() && !is_driver(*o)).collect::<Vec<_>>() {
             if walk(func).into_iter().any(|o| o.kind().is_some_and(OpKind::is_control)) {
                 outline(func, self.rounds, &mut names)?;
             }
@@ -153,7 +153,7 @@ impl Outline<'_> {
         }
         let (mut inputs, mut needed): (Vec<Value>, Vec<Dim>) = (vec![], vec![]);
         for op in ops.iter().flat_map(|o| walk(*o)) {
-            if op.is("func.call") {
+            if op.isa::<func::Call>() {
                 return Err(Error::unsupported(
                     op,
                     "calls a function beside control flow, which has no compiled form",
@@ -179,15 +179,7 @@ impl Outline<'_> {
         self.function(&name, &ops, &weights, &inputs, &outputs, loc).at(end)?;
         let b = Builder::before(end).ok_or_at(end, "is in no block")?.at(loc);
         let types: Vec<Type> = outputs.iter().map(|v| v.ty()).collect();
-        let call = b
-            .generic(
-                "func.call",
-                &inputs,
-                &types,
-                &[("callee", Attr::symbol(end.ctx(), &name))],
-                &mut [],
-            )
-            .at(end)?;
+        let call = func::call(b, &name, &inputs, &types).at(end)?;
         for (old, new) in outputs.iter().zip(call.results()) {
             self.first.insert(new, *self.first.get(old).unwrap_or(old));
             if old.def().is_some_and(is_memory) {

@@ -103,5 +103,5 @@ pub(crate) fn clean(func: Op, mark: Op) {
 /// Whether an op can be rematerialised in every function: a weight or a literal.
 pub(crate) fn is_memory(op: Op) -> bool {
     matches!(op.kind(), Some(OpKind::Constant | OpKind::GetGlobal))
-        || op.is("arith.constant") && !op.result(0).ty().is_index()
+        || op.isa::<arith::Constant>() && !op.result(0).ty().is_index()
 }

@@ -77,7 +77,7 @@ impl Pass for Prologues {
         if self.chip.is_empty() || root.attr(EACH_OP).is_some() {
             return Ok(());
         }
-        for func in walk(root).into_iter().filter(|o| o.is("func.func") && !is_driver(*o)) {
+        for func in walk(root).into_iter().filter(|o| o.isa::<func::Func>() && !is_driver(*o)) {
             let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };
             let found: Vec<Candidate> = block.ops().into_iter().filter_map(Candidate::of).collect();
             if found.is_empty() {

@@ -4,7 +4,7 @@ use crate::math::{
     emit::{Emit, Res},
     trig::{turned_sin, turned_tan},
 };
-use kiln_dialects::{Result, ir::Value};
+use kiln_dialects::{Result, ir::*};
 use std::f64::consts::{FRAC_2_PI, FRAC_PI_2};
 
 /// pi/2 as a sum of three f64 (Cody-Waite); error 2^-161 relative to pi/2.
@@ -94,8 +94,8 @@ fn reduce_far(e: &Emit, x: Value) -> Result<(Pair, Value)> {
     let back = e.isub(e.i(63)?, shift)?;
     let mut parts = vec![];
     for k in 0..3 {
-        let upper = e.same("arith.shli", &[words[k], shift])?;
-        let lower = e.same("arith.shrui", &[e.shift_right(words[k + 1], 1)?, back])?;
+        let upper = arith::shli(e, words[k], shift)?;
+        let lower = arith::shrui(e, e.shift_right(words[k + 1], 1)?, back)?;
         let whole = e.or(upper, lower)?;
         // 32 bits each, converted to float by or-ing them into the mantissa of 2^52.
         for (i, half) in

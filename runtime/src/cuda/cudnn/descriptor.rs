@@ -1,6 +1,6 @@
 //! Descriptors of cuDNN's graph API (`cudnnBackendDescriptor_t`): set attributes, then finalise,
 //! then refer to it from other descriptors.
-use super::failed;
+use super::failure::failed;
 use crate::cuda::CudaError;
 use cudarc::cudnn::sys;
 use std::{ffi::c_void, ptr};

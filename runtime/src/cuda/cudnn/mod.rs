@@ -1,6 +1,7 @@
 //! Convolutions by the graph API of cuDNN 9, loaded on first use. cudarc would panic if the library
 //! is missing, so it is looked for first.
 mod descriptor;
+mod failure;
 mod graph;
 
 use super::{CudaError, Device};
@@ -10,8 +11,9 @@ use cudarc::{
     driver::sys as driver,
 };
 use descriptor::{Address, Descriptor};
+use failure::failed;
 use std::{
-    ffi::{CStr, CString, c_char, c_void},
+    ffi::{CString, c_void},
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 use sys::{
@@ -51,21 +53,6 @@ pub fn searched() -> String {
         "{}; {GRAPH_LIBRARY}, and the libcublasLt of its CUDA version",
         super::searched("libcudnn.so.9", cudarc::get_lib_name_candidates("cudnn"))
     )
-}
-
-/// The message of the last cuDNN error on this thread.
-fn failed(what: &'static str) -> impl Fn(result::CudnnError) -> CudaError {
-    move |e| {
-        let mut text = [0 as c_char; 512];
-        // SAFETY: writes at most that many bytes, NUL-terminated.
-        let said = unsafe {
-            sys::cudnnGetLastErrorString(text.as_mut_ptr(), text.len());
-            text[text.len() - 1] = 0;
-            CStr::from_ptr(text.as_ptr()).to_string_lossy().into_owned()
-        };
-        let said = said.lines().map(str::trim).collect::<Vec<_>>().join("; ");
-        CudaError::Driver { what, reason: format!("cuDNN says {:?}: {said}", e.0) }
-    }
 }
 
 /// A cuDNN handle. The mutex makes setting its stream and executing one step.

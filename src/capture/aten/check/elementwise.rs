@@ -1,6 +1,9 @@
 //! Checks of elementwise overloads, selection and fills.
 use super::{Call, Checks, Val, scalar_name, wants};
-use kiln_dialects::{ir::Size, value::DType};
+use kiln_dialects::{
+    ir::{Result, Size},
+    value::DType,
+};
 
 pub(super) const CHECKS: Checks = &[
     (&["div.Tensor_mode", "div.Scalar_mode"], rounding),
@@ -16,7 +19,7 @@ pub(super) const CHECKS: Checks = &[
     (&["_assert_tensor_metadata.default"], metadata),
 ];
 
-fn rounding(c: &mut Call) -> Result<(), String> {
+fn rounding(c: &mut Call) -> Result<()> {
     let mode = c.a.text("rounding_mode", "trunc")?;
     wants(["trunc", "floor"].contains(&mode.as_str()), || {
         format!(
@@ -26,7 +29,7 @@ fn rounding(c: &mut Call) -> Result<(), String> {
 }
 
 /// Integer division by 0 is rejected; float division gives infinity or NaN.
-fn divisor(c: &mut Call) -> Result<(), String> {
+fn divisor(c: &mut Call) -> Result<()> {
     let zero =
         matches!(c.a.values.get("other"), Some(Val::Int(Size::Static(0)) | Val::Bool(false)));
     let rounds = c.packet() != "div" || c.a.has("rounding_mode");
@@ -34,20 +37,20 @@ fn divisor(c: &mut Call) -> Result<(), String> {
     wants(float || !(zero && rounds), || "ZeroDivisionError".into())
 }
 
-fn pow(c: &mut Call) -> Result<(), String> {
+fn pow(c: &mut Call) -> Result<()> {
     let negative = matches!(c.a.values.get("exponent"), Some(Val::Int(Size::Static(n))) if *n < 0);
     let float = c.optional("self")?.is_none_or(|t| t.dtype.is_float());
     wants(float || !negative, || "Integers to negative integer powers are not allowed.".into())
 }
 
-fn gelu(c: &mut Call) -> Result<(), String> {
+fn gelu(c: &mut Call) -> Result<()> {
     let name = c.a.text("approximate", "none")?;
     wants(["none", "tanh"].contains(&name.as_str()), || {
         "approximate argument must be either none or tanh.".into()
     })
 }
 
-fn hardtanh(c: &mut Call) -> Result<(), String> {
+fn hardtanh(c: &mut Call) -> Result<()> {
     let d = c.ty("self")?.dtype;
     wants(d != DType::I1, || "Bool inputs not supported for hardtanh".into())?;
     let low = c.a.float("min_val", Some(-1.0))?.min(c.a.float("max_val", Some(1.0))?);
@@ -56,7 +59,7 @@ fn hardtanh(c: &mut Call) -> Result<(), String> {
     })
 }
 
-fn lerp(c: &mut Call) -> Result<(), String> {
+fn lerp(c: &mut Call) -> Result<()> {
     let (x, end) = (c.ty("self")?.dtype, c.ty("end")?.dtype);
     wants(x == end, || {
         format!("expected dtype {} for `end` but got dtype {}", scalar_name(x), scalar_name(end))
@@ -64,7 +67,7 @@ fn lerp(c: &mut Call) -> Result<(), String> {
 }
 
 /// As in PyTorch, a byte mask is still accepted.
-fn condition(c: &mut Call) -> Result<(), String> {
+fn condition(c: &mut Call) -> Result<()> {
     let d = c.ty("condition")?.dtype;
     wants([DType::I1, DType::UI8].contains(&d), || {
         let name = scalar_name(d);
@@ -74,7 +77,7 @@ fn condition(c: &mut Call) -> Result<(), String> {
     })
 }
 
-fn mask(c: &mut Call) -> Result<(), String> {
+fn mask(c: &mut Call) -> Result<()> {
     let d = c.ty("mask")?.dtype;
     wants(d == DType::I1, || {
         let name = scalar_name(d);
@@ -88,7 +91,7 @@ fn mask(c: &mut Call) -> Result<(), String> {
     })
 }
 
-fn fill(c: &mut Call) -> Result<(), String> {
+fn fill(c: &mut Call) -> Result<()> {
     let rank = c.optional("value")?.map_or(0, |v| v.rank());
     wants(rank == 0, || {
         format!(
@@ -97,7 +100,7 @@ fn fill(c: &mut Call) -> Result<(), String> {
     })
 }
 
-fn arange(c: &mut Call) -> Result<(), String> {
+fn arange(c: &mut Call) -> Result<()> {
     let number = |name, default| match c.a.values.get(name) {
         // A symbol has no value yet.
         Some(Val::Int(Size::Dynamic(_)) | Val::Number(..)) => Ok(None),
@@ -114,7 +117,7 @@ fn arange(c: &mut Call) -> Result<(), String> {
 }
 
 /// Checks a tensor against the metadata of the export.
-fn metadata(c: &mut Call) -> Result<(), String> {
+fn metadata(c: &mut Call) -> Result<()> {
     let have = c.ty("a")?;
     if let Some(d) = c.a.dtype("dtype")? {
         wants(d == have.dtype, || {

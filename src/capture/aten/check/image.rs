@@ -1,5 +1,6 @@
 //! Checks of convolution, pooling and resizing.
 use super::{Call, Checks, Val, differ, scalar_name, wants};
+use kiln_dialects::Result;
 
 pub(super) const CHECKS: Checks = &[
     (
@@ -24,23 +25,25 @@ pub(super) const CHECKS: Checks = &[
 ];
 
 /// A list with one entry, or one per spatial dimension; the default if absent.
-fn spread(c: &Call, name: &str, n: usize, default: i64) -> Result<Vec<i64>, String> {
+fn spread(c: &Call, name: &str, n: usize, default: i64) -> Result<Vec<i64>> {
     let Some(all) = c.a.ints(name)? else { return Ok(vec![default; n]) };
     match all.len() {
         1 => Ok(all.repeat(n)),
         len if len == n => Ok(all),
         _ => Err(format!(
             "expected {name} to be a single integer value or a list of {n} values to match the convolution dimensions, but got {name}={all:?}"
-        )),
+        ).into()),
     }
 }
 
-fn convolution(c: &mut Call) -> Result<(), String> {
+fn convolution(c: &mut Call) -> Result<()> {
     let (x, weight) = (c.ty("input")?, c.ty("weight")?);
     for (name, t) in [("weight", Some(&weight)), ("bias", c.optional("bias")?.as_ref())] {
         let Some(t) = t.filter(|t| t.dtype != x.dtype) else { continue };
         let (input, other) = (scalar_name(x.dtype), scalar_name(t.dtype));
-        return Err(format!("Input type ({input}) and {name} type ({other}) should be the same"));
+        return Err(
+            format!("Input type ({input}) and {name} type ({other}) should be the same").into()
+        );
     }
     wants(weight.rank() > 2, || "weight should have at least three dimensions".into())?;
     let named = [("1d", 1), ("2d", 2), ("3d", 3)];
@@ -104,7 +107,7 @@ fn convolution(c: &mut Call) -> Result<(), String> {
     })
 }
 
-fn pool(c: &mut Call, n: usize) -> Result<(), String> {
+fn pool(c: &mut Call, n: usize) -> Result<()> {
     let name = c.packet();
     let rank = c.cx.tensor(c.a, "self").map(|v| v.ty().dims().len())?;
     wants(rank == n + 1 || rank == n + 2, || {
@@ -144,11 +147,11 @@ fn pool(c: &mut Call, n: usize) -> Result<(), String> {
     wants(divisor != 0, || "divisor must be not zero".into())
 }
 
-fn adaptive(c: &mut Call, n: usize) -> Result<(), String> {
+fn adaptive(c: &mut Call, n: usize) -> Result<()> {
     let name = c.packet();
     let name = name.trim_start_matches('_');
     let x = c.cx.tensor(c.a, "self").map(|v| v.ty().dims().len())?;
-    let len = c.a.ints("output_size")?.map_or(0, |s| s.len());
+    let len = c.a.sizes("output_size")?.len();
     wants(len == n, || match n {
         1 => format!("{name}() argument 'output_size' should contain one int (got {len})"),
         _ => format!("{name}: output_size must be {n}"),
@@ -158,7 +161,7 @@ fn adaptive(c: &mut Call, n: usize) -> Result<(), String> {
     })
 }
 
-fn upsample(c: &mut Call) -> Result<(), String> {
+fn upsample(c: &mut Call) -> Result<()> {
     let name = if c.a.has("input") { "input" } else { "self" };
     let rank = c.ty(name)?.rank();
     wants(rank == 4, || format!("It is expected input_size equals to 4, but got size {rank}"))?;

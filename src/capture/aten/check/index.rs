@@ -1,6 +1,6 @@
 //! Checks of indexing: dtypes and shapes of index tensors.
 use super::{Call, Checks, Ty, differ, list, scalar_name, shapes_differ, wants};
-use kiln_dialects::value::DType;
+use kiln_dialects::{Result, value::DType};
 
 pub(super) const CHECKS: Checks = &[
     (&["embedding.default"], embedding),
@@ -17,7 +17,7 @@ fn is_index(d: DType) -> bool {
     [DType::I64, DType::I32].contains(&d)
 }
 
-fn embedding(c: &mut Call) -> Result<(), String> {
+fn embedding(c: &mut Call) -> Result<()> {
     let (weight, indices) = (c.ty("weight")?, c.ty("indices")?);
     wants(weight.rank() == 2, || "'weight' must be 2-D".into())?;
     wants(is_index(indices.dtype), || {
@@ -28,7 +28,7 @@ fn embedding(c: &mut Call) -> Result<(), String> {
     })
 }
 
-fn index_select(c: &mut Call) -> Result<(), String> {
+fn index_select(c: &mut Call) -> Result<()> {
     let index = c.ty("index")?;
     wants(index.rank() <= 1, || "index_select(): Index is supposed to be a vector".into())?;
     wants(is_index(index.dtype), || {
@@ -36,13 +36,13 @@ fn index_select(c: &mut Call) -> Result<(), String> {
     })
 }
 
-fn gather(c: &mut Call) -> Result<(), String> {
+fn gather(c: &mut Call) -> Result<()> {
     let (x, index) = (c.ty("self")?, c.ty("index")?);
-    wants(is_index(index.dtype), || "gather(): Expected dtype int32/int64 for index".into())?;
     let d = c.dim(None, x.rank())?;
     if index.count() == Some(0) {
         return Ok(());
     }
+    wants(is_index(index.dtype), || "gather(): Expected dtype int32/int64 for index".into())?;
     let (sizes, own) = (x.at_least_1d(), index.at_least_1d());
     wants(sizes.len() == own.len(), || {
         "Index tensor must have the same number of dimensions as input tensor".into()
@@ -64,10 +64,12 @@ fn larger(x: Option<i64>, y: Option<i64>) -> bool {
     x.zip(y).is_some_and(|(x, y)| x > y)
 }
 
-fn scatter(c: &mut Call) -> Result<(), String> {
+fn scatter(c: &mut Call) -> Result<()> {
     let (x, index, src) = (c.ty("self")?, c.ty("index")?, c.optional("src")?);
     let d = c.dim(None, x.rank())?;
-    wants(is_index(index.dtype), || "scatter(): Expected dtype int32/int64 for index".into())?;
+    wants(is_index(index.dtype) || index.count() == Some(0), || {
+        "scatter(): Expected dtype int32/int64 for index".into()
+    })?;
     if let Some(src) = &src {
         wants(src.dtype == x.dtype, || {
             "scatter(): Expected self.dtype to be equal to src.dtype".into()
@@ -101,7 +103,7 @@ fn scatter(c: &mut Call) -> Result<(), String> {
 }
 
 /// The tensors of an index list.
-fn indices(c: &mut Call) -> Result<Vec<(usize, Ty)>, String> {
+fn indices(c: &mut Call) -> Result<Vec<(usize, Ty)>> {
     let mut all = vec![];
     for (i, alias) in c.a.optional_aliases("indices")?.into_iter().enumerate() {
         if let Some(alias) = alias {
@@ -111,7 +113,7 @@ fn indices(c: &mut Call) -> Result<Vec<(usize, Ty)>, String> {
     Ok(all)
 }
 
-fn index(c: &mut Call) -> Result<(), String> {
+fn index(c: &mut Call) -> Result<()> {
     let x = c.ty("self")?;
     // A mask indexes as many dimensions as it has.
     let mut used = c.a.optional_aliases("indices")?.len();
@@ -131,7 +133,7 @@ fn index(c: &mut Call) -> Result<(), String> {
                 return Err(format!(
                     "The shape of the mask {mask} at index {j} does not match the shape of the indexed tensor {own} at index {}",
                     i + j
-                ));
+                ).into());
             }
         }
     }
@@ -140,7 +142,7 @@ fn index(c: &mut Call) -> Result<(), String> {
     })
 }
 
-fn index_put(c: &mut Call) -> Result<(), String> {
+fn index_put(c: &mut Call) -> Result<()> {
     let (x, values) = (c.ty("self")?, c.ty("values")?);
     // A scalar assigned under a mask is `masked_fill`, which converts it.
     let number = values.count() == Some(1) && !c.a.flag("accumulate", false)?;
@@ -156,7 +158,7 @@ fn index_put(c: &mut Call) -> Result<(), String> {
 }
 
 /// Err: `src` does not have the slice's shape.
-fn same_slice(src: &Ty, part: &[Option<i64>]) -> Result<(), String> {
+fn same_slice(src: &Ty, part: &[Option<i64>]) -> Result<()> {
     wants(!shapes_differ(&src.dims, part), || {
         format!(
             "expected src to have a size equal to the slice of self. src size = {}, slice size = {}",
@@ -166,7 +168,7 @@ fn same_slice(src: &Ty, part: &[Option<i64>]) -> Result<(), String> {
     })
 }
 
-fn slice_scatter(c: &mut Call) -> Result<(), String> {
+fn slice_scatter(c: &mut Call) -> Result<()> {
     let (x, src) = (c.ty("self")?, c.ty("src")?);
     wants(x.rank() > 0, || "slice() cannot be applied to a 0-dim tensor.".into())?;
     let (d, step) = (c.dim(Some(0), x.rank())?, c.a.int("step", Some(1))?);
@@ -187,7 +189,7 @@ fn slice_scatter(c: &mut Call) -> Result<(), String> {
     same_slice(&src, &part)
 }
 
-fn select_scatter(c: &mut Call) -> Result<(), String> {
+fn select_scatter(c: &mut Call) -> Result<()> {
     let (x, src) = (c.ty("self")?, c.ty("src")?);
     wants(x.rank() > 0, || "select() cannot be applied to a 0-dim tensor.".into())?;
     let (d, index) = (c.dim(None, x.rank())?, c.a.int("index", None)?);

@@ -15,7 +15,7 @@ use super::{Args, Cx, Row, Val, tools::dtype_of};
 use kiln_dialects::{ir::*, sym::Dim, value::DType};
 
 /// A check; its error has PyTorch's wording.
-type Check = fn(&mut Call<'_, '_>) -> Result<(), String>;
+type Check = fn(&mut Call<'_, '_>) -> Result<()>;
 
 /// Overloads that share checks. In-place overloads use those of their functional variants.
 type Checks = &'static [(&'static [&'static str], Check)];
@@ -30,7 +30,7 @@ const TABLE: [Checks; 6] = [
 ];
 
 /// Err: the overload does not accept these arguments.
-pub(in crate::capture) fn check(row: &Row, cx: &mut Cx, a: &Args<'_>) -> Result<(), String> {
+pub(in crate::capture) fn check(row: &Row, cx: &mut Cx, a: &Args<'_>) -> Result<()> {
     let name = row.name.strip_prefix("aten.").unwrap_or(row.name);
     let mut call = Call { name, cx, a };
     let all = TABLE.iter().copied().flatten().filter(|(names, _)| names.contains(&name));
@@ -53,7 +53,7 @@ struct Ty {
 }
 
 impl Ty {
-    fn of(v: Value) -> Result<Ty, String> {
+    fn of(v: Value) -> Result<Ty> {
         let known = |d: &Dim| d.known();
         Ok(Ty { dtype: dtype_of(v)?, dims: v.ty().dims().iter().map(known).collect() })
     }
@@ -112,26 +112,26 @@ pub(super) fn scalar_name(d: DType) -> &'static str {
 
 impl<'c> Call<'c, '_> {
     /// A tensor argument.
-    fn ty(&mut self, name: &str) -> Result<Ty, String> {
+    fn ty(&mut self, name: &str) -> Result<Ty> {
         Ty::of(self.cx.tensor(self.a, name)?)
     }
     /// A tensor argument; `None` if it is absent or a number.
-    fn optional(&mut self, name: &str) -> Result<Option<Ty>, String> {
+    fn optional(&mut self, name: &str) -> Result<Option<Ty>> {
         match self.a.values.get(name) {
             Some(Val::Tensor(t)) => Ty::of(self.cx.get(*t)?).map(Some),
             _ => Ok(None),
         }
     }
     /// A list of tensors.
-    fn types(&mut self, name: &str) -> Result<Vec<Ty>, String> {
+    fn types(&mut self, name: &str) -> Result<Vec<Ty>> {
         self.cx.tensors(self.a, name)?.into_iter().map(Ty::of).collect()
     }
     /// A list of sizes; symbolic ones are `None`.
-    fn sizes(&self, name: &str) -> Result<Vec<Option<i64>>, String> {
+    fn sizes(&self, name: &str) -> Result<Vec<Option<i64>>> {
         Ok(self.a.sizes(name)?.into_iter().map(Size::known).collect())
     }
     /// A dimension argument, normalised for this rank.
-    fn dim(&self, default: Option<i64>, rank: usize) -> Result<usize, String> {
+    fn dim(&self, default: Option<i64>, rank: usize) -> Result<usize> {
         super::tools::wrap(self.a.int("dim", default)?, rank)
     }
     /// The op without its overload, such as `mm`.
@@ -141,8 +141,8 @@ impl<'c> Call<'c, '_> {
 }
 
 /// Err: `ok` is false.
-fn wants(ok: bool, reason: impl FnOnce() -> String) -> Result<(), String> {
-    if ok { Ok(()) } else { Err(reason()) }
+fn wants(ok: bool, reason: impl FnOnce() -> String) -> Result<()> {
+    if ok { Ok(()) } else { Err(reason().into()) }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Checks of normalisations and dropout.
 use super::{Call, Checks, Ty, differ, list, shapes_differ, wants};
+use kiln_dialects::Result;
 
 pub(super) const CHECKS: Checks = &[
     (&["layer_norm.default", "native_layer_norm.default", "rms_norm.default"], layer_norm),
@@ -12,7 +13,7 @@ pub(super) const CHECKS: Checks = &[
     (&["dropout.default", "feature_dropout.default"], dropout),
 ];
 
-fn layer_norm(c: &mut Call) -> Result<(), String> {
+fn layer_norm(c: &mut Call) -> Result<()> {
     let (x, shape) = (c.ty("input")?, c.sizes("normalized_shape")?);
     wants(!shape.is_empty(), || {
         "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got normalized_shape = []".into()
@@ -38,7 +39,7 @@ fn layer_norm(c: &mut Call) -> Result<(), String> {
     })
 }
 
-fn native_group_norm(c: &mut Call) -> Result<(), String> {
+fn native_group_norm(c: &mut Call) -> Result<()> {
     let input = c.ty("input")?;
     let (n, channels, pixels) = (c.a.size("N")?, c.a.size("C")?, c.a.size("HxW")?);
     let all =
@@ -51,7 +52,7 @@ fn native_group_norm(c: &mut Call) -> Result<(), String> {
     group_norm(c, &input, "group")
 }
 
-fn group_norm(c: &mut Call, input: &Ty, groups: &str) -> Result<(), String> {
+fn group_norm(c: &mut Call, input: &Ty, groups: &str) -> Result<()> {
     let groups = c.a.int(groups, None)?;
     wants(groups > 0, || format!("Expected num groups to be greater than 0, got {groups}"))?;
     wants(input.rank() >= 2, || {
@@ -77,14 +78,14 @@ fn group_norm(c: &mut Call, input: &Ty, groups: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn reduction(c: &mut Call) -> Result<(), String> {
+fn reduction(c: &mut Call) -> Result<()> {
     let n = c.a.int("reduction", Some(1))?;
     wants((0..=2).contains(&n), || {
         format!("Invalid reduction type encountered in {}: {n}", c.packet())
     })
 }
 
-fn dropout(c: &mut Call) -> Result<(), String> {
+fn dropout(c: &mut Call) -> Result<()> {
     let p = c.a.float("p", Some(0.5))?;
     wants((0.0..=1.0).contains(&p), || {
         format!("dropout probability has to be between 0 and 1, but got {p}")

@@ -1,6 +1,6 @@
 //! Checks of matrix products: ranks and contracted sizes.
 use super::{Call, Checks, Ty, differ, joined, list, scalar_name, shape::expands, wants};
-use kiln_dialects::value::DType;
+use kiln_dialects::{Result, value::DType};
 
 pub(super) const CHECKS: Checks = &[
     (&["mm.default"], mm),
@@ -14,21 +14,21 @@ pub(super) const CHECKS: Checks = &[
     (&["scaled_dot_product_attention.default"], attention),
 ];
 
-fn same_dtype(x: &Ty, y: &Ty, names: &str) -> Result<(), String> {
+fn same_dtype(x: &Ty, y: &Ty, names: &str) -> Result<()> {
     wants(x.dtype == y.dtype, || {
         let (x, y) = (scalar_name(x.dtype), scalar_name(y.dtype));
         format!("expected {names} to have the same dtype, but got: {x} != {y}")
     })
 }
 
-fn inner(x: &Ty, y: &Ty) -> Result<(), String> {
+fn inner(x: &Ty, y: &Ty) -> Result<()> {
     wants(!differ(x.dims[1], y.dims[0]), || {
         let (x, y) = (joined(&x.dims, "x"), joined(&y.dims, "x"));
         format!("mat1 and mat2 shapes cannot be multiplied ({x} and {y})")
     })
 }
 
-fn mm(c: &mut Call) -> Result<(), String> {
+fn mm(c: &mut Call) -> Result<()> {
     let (x, y) = (c.ty("self")?, c.ty("mat2")?);
     wants(x.rank() == 2, || "self must be a matrix".into())?;
     wants(y.rank() == 2, || "mat2 must be a matrix".into())?;
@@ -37,7 +37,7 @@ fn mm(c: &mut Call) -> Result<(), String> {
 }
 
 /// The result shape of a batched product.
-fn batched(c: &mut Call, x: &str, y: &str) -> Result<Vec<Option<i64>>, String> {
+fn batched(c: &mut Call, x: &str, y: &str) -> Result<Vec<Option<i64>>> {
     let (x, y) = (c.ty(x)?, c.ty(y)?);
     wants(x.rank() == 3, || "batch1 must be a 3D tensor".into())?;
     wants(y.rank() == 3, || "batch2 must be a 3D tensor".into())?;
@@ -53,7 +53,7 @@ fn batched(c: &mut Call, x: &str, y: &str) -> Result<Vec<Option<i64>>, String> {
     Ok(vec![x.dims[0], x.dims[1], y.dims[2]])
 }
 
-fn addmm(c: &mut Call) -> Result<(), String> {
+fn addmm(c: &mut Call) -> Result<()> {
     let (bias, x, y) = (c.ty("self")?, c.ty("mat1")?, c.ty("mat2")?);
     for (name, t) in [("mat1", &x), ("mat2", &y)] {
         wants(t.rank() == 2, || format!("{name} must be a matrix, got {}-D tensor", t.rank()))?;
@@ -64,14 +64,14 @@ fn addmm(c: &mut Call) -> Result<(), String> {
     expands(&bias, &[x.dims[0], y.dims[1]])
 }
 
-fn baddbmm(c: &mut Call) -> Result<(), String> {
+fn baddbmm(c: &mut Call) -> Result<()> {
     let to = batched(c, "batch1", "batch2")?;
     let (bias, y) = (c.ty("self")?, c.ty("batch2")?);
     same_dtype(&bias, &y, "self and batch2")?;
     expands(&bias, &to)
 }
 
-fn mv(c: &mut Call) -> Result<(), String> {
+fn mv(c: &mut Call) -> Result<()> {
     let (x, y) = (c.ty("self")?, c.ty("vec")?);
     wants(x.rank() == 2 && y.rank() == 1, || {
         format!("vector + matrix @ vector expected, got 1, {}, {}", x.rank(), y.rank())
@@ -83,7 +83,7 @@ fn mv(c: &mut Call) -> Result<(), String> {
     same_dtype(&x, &y, "self and vec")
 }
 
-fn dot(c: &mut Call) -> Result<(), String> {
+fn dot(c: &mut Call) -> Result<()> {
     let (x, y) = (c.ty("self")?, c.ty("tensor")?);
     wants(x.rank() == 1 && y.rank() == 1, || {
         format!("1D tensors expected, but got {}D and {}D tensors", x.rank(), y.rank())
@@ -98,7 +98,7 @@ fn dot(c: &mut Call) -> Result<(), String> {
     same_dtype(&x, &y, "both vectors")
 }
 
-fn outer(c: &mut Call) -> Result<(), String> {
+fn outer(c: &mut Call) -> Result<()> {
     for name in ["self", "vec2"] {
         let rank = c.ty(name)?.rank();
         wants(rank == 1, || format!("outer: Expected 1-D argument {name}, but got {rank}-D"))?;
@@ -107,7 +107,7 @@ fn outer(c: &mut Call) -> Result<(), String> {
 }
 
 /// Operands beyond the equation's terms are rejected by the builder.
-fn einsum(c: &mut Call) -> Result<(), String> {
+fn einsum(c: &mut Call) -> Result<()> {
     let equation = c.a.text("equation", "")?;
     let left = equation.split("->").next().unwrap_or_default();
     for (i, (term, t)) in left.split(',').zip(c.types("tensors")?).enumerate() {
@@ -122,7 +122,7 @@ fn einsum(c: &mut Call) -> Result<(), String> {
     Ok(())
 }
 
-fn attention(c: &mut Call) -> Result<(), String> {
+fn attention(c: &mut Call) -> Result<()> {
     let all = [c.ty("query")?, c.ty("key")?, c.ty("value")?];
     let [q, k, v] = &all;
     wants(all.iter().all(|t| t.rank() >= 2), || {

@@ -1,6 +1,7 @@
 //! Checks of views, slices, concatenation and reductions.
 use super::{Call, Checks, Ty, differ, list, scalar_name, wants};
 use crate::capture::aten::tools::wrap;
+use kiln_dialects::Result;
 
 pub(super) const CHECKS: Checks = &[
     (&["t.default"], t),
@@ -31,19 +32,21 @@ pub(super) const CHECKS: Checks = &[
     (&["topk.default"], topk),
 ];
 
-fn t(c: &mut Call) -> Result<(), String> {
+fn t(c: &mut Call) -> Result<()> {
     let rank = c.ty("self")?.rank();
     wants(rank <= 2, || format!("t() expects a tensor with <= 2 dimensions, but self is {rank}D"))
 }
 
-fn view(c: &mut Call) -> Result<(), String> {
+fn view(c: &mut Call) -> Result<()> {
     let (x, to) = (c.ty("self")?, c.sizes(if c.a.has("size") { "size" } else { "shape" })?);
     wants(to.iter().filter(|n| **n == Some(-1)).count() < 2, || {
         "only one dimension can be inferred".into()
     })?;
     if let Some(i) = to.iter().position(|n| n.is_some_and(|n| n < -1)) {
         let n = to[i].unwrap_or(-1);
-        return Err(format!("invalid shape dimension {n} at index {i} of shape {}", list(&to)));
+        return Err(
+            format!("invalid shape dimension {n} at index {i} of shape {}", list(&to)).into()
+        );
     }
     let open = to.contains(&Some(-1));
     let rest = to.iter().filter(|n| **n != Some(-1));
@@ -59,17 +62,17 @@ fn view(c: &mut Call) -> Result<(), String> {
     wants(fits, || format!("shape '{}' is invalid for input of size {have}", list(&to)))
 }
 
-fn expand(c: &mut Call) -> Result<(), String> {
+fn expand(c: &mut Call) -> Result<()> {
     let (x, to) = (c.ty("self")?, c.sizes("size")?);
     expands(&x, &to)
 }
 
-fn expand_as(c: &mut Call) -> Result<(), String> {
+fn expand_as(c: &mut Call) -> Result<()> {
     let (x, other) = (c.ty("self")?, c.ty("other")?);
     expands(&x, &other.dims)
 }
 
-fn flatten(c: &mut Call) -> Result<(), String> {
+fn flatten(c: &mut Call) -> Result<()> {
     let rank = c.ty("self")?.rank();
     let (start, end) = (c.a.int("start_dim", Some(0))?, c.a.int("end_dim", Some(-1))?);
     wants(wrap(start, rank)? <= wrap(end, rank)?, || {
@@ -78,13 +81,13 @@ fn flatten(c: &mut Call) -> Result<(), String> {
 }
 
 /// Err: a tensor does not expand to these sizes; -1 keeps its own.
-pub(super) fn expands(x: &Ty, to: &[Option<i64>]) -> Result<(), String> {
+pub(super) fn expands(x: &Ty, to: &[Option<i64>]) -> Result<()> {
     let Some(lead) = to.len().checked_sub(x.rank()) else {
         return Err(format!(
             "the number of sizes provided ({}) must be greater or equal to the number of dimensions in the tensor ({})",
             to.len(),
             x.rank()
-        ));
+        ).into());
     };
     for (i, want) in to.iter().enumerate() {
         let have = i.checked_sub(lead).and_then(|i| x.dims[i]);
@@ -108,7 +111,7 @@ pub(super) fn expands(x: &Ty, to: &[Option<i64>]) -> Result<(), String> {
     Ok(())
 }
 
-fn select(c: &mut Call) -> Result<(), String> {
+fn select(c: &mut Call) -> Result<()> {
     let x = c.ty("self")?;
     wants(x.rank() > 0, || "select() cannot be applied to a 0-dim tensor.".into())?;
     let d = c.dim(None, x.rank())?;
@@ -121,13 +124,13 @@ fn select(c: &mut Call) -> Result<(), String> {
     })
 }
 
-fn slice(c: &mut Call) -> Result<(), String> {
+fn slice(c: &mut Call) -> Result<()> {
     let rank = c.ty("self")?.rank();
     wants(rank > 0, || "slice() cannot be applied to a 0-dim tensor.".into())?;
     wants(c.a.int("step", Some(1))? > 0, || "slice step must be positive".into())
 }
 
-fn narrow(c: &mut Call) -> Result<(), String> {
+fn narrow(c: &mut Call) -> Result<()> {
     let x = c.ty("self")?;
     wants(x.rank() > 0, || "narrow() cannot be applied to a 0-dim tensor.".into())?;
     let d = c.dim(None, x.rank())?;
@@ -144,7 +147,7 @@ fn narrow(c: &mut Call) -> Result<(), String> {
     })
 }
 
-fn split(c: &mut Call) -> Result<(), String> {
+fn split(c: &mut Call) -> Result<()> {
     let x = c.ty("self")?;
     wants(x.rank() > 0, || "split expects at least a 1-dimensional tensor".into())?;
     let (d, each) = (c.dim(Some(0), x.rank())?, c.a.int("split_size", None)?);
@@ -159,7 +162,7 @@ fn split(c: &mut Call) -> Result<(), String> {
     })
 }
 
-fn split_with_sizes(c: &mut Call) -> Result<(), String> {
+fn split_with_sizes(c: &mut Call) -> Result<()> {
     let x = c.ty("self")?;
     wants(x.rank() > 0, || "split expects at least a 1-dimensional tensor".into())?;
     let (d, sizes) = (c.dim(Some(0), x.rank())?, c.sizes("split_sizes")?);
@@ -181,19 +184,19 @@ fn split_with_sizes(c: &mut Call) -> Result<(), String> {
     })
 }
 
-fn chunk(c: &mut Call) -> Result<(), String> {
+fn chunk(c: &mut Call) -> Result<()> {
     let rank = c.ty("self")?.rank();
     wants(rank > 0, || "chunk expects at least a 1-dimensional tensor".into())?;
     let chunks = c.a.int("chunks", None)?;
     wants(chunks > 0, || format!("chunk expects `chunks` to be greater than 0, got: {chunks}"))
 }
 
-fn unbind(c: &mut Call) -> Result<(), String> {
+fn unbind(c: &mut Call) -> Result<()> {
     let rank = c.ty("self")?.rank();
     wants(rank > 0, || "Dimension specified as 0 but tensor has no dimensions".into())
 }
 
-fn transpose(c: &mut Call) -> Result<(), String> {
+fn transpose(c: &mut Call) -> Result<()> {
     let rank = c.ty("self")?.rank();
     for name in ["dim0", "dim1"] {
         wrap(c.a.int(name, None)?, rank)?;
@@ -201,7 +204,7 @@ fn transpose(c: &mut Call) -> Result<(), String> {
     Ok(())
 }
 
-fn permute(c: &mut Call) -> Result<(), String> {
+fn permute(c: &mut Call) -> Result<()> {
     let (rank, dims) = (c.ty("self")?.rank(), c.a.ints("dims")?.unwrap_or_default());
     wants(dims.len() == rank, || {
         format!(
@@ -218,7 +221,7 @@ fn permute(c: &mut Call) -> Result<(), String> {
     Ok(())
 }
 
-fn roll(c: &mut Call) -> Result<(), String> {
+fn roll(c: &mut Call) -> Result<()> {
     let shifts = c.a.ints("shifts")?.unwrap_or_default().len();
     let dims = c.a.ints("dims")?.unwrap_or_default();
     wants(shifts > 0, || "`shifts` required".into())?;
@@ -227,17 +230,17 @@ fn roll(c: &mut Call) -> Result<(), String> {
     })?;
     let rank = c.ty("self")?.rank();
     match dims.first().filter(|_| rank == 0) {
-        Some(d) => Err(format!("Dimension specified as {d} but tensor has no dimensions")),
+        Some(d) => Err(format!("Dimension specified as {d} but tensor has no dimensions").into()),
         None => Ok(()),
     }
 }
 
-fn cat(c: &mut Call) -> Result<(), String> {
+fn cat(c: &mut Call) -> Result<()> {
     let all = c.types("tensors")?;
     wants(!all.is_empty(), || "torch.cat(): expected a non-empty list of Tensors".into())?;
     if let Some(i) = all.iter().position(|t| t.rank() == 0) {
         let reason = format!("zero-dimensional tensor (at position {i}) cannot be concatenated");
-        return Err(reason);
+        return Err(reason.into());
     }
     // An empty 1-d tensor concatenates with anything.
     let mut rest = all.iter().enumerate().filter(|(_, t)| t.dims != [Some(0)]);
@@ -265,7 +268,7 @@ fn cat(c: &mut Call) -> Result<(), String> {
     Ok(())
 }
 
-fn stack(c: &mut Call) -> Result<(), String> {
+fn stack(c: &mut Call) -> Result<()> {
     let all = c.types("tensors")?;
     wants(!all.is_empty(), || "stack expects a non-empty TensorList".into())?;
     for (i, t) in all.iter().enumerate() {
@@ -280,7 +283,7 @@ fn stack(c: &mut Call) -> Result<(), String> {
     Ok(())
 }
 
-fn repeat(c: &mut Call) -> Result<(), String> {
+fn repeat(c: &mut Call) -> Result<()> {
     let (rank, repeats) = (c.ty("self")?.rank(), c.sizes("repeats")?);
     wants(repeats.len() >= rank, || {
         "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor"
@@ -289,18 +292,18 @@ fn repeat(c: &mut Call) -> Result<(), String> {
     not_negative(&repeats)
 }
 
-fn created(c: &mut Call) -> Result<(), String> {
+fn created(c: &mut Call) -> Result<()> {
     not_negative(&c.sizes("size")?)
 }
 
-fn not_negative(sizes: &[Option<i64>]) -> Result<(), String> {
+fn not_negative(sizes: &[Option<i64>]) -> Result<()> {
     let negative = sizes.iter().find_map(|n| n.filter(|n| *n < 0));
     negative.map_or(Ok(()), |n| {
-        Err(format!("Trying to create tensor with negative dimension {n}: {}", list(sizes)))
+        Err(format!("Trying to create tensor with negative dimension {n}: {}", list(sizes)).into())
     })
 }
 
-fn pad(c: &mut Call) -> Result<(), String> {
+fn pad(c: &mut Call) -> Result<()> {
     let (x, pad) = (c.ty("self")?, c.sizes("pad")?);
     let n = pad.len();
     wants(n.is_multiple_of(2), || format!("Length of pad must be even but instead it equals {n}"))?;
@@ -325,12 +328,12 @@ fn pad(c: &mut Call) -> Result<(), String> {
     Ok(())
 }
 
-fn triangle(c: &mut Call) -> Result<(), String> {
+fn triangle(c: &mut Call) -> Result<()> {
     let (rank, name) = (c.ty("self")?.rank(), c.packet());
     wants(rank >= 2, || format!("{name}: input tensor must have at least 2 dimensions"))
 }
 
-fn norm(c: &mut Call) -> Result<(), String> {
+fn norm(c: &mut Call) -> Result<()> {
     if let Some(d) = c.a.dtype("dtype")? {
         wants(d.is_float(), || {
             let name = scalar_name(d);
@@ -353,7 +356,7 @@ fn norm(c: &mut Call) -> Result<(), String> {
     })
 }
 
-fn mean(c: &mut Call) -> Result<(), String> {
+fn mean(c: &mut Call) -> Result<()> {
     let d = c.a.dtype("dtype")?;
     let of = d.unwrap_or(c.ty("self")?.dtype);
     let what = if d.is_some() { "Optional" } else { "Input" };
@@ -365,13 +368,13 @@ fn mean(c: &mut Call) -> Result<(), String> {
     })
 }
 
-fn diff(c: &mut Call) -> Result<(), String> {
+fn diff(c: &mut Call) -> Result<()> {
     let (rank, n) = (c.ty("self")?.rank(), c.a.int("n", Some(1))?);
     wants(rank > 0, || "diff expects input to be at least one-dimensional".into())?;
     wants(n >= 0, || format!("order must be non-negative but got {n}"))
 }
 
-fn topk(c: &mut Call) -> Result<(), String> {
+fn topk(c: &mut Call) -> Result<()> {
     let x = c.ty("self")?;
     let (d, k) = (c.dim(Some(-1), x.rank())?, c.a.int("k", None)?);
     let n = x.at_least_1d()[d];

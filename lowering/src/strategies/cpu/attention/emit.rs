@@ -25,7 +25,7 @@ use kiln_dialects::{ir::*, sym::Dim};
 
 /// Emits the tasks of a thread.
 pub fn emit(c: Code, scope: &Scope<'_>, params: &Params, threads: Threads) -> Result<()> {
-    let at = Attention::of(scope.kernel).ok_or("is no attention")?;
+    let at = scope.kernel.attention.as_ref().ok_or("is no attention")?;
     let (outer, queries, keys) = at.sizes(scope.kernel).ok_or("has no loops")?;
     let mut sizes: Vec<Value> = outer.iter().map(|p| scope.poly(c, p)).collect::<Result<_>>()?;
     let (queries, keys) = (scope.poly(c, queries)?, scope.poly(c, keys)?);
@@ -34,16 +34,8 @@ pub fn emit(c: Code, scope: &Scope<'_>, params: &Params, threads: Threads) -> Re
     let (lanes, n) = (params.bits / 8 / wide.dtype()?.byte_size(), params.n);
     let width = lanes * n;
     let scratch = |count: usize| -> Result<Value> {
-        let attrs = [
-            ("operandSegmentSizes", Attr::i32s(c.ctx(), &[0, 0])),
-            ("alignment", Attr::i64(c.ctx(), 64)),
-        ];
-        c.op(
-            "memref.alloca",
-            &[],
-            Type::memref(wide, &[Dim::Known((count * width) as i64)]),
-            &attrs,
-        )
+        let ty = Type::memref(wide, &[Dim::Known((count * width) as i64)]);
+        memref::Alloca::new(c, &[], &[], ty).alignment(64).result()
     };
     let (query, scores, total) =
         (scratch(at.depth as usize)?, scratch(params.keys_block)?, scratch(at.columns as usize)?);
@@ -61,13 +53,13 @@ pub fn emit(c: Code, scope: &Scope<'_>, params: &Params, threads: Threads) -> Re
             masks.push(if even {
                 None
             } else {
-                Some(c.op("vector.create_mask", &[left], Type::vector(i1, lanes), &[])?)
+                Some(vector::create_mask(c, &[left], Type::vector(i1, lanes))?)
             });
         }
-        let limits = scope.lengths(c, &at, &outer, &|axis| Ok([queries, keys][axis]))?;
+        let limits = scope.lengths(c, at, &outer, &|axis| Ok([queries, keys][axis]))?;
         let task = Task {
             scope,
-            at: &at,
+            at,
             wide,
             lanes,
             masks,
@@ -117,8 +109,8 @@ impl Task<'_> {
     fn lanes(&self, v: usize) -> Lanes {
         Lanes { count: self.lanes, mask: self.masks[v] }
     }
-    fn splat(&self, c: Code, number: &str) -> Result<Value> {
-        c.constant(&format!("dense<{number}>"), Type::vector(self.wide, self.lanes))
+    fn splat(&self, c: Code, number: f64) -> Result<Value> {
+        c.number(number, Type::vector(self.wide, self.lanes))
     }
     /// The first query of a vector.
     fn start(&self, c: Code, v: usize) -> Result<Value> {
@@ -173,20 +165,15 @@ impl Task<'_> {
         c.add(at, c.index((v * self.lanes) as i64)?)
     }
     fn load(&self, c: Code, memory: Value, row: Value, v: usize) -> Result<Value> {
-        c.op(
-            "vector.load",
-            &[memory, self.place(c, row, v)?],
-            Type::vector(self.wide, self.lanes),
-            &[],
-        )
+        vector::load(c, memory, &[self.place(c, row, v)?], Type::vector(self.wide, self.lanes))
     }
     fn save(&self, c: Code, x: Value, memory: Value, row: Value, v: usize) -> Result<()> {
-        c.effect("vector.store", &[x, memory, self.place(c, row, v)?], &[])
+        vector::store(c, x, memory, &[self.place(c, row, v)?])
     }
     /// Extends to the accumulator type.
     fn widened(&self, c: Code, x: Value, lanes: usize) -> Result<Value> {
         let ty = if lanes == 1 { self.wide } else { Type::vector(self.wide, lanes) };
-        if x.ty() == ty { Ok(x) } else { c.op("arith.extf", &[x], ty, &[]) }
+        if x.ty() == ty { Ok(x) } else { arith::extf(c, x, ty) }
     }
 
     /// `limits`: valid sequence lengths of queries and keys.
@@ -198,18 +185,15 @@ impl Task<'_> {
     ) -> Result<()> {
         self.pack(c)?;
         let (zero, n) = (c.index(0)?, self.n());
-        let nothing = self.splat(c, "0.0")?;
+        let nothing = self.splat(c, 0.0)?;
         c.each(zero, c.index(self.at.columns)?, 1, &[], &mut |c, e, _| {
             (0..n).try_for_each(|v| self.save(c, nothing, self.total, e, v)).map(|()| vec![])
         })?;
-        let low = self.splat(
-            c,
-            if self.wide.dtype()?.byte_size() == 8 { "0xFFF0000000000000" } else { "0xFF800000" },
-        )?;
+        let low = self.splat(c, f64::NEG_INFINITY)?;
         let mut carried = vec![low; n];
         carried.extend(vec![nothing; n]);
         // Causal: no key after the last query of the block is visible.
-        let mut end = if self.at.causal {
+        let mut end = if self.at.limits.causal {
             c.min(c.add(self.first, c.index((n * self.lanes) as i64)?)?, keys)?
         } else {
             keys
@@ -247,14 +231,14 @@ impl Task<'_> {
                         &[(self.at.seen, s), (self.at.max, max[v])],
                     )?;
                     self.save(c, w, self.scores, row, v)?;
-                    *sum = c.op("arith.addf", &[*sum, w], w.ty(), &[])?;
+                    *sum = arith::addf(c, *sum, w)?;
                 }
                 Ok(sums)
             })?;
             self.weigh(c, (lo, hi), columns, &factors)?;
             let mut next = max;
             for v in 0..n {
-                next.push(c.op("math.fma", &[sums[v], factors[v], added[v]], sums[v].ty(), &[])?);
+                next.push(math::fma(c, sums[v], factors[v], added[v])?);
             }
             Ok(next)
         })?;
@@ -322,8 +306,7 @@ impl Task<'_> {
         let Val::One(at) = self.scope.address(c, &a.at, &dims, one)? else {
             return Err("has keys or values that differ in lanes".into());
         };
-        let element = self.scope.kernel.buffers[a.buffer].element;
-        let x = c.op("memref.load", &[self.scope.buffer(a.buffer)?, at], element, &[])?;
+        let x = memref::load(c, self.scope.buffer(a.buffer)?, &[at])?;
         Lanes { count: self.lanes, mask: None }.many(c, Val::One(self.widened(c, x, 1)?))
     }
 
@@ -344,7 +327,7 @@ impl Task<'_> {
             for (r, sums) in sums.chunks(n).enumerate() {
                 let x = element(c, i, r)?;
                 for (v, sum) in sums.iter().enumerate() {
-                    next.push(c.op("math.fma", &[x, vectors[v], *sum], sum.ty(), &[])?);
+                    next.push(math::fma(c, x, vectors[v], *sum)?);
                 }
             }
             Ok(next)
@@ -383,7 +366,7 @@ impl Task<'_> {
         max: &[Value],
     ) -> Result<Vec<Value>> {
         let key = self.scope.kernel.stages[self.at.scores].inputs[1].clone();
-        let nothing = self.splat(c, "0.0")?;
+        let nothing = self.splat(c, 0.0)?;
         let depth = (c.index(0)?, c.index(self.at.depth)?);
         self.groups(c, (lo, hi), most, max, &mut |c, first, count, max| {
             let rows: Vec<Value> =
@@ -401,17 +384,8 @@ impl Task<'_> {
                 let seen = self.vector(c, self.at.seen, v, rows[r], &[(self.at.scores, sum)])?;
                 self.save(c, seen, self.scores, c.sub(rows[r], lo)?, v)?;
                 // A NaN is not greater than the maximum, but its weight is a NaN.
-                let i1 = Type::vector(
-                    Type::scalar(c.ctx(), kiln_dialects::value::DType::I1),
-                    self.lanes,
-                );
-                let greater = c.op(
-                    "arith.cmpf",
-                    &[seen, max[v]],
-                    i1,
-                    &[("predicate", Attr::i64(c.ctx(), 2))],
-                )?;
-                max[v] = c.op("arith.select", &[greater, seen, max[v]], seen.ty(), &[])?;
+                let greater = arith::cmpf(c, CmpFPredicate::Ogt, seen, max[v])?;
+                max[v] = arith::select(c, greater, seen, max[v])?;
             }
             Ok(max)
         })
@@ -434,7 +408,7 @@ impl Task<'_> {
             for row in &rows {
                 for (v, factor) in factors.iter().enumerate() {
                     let old = self.load(c, self.total, *row, v)?;
-                    start.push(c.op("arith.mulf", &[old, *factor], old.ty(), &[])?);
+                    start.push(arith::mulf(c, old, *factor)?);
                 }
             }
             let sums = self.products(

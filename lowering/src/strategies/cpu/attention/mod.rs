@@ -39,7 +39,7 @@ impl Strategy for Attention {
     const MISMATCH: &'static str = "is no attention";
 
     fn matches(r: &Request<'_>) -> Match<Params> {
-        let params = || choose(r.kernel, &Plain::of(r.kernel)?, &r.cpu().ok()?);
+        let params = || choose(r.kernel, r.kernel.attention.as_ref()?, &r.cpu().ok()?);
         Match::first(params())
     }
     fn emit(e: &Emission<'_, '_>, params: &Params) -> Result<()> {

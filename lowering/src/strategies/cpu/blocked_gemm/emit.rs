@@ -62,11 +62,8 @@ pub struct Group {
 pub type Range = (Value, Value);
 
 fn local(c: Code, element: Type, count: i64) -> Result<Value> {
-    let attrs = [
-        ("operandSegmentSizes", Attr::i32s(c.ctx(), &[0, 0])),
-        ("alignment", Attr::i64(c.ctx(), 64)),
-    ];
-    c.op("memref.alloca", &[], Type::memref(element, &[Dim::Known(count)]), &attrs)
+    let ty = Type::memref(element, &[Dim::Known(count)]);
+    memref::Alloca::new(c, &[], &[], ty).alignment(64).result()
 }
 
 /// Emits the nest of a product.

@@ -3,6 +3,7 @@ use crate::{
     emit::{
         code::Code,
         lanes::{Lanes, Val},
+        partials,
     },
     strategies::cpu::blocked_gemm::{
         Unit,
@@ -110,7 +111,7 @@ impl Tile<'_> {
                 for (n, y) in columns.iter().enumerate() {
                     let sum = sums[r * g.count + n];
                     next.push(match b.unit {
-                        Unit::Fma => c.op("math.fma", &[x, *y, sum], sum.ty(), &[])?,
+                        Unit::Fma => math::fma(c, x, *y, sum)?,
                         _ => c.op("x86vector.avx512.dot", &[sum, x, *y], sum.ty(), &[])?,
                     });
                 }
@@ -130,20 +131,15 @@ impl Tile<'_> {
         let (lanes, element) =
             (b.loops.lanes, left.ty().element().ok_or("reads from what is no buffer")?);
         if b.unit == Unit::Fma {
-            let x = c.op("memref.load", &[left, at], element, &[])?;
-            return c.op("vector.broadcast", &[x], Type::vector(element, lanes), &[]);
+            let x = memref::load(c, left, &[at])?;
+            return vector::broadcast(c, x, Type::vector(element, lanes));
         }
         let i32 = Type::scalar(c.ctx(), DType::I32);
-        let pair = c.op("vector.load", &[left, at], Type::vector(element, 2), &[])?;
-        let pair = c.op("vector.bitcast", &[pair], Type::vector(i32, 1), &[])?;
-        let pair = c.op(
-            "vector.extract",
-            &[pair],
-            i32,
-            &[("static_position", Attr::i64s(c.ctx(), &[0]))],
-        )?;
-        let all = c.op("vector.broadcast", &[pair], Type::vector(i32, lanes), &[])?;
-        c.op("vector.bitcast", &[all], Type::vector(element, 2 * lanes), &[])
+        let pair = vector::load(c, left, &[at], Type::vector(element, 2))?;
+        let pair = vector::bitcast(c, pair, Type::vector(i32, 1))?;
+        let pair = partials::part(c, pair, 0)?;
+        let all = vector::broadcast(c, pair, Type::vector(i32, lanes))?;
+        vector::bitcast(c, all, Type::vector(element, 2 * lanes))
     }
 
     fn tiles(&self, c: Code) -> Result<()> {

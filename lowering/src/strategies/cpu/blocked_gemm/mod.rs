@@ -4,7 +4,7 @@ pub(crate) mod microkernel;
 pub(crate) mod packing;
 
 use crate::{
-    analysis::{Access, Body, Init, Kernel, Output, Plan, Poly},
+    analysis::{Access, Init, Kernel, Output, Plan, Poly, Stage},
     strategies::{Bf16, Cpu, Device, Emission, Match, Parameters, Request, Strategy, View},
 };
 use kiln_dialects::{ir::*, value::DType};
@@ -172,11 +172,8 @@ pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
     let [nest] = plan.nests.as_slice() else { return None };
     let [stage] = nest.stages.as_slice() else { return None };
     let s = k.stages.get(*stage)?;
-    let ([out], [a, b], Body::Block(block)) = (s.outputs.as_slice(), s.inputs.as_slice(), s.body)
-    else {
-        return None;
-    };
-    let bf16 = multiplies(out, block)?;
+    let ([out], [a, b]) = (s.outputs.as_slice(), s.inputs.as_slice()) else { return None };
+    let bf16 = multiplies(s)?;
     let Init::Fill(start) = out.init else { return None };
     let plain = [a, b].iter().all(|x| x.at.rest.is_empty())
         && out.access.at.rest.is_empty()
@@ -244,21 +241,14 @@ pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
     Some(Product { vector, panels, rows, depth, pair, outer, left, right, bf16, start, stored })
 }
 
-/// Whether an output accumulates products of the inputs: f32, or bf16 extended to f32.
-fn multiplies(out: &Output, block: Block) -> Option<bool> {
-    let combine = out.combine.as_ref().filter(|c| c.op.is("arith.addf"))?;
-    let product = combine.other.def().filter(|p| p.is("arith.mulf"))?;
-    let f32 = combine.op.result(0).ty().dtype() == Ok(DType::F32);
-    let source = |v: Value| match v.def() {
-        Some(e) if e.is("arith.extf") => (e.operand(0), true),
-        _ => (v, false),
-    };
-    let ((a, x), (b, y)) = (source(product.operand(0)), source(product.operand(1)));
-    let argument =
-        |v: Value| v.block_arg().filter(|(at, i)| *at == block && *i < 2).map(|(_, i)| i);
-    let both = argument(a)? != argument(b)? && x == y;
-    let narrow = a.ty().dtype() == Ok(DType::BF16) && b.ty().dtype() == Ok(DType::BF16);
-    (f32 && both && (!x || narrow)).then_some(x)
+/// Whether a stage accumulates products of its inputs in f32: of f32, or of bf16 extended to f32.
+fn multiplies(s: &Stage) -> Option<bool> {
+    let c = s.contraction().filter(|c| c.accumulator == DType::F32)?;
+    match c.element()? {
+        DType::F32 => Some(false),
+        DType::BF16 => Some(true),
+        _ => None,
+    }
 }
 
 /// Whether a buffer holds all that its loops access, even in a partial last panel.

@@ -86,7 +86,7 @@ impl Blocks<'_> {
                 .map(drop);
         }
         let element = panel.ty().element().ok_or("copies to what is no buffer")?;
-        let zeros = |c: Code, n: usize| c.constant("dense<0.0>", Type::vector(element, n));
+        let zeros = |c: Code, n: usize| c.number(0.0, Type::vector(element, n));
         let pair = |c: Code,
                     k: Value,
                     made: &mut dyn FnMut(Code, usize) -> Result<Value>|
@@ -100,7 +100,7 @@ impl Blocks<'_> {
             Ok(())
         };
         let woven = |c: Code, a: Value, b: Value| {
-            c.op("vector.interleave", &[a, b], Type::vector(element, 2 * count), &[])
+            vector::interleave(c, a, b, Type::vector(element, 2 * count))
         };
         let (two, one) = (c.index(2)?, c.index(1)?);
         let whole = c.add(k0, c.mul(c.div(c.sub(k1, k0)?, two)?, two)?)?;
@@ -125,7 +125,7 @@ impl Blocks<'_> {
 /// A mask of the first `n` lanes.
 fn mask(c: Code, n: Value, count: usize) -> Result<Value> {
     let i1 = Type::scalar(c.ctx(), kiln_dialects::value::DType::I1);
-    c.op("vector.create_mask", &[n], Type::vector(i1, count), &[])
+    vector::create_mask(c, &[n], Type::vector(i1, count))
 }
 
 /// A masked load, with zeros in inactive lanes.
@@ -134,8 +134,8 @@ fn loaded(c: Code, lanes: Lanes, memory: Value, at: Val) -> Result<Value> {
     match lanes.mask {
         None => Ok(v),
         Some(m) => {
-            let zeros = c.constant("dense<0.0>", v.ty())?;
-            c.op("arith.select", &[m, v, zeros], v.ty(), &[])
+            let zeros = c.number(0.0, v.ty())?;
+            arith::select(c, m, v, zeros)
         }
     }
 }

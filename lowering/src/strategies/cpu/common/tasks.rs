@@ -68,11 +68,11 @@ pub fn past_caches(
     let outputs = nest.all().filter_map(|s| scope.kernel.stages.get(s)).flat_map(|s| &s.outputs);
     let mut bits = c.index(0)?;
     for memory in outputs.filter_map(|o| scope.memory.get(o.access.buffer).copied().flatten()) {
-        let address = c.op("memref.extract_aligned_pointer_as_index", &[memory], bits.ty(), &[])?;
-        bits = c.op("arith.ori", &[bits, address], bits.ty(), &[])?;
+        let address = memref::extract_aligned_pointer_as_index(c, memory)?;
+        bits = arith::ori(c, bits, address)?;
     }
-    let off = c.op("arith.andi", &[bits, c.index(LINE as i64 - 1)?], bits.ty(), &[])?;
-    let at_lines = c.compare(0, off, c.index(0)?)?;
+    let off = arith::andi(c, bits, c.index(LINE as i64 - 1)?)?;
+    let at_lines = c.compare(CmpIPredicate::Eq, off, c.index(0)?)?;
     let past = Scope { nontemporal: true, ..near.clone() };
     c.when(at_lines, &mut |c| write(c, &past), Some(&mut |c| write(c, &near)))
 }

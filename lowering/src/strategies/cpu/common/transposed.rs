@@ -25,12 +25,7 @@ pub fn shuffled(c: Code, mut rows: Vec<Value>) -> Result<Vec<Value>> {
         for i in 0..n / 2 {
             let (a, b) = (rows[i], rows[i + n / 2]);
             for mask in [&low, &high] {
-                next.push(c.op(
-                    "vector.shuffle",
-                    &[a, b],
-                    a.ty(),
-                    &[("mask", Attr::i64s(c.ctx(), mask))],
-                )?);
+                next.push(vector::shuffle(c, a, b, mask, a.ty())?);
             }
         }
         rows = next;
@@ -54,11 +49,10 @@ pub fn store_rows(
                 // The mask is all lanes of an existing row, and none of others.
                 let left = c.sub(size, c.add(first, c.index(i as i64)?)?)?;
                 let lanes = c.mul(left, c.index(n as i64)?)?;
-                Some(c.op(
-                    "vector.create_mask",
+                Some(vector::create_mask(
+                    c,
                     &[lanes],
                     Type::vector(Type::scalar(c.ctx(), DType::I1), n),
-                    &[],
                 )?)
             }
         };

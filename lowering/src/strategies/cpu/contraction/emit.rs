@@ -179,12 +179,8 @@ impl Panel {
         let depth = Poly::product(Self::depth(loops.nest).iter().map(|d| &loops.nest.extents[*d]));
         let count = depth.known().ok_or("has a schedule that packs a dynamic size")?
             * (loops.unroll * loops.lanes) as i64;
-        let attrs = [
-            ("operandSegmentSizes", Attr::i32s(c.ctx(), &[0, 0])),
-            ("alignment", Attr::i64(c.ctx(), 64)),
-        ];
-        let memory =
-            c.op("memref.alloca", &[], Type::memref(element, &[Dim::Known(count)]), &attrs)?;
+        let ty = Type::memref(element, &[Dim::Known(count)]);
+        let memory = memref::Alloca::new(c, &[], &[], ty).alignment(64).result()?;
         Ok(Panel { stage, input, memory })
     }
     fn depth(nest: &Nest) -> Vec<usize> {

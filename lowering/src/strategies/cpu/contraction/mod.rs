@@ -20,19 +20,19 @@ pub struct Contraction;
 #[derive(Clone, Debug, Parameters)]
 pub struct Params {
     /// Width of a vector register in bits
-    #[parameter(OneOf(&[128, 256, 512]))]
+    # [ parameter ( OneOf ( & [ 128 , 256 , 512 ] ) ) ]
     pub bits: usize,
     /// Rows of a register tile
     #[parameter(Between(1, 64))]
     pub m: usize,
     /// Rows of a block that stays in the L2 cache
-    #[parameter(Between(1, 1 << 20))]
+    # [ parameter ( Between ( 1 , 1 << 20 ) ) ]
     pub m_block: usize,
     /// Vectors of columns of a register tile
     #[parameter(Between(1, 8))]
     pub n: usize,
     /// Columns of a block that stays in the L2 cache
-    #[parameter(Between(1, 1 << 20))]
+    # [ parameter ( Between ( 1 , 1 << 20 ) ) ]
     pub n_block: usize,
     /// Whether the operand that all rows read is packed first
     #[parameter(Between(0, 1))]
@@ -111,9 +111,7 @@ pub fn contraction(k: &Kernel, plan: &Plan, bits: usize) -> Option<Roles> {
     let nest = plan.main()?;
     let [stage] = nest.stages.as_slice() else { return None };
     let s = k.stages.get(*stage)?;
-    let [out] = s.outputs.as_slice() else { return None };
-    let combine = out.combine.as_ref().filter(|c| c.op.is("arith.addf"))?;
-    combine.other.def().filter(|p| p.is("arith.mulf"))?;
+    s.contraction()?;
     let [a, b] = s.inputs.as_slice() else { return None };
     let free = |d: &usize| !nest.reduction[*d] && nest.extents[*d].known() != Some(1);
     // Stores are contiguous; an operand with another order is packed.

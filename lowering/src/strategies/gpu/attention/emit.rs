@@ -17,14 +17,14 @@ use crate::{
     strategies::gpu::{
         attention::{Form, Params, ROWS},
         common::{
-            ptx::{Mma, Ptx},
+            ptx::{Mma, Ptx, wgmma_type},
             score::{Known, Score},
             threads, warp_specialisation,
         },
         wgmma_gemm::DEPTH,
     },
 };
-use kiln_dialects::{ir::*, value::DType};
+use kiln_dialects::ir::*;
 use std::f64::consts::LOG2_E;
 
 /// Rasterisation of causal attention: outer positions whose query tiles are scheduled together, the
@@ -201,7 +201,7 @@ impl Flash<'_> {
         }
         if let Some(queries) = queries {
             // A tile of invalid queries sees one key tile, and its results are dropped: slt
-            blocks = c.select(c.compare(2, first, queries)?, blocks, one)?;
+            blocks = c.select(c.compare(CmpIPredicate::Slt, first, queries)?, blocks, one)?;
         }
         let mut partly = one;
         if self.hides() {
@@ -235,7 +235,7 @@ impl Flash<'_> {
     fn scores(&self, p: Ptx, queries: Value, slot: Value) -> Result<Value> {
         let mma = Mma {
             columns: self.keys,
-            element: self.form.element.name(),
+            element: wgmma_type(self.form.element),
             left_deep: true,
             right_deep: true,
         };
@@ -259,7 +259,7 @@ impl Flash<'_> {
         p.begin()?;
         for (k, left) in weights.chunks(4).enumerate() {
             sums = p.mma_of_registers(
-                self.form.element.name(),
+                self.form.element,
                 left,
                 p.further(right, k * 16 * ROW)?,
                 false,
@@ -299,14 +299,15 @@ impl Flash<'_> {
         let last =
             if beyond { Some(p.most(p.shifted(self.count, -1)?, p.number(0)?)?) } else { None };
         let mut known = self.score.tile(&t.known, start, last, !edges.far);
-        let low = c.constant("0xFF800000", p.f32())?;
+        let low = c.number(f64::NEG_INFINITY, p.f32())?;
         let mut all = vec![];
         for (i, x) in scores.iter().enumerate() {
             let (row, column) = (i / 2 % 2, i / 4 * 8 + i % 2);
             let x = self.score.element(c, &mut known, *x, row, column)?;
             all.push(match limits[row] {
-                // sgt
-                Some(limit) => c.select(c.compare(4, p.number(column)?, limit)?, low, x)?,
+                Some(limit) => {
+                    c.select(c.compare(CmpIPredicate::Sgt, p.number(column)?, limit)?, low, x)?
+                }
                 None => x,
             });
         }
@@ -321,61 +322,54 @@ impl Flash<'_> {
         old: Option<&[Seen; 2]>,
     ) -> Result<Exponentials> {
         let p = Ptx(c);
-        let two = |name: &str, a: Value, b: Value| c.op(name, &[a, b], a.ty(), &[]);
-        let tree = |name: &str, mut all: Vec<Value>| -> Result<Value> {
+        type Two = fn(Code, Value, Value) -> Result<Value>;
+        let tree = |two: Two, mut all: Vec<Value>| -> Result<Value> {
             while all.len() > 1 {
                 all = all
                     .chunks(2)
-                    .map(|x| if let [a, b] = x { two(name, *a, *b) } else { Ok(x[0]) })
+                    .map(|x| if let [a, b] = x { two(c, *a, *b) } else { Ok(x[0]) })
                     .collect::<Result<_>>()?;
             }
             all.first().copied().ok_or_else(|| "has no keys".to_string().into())
         };
-        let number = |x: f64| c.constant(&format!("{:#010x}", (x as f32).to_bits()), p.f32());
+        let number = |x: f64| c.number(x, p.f32());
         let scale = number(LOG2_E * self.score.factor)?;
         let (mut made, mut rows, mut factors) = (seen.to_vec(), vec![], [None; 2]);
         for row in 0..2 {
             let own: Vec<usize> = (0..seen.len()).filter(|i| i / 2 % 2 == row).collect();
-            let most = tree("arith.maxnumf", own.iter().map(|i| seen[*i]).collect())?;
-            let mut max = threads::butterfly(c, most, 4, &|a, b| two("arith.maxnumf", a, b))?;
+            let most = tree(arith::maxnumf, own.iter().map(|i| seen[*i]).collect())?;
+            let mut max = threads::butterfly(c, most, 4, &|a, b| arith::maxnumf(c, a, b))?;
             if let Some(old) = old {
-                max = two("arith.maxnumf", max, old[row].max)?;
+                max = arith::maxnumf(c, max, old[row].max)?;
             }
             // A fully masked row has the maximum -inf: all of its exponentials are 0.
             let least = number(f64::from(f32::MIN))?;
-            let (mut over, mut by, mut finite) = (two("arith.mulf", max, scale)?, scale, None);
+            let (mut over, mut by, mut finite) = (arith::mulf(c, max, scale)?, scale, None);
             if self.score.plain() {
-                over = two("arith.maxnumf", over, least)?;
+                over = arith::maxnumf(c, over, least)?;
             } else {
                 // A scaled score may overflow. Scores below the maximum then are so far from it
                 // that any scale makes their exponential 0.
-                let most = two("arith.maxnumf", max, least)?;
-                let (size, truth) =
-                    (c.op("math.absf", &[over], over.ty(), &[])?, Type::scalar(c.ctx(), DType::I1));
-                // ogt
-                let large = c.op(
-                    "arith.cmpf",
-                    &[size, number(LARGE)?],
-                    truth,
-                    &[("predicate", Attr::i64(c.ctx(), 2))],
-                )?;
+                let most = arith::maxnumf(c, max, least)?;
+                let size = math::absf(c, over)?;
+                let large = arith::cmpf(c, CmpFPredicate::Ogt, size, number(LARGE)?)?;
                 by = c.select(large, number(0.5)?, scale)?;
-                over = two("arith.mulf", most, by)?;
+                over = arith::mulf(c, most, by)?;
                 finite = Some(most);
             }
-            let over = c.op("arith.negf", &[over], over.ty(), &[])?;
+            let over = arith::negf(c, over)?;
             for i in &own {
-                made[*i] = p.exp2(c.op("math.fma", &[seen[*i], by, over], over.ty(), &[])?)?;
+                made[*i] = p.exp2(math::fma(c, seen[*i], by, over)?)?;
             }
-            let mut sum = tree("arith.addf", own.iter().map(|i| made[*i]).collect())?;
+            let mut sum = tree(arith::addf, own.iter().map(|i| made[*i]).collect())?;
             if let Some(old) = old {
                 let before = old[row].max;
                 let power = match finite {
-                    Some(most) => two("arith.mulf", two("arith.subf", before, most)?, scale)?,
-                    None => c.op("math.fma", &[before, by, over], over.ty(), &[])?,
+                    Some(most) => arith::mulf(c, arith::subf(c, before, most)?, scale)?,
+                    None => math::fma(c, before, by, over)?,
                 };
                 let factor = p.exp2(power)?;
-                sum = c.op("math.fma", &[old[row].sum, factor, sum], sum.ty(), &[])?;
+                sum = math::fma(c, old[row].sum, factor, sum)?;
                 factors[row] = Some(factor);
             }
             rows.push(Seen { max, sum });
@@ -385,7 +379,7 @@ impl Flash<'_> {
     /// Packs exponentials as left fragments: of each 16 columns, both rows of the first 8, then
     /// both rows of the second 8.
     fn packed(&self, p: Ptx, made: &[Value]) -> Result<Vec<Value>> {
-        made.chunks(2).map(|x| p.pair(self.form.element.name(), x[0], x[1])).collect()
+        made.chunks(2).map(|x| p.pair(self.form.element, x[0], x[1])).collect()
     }
 
     fn release(&self, c: Code, t: &Thread<'_>, ring: Ring, slot: Value) -> Result<()> {
@@ -403,7 +397,7 @@ impl Flash<'_> {
         if self.form.at.limits.lengths[1].is_some() {
             self.clear(c, t, keys)?;
         }
-        let nothing = c.constant("0.0", p.f32())?;
+        let nothing = c.number(0.0, p.f32())?;
         let sums = vec![nothing; self.form.at.columns as usize / 2];
         Ok(State {
             weights: self.packed(p, &made)?,
@@ -433,8 +427,7 @@ impl Flash<'_> {
         let made = done.split_off(sums.len());
         self.release(c, t, Ring::Values, s.values[0])?;
         let by = |i: usize| factors[i / 2 % 2].ok_or("has no earlier sums");
-        let scaled =
-            done.iter().enumerate().map(|(i, x)| c.op("arith.mulf", &[*x, by(i)?], x.ty(), &[]));
+        let scaled = done.iter().enumerate().map(|(i, x)| arith::mulf(c, *x, by(i)?));
         let sums = scaled.collect::<Result<Vec<Value>>>()?;
         Ok(State {
             weights: self.packed(p, &made)?,

@@ -38,8 +38,7 @@ impl Flash<'_> {
         let mut without = self.scope.memory.clone();
         without[result.buffer] = None;
         let inner = Scope { memory: without, ..self.scope.clone() };
-        let factor =
-            c.constant(&format!("{:#010x}", (self.score.factor as f32).to_bits()), p.f32())?;
+        let factor = c.number(self.score.factor, p.f32())?;
         let element = memory.ty().element().ok_or("has no result")?;
         let eights = |p: &Poly| p.multiple_of(8);
         let mut strides = result
@@ -54,18 +53,16 @@ impl Flash<'_> {
         let (two, quad) = (Lanes { count: 2, mask: None }, p.rest(t.lane, 4)?);
         for (half, row) in rows.iter().enumerate() {
             let number = p.plus(t.row, 8 * half)?;
-            // slt
-            let counts = t.place.queries.map(|n| c.compare(2, number, n)).transpose()?;
+            let counts =
+                t.place.queries.map(|n| c.compare(CmpIPredicate::Slt, number, n)).transpose()?;
             // The row's value, or `other` for a query beyond the valid ones.
-            let or = |x: Value, other: &str| match counts {
-                Some(counts) => c.select(counts, x, c.constant(other, x.ty())?),
+            let or = |x: Value, other: f64| match counts {
+                Some(counts) => c.select(counts, x, c.number(other, x.ty())?),
                 None => Ok(x),
             };
-            let total = threads::butterfly(c, row.sum, 4, &|a, b| {
-                c.op("arith.addf", &[a, b], a.ty(), &[])
-            })?;
-            let (total, max_seen) = (or(total, "0.0")?, or(row.max, "0xFF800000")?);
-            let most = c.op("arith.mulf", &[max_seen, factor], factor.ty(), &[])?;
+            let total = threads::butterfly(c, row.sum, 4, &|a, b| arith::addf(c, a, b))?;
+            let (total, max_seen) = (or(total, 0.0)?, or(row.max, f64::NEG_INFINITY)?);
+            let most = arith::mulf(c, max_seen, factor)?;
             let dims = |c: Code, column: Val| -> Result<Vec<Val>> {
                 let mut dims: Vec<Val> = t.place.around.iter().map(|i| Val::One(*i)).collect();
                 dims.extend([Val::One(Ptx(c).index(number)?), column]);
@@ -76,12 +73,9 @@ impl Flash<'_> {
             let mut pairs = vec![];
             for (eight, all) in sums.chunks(4).enumerate() {
                 let column = p.index(p.plus(t.column, 8 * eight)?)?;
-                let own = all[2 * half..][..2]
-                    .iter()
-                    .map(|x| or(*x, "0.0"))
-                    .collect::<Result<Vec<_>>>()?;
-                let both =
-                    Val::Many(c.op("vector.from_elements", &own, Type::vector(p.f32(), 2), &[])?);
+                let own =
+                    all[2 * half..][..2].iter().map(|x| or(*x, 0.0)).collect::<Result<Vec<_>>>()?;
+                let both = Val::Many(vector::from_elements(c, &own, Type::vector(p.f32(), 2))?);
                 let mut passed = Passed::from([
                     (product.clone(), both),
                     (sum.clone(), Val::One(total)),
@@ -127,8 +121,11 @@ impl Flash<'_> {
             if let Some(lse) = at.lse {
                 // One of the four lanes that share a row stores.
                 let first = p.is(quad, 0)?;
-                let there =
-                    if self.ragged[0] { Some(c.compare(2, number, self.queries)?) } else { None };
+                let there = if self.ragged[0] {
+                    Some(c.compare(CmpIPredicate::Slt, number, self.queries)?)
+                } else {
+                    None
+                };
                 let mut one = |c: Code| -> Result<()> {
                     let mut dims: Vec<Val> = t.place.around.iter().map(|i| Val::One(*i)).collect();
                     dims.push(Val::One(Ptx(c).index(number)?));
@@ -152,8 +149,7 @@ impl Flash<'_> {
                 p.warp_barrier()?;
             }
             if self.ragged[0] {
-                // slt
-                c.when(c.compare(2, number, self.queries)?, &mut store, None)?;
+                c.when(c.compare(CmpIPredicate::Slt, number, self.queries)?, &mut store, None)?;
                 // Reconverge: wgmma needs whole warps.
                 p.warp_barrier()?;
             } else {

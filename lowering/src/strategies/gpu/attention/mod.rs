@@ -172,7 +172,7 @@ impl Form {
 /// The attention pattern of a kernel and its element type, if it is bf16 or f16, head sizes are
 /// multiples of 16 bytes and accumulators fit registers.
 pub fn plain(k: &Kernel) -> Option<(Stages, DType)> {
-    let at = Stages::of(k)?;
+    let at = k.attention.clone()?;
     let (scores, product) = (k.stages.get(at.scores)?, k.stages.get(at.product)?);
     let element = factors(scores)?;
     let fits = |n: i64| n % 8 == 0 && n <= HEAD;
@@ -181,62 +181,13 @@ pub fn plain(k: &Kernel) -> Option<(Stages, DType)> {
     let same = stored(0, scores) == Some(element)
         && stored(1, scores) == Some(element)
         && stored(1, product) == Some(element);
-    (fits(at.depth) && fits(at.columns) && same && softmax(k, &at)).then_some((at, element))
+    (fits(at.depth) && fits(at.columns) && same).then_some((at, element))
 }
 
 /// The type of both factors of an f32 sum of products, if they are its first two inputs, extended.
 fn factors(s: &Stage) -> Option<DType> {
-    let ([out], Body::Block(block)) = (s.outputs.as_slice(), s.body) else { return None };
-    let product = out
-        .combine?
-        .other
-        .def()
-        .filter(|p| p.is("arith.mulf") && p.result(0).ty().dtype() == Ok(DType::F32))?;
-    let args = block.args();
-    let factor =
-        |i: usize| product.operand(i).def().filter(|e| e.is("arith.extf")).map(|e| e.operand(0));
-    let (x, y) = (factor(0)?, factor(1)?);
-    let pair = [*args.first()?, *args.get(1)?];
-    let element = x.ty().dtype().ok().filter(|d| [DType::BF16, DType::F16].contains(d))?;
-    ((pair == [x, y] || pair == [y, x]) && y.ty().dtype() == Ok(element)).then_some(element)
-}
-
-/// Whether the weights are a softmax numerator and the sums its denominator: exponentials of the
-/// scores less their maximum, or less 0 where that is -inf.
-fn softmax(k: &Kernel, at: &Stages) -> bool {
-    let combines = |s: usize, names: &[&str]| {
-        let op = k.stages.get(s).and_then(|s| s.outputs.first()?.combine).map(|c| c.op);
-        op.is_some_and(|op| names.iter().any(|n| op.is(n)))
-    };
-    let exponential = || -> Option<bool> {
-        let weights = k.stages.get(at.weights)?;
-        let Body::Block(block) = weights.body else { return None };
-        let args = block.args();
-        let (score, max) = (*args.first()?, *args.get(1)?);
-        let written = |s: usize| Some(&k.stages.get(s)?.outputs.first()?.access);
-        let reads =
-            weights.inputs.first() == written(at.seen) && weights.inputs.get(1) == written(at.max);
-        let over = block
-            .terminator()?
-            .operand(0)
-            .def()
-            .filter(|e| e.is("math.exp"))?
-            .operand(0)
-            .def()
-            .filter(|s| s.is("arith.subf"))?;
-        let at_least = over.operand(1).def().filter(|s| s.is("arith.select"))?;
-        let none = at_least.operand(0).def().filter(|c| c.is("arith.cmpf"))?;
-        let number = |v: Value| v.def().filter(|d| d.is("arith.constant"))?.attr("value")?.as_f64();
-        let low = number(none.operand(1)) == Some(f64::NEG_INFINITY) && none.operand(0) == max;
-        let narrow = score.ty().dtype() == Ok(DType::F32) && max.ty().dtype() == Ok(DType::F32);
-        let chosen = number(at_least.operand(1)) == Some(0.0)
-            && at_least.operand(2) == max
-            && over.operand(0) == score;
-        Some(reads && low && chosen && narrow && weights.inputs.len() == 2)
-    };
-    combines(at.max, &["arith.maximumf", "arith.maxnumf"])
-        && combines(at.sum, &["arith.addf"])
-        && exponential() == Some(true)
+    let c = s.contraction().filter(|c| c.product == DType::F32)?;
+    c.element().filter(|d| [DType::BF16, DType::F16].contains(d))
 }
 
 /// Chooses the parameters of an attention.
@@ -266,7 +217,7 @@ fn params(k: &Kernel, form: &Form) -> Params {
 fn simple(k: &Kernel, form: &Form) -> bool {
     let Some(seen) = k.stages.get(form.at.seen) else { return false };
     let Body::Block(block) = seen.body else { return false };
-    let extra = if form.at.causal { 5 } else { 0 };
+    let extra = if form.at.limits.causal { 5 } else { 0 };
     seen.inputs.len() == 1 && seen.captured.is_empty() && block.ops().len() <= 3 + extra
 }
 

@@ -87,9 +87,10 @@ impl Flash<'_> {
     pub(crate) fn clear(&self, c: Code, t: &Thread<'_>, [slot, parity]: [Value; 2]) -> Result<()> {
         let p = Ptx(c);
         let rest = p.minus(t.place.count, self.first_key(p, t.place, p.number(0)?)?)?;
-        // slt
-        let some =
-            [c.compare(2, rest, p.number(self.keys)?)?, c.compare(2, t.place.count, self.count)?];
+        let some = [
+            c.compare(CmpIPredicate::Slt, rest, p.number(self.keys)?)?,
+            c.compare(CmpIPredicate::Slt, t.place.count, self.count)?,
+        ];
         let mut zeros = |c: Code| -> Result<()> {
             let p = Ptx(c);
             p.wait(self.full(p, Ring::Values, slot)?, parity)?;
@@ -101,7 +102,7 @@ impl Flash<'_> {
                 p.times(t.group[1], WORDS)?,
                 p.times(p.minus(p.number(self.keys)?, p.most(rest, p.number(0)?)?)?, ROW)?,
             );
-            let nothing = c.constant("dense<0>", Type::vector(p.i32(), WORDS / 4))?;
+            let nothing = c.integer(0, Type::vector(p.i32(), WORDS / 4))?;
             c.strided(
                 p.index(first)?,
                 p.index(end)?,
@@ -129,7 +130,7 @@ impl Flash<'_> {
             self.fill(p, Ring::Queries, query, place.first, place)?;
             // Without keys there is no memory to read: all rows are out of bounds, which TMA fills
             // with zeros.
-            let none = c.op("arith.extui", &[p.is(self.count, 0)?], zero.ty(), &[])?;
+            let none = arith::extui(c, p.is(self.count, 0)?, zero.ty())?;
             let next = c.strided(
                 c.index(0)?,
                 p.index(place.blocks[0])?,

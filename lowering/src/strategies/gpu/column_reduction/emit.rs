@@ -89,7 +89,10 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, params: &Param
             left /= 2;
             let keep = |c: Code, from: i64, to: i64, values: &[Value]| -> Result<()> {
                 let mine = c
-                    .both(&[c.compare(9, part, c.index(from)?)?, c.below(part, c.index(to)?)?])?
+                    .both(&[
+                        c.compare(CmpIPredicate::Uge, part, c.index(from)?)?,
+                        c.below(part, c.index(to)?)?,
+                    ])?
                     .ok_or("has no threads")?;
                 let store = |c: Code, (v, m): (&Value, &Value)| {
                     exchange(c, *m, place, Some(*v), v.ty()).map(drop)
@@ -114,7 +117,11 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, nest: &Nest, params: &Param
             parts_of = partial::combined(c, scope, nest, lanes, &parts_of, &others)?;
         }
         let dims = loops.dims(c, &fixed, Some(lane))?;
-        let nearest = if parts == 1 { None } else { Some(c.compare(0, part, c.index(0)?)?) };
+        let nearest = if parts == 1 {
+            None
+        } else {
+            Some(c.compare(CmpIPredicate::Eq, part, c.index(0)?)?)
+        };
         let speaks = c
             .both(&[Some(inside), nearest].into_iter().flatten().collect::<Vec<_>>())?
             .ok_or("has no thread")?;
@@ -143,11 +150,9 @@ fn exchange(
 ) -> Result<Option<Value>> {
     let vector = ty.element().is_some();
     match v {
-        Some(v) => c
-            .effect(if vector { "vector.store" } else { "memref.store" }, &[v, memory, at], &[])
-            .map(|()| None),
-        None => c
-            .op(if vector { "vector.load" } else { "memref.load" }, &[memory, at], ty, &[])
-            .map(Some),
+        Some(v) if vector => vector::store(c, v, memory, &[at]).map(|()| None),
+        Some(v) => memref::store(c, v, memory, &[at]).map(|()| None),
+        None if vector => vector::load(c, memory, &[at], ty).map(Some),
+        None => memref::load(c, memory, &[at]).map(Some),
     }
 }

@@ -27,7 +27,7 @@ pub fn finish(
             let start =
                 scope.start(c, &out.init, dims, lanes, &Passed::new())?.ok_or("has no start")?;
             let (a, b) = (lanes.many(c, sum)?, lanes.many(c, start)?);
-            let both = c.op("arith.addf", &[a, b], a.ty(), &[])?;
+            let both = arith::addf(c, a, b)?;
             sum = if lanes.count > 1 { Val::Many(both) } else { Val::One(both) };
         }
         if let Some(memory) = scope.memory.get(out.access.buffer).copied().flatten() {
@@ -41,6 +41,5 @@ pub fn finish(
 
 fn starts_at_zero(init: &Init) -> bool {
     let Init::Fill(v) = init else { return false };
-    v.def().filter(|d| d.is("arith.constant")).and_then(|d| d.attr("value")).and_then(Attr::as_f64)
-        == Some(0.0)
+    v.def_as::<arith::Constant>().and_then(|d| d.attr("value")).and_then(Attr::as_f64) == Some(0.0)
 }

@@ -114,7 +114,7 @@ impl Results<'_> {
                 return Ok(Val::One(*one));
             }
             let ty = Type::vector(Type::scalar(c.ctx(), DType::F32), all.len());
-            Ok(Val::Many(c.op("vector.from_elements", all, ty, &[])?))
+            Ok(Val::Many(vector::from_elements(c, all, ty)?))
         };
         let all = self
             .outs

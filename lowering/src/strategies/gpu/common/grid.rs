@@ -60,8 +60,7 @@ pub fn largest(plan: &Plan) -> Option<&Nest> {
 
 /// Affine map of an expression over the kernel's sizes, or [`OTHERWISE`] where there is none.
 pub fn grid(k: &Kernel, expression: impl FnOnce(&Extents) -> Option<String>) -> Result<Attr> {
-    let block = k.func.regions().first().and_then(|r| r.first()).ok_or("has no body")?;
-    let sizes: Vec<Value> = block.args().into_iter().filter(|a| a.ty().is_index()).collect();
+    let sizes: Vec<Value> = k.block.args().into_iter().filter(|a| a.ty().is_index()).collect();
     let extents = Extents(sizes);
     let expression = expression(&extents).unwrap_or_else(|| OTHERWISE.to_string());
     map(k.func.ctx(), &[expression], extents.0.len())
@@ -92,14 +91,14 @@ fn value(v: Value, sizes: &[Value]) -> Option<String> {
         return Some(format!("s{i}"));
     }
     let op = v.def()?;
-    if op.is("arith.constant") {
-        return op.attr("value")?.as_i64().map(|n| n.to_string());
+    if let Some(constant) = op.dyn_cast::<arith::Constant>() {
+        return constant.value()?.as_i64().map(|n| n.to_string());
     }
     let sign = [
-        ("arith.addi", "+"),
-        ("arith.muli", "*"),
-        ("arith.divui", "floordiv"),
-        ("arith.remui", "mod"),
+        (arith::AddI::NAME, "+"),
+        (arith::MulI::NAME, "*"),
+        (arith::DivUI::NAME, "floordiv"),
+        (arith::RemUI::NAME, "mod"),
     ];
     let sign = sign.iter().find(|(name, _)| op.is(name))?.1;
     Some(format!("({} {sign} {})", value(op.operand(0), sizes)?, value(op.operand(1), sizes)?))

@@ -125,7 +125,7 @@ pub fn items(
                 })
                 .map(drop)
             };
-            c.when(c.compare(7, end, n)?, &mut wide_item, Some(&mut rest))?;
+            c.when(c.compare(CmpIPredicate::Ule, end, n)?, &mut wide_item, Some(&mut rest))?;
         }
         Ok(vec![])
     })?;

@@ -17,11 +17,9 @@ pub(crate) mod warp_specialisation;
 use crate::{
     analysis::{Kernel, Nest, Poly, Stage},
     emit::code::Code,
+    target::launch::SHARED_SPACE,
 };
-use kiln_dialects::{
-    Result,
-    ir::{Attr, Type, Value},
-};
+use kiln_dialects::{ir::*, sym::Dim};
 
 /// Extents that cost models assume for dynamic dimensions.
 pub mod assumed {
@@ -78,11 +76,6 @@ pub fn combine(k: &Kernel, nest: &Nest) -> bool {
 
 /// Static shared memory for this many elements, aligned to 16 bytes.
 pub(crate) fn shared(c: Code, element: Type, count: i64) -> Result<Value> {
-    let text = format!("memref<{count}x{element}, 3>");
-    let ty = Type::parse(c.ctx(), &text).ok_or_else(|| format!("'{text}' is no type"))?;
-    let attrs = [
-        ("operandSegmentSizes", Attr::i32s(c.ctx(), &[0, 0])),
-        ("alignment", Attr::i64(c.ctx(), 16)),
-    ];
-    c.op("memref.alloca", &[], ty, &attrs)
+    let ty = Type::memref_in(element, &[Dim::Known(count)], SHARED_SPACE);
+    memref::Alloca::new(c, &[], &[], ty).alignment(16).result()
 }

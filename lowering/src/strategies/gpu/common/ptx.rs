@@ -1,22 +1,37 @@
 //! Hopper (sm_90a) instructions: mbarriers, TMA loads, `wgmma`, cluster barriers, `setmaxnreg`. All
 //! integers are i32, and so are shared-memory addresses.
-use crate::emit::code::Code;
+use crate::{emit::code::Code, target::launch::SHARED_SPACE};
 use kiln_dialects::{ir::*, value::DType};
 
 /// Emits ops at the insertion point of a [`Code`].
 #[derive(Clone, Copy)]
 pub struct Ptx(pub Code);
 
+impl From<Ptx> for Builder {
+    fn from(p: Ptx) -> Builder {
+        p.0.into()
+    }
+}
+
 /// One `wgmma` of 64 rows: D = A B + D.
-pub struct Mma<'a> {
+pub struct Mma {
     /// Columns (N).
     pub columns: usize,
     /// Element type of A and B.
-    pub element: &'a str,
+    pub element: nvvm::WGMMATypes,
     /// Whether A is K-major.
     pub left_deep: bool,
     /// Whether B is K-major.
     pub right_deep: bool,
+}
+
+/// The type of `wgmma`'s operands: f32 is rounded to tf32.
+pub fn wgmma_type(element: DType) -> nvvm::WGMMATypes {
+    match element {
+        DType::F32 => nvvm::WGMMATypes::Tf32,
+        DType::F16 => nvvm::WGMMATypes::F16,
+        _ => nvvm::WGMMATypes::Bf16,
+    }
 }
 
 impl Ptx {
@@ -24,11 +39,17 @@ impl Ptx {
     pub fn f32(self) -> Type {
         Type::scalar(self.0.ctx(), DType::F32)
     }
-    pub(crate) fn ty(self, text: &str) -> Result<Type> {
-        Type::parse(self.0.ctx(), text).ok_or_else(|| format!("'{text}' is no type").into())
-    }
+    /// An `nvvm` attribute of a tile's sizes, which the C API cannot build.
     pub(crate) fn attr(self, text: &str) -> Result<Attr> {
         Attr::parse(self.0.ctx(), text).ok_or_else(|| format!("'{text}' is no attribute").into())
+    }
+    /// A pointer to shared memory.
+    pub(crate) fn shared_ptr(self) -> Type {
+        Type::llvm_ptr(self.0.ctx(), SHARED_SPACE as u32)
+    }
+    /// A pointer to shared memory of the cluster.
+    pub(crate) fn cluster_ptr(self) -> Type {
+        Type::llvm_ptr(self.0.ctx(), 7)
     }
     pub(crate) fn i32(self) -> Type {
         Type::scalar(self.0.ctx(), DType::I32)
@@ -39,7 +60,7 @@ impl Ptx {
     }
     /// A signed i32 constant.
     pub fn constant(self, n: i64) -> Result<Value> {
-        self.0.constant(&n.to_string(), self.i32())
+        self.0.integer(n, self.i32())
     }
     /// `a + n` for a signed constant `n`.
     pub fn shifted(self, a: Value, n: i64) -> Result<Value> {
@@ -47,22 +68,19 @@ impl Ptx {
     }
     /// `a - b`.
     pub fn minus(self, a: Value, b: Value) -> Result<Value> {
-        self.two("arith.subi", a, b)
+        arith::subi(self, a, b)
     }
     /// Signed minimum.
     pub fn least(self, a: Value, b: Value) -> Result<Value> {
-        self.two("arith.minsi", a, b)
+        arith::minsi(self, a, b)
     }
     /// Signed maximum.
     pub fn most(self, a: Value, b: Value) -> Result<Value> {
-        self.two("arith.maxsi", a, b)
-    }
-    pub(crate) fn two(self, name: &str, a: Value, b: Value) -> Result<Value> {
-        self.0.op(name, &[a, b], a.ty(), &[])
+        arith::maxsi(self, a, b)
     }
     /// `a + b`.
     pub fn add(self, a: Value, b: Value) -> Result<Value> {
-        self.two("arith.addi", a, b)
+        arith::addi(self, a, b)
     }
     /// `a + n` for a constant `n`.
     pub fn plus(self, a: Value, n: usize) -> Result<Value> {
@@ -70,146 +88,130 @@ impl Ptx {
     }
     /// `a * n` for a constant `n`.
     pub fn times(self, a: Value, n: usize) -> Result<Value> {
-        self.two("arith.muli", a, self.number(n)?)
+        arith::muli(self, a, self.number(n)?)
     }
     /// Quotient of `a` by a constant `n`.
     pub fn over(self, a: Value, n: usize) -> Result<Value> {
-        self.two("arith.divui", a, self.number(n)?)
+        arith::divui(self, a, self.number(n)?)
     }
     /// Remainder of `a` by a constant `n`.
     pub fn rest(self, a: Value, n: usize) -> Result<Value> {
-        self.two("arith.remui", a, self.number(n)?)
+        arith::remui(self, a, self.number(n)?)
     }
     /// Whether `a` equals the constant `n`.
     pub fn is(self, a: Value, n: usize) -> Result<Value> {
-        self.0.compare(0, a, self.number(n)?)
+        self.0.compare(CmpIPredicate::Eq, a, self.number(n)?)
     }
     /// `index` to i32.
     pub fn of(self, index: Value) -> Result<Value> {
-        self.0.op("arith.index_cast", &[index], self.i32(), &[])
+        arith::index_cast(self, index, self.i32())
     }
     /// i32 to `index`.
     pub fn index(self, a: Value) -> Result<Value> {
-        self.0.op("arith.index_castui", &[a], Type::index(self.0.ctx()), &[])
+        arith::index_castui(self, a, Type::index(self.0.ctx()))
     }
 
     /// The thread index in its CTA.
     pub fn thread(self) -> Result<Value> {
-        self.0.op("nvvm.read.ptx.sreg.tid.x", &[], self.i32(), &[])
+        nvvm::read_ptx_sreg_tid_x(self, self.i32())
     }
     /// The warp index of a thread, broadcast so that the compiler knows it to be warp-uniform.
     pub fn warp(self, thread: Value) -> Result<Value> {
-        let kind = self.attr("#nvvm<shfl_kind idx>")?;
-        let operands =
-            [self.constant(-1)?, self.over(thread, 32)?, self.number(0)?, self.number(31)?];
-        self.0.op("nvvm.shfl.sync", &operands, self.i32(), &[("kind", kind)])
+        let (all, index) = (self.constant(-1)?, self.over(thread, 32)?);
+        let (first, limit) = (self.number(0)?, self.number(31)?);
+        nvvm::shfl_sync(self, all, index, first, limit, nvvm::ShflKind::Idx, self.i32())
     }
     /// Base of the kernel's dynamic shared memory, aligned to 1024 bytes for the swizzle. `func`:
     /// the kernel's function, which requests it.
     pub fn memory(self, func: Op) -> Result<Value> {
         let (c, name) = (self.0.ctx(), "shared");
         let top = Builder::before(func).ok_or("is in no module")?;
-        let attrs = [
-            ("addr_space", Attr::scalar_int(c, DType::I32, 3)),
-            ("alignment", Attr::i64(c, 1024)),
-            ("global_type", Attr::ty(self.ty("!llvm.array<0 x i8>")?)),
-            ("linkage", self.attr("#llvm.linkage<external>")?),
-            ("sym_name", Attr::string(c, name)),
-        ];
-        top.generic_with_empty_region("llvm.mlir.global", &attrs)?;
-        let at = self.0.op(
-            "llvm.mlir.addressof",
-            &[],
-            self.ty("!llvm.ptr<3>")?,
-            &[("global_name", Attr::symbol(c, name))],
-        )?;
-        let at = self.0.op("llvm.ptrtoint", &[at], self.i32(), &[])?;
-        self.two("arith.andi", self.plus(at, 1023)?, self.constant(-1024)?)
+        let bytes = Type::llvm_array(Type::integer(c, 8), 0);
+        llvm::Global::new(top, bytes, name, llvm::Linkage::External)
+            .addr_space(SHARED_SPACE)
+            .alignment(1024)
+            .build()?;
+        let at = llvm::mlir_addressof(self, name, self.shared_ptr())?;
+        let at = llvm::ptrtoint(self, at, self.i32())?;
+        arith::andi(self, self.plus(at, 1023)?, self.constant(-1024)?)
     }
     pub(crate) fn at(self, address: Value) -> Result<Value> {
-        self.0.op("llvm.inttoptr", &[address], self.ty("!llvm.ptr<3>")?, &[])
+        llvm::inttoptr(self, address, self.shared_ptr())
     }
 
     /// Cluster barrier: waits for all threads of the cluster, and orders their writes (release,
     /// acquire).
     pub fn cluster(self) -> Result<()> {
-        self.gather("nvvm.cluster.arrive")
+        nvvm::ClusterArrive::new(self).aligned(true).build()?;
+        nvvm::ClusterWait::new(self).aligned(true).build().map(drop)
     }
     /// Relaxed cluster barrier: orders no writes, which saves a microsecond.
     pub fn meet(self) -> Result<()> {
-        self.gather("nvvm.cluster.arrive.relaxed")
-    }
-    fn gather(self, arrive: &str) -> Result<()> {
-        let aligned = [("aligned", Attr::unit(self.0.ctx()))];
-        self.0.effect(arrive, &[], &aligned)?;
-        self.0.effect("nvvm.cluster.wait", &[], &aligned)
+        nvvm::ClusterArriveRelaxed::new(self).aligned(true).build()?;
+        nvvm::ClusterWait::new(self).aligned(true).build().map(drop)
     }
     /// Pointer to the same shared-memory address in another CTA of the cluster (`mapa`).
     pub fn of_block(self, address: Value, rank: Value) -> Result<Value> {
-        self.0.op("nvvm.mapa", &[self.at(address)?, rank], self.ty("!llvm.ptr<7>")?, &[])
+        nvvm::mapa(self, self.at(address)?, rank, self.cluster_ptr())
     }
 
     /// The next stage of a ring of `count` stages, and the parity of its phase.
     pub fn next(self, slot: Value, parity: Value, count: usize) -> Result<[Value; 2]> {
-        let (c, next) = (self.0, self.plus(slot, 1)?);
+        let next = self.plus(slot, 1)?;
         let around = self.is(next, count)?;
-        let other = c.op("arith.xori", &[parity, self.number(1)?], parity.ty(), &[])?;
-        Ok([c.select(around, self.number(0)?, next)?, c.select(around, other, parity)?])
+        let other = arith::xori(self, parity, self.number(1)?)?;
+        let first = arith::select(self, around, self.number(0)?, next)?;
+        Ok([first, arith::select(self, around, other, parity)?])
     }
 
     /// Initialises an mbarrier with its arrival count.
     pub fn barrier(self, address: Value, arrivals: usize) -> Result<()> {
-        self.0.effect("nvvm.mbarrier.init", &[self.at(address)?, self.number(arrivals)?], &[])
+        nvvm::mbarrier_init(self, self.at(address)?, self.number(arrivals)?)
     }
     /// Fence: makes this thread's mbarrier initialisations visible to all threads and to TMA.
     pub fn publish(self) -> Result<()> {
-        self.0.effect("nvvm.fence.mbarrier.init", &[], &[])?;
-        let attrs = [
-            ("kind", self.attr("#nvvm.proxy_kind<async.shared>")?),
-            ("space", self.attr("#nvvm.shared_space<cta>")?),
-        ];
-        self.0.effect("nvvm.fence.proxy", &[], &attrs)
+        nvvm::fence_mbarrier_init(self)?;
+        self.release()
     }
     /// Waits for the mbarrier phase of this parity.
     pub fn wait(self, address: Value, parity: Value) -> Result<()> {
         // Suspend-time hint of one `try_wait`, in nanoseconds.
         let tries = self.number(10_000_000)?;
-        self.0.effect("nvvm.mbarrier.try_wait.parity", &[self.at(address)?, parity, tries], &[])
-    }
-    fn scope(self) -> Result<[(&'static str, Attr); 2]> {
-        Ok([("relaxed", self.attr("false")?), ("scope", self.attr("#nvvm.mem_scope<cta>")?)])
+        nvvm::mbarrier_try_wait_parity(self, self.at(address)?, parity, tries)
     }
     /// Arrives at an mbarrier.
     pub fn arrive(self, address: Value) -> Result<()> {
-        self.0.effect("nvvm.mbarrier.arrive", &[self.at(address)?], &self.scope()?)
+        nvvm::MBarrierArrive::new(self, self.at(address)?, &[])
+            .relaxed(false)
+            .scope(nvvm::MemScopeKind::Cta)
+            .build()
+            .map(drop)
     }
     /// Arrives at an mbarrier and adds to its transaction count (`arrive.expect_tx`), in bytes.
     pub fn expect(self, address: Value, bytes: usize) -> Result<()> {
-        self.0.effect(
-            "nvvm.mbarrier.arrive.expect_tx",
-            &[self.at(address)?, self.number(bytes)?],
-            &self.scope()?,
-        )
+        let (address, bytes) = (self.at(address)?, self.number(bytes)?);
+        nvvm::MBarrierArriveExpectTx::new(self, address, bytes, &[])
+            .relaxed(false)
+            .scope(nvvm::MemScopeKind::Cta)
+            .build()
+            .map(drop)
     }
     /// Starts a TMA load of the box at these coordinates, the innermost first; its bytes complete
     /// on the mbarrier.
     pub fn copy(self, to: Value, map: Value, coordinates: &[Value], barrier: Value) -> Result<()> {
-        let to = self.0.op("llvm.addrspacecast", &[self.at(to)?], self.ty("!llvm.ptr<7>")?, &[])?;
-        let operands = [&[to, map], coordinates, &[self.at(barrier)?]].concat();
-        let counts = [1, 1, coordinates.len() as i32, 1, 0, 0, 0, 0];
-        let attrs = [
-            ("isCTAOnly", self.attr("false")?),
-            ("mode", self.attr("#nvvm.tma_load_mode<tile>")?),
-            ("operandSegmentSizes", Attr::i32s(self.0.ctx(), &counts)),
-        ];
-        self.0.effect("nvvm.cp.async.bulk.tensor.shared.cluster.global", &operands, &attrs)
+        let to = llvm::addrspacecast(self, self.at(to)?, self.cluster_ptr())?;
+        let barrier = self.at(barrier)?;
+        nvvm::CpAsyncBulkTensorGlobalToSharedCluster::new(self, to, map, coordinates, barrier, &[])
+            .is_cta_only(false)
+            .mode(nvvm::TMALoadMode::Tile)
+            .build()
+            .map(drop)
     }
     /// Sets the registers per thread of the executing warpgroup (`setmaxnreg`).
     pub fn registers(self, count: usize, more: bool) -> Result<()> {
-        let action =
-            self.attr(if more { "#nvvm<action increase>" } else { "#nvvm<action decrease>" })?;
-        let count = Attr::scalar_int(self.0.ctx(), DType::I32, count as i64);
-        self.0.effect("nvvm.setmaxregister", &[], &[("action", action), ("regCount", count)])
+        use nvvm::SetMaxRegisterAction as Action;
+        let action = if more { Action::Increase } else { Action::Decrease };
+        nvvm::setmaxregister(self, count as i64, action)
     }
 
     /// `wgmma` descriptor of a tile with 128-byte swizzle; a swizzle atom of 8 rows is 1024 bytes.
@@ -223,104 +225,75 @@ impl Ptx {
         let slab = (apart as i64) >> 4;
         let i64_ty = Type::scalar(self.0.ctx(), DType::I64);
         // The address field has 14 bits; above them the address holds the CTA rank in its cluster.
-        let field = self.two("arith.andi", self.over(address, 16)?, self.constant(0x3fff)?)?;
-        let at = self.0.op("arith.extui", &[field], i64_ty, &[])?;
-        let fixed = self
-            .0
-            .constant(&((1i64 << 62) | ((1024 >> 4) << 32) | (slab << 16)).to_string(), i64_ty)?;
-        self.two("arith.ori", at, fixed)
+        let field = arith::andi(self, self.over(address, 16)?, self.constant(0x3fff)?)?;
+        let at = arith::extui(self, field, i64_ty)?;
+        let fixed = self.0.integer((1i64 << 62) | ((1024 >> 4) << 32) | (slab << 16), i64_ty)?;
+        arith::ori(self, at, fixed)
     }
     /// Advances a descriptor by this many bytes.
     pub fn further(self, descriptor: Value, bytes: usize) -> Result<Value> {
         if bytes == 0 {
             return Ok(descriptor);
         }
-        self.two(
-            "arith.addi",
-            descriptor,
-            self.0.constant(&(bytes / 16).to_string(), descriptor.ty())?,
-        )
+        arith::addi(self, descriptor, self.0.integer((bytes / 16) as i64, descriptor.ty())?)
     }
     /// Type of a thread's accumulators for `columns` columns.
-    pub fn sums(self, columns: usize) -> Result<Type> {
-        self.ty(&format!("!llvm.struct<({})>", vec!["f32"; columns / 2].join(", ")))
+    pub fn sums(self, columns: usize) -> Type {
+        Type::llvm_struct(self.0.ctx(), &vec![self.f32(); columns / 2])
     }
     /// Undefined accumulators, which nothing may read.
     pub fn nothing(self, columns: usize) -> Result<Value> {
-        self.0.op("llvm.mlir.undef", &[], self.sums(columns)?, &[])
+        llvm::mlir_undef(self, self.sums(columns))
     }
     /// `wgmma.fence`: orders earlier register writes before `wgmma`.
     pub fn begin(self) -> Result<()> {
-        self.0.effect("nvvm.wgmma.fence.aligned", &[], &[])
+        nvvm::wgmma_fence_aligned(self)
     }
     /// Starts a `wgmma` with K = 16 (8 for tf32). `fresh`: ignores the accumulators' old values
     /// (scale-D is 0).
     pub fn mma(
         self,
-        mma: &Mma<'_>,
+        mma: &Mma,
         left: Value,
         right: Value,
         sums: Value,
         fresh: bool,
     ) -> Result<Value> {
         let Mma { columns, element, left_deep, right_deep } = mma;
-        let major = |row: bool| {
-            self.attr(&format!("#nvvm.mma_layout<{}>", if row { "row" } else { "col" }))
-        };
-        let (kind, one) = (
-            self.attr(&format!("#nvvm.wgmma_type<{element}>"))?,
-            self.attr("#nvvm.wgmma_scale_in<one>")?,
-        );
-        let attrs = [
-            ("layoutA", major(*left_deep)?),
-            ("layoutB", major(!*right_deep)?),
-            ("scaleA", one),
-            ("scaleB", one),
-            (
-                "scaleD",
-                self.attr(if fresh {
-                    "#nvvm.wgmma_scale_out<zero>"
-                } else {
-                    "#nvvm.wgmma_scale_out<one>"
-                })?,
-            ),
-            (
-                "shape",
-                self.attr(&format!(
-                    "#nvvm.shape<m = 64, n = {columns}, k = {}>",
-                    if *element == "tf32" { 8 } else { 16 }
-                ))?,
-            ),
-            ("typeA", kind),
-            ("typeB", kind),
-            ("typeD", self.attr("#nvvm.wgmma_type<f32>")?),
-        ];
-        self.0.op("nvvm.wgmma.mma_async", &[sums, left, right], sums.ty(), &attrs)
+        use nvvm::{MMALayout, WGMMAScaleIn, WGMMAScaleOut, WGMMATypes};
+        let major = |row: bool| if row { MMALayout::Row } else { MMALayout::Col };
+        let scale = if fresh { WGMMAScaleOut::Zero } else { WGMMAScaleOut::One };
+        let depth = if *element == WGMMATypes::Tf32 { 8 } else { 16 };
+        nvvm::wgmma_mma_async(
+            self,
+            sums,
+            left,
+            right,
+            self.attr(&format!("#nvvm.shape<m = 64, n = {columns}, k = {depth}>"))?,
+            *element,
+            *element,
+            WGMMATypes::F32,
+            scale,
+            WGMMAScaleIn::One,
+            WGMMAScaleIn::One,
+            major(*left_deep),
+            major(!*right_deep),
+            sums.ty(),
+        )
     }
     /// Commits the `wgmma`s started so far as one group (`wgmma.commit_group`).
     pub fn group(self) -> Result<()> {
-        self.0.effect("nvvm.wgmma.commit.group.sync.aligned", &[], &[])
+        nvvm::wgmma_commit_group_sync_aligned(self)
     }
     /// Commits the `wgmma`s started so far as one group, and waits until it is the only one in
     /// flight.
     pub fn commit(self) -> Result<()> {
         self.group()?;
-        self.0.effect(
-            "nvvm.wgmma.wait.group.sync.aligned",
-            &[],
-            &[("group", Attr::i64(self.0.ctx(), 1))],
-        )
+        nvvm::wgmma_wait_group_sync_aligned(self, 1)
     }
     /// The accumulators of a `wgmma` as single values.
     pub fn each(self, sums: Value, count: usize) -> Result<Vec<Value>> {
-        let part = |i: usize| {
-            self.0.op(
-                "llvm.extractvalue",
-                &[sums],
-                self.f32(),
-                &[("position", Attr::i64s(self.0.ctx(), &[i as i64]))],
-            )
-        };
+        let part = |i: usize| llvm::extractvalue(self, sums, &[i as i64], self.f32());
         (0..count).map(part).collect()
     }
     /// Waits for all `wgmma`s; returns their accumulators as single values.
@@ -344,7 +317,7 @@ impl Ptx {
             &text,
             &constraints.join(","),
             &[values, alive].concat(),
-            self.sums(2 * values.len())?,
+            self.sums(2 * values.len()),
             true,
         )?;
         self.each(done, values.len())
@@ -357,23 +330,17 @@ impl Ptx {
         ty: Type,
         effects: bool,
     ) -> Result<Value> {
-        let c = self.0.ctx();
-        let mut attrs = vec![
-            ("asm_dialect", Attr::i64(c, 0)),
-            ("asm_string", Attr::string(c, text)),
-            ("constraints", Attr::string(c, constraints)),
-        ];
-        if effects {
-            attrs.push(("has_side_effects", Attr::unit(c)));
-        }
-        self.0.op("llvm.inline_asm", operands, ty, &attrs)
+        llvm::InlineAsm::new(self, operands, text, constraints, &[ty])
+            .asm_dialect(llvm::AsmDialect::AdAtt)
+            .has_side_effects(effects)
+            .result()
     }
     /// Starts a `wgmma` whose left operand, 64 rows by K = 16, is in registers: four per thread
     /// with two elements each. The NVVM op takes it from shared memory only. `deep`: whether the
     /// right operand is K-major, else MN-major.
     pub fn mma_of_registers(
         self,
-        element: &str,
+        element: DType,
         left: &[Value],
         right: Value,
         deep: bool,
@@ -383,6 +350,7 @@ impl Ptx {
         let list = |from: usize, count: usize| {
             (from..from + count).map(|i| format!("${i}")).collect::<Vec<_>>().join(",")
         };
+        let element = element.name();
         let text = format!(
             "{{ .reg .pred p; setp.ne.b32 p, 1, 0; wgmma.mma_async.sync.aligned.m64n{}k16.f32.{element}.{element} {{{}}}, {{{}}}, ${}, p, 1, 1, {}; }}",
             2 * n,
@@ -399,27 +367,24 @@ impl Ptx {
             .collect();
         let operands = [sums, left, &[right]].concat();
         let done =
-            self.assembly(&text, &constraints.join(","), &operands, self.sums(2 * n)?, true)?;
+            self.assembly(&text, &constraints.join(","), &operands, self.sums(2 * n), true)?;
         self.each(done, n)
     }
     /// Packs two f32 as 16-bit floats into one register, the first in the low half.
-    pub fn pair(self, element: &str, low: Value, high: Value) -> Result<Value> {
-        let both =
-            self.0.op("vector.from_elements", &[low, high], self.ty("vector<2xf32>")?, &[])?;
-        let narrow =
-            self.0.op("arith.truncf", &[both], self.ty(&format!("vector<2x{element}>"))?, &[])?;
-        self.0.op("llvm.bitcast", &[narrow], self.i32(), &[])
+    pub fn pair(self, element: DType, low: Value, high: Value) -> Result<Value> {
+        let both = vector::from_elements(self, &[low, high], Type::vector(self.f32(), 2))?;
+        let short = Type::vector(Type::scalar(self.0.ctx(), element), 2);
+        llvm::bitcast(self, arith::truncf(self, both, short)?, self.i32())
     }
     /// Hyperbolic tangent as 1 - 2 / (e^2x + 1), with an absolute error within 2^-22 for all x.
     /// Near 0 the relative error is large, but it suffices for a sum with attention scores.
     pub fn tanh(self, x: Value) -> Result<Value> {
-        let number = |n: f32| self.0.constant(&format!("{:#010x}", n.to_bits()), self.f32());
-        let power =
-            self.exp2(self.two("arith.mulf", x, number(2.0 * std::f32::consts::LOG2_E)?)?)?;
-        let sum = self.two("arith.addf", power, number(1.0)?)?;
+        let number = |n: f32| self.0.number(n.into(), self.f32());
+        let power = self.exp2(arith::mulf(self, x, number(2.0 * std::f32::consts::LOG2_E)?)?)?;
+        let sum = arith::addf(self, power, number(1.0)?)?;
         let part =
             self.assembly("rcp.approx.ftz.f32 $0, $1;", "=f,f", &[sum], self.f32(), false)?;
-        self.0.op("math.fma", &[part, number(-2.0)?, number(1.0)?], self.f32(), &[])
+        math::fma(self, part, number(-2.0)?, number(1.0)?)
     }
     /// An integer that is opaque to the compiler, so that it folds nothing through it.
     pub fn opaque(self, a: Value) -> Result<Value> {
@@ -427,13 +392,13 @@ impl Ptx {
     }
     /// A 32-bit vector as an i32.
     pub fn word(self, v: Value) -> Result<Value> {
-        self.0.op("llvm.bitcast", &[v], self.i32(), &[])
+        llvm::bitcast(self, v, self.i32())
     }
     /// i32 values as one vector of 16-bit elements.
     pub fn words(self, all: &[Value], element: Type) -> Result<Value> {
-        let together =
-            self.0.op("vector.from_elements", all, Type::vector(self.i32(), all.len()), &[])?;
-        self.0.op("vector.bitcast", &[together], Type::vector(element, 2 * all.len()), &[])
+        let words = Type::vector(self.i32(), all.len());
+        let together = vector::from_elements(self, all, words)?;
+        vector::bitcast(self, together, Type::vector(element, 2 * all.len()))
     }
     /// `ex2.approx.ftz`: 2 to a power, within 2 ulp; results below 2^-126 are flushed to 0.
     /// `math.exp2` takes three instructions more to keep subnormals.

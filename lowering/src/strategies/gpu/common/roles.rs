@@ -1,9 +1,9 @@
 //! Roles of a contraction's dimensions: batch, M, N, K.
 use crate::{
-    analysis::{Body, Init, Kernel, Nest, Plan, Stage},
+    analysis::{Kernel, Nest, Plan, Stage},
     strategies::gpu::prologue::Prologue,
 };
-use kiln_dialects::{ir::Value, value::DType};
+use kiln_dialects::value::DType;
 
 /// Roles of a contraction's dimensions.
 #[derive(Clone, Debug)]
@@ -44,9 +44,7 @@ pub fn roles_of(k: &Kernel, nest: &Nest, stage: usize) -> Option<Roles> {
         Some(p) => (p.raw(s)?, s.inputs.get(p.right)?),
         None => (s.inputs.first()?, s.inputs.get(1)?),
     };
-    let [out] = s.outputs.as_slice() else { return None };
-    let combine = out.combine.as_ref().filter(|c| c.op.is("arith.addf"))?;
-    combine.other.def().filter(|p| p.is("arith.mulf"))?;
+    s.contraction()?;
     if !s.captured.is_empty() || !s.indexed.is_empty() || nest.split.is_some() {
         return None;
     }
@@ -86,23 +84,6 @@ pub fn sums(k: &Kernel, nest: &Nest) -> Option<(Vec<usize>, Roles, DType)> {
 
 /// The dtype of both factors, if a stage contracts bf16, f16 or f32 with an f32 accumulator.
 fn factors(stage: &Stage) -> Option<DType> {
-    let ([out], Body::Block(block)) = (stage.outputs.as_slice(), stage.body) else { return None };
-    let combine = out.combine.as_ref()?;
-    let f32 = |v: Value| v.ty().dtype() == Ok(DType::F32);
-    let product = combine.other.def().filter(|p| p.is("arith.mulf") && f32(p.result(0)))?;
-    // Each factor is a block argument, extended to f32 unless it is f32.
-    let args = block.args();
-    let factor = |i: usize| {
-        let v = product.operand(i);
-        v.def().filter(|e| e.is("arith.extf")).map_or(v, |e| e.operand(0))
-    };
-    let (x, y) = (factor(0), factor(1));
-    let pair = [*args.first()?, *args.get(1)?];
-    if pair != [x, y] && pair != [y, x] {
-        return None;
-    }
-    let element =
-        x.ty().dtype().ok().filter(|d| [DType::BF16, DType::F16, DType::F32].contains(d))?;
-    (y.ty().dtype() == Ok(element) && matches!(out.init, Init::Fill(_) | Init::Load(_)))
-        .then_some(element)
+    let c = stage.accumulates().filter(|c| c.product == DType::F32)?;
+    c.element().filter(|d| [DType::BF16, DType::F16, DType::F32].contains(d))
 }

@@ -84,19 +84,25 @@ pub struct Known {
 }
 
 fn number(v: Value) -> Option<f64> {
-    v.def().filter(|d| d.is("arith.constant"))?.attr("value")?.as_f64()
+    v.def_as::<arith::Constant>()?.value()?.as_f64()
+}
+
+/// The loop that a `linalg.index` asks for.
+fn dim(op: Op) -> Option<i64> {
+    op.dyn_cast::<linalg::Index>()?.dim()
 }
 
 fn integer(v: Value) -> Option<i64> {
-    v.def().filter(|d| d.is("arith.constant"))?.attr("value")?.as_i64()
+    v.def_as::<arith::Constant>()?.value()?.as_i64()
 }
 
 /// Fast-math flags: products with sums may contract to FMAs, and products with constants may be
 /// reassociated.
-fn exactness(c: Code, product: bool) -> Result<(&'static str, Attr)> {
-    let text =
-        if product { "#arith.fastmath<reassoc,contract>" } else { "#arith.fastmath<contract>" };
-    Ok(("fastmath", Attr::parse(c.ctx(), text).ok_or("has no fastmath")?))
+fn exactness(product: bool) -> FastMathFlags {
+    match product {
+        true => FastMathFlags::REASSOC | FastMathFlags::CONTRACT,
+        false => FastMathFlags::CONTRACT,
+    }
 }
 
 /// Comparisons of integers that mask a score with -inf unless they hold.
@@ -104,18 +110,18 @@ fn conditions(v: Value) -> Vec<Op> {
     let (mut all, mut scores, mut masks) = (vec![], vec![v], vec![]);
     while let Some(v) = scores.pop() {
         let Some(op) = v.def() else { continue };
-        if op.is("arith.addf") {
+        if op.isa::<arith::AddF>() {
             scores.extend(op.operands());
-        } else if op.is("arith.select") && number(op.operand(2)) == Some(f64::NEG_INFINITY) {
+        } else if op.isa::<arith::Select>() && number(op.operand(2)) == Some(f64::NEG_INFINITY) {
             masks.push(op.operand(0));
             scores.push(op.operand(1));
         }
     }
     while let Some(v) = masks.pop() {
         let Some(op) = v.def() else { continue };
-        if op.is("arith.andi") {
+        if op.isa::<arith::AndI>() {
             masks.extend(op.operands());
-        } else if op.is("arith.cmpi") {
+        } else if op.isa::<arith::CmpI>() {
             all.push(op);
         }
     }
@@ -126,7 +132,7 @@ fn conditions(v: Value) -> Vec<Op> {
 fn unmasked(mut v: Value) -> Value {
     while let Some(op) = v
         .def()
-        .filter(|op| op.is("arith.select") && number(op.operand(2)) == Some(f64::NEG_INFINITY))
+        .filter(|op| op.isa::<arith::Select>() && number(op.operand(2)) == Some(f64::NEG_INFINITY))
     {
         v = op.operand(1);
     }
@@ -158,7 +164,7 @@ impl<'a> Score<'a> {
         let root = at.limits.root;
         let (mut product, mut factor) = (None, 1.0);
         // Any other user of the product needs it with the factor.
-        let alone = |op: &Op| op.is("arith.mulf") && op.result(0).uses().len() == 1;
+        let alone = |op: &Op| op.isa::<arith::MulF>() && op.result(0).uses().len() == 1;
         if let Some(op) = unmasked(root).def().filter(alone) {
             let [a, b] = [op.operand(0), op.operand(1)];
             let positive = |v: Value| number(v).filter(|f| *f > 0.0 && f.is_finite());
@@ -177,7 +183,7 @@ impl<'a> Score<'a> {
             product,
             causal: at.limits.causal,
             factor,
-            ahead: (at.causal || at.limits.causal).then_some(0),
+            ahead: at.limits.causal.then_some(0),
             back: None,
             backs: HashSet::new(),
             depends: HashMap::new(),
@@ -221,15 +227,15 @@ impl<'a> Score<'a> {
             both().map(|(a, b)| [f(a[0], b[0]), f(a[1], b[1]), f(a[2], b[2])])
         };
         match op.name().as_str() {
-            "linalg.index" => match op.attr("dim").and_then(Attr::as_i64)? as usize {
+            linalg::Index::NAME => match dim(op)? as usize {
                 d if d == self.outer => Some([1, 0, 0]),
                 d if d == self.outer + 1 => Some([0, 1, 0]),
                 _ => None,
             },
-            "arith.constant" => Some([0, 0, integer(v)?]),
-            "arith.addi" => each(&|a, b| a + b),
-            "arith.subi" => each(&|a, b| a - b),
-            "arith.muli" => None,
+            arith::Constant::NAME => Some([0, 0, integer(v)?]),
+            arith::AddI::NAME => each(&|a, b| a + b),
+            arith::SubI::NAME => each(&|a, b| a - b),
+            arith::MulI::NAME => None,
             _ => self.sum(op.operand(0)),
         }
     }
@@ -250,8 +256,8 @@ impl<'a> Score<'a> {
         }
         for op in block.ops().into_iter().filter(|o| o.result_count() == 1) {
             let mut bits = op.operands().iter().map(|v| self.depends(*v)).fold(0, |a, b| a | b);
-            if op.is("linalg.index") {
-                let d = op.attr("dim").and_then(Attr::as_i64).map_or(0, |d| d as usize);
+            if op.isa::<linalg::Index>() {
+                let d = dim(op).map_or(0, |d| d as usize);
                 bits = u8::from(d == row) * ROW + u8::from(d == column) * COLUMN;
             }
             let v = op.result(0);
@@ -273,12 +279,12 @@ impl<'a> Score<'a> {
             |i: usize| self.linear.contains(&op.operand(i)) || small(op.operand(i)).is_some();
         let factor = |i: usize| integer(op.operand(i)).is_some_and(|n| n.abs() <= FACTOR);
         match op.name().as_str() {
-            "linalg.index" => true,
-            "arith.constant" => small(op.result(0)).is_some(),
-            "arith.addi" | "arith.subi" => linear(0) && linear(1),
-            "arith.muli" => (linear(0) && factor(1)) || (linear(1) && factor(0)),
-            "arith.index_cast" | "arith.extsi" => linear(0),
-            "arith.trunci" => linear(0) && op.result(0).ty().dtype() == Ok(DType::I32),
+            linalg::Index::NAME => true,
+            arith::Constant::NAME => small(op.result(0)).is_some(),
+            arith::AddI::NAME | arith::SubI::NAME => linear(0) && linear(1),
+            arith::MulI::NAME => (linear(0) && factor(1)) || (linear(1) && factor(0)),
+            arith::IndexCast::NAME | arith::ExtSI::NAME => linear(0),
+            arith::TruncI::NAME => linear(0) && op.result(0).ty().dtype() == Ok(DType::I32),
             _ => false,
         }
     }
@@ -291,9 +297,9 @@ impl<'a> Score<'a> {
         let either = || (grows(0) && (fixed(1) || grows(1))) || (fixed(0) && grows(1));
         op.result(0).ty().dtype() == Ok(DType::F32)
             && match op.name().as_str() {
-                "arith.sitofp" => self.linear.contains(&op.operand(0)),
-                "arith.addf" | "arith.subf" => either(),
-                "arith.mulf" => either() && !(grows(0) && grows(1)),
+                arith::SIToFP::NAME => self.linear.contains(&op.operand(0)),
+                arith::AddF::NAME | arith::SubF::NAME => either(),
+                arith::MulF::NAME => either() && !(grows(0) && grows(1)),
                 _ => false,
             }
     }
@@ -365,7 +371,7 @@ impl<'a> Score<'a> {
             return self.value(c, rest, row, column, known, raw);
         }
         if known.inside && self.backs.contains(&v) {
-            return c.constant("1", v.ty()).map(Sym::One);
+            return c.integer(1, v.ty()).map(Sym::One);
         }
         if let Some(n) = small(v) {
             return Ok(Sym::Lin(Ptx(c).constant(n)?, 0));
@@ -393,14 +399,14 @@ impl<'a> Score<'a> {
         let Some((first, last)) = known.first else { return c.index(0) };
         let at = p.plus(first, column)?;
         let at = last.map_or(Ok(at), |last| p.least(at, last))?;
-        c.op("arith.index_cast", &[at], Type::index(c.ctx()), &[])
+        arith::index_cast(c, at, Type::index(c.ctx()))
     }
     /// Reads an operand of the stage.
     fn read(&self, c: Code, v: Value, row: usize, column: usize, known: &Known) -> Result<Value> {
         let (_, i) = v.block_arg().ok_or("reads what is no operand")?;
         let a: &Access = self.stage.inputs.get(i).ok_or("reads what is no operand")?;
         let mut dims: Vec<Val> = known.outer.iter().map(|i| Val::One(*i)).collect();
-        let index = |v: Value| c.op("arith.index_cast", &[v], Type::index(c.ctx()), &[]);
+        let index = |v: Value| arith::index_cast(c, v, Type::index(c.ctx()));
         dims.extend([Val::One(index(known.rows[row])?), Val::One(self.column(c, column, known)?)]);
         let one = Lanes { count: 1, mask: None };
         let at = self.scope.address(c, &a.at, &dims, one)?;
@@ -413,19 +419,14 @@ impl<'a> Score<'a> {
             Sym::Lin(base, step) => (base, step),
             Sym::Grow(base, step) if column == 0 || number(step) == Some(0.0) => return Ok(base),
             Sym::Grow(base, step) => {
-                return c.op(
-                    "math.fma",
-                    &[step, c.constant(&format!("{column}.0"), ty)?, base],
-                    ty,
-                    &[],
-                );
+                return math::fma(c, step, c.number(column as f64, ty)?, base);
             }
         };
         let v = Ptx(c).shifted(base, step * column as i64)?;
         match ty {
             t if t == v.ty() => Ok(v),
-            t if t.is_index() => c.op("arith.index_cast", &[v], t, &[]),
-            t => c.op("arith.extsi", &[v], t, &[]),
+            t if t.is_index() => arith::index_cast(c, v, t),
+            t => arith::extsi(c, v, t),
         }
     }
 
@@ -440,8 +441,8 @@ impl<'a> Score<'a> {
     ) -> Result<Sym> {
         let (c, p) = (Code(c.0.at(op.loc())), Ptx(Code(c.0.at(op.loc()))));
         let (name, ty) = (op.name(), op.result(0).ty());
-        if op.is("linalg.index") {
-            let d = op.attr("dim").and_then(Attr::as_i64).map_or(0, |d| d as usize);
+        if op.isa::<linalg::Index>() {
+            let d = dim(op).map_or(0, |d| d as usize);
             return Ok(match d {
                 d if d == self.outer => Sym::Lin(known.rows[row], 0),
                 d if d == self.outer + 1 => match known.first {
@@ -455,20 +456,20 @@ impl<'a> Score<'a> {
             });
         }
         // `tensor.extract` reads from a tensor, which is no scalar operand.
-        let inputs = op.operands().split_off(usize::from(op.is("tensor.extract")));
+        let inputs = op.operands().split_off(usize::from(op.isa::<tensor::Extract>()));
         let all = inputs
             .iter()
             .map(|v| self.value(c, *v, row, column, known, raw))
             .collect::<Result<Vec<Sym>>>()?;
         let steps = |n: i64| if n == 1 { Ok(None) } else { p.constant(n).map(Some) };
         match (name.as_str(), all.as_slice()) {
-            ("arith.addi", [Sym::Lin(a, x), Sym::Lin(b, y)]) => {
+            (arith::AddI::NAME, [Sym::Lin(a, x), Sym::Lin(b, y)]) => {
                 return Ok(Sym::Lin(p.add(*a, *b)?, x + y));
             }
-            ("arith.subi", [Sym::Lin(a, x), Sym::Lin(b, y)]) => {
+            (arith::SubI::NAME, [Sym::Lin(a, x), Sym::Lin(b, y)]) => {
                 return Ok(Sym::Lin(p.minus(*a, *b)?, x - y));
             }
-            ("arith.muli", [Sym::Lin(a, x), Sym::Lin(b, y)])
+            (arith::MulI::NAME, [Sym::Lin(a, x), Sym::Lin(b, y)])
                 if self.linear.contains(&op.result(0)) =>
             {
                 let (value, step, n) = match (integer(op.operand(1)), integer(op.operand(0))) {
@@ -477,49 +478,52 @@ impl<'a> Score<'a> {
                     _ => return Err("multiplies positions".into()),
                 };
                 let value = match steps(n)? {
-                    Some(n) => c.op("arith.muli", &[value, n], value.ty(), &[])?,
+                    Some(n) => arith::muli(c, value, n)?,
                     None => value,
                 };
                 return Ok(Sym::Lin(value, step * n));
             }
-            ("arith.index_cast" | "arith.extsi" | "arith.trunci", [Sym::Lin(a, x)])
-                if self.linear.contains(&op.result(0)) =>
-            {
+            (
+                arith::IndexCast::NAME | arith::ExtSI::NAME | arith::TruncI::NAME,
+                [Sym::Lin(a, x)],
+            ) if self.linear.contains(&op.result(0)) => {
                 return Ok(Sym::Lin(*a, *x));
             }
-            ("arith.sitofp", [Sym::Lin(a, x)]) if ty.dtype() == Ok(DType::F32) => {
+            (arith::SIToFP::NAME, [Sym::Lin(a, x)]) if ty.dtype() == Ok(DType::F32) => {
                 // Exact below 2^24, the largest range in which f32 represents every integer.
-                return Ok(Sym::Grow(
-                    c.op("arith.sitofp", &[*a], ty, &[])?,
-                    c.constant(&format!("{x}.0"), ty)?,
-                ));
+                return Ok(Sym::Grow(arith::sitofp(c, *a, ty)?, c.number(*x as f64, ty)?));
             }
-            (name @ ("arith.addf" | "arith.subf"), [a, b])
+            (arith::AddF::NAME | arith::SubF::NAME, [a, b])
                 if self.grows.contains(&op.result(0)) =>
             {
-                let nothing = c.constant("0.0", ty)?;
+                let nothing = c.number(0.0, ty)?;
                 let parts = |s: &Sym| match s {
                     Sym::Grow(base, step) => Ok([*base, *step]),
                     Sym::One(v) => Ok([*v, nothing]),
                     Sym::Lin(..) => Err("adds an integer to a float".to_string()),
                 };
-                let ([a, b], both) =
-                    ([parts(a)?, parts(b)?], |x: Value, y: Value| c.op(name, &[x, y], ty, &[]));
+                let [a, b] = [parts(a)?, parts(b)?];
+                let both = |x: Value, y: Value| match op.isa::<arith::AddF>() {
+                    true => arith::addf(c, x, y),
+                    false => arith::subf(c, x, y),
+                };
                 return Ok(Sym::Grow(both(a[0], b[0])?, both(a[1], b[1])?));
             }
             (
-                "arith.mulf",
+                arith::MulF::NAME,
                 [Sym::Grow(base, step), Sym::One(v)] | [Sym::One(v), Sym::Grow(base, step)],
             ) if self.grows.contains(&op.result(0)) => {
-                let by = |x: Value| c.op("arith.mulf", &[x, *v], ty, &[]);
+                let by = |x: Value| arith::mulf(c, x, *v);
                 return Ok(Sym::Grow(by(*base)?, by(*step)?));
             }
-            ("arith.cmpi", [Sym::Lin(a, x), Sym::Lin(b, y)]) => {
-                let predicate = op.attr("predicate").and_then(Attr::as_i64).unwrap_or(0);
-                // Signed predicates of `arith.cmpi`.
-                if (0..=5).contains(&predicate) {
+            (arith::CmpI::NAME, [Sym::Lin(a, x), Sym::Lin(b, y)]) => {
+                use CmpIPredicate as P;
+                let predicate = op.dyn_cast::<arith::CmpI>().and_then(|op| op.predicate());
+                if let Some(signed @ (P::Eq | P::Ne | P::Slt | P::Sle | P::Sgt | P::Sge)) =
+                    predicate
+                {
                     let number = p.constant((y - x) * column as i64)?;
-                    return Ok(Sym::One(c.compare(predicate, p.minus(*a, *b)?, number)?));
+                    return Ok(Sym::One(c.compare(signed, p.minus(*a, *b)?, number)?));
                 }
             }
             _ => {}
@@ -528,7 +532,7 @@ impl<'a> Score<'a> {
         let operands = pairs
             .map(|(s, v)| self.whole(c, *s, column, v.ty()))
             .collect::<Result<Vec<Value>>>()?;
-        if op.is("tensor.extract") {
+        if op.isa::<tensor::Extract>() {
             let view = self
                 .scope
                 .kernel
@@ -539,23 +543,18 @@ impl<'a> Score<'a> {
             for (i, stride) in operands.iter().zip(&view.strides) {
                 at = c.add(at, c.mul(*i, self.scope.poly(c, stride)?)?)?;
             }
-            return Ok(Sym::One(c.op(
-                "memref.load",
-                &[self.scope.buffer(view.buffer)?, at],
-                ty,
-                &[],
-            )?));
+            return Ok(Sym::One(memref::load(c, self.scope.buffer(view.buffer)?, &[at])?));
         }
         if op.result_count() != 1 || !op.regions().is_empty() {
             return Err(format!("has a {name} in its body").into());
         }
         let narrow = ty.dtype() == Ok(DType::F32);
-        if let ("math.tanh", true, [x]) = (name.as_str(), narrow, operands.as_slice()) {
+        if let (math::Tanh::NAME, true, [x]) = (name.as_str(), narrow, operands.as_slice()) {
             return p.tanh(*x).map(Sym::One);
         }
         let attrs = op.attrs();
         let mut attrs: Vec<(&str, Attr)> = attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
-        if let ("arith.divf", true, [x, _], Some(n)) = (
+        if let (arith::DivF::NAME, true, [x, _], Some(n)) = (
             name.as_str(),
             narrow,
             operands.as_slice(),
@@ -563,12 +562,13 @@ impl<'a> Score<'a> {
         ) {
             // Division by a constant becomes a product with its reciprocal, at the cost of one
             // rounding more.
-            let part = c.constant(&format!("{:#010x}", (1.0 / n as f32).to_bits()), ty)?;
-            return Ok(Sym::One(c.op("arith.mulf", &[*x, part], ty, &[exactness(c, true)?])?));
+            let part = c.number((1.0 / n as f32).into(), ty)?;
+            let product = arith::MulF::new(c, *x, part).fastmath(exactness(true));
+            return product.result().map(Sym::One);
         }
-        if ["arith.addf", "arith.subf", "arith.mulf"].contains(&name.as_str()) {
+        if [arith::AddF::NAME, arith::SubF::NAME, arith::MulF::NAME].contains(&name.as_str()) {
             attrs.retain(|(n, _)| *n != "fastmath");
-            attrs.push(exactness(c, name == "arith.mulf")?);
+            attrs.push(("fastmath", exactness(op.isa::<arith::MulF>()).attr(c.ctx())?));
         }
         Ok(Sym::One(c.op(&name, &operands, ty, &attrs)?))
     }

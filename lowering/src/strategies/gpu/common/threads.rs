@@ -5,66 +5,64 @@ use crate::{
 };
 use kiln_dialects::ir::*;
 
-fn id(c: Code, name: &str) -> Result<Value> {
-    let x = Attr::parse(c.ctx(), "#gpu<dim x>").ok_or("has no gpu dialect")?;
-    c.op(name, &[], Type::index(c.ctx()), &[("dimension", x)])
-}
 /// Thread index in the CTA (`threadIdx.x`).
 pub fn thread(c: Code) -> Result<Value> {
-    id(c, "gpu.thread_id")
+    gpu::thread_id(c, gpu::Dimension::X)
 }
 /// CTA index (`blockIdx.x`).
 pub fn block(c: Code) -> Result<Value> {
-    id(c, "gpu.block_id")
+    gpu::block_id(c, gpu::Dimension::X)
 }
 /// Number of CTAs (`gridDim.x`).
 pub fn blocks(c: Code) -> Result<Value> {
-    id(c, "gpu.grid_dim")
+    gpu::grid_dim(c, gpu::Dimension::X)
 }
 /// CTA barrier: waits for all threads of the CTA and makes their writes visible.
 pub fn barrier(c: Code) -> Result<()> {
-    c.effect("gpu.barrier", &[], &[])
+    gpu::barrier(c)
 }
 
 /// `shfl.bfly`: the value of the lane whose index differs in the bits of `mask`.
 fn neighbour(c: Code, v: Value, mask: usize) -> Result<Value> {
-    shuffle(c, "xor", v, mask, WARP).map(|[v, _]| v)
+    shuffle(c, gpu::ShuffleMode::Xor, v, mask, WARP).map(|[v, _]| v)
 }
 
 /// `shfl.up` in segments of `width` lanes: the value of the lane `by` below, and whether it exists;
 /// the thread's own value where it does not.
 pub fn before(c: Code, v: Value, by: usize, width: usize) -> Result<[Value; 2]> {
-    shuffle(c, "up", v, by, width)
+    shuffle(c, gpu::ShuffleMode::Up, v, by, width)
 }
 
 /// `shfl.idx` in segments of `width` lanes: the value of lane `lane`.
 pub fn of_lane(c: Code, v: Value, lane: usize, width: usize) -> Result<Value> {
-    shuffle(c, "idx", v, lane, width).map(|[v, _]| v)
+    shuffle(c, gpu::ShuffleMode::Idx, v, lane, width).map(|[v, _]| v)
 }
 
 /// `shfl.idx` with a dynamic lane.
 pub fn of_any(c: Code, v: Value, lane: Value) -> Result<Value> {
-    shuffled(c, "idx", v, lane, WARP).map(|[v, _]| v)
+    shuffled(c, gpu::ShuffleMode::Idx, v, lane, WARP).map(|[v, _]| v)
 }
 
-fn shuffle(c: Code, mode: &str, v: Value, by: usize, width: usize) -> Result<[Value; 2]> {
-    let i32 = Type::parse(c.ctx(), "i32").ok_or("has no i32")?;
-    shuffled(c, mode, v, c.constant(&by.to_string(), i32)?, width)
+fn shuffle(
+    c: Code,
+    mode: gpu::ShuffleMode,
+    v: Value,
+    by: usize,
+    width: usize,
+) -> Result<[Value; 2]> {
+    shuffled(c, mode, v, c.integer(by as i64, Type::integer(c.ctx(), 32))?, width)
 }
 
-fn shuffled(c: Code, mode: &str, v: Value, by: Value, width: usize) -> Result<[Value; 2]> {
-    let i32 = Type::parse(c.ctx(), "i32").ok_or("has no i32")?;
-    let mode =
-        Attr::parse(c.ctx(), &format!("#gpu<shuffle_mode {mode}>")).ok_or("has no gpu dialect")?;
-    let i1 = Type::parse(c.ctx(), "i1").ok_or("has no i1")?;
-    let by = if by.ty() == i32 { by } else { c.op("arith.index_cast", &[by], i32, &[])? };
-    let op = c.0.generic(
-        "gpu.shuffle",
-        &[v, by, c.constant(&width.to_string(), i32)?],
-        &[v.ty(), i1],
-        &[("mode", mode)],
-        &mut [],
-    )?;
+fn shuffled(
+    c: Code,
+    mode: gpu::ShuffleMode,
+    v: Value,
+    by: Value,
+    width: usize,
+) -> Result<[Value; 2]> {
+    let i32 = Type::integer(c.ctx(), 32);
+    let by = if by.ty() == i32 { by } else { arith::index_cast(c, by, i32)? };
+    let op = gpu::shuffle(c, v, by, c.integer(width as i64, i32)?, mode)?;
     Ok([op.result(0), op.result(1)])
 }
 
@@ -72,12 +70,9 @@ fn shuffled(c: Code, mode: &str, v: Value, by: Value, width: usize) -> Result<[V
 /// afterwards lane i holds element i of each.
 pub fn turned(c: Code, mut all: Vec<Value>, thread: Value) -> Result<Vec<Value>> {
     for (bit, pairs) in [(1, [(0, 1), (2, 3)]), (2, [(0, 2), (1, 3)])] {
-        let number = |n: usize| c.constant(&n.to_string(), thread.ty());
-        let odd = c.compare(
-            1,
-            c.op("arith.andi", &[thread, number(bit)?], thread.ty(), &[])?,
-            number(0)?,
-        )?;
+        let number = |n: usize| c.integer(n as i64, thread.ty());
+        let odd =
+            c.compare(CmpIPredicate::Ne, arith::andi(c, thread, number(bit)?)?, number(0)?)?;
         for (low, high) in pairs {
             let given = c.select(odd, all[low], all[high])?;
             let taken = neighbour(c, given, bit)?;
@@ -170,8 +165,11 @@ impl Group {
 
     /// Predicate: whether a thread is the first of a group that has a row (elected thread).
     pub fn speaks(&self, c: Code) -> Result<Option<Value>> {
-        let first =
-            if self.size == 1 { None } else { Some(c.compare(0, self.thread, c.index(0)?)?) };
+        let first = if self.size == 1 {
+            None
+        } else {
+            Some(c.compare(CmpIPredicate::Eq, self.thread, c.index(0)?)?)
+        };
         c.both(&[first, self.active].into_iter().flatten().collect::<Vec<_>>())
     }
 
@@ -196,13 +194,10 @@ impl Group {
         let (warps, width) = (self.size / WARP, c.index(WARP as i64)?);
         let (lane, warp) = (c.rem(self.thread, width)?, c.div(self.thread, width)?);
         let base = c.mul(self.number, c.index(warps as i64)?)?;
-        let first = c.compare(0, lane, c.index(0)?)?;
+        let first = c.compare(CmpIPredicate::Eq, lane, c.index(0)?)?;
         let mut give = |c: Code| -> Result<()> {
             let at = c.add(base, warp)?;
-            values
-                .iter()
-                .zip(&memory)
-                .try_for_each(|(v, m)| c.effect("memref.store", &[*v, *m, at], &[]))
+            values.iter().zip(&memory).try_for_each(|(v, m)| memref::store(c, *v, *m, &[at]))
         };
         c.when(first, &mut give, None)?;
         barrier(c)?;
@@ -211,7 +206,7 @@ impl Group {
         let taken = values
             .iter()
             .zip(&memory)
-            .map(|(v, m)| c.op("memref.load", &[*m, mine], v.ty(), &[]))
+            .map(|(_, m)| memref::load(c, *m, &[mine]))
             .collect::<Result<Vec<_>>>()?;
         butterflies(c, &taken, warps, combine)
     }

@@ -6,31 +6,26 @@ use kiln_dialects::ir::*;
 impl Ptx {
     /// Warp barrier: orders shared-memory writes among the lanes (`bar.warp.sync`).
     pub fn warp_barrier(self) -> Result<()> {
-        let all = self.0.constant("-1", self.i32())?;
-        self.0.effect("nvvm.bar.warp.sync", &[all], &[])
+        let all = self.constant(-1)?;
+        nvvm::bar_warp_sync(self, all)
     }
     /// Named barrier of a group of `threads` threads of the CTA; orders their shared-memory writes.
     /// `group`: its index, below 15.
     pub fn group_barrier(self, group: Value, threads: usize) -> Result<()> {
         // Barrier 0 is the CTA's.
-        let operands = [self.plus(group, 1)?, self.number(threads)?];
-        self.0.effect(
-            "nvvm.barrier",
-            &operands,
-            &[("operandSegmentSizes", Attr::i32s(self.0.ctx(), &[1, 1, 0]))],
-        )
+        let (group, threads) = (self.plus(group, 1)?, self.number(threads)?);
+        nvvm::Barrier::new(self, &[]).barrier_id(group).number_of_threads(threads).build().map(drop)
     }
     /// Proxy fence: makes this thread's shared-memory writes visible to TMA (async proxy).
     pub fn release(self) -> Result<()> {
-        let attrs = [
-            ("kind", self.attr("#nvvm.proxy_kind<async.shared>")?),
-            ("space", self.attr("#nvvm.shared_space<cta>")?),
-        ];
-        self.0.effect("nvvm.fence.proxy", &[], &attrs)
+        nvvm::FenceProxy::new(self, nvvm::ProxyKind::AsyncShared)
+            .space(nvvm::SharedSpace::SharedCta)
+            .build()
+            .map(drop)
     }
     /// Prefetches a tensor map.
     pub fn prefetch(self, map: Value) -> Result<()> {
-        self.0.effect("nvvm.prefetch", &[map], &[("tensormap", Attr::unit(self.0.ctx()))])
+        nvvm::Prefetch::new(self, map).tensormap(true).build().map(drop)
     }
     /// Starts a TMA im2col load of as many pixels as the tensor map says, from coordinates channel,
     /// width, height, image. Each pixel is read at the given offsets in width and height.
@@ -42,22 +37,23 @@ impl Ptx {
         further: &[Value; 2],
         barrier: Value,
     ) -> Result<()> {
-        let short = Type::parse(self.0.ctx(), "i16").ok_or("has no i16")?;
-        let further: Vec<Value> = further
-            .iter()
-            .map(|v| self.0.op("arith.trunci", &[*v], short, &[]))
-            .collect::<Result<_>>()?;
-        let to = self.0.op("llvm.addrspacecast", &[self.at(to)?], self.ty("!llvm.ptr<7>")?, &[])?;
-        let operands = [&[to, map], coordinates, &[self.at(barrier)?], &further].concat();
-        let attrs = [
-            ("isCTAOnly", self.attr("false")?),
-            ("mode", self.attr("#nvvm.tma_load_mode<im2col>")?),
-            (
-                "operandSegmentSizes",
-                Attr::i32s(self.0.ctx(), &[1, 1, coordinates.len() as i32, 1, 2, 0, 0, 0]),
-            ),
-        ];
-        self.0.effect("nvvm.cp.async.bulk.tensor.shared.cluster.global", &operands, &attrs)
+        let short = Type::integer(self.0.ctx(), 16);
+        let further: Vec<Value> =
+            further.iter().map(|v| arith::trunci(self, *v, short)).collect::<Result<_>>()?;
+        let to = llvm::addrspacecast(self, self.at(to)?, self.cluster_ptr())?;
+        let barrier = self.at(barrier)?;
+        nvvm::CpAsyncBulkTensorGlobalToSharedCluster::new(
+            self,
+            to,
+            map,
+            coordinates,
+            barrier,
+            &further,
+        )
+        .is_cta_only(false)
+        .mode(nvvm::TMALoadMode::Im2col)
+        .build()
+        .map(drop)
     }
     /// Starts a bulk copy of this many bytes, a multiple of 16, to the shared memory of another CTA
     /// of the cluster. It completes on that CTA's mbarrier of this address.
@@ -70,64 +66,50 @@ impl Ptx {
         barrier: Value,
     ) -> Result<()> {
         // The op's operand type is a pointer to the CTA's own shared memory; it takes any address.
-        let barrier =
-            self.0.op("llvm.ptrtoint", &[self.of_block(barrier, block)?], self.i32(), &[])?;
-        let operands =
-            [self.of_block(to, block)?, self.at(from)?, self.at(barrier)?, self.number(bytes)?];
-        self.0.effect("nvvm.cp.async.bulk.shared.cluster.shared.cta", &operands, &[])
+        let barrier = llvm::ptrtoint(self, self.of_block(barrier, block)?, self.i32())?;
+        let (to, from) = (self.of_block(to, block)?, self.at(from)?);
+        let (barrier, bytes) = (self.at(barrier)?, self.number(bytes)?);
+        nvvm::cp_async_bulk_shared_cluster_shared_cta(self, to, from, barrier, bytes)
     }
     /// Starts a TMA store of a box at these coordinates, the innermost first, as a bulk group of
     /// its own. Elements out of bounds are not written.
     pub fn store(self, map: Value, from: Value, coordinates: &[Value]) -> Result<()> {
-        let operands = [&[map, self.at(from)?], coordinates].concat();
-        let counts = [1, 1, coordinates.len() as i32, 0, 0];
-        let attrs = [
-            ("mode", self.attr("#nvvm.tma_store_mode<tile>")?),
-            ("operandSegmentSizes", Attr::i32s(self.0.ctx(), &counts)),
-        ];
-        self.0.effect("nvvm.cp.async.bulk.tensor.global.shared.cta", &operands, &attrs)?;
-        self.0.effect("nvvm.cp.async.bulk.commit.group", &[], &[])
+        let from = self.at(from)?;
+        nvvm::CpAsyncBulkTensorSharedCTAToGlobal::new(self, map, from, coordinates)
+            .mode(nvvm::TMAStoreMode::Tile)
+            .build()?;
+        nvvm::cp_async_bulk_commit_group(self)
     }
     /// Waits until at most `left` of this thread's TMA stores are in flight. A store is done when
     /// it has read shared memory, with `written` when it has written global memory.
     pub fn stored(self, left: usize, written: bool) -> Result<()> {
-        let c = self.0.ctx();
-        let mut attrs =
-            vec![("group", Attr::scalar_int(c, kiln_dialects::value::DType::I32, left as i64))];
-        if !written {
-            attrs.push(("read", Attr::unit(c)));
-        }
-        self.0.effect("nvvm.cp.async.bulk.wait_group", &[], &attrs)
+        nvvm::CpAsyncBulkWaitGroup::new(self, left as i64).read(!written).build().map(drop)
     }
     /// `stmatrix.x4`: a warp stores four 8 x 8 matrices of 16-bit elements. Of matrix i, lane l
     /// holds elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4 as `parts[i]`; lane 8 i + r has the
     /// address of row r.
     pub fn matrices(self, address: Value, parts: [Value; 4]) -> Result<()> {
-        let attrs = [
-            ("eltType", self.attr("#nvvm.ld_st_matrix_elt_type<b16>")?),
-            ("layout", self.attr("#nvvm.mma_layout<row>")?),
-            ("shape", self.attr("#nvvm.ld_st_matrix_shape<m = 8, n = 8>")?),
-        ];
-        self.0.effect("nvvm.stmatrix", &[&[self.at(address)?], &parts[..]].concat(), &attrs)
+        let shape = self.attr("#nvvm.ld_st_matrix_shape<m = 8, n = 8>")?;
+        let (layout, element) = (nvvm::MMALayout::Row, nvvm::LdStMatrixEltType::B16);
+        nvvm::stmatrix(self, self.at(address)?, &parts, layout, shape, element)
     }
     /// Packs two contiguous 16-bit elements into one i32.
     pub fn packed(self, pair: Value) -> Result<Value> {
-        self.0.op("llvm.bitcast", &[pair], self.i32(), &[])
+        llvm::bitcast(self, pair, self.i32())
     }
     /// Loads a 16-bit element from shared memory.
     pub fn read(self, address: Value, element: Type) -> Result<Value> {
-        let attrs =
-            [("alignment", Attr::i64(self.0.ctx(), 2)), ("ordering", Attr::i64(self.0.ctx(), 0))];
-        self.0.op("llvm.load", &[self.at(address)?], element, &attrs)
+        self.aligned_load(address, element, 2)
+    }
+    fn aligned_load(self, address: Value, ty: Type, bytes: usize) -> Result<Value> {
+        llvm::Load::new(self, self.at(address)?, ty)
+            .alignment(bytes as i64)
+            .ordering(llvm::AtomicOrdering::NotAtomic)
+            .result()
     }
     /// Vector load of `count` contiguous 32-bit elements from shared memory, aligned to its size.
     pub fn read_beside(self, address: Value, element: Type, count: usize) -> Result<Vec<Value>> {
-        let attrs = [
-            ("alignment", Attr::i64(self.0.ctx(), 4 * count as i64)),
-            ("ordering", Attr::i64(self.0.ctx(), 0)),
-        ];
-        let all =
-            self.0.op("llvm.load", &[self.at(address)?], Type::vector(element, count), &attrs)?;
+        let all = self.aligned_load(address, Type::vector(element, count), 4 * count)?;
         (0..count).map(|i| partials::part(self.0, all, i)).collect()
     }
     /// The same for two elements.
@@ -137,13 +119,10 @@ impl Ptx {
     }
     /// Vector store to shared memory, aligned to its size.
     pub fn write(self, address: Value, vector: Value, bytes: usize) -> Result<()> {
-        self.0.effect(
-            "llvm.store",
-            &[vector, self.at(address)?],
-            &[
-                ("alignment", Attr::i64(self.0.ctx(), bytes as i64)),
-                ("ordering", Attr::i64(self.0.ctx(), 0)),
-            ],
-        )
+        llvm::Store::new(self, vector, self.at(address)?)
+            .alignment(bytes as i64)
+            .ordering(llvm::AtomicOrdering::NotAtomic)
+            .build()
+            .map(drop)
     }
 }

@@ -10,29 +10,31 @@ impl Ptx {
     /// of rows g and g + 8.
     pub fn warp_mma(
         self,
-        element: &str,
+        element: DType,
         left: [Value; 4],
         right: [Value; 2],
         sums: &[Value],
     ) -> Result<Vec<Value>> {
         let as_operands = |all: &[Value]| -> Result<Vec<Value>> {
-            let pair = self.ty("vector<2xf16>")?;
+            let pair = Type::vector(Type::scalar(self.0.ctx(), DType::F16), 2);
             let of = |v: &Value| {
-                if element == "f16" { self.0.op("llvm.bitcast", &[*v], pair, &[]) } else { Ok(*v) }
+                if element == DType::F16 { llvm::bitcast(self, *v, pair) } else { Ok(*v) }
             };
             all.iter().map(of).collect()
         };
-        let kind = self.attr(&format!("#nvvm.mma_type<{element}>"))?;
-        let attrs = [
-            ("layoutA", self.attr("#nvvm.mma_layout<row>")?),
-            ("layoutB", self.attr("#nvvm.mma_layout<col>")?),
-            ("multiplicandAPtxType", kind),
-            ("multiplicandBPtxType", kind),
-            ("operandSegmentSizes", Attr::i32s(self.0.ctx(), &[4, 2, 4])),
-            ("shape", self.attr("#nvvm.shape<m = 16, n = 8, k = 16>")?),
-        ];
-        let operands = [as_operands(&left)?, as_operands(&right)?, sums.to_vec()].concat();
-        let done = self.0.op("nvvm.mma.sync", &operands, self.sums(2 * sums.len())?, &attrs)?;
+        let kind = match element {
+            DType::F16 => nvvm::MMATypes::F16,
+            DType::BF16 => nvvm::MMATypes::Bf16,
+            other => return Err(format!("has no mma.m16n8k16 of {other}").into()),
+        };
+        let shape = self.attr("#nvvm.shape<m = 16, n = 8, k = 16>")?;
+        let (left, right) = (as_operands(&left)?, as_operands(&right)?);
+        let (row, col, made) =
+            (nvvm::MMALayout::Row, nvvm::MMALayout::Col, self.sums(2 * sums.len()));
+        let done = nvvm::Mma::new(self, shape, row, col, &left, &right, sums, made)
+            .multiplicand_a_ptx_type(kind)
+            .multiplicand_b_ptx_type(kind)
+            .result()?;
         self.each(done, sums.len())
     }
 }
@@ -52,72 +54,46 @@ impl Ptx {
     /// Starts a `cp.async` of `most` bytes (4 or 16) to shared memory; bytes after the first
     /// `bytes` are zero-filled.
     pub fn copy_some(self, to: Value, from: Value, bytes: Value, most: usize) -> Result<()> {
-        let from = self.0.op("llvm.inttoptr", &[from], self.ty("!llvm.ptr<1>")?, &[])?;
+        let from = llvm::inttoptr(self, from, Type::llvm_ptr(self.0.ctx(), 1))?;
         // `cg` (bypass L1) takes 16 bytes only.
-        let cache = if most == 16 { "cg" } else { "ca" };
-        let size = Attr::scalar_int(self.0.ctx(), DType::I32, most as i64);
-        let attrs = [
-            ("modifier", self.attr(&format!("#nvvm<load_cache_modifier {cache}>"))?),
-            ("size", size),
-        ];
-        self.0.effect("nvvm.cp.async.shared.global", &[self.at(to)?, from, bytes], &attrs)
+        use nvvm::LoadCacheModifierKind as Cache;
+        let cache = if most == 16 { Cache::Cg } else { Cache::Ca };
+        nvvm::CpAsync::new(self, self.at(to)?, from, most as i64, cache)
+            .cp_size(bytes)
+            .build()
+            .map(drop)
     }
     /// Size in bytes of this many elements, as i64.
     pub fn bytes(self, elements: Value, size: usize) -> Result<Value> {
         let wide = Type::scalar(self.0.ctx(), DType::I64);
-        let all = self.0.op("arith.index_cast", &[elements], wide, &[])?;
-        self.two("arith.muli", all, self.0.constant(&size.to_string(), wide)?)
+        let all = arith::index_cast(self, elements, wide)?;
+        arith::muli(self, all, self.0.integer(size as i64, wide)?)
     }
     /// `cp.async.commit_group`: commits the copies started so far as one group.
     pub fn copies(self) -> Result<()> {
-        self.0.effect("nvvm.cp.async.commit.group", &[], &[])
+        nvvm::cp_async_commit_group(self)
     }
     /// `cp.async.wait_group`: waits until at most `under_way` of this thread's groups are in
     /// flight.
     pub fn copied(self, under_way: usize) -> Result<()> {
-        self.0.effect(
-            "nvvm.cp.async.wait.group",
-            &[],
-            &[("n", Attr::scalar_int(self.0.ctx(), DType::I32, under_way as i64))],
-        )
+        nvvm::cp_async_wait_group(self, under_way as i64)
     }
     /// `ldmatrix.x4`: a warp loads four 8 x 8 matrices of 16-bit elements; lane 8 i + r has the
     /// address of row r of matrix i. Of each, lane l gets elements 2 (l % 4) and 2 (l % 4) + 1 of
     /// row l / 4, or of column l / 4 if `across` (`.trans`).
     pub fn read_matrices(self, address: Value, across: bool) -> Result<[Value; 4]> {
-        let attrs = [
-            ("eltType", self.attr("#nvvm.ld_st_matrix_elt_type<b16>")?),
-            (
-                "layout",
-                self.attr(if across { "#nvvm.mma_layout<col>" } else { "#nvvm.mma_layout<row>" })?,
-            ),
-            ("num", Attr::scalar_int(self.0.ctx(), DType::I32, 4)),
-            ("shape", self.attr("#nvvm.ld_st_matrix_shape<m = 8, n = 8>")?),
-        ];
-        let all = self.0.op(
-            "nvvm.ldmatrix",
-            &[self.at(address)?],
-            self.ty("!llvm.struct<(i32, i32, i32, i32)>")?,
-            &attrs,
-        )?;
-        let part = |i: i64| {
-            self.0.op(
-                "llvm.extractvalue",
-                &[all],
-                self.i32(),
-                &[("position", Attr::i64s(self.0.ctx(), &[i]))],
-            )
-        };
+        use nvvm::{LdStMatrixEltType, MMALayout};
+        let layout = if across { MMALayout::Col } else { MMALayout::Row };
+        let shape = self.attr("#nvvm.ld_st_matrix_shape<m = 8, n = 8>")?;
+        let words = Type::llvm_struct(self.0.ctx(), &[self.i32(); 4]);
+        let (address, element) = (self.at(address)?, LdStMatrixEltType::B16);
+        let all = nvvm::ldmatrix(self, address, 4, layout, shape, element, words)?;
+        let part = |i: i64| llvm::extractvalue(self, all, &[i], self.i32());
         Ok([part(0)?, part(1)?, part(2)?, part(3)?])
     }
     /// The address of a buffer's first element, as an integer.
     pub fn begin_of(self, memory: Value) -> Result<Value> {
-        let at = self.0.op(
-            "memref.extract_aligned_pointer_as_index",
-            &[memory],
-            Type::index(self.0.ctx()),
-            &[],
-        )?;
-        self.0.op("arith.index_cast", &[at], Type::scalar(self.0.ctx(), DType::I64), &[])
+        let at = memref::extract_aligned_pointer_as_index(self, memory)?;
+        arith::index_cast(self, at, Type::scalar(self.0.ctx(), DType::I64))
     }
 }

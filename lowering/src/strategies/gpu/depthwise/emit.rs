@@ -42,8 +42,7 @@ impl Line<'_> {
         // In the padding, reads the first pixel instead, which exists.
         let read = self.lanes.load(c, memory, self.lane(c.select(inside, at, self.channel)?))?;
         let value = self.lanes.many(c, read)?;
-        let zero = if self.lanes.count == 1 { "0.0" } else { "dense<0.0>" };
-        let value = c.select(inside, value, c.constant(zero, value.ty())?)?;
+        let value = c.select(inside, value, c.number(0.0, value.ty())?)?;
         Ok(if self.lanes.count == 1 { Val::One(value) } else { Val::Many(value) })
     }
 }

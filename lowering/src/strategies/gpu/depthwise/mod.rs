@@ -125,22 +125,8 @@ pub fn depthwise(k: &Kernel, plan: &Plan) -> Option<Window> {
     }
     [true, false].into_iter().find_map(|first| {
         let (image, weight) = if first { (0, 1) } else { (1, 0) };
-        let maps: Vec<_> =
-            s.op.attr("indexing_maps")?
-                .as_array()?
-                .into_iter()
-                .map(|m| Some(m.as_affine_map()?.1))
-                .collect::<Option<_>>()?;
-        let kinds: Vec<bool> =
-            s.op.attr("iterator_types")?
-                .as_array()?
-                .iter()
-                .map(|t| t.to_string().contains("reduction"))
-                .collect();
-        let lins = |i: usize| {
-            maps.get(i)?.iter().map(|e| Lin::of(e, &[]).ok()).collect::<Option<Vec<Lin>>>()
-        };
-        let (read, result) = (lins(image)?, lins(2)?);
+        let (maps, kinds) = s.indices()?;
+        let (read, result) = (maps.get(image)?.as_ref()?, maps.get(2)?.as_ref()?);
         let ([n, h, w, c], [rn, rh, rw, rc]) = (read.as_slice(), result.as_slice()) else {
             return None;
         };

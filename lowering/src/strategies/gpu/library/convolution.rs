@@ -151,22 +151,8 @@ fn filled(sizes: [i64; 4], strides: [Option<i64>; 4]) -> Option<[i64; 4]> {
 /// Matches the convolution whose image is operand `image` of a stage's op.
 fn found<'a>(k: &'a Kernel, stage: &'a Stage, image: usize, weight: usize) -> Option<Found<'a>> {
     let op = stage.op;
-    let maps: Option<Vec<_>> = op
-        .attr("indexing_maps")?
-        .as_array()?
-        .into_iter()
-        .map(|m| Some(m.as_affine_map()?.1))
-        .collect();
-    let maps = maps.filter(|m| m.len() == 3)?;
-    let reduction: Vec<bool> = op
-        .attr("iterator_types")?
-        .as_array()?
-        .iter()
-        .map(|t| t.to_string().contains("reduction"))
-        .collect();
-    let lins =
-        |i: usize| maps[i].iter().map(|e| Lin::of(e, &[]).ok()).collect::<Option<Vec<Lin>>>();
-    let (read, kernels) = (lins(image)?, lins(weight)?);
+    let (maps, reduction) = stage.indices().filter(|(maps, _)| maps.len() == 3)?;
+    let (read, kernels) = (maps[image].as_ref()?, maps[weight].as_ref()?);
     let in_weight = |d: usize| kernels.iter().any(|l| l.uses(d));
     // All loops of the channel dimension index the weight; the other dimensions have a loop that
     // indexes only the result.
@@ -204,20 +190,20 @@ fn found<'a>(k: &'a Kernel, stage: &'a Stage, image: usize, weight: usize) -> Op
     let right = filter.is_none_or(|d| !reduction[d] && in_weight(d))
         && !along.iter().any(|(p, _)| in_weight(p.0));
     let place = k.views.get(&op.operand(weight))?;
-    let (written, to) = (lins(2)?, k.views.get(&op.result(0))?);
+    let (written, to) = (maps[2].as_ref()?, k.views.get(&op.result(0))?);
     let sized = |d: usize| {
         let own = |l: &Lin| l.as_dim() == Some(d);
         let of = |lins: &[Lin], place: &Place| {
             lins.iter().position(own).and_then(|i| place.sizes.get(i)?.known())
         };
-        of(&written, to).or_else(|| of(&kernels, place))
+        of(written, to).or_else(|| of(kernels, place))
     };
     let f = Found {
         stage,
         steps: (0..reduction.len()).map(sized).collect(),
         loops: Loops { images, along, channel, group, filter, place: [channels, height, width] },
         image: k.views.get(&op.operand(image))?,
-        weight: (place.buffer, place.at(&kernels)),
+        weight: (place.buffer, place.at(kernels)),
     };
     let (l, at) = (&f.loops, &read[channels]);
     // The channels of consecutive groups are contiguous.

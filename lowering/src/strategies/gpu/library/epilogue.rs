@@ -69,8 +69,8 @@ impl Sum<'_> {
         };
         let of = |i: usize| self.value(stage, block, op.operand(i), depth);
         match op.name().as_str() {
-            "arith.extf" | "arith.truncf" => of(0),
-            "arith.addf" => {
+            arith::ExtF::NAME | arith::TruncF::NAME => of(0),
+            arith::AddF::NAME => {
                 let (a, b) = (of(0)?, of(1)?);
                 let (sum, more) = if a.sum { (a, b) } else { (b, a) };
                 let free = (more.bias.is_none() || sum.bias.is_none())
@@ -85,11 +85,11 @@ impl Sum<'_> {
                     ..sum
                 })
             }
-            "arith.maximumf" | "arith.maxnumf" => {
+            arith::MaximumF::NAME | arith::MaxNumF::NAME => {
                 let one = (0..2).find(|i| number(op.operand(*i)) == Some(0.0))?;
                 activated(of(1 - one)?, Activation::Relu)
             }
-            "arith.mulf" => {
+            arith::MulF::NAME => {
                 activated(self.value(stage, block, gelu(op)?, depth)?, Activation::GeluTanh)
             }
             _ => None,
@@ -121,8 +121,8 @@ fn activated(made: Made, activation: Activation) -> Option<Made> {
 }
 
 /// The other operand of a binary op, one of whose operands is this constant up to f32 rounding.
-fn with(v: Value, name: &str, constant: f64) -> Option<Value> {
-    let op = v.def().filter(|o| o.is(name))?;
+fn with<T: OpType>(v: Value, constant: f64) -> Option<Value> {
+    let op = v.def_as::<T>()?;
     let other = (0..2).find(|i| {
         number(op.operand(*i)).is_some_and(|n| (n - constant).abs() <= 1e-6 * constant.abs())
     })?;
@@ -130,34 +130,30 @@ fn with(v: Value, name: &str, constant: f64) -> Option<Value> {
 }
 
 /// The other operand of a binary op, one of whose operands is `x`.
-fn beside(v: Value, name: &str, x: Value) -> Option<Value> {
-    let op = v.def().filter(|o| o.is(name))?;
+fn beside<T: OpType>(v: Value, x: Value) -> Option<Value> {
+    let op = v.def_as::<T>()?;
     Some(op.operand(1 - (0..2).find(|i| op.operand(*i) == x)?))
 }
 
 /// Matches tanh gelu, x / 2 (1 + tanh(sqrt(2/π) (x + 0.044715 x³))); returns x.
 fn gelu(product: Op) -> Option<Value> {
     (0..2).find_map(|i| {
-        let x = with(product.operand(i), "arith.mulf", 0.5)?;
-        let tanh =
-            with(product.operand(1 - i), "arith.addf", 1.0)?.def().filter(|t| t.is("math.tanh"))?;
-        let inner = with(
-            tanh.operand(0),
-            "arith.mulf",
-            std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2,
-        )?;
-        let cube = with(beside(inner, "arith.addf", x)?, "arith.mulf", 0.044715)?;
-        let square = beside(cube, "arith.mulf", x)?;
-        (beside(square, "arith.mulf", x)? == x).then_some(x)
+        let x = with::<arith::MulF>(product.operand(i), 0.5)?;
+        let tanh = with::<arith::AddF>(product.operand(1 - i), 1.0)?.def_as::<math::Tanh>()?;
+        let factor = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2;
+        let inner = with::<arith::MulF>(tanh.operand(0), factor)?;
+        let cube = with::<arith::MulF>(beside::<arith::AddF>(inner, x)?, 0.044715)?;
+        let square = beside::<arith::MulF>(cube, x)?;
+        (beside::<arith::MulF>(square, x)? == x).then_some(x)
     })
 }
 
 /// The value of a constant, possibly extended.
 fn number(v: Value) -> Option<f64> {
     let op = v.def()?;
-    if op.is("arith.extf") {
+    if op.isa::<arith::ExtF>() {
         number(op.operand(0))
     } else {
-        op.attr("value").filter(|_| op.is("arith.constant"))?.as_f64()
+        op.attr("value").filter(|_| op.isa::<arith::Constant>())?.as_f64()
     }
 }

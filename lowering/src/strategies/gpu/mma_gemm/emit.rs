@@ -113,8 +113,7 @@ impl Tile<'_> {
         for (i, stride) in batch.iter().zip(&operand.strides[1..]) {
             at = p.0.add(at, p.0.mul(*i, scope.poly(p.0, stride)?)?)?;
         }
-        let begin =
-            p.two("arith.addi", p.begin_of(scope.buffer(operand.buffer)?)?, p.bytes(at, 2)?)?;
+        let begin = arith::addi(p, p.begin_of(scope.buffer(operand.buffer)?)?, p.bytes(at, 2)?)?;
         let pixels = match &product.window {
             Some(w) if left => self.pixels(p.0, w, begin, first)?,
             _ => vec![],
@@ -132,7 +131,7 @@ impl Tile<'_> {
     fn copy(&self, c: Code, side: &Side<'_>, step: Value, slot: Value) -> Result<()> {
         let (p, o) = (Ptx(c), side.operand);
         let (row, chunk) = (p.over(self.thread, 8)?, p.rest(self.thread, 8)?);
-        let place = p.two("arith.xori", chunk, p.rest(row, 8)?)?;
+        let place = arith::xori(p, chunk, p.rest(row, 8)?)?;
         let to =
             p.add(self.slot(p, slot, side.left)?, p.add(p.times(row, ROW)?, p.times(place, 16)?)?)?;
         if let Some(w) = &self.results.product.window {
@@ -153,9 +152,9 @@ impl Tile<'_> {
                 p.least(p.most(p.times(p.minus(near_size, near)?, 2)?, zero)?, p.number(16)?)?;
             for i in 0..rows / COPIED {
                 let far = p.plus(far0, i * COPIED)?;
-                let inside = c.compare(2, far, far_size)?;
+                let inside = c.compare(CmpIPredicate::Slt, far, far_size)?;
                 let element = c.add(c.mul(p.index(far)?, stride)?, p.index(near)?)?;
-                let from = p.two("arith.addi", side.begin, p.bytes(element, 2)?)?;
+                let from = arith::addi(p, side.begin, p.bytes(element, 2)?)?;
                 let to = p.plus(to, slab * SLAB + i * COPIED * ROW)?;
                 p.copy_some(to, from, c.select(inside, left, zero)?, 16)?;
             }
@@ -183,9 +182,9 @@ impl Tile<'_> {
         } else {
             (p.add(low, p.times(high, 8)?)?, middle)
         };
-        let swizzled = |chunk: Value| p.times(p.two("arith.xori", chunk, low)?, 16);
+        let swizzled = |chunk: Value| p.times(arith::xori(p, chunk, low)?, 16);
         let at = if deep {
-            let chunk = p.two("arith.xori", chunk, p.number(2 * k)?)?;
+            let chunk = arith::xori(p, chunk, p.number(2 * k)?)?;
             p.add(p.times(p.add(x, row)?, ROW)?, swizzled(chunk)?)?
         } else {
             let chunk = p.add(p.rest(p.over(x, 8)?, 8)?, chunk)?;
@@ -220,7 +219,7 @@ impl Tile<'_> {
         let column = || p.add(p.times(step, DEPTH)?, p.times(p.rest(self.lane, 4)?, 2)?);
         let mut known = elements.map(|e| e.step(c, column()?)).transpose()?;
         let (down, over) = (self.m / self.warps.0 / 16, self.n / self.warps.1 / 16);
-        let element = self.results.product.element.name();
+        let element = self.results.product.element;
         for k in 0..DEPTH / 16 {
             let read = |side: &Side<'_>, first: Value, count: usize| -> Result<Vec<[Value; 4]>> {
                 let tile = self.slot(p, slot, side.left)?;
@@ -282,7 +281,7 @@ impl Tile<'_> {
             p.copies()?;
         }
         let (down, over) = (self.m / self.warps.0, self.n / self.warps.1);
-        let zero = c.constant("0.0", p.f32())?;
+        let zero = c.number(0.0, p.f32())?;
         let sums = vec![zero; down * over / 32];
         let elements = self.elements(c, batch, row)?;
         let end = match known(self.steps) {
@@ -298,7 +297,7 @@ impl Tile<'_> {
                 p.copied(ahead - 1)?;
                 threads::barrier(c)?;
                 let next = p.plus(step, ahead)?;
-                let more = c.compare(2, next, end)?;
+                let more = c.compare(CmpIPredicate::Slt, next, end)?;
                 c.when(more, &mut |c| copy(c, next, Ptx(c).rest(next, self.stages)?), None)?;
                 p.copies()?;
                 self.multiply(

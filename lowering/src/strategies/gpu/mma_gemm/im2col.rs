@@ -40,22 +40,19 @@ impl Tile<'_> {
         let own = p.add(first, p.over(self.thread, 8)?)?;
         let one = |i: usize| -> Result<Pixel> {
             let row = p.plus(own, i * COPIED)?;
-            let (line, across) =
-                (p.two("arith.divui", row, wide)?, p.two("arith.remui", row, wide)?);
-            let (image, down) =
-                (p.two("arith.divui", line, high)?, p.two("arith.remui", line, high)?);
+            let (line, across) = (arith::divui(p, row, wide)?, arith::remui(p, row, wide)?);
+            let (image, down) = (arith::divui(p, line, high)?, arith::remui(p, line, high)?);
             let from =
                 |x: Value, i: usize| p.shifted(p.times(x, w.strides[i] as usize)?, -w.low[i]);
             let (h, x) = (from(down, 0)?, from(across, 1)?);
             // Coordinates in the padding are negative.
-            let signed = |v: Value| c.op("arith.index_cast", &[v], Type::index(c.ctx()), &[]);
+            let signed = |v: Value| arith::index_cast(c, v, Type::index(c.ctx()));
             let rows =
                 c.add(c.mul(signed(image)?, distance(2)?)?, c.mul(signed(h)?, distance(1)?)?)?;
             let element = c.add(rows, c.mul(signed(x)?, distance(0)?)?)?;
-            // slt
-            let there = c.compare(2, row, total)?;
+            let there = c.compare(CmpIPredicate::Slt, row, total)?;
             let h = c.select(there, h, p.constant(NOWHERE)?)?;
-            Ok(Pixel { at: [h, x], begin: p.two("arith.addi", begin, p.bytes(element, 2)?)? })
+            Ok(Pixel { at: [h, x], begin: arith::addi(p, begin, p.bytes(element, 2)?)? })
         };
         (0..self.m / COPIED).map(one).collect()
     }
@@ -77,8 +74,11 @@ impl Tile<'_> {
         let left = if w.channels % DEPTH as i64 == 0 {
             sixteen
         } else {
-            // slt
-            c.select(c.compare(2, channel, p.constant(w.channels)?)?, sixteen, zero)?
+            c.select(
+                c.compare(CmpIPredicate::Slt, channel, p.constant(w.channels)?)?,
+                sixteen,
+                zero,
+            )?
         };
         if !side.left {
             let (size, stride) = (
@@ -89,15 +89,15 @@ impl Tile<'_> {
             let near = p.index(p.add(p.times(place, w.channels as usize)?, channel)?)?;
             for i in 0..side.across / COPIED {
                 let far = p.add(side.first, p.plus(p.over(self.thread, 8)?, i * COPIED)?)?;
-                let from = p.two(
-                    "arith.addi",
+                let from = arith::addi(
+                    p,
                     side.begin,
                     p.bytes(c.add(c.mul(p.index(far)?, stride)?, near)?, 2)?,
                 )?;
                 p.copy_some(
                     p.plus(to, i * COPIED * ROW)?,
                     from,
-                    c.select(c.compare(2, far, rows)?, left, zero)?,
+                    c.select(c.compare(CmpIPredicate::Slt, far, rows)?, left, zero)?,
                     16,
                 )?;
             }
@@ -118,11 +118,11 @@ impl Tile<'_> {
         for (i, pixel) in side.pixels.iter().enumerate() {
             // ult: unsigned, a negative coordinate is out of bounds.
             let inside = [
-                c.compare(6, p.add(pixel.at[0], further[0])?, high)?,
-                c.compare(6, p.add(pixel.at[1], further[1])?, width)?,
+                c.compare(CmpIPredicate::Ult, p.add(pixel.at[0], further[0])?, high)?,
+                c.compare(CmpIPredicate::Ult, p.add(pixel.at[1], further[1])?, width)?,
             ];
             let inside = c.both(&inside)?.ok_or("has no condition")?;
-            let from = p.two("arith.addi", pixel.begin, offset)?;
+            let from = arith::addi(p, pixel.begin, offset)?;
             p.copy_some(p.plus(to, i * COPIED * ROW)?, from, c.select(inside, left, zero)?, 16)?;
         }
         Ok(())

@@ -86,7 +86,7 @@ impl Contract<'_> {
     ) -> Result<()> {
         let buffer = self.scope.buffer(side.access.buffer)?;
         let element = buffer.ty().element().ok_or("is no memref")?;
-        let zero = c.constant(if element.dtype()?.is_float() { "0.0" } else { "0" }, element)?;
+        let zero = c.number(0.0, element)?;
         let (wide, tall) = (c.index(side.across as i64)?, c.index(self.depth as i64)?);
         let count = side.across * self.depth;
         for n in 0..count.div_ceil(self.threads) {
@@ -106,7 +106,7 @@ impl Contract<'_> {
                 let there = c.both(&[a.there, d.there])?.ok_or("has no bounds")?;
                 let v = c.select(there, v, zero)?;
                 let place = c.add(c.mul(k, c.index(side.across as i64 + 1)?)?, x)?;
-                c.effect("memref.store", &[v, side.memory, place], &[])
+                memref::store(c, v, side.memory, &[place])
             };
             if (n + 1) * self.threads <= count {
                 one(c)?;

@@ -114,20 +114,7 @@ fn params(k: &Kernel, plan: &Plan, r: &Roles) -> Option<Params> {
     if m.is_some_and(|m| m < 8) || n.is_some_and(|n| n < 8) {
         return None;
     }
-    let wide = k
-        .stages
-        .get(r.stage)?
-        .outputs
-        .first()?
-        .combine
-        .as_ref()?
-        .op
-        .result(0)
-        .ty()
-        .dtype()
-        .ok()?
-        .byte_size()
-        > 4;
+    let wide = k.stages.get(r.stage)?.contraction()?.accumulator.byte_size() > 4;
     let after: usize =
         nest.after.iter().filter_map(|s| k.stages.get(*s)).map(|s| walk(s.op).len()).sum();
     // Large tiles must still fill most SMs.

@@ -147,7 +147,7 @@ impl<'a> Elements<'a> {
             let depth = p.of(depth)?;
             // slt; a pair is in bounds as a whole, since rows are multiples of 16 bytes.
             step.there = columns()
-                .map(|at| c.compare(2, p.plus(first, at)?, depth))
+                .map(|at| c.compare(CmpIPredicate::Slt, p.plus(first, at)?, depth))
                 .collect::<Result<_>>()?;
         }
         Ok(step)
@@ -166,7 +166,7 @@ impl<'a> Elements<'a> {
         let v = self.value(c, self.prologue.value, row, column, step, Some(raw))?;
         // Beyond K the right operand is 0, and 0 × NaN is NaN, so the left one must be 0 too.
         match step.there.get(column / 8) {
-            Some(there) => c.select(*there, v, c.constant("0.0", v.ty())?),
+            Some(there) => c.select(*there, v, c.number(0.0, v.ty())?),
             None => Ok(v),
         }
     }
@@ -174,7 +174,7 @@ impl<'a> Elements<'a> {
     /// The left factor's elements of a K step as fragment registers: of each 16 columns, both rows
     /// of the first 8, then both rows of the second 8, in pairs.
     pub fn packed(&self, p: Ptx, made: &[Value]) -> Result<Vec<Value>> {
-        made.chunks(2).map(|two| p.pair(self.prologue.element.name(), two[0], two[1])).collect()
+        made.chunks(2).map(|two| p.pair(self.prologue.element, two[0], two[1])).collect()
     }
 
     fn value(
@@ -279,7 +279,6 @@ impl<'a> Elements<'a> {
 
 /// Unpacks two adjacent elements from a 32-bit register.
 pub fn two(c: Code, word: Value, element: DType) -> Result<[Value; 2]> {
-    let both =
-        c.op("llvm.bitcast", &[word], Type::vector(Type::scalar(c.ctx(), element), 2), &[])?;
+    let both = llvm::bitcast(c, word, Type::vector(Type::scalar(c.ctx(), element), 2))?;
     Ok([partials::part(c, both, 0)?, partials::part(c, both, 1)?])
 }

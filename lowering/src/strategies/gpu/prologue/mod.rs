@@ -2,11 +2,8 @@
 //! before it multiplies.
 pub(crate) mod emit;
 
-use crate::analysis::{Access, Body, Init, Stage};
-use kiln_dialects::{
-    ir::{Block, Op, Value},
-    value::DType,
-};
+use crate::analysis::{Access, Body, Stage};
+use kiln_dialects::{ir::*, value::DType};
 
 /// A prologue: `sum += widened(rounded(value)) * right`, where `value` is computed from one element
 /// of the left operand and elements of lower-rank tensors.
@@ -33,8 +30,8 @@ pub const DEAR: f64 = 12.0;
 
 /// Whether an op expands to several instructions.
 fn dear(name: &str) -> bool {
-    const CHEAP: &[&str] = &["math.absf", "math.fma", "math.copysign"];
-    name == "arith.divf" || name.starts_with("math.") && !CHEAP.contains(&name)
+    const CHEAP: &[&str] = &[math::AbsF::NAME, math::Fma::NAME, math::CopySign::NAME];
+    name == arith::DivF::NAME || name.starts_with("math.") && !CHEAP.contains(&name)
 }
 
 fn is_f32(v: Value) -> bool {
@@ -45,30 +42,19 @@ impl Prologue {
     /// Matches a stage that sums products in f32, if its left factor is computed and rounded, and
     /// its right factor is an operand as it is.
     pub fn of(stage: &Stage) -> Option<Prologue> {
-        let ([out], Body::Block(block)) = (stage.outputs.as_slice(), stage.body) else {
-            return None;
-        };
-        let combine = out.combine.as_ref().filter(|c| c.op.is("arith.addf"))?;
-        let product = combine.other.def().filter(|p| p.is("arith.mulf") && is_f32(p.result(0)))?;
-        if !stage.captured.is_empty()
-            || !stage.indexed.is_empty()
-            || !matches!(out.init, Init::Fill(_) | Init::Load(_))
-        {
+        let Body::Block(block) = stage.body else { return None };
+        let contraction = stage.accumulates().filter(|c| c.product == DType::F32)?;
+        if !stage.captured.is_empty() || !stage.indexed.is_empty() {
             return None;
         }
         [(0, 1), (1, 0)].into_iter().find_map(|(left, right)| {
-            let widened = |i: usize| {
-                product.operand(i).def().filter(|e| e.is("arith.extf")).map(|e| e.operand(0))
-            };
-            let right = widened(right)?;
-            let (owner, number) = right.block_arg()?;
+            let [left, right] = [contraction.factors[left], contraction.factors[right]];
+            let (_, number) = right.block_arg()?;
             let rounded =
-                widened(left)?.def().filter(|t| t.is("arith.truncf") && is_f32(t.operand(0)))?;
+                left.def().filter(|t| t.isa::<arith::TruncF>() && is_f32(t.operand(0)))?;
             let element =
                 right.ty().dtype().ok().filter(|d| [DType::BF16, DType::F16].contains(d))?;
-            let fits = owner == block
-                && number < stage.inputs.len()
-                && rounded.result(0).ty().dtype() == Ok(element);
+            let fits = number < stage.inputs.len() && rounded.result(0).ty().dtype() == Ok(element);
             let (inputs, ops) = cone(block, rounded.operand(0))?;
             let own = inputs.iter().all(|i| *i < stage.inputs.len() && *i != number);
             (fits && own).then(|| Prologue {

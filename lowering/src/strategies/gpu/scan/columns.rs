@@ -93,12 +93,7 @@ impl Walk<'_> {
                                 Some(start),
                                 vec![
                                     sum,
-                                    c.op(
-                                        "arith.xori",
-                                        &[state[1], c.index((across * beside) as i64)?],
-                                        side.ty(),
-                                        &[],
-                                    )?,
+                                    arith::xori(c, state[1], c.index((across * beside) as i64)?)?,
                                 ],
                             )
                         }

@@ -98,9 +98,8 @@ impl<'a> Walk<'a> {
     }
     /// The identity of the combination, in every lane.
     pub(crate) fn identity(&self, c: Code, lanes: Lanes) -> Result<Value> {
-        let ty = self.element();
-        let text = self.combine.identity(ty.dtype()?).ok_or("has no identity")?;
-        lanes.many(c, Val::One(c.constant(&text, ty)?))
+        let identity = self.combine.identity().ok_or("has no identity")?;
+        lanes.many(c, Val::One(arith::constant(c, identity)?))
     }
     /// Combines `a` with `b`, which comes after it.
     pub(crate) fn two(&self, c: Code, a: Value, b: Value) -> Result<Value> {

@@ -8,7 +8,6 @@ pub(crate) mod rows;
 
 use crate::{
     analysis::{Access, Body, Init, Kernel, Lin, Nest, Plan, Poly, Role, Stage, drop_units, nests},
-    emit::body::made_of,
     strategies::{
         Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::common::{
@@ -95,13 +94,6 @@ pub struct ScanLoop {
     pub before: bool,
 }
 
-/// A scan as `linalg` states it, a masked (triangular) reduction: the loop of the results and the
-/// reduction loop, by index among the op's loops.
-struct Triangle {
-    element: usize,
-    of: usize,
-}
-
 /// Warps that keep the GPU busy, if each thread has `BYTES` in flight.
 const WARPS: i64 = 4096;
 /// Bytes that a thread keeps in flight.
@@ -117,65 +109,15 @@ const SIDE: i64 = 64;
 /// Longest axis that is scanned in O(n²), each element by a reduction, without a remark.
 const SHORT: i64 = 1024;
 
-/// The index of the loop that a value of a body is (`linalg.index`).
-fn loop_of(v: Value) -> Option<usize> {
-    let op = v.def()?;
-    match op.name().as_str() {
-        "arith.index_cast" => loop_of(op.operand(0)),
-        "linalg.index" => op.attr("dim")?.as_i64().map(|d| d as usize),
-        _ => None,
-    }
-}
-
-impl Triangle {
-    fn of(s: &Stage) -> Option<Triangle> {
-        let (Body::Block(block), [out]) = (s.body, &s.outputs[..]) else { return None };
-        let combine = out
-            .combine
-            .as_ref()
-            .filter(|_| out.reduces && !s.merges && matches!(out.init, Init::Fill(_)))?;
-        let dtype = combine.op.result(0).ty().dtype().ok()?;
-        let select = combine.other.def().filter(|o| o.is("arith.select"))?;
-        let [condition, value, nothing] = select.operands()[..] else { return None };
-        let compare = condition.def().filter(|o| o.is("arith.cmpi"))?;
-        let (a, b) = (loop_of(compare.operand(0))?, loop_of(compare.operand(1))?);
-        // `arith.cmpi` predicates slt, sle, ult, ule, and their mirror images.
-        let (of, element) = match compare.attr("predicate")?.as_i64()? {
-            2 | 3 | 6 | 7 => (a, b),
-            4 | 5 | 8 | 9 => (b, a),
-            _ => return None,
-        };
-        let given = nothing.def().filter(|o| o.is("arith.constant"))?.attr("value")?;
-        let identity =
-            Attr::parse(s.op.ctx(), &format!("{} : {}", combine.identity(dtype)?, nothing.ty()))?;
-        let neutral = given.to_string() == identity.to_string()
-            || (combine.kind == "add" && given.as_f64() == Some(0.0));
-        let loops = (0..s.extents.len()).all(|d| s.reduction[d] == (d == of));
-        // The combined value may not depend on the result's element.
-        let needed = made_of(block, value);
-        let asked = needed.iter().filter(|v| v.def().is_some_and(|o| o.is("linalg.index")));
-        let free = asked.filter_map(|v| loop_of(*v)).all(|d| d != element)
-            && block
-                .args()
-                .iter()
-                .zip(&s.inputs)
-                .all(|(arg, a)| !needed.contains(arg) || !a.at.uses(element))
-            && block.args().iter().skip(s.inputs.len()).all(|arg| !needed.contains(arg));
-        let same = s.extents.get(of).is_some_and(|n| s.extents.get(element) == Some(n));
-        let fits = neutral && loops && free && same && out.access.at.uses(element);
-        fits.then_some(Triangle { element, of })
-    }
-}
-
-/// Rewrites a kernel's triangular reduction as a scan with O(n) steps, with its plan. `None` if
-/// there is no triangle, or if another stage has other loops.
+/// Rewrites a kernel's scan, a reduction for each element, as one with O(n) steps, with its plan.
+/// `None` if there is no scan or several, or if another stage has other loops.
 pub fn walk(mut k: Kernel) -> Option<(Kernel, Plan)> {
-    let mut all = (0..k.stages.len()).filter_map(|s| Triangle::of(&k.stages[s]).map(|t| (s, t)));
+    let mut all = (0..k.stages.len()).filter_map(|s| Some((s, *k.stages[s].scan()?)));
     let (Some((number, t)), None) = (all.next(), all.next()) else { return None };
     // Drops unit dimensions, wherever they are.
     k.stages.iter_mut().for_each(drop_units);
     let s = &mut k.stages[number];
-    let (element, of) = (s.dims[t.element].as_dim()?, s.dims[t.of].as_dim()?);
+    let (element, of) = (s.dims[t.element].as_dim()?, s.dims[t.over].as_dim()?);
     let mut extents = s.extents.clone();
     extents.remove(of);
     let now = |d: usize| if d > of { d - 1 } else { d };
@@ -211,19 +153,15 @@ pub fn scan(k: &Kernel, plan: &Plan) -> Option<ScanLoop> {
     let nest = plan.nests.first()?;
     nest.stages.iter().find_map(|number| {
         let s = k.stages.get(*number)?;
-        let [out] = &s.outputs[..] else { return None };
-        // The stage before the rewrite, with its reduction loop.
-        let select = out.combine.as_ref()?.other.def().filter(|o| o.is("arith.select"))?;
-        let compare = select.operand(0).def().filter(|o| o.is("arith.cmpi"))?;
-        let axis = s.dims.get(loop_of(compare.operand(0))?)?.as_dim()?;
-        let before = [2, 4, 6, 8].contains(&compare.attr("predicate")?.as_i64()?);
-        Some(ScanLoop { stage: *number, axis, value: select.operand(1), before })
+        let own = s.scan()?;
+        let axis = s.dims.get(own.over)?.as_dim()?;
+        Some(ScanLoop { stage: *number, axis, value: own.value, before: own.exclusive })
     })
 }
 
-/// Why a long triangular reduction is not lowered to a scan and stays O(n²).
+/// Why a long scan is not computed in one walk and stays O(n²).
 fn refused(k: &Kernel) -> Option<String> {
-    let t = k.stages.iter().find_map(|s| Triangle::of(s).map(|t| s.extents[t.of].clone()))?;
+    let t = k.stages.iter().find_map(|s| Some(s.extents[s.scan()?.over].clone()))?;
     let long = t.known().is_none_or(|n| n > SHORT);
     long.then(|| "a scan shares its kernel with what goes through other loops, so that each element looks at its whole axis".into())
 }

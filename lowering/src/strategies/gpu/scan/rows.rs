@@ -84,12 +84,7 @@ impl Walk<'_> {
                     let lanes = (0..count).map(at).collect::<Result<Vec<_>>>()?;
                     let v = match lanes[..] {
                         [v] => v,
-                        _ => c.op(
-                            "vector.from_elements",
-                            &lanes,
-                            Type::vector(self.element(), count),
-                            &[],
-                        )?,
+                        _ => vector::from_elements(c, &lanes, Type::vector(self.element(), count))?,
                     };
                     self.give(c, piece, v)?;
                 }
@@ -152,18 +147,16 @@ impl Walk<'_> {
         let wide = c.index(WARP as i64)?;
         let (lane, warp) = (c.rem(group.thread, wide)?, c.div(group.thread, wide)?);
         let mine = c.add(place, warp)?;
-        let last = c.compare(0, lane, c.index(WARP as i64 - 1)?)?;
+        let last = c.compare(CmpIPredicate::Eq, lane, c.index(WARP as i64 - 1)?)?;
         let mut give = |c: Code| -> Result<()> {
             let at = |p: usize| c.add(mine, c.index((p * warps) as i64)?);
-            all.iter()
-                .enumerate()
-                .try_for_each(|(p, v)| c.effect("memref.store", &[*v, memory, at(p)?], &[]))
+            all.iter().enumerate().try_for_each(|(p, v)| memref::store(c, *v, memory, &[at(p)?]))
         };
         c.when(last, &mut give, None)?;
         threads::barrier(c)?;
         let there = if count < WARP { Some(c.below(lane, c.index(count as i64)?)?) } else { None };
         let from = there.map_or(Ok(lane), |there| c.select(there, lane, c.index(0)?))?;
-        let mut v = c.op("memref.load", &[memory, c.add(place, from)?], self.element(), &[])?;
+        let mut v = memref::load(c, memory, &[c.add(place, from)?])?;
         if let Some(there) = there {
             v = c.select(there, v, self.identity(c, ONE)?)?;
         }
@@ -175,6 +168,6 @@ impl Walk<'_> {
         let starts = (0..self.pieces).map(start).collect::<Result<_>>()?;
         let sum = self.two(c, sum, threads::of_lane(c, v, count - 1, WARP)?)?;
         // The two exchange buffers of a group differ in one address bit.
-        Ok((starts, vec![sum, c.op("arith.xori", &[place, wide], place.ty(), &[])?]))
+        Ok((starts, vec![sum, arith::xori(c, place, wide)?]))
     }
 }

@@ -91,7 +91,7 @@ impl Tile<'_> {
             let at = p.add(first, x)?;
             let element =
                 p.0.add(p.0.mul(p.index(at)?, strides[0])?, p.0.mul(p.index(deep)?, strides[1])?)?;
-            let from = p.two("arith.addi", begin, p.bytes(element, BYTES)?)?;
+            let from = arith::addi(p, begin, p.bytes(element, BYTES)?)?;
             let to =
                 p.plus(p.add(p.times(deep, BYTES * pitch(across))?, p.times(x, BYTES)?)?, offset)?;
             let left = p.times(p.minus(size, at)?, BYTES)?;
@@ -112,11 +112,11 @@ impl Tile<'_> {
             let further =
                 p.bytes(c.mul(p.index(base)?, self.scope.poly(c, &side.deep)?)?, BYTES)?;
             for piece in pieces {
-                let there = c.compare(2, p.add(base, piece.deep)?, self.end)?;
+                let there = c.compare(CmpIPredicate::Slt, p.add(base, piece.deep)?, self.end)?;
                 let bytes = c.select(there, piece.bytes, zero)?;
                 // Out of bounds no byte is copied, since the address may be unmapped; cp.async
                 // writes zeros.
-                let from = p.two("arith.addi", piece.from, further)?;
+                let from = arith::addi(p, piece.from, further)?;
                 p.copy_some(
                     p.add(to, piece.to)?,
                     from,
@@ -190,8 +190,8 @@ pub fn emit(
                 begin =
                     c.add(begin, c.mul(*i, scope.poly(c, &side.access.at.coefficient(*d))?)?)?;
             }
-            let begin = p.two(
-                "arith.addi",
+            let begin = arith::addi(
+                p,
                 p.begin_of(scope.buffer(side.access.buffer)?)?,
                 p.bytes(begin, BYTES)?,
             )?;

@@ -182,7 +182,7 @@ pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
         let wide = beside.known() == Some(1) && others && units(&a.at.constant);
         linear.then(|| Side { access: a.clone(), across: beside, deep, wide })
     };
-    let f32 = stage.outputs.first()?.combine.as_ref()?.op.result(0).ty().dtype() == Ok(DType::F32);
+    let f32 = stage.contraction()?.accumulator == DType::F32;
     // Small results do not fill a tile.
     let fits = |d: usize| nest.extents.get(d)?.known().is_none_or(|n| n >= 8).then_some(());
     fits(*row).and(fits(*column))?;

@@ -143,19 +143,12 @@ impl Tile<'_> {
         dims[self.product.depth.0] = Val::Steps(deep, 1);
         let v = WIDE.many(c, self.scope.read(c, access, &dims, WIDE, &Passed::new())?)?;
         let words = Type::vector(Type::scalar(c.ctx(), DType::I32), 4);
-        let mut v = c.op("vector.bitcast", &[v], words, &[])?;
+        let mut v = vector::bitcast(c, v, words)?;
         if let Some(inside) = inside {
-            v = c.select(inside, v, c.constant("dense<0>", words)?)?;
+            v = c.select(inside, v, c.integer(0, words)?)?;
         }
         (0..4)
-            .map(|i| {
-                c.op(
-                    "vector.extract",
-                    &[v],
-                    Type::scalar(c.ctx(), DType::I32),
-                    &[("static_position", Attr::i64s(c.ctx(), &[i]))],
-                )
-            })
+            .map(|i| vector::extract(c, v, &[Size::Static(i)], Type::scalar(c.ctx(), DType::I32)))
             .collect()
     }
 
@@ -169,7 +162,7 @@ impl Tile<'_> {
             self.rows(c, dims, matrix, (c.add(first, group)?, many), INSTRUCTION.1, 2 * down)?;
         let few_rows =
             self.rows(c, dims, few, (group, c.index(*count as i64)?), INSTRUCTION.1, over)?;
-        let zero = c.constant("0.0", Type::scalar(c.ctx(), DType::F32))?;
+        let zero = c.number(0.0, Type::scalar(c.ctx(), DType::F32))?;
         let (steps, turn) = (c.index(depth.div_ceil(DEPTH) as i64)?, c.index(self.warps as i64)?);
         c.unrolled(
             self.warp,
@@ -212,7 +205,7 @@ impl Tile<'_> {
                                 pair[1][half + 1],
                             ];
                             let next = Ptx(c).warp_mma(
-                                element.name(),
+                                *element,
                                 rows,
                                 [x[half], x[half + 1]],
                                 &sums[at..at + 4],
@@ -255,21 +248,21 @@ impl Tile<'_> {
         for round in (0..self.warps / self.parts).rev() {
             let put = |c: Code| {
                 let all = sums.iter().zip(&places);
-                all.into_iter()
-                    .try_for_each(|(v, at)| c.effect("memref.store", &[*v, self.memory, *at], &[]))
+                all.into_iter().try_for_each(|(v, at)| memref::store(c, *v, self.memory, &[*at]))
             };
             if self.warps == self.parts {
                 put(c)?;
             } else {
-                let mine = c.compare(0, c.div(self.warp, parts)?, c.index(round as i64)?)?;
+                let mine =
+                    c.compare(CmpIPredicate::Eq, c.div(self.warp, parts)?, c.index(round as i64)?)?;
                 c.when(mine, &mut |c| put(c), None)?;
             }
             threads::barrier(c)?;
             if round > 0 {
                 let first = c.below(self.warp, parts)?;
                 for (v, at) in sums.iter_mut().zip(&places) {
-                    let other = c.op("memref.load", &[self.memory, *at], v.ty(), &[])?;
-                    *v = c.select(first, c.op("arith.addf", &[*v, other], v.ty(), &[])?, *v)?;
+                    let other = memref::load(c, self.memory, &[*at])?;
+                    *v = c.select(first, arith::addf(c, *v, other)?, *v)?;
                 }
                 threads::barrier(c)?;
             }
@@ -292,16 +285,11 @@ impl Tile<'_> {
                     )?;
                     let part = |w: usize| -> Result<Value> {
                         let at = self.place(c, c.index(w as i64)?, column, mine)?;
-                        c.op(
-                            "memref.load",
-                            &[self.memory, at],
-                            Type::scalar(c.ctx(), DType::F32),
-                            &[],
-                        )
+                        memref::load(c, self.memory, &[at])
                     };
                     let mut sum = part(0)?;
                     for w in 1..self.parts {
-                        sum = c.op("arith.addf", &[sum, part(w)?], sum.ty(), &[])?;
+                        sum = arith::addf(c, sum, part(w)?)?;
                     }
                     Ok(Val::One(sum))
                 };

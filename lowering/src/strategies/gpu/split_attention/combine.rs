@@ -48,14 +48,10 @@ impl Split<'_> {
         4 * (self.warps + 1) * self.rows
     }
     fn store(&self, p: Ptx, v: Value, address: Value, bytes: i64) -> Result<()> {
-        p.0.effect(
-            "llvm.store",
-            &[v, p.at(address)?],
-            &[("alignment", Attr::i64(p.0.ctx(), bytes))],
-        )
+        llvm::Store::new(p, v, p.at(address)?).alignment(bytes).build().map(drop)
     }
     fn load(&self, p: Ptx, pointer: Value) -> Result<Value> {
-        p.0.op("llvm.load", &[pointer], p.f32(), &[("alignment", Attr::i64(p.0.ctx(), 4))])
+        llvm::Load::new(p, pointer, p.f32()).alignment(4).result()
     }
 
     /// Writes a warp's partial results to shared memory. A thread has the 16 columns that it read
@@ -74,7 +70,7 @@ impl Split<'_> {
                             .map(|m| eight[(m * halves + half) * 2 + i])
                             .collect();
                         let at = p.plus(begin, 4 * (step * COLUMNS + i * EIGHT + 4 * quarter))?;
-                        self.store(p, c.op("vector.from_elements", &own, four, &[])?, at, 16)?;
+                        self.store(p, vector::from_elements(c, &own, four)?, at, 16)?;
                     }
                 }
             }
@@ -95,14 +91,14 @@ impl Split<'_> {
         if rest.is_empty() {
             return Ok(*first);
         }
-        let most = rest.iter().try_fold(first.most, |a, b| p.two("arith.maxnumf", a, b.most))?;
+        let most = rest.iter().try_fold(first.most, |a, b| arith::maxnumf(p, a, b.most))?;
         let over = self.finite(c, most)?;
-        let nothing = c.constant("0.0", p.f32())?;
+        let nothing = c.number(0.0, p.f32())?;
         let (mut sum, mut value) = (nothing, nothing);
         for part in parts {
             let factor = self.power(c, part.most, over)?;
-            sum = c.op("math.fma", &[part.sum, factor, sum], sum.ty(), &[])?;
-            value = c.op("math.fma", &[part.value, factor, value], sum.ty(), &[])?;
+            sum = math::fma(c, part.sum, factor, sum)?;
+            value = math::fma(c, part.value, factor, value)?;
         }
         Ok(Part { most, sum, value })
     }
@@ -190,22 +186,21 @@ impl Split<'_> {
         let row = Ptx(c).add(place.first, row)?;
         let mut one = |c: Code| -> Result<()> {
             let p = Ptx(c);
-            let factor =
-                c.constant(&format!("{:#010x}", (self.score.factor as f32).to_bits()), p.f32())?;
+            let factor = c.number(self.score.factor, p.f32())?;
             let (outer, query) = self.split(c, place, row)?;
-            // slt
-            let counts = place.queries.map(|n| c.compare(2, query, n)).transpose()?;
+            let counts =
+                place.queries.map(|n| c.compare(CmpIPredicate::Slt, query, n)).transpose()?;
             // The element's value, or `other` for a query beyond the valid ones.
-            let or = |x: Value, other: &str| match counts {
-                Some(counts) => c.select(counts, x, c.constant(other, x.ty())?),
+            let or = |x: Value, other: f64| match counts {
+                Some(counts) => c.select(counts, x, c.number(other, x.ty())?),
                 None => Ok(x),
             };
             let whole = Part {
-                most: or(whole.most, "0xFF800000")?,
-                sum: or(whole.sum, "0.0")?,
-                value: or(whole.value, "0.0")?,
+                most: or(whole.most, f64::NEG_INFINITY)?,
+                sum: or(whole.sum, 0.0)?,
+                value: or(whole.value, 0.0)?,
             };
-            let most = p.two("arith.mulf", whole.most, factor)?;
+            let most = arith::mulf(p, whole.most, factor)?;
             let mut dims: Vec<Val> = outer.into_iter().map(Val::One).collect();
             dims.extend([Val::One(p.index(query)?), Val::One(p.index(column)?)]);
             let mut passed = Passed::from([
@@ -220,7 +215,6 @@ impl Split<'_> {
                 |c: Code| self.scope.iteration(c, &[lse], &dims, ONE, &mut [], &mut passed.clone());
             c.when(p.is(column, 0)?, &mut own, None)
         };
-        // slt
-        c.when(c.compare(2, row, self.total)?, &mut one, None)
+        c.when(c.compare(CmpIPredicate::Slt, row, self.total)?, &mut one, None)
     }
 }

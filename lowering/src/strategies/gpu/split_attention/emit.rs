@@ -137,8 +137,8 @@ impl Split<'_> {
             low = p.least(low, high)?;
         }
         if let Some(queries) = queries {
-            // slt
-            let counts = c.compare(2, if stacked { p.number(0)? } else { first }, queries)?;
+            let counts =
+                c.compare(CmpIPredicate::Slt, if stacked { p.number(0)? } else { first }, queries)?;
             high = c.select(counts, high, low)?;
         }
         Ok(Place { around, first, keys: [low, high], queries })
@@ -158,8 +158,8 @@ impl Split<'_> {
         if self.form.heads == 1 {
             return Ok((outer, row));
         }
-        outer.push(p.index(p.two("arith.divui", row, self.queries)?)?);
-        Ok((outer, p.two("arith.remui", row, self.queries)?))
+        outer.push(p.index(arith::divui(p, row, self.queries)?)?);
+        Ok((outer, arith::remui(p, row, self.queries)?))
     }
 
     /// The 16 bytes at an element as four registers; zeros unless `inside`.
@@ -172,18 +172,11 @@ impl Split<'_> {
     ) -> Result<Vec<Value>> {
         let v = WIDE.many(c, self.scope.read(c, access, dims, WIDE, &Passed::new())?)?;
         let words = Type::vector(Ptx(c).i32(), 4);
-        let mut v = c.op("vector.bitcast", &[v], words, &[])?;
+        let mut v = vector::bitcast(c, v, words)?;
         if let Some(inside) = inside {
-            v = c.select(inside, v, c.constant("dense<0>", words)?)?;
+            v = c.select(inside, v, c.integer(0, words)?)?;
         }
-        let word = |i: i64| {
-            c.op(
-                "vector.extract",
-                &[v],
-                Ptx(c).i32(),
-                &[("static_position", Attr::i64s(c.ctx(), &[i]))],
-            )
-        };
+        let word = |i: i64| vector::extract(c, v, &[Size::Static(i)], Ptx(c).i32());
         (0..4).map(word).collect()
     }
     /// The address of the thread's 16 bytes of a step along a row, clamped to the first ones if out
@@ -267,9 +260,11 @@ impl Split<'_> {
                 let one = |j: &usize| {
                     let key = p.plus(own, 2 * EIGHT * k + j)?;
                     // What stands beyond the end may be no number, and 0 times that is none.
-                    // slt
-                    let inside =
-                        if self.ragged { Some(c.compare(2, key, place.keys[1])?) } else { None };
+                    let inside = if self.ragged {
+                        Some(c.compare(CmpIPredicate::Slt, key, place.keys[1])?)
+                    } else {
+                        None
+                    };
                     let mut dims = self.outer(c, place)?;
                     dims.extend([
                         Val::One(c.index(0)?),
@@ -296,7 +291,7 @@ impl Split<'_> {
     ) -> Result<Vec<Vec<Value>>> {
         let p = Ptx(c);
         let start = p.add(start, p.times(self.lane[1], 2)?)?;
-        let low = c.constant("0xFF800000", p.f32())?;
+        let low = c.number(f64::NEG_INFINITY, p.f32())?;
         let last = if self.ragged { Some(p.shifted(self.count, -1)?) } else { None };
         let one = |(half, row): (usize, &Row)| -> Result<Vec<Value>> {
             // The last visible key of the row, relative to the thread's first key.
@@ -314,8 +309,11 @@ impl Split<'_> {
                     let column = EIGHT * j + i;
                     let x = self.score.element(c, &mut known, four[2 * half + i], 0, column)?;
                     all.push(match limit {
-                        // sgt
-                        Some(limit) => c.select(c.compare(4, p.number(column)?, limit)?, low, x)?,
+                        Some(limit) => c.select(
+                            c.compare(CmpIPredicate::Sgt, p.number(column)?, limit)?,
+                            low,
+                            x,
+                        )?,
                         None => x,
                     });
                 }
@@ -328,16 +326,13 @@ impl Split<'_> {
     /// finite f32.
     pub(crate) fn power(&self, c: Code, x: Value, over: Value) -> Result<Value> {
         let p = Ptx(c);
-        let scale = c.constant(
-            &format!("{:#010x}", ((LOG2_E * self.score.factor) as f32).to_bits()),
-            p.f32(),
-        )?;
-        p.exp2(p.two("arith.mulf", p.two("arith.subf", x, over)?, scale)?)
+        let scale = c.number(LOG2_E * self.score.factor, p.f32())?;
+        p.exp2(arith::mulf(p, arith::subf(p, x, over)?, scale)?)
     }
     /// The maximum score made finite, so that all exponentials of a fully masked row are 0.
     pub(crate) fn finite(&self, c: Code, most: Value) -> Result<Value> {
-        let least = c.constant(&format!("{:#010x}", f32::MIN.to_bits()), most.ty())?;
-        c.op("arith.maxnumf", &[most, least], most.ty(), &[])
+        let least = c.number(f32::MIN.into(), most.ty())?;
+        arith::maxnumf(c, most, least)
     }
 
     /// A step of keys: scores, online softmax, product with the values.
@@ -350,9 +345,9 @@ impl Split<'_> {
         start: Value,
         old: &State,
     ) -> Result<State> {
-        let (p, element, halves) = (Ptx(c), self.form.element.name(), self.halves());
+        let (p, element, halves) = (Ptx(c), self.form.element, self.halves());
         let (keys, values) = (self.read_keys(c, place, start)?, self.read_values(c, place, start)?);
-        let (nothing, none) = (c.constant("0.0", p.f32())?, p.number(0)?);
+        let (nothing, none) = (c.number(0.0, p.f32())?, p.number(0)?);
         let mut scores = vec![];
         for key in &keys {
             let mut sums = vec![nothing; 4];
@@ -370,20 +365,18 @@ impl Split<'_> {
             scores.push(sums);
         }
         let seen = self.seen(c, place, rows, &scores, start)?;
-        let two = |name: &str, a: Value, b: Value| c.op(name, &[a, b], a.ty(), &[]);
         let (mut most, mut sums, mut factors, mut weights) = (vec![], vec![], vec![], vec![]);
         for (half, own) in seen.iter().enumerate() {
             let (first, rest) = own.split_first().ok_or("takes no keys")?;
-            let max = rest.iter().try_fold(*first, |a, b| two("arith.maxnumf", a, *b))?;
-            let max = threads::butterfly(c, max, 4, &|a, b| two("arith.maxnumf", a, b))?;
-            let max = two("arith.maxnumf", max, old.most[half])?;
+            let max = rest.iter().try_fold(*first, |a, b| arith::maxnumf(c, a, *b))?;
+            let max = threads::butterfly(c, max, 4, &|a, b| arith::maxnumf(c, a, b))?;
+            let max = arith::maxnumf(c, max, old.most[half])?;
             let over = self.finite(c, max)?;
             let made = own.iter().map(|x| self.power(c, *x, over)).collect::<Result<Vec<_>>>()?;
             let factor = self.power(c, old.most[half], over)?;
-            let sum =
-                made.iter().try_fold(two("arith.mulf", old.sums[half], factor)?, |a, b| {
-                    two("arith.addf", a, *b)
-                })?;
+            let sum = made
+                .iter()
+                .try_fold(arith::mulf(c, old.sums[half], factor)?, |a, b| arith::addf(c, a, *b))?;
             most.push(max);
             sums.push(sum);
             factors.push(factor);
@@ -393,7 +386,7 @@ impl Split<'_> {
             .values
             .iter()
             .enumerate()
-            .map(|(i, x)| two("arith.mulf", *x, factors[i / 2 % halves]))
+            .map(|(i, x)| arith::mulf(c, *x, factors[i / 2 % halves]))
             .collect::<Result<Vec<_>>>()?;
         for (k, value) in values.iter().enumerate() {
             let pair = |half: usize, eight: usize| match weights.get(half) {
@@ -430,7 +423,7 @@ impl Split<'_> {
         let [low, high] = place.keys;
         let steps = p.over(p.plus(p.minus(high, low)?, self.keys - 1)?, self.keys)?;
         let mine = p.add(p.times(self.rank, self.warps)?, self.warp)?;
-        let (nothing, none) = (c.constant("0.0", p.f32())?, c.constant("0xFF800000", p.f32())?);
+        let (nothing, none) = (c.number(0.0, p.f32())?, c.number(f64::NEG_INFINITY, p.f32())?);
         let columns = (self.form.at.columns as usize).div_ceil(COLUMNS) * COLUMNS;
         let begin = State {
             most: vec![none; halves],
@@ -453,8 +446,7 @@ impl Split<'_> {
         )?;
         let mut done = State::of(halves, &done);
         for sum in &mut done.sums {
-            *sum =
-                threads::butterfly(c, *sum, 4, &|a, b| c.op("arith.addf", &[a, b], a.ty(), &[]))?;
+            *sum = threads::butterfly(c, *sum, 4, &|a, b| arith::addf(c, a, b))?;
         }
         // Opaque, so that LLVM does not hoist the epilogue's addresses out of the loop over tiles
         // and keep them live through the loop over keys.

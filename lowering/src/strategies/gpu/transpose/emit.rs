@@ -181,8 +181,8 @@ impl Tile<'_> {
     fn place(&self, c: Code, side: &Side<'_>, group: Value, i: Value, j: Value) -> Result<Value> {
         let unit = c.index(side.unit as i64)?;
         let mask = c.index((self.over / side.unit) as i64 - 1)?;
-        let key = c.op("arith.andi", &[group, mask], mask.ty(), &[])?;
-        let block = c.op("arith.xori", &[c.div(j, unit)?, key], mask.ty(), &[])?;
+        let key = arith::andi(c, group, mask)?;
+        let block = arith::xori(c, c.div(j, unit)?, key)?;
         let column = c.add(c.mul(block, unit)?, c.rem(j, unit)?)?;
         c.add(c.mul(i, c.index(self.over as i64)?)?, column)
     }
@@ -217,10 +217,11 @@ impl Tile<'_> {
                     let place = self.place(c, side, group, i, j)?;
                     for n in 0..side.width {
                         let one = if side.width == 1 { v } else { partials::part(c, v, n)? };
-                        c.effect(
-                            "memref.store",
-                            &[one, side.memory, c.add(place, c.index((n * self.over) as i64)?)?],
-                            &[],
+                        memref::store(
+                            c,
+                            one,
+                            side.memory,
+                            &[c.add(place, c.index((n * self.over) as i64)?)?],
                         )?;
                     }
                     Ok(())

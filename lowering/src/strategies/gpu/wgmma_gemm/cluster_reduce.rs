@@ -96,7 +96,7 @@ impl Tile<'_> {
         let [own] = values else { return Err("has more than 64 rows of a group".into()) };
         let unit = p.add(p.times(group, 4)?, p.rest(warp, 4)?)?;
         let (owner, number) = (p.over(unit, units)?, p.rest(unit, units)?);
-        let mine = c.compare(0, owner, self.part.rank)?;
+        let mine = c.compare(CmpIPredicate::Eq, owner, self.part.rank)?;
         let lane = p.rest(thread, WARP)?;
         // Received accumulators follow the CTA's own, by the sender's distance in rank.
         let place = |p: Ptx, distance: Value| -> Result<Value> {
@@ -114,7 +114,7 @@ impl Tile<'_> {
             let from = p.add(self.ring, p.times(unit, self.unit())?)?;
             let at = p.add(from, p.times(lane, 16)?)?;
             for (i, sums) in own.chunks(4).enumerate() {
-                p.write(p.plus(at, i * LINE)?, c.op("vector.from_elements", sums, four, &[])?, 16)?;
+                p.write(p.plus(at, i * LINE)?, vector::from_elements(c, sums, four)?, 16)?;
             }
             p.release()?;
             p.warp_barrier()?;
@@ -136,7 +136,7 @@ impl Tile<'_> {
                     let other = p.read_beside(p.plus(at, line * LINE)?, p.f32(), 4)?;
                     sums.iter_mut()
                         .zip(other)
-                        .try_for_each(|(a, b)| p.two("arith.addf", *a, b).map(|sum| *a = sum))?;
+                        .try_for_each(|(a, b)| arith::addf(p, *a, b).map(|sum| *a = sum))?;
                 }
             }
             finish(c, &[all])

@@ -18,7 +18,7 @@ use crate::{
         common::{
             fragments::{Part, Results},
             grid_stride,
-            ptx::{Mma, Ptx},
+            ptx::{Mma, Ptx, wgmma_type},
             threads, warp_specialisation,
         },
         wgmma_gemm::{
@@ -31,7 +31,7 @@ use crate::{
     },
     target::launch::TENSOR_MAPS,
 };
-use kiln_dialects::{ir::*, value::DType};
+use kiln_dialects::ir::*;
 
 /// Rasterisation: rows of tiles that consecutive CTAs sweep before the next columns, so that both
 /// operands stay in the L2 cache.
@@ -52,7 +52,7 @@ pub fn parameters(func: Op) -> Result<Vec<Type>> {
         .and_then(Attr::as_array)
         .ok_or("has no kiln.tensor_maps, which kiln-gpu-schedule makes")?
         .len();
-    let pointer = Type::parse(func.ctx(), "!llvm.ptr").ok_or("has no llvm dialect")?;
+    let pointer = Type::llvm_ptr(func.ctx(), 0);
     Ok(vec![pointer; count])
 }
 
@@ -139,27 +139,24 @@ impl Tile<'_> {
         // 32-bit division is cheaper.
         let (tile, down, over) = (p.of(tile)?, p.of(down)?, p.of(over)?);
         let wide = p.times(over, BAND)?;
-        let (band, rest) = (p.two("arith.divui", tile, wide)?, p.two("arith.remui", tile, wide)?);
+        let (band, rest) = (arith::divui(p, tile, wide)?, arith::remui(p, tile, wide)?);
         let first = p.times(band, BAND)?;
         let parts = |height: Value| -> Result<[Value; 2]> {
-            Ok([p.two("arith.divui", rest, height)?, p.two("arith.remui", rest, height)?])
+            Ok([arith::divui(p, rest, height)?, arith::remui(p, rest, height)?])
         };
-        let [column, row] = match known(self.tiles[0])
-            .map(|n| (n as usize / BAND, n as usize % BAND))
-        {
-            Some((_, 0)) => parts(p.number(BAND)?)?,
-            Some((0, last)) => parts(p.number(last)?)?,
-            // Branch so that the divisor is a constant: with `minui`, LLVM emits a 16-bit division,
-            // a call that `cuLink` resolves, and calls serialise wgmma.
-            Some((bands, last)) => {
-                let whole = c.below(band, p.number(bands)?)?;
-                let (full, part) = (parts(p.number(BAND)?)?, parts(p.number(last)?)?);
-                [c.select(whole, full[0], part[0])?, c.select(whole, full[1], part[1])?]
-            }
-            None => {
-                parts(p.two("arith.minui", p.two("arith.subi", down, first)?, p.number(BAND)?)?)?
-            }
-        };
+        let [column, row] =
+            match known(self.tiles[0]).map(|n| (n as usize / BAND, n as usize % BAND)) {
+                Some((_, 0)) => parts(p.number(BAND)?)?,
+                Some((0, last)) => parts(p.number(last)?)?,
+                // Branch so that the divisor is a constant: with `minui`, LLVM emits a 16-bit division,
+                // a call that `cuLink` resolves, and calls serialise wgmma.
+                Some((bands, last)) => {
+                    let whole = c.below(band, p.number(bands)?)?;
+                    let (full, part) = (parts(p.number(BAND)?)?, parts(p.number(last)?)?);
+                    [c.select(whole, full[0], part[0])?, c.select(whole, full[1], part[1])?]
+                }
+                None => parts(arith::minui(p, arith::subi(p, down, first)?, p.number(BAND)?)?)?,
+            };
         Ok(Place {
             row: p.times(p.add(first, row)?, self.m)?,
             column: p.times(column, self.across())?,
@@ -290,7 +287,7 @@ impl Tile<'_> {
     ) -> Result<Vec<Value>> {
         let product = self.product();
         let (left_deep, right_deep) = (product.left.deep, product.rights[0].deep);
-        let element = if product.element == DType::F32 { "tf32" } else { product.element.name() };
+        let element = wgmma_type(product.element);
         let mma = Mma { columns: self.n, element, left_deep, right_deep };
         let left = p.add(self.ring, p.times(slot, self.bytes())?)?;
         let right = p.descriptor(p.plus(left, self.m * ROW)?, right_deep)?;

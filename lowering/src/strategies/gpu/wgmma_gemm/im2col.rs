@@ -4,7 +4,6 @@ use crate::{
     analysis::{Kernel, Lin, Place, Poly, Role, Stage},
     strategies::gpu::wgmma_gemm::{DEPTH, Operand},
 };
-use kiln_dialects::ir::*;
 
 /// The window of a convolution. Pairs are (height, width).
 #[derive(Clone, Debug)]
@@ -84,22 +83,8 @@ pub fn pixel(l: &Lin, reduction: &[bool]) -> Option<(Step, Option<Step>)> {
 /// weights, with a multiple of 8 channels.
 pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, Operand, Operand)> {
     let op = stage.op;
-    let maps: Option<Vec<_>> = op
-        .attr("indexing_maps")?
-        .as_array()?
-        .into_iter()
-        .map(|m| Some(m.as_affine_map()?.1))
-        .collect();
-    let [image, weight, result] = maps.as_deref()? else { return None };
-    let reduction: Vec<bool> = op
-        .attr("iterator_types")?
-        .as_array()?
-        .iter()
-        .map(|t| t.to_string().contains("reduction"))
-        .collect();
-    let lins =
-        |all: &[Affine]| all.iter().map(|e| Lin::of(e, &[]).ok()).collect::<Option<Vec<_>>>();
-    let (image, weight, result) = (lins(image)?, lins(weight)?, lins(result)?);
+    let (maps, reduction) = stage.indices()?;
+    let [Some(image), Some(weight), Some(result)] = maps.as_slice() else { return None };
     let ([n, h, w, c], [rn, rh, rw, rk]) = (image.as_slice(), result.as_slice()) else {
         return None;
     };
@@ -223,8 +208,7 @@ fn counts(w: &Window) -> bool {
 
 /// The index among tensor arguments of argument `number`; scalars do not count.
 pub fn argument(k: &Kernel, number: usize) -> Option<usize> {
-    let block = k.func.regions().first().and_then(|r| r.first())?;
-    Some(block.args().iter().take(number).filter(|v| v.ty().is_tensor()).count())
+    Some(k.block.args().iter().take(number).filter(|v| v.ty().is_tensor()).count())
 }
 
 /// The number of tensor arguments; results follow them.

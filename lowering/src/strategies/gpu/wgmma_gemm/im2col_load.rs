@@ -11,14 +11,13 @@ impl Tile<'_> {
     pub fn pixel(&self, p: Ptx, w: &Window, row: Value) -> Result<[Value; 3]> {
         let size = |i: usize| p.of(self.results.scope.poly(p.0, &w.out[i])?);
         let (high, wide) = (size(0)?, size(1)?);
-        let by = |name: &str, x: Value, y: Value| p.two(name, x, y);
-        let line = by("arith.divui", row, wide)?;
+        let line = arith::divui(p, row, wide)?;
         let begins = |x: Value, i: usize| {
-            by("arith.subi", p.times(x, w.strides[i] as usize)?, p.number(w.low[i] as usize)?)
+            arith::subi(p, p.times(x, w.strides[i] as usize)?, p.number(w.low[i] as usize)?)
         };
-        let across = begins(by("arith.remui", row, wide)?, 1)?;
-        let down = begins(by("arith.remui", line, high)?, 0)?;
-        Ok([across, down, by("arith.divui", line, high)?])
+        let across = begins(arith::remui(p, row, wide)?, 1)?;
+        let down = begins(arith::remui(p, line, high)?, 0)?;
+        Ok([across, down, arith::divui(p, line, high)?])
     }
     /// Issues the TMA loads of a K step: 64 channels at one window position, and their weights.
     #[allow(clippy::too_many_arguments)]

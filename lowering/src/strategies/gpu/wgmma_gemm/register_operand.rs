@@ -50,10 +50,10 @@ impl Tile<'_> {
     /// The raw elements of the `k`-th 16 columns of a tile, in fragment order.
     fn raw(&self, p: Ptx, t: &Thread<'_>, tile: Value, k: usize) -> Result<Vec<[Value; 2]>> {
         let raw = self.product().raw;
-        let swizzled = |chunk: Value, row: Value| p.times(p.two("arith.xori", chunk, row)?, 16);
+        let swizzled = |chunk: Value, row: Value| p.times(arith::xori(p, chunk, row)?, 16);
         if raw.byte_size() == 2 {
             let (row, high) = (p.rest(t.lane, 16)?, p.over(t.lane, 16)?);
-            let chunk = p.two("arith.xori", high, p.number(2 * k)?)?;
+            let chunk = arith::xori(p, high, p.number(2 * k)?)?;
             let at =
                 p.add(p.times(p.add(t.row, row)?, ROW)?, swizzled(chunk, p.rest(t.lane, 8)?)?)?;
             return p
@@ -76,7 +76,7 @@ impl Tile<'_> {
 
     /// Issues the wgmmas of a K step.
     fn weigh(&self, p: Ptx, left: &[Value], sums: &[Value], slot: Value) -> Result<Vec<Value>> {
-        let (deep, element) = (self.product().rights[0].deep, self.product().element.name());
+        let (deep, element) = (self.product().rights[0].deep, self.product().element);
         let right = p.plus(p.add(self.ring, p.times(slot, self.bytes())?)?, self.left_bytes())?;
         let right = p.descriptor(right, deep)?;
         let mut sums = sums.to_vec();
@@ -114,7 +114,7 @@ impl Tile<'_> {
             let t = Thread { elements, lane, row, column: p.times(p.rest(lane, 4)?, 2)? };
             ready(c, carried[0], carried[1])?;
             let made = self.left(c, &t, carried[0], p.number(0)?)?;
-            let zero = c.constant("0.0", p.f32())?;
+            let zero = c.number(0.0, p.f32())?;
             let mut state = vec![zero; self.n / 2];
             state.extend(t.elements.packed(p, &made)?);
             state.extend(carried);

@@ -57,7 +57,7 @@ impl Staging<'_> {
     }
     /// The address of 16-byte chunk `chunk` of a row, under the 128-byte swizzle.
     fn at(&self, p: Ptx, place: Value, row: Value, chunk: Value) -> Result<Value> {
-        let swizzled = p.0.op("arith.xori", &[chunk, p.rest(row, 8)?], chunk.ty(), &[])?;
+        let swizzled = arith::xori(p.0, chunk, p.rest(row, 8)?)?;
         p.add(place, p.add(p.times(row, ROW)?, p.times(swizzled, 16)?)?)
     }
     /// Stages pairs of 16-bit elements by stmatrix: for each 8 columns, the upper and the lower 8
@@ -244,7 +244,7 @@ impl Tile<'_> {
                 let second = c.add(first, c.index(1)?)?;
                 let mut two = |c: Code| -> Result<()> {
                     let all = [read(c, first)?, read(c, second)?];
-                    let both = c.op("vector.from_elements", &all, Type::vector(element, 2), &[])?;
+                    let both = vector::from_elements(c, &all, Type::vector(element, 2))?;
                     Lanes { count: 2, mask: None }.store(
                         c,
                         memory,
@@ -255,7 +255,7 @@ impl Tile<'_> {
                 };
                 c.when(there(c, second)?, &mut two, Some(&mut |c| one(c, first)))?;
                 let front = c
-                    .both(&[c.compare(0, odd, c.index(1)?)?, staging.speaks])?
+                    .both(&[c.compare(CmpIPredicate::Eq, odd, c.index(1)?)?, staging.speaks])?
                     .ok_or("has no bounds")?;
                 c.when(front, &mut |c| one(c, c.index(0)?), None)
             };
@@ -274,7 +274,7 @@ fn inside(c: Code, i: Value, size: Value, whole: bool, count: usize) -> Result<V
 
 /// A placeholder for two adjacent elements that are not stored.
 fn nothing(c: Code, s: &Stored) -> Result<Value> {
-    c.constant("dense<0.0>", Type::vector(Type::scalar(c.ctx(), s.element), 2))
+    c.number(0.0, Type::vector(Type::scalar(c.ctx(), s.element), 2))
 }
 
 /// Two adjacent elements as a vector.
@@ -286,7 +286,7 @@ fn pair(c: Code, lanes: Lanes, all: &[Val]) -> Result<Value> {
             let values: Vec<Value> =
                 all.iter().map(|v| single.many(c, *v)).collect::<Result<_>>()?;
             let ty = values.first().ok_or("has no values")?.ty();
-            c.op("vector.from_elements", &values, Type::vector(ty, values.len()), &[])
+            vector::from_elements(c, &values, Type::vector(ty, values.len()))
         }
     }
 }

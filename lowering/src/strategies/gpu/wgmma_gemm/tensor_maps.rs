@@ -20,8 +20,7 @@ pub fn map(
     window: Option<&Window>,
 ) -> Result<Attr> {
     let c = k.func.ctx();
-    let block = k.func.regions().first().and_then(|r| r.first()).ok_or("has no body")?;
-    let sizes: Vec<Value> = block.args().into_iter().filter(|a| a.ty().is_index()).collect();
+    let sizes: Vec<Value> = k.block.args().into_iter().filter(|a| a.ty().is_index()).collect();
     let all = std::iter::once(&o.offset).chain(&o.sizes).chain(&o.strides);
     let all = all
         .map(|p| grid::poly(p, &sizes))
@@ -56,8 +55,7 @@ pub fn map(
 pub fn maps(k: &Kernel, nest: &Nest, p: &Product, s: &Params) -> Result<Attr> {
     let (m, n, c) = (s.block_m, s.block_n / p.rights.len(), k.func.ctx());
     // TMA rounds f32 to tf32 when it loads.
-    let rounded = || Type::parse(c, "tf32").ok_or("has no tf32");
-    let element = if p.element == DType::F32 { rounded()? } else { Type::scalar(c, p.element) };
+    let element = if p.element == DType::F32 { Type::tf32(c) } else { Type::scalar(c, p.element) };
     let side = |o: &Operand, across: usize| match o.at_once(across) {
         true => map(k, &o.by_slabs(), element, &[DEPTH, DEPTH, across / DEPTH], None),
         false => map(k, o, element, &[p.depth(), if o.deep { across } else { DEPTH }], None),

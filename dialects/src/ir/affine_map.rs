@@ -54,7 +54,50 @@ impl Affine {
     }
 }
 
+impl Affine {
+    fn raw(&self, c: MlirContext) -> MlirAffineExpr {
+        let two = |l: &Affine, r: &Affine| (l.raw(c), r.raw(c));
+        unsafe {
+            match self {
+                Affine::Dim(d) => mlirAffineDimExprGet(c, *d as isize),
+                Affine::Symbol(s) => mlirAffineSymbolExprGet(c, *s as isize),
+                Affine::Const(n) => mlirAffineConstantExprGet(c, *n),
+                Affine::Add(l, r) => {
+                    let (l, r) = two(l, r);
+                    mlirAffineAddExprGet(l, r)
+                }
+                Affine::Mul(l, r) => {
+                    let (l, r) = two(l, r);
+                    mlirAffineMulExprGet(l, r)
+                }
+                Affine::Mod(l, r) => {
+                    let (l, r) = two(l, r);
+                    mlirAffineModExprGet(l, r)
+                }
+                Affine::FloorDiv(l, r) => {
+                    let (l, r) = two(l, r);
+                    mlirAffineFloorDivExprGet(l, r)
+                }
+                Affine::CeilDiv(l, r) => {
+                    let (l, r) = two(l, r);
+                    mlirAffineCeilDivExprGet(l, r)
+                }
+            }
+        }
+    }
+}
+
 impl Attr {
+    /// An affine map of this many dimensions, without symbols.
+    pub fn affine_map(c: Ctx, dims: usize, results: &[Affine]) -> Attr {
+        let mut raw: Vec<_> = results.iter().map(|e| e.raw(c.raw())).collect();
+        let (n, list) = (raw.len() as isize, raw.as_mut_ptr());
+        Attr(unsafe { mlirAffineMapAttrGet(mlirAffineMapGet(c.raw(), dims as isize, 0, n, list)) })
+    }
+    /// The affine map of this many dimensions to some of them.
+    pub fn projection(c: Ctx, dims: usize, onto: &[usize]) -> Attr {
+        Attr::affine_map(c, dims, &onto.iter().map(|d| Affine::Dim(*d)).collect::<Vec<_>>())
+    }
     /// The number of dimensions and the results of an affine map.
     pub fn as_affine_map(self) -> Option<(usize, Vec<Affine>)> {
         unsafe {

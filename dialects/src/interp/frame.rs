@@ -1,0 +1,418 @@
+//! A call: the values of a function, and its ops one after another.
+use super::{
+    eval,
+    interpreter::{Interpreter, Mode, RunError, error, unsupported},
+};
+use crate::{ir::*, ops::*, sym, value::Tensor};
+use std::{collections::HashMap, rc::Rc};
+
+/// The run-time value of an SSA value.
+#[derive(Clone, Debug)]
+pub(super) enum Bound {
+    Tensor(Rc<Tensor>),
+    Index(i64),
+}
+
+pub(super) struct Frame<'a, 'b> {
+    pub interp: &'a Interpreter<'b>,
+    module: Op,
+    symbols: HashMap<String, i64>,
+    values: HashMap<Value, Bound>,
+    depth: usize,
+}
+
+/// Limit of the call depth.
+const MAX_CALLS: usize = 64;
+
+/// Calls a function of a module.
+pub(super) fn call(
+    interp: &Interpreter,
+    module: Op,
+    function: &str,
+    inputs: Vec<Bound>,
+    depth: usize,
+) -> Result<Vec<Bound>, RunError> {
+    if depth > MAX_CALLS {
+        return Err(error(module, format!("calls nest deeper than {MAX_CALLS}")));
+    }
+    let func = func(module, function)?;
+    let block =
+        func.regions().first().and_then(|r| r.first()).ok_or_else(|| error(func, "has no body"))?;
+    let args = block.args();
+    if args.len() != inputs.len() {
+        return Err(error(
+            func,
+            format!(
+                "@{function} takes {} input{}, but {} {} given",
+                args.len(),
+                if args.len() == 1 { "" } else { "s" },
+                inputs.len(),
+                if inputs.len() == 1 { "is" } else { "are" }
+            ),
+        ));
+    }
+    let mut frame =
+        Frame { interp, module, symbols: HashMap::new(), values: HashMap::new(), depth };
+    for (i, (arg, input)) in args.iter().zip(inputs).enumerate() {
+        match &input {
+            Bound::Tensor(t) => {
+                check(arg.ty(), t).map_err(|e| error(func, format!("input {i} {}", e.message)))?
+            }
+            Bound::Index(_) if arg.ty().is_index() => {}
+            Bound::Index(_) => {
+                return Err(error(func, format!("input {i} is a size, not {}", arg.ty())));
+            }
+        }
+        frame.values.insert(*arg, input);
+    }
+    frame.bind_symbols(block)?;
+    frame.block(block)
+}
+
+/// A function of a module.
+pub(super) fn func(module: Op, name: &str) -> Result<Op, RunError> {
+    let found = blocks(module)
+        .into_iter()
+        .flat_map(|b| b.ops())
+        .find(|o| o.isa::<func::Func>() && o.symbol().as_deref() == Some(name));
+    found.ok_or_else(|| error(module, format!("has no function @{name}")))
+}
+
+fn has_function(module: Op, name: &str) -> bool {
+    blocks(module)
+        .into_iter()
+        .flat_map(|b| b.ops())
+        .any(|o| o.isa::<func::Func>() && o.symbol().as_deref() == Some(name))
+}
+
+/// Checks that a tensor has the type.
+fn check(ty: Type, t: &Tensor) -> Result<()> {
+    let want = crate::rules::tensor_type(ty)?;
+    let fits = want.dims.len() == t.rank()
+        && want.dims.iter().zip(t.shape()).all(|(d, n)| d.known().is_none_or(|d| d == *n as i64));
+    if want.dtype != t.dtype() || !fits {
+        return Err(format!("is {} {:?}, which is not {ty}", t.dtype().name(), t.shape()).into());
+    }
+    Ok(())
+}
+
+impl Frame<'_, '_> {
+    pub(super) fn tensor(&self, v: Value) -> Result<Rc<Tensor>> {
+        match self.values.get(&v) {
+            Some(Bound::Tensor(t)) => Ok(t.clone()),
+            Some(Bound::Index(_)) => Err("uses a size as a tensor".into()),
+            None => Err("uses a value that has not been computed".into()),
+        }
+    }
+    fn index(&self, v: Value) -> Result<i64> {
+        match self.values.get(&v) {
+            Some(Bound::Index(i)) => Ok(*i),
+            Some(Bound::Tensor(_)) => Err("uses a tensor as a size".into()),
+            None => Err("uses a size that has not been computed".into()),
+        }
+    }
+
+    /// Binds symbols from the `kiln.bind_shape` of arguments before the first op runs.
+    fn bind_symbols(&mut self, block: Block) -> Result<(), RunError> {
+        for op in block.ops() {
+            let Some(o) = BindShape::of(op) else { continue };
+            let Some(Bound::Tensor(t)) = self.values.get(&o.value) else { continue };
+            for (size, actual) in o.sizes.iter().zip(t.shape()) {
+                let Size::Dynamic(v) = size else { continue };
+                let Some(s) = v.def().and_then(Sym::of) else { continue };
+                let actual = *actual as i64;
+                match self.symbols.insert(s.name.clone(), actual) {
+                    Some(old) if old != actual => {
+                        return Err(error(
+                            op,
+                            format!(
+                                "binds @{} to {actual}, but another input binds it to {old}",
+                                s.name
+                            ),
+                        ));
+                    }
+                    _ => in_range(&s, actual).map_err(|e| error(op, e))?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a block and returns its terminator's operands.
+    fn block(&mut self, block: Block) -> Result<Vec<Bound>, RunError> {
+        for op in block.ops() {
+            let end = matches!(op.kind(), Some(OpKind::Yield)) || op.isa::<func::Return>();
+            if end {
+                let get = |v: Value| {
+                    self.values
+                        .get(&v)
+                        .cloned()
+                        .ok_or_else(|| error(op, "uses a value that has not been computed"))
+                };
+                return op.operands().into_iter().map(get).collect();
+            }
+            let results = self.op(op)?;
+            if results.len() != op.result_count() {
+                return Err(error(
+                    op,
+                    format!(
+                        "returned {} results where {} are declared",
+                        results.len(),
+                        op.result_count()
+                    ),
+                ));
+            }
+            for (v, r) in op.results().into_iter().zip(results) {
+                if let Bound::Tensor(t) = &r {
+                    check(v.ty(), t)
+                        .map_err(|e| error(op, format!("has a result that {}", e.message)))?;
+                }
+                self.values.insert(v, r);
+            }
+        }
+        Err(error(block.parent().unwrap_or(self.module), "has a block without a terminator"))
+    }
+
+    /// Result `n` of a function that computes globals; it runs once.
+    fn prepared(&self, name: &str, n: &str) -> Result<Rc<Tensor>, Option<RunError>> {
+        if !self.interp.prepared.borrow().contains_key(name) {
+            let results =
+                call(self.interp, self.module, name, vec![], self.depth + 1).map_err(Some)?;
+            let tensor = |b| if let Bound::Tensor(t) = b { Some(t) } else { None };
+            let all = results.into_iter().map(tensor).collect::<Option<Vec<_>>>().ok_or(None)?;
+            self.interp.prepared.borrow_mut().insert(name.into(), all);
+        }
+        let prepared = self.interp.prepared.borrow();
+        n.parse().ok().and_then(|n: usize| prepared.get(name)?.get(n).cloned()).ok_or(None)
+    }
+
+    /// Runs a region's block with these arguments.
+    pub(super) fn region(
+        &mut self,
+        region: Region,
+        args: Vec<Bound>,
+    ) -> Result<Vec<Bound>, RunError> {
+        let block = region.first().ok_or_else(|| error(self.module, "has an empty region"))?;
+        self.values.extend(block.args().into_iter().zip(args));
+        self.block(block)
+    }
+
+    fn op(&mut self, op: Op) -> Result<Vec<Bound>, RunError> {
+        let fail = |e: Error| error(op, e);
+        let Some(kind) = op.kind() else { return self.upstream(op) };
+        let regions = op.regions();
+        match kind {
+            OpKind::If => {
+                let c = self.tensor(op.operand(0)).map_err(fail)?;
+                let taken = c.as_i().map_err(fail)?.first().is_some_and(|c| *c != 0);
+                self.region(regions[if taken { 0 } else { 1 }], vec![])
+            }
+            OpKind::While => {
+                let mut state: Vec<Bound> = op
+                    .operands()
+                    .iter()
+                    .map(|v| self.values.get(v).cloned())
+                    .collect::<Option<_>>()
+                    .ok_or_else(|| fail("uses a value that has not been computed".into()))?;
+                for _ in 0..self.interp.max_iterations {
+                    let test = self.region(regions[0], state.clone())?;
+                    let Some(Bound::Tensor(t)) = test.first() else {
+                        return Err(fail("has a condition without a value".into()));
+                    };
+                    if t.as_i().map_err(fail)?.first() == Some(&0) {
+                        return Ok(state);
+                    }
+                    state = self.region(regions[1], state)?;
+                }
+                Err(fail(format!("ran {} times without ending", self.interp.max_iterations).into()))
+            }
+            OpKind::Scan => self.scan(op),
+            OpKind::Attention => self.attention(op),
+            OpKind::CustomCall => {
+                let o = CustomCall::of(op).ok_or_malformed(op).map_err(fail)?;
+                let inputs: Vec<_> = o
+                    .inputs
+                    .iter()
+                    .map(|v| self.tensor(*v))
+                    .collect::<Result<_, _>>()
+                    .map_err(fail)?;
+                let call = self.interp.custom_calls.get(&o.callee).ok_or_else(|| {
+                    unsupported(op, format!("calls '{}', which is not registered", o.callee))
+                })?;
+                Ok(call(&inputs, o.config)
+                    .map_err(|e| fail(e.to_string().into()))?
+                    .into_iter()
+                    .map(|t| Bound::Tensor(Rc::new(t)))
+                    .collect())
+            }
+            OpKind::PtxCall => match regions.first() {
+                Some(body) => self.region(*body, vec![]),
+                None => Err(unsupported(op, "is a PTX kernel without a region to interpret")),
+            },
+            OpKind::GetGlobal => {
+                let o = GetGlobal::of(op).ok_or_malformed(op).map_err(fail)?;
+                let all = blocks(self.module).into_iter().flat_map(|b| b.ops());
+                let found = all.into_iter().find(|g| {
+                    g.kind() == Some(OpKind::Global) && g.symbol().as_deref() == Some(&o.global)
+                });
+                let global = found.and_then(Global::of).ok_or_else(|| {
+                    fail(format!("refers to @{}, which is not a global", o.global).into())
+                })?;
+                let made = global
+                    .source
+                    .as_deref()
+                    .and_then(|s| s.split_once('#'))
+                    .filter(|(name, _)| has_function(self.module, name));
+                if let Some((name, n)) = made {
+                    return self.prepared(name, n).map(|t| vec![Bound::Tensor(t)]).map_err(|e| {
+                        e.unwrap_or_else(|| fail(format!("refers to no result of @{name}").into()))
+                    });
+                }
+                let value = match (global.value, global.source) {
+                    (Some(a), _) => a.as_tensor(),
+                    (None, Some(source)) => {
+                        (self.interp.globals)(&o.global, &source).map_err(|e| e.to_string().into())
+                    }
+                    (None, None) => Err("has neither a source nor a value".into()),
+                };
+                Ok(vec![Bound::Tensor(Rc::new(value.map_err(fail)?))])
+            }
+            OpKind::Launch => {
+                let o = Launch::of(op).ok_or_malformed(op).map_err(fail)?;
+                let all = blocks(self.module).into_iter().flat_map(|b| b.ops());
+                let found = all
+                    .into_iter()
+                    .find(|m| m.is("builtin.module") && m.symbol().as_deref() == Some(&o.kernel));
+                let kernel = found.ok_or_else(|| {
+                    fail(format!("refers to @{}, which is not a kernel", o.kernel).into())
+                })?;
+                let given = o.inputs.iter().chain(&o.sizes).map(|v| self.values.get(v).cloned());
+                let given: Option<Vec<Bound>> = given.collect();
+                let given =
+                    given.ok_or_else(|| fail("uses a value that has not been computed".into()))?;
+                call(self.interp, kernel, &o.kernel, given, self.depth + 1)
+            }
+            OpKind::Sym => {
+                let o = Sym::of(op).ok_or_malformed(op).map_err(fail)?;
+                let value = self
+                    .symbols
+                    .get(&o.name)
+                    .copied()
+                    .ok_or_else(|| fail(format!("has unbound symbol @{}", o.name).into()))?;
+                in_range(&o, value).map_err(fail)?;
+                Ok(vec![Bound::Index(value)])
+            }
+            OpKind::SymExpr => {
+                let o = SymExpr::of(op).ok_or_malformed(op).map_err(fail)?;
+                let (a, b) = (self.index(o.lhs).map_err(fail)?, self.index(o.rhs).map_err(fail)?);
+                let value = sym::evaluate(o.kind, a, b).ok_or_else(|| {
+                    fail(format!("has no value: {} of {a} and {b}", o.kind.keyword()).into())
+                })?;
+                Ok(vec![Bound::Index(value)])
+            }
+            OpKind::Dim => {
+                let o = Dim::of(op).ok_or_malformed(op).map_err(fail)?;
+                let t = self.tensor(o.input).map_err(fail)?;
+                let size = usize::try_from(o.axis).ok().and_then(|a| t.shape().get(a).copied());
+                Ok(vec![Bound::Index(size.ok_or_else(|| {
+                    fail(format!("has axis {} out of range for rank {}", o.axis, t.rank()).into())
+                })? as i64)])
+            }
+            OpKind::BindShape => {
+                let o = BindShape::of(op).ok_or_malformed(op).map_err(fail)?;
+                let t = self.tensor(o.value).map_err(fail)?;
+                for (i, (s, actual)) in o.sizes.iter().zip(t.shape()).enumerate() {
+                    let stated = self.size(s).map_err(fail)?;
+                    if stated != *actual as i64 {
+                        return Err(fail(
+                            format!(
+                                "states size {stated} of dimension {i}, which has size {actual}"
+                            )
+                            .into(),
+                        ));
+                    }
+                }
+                Ok(vec![])
+            }
+            OpKind::Require => {
+                let o = Require::of(op).ok_or_malformed(op).map_err(fail)?;
+                let (a, b) = (self.index(o.lhs).map_err(fail)?, self.index(o.rhs).map_err(fail)?);
+                if sym::holds(o.kind, a, b) {
+                    Ok(vec![])
+                } else {
+                    Err(fail(format!("is not met: {}: {a} and {b}", o.message).into()))
+                }
+            }
+            _ => {
+                let view = View::of(op).ok_or_malformed(op).map_err(fail)?;
+                let run = eval::eval(&view, &|v| self.tensor(v), &|s| self.size(s));
+                let results = run.map_err(fail)?.into_iter();
+                Ok(results
+                    .map(|t| {
+                        Bound::Tensor(Rc::new(if self.interp.mode == Mode::Rounded {
+                            t.rounded()
+                        } else {
+                            t
+                        }))
+                    })
+                    .collect())
+            }
+        }
+    }
+
+    fn size(&self, s: &Size) -> Result<i64> {
+        match s {
+            Size::Static(n) => Ok(*n),
+            Size::Dynamic(v) => self.index(*v),
+        }
+    }
+
+    fn upstream(&mut self, op: Op) -> Result<Vec<Bound>, RunError> {
+        let fail = |e: Error| error(op, e);
+        if op.isa::<arith::Constant>() {
+            let a = op.attr("value").ok_or_else(|| fail("has no value".into()))?;
+            if a.type_of().is_index() {
+                return Ok(vec![Bound::Index(
+                    a.as_i64().ok_or_else(|| fail("has no integer".into()))?,
+                )]);
+            }
+            return Ok(vec![Bound::Tensor(Rc::new(a.as_tensor().map_err(fail)?))]);
+        }
+        if op.isa::<func::Call>() {
+            let callee = op
+                .attr("callee")
+                .and_then(Attr::as_symbol)
+                .ok_or_else(|| fail("has no callee".into()))?;
+            let inputs =
+                op.operands().iter().map(|v| self.values.get(v).cloned()).collect::<Option<_>>();
+            return call(
+                self.interp,
+                self.module,
+                &callee,
+                inputs.ok_or_else(|| fail("uses a value that has not been computed".into()))?,
+                self.depth + 1,
+            );
+        }
+        if op.isa::<tensor::Empty>() {
+            // Memory for results is never read, so a placeholder is enough.
+            return Ok(vec![Bound::Index(0)]);
+        }
+        Err(unsupported(
+            op,
+            "is not an op that the interpreter runs; it runs the graph, prims and kernels levels",
+        ))
+    }
+}
+
+fn in_range(s: &Sym, value: i64) -> Result<()> {
+    if value < s.min || s.max.is_some_and(|m| value > m) {
+        let max = s.max.map_or("".into(), |m| m.to_string());
+        return Err(format!("has @{} = {value} outside of [{}, {max}]", s.name, s.min).into());
+    }
+    if value % s.divisor != 0 {
+        return Err(
+            format!("has @{} = {value}, which {} does not divide", s.name, s.divisor).into()
+        );
+    }
+    Ok(())
+}

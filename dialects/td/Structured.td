@@ -1,0 +1,49 @@
+// Structured ops of a kernel: what upstream's linalg has no named op for. Each says what a loop nest
+// computes as an op, until a strategy emits it or `kiln-generalize` writes it as `linalg.generic`.
+#ifndef KILN_STRUCTURED_TD
+#define KILN_STRUCTURED_TD
+include "Reduce.td"
+
+class Kiln_Structured<string mnemonic, list<Trait> traits = []> : Kiln_Op<!strconcat("structured.", mnemonic),
+    !listconcat([Pure, SingleBlock], traits), regionHook> {
+  let family = "structured";
+  let hasRegionVerifier = 1;
+}
+def Kiln_StructuredIndexOp : Kiln_Op<"structured.index", [Pure]> {
+  let family = "structured";
+  let summary = "The index of a loop of the structured op around it, as `linalg.index`";
+  let arguments = (ins I64Attr:$dim);
+  let results = (outs Index:$result);
+  let assemblyFormat = "$dim attr-dict";
+}
+def Kiln_StructuredContractOp : Kiln_Structured<"contract"> {
+  let summary = "A contraction whose factors are computed, or whose operands are read through other than projected permutations: prologues, convolutions, blocked weights. The body takes an element of each input and yields the two factors; their products, extended to the type of the result, are added to the init. Loops that do not index the result are reductions. Where both factors are elements of operands and all maps are projected permutations, it is `linalg.contract`";
+  let formula = "r[i] = init[i] + sum over k of (lhs(x[i, k]) * rhs(x[i, k])), where (lhs, rhs) = body(x)";
+  let reference = "linalg.contract; einsum";
+  let arguments = (ins Variadic<Tensor>:$inputs, Tensor:$init, AffineMapArrayAttr:$indexing_maps);
+  let results = (outs Tensor:$result);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "`ins` `(` $inputs `:` type($inputs) `)` `outs` `(` $init `:` type($init) `)` `maps` `=` $indexing_maps $body attr-dict `->` type($result)";
+}
+def Kiln_StructuredScanOp : Kiln_Structured<"scan"> {
+  let summary = "A cumulative sum, product, maximum or minimum along loop `axis`. Loops are the dimensions of the result. The body takes an element of each input and yields the element that is combined. With `exclusive` an element of the result does not combine its own. `unsigned` is for integers. The init holds the identity of the combination";
+  let formula = "r[i] = combination over j <= i[axis] (j < i[axis] with `exclusive`) of body(x[i with axis = j])";
+  let reference = "stablehlo.scan; torch.cumsum";
+  let arguments = (ins Variadic<Tensor>:$inputs, Tensor:$init, Kiln_CumulativeKind:$kind, I64Attr:$axis, UnitAttr:$exclusive,
+                       UnitAttr:$is_unsigned, AffineMapArrayAttr:$indexing_maps);
+  let results = (outs Tensor:$result);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "(`unsigned` $is_unsigned^)? $kind `along` $axis (`exclusive` $exclusive^)? `ins` `(` $inputs `:` type($inputs) `)` `outs` `(` $init `:` type($init) `)` `maps` `=` $indexing_maps $body attr-dict `->` type($result)";
+}
+def Kiln_StructuredAttentionOp : Kiln_Structured<"attention", [AttrSizedOperandSegments]> {
+  let summary = "Attention: softmax of scores over keys, times values. `sizes` are those of the loops: outer ones (batch, heads), then query, key, depth and column. Region `factors` yields the two factors of a score's product from elements of `inputs`, whose maps are over (outer.., query, key, depth). Region `score` takes the sum of these products and elements of `modifiers`, whose maps are over (outer.., query, key), and yields the masked score, then the score without its limits, then one length for each axis in `lengths` (0: queries, 1: keys). Region `weighted` yields the factor of a weight from elements of `values`, whose maps are over (outer.., query, column, key). The last maps are those of the results, over (outer.., query, column) and (outer.., query). Limits say which masked scores are -inf: with `causal` those of keys beyond the query, and those at or beyond a length. Rows that see no key are 0; with `clears` also where a value is not finite. The optional second result is the log-sum-exp of the scores";
+  let formula = "s[q, k] = score(sum over d of (a * b)), where (a, b) = factors(inputs[q, k, d]); r[q, c] = sum over k of (softmax over k of (s[q, k]) * weighted(values[q, c, k]))";
+  let reference = "Vaswani et al., 2017; iree_linalg_ext.attention";
+  let arguments = (ins Variadic<Tensor>:$inputs, Variadic<Tensor>:$modifiers, Variadic<Tensor>:$values, Tensor:$init,
+                       Optional<Tensor>:$lse_init, Variadic<Index>:$dynamic_sizes, DenseI64ArrayAttr:$sizes, UnitAttr:$causal,
+                       DenseI64ArrayAttr:$lengths, UnitAttr:$clears, AffineMapArrayAttr:$indexing_maps);
+  let results = (outs Tensor:$result, Optional<Tensor>:$lse);
+  let regions = (region SizedRegion<1>:$factors, SizedRegion<1>:$score, SizedRegion<1>:$weighted);
+  let assemblyFormat = "(`causal` $causal^)? (`clears` $clears^)? `sizes` custom<DynamicIndexList>($dynamic_sizes, $sizes) `lengths` $lengths `inputs` `(` $inputs `:` type($inputs) `)` `modifiers` `(` ($modifiers^ `:` type($modifiers))? `)` `values` `(` $values `:` type($values) `)` `outs` `(` $init (`,` $lse_init^)? `:` type($init) (`,` type($lse_init)^)? `)` `maps` `=` $indexing_maps `factors` $factors `score` $score `weighted` $weighted attr-dict `->` type(results)";
+}
+#endif

@@ -1,0 +1,144 @@
+"""The backend: graphs of Dynamo through AOTAutograd, then kiln programs."""
+from __future__ import annotations
+
+import dataclasses
+import logging
+
+import torch
+from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
+from torch._dynamo.backends.common import aot_autograd
+from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
+
+from . import _kiln
+from .decompositions import table
+from .graph import Unserialisable
+from .partition import runs_of
+from .program import Program
+
+log = logging.getLogger("kiln_torch")
+
+
+@dataclasses.dataclass
+class Report:
+    """What became of one graph."""
+
+    kind: str
+    nodes: int = 0
+    programs: int = 0
+    kernels: int = 0
+    eager: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Nodes that stay eager: overload and source line, with the reason."""
+
+
+reports: list[Report] = []
+"""Of the graphs compiled in this process, the newest last; `explain` reads them."""
+
+
+class Piece(torch.nn.Module):
+    """A program in place of a part of a graph."""
+
+    def __init__(self, program: Program):
+        super().__init__()
+        self.program = program
+
+    def forward(self, *values):
+        out = self.program(values)
+        return out[0] if len(out) == 1 else tuple(out)
+
+
+def source(node: torch.fx.Node) -> str:
+    """The last line of the user's code that a node comes from."""
+    lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines() if line.strip().startswith("File ")]
+    return lines[-1] if lines else "unknown place"
+
+
+def compile_graph(kind: str, options: list[tuple[str, str]], strict: bool, module: torch.fx.GraphModule, example_inputs):
+    """Compiles one graph of AOTAutograd."""
+    if not any(n.op == "call_function" for n in module.graph.nodes):
+        return make_boxed_func(module.forward)
+    refused: set[str] = set()
+    while True:
+        try:
+            return compile_runs(kind, options, strict, module, refused)
+        except _kiln.UnsupportedError as error:
+            message, names = error.args
+            log.info("stays eager: %s", message)
+            names = set(names) - refused
+            if not names:
+                raise
+            refused |= names
+
+
+def compile_runs(kind, options, strict, module, refused):
+    nodes = {n.name: n for n in module.graph.nodes}
+    runs, left = runs_of(module, refused)
+    report = Report(kind, nodes=sum(n.op == "call_function" for n in module.graph.nodes), programs=len(runs))
+    for name, why in left.items():
+        if "computes sizes" in why:
+            continue
+        report.eager[f"{nodes[name].target} at {source(nodes[name])}"] = why
+        log.info("eager: %s: %s: %s", nodes[name].target, source(nodes[name]), why)
+    if strict and report.eager:
+        listed = "\n".join(f"  {op}: {why}" for op, why in report.eager.items())
+        raise RuntimeError(f"kiln.strict: these ops would run in eager:\n{listed}")
+    graph, mapping = torch.fx.Graph(), {}
+    graph.output(graph.graph_copy(module.graph, mapping))
+    for n in graph.nodes:
+        if n.op == "get_attr":
+            n.meta.setdefault("val", getattr(module, n.target))
+    fused = fuse_by_partitions(torch.fx.GraphModule(module, graph), [dict.fromkeys(mapping[n] for n in run) for run in runs], prefix="kiln_")
+    for name, part in list(fused.named_children()):
+        if not name.startswith("kiln_"):
+            continue
+        inputs = [n for n in part.graph.nodes if n.op == "placeholder"]
+        calls = [n for n in part.graph.nodes if n.op == "call_function"]
+        outputs = next(n for n in part.graph.nodes if n.op == "output").args[0]
+        outputs = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
+        try:
+            program = Program(inputs, calls, outputs, options)
+        except Unserialisable as error:
+            raise _kiln.UnsupportedError(str(error), [n.name for n in calls]) from error
+        except _kiln.UnsupportedError:
+            raise
+        except _kiln.CompileError as error:
+            # A defect of the compiler costs speed, not the call.
+            log.warning("%d ops stay eager, since kiln failed: %s", len(calls), error)
+            for n in calls:
+                report.eager[f"{n.target} at {source(n)}"] = f"kiln failed: {str(error).splitlines()[0]}"
+            report.programs -= 1
+            if strict:
+                raise
+            continue
+        report.kernels += program.kernels
+        setattr(fused, name, Piece(program))
+    fused.recompile()
+    reports.append(report)
+    return make_boxed_func(fused.forward)
+
+
+def settings(options: dict | None, mode: str | None) -> tuple[list[tuple[str, str]], bool]:
+    """kiln's options by name, as text, and whether eager ops are an error."""
+    given = dict(options or {})
+    strict = bool(given.pop("kiln.strict", False))
+    if mode not in (None, "default"):
+        given.setdefault("mode", mode)
+    given.setdefault("threads", torch.get_num_threads())
+    text = lambda v: str(v).lower() if isinstance(v, bool) else str(v)
+    return [(name.removeprefix("kiln."), text(v)) for name, v in given.items()], strict
+
+
+def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None = None, mode: str | None = None):
+    """`torch.compile(model, backend="kiln")`.
+
+    Options are those of `kiln options` by name, and `kiln.strict`: ops that would run in eager are an error.
+    """
+    chosen, strict = settings(options, mode)
+    compiler = lambda kind: lambda gm, xs: compile_graph(kind, chosen, strict, gm, xs)
+    return aot_autograd(
+        fw_compiler=compiler("forward"),
+        bw_compiler=compiler("backward"),
+        inference_compiler=compiler("inference"),
+        decompositions=table(),
+        partition_fn=min_cut_rematerialization_partition,
+        keep_inference_input_mutations=False,
+    )(module, example_inputs)

@@ -1,0 +1,184 @@
+"""FX graphs as the JSON that kiln's capture reads: torch.export's schema, without weights."""
+from __future__ import annotations
+
+import json
+
+import sympy
+import torch
+
+# The schema's numbers of element types.
+DTYPES = {
+    torch.uint8: 1, torch.int8: 2, torch.int16: 3, torch.int32: 4, torch.int64: 5, torch.float16: 6, torch.float32: 7,
+    torch.float64: 8, torch.bool: 12, torch.bfloat16: 13, torch.float8_e4m3fn: 29, torch.float8_e5m2: 30,
+}
+SYMBOLIC = (torch.SymInt, torch.SymBool, torch.SymFloat)
+
+
+class Unserialisable(Exception):
+    """A value that the schema has no form for."""
+
+
+def size(value) -> dict:
+    """A size: a number, or an expression of symbols."""
+    if isinstance(value, int):
+        return {"as_int": value}
+    return {"as_expr": {"expr_str": sympy.srepr(value.node.expr)}}
+
+
+def tensor_meta(t: torch.Tensor) -> dict:
+    if t.dtype not in DTYPES:
+        raise Unserialisable(f"tensors of {t.dtype}")
+    return {
+        "dtype": DTYPES[t.dtype],
+        "sizes": [size(n) for n in t.shape],
+        "strides": [size(n) for n in t.stride()],
+        "storage_offset": {"as_int": 0},
+    }
+
+
+def overload(node: torch.fx.Node) -> str:
+    """The name of a node's overload, as the ATen table has it: `aten.add.Tensor`, `_operator.mul`."""
+    target = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        return f"{target.namespace}.{target._schema.name.split('::')[1]}.{target._overloadname}"
+    module = getattr(target, "__module__", "")
+    return f"{module}.{getattr(target, '__name__', target)}"
+
+
+def is_item(node: torch.fx.Node) -> bool:
+    """Whether a node takes one of several results of another."""
+    import operator
+
+    source = node.args[0] if node.args else None
+    return node.target is operator.getitem and isinstance(source, torch.fx.Node) and isinstance(source.meta.get("val"), (tuple, list))
+
+
+class Writer:
+    """Writes the nodes of one graph."""
+
+    def __init__(self):
+        self.names: dict[torch.fx.Node, str] = {}
+        self.tensors: dict[str, dict] = {}
+        self.nodes: list[dict] = []
+
+    def argument(self, value) -> dict:
+        if isinstance(value, torch.fx.Node):
+            kind = "as_sym_int" if isinstance(value.meta.get("val"), (int, *SYMBOLIC)) else "as_tensor"
+            return {"as_sym_int": {"as_name": self.names[value]}} if kind == "as_sym_int" else {"as_tensor": {"name": self.names[value]}}
+        match value:
+            case None | torch.device() | torch.layout() | torch.memory_format() | torch.Generator():
+                return {"as_none": True}
+            case bool():
+                return {"as_bool": value}
+            case int():
+                return {"as_int": value}
+            case float():
+                text = {float("inf"): "Infinity", float("-inf"): "-Infinity"}.get(value, "NaN" if value != value else value)
+                return {"as_float": text}
+            case str():
+                return {"as_string": value}
+            case torch.dtype():
+                if value not in DTYPES:
+                    raise Unserialisable(f"the dtype {value}")
+                return {"as_scalar_type": DTYPES[value]}
+            case torch.SymInt() if isinstance(value.node.expr, (int, sympy.Integer)):
+                return {"as_int": int(value.node.expr)}
+            case list() | tuple():
+                return self.sequence(list(value))
+        raise Unserialisable(f"the argument {value!r}")
+
+    def sequence(self, values: list) -> dict:
+        nodes = [v for v in values if isinstance(v, torch.fx.Node)]
+        if any(isinstance(v.meta.get("val"), torch.Tensor) for v in nodes):
+            if None not in values:
+                return {"as_tensors": [{"name": self.names[v]} for v in values]}
+            one = lambda v: {"as_none": True} if v is None else {"as_tensor": {"name": self.names[v]}}
+            return {"as_optional_tensors": [one(v) for v in values]}
+        if nodes:
+            return {"as_sym_ints": [{"as_name": self.names[v]} if isinstance(v, torch.fx.Node) else {"as_int": int(v)} for v in values]}
+        kinds = {type(v) for v in values}
+        if kinds <= {bool} and values:
+            return {"as_bools": values}
+        if kinds <= {int}:
+            return {"as_ints": values}
+        if kinds <= {int, float}:
+            return {"as_floats": [float(v) for v in values]}
+        raise Unserialisable(f"the argument {values!r}")
+
+    def results(self, node: torch.fx.Node) -> list[dict]:
+        val = node.meta.get("val")
+        if isinstance(val, torch.Tensor):
+            return [self.tensor(node, node.name, val)]
+        if isinstance(val, (int, *SYMBOLIC)):
+            self.names[node] = node.name
+            return [{"as_sym_int": {"as_name": node.name}}]
+        if isinstance(val, (tuple, list)):
+            out = []
+            for k, one in enumerate(val):
+                name = f"{node.name}#{k}"
+                if isinstance(one, torch.Tensor):
+                    self.tensors[name] = tensor_meta(one)
+                out.append({"as_tensor": {"name": name}})
+            return out
+        raise Unserialisable(f"results of {node.target}")
+
+    def tensor(self, node: torch.fx.Node, name: str, val: torch.Tensor) -> dict:
+        self.names[node] = name
+        self.tensors[name] = tensor_meta(val)
+        return {"as_tensor": {"name": name}}
+
+    def node(self, node: torch.fx.Node):
+        if is_item(node):
+            self.names[node] = f"{node.args[0].name}#{node.args[1]}"
+            return
+        if isinstance(node.target, torch._ops.OpOverload):
+            schema = node.target._schema.arguments
+            named = list(zip((a.name for a in schema), node.args)) + list(node.kwargs.items())
+        else:
+            named = [(f"a{k}" if len(node.args) != 2 else "ab"[k], v) for k, v in enumerate(node.args)]
+        inputs = [{"name": name, "arg": self.argument(value)} for name, value in named]
+        trace = node.meta.get("stack_trace")
+        self.nodes.append(
+            {
+                "target": overload(node),
+                "inputs": inputs,
+                "outputs": self.results(node),
+                "metadata": {"stack_trace": trace} if trace else {},
+            }
+        )
+
+
+def serialise(inputs: list[torch.fx.Node], nodes: list[torch.fx.Node], outputs: list[torch.fx.Node]) -> bytes:
+    """A piece of a graph as JSON: `inputs` are tensors and sizes, `outputs` are tensors."""
+    writer = Writer()
+    specs, sizes, env = [], {}, None
+    for node in inputs:
+        val = node.meta["val"]
+        if isinstance(val, torch.Tensor):
+            writer.tensor(node, node.name, val)
+            specs.append({"user_input": {"arg": {"as_tensor": {"name": node.name}}}})
+            env = env or getattr(val, "fake_mode", None) and val.fake_mode.shape_env
+        else:
+            writer.names[node] = node.name
+            sizes[node.name] = sympy.srepr(val.node.expr) if isinstance(val, torch.SymInt) else f"Integer({int(val)})"
+    for node in nodes:
+        writer.node(node)
+    ranges = {}
+    for symbol, r in (env.var_to_range if env else {}).items():
+        bound = lambda x: int(x) if isinstance(x, (int, sympy.Integer)) else None
+        ranges[str(symbol)] = {"min_val": bound(r.lower), "max_val": bound(r.upper)}
+    return json.dumps(
+        {
+            "schema_version": {"major": 8, "minor": 0},
+            "range_constraints": ranges,
+            "sym_inputs": sizes,
+            "guards_code": [],
+            "graph_module": {
+                "graph": {"inputs": [], "outputs": [], "nodes": writer.nodes, "tensor_values": writer.tensors},
+                "signature": {
+                    "input_specs": specs,
+                    "output_specs": [{"user_output": {"arg": {"as_tensor": {"name": writer.names[o]}}}} for o in outputs],
+                },
+            },
+        }
+    ).encode()

@@ -1,0 +1,125 @@
+"""Small functions through torch.compile(backend="kiln") against eager."""
+import pytest
+import torch
+
+import kiln_torch
+from kiln_torch import kiln, reports
+
+f = torch.randn
+
+
+def compiled(fn, **options):
+    return torch.compile(fn, backend=kiln, options=options or None)
+
+
+def same(got, want, strides=True):
+    torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-6)
+    flat = lambda x: torch.utils._pytree.tree_leaves(x)
+    for a, b in zip(flat(got), flat(want)):
+        if isinstance(b, torch.Tensor):
+            assert a.dtype == b.dtype and a.shape == b.shape
+            assert not strides or a.stride() == b.stride() or b.numel() < 2 or 1 in b.shape
+
+
+def mutates(x, y):
+    x.mul_(2)
+    y[1:] += x[:-1]
+    return x.sum()
+
+
+def aliases(x):
+    v = x.view(-1)
+    return v, v[2:5], x.t()
+
+
+def kwargs(x, *, scale=2.0, flag=True):
+    return {"a": x * scale if flag else x, "b": (x + 1, None, 3)}
+
+
+FUNCTIONS = {
+    "pointwise": (lambda x, y: torch.sin(x) * y + 1, lambda: (f(4, 5), f(5))),
+    "reduction": (lambda x: (x.sum(), x.mean(0), x.amax(1, keepdim=True)), lambda: (f(4, 5),)),
+    "softmax of a pointwise": (lambda x, y: (x.sin() + y).softmax(-1), lambda: (f(6, 7), f(7))),
+    "matmul": (lambda x, y: torch.nn.functional.gelu(x @ y), lambda: (f(3, 8, 16), f(16, 4))),
+    "mutation": (mutates, lambda: (f(4), f(4))),
+    "aliases": (aliases, lambda: (f(3, 4),)),
+    "an input returned": (lambda x: (x, x + 1, x), lambda: (f(3),)),
+    "keyword arguments and structures": (lambda x: kwargs(x, scale=0.5), lambda: (f(3),)),
+    "0-d": (lambda x, y: x * y + x.item() if False else x * y, lambda: (torch.tensor(2.0), f(3))),
+    "empty": (lambda x: (x * 2, x.sum()), lambda: (f(0, 3),)),
+    "integers overflow": (lambda x: x * 2 + 1, lambda: (torch.tensor([2**31 - 1, -5], dtype=torch.int32),)),
+    "promotion": (lambda x, y: (x + y, x / 2, x > y), lambda: (torch.arange(5), f(5))),
+    "bools": (lambda x: (~(x > 0), (x > 0).sum(), torch.where(x > 0, x, -x)), lambda: (f(7),)),
+    "transposed input": (lambda x: x.exp().sum(1), lambda: (f(5, 4).t(),)),
+    "channels last": (lambda x: torch.relu(x) + 1, lambda: (f(2, 3, 4, 4).contiguous(memory_format=torch.channels_last),)),
+    "expanded input": (lambda x: x + 1, lambda: (f(1, 4).expand(3, 4),)),
+    "an input at an offset": (lambda x: x * 3, lambda: (f(10)[3:],)),
+    "index and gather": (lambda x, i: (x[i], x.gather(0, i[:, None].expand(-1, 4))), lambda: (f(6, 4), torch.tensor([0, 5, 2]))),
+    "cat and split": (lambda x, y: torch.cat([x, y], 1).split([2, 3, 3], 1), lambda: (f(2, 4), f(2, 4))),
+    "f64": (lambda x: torch.tanh(x) @ x.T, lambda: (f(3, 4, dtype=torch.float64),)),
+    "bf16": (lambda x: torch.relu(x) + x, lambda: (f(3, 4).bfloat16(),)),
+    "constant": (lambda x: x + torch.tensor([1.0, 2.0, 3.0]), lambda: (f(2, 3),)),
+    "arange and full": (lambda x: x + torch.arange(4) + torch.full((4,), 0.5), lambda: (f(3, 4),)),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_function_as_eager(name, dynamic):
+    fn, inputs = FUNCTIONS[name]
+    given = inputs()
+    copies = lambda: [t.detach().clone(memory_format=torch.preserve_format) if t.is_contiguous() else t for t in given]
+    mine, theirs = copies(), copies()
+    with torch.no_grad():
+        want = fn(*theirs)
+        got = torch.compile(fn, backend=kiln, dynamic=dynamic)(*mine)
+    # A result whose memory has gaps of dynamic sizes becomes dense.
+    same(got, want, strides=not (dynamic and name == "cat and split"))
+    same(mine, theirs)
+    assert reports and all(r.programs > 0 or r.nodes == 0 for r in reports), reports
+    assert all(not r.eager for r in reports), reports
+
+
+def test_a_growing_size_compiles_twice():
+    fn = compiled(lambda x: (x * 2).softmax(-1).sum(0))
+    for n in (4, 7, 9, 12, 33):
+        x = f(n, n + 1)
+        same(fn(x), (x * 2).softmax(-1).sum(0))
+    assert len(reports) <= 2
+
+
+def test_ops_outside_the_table_stay_eager_and_are_named():
+    def fn(x):
+        y = torch.fft.fft(x).abs()
+        return y.sin() + 1
+
+    x = f(4, 8)
+    same(compiled(fn)(x), fn(x))
+    assert any("fft" in op for r in reports for op in r.eager)
+    assert "fft" in kiln_torch.explain(fn, x) and "test_functions.py" in kiln_torch.explain(fn, x)
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="kiln.strict"):
+        compiled(fn, **{"kiln.strict": True})(x)
+
+
+def test_an_unknown_option_is_an_error():
+    with pytest.raises(Exception, match="no_such_option"):
+        compiled(lambda x: x + 1, no_such_option=1)(f(3))
+
+
+def test_inference_mode_and_threads():
+    import concurrent.futures
+
+    fn = compiled(lambda x: torch.relu(x @ x.T).sum(1))
+    x = f(16, 16)
+    with torch.inference_mode():
+        want = torch.relu(x @ x.T).sum(1)
+        same(fn(x), want)
+
+    def call(_):
+        with torch.no_grad():
+            return fn(x)
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        for got in pool.map(call, range(32)):
+            same(got, want)

@@ -1,0 +1,74 @@
+"""Losses and gradients against eager."""
+import copy
+
+import pytest
+import torch
+
+from kiln_torch import kiln, reports
+
+nn = torch.nn
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(16), nn.Linear(16, 32), nn.Linear(32, 16)
+
+    def forward(self, x):
+        return x + self.down(nn.functional.gelu(self.up(self.norm(x))))
+
+
+MODELS = {
+    "mlp": (lambda: nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4)), lambda: torch.randn(5, 8)),
+    "block": (lambda: nn.Sequential(Block(), Block()), lambda: torch.randn(2, 7, 16)),
+    "convolution": (lambda: nn.Sequential(nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(128, 3)), lambda: torch.randn(4, 3, 8, 8)),
+    "embedding": (lambda: nn.Sequential(nn.Embedding(20, 8), nn.Flatten(), nn.Linear(40, 2)), lambda: torch.randint(0, 20, (6, 5))),
+}
+
+
+def close(a, b, what):
+    error = (a - b).norm() / (b.norm() + 1e-6)
+    assert error < 2e-5, f"{what}: {error}"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_losses_and_gradients_as_eager(name):
+    make, inputs = MODELS[name]
+    model = make()
+    twin = copy.deepcopy(model)
+    x = inputs()
+    fast = torch.compile(twin, backend=kiln)
+    for _ in range(3):
+        for m, call in ((model, model), (twin, fast)):
+            loss = call(x).square().mean()
+            loss.backward()
+        for (what, p), q in zip(model.named_parameters(), twin.parameters()):
+            close(q.grad, p.grad, what)
+    for (what, p), q in zip(model.named_buffers(), twin.buffers()):
+        close(q.float(), p.float(), what)
+    assert {r.kind for r in reports} == {"forward", "backward"}
+
+
+def test_sgd_follows_eager():
+    model = MODELS["mlp"][0]()
+    twin = copy.deepcopy(model)
+    fast = torch.compile(twin, backend=kiln)
+    x, y = torch.randn(32, 8), torch.randn(32, 4)
+    for m, call in ((model, model), (twin, fast)):
+        optimizer = torch.optim.AdamW(m.parameters(), lr=1e-2)
+        for _ in range(10):
+            optimizer.zero_grad()
+            nn.functional.mse_loss(call(x), y).backward()
+            optimizer.step()
+    for (what, p), q in zip(model.named_parameters(), twin.parameters()):
+        assert (p - q).abs().max() < 1e-4, what
+
+
+def test_autocast():
+    model = MODELS["mlp"][0]()
+    x = torch.randn(5, 8)
+    with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
+        want = model(x)
+        got = torch.compile(model, backend=kiln)(x)
+    assert got.dtype == want.dtype == torch.bfloat16
+    close(got.float(), want.float(), "result") if (got - want).abs().max() < 1e-6 else torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-2)

@@ -1,0 +1,289 @@
+//! Attention, bilinear maps and bags of embeddings.
+use super::{
+    Args, Cx, Outcome, Row, Val,
+    special::value,
+    tools::*,
+    window::{along, least},
+};
+use kiln_dialects::{ir::*, ops::*, value::DType};
+
+/// Rows of this family.
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        name: "aten.scaled_dot_product_attention.default",
+        arguments: "query, key, value, attn_mask=None, dropout_p=0, is_causal=False, scale=None, enable_gqa=False",
+        build: |cx, a| {
+            let (v, _) = attention(cx, a, "attn_mask", false)?;
+            cx.one(v)
+        },
+    },
+    Row {
+        name: "aten._scaled_dot_product_flash_attention_for_cpu.default",
+        arguments: "query, key, value, dropout_p=0, is_causal=False, attn_mask=None, scale=None",
+        build: |cx, a| {
+            let (v, sums) = attention(cx, a, "attn_mask", true)?;
+            cx.many(&[v, sums.ok_or("has no log-sum-exp")?])
+        },
+    },
+    Row {
+        name: "aten._scaled_dot_product_efficient_attention.default",
+        arguments: "query, key, value, attn_bias, compute_log_sumexp, dropout_p=0, is_causal=False, scale=None",
+        build: |cx, a| {
+            let (v, _) = attention(cx, a, "attn_bias", false)?;
+            first_of(cx, v, 4)
+        },
+    },
+    Row {
+        name: "aten._scaled_dot_product_flash_attention.default",
+        arguments: "query, key, value, dropout_p=0, is_causal=False, return_debug_mask=False, scale=None",
+        build: |cx, a| {
+            let (v, sums) = attention(cx, a, "attn_mask", true)?;
+            let sums = sums.ok_or("has no log-sum-exp")?;
+            let mut all = vec![Val::None; 9];
+            for (slot, v) in all.iter_mut().zip([v, sums]) {
+                *slot = Val::Tensor(cx.store.fresh(v));
+            }
+            Ok(Outcome::Many(all))
+        },
+    },
+    Row {
+        name: "aten._scaled_dot_product_cudnn_attention.default",
+        arguments: "query, key, value, attn_bias, compute_log_sumexp, dropout_p=0, is_causal=False, return_debug_mask=False, scale=None",
+        build: |cx, a| {
+            let (v, _) = attention(cx, a, "attn_bias", false)?;
+            first_of(cx, v, 9)
+        },
+    },
+    Row {
+        name: "aten._scaled_dot_product_attention_math.default",
+        arguments: "query, key, value, attn_mask=None, dropout_p=0, is_causal=False, dropout_mask=None, scale=None, enable_gqa=False",
+        build: |cx, a| {
+            let (v, _) = attention(cx, a, "attn_mask", false)?;
+            first_of(cx, v, 2)
+        },
+    },
+    Row {
+        name: "aten.bilinear.default",
+        arguments: "input1, input2, weight, bias=None",
+        build: bilinear,
+    },
+    Row {
+        name: "aten.embedding_bag.default",
+        arguments: "weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False, per_sample_weights=None, include_last_offset=False",
+        build: embedding_bag,
+    },
+    Row {
+        name: "aten.embedding_bag.padding_idx",
+        arguments: "weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx",
+        build: embedding_bag,
+    },
+    Row {
+        name: "aten._embedding_bag.default",
+        arguments: "weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False, per_sample_weights=None, include_last_offset=False, padding_idx=-1",
+        build: embedding_bag,
+    },
+    Row {
+        name: "aten._embedding_bag_forward_only.default",
+        arguments: "weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False, per_sample_weights=None, include_last_offset=False, padding_idx=-1",
+        build: embedding_bag,
+    },
+];
+
+/// A result whose companions serve the backward pass and debugging.
+fn first_of(cx: &mut Cx, v: Value, count: usize) -> Result<Outcome> {
+    let mut all = vec![Val::None; count];
+    if let Some(first) = all.first_mut() {
+        *first = Val::Tensor(cx.store.fresh(v));
+    }
+    Ok(Outcome::Many(all))
+}
+
+/// Attention, and the log-sum-exp of its scores if wanted. Other ranks are reshaped to rank 4 and
+/// back: fewer dimensions get leading ones, of more the leading ones become one batch.
+fn attention(
+    cx: &mut Cx,
+    a: &Args<'_>,
+    mask: &str,
+    with_lse: bool,
+) -> Result<(Value, Option<Value>)> {
+    if a.float("dropout_p", Some(0.0))? != 0.0 {
+        return Err("with dropout is not supported in an exported graph".into());
+    }
+    let (q, k, v) = (cx.tensor(a, "query")?, cx.tensor(a, "key")?, cx.tensor(a, "value")?);
+    let rank = rank_of(q);
+    if rank < 2 {
+        return Err(format!("of rank {rank} is not supported").into());
+    }
+    let lead = cx.b.sizes_of(q)?.get(..rank.saturating_sub(3)).unwrap_or(&[]).to_vec();
+    let batch = lead.iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, *s))?;
+    let widen = |cx: &mut Cx, t: Value| -> Result<Value> {
+        let sizes = cx.b.sizes_of(t)?;
+        match sizes.len() {
+            4 => Ok(t),
+            n @ 0..4 => cx.reshape(t, [vec![Size::Static(1); 4 - n], sizes].concat()),
+            n => cx.reshape(t, [&[batch], sizes.get(n - 3..).unwrap_or(&[])].concat()),
+        }
+    };
+    let (query, key, value) = (widen(cx, q)?, widen(cx, k)?, widen(cx, v)?);
+    let mut bias = cx.optional(a, mask)?;
+    if let Some(mask) = bias {
+        let d = dtype_of(query)?;
+        let mut scores = if dtype_of(mask)? == DType::I1 {
+            let (zero, low) = (cx.number(d, 0.0)?, cx.number(d, f64::NEG_INFINITY)?);
+            cx.select(mask, zero, low)?
+        } else {
+            cx.convert(mask, d)?
+        };
+        if rank > 4 && rank_of(scores) > 3 {
+            let own = cx.b.sizes_of(scores)?;
+            let inner = own.get(own.len() - 3..).unwrap_or(&[]);
+            scores = cx.broadcast_to(scores, &[&lead[..], inner].concat())?;
+            scores = cx.reshape(scores, [&[batch], inner].concat())?;
+        }
+        bias = Some(scores);
+    }
+    let node = Attention {
+        query,
+        key,
+        value,
+        bias,
+        query_lengths: None,
+        key_lengths: None,
+        dropout_key: None,
+        scale: if a.has("scale") { Some(a.float("scale", None)?) } else { None },
+        causal: a.flag("is_causal", false)?,
+        dropout_p: 0.0,
+        with_lse,
+    };
+    let op = cx.b.create_node(&node)?;
+    let restore = |cx: &mut Cx, r: Value, inner: usize| -> Result<Value> {
+        if rank == 4 {
+            return Ok(r);
+        }
+        let sizes = cx.b.sizes_of(r)?;
+        let own = sizes.get(sizes.len() - inner.min(sizes.len())..).unwrap_or(&[]);
+        cx.reshape(r, [&lead[..], own].concat())
+    };
+    let inner = rank.min(3);
+    let r = restore(cx, op.result(0), inner)?;
+    let sums = match with_lse {
+        true => Some(restore(cx, op.result(1), inner - 1)?),
+        false => None,
+    };
+    Ok((r, sums))
+}
+
+/// `y[.., o] = sum_ij x[.., i] w[o, i, j] z[.., j] + bias[o]`
+fn bilinear(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    let (x, z, weight) =
+        (cx.tensor(a, "input1")?, cx.tensor(a, "input2")?, cx.tensor(a, "weight")?);
+    let axis = rank_of(x).checked_sub(1).ok_or("bilinear(): inputs must be at least 1-d")? as i64;
+    let left = cx.b.add(&DotGeneral {
+        lhs: x,
+        rhs: weight,
+        lhs_batch: vec![],
+        rhs_batch: vec![],
+        lhs_contract: vec![axis],
+        rhs_contract: vec![1],
+        element_type: None,
+    })?;
+    // [.., o, j]
+    let sizes = cx.b.sizes_of(left)?;
+    let dims = (0..axis).chain([axis + 1]).collect();
+    let right = along(cx, z, dims, &sizes)?;
+    let bias = cx.optional(a, "bias")?;
+    let v = value(cx, |f| {
+        let sum = (f.of(left) * f.of(right)).reduce(ReduceKind::Sum, &[axis + 1], false);
+        bias.map_or(sum, |bias| sum + f.of(bias))
+    })?;
+    cx.one(v)
+}
+
+/// Rows of a table by index, combined in bags of consecutive indices: 0 their sum, 1 their mean, 2
+/// their maximum. An empty bag is 0.
+fn embedding_bag(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    let weight = cx.tensor(a, "weight")?;
+    let (indices, offsets) = (cx.tensor(a, "indices")?, cx.tensor(a, "offsets")?);
+    if rank_of(indices) != 1 || rank_of(offsets) != 1 {
+        return Err("wants indices and offsets of rank 1".into());
+    }
+    let (mode, d) = (a.int("mode", Some(0))?, dtype_of(weight)?);
+    if mode != 0 && a.has("per_sample_weights") {
+        return Err("embedding_bag: per_sample_weights only supported with mode='sum'".into());
+    }
+    let (indices, offsets) = (cx.convert(indices, DType::I64)?, cx.convert(offsets, DType::I64)?);
+    let n = cx.b.size_of(indices, 0)?;
+    let mut bags = cx.b.size_of(offsets, 0)?;
+    let mut starts = offsets;
+    if a.flag("include_last_offset", false)? {
+        bags = cx.size_add(bags, Size::Static(-1))?;
+        starts = cx.b.add(&Slice {
+            input: offsets,
+            offsets: vec![Size::Static(0)],
+            sizes: vec![bags],
+            strides: vec![1],
+        })?;
+    }
+    // The bag of an index is the last that starts at or before it.
+    let square = [n, bags];
+    let position = cx.iota(DType::I64, square.to_vec(), 0)?;
+    let starts = along(cx, starts, vec![1], &square)?;
+    let bag = value(cx, |f| {
+        let begun = f.of(starts).le(f.of(position)).to(DType::I64);
+        begun.reduce(ReduceKind::Sum, &[1], false) - 1.0
+    })?;
+    let padding = match a.int("padding_idx", Some(-1))? {
+        p if p >= 0 => Some(p),
+        // Only the overload with a padding index counts from the end.
+        _ => None,
+    };
+    let counts = match padding {
+        Some(p) => cx.compare(CompareKind::Ne, indices, cx.integer(DType::I64, p)?)?,
+        None => cx.b.splat(DType::I1, &[n], 1.0)?,
+    };
+    let wide = super::moments::wide(d);
+    let rows = cx.b.add(&Embedding { weight, indices })?;
+    let rows = cx.convert(rows, wide)?;
+    let shape = cx.b.sizes_of(rows)?;
+    let width = cx.b.size_of(weight, 1)?;
+    let result = [bags, width];
+    let used = along(cx, counts, vec![0], &shape)?;
+    let ones = cx.convert(counts, DType::I64)?;
+    let zeros = cx.b.splat(DType::I64, &[bags], 0.0)?;
+    let scatter = |cx: &Cx, kind, input: Value, updates: Value| -> Result<Value> {
+        let (indices, dims) = (vec![bag], vec![0]);
+        cx.b.add(&Scatter { kind, input, updates, indices, dims })
+    };
+    let lengths = scatter(cx, ScatterKind::Add, zeros, ones)?;
+    let v = if mode == 2 {
+        let rows = cx.select(used, rows, least(cx, wide)?)?;
+        let start = cx.b.splat(wide, &result, f64::NEG_INFINITY)?;
+        let most = scatter(cx, ScatterKind::Max, start, rows)?;
+        let lengths = along(cx, lengths, vec![0], &result)?;
+        value(cx, |f| f.of(lengths).eq(0.0).select(0.0, f.of(most)))?
+    } else {
+        let rows = match cx.optional(a, "per_sample_weights")? {
+            Some(w) => {
+                let w = along(cx, cx.convert(w, wide)?, vec![0], &shape)?;
+                cx.binary(BinaryKind::Mul, rows, w)?
+            }
+            None => rows,
+        };
+        let rows = cx.select(used, rows, cx.number(wide, 0.0)?)?;
+        let start = cx.b.splat(wide, &result, 0.0)?;
+        let sum = scatter(cx, ScatterKind::Add, start, rows)?;
+        let lengths = along(cx, lengths, vec![0], &result)?;
+        match mode {
+            1 => value(cx, |f| f.of(sum) / f.of(lengths).max(1.0).to(wide))?,
+            _ => sum,
+        }
+    };
+    let v = cx.convert(v, d)?;
+    let mut all = vec![];
+    for v in [v, bag, lengths] {
+        all.push(Val::Tensor(cx.store.fresh(v)));
+    }
+    // Which index gave the maximum serves the backward pass.
+    all.push(Val::None);
+    Ok(Outcome::Many(all))
+}

@@ -1,0 +1,442 @@
+//! Derivatives of convolutions, pools and resizing.
+use super::{
+    Args, Cx, Outcome, Row,
+    backward_norm::masked,
+    image::{batched, spread, unbatched},
+    moments::wide,
+    resize::{Axis, Mode, axes, weighted, work},
+    special::value,
+    tools::*,
+    window::{gather_at, scatter_planes},
+};
+use kiln_dialects::{ir::*, ops::*, value::DType};
+
+/// A row of the derivative of a resize.
+macro_rules! resize {
+    ($name:literal, $mode:ident, $n:literal, $arguments:literal) => {
+        Row {
+            name: $name,
+            arguments: $arguments,
+            build: |cx, a| resize_backward(cx, a, Mode::$mode, $n),
+        }
+    };
+}
+
+/// Rows of this family.
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        name: "aten.convolution_backward.default",
+        arguments: "grad_output, input, weight, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, output_mask",
+        build: convolution_backward,
+    },
+    Row {
+        name: "aten.max_pool2d_with_indices_backward.default",
+        arguments: "grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices",
+        build: |cx, a| max_pool_backward(cx, a, 2),
+    },
+    Row {
+        name: "aten.max_pool3d_with_indices_backward.default",
+        arguments: "grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices",
+        build: |cx, a| max_pool_backward(cx, a, 3),
+    },
+    Row {
+        name: "aten.adaptive_max_pool2d_backward.default",
+        arguments: "grad_output, self, indices",
+        build: |cx, a| max_pool_backward(cx, a, 2),
+    },
+    Row {
+        name: "aten.adaptive_max_pool3d_backward.default",
+        arguments: "grad_output, self, indices",
+        build: |cx, a| max_pool_backward(cx, a, 3),
+    },
+    Row {
+        name: "aten.avg_pool2d_backward.default",
+        arguments: "grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override",
+        build: |cx, a| avg_pool_backward(cx, a, 2),
+    },
+    Row {
+        name: "aten.avg_pool3d_backward.default",
+        arguments: "grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override",
+        build: |cx, a| avg_pool_backward(cx, a, 3),
+    },
+    Row {
+        name: "aten._adaptive_avg_pool2d_backward.default",
+        arguments: "grad_output, self",
+        build: |cx, a| adaptive_backward(cx, a, 2),
+    },
+    Row {
+        name: "aten._adaptive_avg_pool3d_backward.default",
+        arguments: "grad_output, self",
+        build: |cx, a| adaptive_backward(cx, a, 3),
+    },
+    resize!(
+        "aten.upsample_nearest1d_backward.default",
+        Nearest,
+        1,
+        "grad_output, output_size, input_size, scales=None"
+    ),
+    resize!(
+        "aten.upsample_nearest2d_backward.default",
+        Nearest,
+        2,
+        "grad_output, output_size, input_size, scales_h=None, scales_w=None"
+    ),
+    resize!(
+        "aten.upsample_nearest3d_backward.default",
+        Nearest,
+        3,
+        "grad_output, output_size, input_size, scales_d=None, scales_h=None, scales_w=None"
+    ),
+    resize!(
+        "aten._upsample_nearest_exact1d_backward.default",
+        NearestExact,
+        1,
+        "grad_output, output_size, input_size, scales=None"
+    ),
+    resize!(
+        "aten._upsample_nearest_exact2d_backward.default",
+        NearestExact,
+        2,
+        "grad_output, output_size, input_size, scales_h=None, scales_w=None"
+    ),
+    resize!(
+        "aten._upsample_nearest_exact3d_backward.default",
+        NearestExact,
+        3,
+        "grad_output, output_size, input_size, scales_d=None, scales_h=None, scales_w=None"
+    ),
+    resize!(
+        "aten.upsample_linear1d_backward.default",
+        Linear,
+        1,
+        "grad_output, output_size, input_size, align_corners, scales=None"
+    ),
+    resize!(
+        "aten.upsample_bilinear2d_backward.default",
+        Linear,
+        2,
+        "grad_output, output_size, input_size, align_corners, scales_h=None, scales_w=None"
+    ),
+    resize!(
+        "aten.upsample_trilinear3d_backward.default",
+        Linear,
+        3,
+        "grad_output, output_size, input_size, align_corners, scales_d=None, scales_h=None, scales_w=None"
+    ),
+    resize!(
+        "aten.upsample_bicubic2d_backward.default",
+        Cubic,
+        2,
+        "grad_output, output_size, input_size, align_corners, scales_h=None, scales_w=None"
+    ),
+    resize!(
+        "aten._upsample_bilinear2d_aa_backward.default",
+        LinearAa,
+        2,
+        "grad_output, output_size, input_size, align_corners, scales_h=None, scales_w=None"
+    ),
+    resize!(
+        "aten._upsample_bicubic2d_aa_backward.default",
+        CubicAa,
+        2,
+        "grad_output, output_size, input_size, align_corners, scales_h=None, scales_w=None"
+    ),
+];
+
+/// The parameters of a convolution.
+struct Conv {
+    n: usize,
+    strides: Vec<i64>,
+    padding: Vec<i64>,
+    dilation: Vec<i64>,
+    groups: i64,
+}
+
+impl Conv {
+    /// Elements that the window `weight` reaches over, along an axis.
+    fn reach(&self, weight: Value, i: usize) -> Result<i64> {
+        let k = weight.ty().dims().get(i + 2).and_then(|d| d.known());
+        Ok(self.dilation[i] * (k.ok_or("has a window of symbolic size")? - 1) + 1)
+    }
+    /// The gradient by the input of a convolution, of these sizes.
+    fn by_input(&self, cx: &mut Cx, g: Value, weight: Value, sizes: &[Size]) -> Result<Value> {
+        let node = Convolution {
+            input: g,
+            weight,
+            strides: self.strides.clone(),
+            pad_low: self.padding.clone(),
+            pad_high: vec![0; self.n],
+            dilation: self.dilation.clone(),
+            groups: self.groups,
+            transposed: true,
+            output_padding: Some(vec![0; self.n]),
+        };
+        let v = cx.b.add(&node)?;
+        // What follows the last window has no gradient; what it reads of the padding goes.
+        let mut high = vec![Size::Static(0); 2];
+        for i in 0..self.n {
+            let have = cx.size_mul(cx.b.size_of(v, i + 2)?, Size::Static(-1))?;
+            high.push(cx.size_add(*sizes.get(i + 2).ok_or("has no size")?, have)?);
+        }
+        if high.iter().all(|s| s.known() == Some(0)) {
+            return Ok(v);
+        }
+        let value = cx.number(dtype_of(v)?, 0.0)?;
+        cx.b.add(&Pad { input: v, value, low: vec![Size::Static(0); self.n + 2], high })
+    }
+    /// The gradient by the weight, in its shape: the input, its batch as channels, convolved with
+    /// the gradient, its batch as channels too.
+    fn by_weight(&self, cx: &mut Cx, x: Value, g: Value, weight: Value) -> Result<Value> {
+        let n = self.n;
+        let (xs, gs) = (cx.b.sizes_of(x)?, cx.b.sizes_of(g)?);
+        let ([batch, channels, pixels @ ..], [_, _, outs @ ..]) = (xs.as_slice(), gs.as_slice())
+        else {
+            return Err("has tensors of rank below 2".into());
+        };
+        let groups = Size::Static(self.groups);
+        let each = cx.size_div(*channels, groups)?;
+        let rest = (3..n as i64 + 3).collect::<Vec<_>>();
+        let split = cx.reshape(x, [&[*batch, groups, each], pixels].concat())?;
+        let input = cx.transpose(split, [vec![2, 1, 0], rest].concat())?;
+        let merged = cx.size_mul(groups, *batch)?;
+        let input = cx.reshape(input, [&[each, merged], pixels].concat())?;
+        let weights = cx.transpose(g, [vec![1, 0], (2..n as i64 + 2).collect()].concat())?;
+        let mut pad_high = vec![];
+        for i in 0..n {
+            let reach = self.reach(weight, i)?;
+            let room = match (
+                pixels.get(i).and_then(|s| s.known()),
+                outs.get(i).and_then(|s| s.known()),
+            ) {
+                (Some(pixels), Some(out)) => {
+                    (reach + self.strides[i] * (out - 1) - pixels - self.padding[i]).max(0)
+                }
+                // Enough for any size; what is more is cut off.
+                _ => reach.max(self.padding[i]),
+            };
+            pad_high.push(room);
+        }
+        let node = Convolution {
+            input,
+            weight: weights,
+            strides: self.dilation.clone(),
+            pad_low: self.padding.clone(),
+            pad_high,
+            dilation: self.strides.clone(),
+            groups: self.groups,
+            transposed: false,
+            output_padding: None,
+        };
+        let v = cx.b.add(&node)?;
+        let v = cx.transpose(v, [vec![1, 0], (2..n as i64 + 2).collect()].concat())?;
+        let sizes = cx.b.sizes_of(weight)?;
+        cx.b.add(&Slice {
+            input: v,
+            offsets: vec![Size::Static(0); n + 2],
+            sizes,
+            strides: vec![1; n + 2],
+        })
+    }
+}
+
+fn convolution_backward(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    let (g, x, weight) =
+        (cx.tensor(a, "grad_output")?, cx.tensor(a, "input")?, cx.tensor(a, "weight")?);
+    let n =
+        rank_of(weight).checked_sub(2).filter(|n| *n > 0).ok_or("has a weight of rank below 3")?;
+    let c = Conv {
+        n,
+        strides: spread(a.ints("stride")?, n, 1)?,
+        padding: spread(a.ints("padding")?, n, 0)?,
+        dilation: spread(a.ints("dilation")?, n, 1)?,
+        groups: a.int("groups", Some(1))?,
+    };
+    let transposed = a.flag("transposed", false)?;
+    let sizes = cx.b.sizes_of(x)?;
+    let (by_input, by_weight) = if transposed {
+        // The derivative of a transposed convolution is a convolution; the two swap their roles.
+        let node = Convolution {
+            input: g,
+            weight,
+            strides: c.strides.clone(),
+            pad_low: c.padding.clone(),
+            pad_high: c.padding.clone(),
+            dilation: c.dilation.clone(),
+            groups: c.groups,
+            transposed: false,
+            output_padding: None,
+        };
+        (cx.b.add(&node)?, c.by_weight(cx, g, x, weight)?)
+    } else {
+        (c.by_input(cx, g, weight, &sizes)?, c.by_weight(cx, x, g, weight)?)
+    };
+    let dims: Vec<i64> = (0..n as i64 + 2).filter(|d| *d != 1).collect();
+    let by_bias = value(cx, |f| f.of(g).reduce(ReduceKind::Sum, &dims, false))?;
+    masked(cx, a, vec![Some(by_input), Some(by_weight), Some(by_bias)])
+}
+
+fn max_pool_backward(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome> {
+    let (g, x, indices) =
+        (cx.tensor(a, "grad_output")?, cx.tensor(a, "self")?, cx.tensor(a, "indices")?);
+    let (x, added) = batched(cx, x, n)?;
+    let ((g, _), (indices, _)) = (batched(cx, g, n)?, batched(cx, indices, n)?);
+    let outs = cx.b.sizes_of(x)?.split_off(2);
+    let v = scatter_planes(cx, g, indices, &outs, ScatterKind::Add)?;
+    let v = unbatched(cx, v, added)?;
+    cx.one(v)
+}
+
+/// Sums the shares of the windows that read an element: for each of a window's places, the window
+/// that has the element there, if there is one.
+fn avg_pool_backward(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome> {
+    let (g, x) = (cx.tensor(a, "grad_output")?, cx.tensor(a, "self")?);
+    let narrow = dtype_of(g)?;
+    let d = wide(narrow);
+    let (x, added) = batched(cx, x, n)?;
+    let (g, _) = batched(cx, g, n)?;
+    let g = cx.convert(g, d)?;
+    let window = spread(a.ints("kernel_size")?, n, 1)?;
+    let strides = a.ints("stride")?.filter(|s| !s.is_empty());
+    let strides = if strides.is_some() { spread(strides, n, 1)? } else { window.clone() };
+    let padding = spread(a.ints("padding")?, n, 0)?;
+    let with_padding = a.flag("count_include_pad", true)?;
+    let (sizes, outs) = (cx.b.sizes_of(x)?, cx.b.sizes_of(g)?);
+    let mut shares = g;
+    if a.has("divisor_override") {
+        let by = a.int("divisor_override", None)? as f64;
+        shares = value(cx, |f| f.of(shares) / by)?;
+    } else {
+        for i in 0..n {
+            let o = cx.iota(d, outs.clone(), i + 2)?;
+            let size = cx.b.size_as_tensor(*sizes.get(i + 2).ok_or("has no size")?, d)?;
+            let (k, s, p) = (window[i] as f64, strides[i] as f64, padding[i] as f64);
+            shares = value(cx, |f| {
+                let start = f.of(o) * s - p;
+                let limit = if with_padding { f.of(size) + p } else { f.of(size) };
+                let end = (start + k).min(limit);
+                let start = if with_padding { start } else { start.max(0.0) };
+                f.of(shares) / (end - start)
+            })?;
+        }
+    }
+    let shape: Vec<Size> =
+        sizes.iter().skip(2).copied().chain(window.iter().map(|k| Size::Static(*k))).collect();
+    let (mut at, mut inside): (Vec<Value>, Option<Value>) = (vec![], None);
+    for i in 0..n {
+        let (y, k) =
+            (cx.iota(DType::I64, shape.clone(), i)?, cx.iota(DType::I64, shape.clone(), n + i)?);
+        let count = cx.b.size_as_tensor(*outs.get(i + 2).ok_or("has no size")?, DType::I64)?;
+        let room = value(cx, |f| f.of(y) + padding[i] as f64 - f.of(k))?;
+        let own = value(cx, |f| {
+            let (room, by) = (f.of(room), strides[i] as f64);
+            room.ge(0.0) & room.rem(by).eq(0.0) & (room / by).lt(f.of(count))
+        })?;
+        inside = Some(match inside {
+            None => own,
+            Some(all) => cx.binary(BinaryKind::And, all, own)?,
+        });
+        at.push(value(cx, |f| (f.of(room) / strides[i] as f64).max(0.0).min(f.of(count) - 1.0))?);
+    }
+    let taken = gather_at(cx, shares, at, 2)?;
+    let inside = inside.ok_or("has no axes")?;
+    let dims: Vec<i64> = (n as i64 + 2..2 * n as i64 + 2).collect();
+    let v =
+        value(cx, |f| f.of(inside).select(f.of(taken), 0.0).reduce(ReduceKind::Sum, &dims, false))?;
+    let v = unbatched(cx, v, added)?;
+    let v = cx.convert(v, narrow)?;
+    cx.one(v)
+}
+
+/// Each axis on its own: the windows over an element are neighbours.
+fn adaptive_backward(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome> {
+    let (g, x) = (cx.tensor(a, "grad_output")?, cx.tensor(a, "self")?);
+    let narrow = dtype_of(g)?;
+    let d = wide(narrow);
+    let (x, added) = batched(cx, x, n)?;
+    let (g, _) = batched(cx, g, n)?;
+    let mut v = cx.convert(g, d)?;
+    for i in 0..n {
+        let (size, out) = (cx.b.size_of(x, i + 2)?, cx.b.size_of(v, i + 2)?);
+        // Windows [first, first + count) may hold an element.
+        let count = cx.size_add(cx.size_div(out, size)?, Size::Static(2))?;
+        let shape = vec![size, count];
+        let (y, k) = (cx.iota(DType::I64, shape.clone(), 0)?, cx.iota(DType::I64, shape, 1)?);
+        let (n, m) =
+            (cx.b.size_as_tensor(size, DType::I64)?, cx.b.size_as_tensor(out, DType::I64)?);
+        let o = value(cx, |f| f.of(y) * f.of(m) / f.of(n) + f.of(k))?;
+        let start = value(cx, |f| f.of(o) * f.of(n) / f.of(m))?;
+        let end = value(cx, |f| ((f.of(o) + 1.0) * f.of(n) + f.of(m) - 1.0) / f.of(m))?;
+        let weights = value(cx, |f| {
+            let y = f.of(y);
+            let holds = f.of(start).le(y) & y.lt(f.of(end)) & f.of(o).lt(f.of(m));
+            holds.select(1.0 / (f.of(end) - f.of(start)).to(d), 0.0)
+        })?;
+        let at = value(cx, |f| f.of(o).min(f.of(m) - 1.0))?;
+        v = weighted(cx, v, i + 2, at, weights)?;
+    }
+    let v = unbatched(cx, v, added)?;
+    let v = cx.convert(v, narrow)?;
+    cx.one(v)
+}
+
+/// The weights of a resize along one axis as a matrix [output, input].
+fn matrix(cx: &mut Cx, axis: &Axis, mode: Mode, d: DType) -> Result<Value> {
+    let taps = match mode {
+        Mode::Nearest | Mode::NearestExact => {
+            vec![(axis.nearest(cx, d, mode == Mode::NearestExact)?, None)]
+        }
+        Mode::Linear | Mode::Cubic => axis.taps(cx, d, mode == Mode::Cubic)?,
+        Mode::LinearAa | Mode::CubicAa => {
+            let (at, weights) = axis.wide_taps(cx, d, mode == Mode::CubicAa)?;
+            let count = cx.b.size_of(at, 1)?;
+            let cube = [axis.output, count, axis.input];
+            let at = super::window::along(cx, at, vec![0, 1], &cube)?;
+            let weights = super::window::along(cx, weights, vec![0, 1], &cube)?;
+            let i = cx.iota(DType::I64, cube.to_vec(), 2)?;
+            return value(cx, |f| {
+                let own = f.of(i).eq(f.of(at)).select(f.of(weights), 0.0);
+                own.reduce(ReduceKind::Sum, &[1], false)
+            });
+        }
+    };
+    let shape = [axis.output, axis.input];
+    let i = cx.iota(DType::I64, shape.to_vec(), 1)?;
+    let mut sum = cx.b.splat(d, &shape, 0.0)?;
+    for (at, weight) in taps {
+        let at = super::window::along(cx, at, vec![0], &shape)?;
+        let weight = match weight {
+            Some(w) => super::window::along(cx, w, vec![0], &shape)?,
+            None => cx.b.splat(d, &shape, 1.0)?,
+        };
+        sum = value(cx, |f| f.of(sum) + f.of(i).eq(f.of(at)).select(f.of(weight), 0.0))?;
+    }
+    Ok(sum)
+}
+
+/// One product with the weights of the resize an axis.
+fn resize_backward(cx: &mut Cx, a: &Args<'_>, mode: Mode, n: usize) -> Result<Outcome> {
+    let g = cx.tensor(a, "grad_output")?;
+    let narrow = dtype_of(g)?;
+    let d = work(narrow);
+    let sizes = a.sizes("input_size")?;
+    let axes = axes(cx, a, &sizes, n)?;
+    let mut v = cx.convert(g, d)?;
+    for (i, axis) in axes.iter().enumerate() {
+        let weights = matrix(cx, axis, mode, d)?;
+        let at = i as i64 + 2;
+        v = cx.b.add(&DotGeneral {
+            lhs: v,
+            rhs: weights,
+            lhs_batch: vec![],
+            rhs_batch: vec![],
+            lhs_contract: vec![at],
+            rhs_contract: vec![0],
+            element_type: None,
+        })?;
+        let last = n as i64 + 1;
+        let order = (0..at).chain([last]).chain(at..last).collect();
+        v = cx.transpose(v, order)?;
+    }
+    let v = cx.convert(v, narrow)?;
+    cx.one(v)
+}

@@ -1,0 +1,474 @@
+//! Normalisations that give or update statistics, and those without an op of their own.
+use super::{
+    Args, Cx, Outcome, Row, Val, formula::*, reduce::keep, special::value, tools::*, window::along,
+};
+use kiln_dialects::{ir::*, ops::*, value::DType};
+
+/// Rows of this family.
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        name: "aten.native_layer_norm.default",
+        arguments: "input, normalized_shape, weight, bias, eps",
+        build: native_layer_norm,
+    },
+    Row {
+        name: "aten._fused_rms_norm.default",
+        arguments: "input, normalized_shape, weight, eps",
+        build: fused_rms_norm,
+    },
+    Row {
+        name: "aten.native_group_norm.default",
+        arguments: "input, weight, bias, N, C, HxW, group, eps",
+        build: native_group_norm,
+    },
+    Row {
+        name: "aten.batch_norm.default",
+        arguments: "input, weight, bias, running_mean, running_var, training, momentum, eps",
+        build: |cx, a| {
+            let n = batch_norm(cx, a, a.flag("training", false)?)?;
+            n.update(cx, a)?;
+            cx.one(n.y)
+        },
+    },
+    Row {
+        name: "aten.native_batch_norm.default",
+        arguments: "input, weight, bias, running_mean, running_var, training, momentum, eps",
+        build: |cx, a| {
+            let n = batch_norm(cx, a, a.flag("training", false)?)?;
+            n.update(cx, a)?;
+            let (mean, scale) = n.saved(cx)?;
+            cx.many(&[n.y, mean, scale])
+        },
+    },
+    Row {
+        name: "aten._native_batch_norm_legit.default",
+        arguments: "input, weight, bias, running_mean, running_var, training, momentum, eps",
+        build: |cx, a| {
+            let n = batch_norm(cx, a, a.flag("training", false)?)?;
+            n.update(cx, a)?;
+            let (mean, scale) = n.saved(cx)?;
+            cx.many(&[n.y, mean, scale])
+        },
+    },
+    Row {
+        name: "aten._native_batch_norm_legit.no_stats",
+        arguments: "input, weight, bias, training, momentum, eps",
+        build: |cx, a| {
+            let n = batch_norm(cx, a, true)?;
+            let (mean, scale) = n.saved(cx)?;
+            cx.many(&[n.y, mean, scale])
+        },
+    },
+    Row {
+        name: "aten._native_batch_norm_legit_no_training.default",
+        arguments: "input, weight, bias, running_mean, running_var, momentum, eps",
+        build: |cx, a| {
+            let n = batch_norm(cx, a, false)?;
+            let (mean, scale) = n.saved(cx)?;
+            cx.many(&[n.y, mean, scale])
+        },
+    },
+    Row {
+        name: "aten._native_batch_norm_legit_functional.default",
+        arguments: "input, weight, bias, running_mean, running_var, training, momentum, eps",
+        build: |cx, a| {
+            let n = batch_norm(cx, a, a.flag("training", false)?)?;
+            let (mean, scale) = n.saved(cx)?;
+            let (new_mean, new_variance) = n.updated(cx, a)?;
+            cx.many(&[n.y, mean, scale, new_mean, new_variance])
+        },
+    },
+    Row {
+        name: "aten._batch_norm_with_update.default",
+        arguments: "input, weight, bias, running_mean, running_var, momentum, eps",
+        build: |cx, a| {
+            let n = batch_norm(cx, a, true)?;
+            n.update(cx, a)?;
+            let (mean, scale) = n.saved(cx)?;
+            let reserve = cx.b.splat(DType::UI8, &[Size::Static(0)], 0.0)?;
+            cx.many(&[n.y, mean, scale, reserve])
+        },
+    },
+    Row {
+        name: "aten._batch_norm_with_update_functional.default",
+        arguments: "input, weight, bias, running_mean, running_var, momentum, eps",
+        build: |cx, a| {
+            let n = batch_norm(cx, a, true)?;
+            let (mean, scale) = n.saved(cx)?;
+            let (new_mean, new_variance) = n.updated(cx, a)?;
+            let reserve = cx.b.splat(DType::UI8, &[Size::Static(0)], 0.0)?;
+            cx.many(&[n.y, mean, scale, reserve, new_mean, new_variance])
+        },
+    },
+    Row {
+        name: "aten._batch_norm_no_update.default",
+        arguments: "input, weight, bias, running_mean, running_var, momentum, eps",
+        build: |cx, a| {
+            let n = batch_norm(cx, a, !a.has("running_mean"))?;
+            let (mean, scale) = n.saved(cx)?;
+            let reserve = cx.b.splat(DType::UI8, &[Size::Static(0)], 0.0)?;
+            cx.many(&[n.y, mean, scale, reserve])
+        },
+    },
+    Row {
+        name: "aten.instance_norm.default",
+        arguments: "input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled",
+        build: instance_norm,
+    },
+    Row {
+        name: "aten._weight_norm.default",
+        arguments: "v, g, dim=0",
+        build: |cx, a| {
+            let (w, _) = weight_norm(cx, a)?;
+            cx.one(w)
+        },
+    },
+    Row {
+        name: "aten._weight_norm_interface.default",
+        arguments: "v, g, dim=0",
+        build: |cx, a| {
+            let (w, norm) = weight_norm(cx, a)?;
+            cx.many(&[w, norm])
+        },
+    },
+    Row {
+        name: "aten.cosine_similarity.default",
+        arguments: "x1, x2, dim=1, eps=1e-8",
+        build: cosine_similarity,
+    },
+    Row {
+        name: "aten.pairwise_distance.default",
+        arguments: "x1, x2, p=2, eps=1e-6, keepdim=False",
+        build: |cx, a| {
+            let (x, y) = cx.promoted(a, "x1", "x2")?;
+            let p = a.float("p", Some(2.0))?;
+            let (eps, keepdim) = (a.float("eps", Some(1e-6))?, a.flag("keepdim", false)?);
+            let d = distance(cx, x, y, p, eps, keepdim)?;
+            cx.one(d)
+        },
+    },
+];
+
+/// The dtype in which statistics are computed.
+pub(super) fn wide(d: DType) -> DType {
+    if d == DType::F64 { d } else { DType::F32 }
+}
+
+/// Mean and reciprocal standard deviation over dimensions, which stay as size 1; in the wide dtype.
+pub(super) fn statistics(cx: &Cx, x: Value, dims: &[i64], epsilon: f64) -> Result<(Value, Value)> {
+    let x = cx.convert(x, wide(dtype_of(x)?))?;
+    let mean = cx.b.add(&Mean { input: x, dims: dims.to_vec(), keep_dims: true })?;
+    let variance = variance(cx, x, dims)?;
+    let scale = value(cx, |f| 1.0 / (f.of(variance) + epsilon).sqrt())?;
+    Ok((mean, scale))
+}
+
+/// The biased variance over dimensions, which stay as size 1.
+fn variance(cx: &Cx, x: Value, dims: &[i64]) -> Result<Value> {
+    let (dims, correction) = (dims.to_vec(), 0.0);
+    cx.b.add(&Var { input: x, dims, keep_dims: true, correction })
+}
+
+/// `x * weight + bias` with parameters along `dims` of `x`, computed wide.
+pub(super) fn affine(
+    cx: &Cx,
+    x: Value,
+    weight: Option<Value>,
+    bias: Option<Value>,
+    dims: &[i64],
+) -> Result<Value> {
+    let sizes = cx.b.sizes_of(x)?;
+    let mut y = x;
+    for (p, kind) in [(weight, BinaryKind::Mul), (bias, BinaryKind::Add)] {
+        let Some(p) = p else { continue };
+        let p = cx.convert(p, dtype_of(x)?)?;
+        y = cx.binary(kind, y, along(cx, p, dims.to_vec(), &sizes)?)?;
+    }
+    Ok(y)
+}
+
+/// `(x - mean) / sqrt(var + eps)` by its formula: a negative `eps` gives NaN where the sum is below 0.
+pub(super) fn by_formula(
+    cx: &Cx,
+    x: Value,
+    rank: usize,
+    parameters: [Option<Value>; 2],
+    epsilon: f64,
+    centred: bool,
+) -> Result<Value> {
+    let narrow = dtype_of(x)?;
+    let x = cx.convert(x, wide(narrow))?;
+    let n = rank_of(x) as i64;
+    let dims: Vec<i64> = (n - rank as i64..n).collect();
+    let y = if centred {
+        let (mean, scale) = statistics(cx, x, &dims, epsilon)?;
+        value(cx, |f| (f.of(x) - f.of(mean)) * f.of(scale))?
+    } else {
+        let scale = root_mean_square(cx, x, &dims, epsilon)?;
+        value(cx, |f| f.of(x) * f.of(scale))?
+    };
+    let y = affine(cx, y, parameters[0], parameters[1], &dims)?;
+    cx.convert(y, narrow)
+}
+
+/// `1 / sqrt(mean x^2 + eps)` over dimensions, which stay as size 1.
+pub(super) fn root_mean_square(cx: &Cx, x: Value, dims: &[i64], epsilon: f64) -> Result<Value> {
+    let square = cx.binary(BinaryKind::Mul, x, x)?;
+    let mean = cx.b.add(&Mean { input: square, dims: dims.to_vec(), keep_dims: true })?;
+    value(cx, |f| 1.0 / (f.of(mean) + epsilon).sqrt())
+}
+
+/// The dtype of saved statistics: that of the input, or of wider parameters.
+fn saved_dtype(x: Value, parameters: [Option<Value>; 2]) -> Result<DType> {
+    match parameters.into_iter().flatten().next() {
+        Some(p) => dtype_of(p),
+        None => dtype_of(x),
+    }
+}
+
+fn native_layer_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    let (x, weight, bias) =
+        (cx.tensor(a, "input")?, cx.optional(a, "weight")?, cx.optional(a, "bias")?);
+    let y = super::norm::layer_norm(cx, a)?;
+    let rank = a.sizes("normalized_shape")?.len() as i64;
+    let n = rank_of(x) as i64;
+    let dims: Vec<i64> = (n - rank..n).collect();
+    let (mean, scale) = statistics(cx, x, &dims, a.float("eps", Some(1e-5))?)?;
+    let d = saved_dtype(x, [weight, bias])?;
+    let (mean, scale) = (cx.convert(mean, d)?, cx.convert(scale, d)?);
+    cx.many(&[y, mean, scale])
+}
+
+fn fused_rms_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    let x = cx.tensor(a, "input")?;
+    let y = super::norm::rms_norm(cx, a)?;
+    let rank = a.sizes("normalized_shape")?.len() as i64;
+    let n = rank_of(x) as i64;
+    let wide = cx.convert(x, wide(dtype_of(x)?))?;
+    let epsilon = super::norm::rms_epsilon(a, x)?;
+    let scale = root_mean_square(cx, wide, &(n - rank..n).collect::<Vec<_>>(), epsilon)?;
+    let Outcome::One(y) = y else { return Err("has more than one result".into()) };
+    let scale = Val::Tensor(cx.store.fresh(scale));
+    Ok(Outcome::Many(vec![y, scale]))
+}
+
+/// [N, C, ..] as [N, groups, elements].
+pub(super) fn grouped(cx: &mut Cx, x: Value, groups: i64) -> Result<Value> {
+    let sizes = cx.b.sizes_of(x)?;
+    let (Some(n), Some(rest)) = (sizes.first(), sizes.get(1..)) else {
+        return Err("Expected at least 2 dimensions for input tensor".into());
+    };
+    let all = rest.iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, *s))?;
+    let each = cx.size_div(all, Size::Static(groups))?;
+    cx.reshape(x, vec![*n, Size::Static(groups), each])
+}
+
+fn native_group_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    let (x, weight, bias) =
+        (cx.tensor(a, "input")?, cx.optional(a, "weight")?, cx.optional(a, "bias")?);
+    let y = super::norm::group_norm(cx, a, "group")?;
+    let (groups, epsilon) = (a.int("group", None)?, a.float("eps", Some(1e-5))?);
+    let split = grouped(cx, x, groups)?;
+    let (mean, scale) = statistics(cx, split, &[2], epsilon)?;
+    let d = saved_dtype(x, [weight, bias])?;
+    let shape = vec![cx.b.size_of(x, 0)?, Size::Static(groups)];
+    let mean = cx.convert(cx.reshape(mean, shape.clone())?, d)?;
+    let scale = cx.convert(cx.reshape(scale, shape)?, d)?;
+    cx.many(&[y, mean, scale])
+}
+
+/// A batch normalisation and the batch's statistics [C], in the wide dtype; none in inference.
+struct BatchNormed {
+    y: Value,
+    statistics: Option<(Value, Value, Size)>,
+    epsilon: f64,
+    x: Value,
+}
+
+fn batch_norm(cx: &mut Cx, a: &Args<'_>, training: bool) -> Result<BatchNormed> {
+    let x = cx.tensor(a, "input")?;
+    let epsilon = a.float("eps", Some(1e-5))?;
+    if !training {
+        let y = super::norm::batch_norm(cx, a)?;
+        return Ok(BatchNormed { y, statistics: None, epsilon, x });
+    }
+    let (weight, bias) = (cx.optional(a, "weight")?, cx.optional(a, "bias")?);
+    let n = rank_of(x) as i64;
+    if n < 2 {
+        return Err(format!("expects an input of rank 2 or more, has rank {n}").into());
+    }
+    let narrow = dtype_of(x)?;
+    let wide = cx.convert(x, wide(narrow))?;
+    let dims: Vec<i64> = (0..n).filter(|d| *d != 1).collect();
+    let mean = cx.b.add(&Mean { input: wide, dims: dims.clone(), keep_dims: true })?;
+    let spread = variance(cx, wide, &dims)?;
+    let y = value(cx, |f| (f.of(wide) - f.of(mean)) / (f.of(spread) + epsilon).sqrt())?;
+    let y = cx.convert(affine(cx, y, weight, bias, &[1])?, narrow)?;
+    let sizes = cx.b.sizes_of(x)?;
+    let mut count = Size::Static(1);
+    for d in &dims {
+        count = cx.size_mul(count, *sizes.get(*d as usize).ok_or("has no such dimension")?)?;
+    }
+    let channels = vec![cx.b.size_of(x, 1)?];
+    let (mean, spread) = (cx.reshape(mean, channels.clone())?, cx.reshape(spread, channels)?);
+    Ok(BatchNormed { y, statistics: Some((mean, spread, count)), epsilon, x })
+}
+
+impl BatchNormed {
+    /// Mean and reciprocal standard deviation for the backward pass; empty in inference.
+    fn saved(&self, cx: &Cx) -> Result<(Value, Value)> {
+        let d = wide(dtype_of(self.x)?);
+        let Some((mean, variance, _)) = self.statistics else {
+            let none = cx.b.splat(d, &[Size::Static(0)], 0.0)?;
+            return Ok((none, none));
+        };
+        let scale = value(cx, |f| 1.0 / (f.of(variance) + self.epsilon).sqrt())?;
+        Ok((mean, scale))
+    }
+    /// The running statistics after this batch.
+    fn updated(&self, cx: &mut Cx, a: &Args<'_>) -> Result<(Value, Value)> {
+        let (mean, variance) = (cx.tensor(a, "running_mean")?, cx.tensor(a, "running_var")?);
+        let Some((batch_mean, batch_variance, count)) = self.statistics else {
+            return Ok((mean, variance));
+        };
+        let momentum = a.float("momentum", Some(0.1))?;
+        let d = dtype_of(batch_mean)?;
+        let count = cx.b.size_as_tensor(count, d)?;
+        let step = |old: Value, new: Value| {
+            let to = dtype_of(old)?;
+            let old = cx.convert(old, d)?;
+            let v = value(cx, |f| f.of(old) * (1.0 - momentum) + f.of(new) * momentum)?;
+            cx.convert(v, to)
+        };
+        let unbiased = value(cx, |f| {
+            let n = f.of(count);
+            f.of(batch_variance) * (n / (n - 1.0))
+        })?;
+        Ok((step(mean, batch_mean)?, step(variance, unbiased)?))
+    }
+    /// Writes the running statistics, if there are any.
+    fn update(&self, cx: &mut Cx, a: &Args<'_>) -> Result<()> {
+        let updates = self.statistics.is_some() && a.float("momentum", Some(0.1))? != 0.0;
+        if !updates || !a.has("running_mean") || !a.has("running_var") {
+            return Ok(());
+        }
+        let (mean, variance) = self.updated(cx, a)?;
+        cx.store.write(&cx.b, a.alias("running_mean")?, mean)?;
+        cx.store.write(&cx.b, a.alias("running_var")?, variance)
+    }
+}
+
+/// Normalises each channel of each element of the batch; running statistics are means over the batch.
+fn instance_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    if !a.flag("use_input_stats", true)? {
+        let y = super::norm::batch_norm(cx, a)?;
+        return cx.one(y);
+    }
+    let x = cx.tensor(a, "input")?;
+    let (weight, bias) = (cx.optional(a, "weight")?, cx.optional(a, "bias")?);
+    let narrow = dtype_of(x)?;
+    let wide = cx.convert(x, wide(narrow))?;
+    let n = rank_of(x) as i64;
+    let dims: Vec<i64> = (2..n).collect();
+    let epsilon = a.float("eps", Some(1e-5))?;
+    let mean = cx.b.add(&Mean { input: wide, dims: dims.clone(), keep_dims: true })?;
+    let spread = variance(cx, wide, &dims)?;
+    let y = value(cx, |f| (f.of(wide) - f.of(mean)) / (f.of(spread) + epsilon).sqrt())?;
+    let y = cx.convert(affine(cx, y, weight, bias, &[1])?, narrow)?;
+    let momentum = a.float("momentum", Some(0.1))?;
+    if momentum != 0.0 && a.has("running_mean") && a.has("running_var") {
+        let sizes = cx.b.sizes_of(x)?;
+        let pixels = sizes.iter().skip(2).try_fold(Size::Static(1), |n, s| cx.size_mul(n, *s))?;
+        let count = cx.b.size_as_tensor(pixels, dtype_of(wide)?)?;
+        let channels = vec![cx.b.size_of(x, 1)?];
+        let unbiased = value(cx, |f| f.of(spread) * (f.of(count) / (f.of(count) - 1.0)))?;
+        for (name, new) in [("running_mean", mean), ("running_var", unbiased)] {
+            let over = [vec![0], dims.clone()].concat();
+            let new = cx.b.add(&Mean { input: new, dims: over, keep_dims: false })?;
+            let new = cx.reshape(new, channels.clone())?;
+            let old = cx.tensor(a, name)?;
+            let d = dtype_of(old)?;
+            let new = cx.convert(new, d)?;
+            let v = value(cx, |f| f.of(old) * (1.0 - momentum) + f.of(new) * momentum)?;
+            cx.store.write(&cx.b, a.alias(name)?, v)?;
+        }
+    }
+    cx.one(y)
+}
+
+/// `v * g / |v|` and `|v|`, the norm over all dimensions but one.
+fn weight_norm(cx: &mut Cx, a: &Args<'_>) -> Result<(Value, Value)> {
+    let (v, g) = (cx.tensor(a, "v")?, cx.tensor(a, "g")?);
+    let dim = a.int("dim", Some(0))?;
+    let rank = rank_of(v);
+    let stays = if dim == -1 { None } else { Some(wrap(dim, rank)? as i64) };
+    let dims: Vec<i64> = (0..rank as i64).filter(|d| Some(*d) != stays).collect();
+    let narrow = dtype_of(v)?;
+    let wide = cx.convert(v, wide(narrow))?;
+    let norm =
+        value(cx, |f| (f.of(wide) * f.of(wide)).reduce(ReduceKind::Sum, &dims, true).sqrt())?;
+    let gain = cx.convert(g, dtype_of(wide)?)?;
+    let w = value(cx, |f| f.of(wide) * (f.of(gain) / f.of(norm)))?;
+    // Without a dimension the norm is 0-d.
+    let norm = if stays.is_none() { cx.reshape(norm, vec![])? } else { norm };
+    Ok((cx.convert(w, narrow)?, cx.convert(norm, dtype_of(g)?)?))
+}
+
+/// `x . y / (max(|x|, eps) max(|y|, eps))` along a dimension.
+pub(super) fn cosine<'f>(x: Term<'f>, y: Term<'f>, dim: i64, epsilon: f64) -> Term<'f> {
+    let unit = |x: Term<'f>| {
+        let norm = (x * x).reduce(ReduceKind::Sum, &[dim], true).sqrt();
+        x / norm.max(epsilon)
+    };
+    (unit(x) * unit(y)).reduce(ReduceKind::Sum, &[dim], false)
+}
+
+fn cosine_similarity(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    let (x, y) = cx.promoted(a, "x1", "x2")?;
+    let (x, y) = cx.broadcast(x, y)?;
+    let dim = wrap(a.int("dim", Some(1))?, rank_of(x))? as i64;
+    let epsilon = a.float("eps", Some(1e-8))?;
+    let narrow = dtype_of(x)?;
+    let (x, y) = (cx.convert(x, wide(narrow))?, cx.convert(y, wide(narrow))?);
+    if rank_of(x) == 0 {
+        return Err("of 0-d tensors is not supported".into());
+    }
+    let v = value(cx, |f| cosine(f.of(x), f.of(y), dim, epsilon))?;
+    let v = cx.convert(v, narrow)?;
+    cx.one(v)
+}
+
+/// The p-norm of `x - y + eps` along the last dimension.
+pub(super) fn distance(
+    cx: &Cx,
+    x: Value,
+    y: Value,
+    p: f64,
+    epsilon: f64,
+    keepdim: bool,
+) -> Result<Value> {
+    let (x, y) = cx.broadcast(x, y)?;
+    let narrow = dtype_of(x)?;
+    let (x, y) = (cx.convert(x, wide(narrow))?, cx.convert(y, wide(narrow))?);
+    let axis = (rank_of(x) as i64 - 1).max(0);
+    let dims: Vec<i64> = if rank_of(x) == 0 { vec![] } else { vec![axis] };
+    let v = value(cx, |f| {
+        let d = (f.of(x) - f.of(y) + epsilon).abs();
+        norm(d, p, &dims)
+    })?;
+    let v = if keepdim { keep(cx, x, v, &dims)? } else { v };
+    cx.convert(v, narrow)
+}
+
+/// The p-norm of magnitudes over dimensions.
+pub(super) fn norm<'f>(d: Term<'f>, p: f64, dims: &[i64]) -> Term<'f> {
+    let sum = |x: Term<'f>| x.reduce(ReduceKind::Sum, dims, false);
+    match p {
+        _ if p == f64::INFINITY => d.reduce(ReduceKind::Max, dims, false),
+        _ if p == f64::NEG_INFINITY => d.reduce(ReduceKind::Min, dims, false),
+        0.0 => sum(d.ne(0.0).to(d.dtype())),
+        1.0 => sum(d),
+        2.0 => sum(d * d).sqrt(),
+        _ => sum(d.pow(p)).pow(1.0 / p),
+    }
+}

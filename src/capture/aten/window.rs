@@ -1,0 +1,447 @@
+//! Windows that are gathered: maximum pools with indices, adaptive, fractional and inverse pools,
+//! `im2col` and `col2im`.
+use super::{
+    Args, Cx, Outcome, Row,
+    image::{batched, max_pool, spread, unbatched},
+    special::value,
+    tools::*,
+};
+use kiln_dialects::{ir::*, ops::*, value::DType};
+
+/// Rows of this family.
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        name: "aten.max_pool1d_with_indices.default",
+        arguments: "self, kernel_size, stride=[], padding=0, dilation=1, ceil_mode=False",
+        build: |cx, a| max_pool_with_indices(cx, a, 1),
+    },
+    Row {
+        name: "aten.max_pool2d_with_indices.default",
+        arguments: "self, kernel_size, stride=[], padding=0, dilation=1, ceil_mode=False",
+        build: |cx, a| max_pool_with_indices(cx, a, 2),
+    },
+    Row {
+        name: "aten.max_pool3d_with_indices.default",
+        arguments: "self, kernel_size, stride=[], padding=0, dilation=1, ceil_mode=False",
+        build: |cx, a| max_pool_with_indices(cx, a, 3),
+    },
+    Row {
+        name: "aten.adaptive_max_pool1d.default",
+        arguments: "self, output_size",
+        build: |cx, a| adaptive_max(cx, a, 1),
+    },
+    Row {
+        name: "aten.adaptive_max_pool2d.default",
+        arguments: "self, output_size",
+        build: |cx, a| adaptive_max(cx, a, 2),
+    },
+    Row {
+        name: "aten.adaptive_max_pool3d.default",
+        arguments: "self, output_size",
+        build: |cx, a| adaptive_max(cx, a, 3),
+    },
+    Row {
+        name: "aten.fractional_max_pool2d.default",
+        arguments: "self, kernel_size, output_size, random_samples",
+        build: |cx, a| fractional_max(cx, a, 2),
+    },
+    Row {
+        name: "aten.fractional_max_pool3d.default",
+        arguments: "self, kernel_size, output_size, random_samples",
+        build: |cx, a| fractional_max(cx, a, 3),
+    },
+    Row {
+        name: "aten.max_unpool2d.default",
+        arguments: "self, indices, output_size",
+        build: |cx, a| max_unpool(cx, a, 2),
+    },
+    Row {
+        name: "aten.max_unpool3d.default",
+        arguments: "self, indices, output_size, stride, padding",
+        build: |cx, a| max_unpool(cx, a, 3),
+    },
+    Row {
+        name: "aten.im2col.default",
+        arguments: "self, kernel_size, dilation, padding, stride",
+        build: im2col,
+    },
+    Row {
+        name: "aten.col2im.default",
+        arguments: "self, output_size, kernel_size, dilation, padding, stride",
+        build: col2im,
+    },
+];
+
+/// Gathers `x` with index tensors `at` of one shape along the dimensions from `first` on. The index
+/// dimensions take their place.
+pub(super) fn gather_at(cx: &Cx, x: Value, at: Vec<Value>, first: usize) -> Result<Value> {
+    let indices = at.first().map_or(0, |v| rank_of(*v));
+    let (n, used) = (rank_of(x), at.len());
+    let dims = (first as i64..(first + used) as i64).collect();
+    let r = cx.b.add(&Gather { input: x, indices: at, dims })?;
+    let lead = indices..indices + first;
+    let rest = indices + first..indices + n - used;
+    cx.transpose(r, lead.chain(0..indices).chain(rest).map(|d| d as i64).collect())
+}
+
+/// The windows along one axis.
+struct Window {
+    /// First index of each window [windows].
+    start: Value,
+    /// Index behind each window [windows].
+    end: Value,
+    /// Distance of a window's elements.
+    step: i64,
+    /// Most elements of a window.
+    count: Size,
+    /// Size of the axis.
+    size: Size,
+}
+
+/// Broadcasts along new dimensions.
+pub(super) fn along(cx: &Cx, input: Value, dims: Vec<i64>, sizes: &[Size]) -> Result<Value> {
+    cx.b.add(&BroadcastInDim { input, dims, sizes: sizes.to_vec() })
+}
+
+/// The least value of a dtype.
+pub(super) fn least(cx: &Cx, d: DType) -> Result<Value> {
+    match d {
+        _ if d.is_float() => cx.number(d, f64::NEG_INFINITY),
+        DType::UI8 | DType::I1 => cx.integer(d, 0),
+        _ => cx.integer(d, i64::MIN >> (64 - d.bits())),
+    }
+}
+
+/// Index of the maximum along the last axis as PyTorch's pools choose it: the first of equal ones,
+/// but the last NaN.
+fn last_nan_or_first_max(cx: &Cx, x: Value) -> Result<Value> {
+    let axis = rank_of(x) as i64 - 1;
+    let first = cx.b.add(&ArgMax { input: x, axis })?;
+    if !dtype_of(x)?.is_float() {
+        return Ok(first);
+    }
+    let k = cx.iota(DType::I64, cx.b.sizes_of(x)?, axis as usize)?;
+    value(cx, |f| {
+        let nan = f.of(x).is_nan().select(f.of(k), -1.0);
+        nan.reduce(ReduceKind::Max, &[axis], false).max(f.of(first))
+    })
+}
+
+/// Elements of all windows [N, C, windows.., count], those outside as the least value; and for each
+/// window the index of its maximum in the flattened input.
+fn gathered(cx: &mut Cx, x: Value, windows: &[Window]) -> Result<(Value, Value)> {
+    let n = windows.len();
+    let outs = windows.iter().map(|w| cx.b.size_of(w.start, 0)).collect::<Result<Vec<_>, _>>()?;
+    let shape: Vec<Size> = outs.iter().copied().chain(windows.iter().map(|w| w.count)).collect();
+    let (mut at, mut inside): (Vec<Value>, Option<Value>) = (vec![], None);
+    for (i, w) in windows.iter().enumerate() {
+        let own = [*outs.get(i).ok_or("has no size")?, w.count];
+        let start = along(cx, w.start, vec![0], &own)?;
+        let end = along(cx, w.end, vec![0], &own)?;
+        let k = cx.iota(DType::I64, own.to_vec(), 1)?;
+        let size = cx.b.size_as_tensor(w.size, DType::I64)?;
+        let position = value(cx, |f| f.of(start) + f.of(k) * w.step as f64)?;
+        let within = value(cx, |f| f.of(position).lt(f.of(end)))?;
+        let clamped = value(cx, |f| f.of(position).min(f.of(size) - 1.0))?;
+        let dims = vec![i as i64, (n + i) as i64];
+        at.push(along(cx, clamped, dims.clone(), &shape)?);
+        let within = along(cx, within, dims, &shape)?;
+        inside = Some(match inside {
+            None => within,
+            Some(all) => cx.binary(BinaryKind::And, all, within)?,
+        });
+    }
+    let taken = gather_at(cx, x, at, 2)?;
+    let taken = cx.select(inside.ok_or("has no windows")?, taken, least(cx, dtype_of(x)?)?)?;
+    let count = windows.iter().try_fold(Size::Static(1), |n, w| cx.size_mul(n, w.count))?;
+    let lead = [cx.b.size_of(x, 0)?, cx.b.size_of(x, 1)?];
+    let taken = cx.reshape(taken, [&lead[..], &outs, &[count]].concat())?;
+    let mut rest = last_nan_or_first_max(cx, taken)?;
+    let result = cx.b.sizes_of(rest)?;
+    let mut flat: Option<(Value, Size)> = None;
+    for (i, w) in windows.iter().enumerate().rev() {
+        let count = cx.b.size_as_tensor(w.count, DType::I64)?;
+        let start = along(cx, w.start, vec![i as i64 + 2], &result)?;
+        let position = value(cx, |f| f.of(start) + f.of(rest).rem(f.of(count)) * w.step as f64)?;
+        rest = cx.binary(BinaryKind::Div, rest, count)?;
+        flat = Some(match flat {
+            None => (position, w.size),
+            Some((sum, by)) => {
+                let scale = cx.b.size_as_tensor(by, DType::I64)?;
+                let sum = value(cx, |f| f.of(sum) + f.of(position) * f.of(scale))?;
+                (sum, cx.size_mul(by, w.size)?)
+            }
+        });
+    }
+    Ok((taken, flat.ok_or("has no windows")?.0))
+}
+
+fn max_pool_with_indices(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome> {
+    let values = max_pool(cx, a, n)?;
+    let x = cx.tensor(a, "self")?;
+    let (x, added) = batched(cx, x, n)?;
+    let (pooled, _) = batched(cx, values, n)?;
+    let window = spread(a.ints("kernel_size")?, n, 1)?;
+    let strides = a.ints("stride")?.filter(|s| !s.is_empty());
+    let strides = if strides.is_some() { spread(strides, n, 1)? } else { window.clone() };
+    let padding = spread(a.ints("padding")?, n, 0)?;
+    let dilation = spread(a.ints("dilation")?, n, 1)?;
+    let mut windows = vec![];
+    for i in 0..n {
+        let (k, s, p, d) = (window[i], strides[i], padding[i], dilation[i]);
+        let (size, out) = (cx.b.size_of(x, i + 2)?, cx.b.size_of(pooled, i + 2)?);
+        let o = cx.iota(DType::I64, vec![out], 0)?;
+        let first = value(cx, |f| f.of(o) * s as f64 - p as f64)?;
+        // Windows start inside the input, in steps of the dilation.
+        let start = value(cx, |f| {
+            let outside = (-f.of(first)).max(0.0) + (d - 1) as f64;
+            f.of(first) + (outside / d as f64) * d as f64
+        })?;
+        let limit = cx.b.size_as_tensor(size, DType::I64)?;
+        let end = value(cx, |f| (f.of(first) + ((k - 1) * d + 1) as f64).min(f.of(limit)))?;
+        windows.push(Window { start, end, step: d, count: Size::Static(k), size });
+    }
+    let (_, indices) = gathered(cx, x, &windows)?;
+    let indices = unbatched(cx, indices, added)?;
+    cx.many(&[values, indices])
+}
+
+fn adaptive_max(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome> {
+    let x = cx.tensor(a, "self")?;
+    let (x, added) = batched(cx, x, n)?;
+    let sizes = spread(a.ints("output_size")?, n, 1)?;
+    if sizes.contains(&0) {
+        let lead = [cx.b.size_of(x, 0)?, cx.b.size_of(x, 1)?];
+        let sizes = [&lead[..], &Size::all(&sizes)].concat();
+        let (v, i) = (cx.b.splat(dtype_of(x)?, &sizes, 0.0)?, cx.b.splat(DType::I64, &sizes, 0.0)?);
+        let (v, i) = (unbatched(cx, v, added)?, unbatched(cx, i, added)?);
+        return cx.many(&[v, i]);
+    }
+    let mut windows = vec![];
+    for (i, to) in sizes.iter().enumerate() {
+        let size = cx.b.size_of(x, i + 2)?;
+        let count = match size {
+            Size::Static(from) => {
+                let length = |i: i64| ((i + 1) * from + to - 1) / to - i * from / to;
+                Size::Static((0..*to).map(length).max().unwrap_or(1))
+            }
+            // Windows share their first and last element with their neighbours.
+            _ => cx.size_add(cx.size_div(size, Size::Static(*to))?, Size::Static(2))?,
+        };
+        let o = cx.iota(DType::I64, vec![Size::Static(*to)], 0)?;
+        let from = cx.b.size_as_tensor(size, DType::I64)?;
+        let start = value(cx, |f| f.of(o) * f.of(from) / *to as f64)?;
+        let end = value(cx, |f| ((f.of(o) + 1.0) * f.of(from) + (to - 1) as f64) / *to as f64)?;
+        windows.push(Window { start, end, step: 1, count, size });
+    }
+    let (taken, indices) = gathered(cx, x, &windows)?;
+    let last = vec![rank_of(taken) as i64 - 1];
+    let v =
+        cx.b.add(&Reduce { kind: ReduceKind::Max, input: taken, dims: last, maybe_empty: false })?;
+    let (v, indices) = (unbatched(cx, v, added)?, unbatched(cx, indices, added)?);
+    cx.many(&[v, indices])
+}
+
+/// Windows of one size whose positions follow from a sample for each plane and axis.
+fn fractional_max(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome> {
+    let x = cx.tensor(a, "self")?;
+    let (x, added) = batched(cx, x, n)?;
+    let samples = cx.tensor(a, "random_samples")?;
+    let (kernel, outs) =
+        (spread(a.ints("kernel_size")?, n, 1)?, spread(a.ints("output_size")?, n, 1)?);
+    let sizes = cx.b.sizes_of(x)?;
+    let lead = [cx.b.size_of(x, 0)?, cx.b.size_of(x, 1)?];
+    // All of them: planes, windows, elements of a window.
+    let shape = [&lead[..], &Size::all(&outs), &Size::all(&kernel)].concat();
+    let d = dtype_of(samples)?;
+    let mut at =
+        vec![cx.iota(DType::I64, shape.clone(), 0)?, cx.iota(DType::I64, shape.clone(), 1)?];
+    for i in 0..n {
+        let (out, k) = (outs[i], kernel[i]);
+        // The last sample belongs to the first of two axes, but to the last of three.
+        let column = if n == 2 { 1 - i } else { i };
+        let sample = cx.b.add(&Slice {
+            input: samples,
+            offsets: vec![Size::Static(0), Size::Static(0), Size::Static(column as i64)],
+            sizes: vec![lead[0], lead[1], Size::Static(1)],
+            strides: vec![1; 3],
+        })?;
+        let sample = along(cx, sample, vec![0, 1, i as i64 + 2], &shape)?;
+        let o = cx.iota(d, shape.clone(), i + 2)?;
+        let j = cx.iota(DType::I64, shape.clone(), n + i + 2)?;
+        let size = cx.b.size_as_tensor(*sizes.get(i + 2).ok_or("has no size")?, DType::I64)?;
+        at.push(value(cx, |f| {
+            let (sample, o, room) = (f.of(sample), f.of(o), f.of(size) - k as f64);
+            let step = room.to(d) / (out - 1).max(1) as f64;
+            let start = ((o + sample) * step).to(DType::I64) - (sample * step).to(DType::I64);
+            let start = o.eq((out - 1) as f64).select(room, start);
+            start + f.of(j)
+        })?);
+    }
+    let dims = (0..n as i64 + 2).collect();
+    let taken = cx.b.add(&Gather { input: x, indices: at.clone(), dims })?;
+    let count = kernel.iter().product::<i64>();
+    let merged = [&lead[..], &Size::all(&outs), &[Size::Static(count)]].concat();
+    let taken = cx.reshape(taken, merged.clone())?;
+    let mut flat: Option<Value> = None;
+    for (position, size) in at.iter().zip(&sizes).skip(2) {
+        let size = cx.b.size_as_tensor(*size, DType::I64)?;
+        flat = Some(match flat {
+            None => *position,
+            Some(flat) => value(cx, |f| f.of(flat) * f.of(size) + f.of(*position))?,
+        });
+    }
+    let flat = cx.reshape(flat.ok_or("has no axes")?, merged.clone())?;
+    let axis = n as i64 + 2;
+    let v = cx.b.add(&Reduce {
+        kind: ReduceKind::Max,
+        input: taken,
+        dims: vec![axis],
+        maybe_empty: false,
+    })?;
+    // The index is the one at the chosen element.
+    let chosen = last_nan_or_first_max(cx, taken)?;
+    let chosen = along(cx, chosen, (0..axis).collect(), &merged)?;
+    let k = cx.iota(DType::I64, merged, axis as usize)?;
+    let index = value(cx, |f| {
+        let own = f.of(k).eq(f.of(chosen)).select(f.of(flat), 0.0);
+        own.reduce(ReduceKind::Sum, &[axis], false)
+    })?;
+    let (v, index) = (unbatched(cx, v, added)?, unbatched(cx, index, added)?);
+    cx.many(&[v, index])
+}
+
+/// Writes each element to the index that its pool chose; 0 elsewhere.
+fn max_unpool(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome> {
+    let (x, indices) = (cx.tensor(a, "self")?, cx.tensor(a, "indices")?);
+    let outs = a.sizes("output_size")?;
+    let (x, added) = batched(cx, x, n)?;
+    let (indices, _) = batched(cx, indices, n)?;
+    let v = scatter_planes(cx, x, indices, &outs, ScatterKind::Assign)?;
+    let v = unbatched(cx, v, added)?;
+    cx.one(v)
+}
+
+/// Zeros [N, C, outs..] with the elements of [N, C, ..] at flat indices of each plane.
+pub(super) fn scatter_planes(
+    cx: &mut Cx,
+    x: Value,
+    indices: Value,
+    outs: &[Size],
+    kind: ScatterKind,
+) -> Result<Value> {
+    let sizes = cx.b.sizes_of(x)?;
+    let lead = [cx.b.size_of(x, 0)?, cx.b.size_of(x, 1)?];
+    let product =
+        |cx: &mut Cx, all: &[Size]| all.iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, *s));
+    let (from, to) = (product(cx, sizes.get(2..).unwrap_or(&[]))?, product(cx, outs)?);
+    let flat = vec![lead[0], lead[1], from];
+    let (updates, at) = (cx.reshape(x, flat.clone())?, cx.reshape(indices, flat.clone())?);
+    let zeros = cx.b.splat(dtype_of(x)?, &[lead[0], lead[1], to], 0.0)?;
+    let (n, c) = (cx.iota(DType::I64, flat.clone(), 0)?, cx.iota(DType::I64, flat, 1)?);
+    let indices = vec![n, c, at];
+    let v = cx.b.add(&Scatter { kind, input: zeros, updates, indices, dims: vec![0, 1, 2] })?;
+    cx.reshape(v, [&lead[..], outs].concat())
+}
+
+/// The parameters of `im2col` along one axis.
+struct Columns {
+    kernel: i64,
+    dilation: i64,
+    padding: i64,
+    stride: i64,
+}
+
+impl Columns {
+    fn of(a: &Args<'_>) -> Result<Vec<Columns>> {
+        let list = |name: &str, default| spread(a.ints(name)?, 2, default);
+        let (kernel, dilation) = (list("kernel_size", 1)?, list("dilation", 1)?);
+        let (padding, stride) = (list("padding", 0)?, list("stride", 1)?);
+        let one = |i: usize| Columns {
+            kernel: kernel[i],
+            dilation: dilation[i],
+            padding: padding[i],
+            stride: stride[i],
+        };
+        let all = vec![one(0), one(1)];
+        if all.iter().any(|c| c.kernel < 1 || c.dilation < 1 || c.stride < 1) {
+            return Err("kernel size, dilation and stride should be greater than zero".into());
+        }
+        Ok(all)
+    }
+    /// The number of windows over `size` elements.
+    fn count(&self, cx: &Cx, size: Size) -> Result<Size> {
+        let room = 2 * self.padding - self.dilation * (self.kernel - 1) - 1;
+        let steps =
+            cx.size_div(cx.size_add(size, Size::Static(room))?, Size::Static(self.stride))?;
+        cx.size_add(steps, Size::Static(1))
+    }
+}
+
+fn im2col(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    let x = cx.tensor(a, "self")?;
+    let (x, added) = batched(cx, x, 2)?;
+    let axes = Columns::of(a)?;
+    let (h, w) = (cx.b.size_of(x, 2)?, cx.b.size_of(x, 3)?);
+    let counts = [axes[0].count(cx, h)?, axes[1].count(cx, w)?];
+    let shape =
+        vec![Size::Static(axes[0].kernel), Size::Static(axes[1].kernel), counts[0], counts[1]];
+    let (mut at, mut inside): (Vec<Value>, Vec<Value>) = (vec![], vec![]);
+    for (i, (c, size)) in axes.iter().zip([h, w]).enumerate() {
+        let (k, o) =
+            (cx.iota(DType::I64, shape.clone(), i)?, cx.iota(DType::I64, shape.clone(), i + 2)?);
+        let size = cx.b.size_as_tensor(size, DType::I64)?;
+        let position = value(cx, |f| {
+            f.of(o) * c.stride as f64 + f.of(k) * c.dilation as f64 - c.padding as f64
+        })?;
+        inside.push(value(cx, |f| f.of(position).ge(0.0) & f.of(position).lt(f.of(size)))?);
+        at.push(value(cx, |f| f.of(position).max(0.0).min(f.of(size) - 1.0))?);
+    }
+    let taken = gather_at(cx, x, at, 2)?;
+    let mask = cx.binary(BinaryKind::And, inside[0], inside[1])?;
+    let taken = cx.select(mask, taken, cx.number(dtype_of(x)?, 0.0)?)?;
+    let kernel = Size::Static(axes[0].kernel * axes[1].kernel);
+    let rows = cx.size_mul(cx.b.size_of(x, 1)?, kernel)?;
+    let columns = cx.size_mul(counts[0], counts[1])?;
+    let v = cx.reshape(taken, vec![cx.b.size_of(x, 0)?, rows, columns])?;
+    let v = unbatched(cx, v, added)?;
+    cx.one(v)
+}
+
+/// Sums over the windows that read an element: for each element and each place in a window, the
+/// window that has it there, if there is one.
+fn col2im(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    let x = cx.tensor(a, "self")?;
+    let (x, added) = batched(cx, x, 1)?;
+    let axes = Columns::of(a)?;
+    let outs = a.sizes("output_size")?;
+    let [h, w] = outs.as_slice() else { return Err("wants two output sizes".into()) };
+    let counts = [axes[0].count(cx, *h)?, axes[1].count(cx, *w)?];
+    let (kh, kw) = (Size::Static(axes[0].kernel), Size::Static(axes[1].kernel));
+    let kernel = Size::Static(axes[0].kernel * axes[1].kernel);
+    let channels = cx.size_div(cx.b.size_of(x, 1)?, kernel)?;
+    let split = vec![cx.b.size_of(x, 0)?, channels, kh, kw, counts[0], counts[1]];
+    let x = cx.reshape(x, split)?;
+    let shape = vec![*h, *w, kh, kw];
+    let (mut at, mut inside): (Vec<Value>, Vec<Value>) = (vec![], vec![]);
+    for (i, (c, count)) in axes.iter().zip(counts).enumerate() {
+        let (y, k) =
+            (cx.iota(DType::I64, shape.clone(), i)?, cx.iota(DType::I64, shape.clone(), i + 2)?);
+        let count = cx.b.size_as_tensor(count, DType::I64)?;
+        let room = value(cx, |f| f.of(y) + c.padding as f64 - f.of(k) * c.dilation as f64)?;
+        inside.push(value(cx, |f| {
+            let (room, by) = (f.of(room), c.stride as f64);
+            room.ge(0.0) & room.rem(by).eq(0.0) & (room / by).lt(f.of(count))
+        })?);
+        at.push(value(cx, |f| (f.of(room) / c.stride as f64).max(0.0).min(f.of(count) - 1.0))?);
+    }
+    let (ky, kx) = (cx.iota(DType::I64, shape.clone(), 2)?, cx.iota(DType::I64, shape, 3)?);
+    let taken = gather_at(cx, x, vec![ky, kx, at[0], at[1]], 2)?;
+    let mask = cx.binary(BinaryKind::And, inside[0], inside[1])?;
+    let v = value(cx, |f| {
+        let taken = f.of(mask).select(f.of(taken), 0.0);
+        taken.reduce(ReduceKind::Sum, &[4, 5], false)
+    })?;
+    let v = unbatched(cx, v, added)?;
+    cx.one(v)
+}

@@ -1,0 +1,20 @@
+//! The error of a graph break under fullgraph.
+use crate::{
+    Error,
+    tensor::{OpError, TraceError, Why},
+};
+
+/// The error of a graph break under fullgraph.
+pub(super) fn whole(mut read: OpError) -> Error {
+    read.reason += match Why::of(&read) {
+        Why::Read => {
+            ", and fullgraph wants one graph: keep the choice in the graph (where_ takes both sides), return the tensor and read it outside, or let the \
+             graph break (fullgraph(false))"
+        }
+        Why::Disabled => {
+            ", and fullgraph wants one graph: call it in front of the compiled function or behind it, take it in as a kiln::custom_op, or let the graph \
+             break (fullgraph(false))"
+        }
+    };
+    Error::Trace(TraceError::Read(read))
+}

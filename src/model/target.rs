@@ -1,0 +1,32 @@
+//! The target of a compilation.
+use super::{Error, Options};
+use crate::{
+    lowering::{Chip, Relaxed, Target},
+    runtime::{Place, cuda},
+};
+
+/// The compilation target: from the options, else the device's.
+pub(crate) fn target(options: &Options) -> Result<Target, Error> {
+    let found = match (&options.target, options.device) {
+        (Some(text), _) => Target::parse(text).map_err(Error::Target),
+        (None, Place::Host) => Target::parse("native").map_err(Error::Target),
+        (None, Place::Cuda(index)) => {
+            let device = cuda::Device::cuda(index)?;
+            let (card, (major, minor)) = (device.info(), device.info().capability);
+            let chip = Chip::of_capability(major, minor);
+            chip.map(|chip| Target::Cuda { chip, relaxed: Relaxed::default() }).ok_or_else(|| {
+                Error::Target(format!(
+                    "{} has compute capability {major}.{minor}; 8.0 is the least",
+                    card.name
+                ))
+            })
+        }
+    };
+    found.map(|t| match t {
+        Target::Cuda { chip, relaxed } => Target::Cuda {
+            chip,
+            relaxed: relaxed | Relaxed { tf32: options.tf32, fast_math: options.fast_math },
+        },
+        host => host,
+    })
+}

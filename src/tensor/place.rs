@@ -1,0 +1,5 @@
+//! Source locations of ops.
+use std::panic::Location;
+
+/// A source location in the user's code.
+pub(super) type Place = &'static Location<'static>;
