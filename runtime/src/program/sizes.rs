@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 pub enum Dim {
     /// A static size.
     Known(i64),
-    /// An index into [`Program::symbols`].
+    /// An index into [`Program::symbols`](super::Program::symbols).
     Symbol(usize),
-    /// An index into [`Program::exprs`].
+    /// An index into [`Program::exprs`](super::Program::exprs).
     Expr(usize),
 }
 
