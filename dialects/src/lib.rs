@@ -6,6 +6,7 @@
 //! and [`interp`] (programs).
 include!(concat!(env!("OUT_DIR"), "/macros.rs"));
 
+pub mod algebra;
 pub mod error;
 pub mod ffi;
 pub mod interp;

@@ -1,7 +1,11 @@
-//! Sizes: constants, symbolic expressions, or unknown. Expressions are polynomials in normal form,
-//! so equal sums and products compare equal.
-use crate::ops::{CompareKind, SymKind};
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+//! Sizes of a graph: constants, symbolic expressions, or unknown. Expressions are polynomials in
+//! normal form, so equal sums and products compare equal.
+pub use crate::algebra::{common_divisor, evaluate};
+use crate::{
+    algebra::Sum,
+    ops::{CompareKind, SymKind},
+};
+use std::{cell::RefCell, rc::Rc};
 
 thread_local! {
     /// Pairs that [`assumptions`] collects while it runs.
@@ -35,10 +39,8 @@ pub enum Dim {
     Unknown,
 }
 
-/// A sum of products: coefficient by sorted factors; the empty product is the constant term. No
-/// coefficient is 0.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Poly(BTreeMap<Vec<Atom>, i64>);
+/// A polynomial over symbols and operations on them.
+pub type Poly = Sum<Atom>;
 
 /// A factor that is not a sum or a product.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,7 +63,7 @@ impl Dim {
     }
     /// One factor.
     pub fn atom(a: Atom) -> Dim {
-        Dim::Expr(Rc::new(Poly(BTreeMap::from([(vec![a], 1)]))))
+        Dim::Expr(Rc::new(Poly::leaf(a)))
     }
     /// The constant, if it is one.
     pub fn known(&self) -> Option<i64> {
@@ -69,18 +71,13 @@ impl Dim {
     }
     fn poly(&self) -> Option<Poly> {
         match self {
-            Dim::Known(0) => Some(Poly::default()),
-            Dim::Known(n) => Some(Poly(BTreeMap::from([(vec![], *n)]))),
+            Dim::Known(n) => Some(Poly::number(*n)),
             Dim::Expr(p) => Some(Poly::clone(p)),
             Dim::Unknown => None,
         }
     }
     fn from_poly(p: Poly) -> Dim {
-        match p.0.iter().next() {
-            None => Dim::Known(0),
-            Some((factors, n)) if p.0.len() == 1 && factors.is_empty() => Dim::Known(*n),
-            _ => Dim::Expr(Rc::new(p)),
-        }
+        p.known().map_or_else(|| Dim::Expr(Rc::new(p)), Dim::Known)
     }
     /// `a kind b`; unknown if an operand is, on overflow, and for division by 0 or below.
     pub fn apply(kind: SymKind, a: &Dim, b: &Dim) -> Dim {
@@ -94,7 +91,7 @@ impl Dim {
         let (Some(p), Some(q)) = (a.poly(), b.poly()) else { return Dim::Unknown };
         let opaque = || Dim::atom(Atom::Op(kind, Box::new((a.clone(), b.clone()))));
         match kind {
-            SymKind::Add => p.plus(&q, 1).map_or(Dim::Unknown, Dim::from_poly),
+            SymKind::Add => p.plus(&q).map_or(Dim::Unknown, Dim::from_poly),
             SymKind::Mul => p.times(&q).map_or(Dim::Unknown, Dim::from_poly),
             SymKind::Floordiv if b.known() == Some(1) => a.clone(),
             // A term-by-term exact quotient folds; otherwise the division stays.
@@ -150,21 +147,22 @@ impl Dim {
     /// The terms of an expression: factors and coefficient.
     pub fn terms(&self) -> Vec<(Vec<Atom>, i64)> {
         if let Dim::Expr(p) = self {
-            p.0.iter().map(|(f, n)| (f.clone(), *n)).collect()
+            p.terms().map(|(f, n)| (f.to_vec(), n)).collect()
         } else {
             vec![]
         }
     }
     /// Every factor of every term.
     pub fn atoms(&self) -> Vec<&Atom> {
-        if let Dim::Expr(p) = self { p.0.keys().flatten().collect() } else { vec![] }
+        let Dim::Expr(p) = self else { return vec![] };
+        p.terms().flat_map(|(factors, _)| factors).collect()
     }
     /// The range, from the ranges of the atoms; a product is bounded only if no factor can be
     /// negative.
     pub fn bounds(&self, atom: &dyn Fn(&Atom) -> Bounds) -> Bounds {
         let Dim::Expr(p) = self else { return (self.known(), self.known()) };
         let mut sum = (Some(0i64), Some(0i64));
-        for (factors, n) in &p.0 {
+        for (factors, n) in p.terms() {
             let mut term = (Some(1i64), Some(1i64));
             for a in factors {
                 let (low, high) = atom(a);
@@ -175,8 +173,8 @@ impl Dim {
                     (None, None)
                 };
             }
-            let scaled = |x: Option<i64>| x.and_then(|x| x.checked_mul(*n));
-            let (low, high) = if *n >= 0 {
+            let scaled = |x: Option<i64>| x.and_then(|x| x.checked_mul(n));
+            let (low, high) = if n >= 0 {
                 (scaled(term.0), scaled(term.1))
             } else {
                 (scaled(term.1), scaled(term.0))
@@ -205,16 +203,14 @@ impl Dim {
         match self {
             Dim::Known(n) => n.saturating_abs(),
             Dim::Unknown => 1,
-            Dim::Expr(p) => common_divisor(
-                p.0.iter().map(|(factors, n)| (*n, factors.iter().map(of).collect())),
-            ),
+            Dim::Expr(p) => p.divisor(&of),
         }
     }
     /// Substitutes symbols; `None` if one is unbound or the arithmetic fails.
     pub fn evaluate(&self, value: &dyn Fn(&Atom) -> Option<i64>) -> Option<i64> {
         let Dim::Expr(p) = self else { return self.known() };
-        p.0.iter().try_fold(0i64, |sum, (factors, n)| {
-            let term = factors.iter().try_fold(*n, |product, a| {
+        p.terms().try_fold(0i64, |sum, (factors, n)| {
+            let term = factors.iter().try_fold(n, |product, a| {
                 let x = match a {
                     Atom::Op(kind, args) => {
                         evaluate(*kind, args.0.evaluate(value)?, args.1.evaluate(value)?)?
@@ -225,36 +221,6 @@ impl Dim {
             })?;
             sum.checked_add(term)
         })
-    }
-}
-
-/// The greatest known divisor of a sum of products: gcd over the terms of coefficient times
-/// divisors of the factors. 0 divides nothing else.
-pub fn common_divisor(terms: impl IntoIterator<Item = (i64, Vec<i64>)>) -> i64 {
-    let gcd = |mut a: i64, mut b: i64| {
-        while b != 0 {
-            (a, b) = (b, a % b);
-        }
-        a
-    };
-    // Terms that overflow are ignored.
-    let product = |(n, sizes): (i64, Vec<i64>)| {
-        sizes.into_iter().fold(n.saturating_abs(), |all, d| all.checked_mul(d).unwrap_or(all))
-    };
-    terms.into_iter().map(product).fold(0, gcd)
-}
-
-/// Integer semantics of `kiln.sym_expr`: `None` on overflow, on division by 0 or below, and on
-/// negative powers.
-pub fn evaluate(kind: SymKind, a: i64, b: i64) -> Option<i64> {
-    match kind {
-        SymKind::Add => a.checked_add(b),
-        SymKind::Mul => a.checked_mul(b),
-        SymKind::Floordiv => (b > 0).then(|| a.div_euclid(b)),
-        SymKind::Mod => (b > 0).then(|| a.rem_euclid(b)),
-        SymKind::Min => Some(a.min(b)),
-        SymKind::Max => Some(a.max(b)),
-        SymKind::Pow => u32::try_from(b).ok().and_then(|b| a.checked_pow(b)),
     }
 }
 
@@ -282,51 +248,6 @@ pub fn opposite(kind: CompareKind) -> CompareKind {
     }
 }
 
-impl Poly {
-    fn insert(&mut self, factors: Vec<Atom>, n: i64) -> Option<()> {
-        let sum = self.0.get(&factors).copied().unwrap_or(0).checked_add(n)?;
-        if sum == 0 {
-            self.0.remove(&factors)
-        } else {
-            self.0.insert(factors, sum)
-        };
-        Some(())
-    }
-    fn plus(&self, other: &Poly, scale: i64) -> Option<Poly> {
-        let mut r = self.clone();
-        other.0.iter().try_for_each(|(f, n)| r.insert(f.clone(), n.checked_mul(scale)?))?;
-        Some(r)
-    }
-    fn times(&self, other: &Poly) -> Option<Poly> {
-        let mut r = Poly::default();
-        for (f, n) in &self.0 {
-            for (g, m) in &other.0 {
-                let mut factors = [f.as_slice(), g.as_slice()].concat();
-                factors.sort();
-                r.insert(factors, n.checked_mul(*m)?)?;
-            }
-        }
-        Some(r)
-    }
-    /// The quotient if `other` is one term that divides every term of `self`. A symbolic divisor is
-    /// taken as nonzero.
-    fn divided_exactly(&self, other: &Poly) -> Option<Poly> {
-        let (divisor, m) = other.0.iter().next().filter(|_| other.0.len() == 1)?;
-        let mut r = Poly::default();
-        for (factors, n) in &self.0 {
-            if *m <= 0 || n % m != 0 {
-                return None;
-            }
-            let mut rest = factors.clone();
-            for d in divisor {
-                rest.remove(rest.iter().position(|x| x == d)?);
-            }
-            r.insert(rest, n / m)?;
-        }
-        Some(r)
-    }
-}
-
 impl std::fmt::Display for Dim {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Dim::Expr(p) = self else {
@@ -335,15 +256,15 @@ impl std::fmt::Display for Dim {
                 _ => f.write_str("?"),
             };
         };
-        for (i, (factors, n)) in p.0.iter().rev().enumerate() {
+        for (i, (factors, n)) in p.terms().rev().enumerate() {
             if i > 0 {
                 f.write_str(" + ")?;
             }
-            if *n != 1 || factors.is_empty() {
+            if n != 1 || factors.is_empty() {
                 write!(f, "{n}")?;
             }
             for (j, a) in factors.iter().enumerate() {
-                if j > 0 || *n != 1 {
+                if j > 0 || n != 1 {
                     f.write_str("*")?;
                 }
                 match a {

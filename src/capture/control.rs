@@ -5,7 +5,7 @@ use super::{
     aten::{Cx, Val},
     graph::{nodes, outputs, place},
     schema::*,
-    srepr::{Expr, Symbols},
+    srepr::{self, Symbols},
 };
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type, sym::Dim};
 use serde_json::Value as Json;
@@ -143,7 +143,9 @@ fn bind(cx: &Cx, symbols: &mut Symbols, value: Value, meta: Option<&TensorMeta>)
     }
     let size = |s: &Json| match s["as_int"].as_i64() {
         Some(n) => Ok(Size::Static(n)),
-        None => symbols.size(&cx.b, &Expr::parse(s["as_expr"]["expr_str"].as_str().unwrap_or(""))?),
+        None => {
+            symbols.size(&cx.b, &srepr::parse(s["as_expr"]["expr_str"].as_str().unwrap_or(""))?)
+        }
     };
     let sizes =
         meta.ok_or("has a value without a type")?.sizes.iter().map(size).collect::<Result<_>>()?;

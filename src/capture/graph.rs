@@ -6,7 +6,7 @@ use super::{
     control, guards, layout,
     pt2::Weight,
     schema::*,
-    srepr::{Expr, Symbols},
+    srepr::{self, Symbols},
 };
 use kiln_dialects::{ir::*, ops::*, rules::Level, sym::Dim};
 use serde_json::Value as Json;
@@ -221,7 +221,9 @@ fn body(
         value.set_arg_loc(b.loc.named(name));
         let sizes = meta.sizes.iter().map(|s| match s["as_int"].as_i64() {
             Some(n) => Ok(Size::Static(n)),
-            None => symbols.size(b, &Expr::parse(s["as_expr"]["expr_str"].as_str().unwrap_or(""))?),
+            None => {
+                symbols.size(b, &srepr::parse(s["as_expr"]["expr_str"].as_str().unwrap_or(""))?)
+            }
         });
         let sizes = sizes.collect::<Result<Vec<_>>>().map_err(plain)?;
         if sizes.iter().any(|s| s.known().is_none()) {
@@ -230,7 +232,7 @@ fn body(
         cx.bind(name, value);
     }
     for (name, text) in &program.sym_inputs {
-        let size = Expr::parse(text).and_then(|e| symbols.size(b, &e)).map_err(plain)?;
+        let size = srepr::parse(text).and_then(|e| symbols.size(b, &e)).map_err(plain)?;
         cx.names.insert(name.clone(), Val::Int(size));
     }
     guards::emit(&mut cx, &program.guards_code).map_err(plain)?;

@@ -3,33 +3,40 @@
 use super::unsupported;
 use kiln_dialects::{
     Result,
+    algebra::Expr,
     ir::{Builder, Size, Value},
     ops::{Sym, SymExpr, SymKind},
 };
 use std::collections::HashMap;
 
-/// A parsed expression.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Expr {
-    /// `Integer(n)`
-    Integer(i64),
-    /// `Symbol('s')`
-    Symbol(String),
-    /// Any other `Name(args)`; keyword arguments are dropped.
-    Call(String, Vec<Expr>),
+/// A parsed expression over symbols' names.
+pub type SizeExpr = Expr<String>;
+
+/// Parses one expression.
+pub fn parse(text: &str) -> Result<SizeExpr> {
+    let mut p = Parser { rest: text, depth: 0 };
+    let e = p.expr()?;
+    if p.rest.trim().is_empty() {
+        Ok(e)
+    } else {
+        Err(format!("the size expression {text} goes on after its end").into())
+    }
 }
 
-impl Expr {
-    /// Parses one expression.
-    pub fn parse(text: &str) -> Result<Expr> {
-        let mut p = Parser { rest: text, depth: 0 };
-        let e = p.expr()?;
-        if p.rest.trim().is_empty() {
-            Ok(e)
-        } else {
-            Err(format!("the size expression {text} goes on after its end").into())
+/// The operation that a sympy function is.
+fn kind(name: &str) -> Result<SymKind> {
+    Ok(match name {
+        "Add" => SymKind::Add,
+        "Mul" => SymKind::Mul,
+        "Pow" | "PowByNatural" => SymKind::Pow,
+        "Min" => SymKind::Min,
+        "Max" => SymKind::Max,
+        "Mod" | "PythonMod" => SymKind::Mod,
+        "FloorDiv" | "CleanDiv" | "IntTrueDiv" => SymKind::Floordiv,
+        other => {
+            return Err(unsupported(format!("size expressions with {other} are not supported")));
         }
-    }
+    })
 }
 
 struct Parser<'a> {
@@ -52,7 +59,7 @@ impl<'a> Parser<'a> {
         self.rest = &rest[end..];
         &rest[..end]
     }
-    fn expr(&mut self) -> Result<Expr> {
+    fn expr(&mut self) -> Result<SizeExpr> {
         self.depth += 1;
         if self.depth > 64 {
             return Err("a size expression nests deeper than 64".into());
@@ -61,14 +68,14 @@ impl<'a> Parser<'a> {
         if !self.eat('(') {
             return name
                 .parse()
-                .map(Expr::Integer)
+                .map(Expr::Const)
                 .map_err(|_| format!("'{name}' is no size expression").into());
         }
         let mut args = vec![];
         while !self.eat(')') {
             if self.eat('\'') {
                 let end = self.rest.find('\'').ok_or("a name that does not end")?;
-                args.push(Expr::Symbol(self.rest[..end].into()));
+                args.push(Expr::Leaf(self.rest[..end].to_string()));
                 self.rest = &self.rest[end + 1..];
             } else {
                 let before = self.rest;
@@ -86,10 +93,12 @@ impl<'a> Parser<'a> {
         }
         self.depth -= 1;
         match (name, args.as_slice()) {
-            ("Integer", [e @ Expr::Integer(_)]) | ("Symbol", [e @ Expr::Symbol(_)]) => {
-                Ok(e.clone())
+            ("Integer", [e @ Expr::Const(_)]) | ("Symbol", [e @ Expr::Leaf(_)]) => Ok(e.clone()),
+            _ => {
+                let kind = kind(name)?;
+                let apply = |a, b| Expr::Apply(kind, Box::new((a, b)));
+                args.into_iter().reduce(apply).ok_or_else(|| format!("{name} of nothing").into())
             }
-            _ => Ok(Expr::Call(name.into(), args)),
         }
     }
 }
@@ -105,10 +114,10 @@ pub struct Symbols {
 
 impl Symbols {
     /// Emits an expression; constants are folded.
-    pub fn size(&mut self, b: &Builder, e: &Expr) -> Result<Size> {
+    pub fn size(&mut self, b: &Builder, e: &SizeExpr) -> Result<Size> {
         match e {
-            Expr::Integer(n) => Ok(Size::Static(*n)),
-            Expr::Symbol(name) => {
+            Expr::Const(n) => Ok(Size::Static(*n)),
+            Expr::Leaf(name) => {
                 if let Some(v) = self.values.get(name) {
                     return Ok(Size::Dynamic(*v));
                 }
@@ -122,28 +131,9 @@ impl Symbols {
                 self.values.insert(name.clone(), op.result(0));
                 Ok(Size::Dynamic(op.result(0)))
             }
-            Expr::Call(name, args) => {
-                let kind = match name.as_str() {
-                    "Add" => SymKind::Add,
-                    "Mul" => SymKind::Mul,
-                    "Pow" | "PowByNatural" => SymKind::Pow,
-                    "Min" => SymKind::Min,
-                    "Max" => SymKind::Max,
-                    "Mod" | "PythonMod" => SymKind::Mod,
-                    "FloorDiv" | "CleanDiv" | "IntTrueDiv" => SymKind::Floordiv,
-                    other => {
-                        return Err(unsupported(format!(
-                            "size expressions with {other} are not supported"
-                        )));
-                    }
-                };
-                let mut sizes = args
-                    .iter()
-                    .map(|a| self.size(b, a))
-                    .collect::<Result<Vec<_>, _>>()?
-                    .into_iter();
-                let first = sizes.next().ok_or_else(|| format!("{name} of nothing"))?;
-                sizes.try_fold(first, |x, y| size_op(b, kind, x, y))
+            Expr::Apply(kind, both) => {
+                let (x, y) = (self.size(b, &both.0)?, self.size(b, &both.1)?);
+                size_op(b, *kind, x, y)
             }
         }
     }
@@ -171,15 +161,14 @@ mod tests {
 
     #[test]
     fn sympy_expressions_parse() {
-        let e =
-            Expr::parse("Min(Integer(128), Mul(Integer(2), Pow(Symbol('s27', positive=True, integer=True), Integer(2))))").expect("parses");
-        let s = Expr::Symbol("s27".into());
-        let pow = Expr::Call("Pow".into(), vec![s, Expr::Integer(2)]);
-        let mul = Expr::Call("Mul".into(), vec![Expr::Integer(2), pow]);
-        assert_eq!(e, Expr::Call("Min".into(), vec![Expr::Integer(128), mul]));
-        assert_eq!(Expr::parse("Integer(-1)"), Ok(Expr::Integer(-1)));
-        for bad in ["", "Add(", "Add(Integer(1)", "Symbol('s", "Add(Integer(1)) x"] {
-            assert!(Expr::parse(bad).is_err(), "{bad}");
+        let e = parse("Min(Integer(128), Mul(Integer(2), Pow(Symbol('s27', positive=True, integer=True), Integer(2))))").expect("parses");
+        let apply = |kind, a, b| Expr::Apply(kind, Box::new((a, b)));
+        let pow = apply(SymKind::Pow, Expr::Leaf("s27".into()), Expr::Const(2));
+        let mul = apply(SymKind::Mul, Expr::Const(2), pow);
+        assert_eq!(e, apply(SymKind::Min, Expr::Const(128), mul));
+        assert_eq!(parse("Integer(-1)"), Ok(Expr::Const(-1)));
+        for bad in ["", "Add(", "Add(Integer(1)", "Symbol('s", "Add(Integer(1)) x", "Add()"] {
+            assert!(parse(bad).is_err(), "{bad}");
         }
     }
 }

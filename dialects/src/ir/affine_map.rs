@@ -1,102 +1,102 @@
 //! Affine maps as plain data.
 use super::*;
+use crate::{algebra::Expr, ops::SymKind};
 
-/// An expression over the dimensions of an affine map.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Affine {
+/// A dimension or a symbol of an affine map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MapInput {
     /// A dimension.
     Dim(usize),
     /// A symbol.
     Symbol(usize),
-    /// A constant.
-    Const(i64),
-    /// A sum.
-    Add(Box<Affine>, Box<Affine>),
-    /// A product.
-    Mul(Box<Affine>, Box<Affine>),
-    /// A remainder (non-negative).
-    Mod(Box<Affine>, Box<Affine>),
-    /// Floor division.
-    FloorDiv(Box<Affine>, Box<Affine>),
-    /// Ceiling division.
-    CeilDiv(Box<Affine>, Box<Affine>),
 }
 
+/// An expression over the dimensions and symbols of an affine map. `a ceildiv b` reads as
+/// `(a + b - 1) floordiv b`.
+pub type Affine = Expr<MapInput>;
+
 impl Affine {
+    /// A dimension.
+    pub fn dim(d: usize) -> Affine {
+        Expr::Leaf(MapInput::Dim(d))
+    }
+    /// The dimension, if it is exactly that.
+    pub fn as_dim(&self) -> Option<usize> {
+        if let Expr::Leaf(MapInput::Dim(d)) = self { Some(*d) } else { None }
+    }
     fn of(e: MlirAffineExpr) -> Option<Affine> {
         unsafe {
             if mlirAffineExprIsADim(e) {
-                return Some(Affine::Dim(mlirAffineDimExprGetPosition(e) as usize));
+                return Some(Affine::dim(mlirAffineDimExprGetPosition(e) as usize));
             }
             if mlirAffineExprIsASymbol(e) {
-                return Some(Affine::Symbol(mlirAffineSymbolExprGetPosition(e) as usize));
+                let position = mlirAffineSymbolExprGetPosition(e) as usize;
+                return Some(Expr::Leaf(MapInput::Symbol(position)));
             }
             if mlirAffineExprIsAConstant(e) {
-                return Some(Affine::Const(mlirAffineConstantExprGetValue(e)));
+                return Some(Expr::Const(mlirAffineConstantExprGetValue(e)));
             }
             if !mlirAffineExprIsABinary(e) {
                 return None;
             }
-            let l = Box::new(Affine::of(mlirAffineBinaryOpExprGetLHS(e))?);
-            let r = Box::new(Affine::of(mlirAffineBinaryOpExprGetRHS(e))?);
+            let l = Affine::of(mlirAffineBinaryOpExprGetLHS(e))?;
+            let r = Affine::of(mlirAffineBinaryOpExprGetRHS(e))?;
             Some(if mlirAffineExprIsAAdd(e) {
-                Affine::Add(l, r)
+                Expr::apply(SymKind::Add, l, r)
             } else if mlirAffineExprIsAMul(e) {
-                Affine::Mul(l, r)
+                Expr::apply(SymKind::Mul, l, r)
             } else if mlirAffineExprIsAMod(e) {
-                Affine::Mod(l, r)
+                Expr::apply(SymKind::Mod, l, r)
             } else if mlirAffineExprIsAFloorDiv(e) {
-                Affine::FloorDiv(l, r)
+                Expr::apply(SymKind::Floordiv, l, r)
             } else {
-                Affine::CeilDiv(l, r)
+                let less = Expr::apply(SymKind::Add, r.clone(), Expr::Const(-1));
+                Expr::apply(SymKind::Floordiv, Expr::apply(SymKind::Add, l, less), r)
             })
         }
     }
-}
-
-impl Affine {
-    fn raw(&self, c: MlirContext) -> MlirAffineExpr {
-        let two = |l: &Affine, r: &Affine| (l.raw(c), r.raw(c));
-        unsafe {
-            match self {
-                Affine::Dim(d) => mlirAffineDimExprGet(c, *d as isize),
-                Affine::Symbol(s) => mlirAffineSymbolExprGet(c, *s as isize),
-                Affine::Const(n) => mlirAffineConstantExprGet(c, *n),
-                Affine::Add(l, r) => {
-                    let (l, r) = two(l, r);
-                    mlirAffineAddExprGet(l, r)
-                }
-                Affine::Mul(l, r) => {
-                    let (l, r) = two(l, r);
-                    mlirAffineMulExprGet(l, r)
-                }
-                Affine::Mod(l, r) => {
-                    let (l, r) = two(l, r);
-                    mlirAffineModExprGet(l, r)
-                }
-                Affine::FloorDiv(l, r) => {
-                    let (l, r) = two(l, r);
-                    mlirAffineFloorDivExprGet(l, r)
-                }
-                Affine::CeilDiv(l, r) => {
-                    let (l, r) = two(l, r);
-                    mlirAffineCeilDivExprGet(l, r)
-                }
+    /// Fails for minima, maxima and powers, which are no affine expressions.
+    fn raw(&self, c: MlirContext) -> Result<MlirAffineExpr> {
+        let (kind, both) = match self {
+            Expr::Leaf(MapInput::Dim(d)) => {
+                return Ok(unsafe { mlirAffineDimExprGet(c, *d as isize) });
             }
-        }
+            Expr::Leaf(MapInput::Symbol(s)) => {
+                return Ok(unsafe { mlirAffineSymbolExprGet(c, *s as isize) });
+            }
+            Expr::Const(n) => return Ok(unsafe { mlirAffineConstantExprGet(c, *n) }),
+            Expr::Apply(kind, both) => (kind, both),
+        };
+        let (l, r) = (both.0.raw(c)?, both.1.raw(c)?);
+        let make = match kind {
+            SymKind::Add => mlirAffineAddExprGet,
+            SymKind::Mul => mlirAffineMulExprGet,
+            SymKind::Mod => mlirAffineModExprGet,
+            SymKind::Floordiv => mlirAffineFloorDivExprGet,
+            SymKind::Min | SymKind::Max | SymKind::Pow => {
+                return Err(format!("{} is not affine", kind.keyword()).into());
+            }
+        };
+        Ok(unsafe { make(l, r) })
     }
 }
 
 impl Attr {
-    /// An affine map of this many dimensions, without symbols.
-    pub fn affine_map(c: Ctx, dims: usize, results: &[Affine]) -> Attr {
-        let mut raw: Vec<_> = results.iter().map(|e| e.raw(c.raw())).collect();
+    /// An affine map of this many dimensions, without symbols. Fails for an expression that is not
+    /// affine, or that has a symbol or a dimension beyond `dims`.
+    pub fn affine_map(c: Ctx, dims: usize, results: &[Affine]) -> Result<Attr> {
+        let inside = |l: &&MapInput| matches!(l, MapInput::Dim(d) if *d < dims);
+        if !results.iter().all(|e| e.leaves().iter().all(inside)) {
+            return Err(format!("has an affine map with more than {dims} dimensions").into());
+        }
+        let mut raw = results.iter().map(|e| e.raw(c.raw())).collect::<Result<Vec<_>>>()?;
         let (n, list) = (raw.len() as isize, raw.as_mut_ptr());
-        Attr(unsafe { mlirAffineMapAttrGet(mlirAffineMapGet(c.raw(), dims as isize, 0, n, list)) })
+        let map = unsafe { mlirAffineMapGet(c.raw(), dims as isize, 0, n, list) };
+        Ok(Attr(unsafe { mlirAffineMapAttrGet(map) }))
     }
     /// The affine map of this many dimensions to some of them.
-    pub fn projection(c: Ctx, dims: usize, onto: &[usize]) -> Attr {
-        Attr::affine_map(c, dims, &onto.iter().map(|d| Affine::Dim(*d)).collect::<Vec<_>>())
+    pub fn projection(c: Ctx, dims: usize, onto: &[usize]) -> Result<Attr> {
+        Attr::affine_map(c, dims, &onto.iter().map(|d| Affine::dim(*d)).collect::<Vec<_>>())
     }
     /// The number of dimensions and the results of an affine map.
     pub fn as_affine_map(self) -> Option<(usize, Vec<Affine>)> {

@@ -24,7 +24,7 @@ mod view;
 mod walk;
 
 pub use crate::error::{Error, OptionExt, Result, ResultExt};
-pub use affine_map::Affine;
+pub use affine_map::{Affine, MapInput};
 pub use attrs::Attr;
 pub use builder::{Builder, RegionBody, RegionFill, State};
 pub use context::{Context, Ctx};

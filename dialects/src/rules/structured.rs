@@ -39,10 +39,7 @@ impl Maps {
     /// The loops of map `i`, if it is a projected permutation.
     fn projected(&self, i: usize) -> Result<BTreeSet<usize>> {
         let results = self.all.get(i).ok_or("has too few indexing maps")?;
-        let loops: BTreeSet<usize> = results
-            .iter()
-            .filter_map(|e| if let Affine::Dim(d) = e { Some(*d) } else { None })
-            .collect();
+        let loops: BTreeSet<usize> = results.iter().filter_map(Affine::as_dim).collect();
         ensure(loops.len() == results.len(), || {
             "has a result whose map is no projected permutation".into()
         })?;
@@ -50,7 +47,7 @@ impl Maps {
     }
     /// Some operand has each loop as an index, which gives its size.
     fn sized(&self) -> Result<()> {
-        let stated = |d: usize| self.all.iter().flatten().any(|e| *e == Affine::Dim(d));
+        let stated = |d: usize| self.all.iter().flatten().any(|e| *e == Affine::dim(d));
         ensure((0..self.loops).all(stated), || "has a loop whose size no operand states".into())
     }
 }
@@ -104,7 +101,7 @@ pub(super) fn verify(op: Op) -> Result<()> {
             let o = StructuredScan::of(op).ok_or_malformed(op)?;
             let all = Maps::of(&maps(o.indexing_maps)?, &op.operands())?;
             let last = all.all.last().into_iter().flatten().cloned().collect::<Vec<_>>();
-            let identity: Vec<Affine> = (0..all.loops).map(Affine::Dim).collect();
+            let identity: Vec<Affine> = (0..all.loops).map(Affine::dim).collect();
             ensure(last == identity, || "has a result whose map is no identity".into())?;
             same_type(op, o.init)?;
             let axis = usize::try_from(o.axis).ok().filter(|a| *a < all.loops);

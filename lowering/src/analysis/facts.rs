@@ -65,10 +65,7 @@ impl Poly {
         if self.terms().all(|(_, k)| k % n == 0) {
             return true;
         }
-        common_divisor(
-            self.terms().map(|(sizes, k)| (k, sizes.iter().map(|v| divisor(*v)).collect())),
-        ) % n
-            == 0
+        self.divisor(&|v| divisor(*v)) % n == 0
     }
     /// A lower bound, as far as one is known; sizes are not negative.
     pub fn at_least(&self) -> Option<i64> {

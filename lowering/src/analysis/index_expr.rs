@@ -4,7 +4,9 @@
 //! An index is affine in the loop dimensions as long as possible, since fused accesses are compared
 //! in that form. Quotients and remainders by constants also fit a linalg `affine_map`. Anything
 //! else is a small expression tree over SSA sizes and data.
+use crate::analysis::{Lin, Poly};
 use kiln_dialects::{
+    algebra::Expr,
     ir::*,
     ops::*,
     rules::tensor_type,
@@ -13,19 +15,15 @@ use kiln_dialects::{
 
 /// A position along one dimension of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Ix {
-    /// `coef · dims + add`.
+pub struct Ix(pub Expr<Place>);
+
+/// What a position is computed from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// A linear form of the loop dimensions with constant coefficients; never a constant.
     Lin(Lin),
     /// An SSA size.
     Size(Value),
-    /// A sum.
-    Add(Box<Ix>, Box<Ix>),
-    /// A product with a size.
-    Mul(Box<Ix>, Box<Ix>),
-    /// A quotient rounded down, by a positive size.
-    FloorDiv(Box<Ix>, Box<Ix>),
-    /// The remainder of that.
-    Mod(Box<Ix>, Box<Ix>),
     /// A data-dependent (gather) index: the integer at a position of a tensor, clamped to `[0,
     /// limit]`.
     Data {
@@ -38,149 +36,106 @@ pub enum Ix {
     },
 }
 
-/// An affine form over the loop dimensions.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Lin {
-    /// One coefficient per loop dimension.
-    pub coef: Vec<i64>,
-    /// The constant term.
-    pub add: i64,
-}
-
-impl Lin {
-    fn text(&self) -> String {
-        let mut parts: Vec<String> = vec![];
-        for (d, c) in self.coef.iter().enumerate().filter(|(_, c)| **c != 0) {
-            parts.push(if *c == 1 { format!("d{d}") } else { format!("d{d} * {c}") });
-        }
-        if self.add != 0 || parts.is_empty() {
-            parts.push(self.add.to_string());
-        }
-        parts.join(" + ")
-    }
-}
-
 impl Ix {
-    /// Loop dimension `d` of `rank`.
-    pub fn dim(d: usize, rank: usize) -> Ix {
-        let mut coef = vec![0; rank];
-        coef[d] = 1;
-        Ix::Lin(Lin { coef, add: 0 })
+    /// Loop dimension `d`.
+    pub fn dim(d: usize) -> Ix {
+        Ix(Expr::Leaf(Place::Lin(Lin::dim(d))))
     }
     /// A constant.
-    pub fn number(n: i64, rank: usize) -> Ix {
-        Ix::Lin(Lin { coef: vec![0; rank], add: n })
+    pub fn number(n: i64) -> Ix {
+        Ix(Expr::Const(n))
     }
     /// A size.
-    pub fn size(s: Size, rank: usize) -> Ix {
+    pub fn size(s: Size) -> Ix {
         match s {
-            Size::Static(n) => Ix::number(n, rank),
-            Size::Dynamic(v) => Ix::Size(v),
+            Size::Static(n) => Ix::number(n),
+            Size::Dynamic(v) => Ix(Expr::Leaf(Place::Size(v))),
         }
+    }
+    /// What its leaves are computed from.
+    pub fn places(&self) -> Vec<&Place> {
+        self.0.leaves()
     }
     /// Whether it depends on a loop dimension.
     pub fn uses(&self, d: usize) -> bool {
-        match self {
-            Ix::Lin(l) => l.coef.get(d).is_some_and(|c| *c != 0),
-            Ix::Size(_) => false,
-            Ix::Add(a, b) | Ix::Mul(a, b) | Ix::FloorDiv(a, b) | Ix::Mod(a, b) => {
-                a.uses(d) || b.uses(d)
-            }
-            Ix::Data { at, limit, .. } => limit.uses(d) || at.iter().any(|ix| ix.uses(d)),
+        self.places().iter().any(|p| match p {
+            Place::Lin(l) => l.uses(d),
+            Place::Size(_) => false,
+            Place::Data { at, limit, .. } => limit.uses(d) || at.iter().any(|ix| ix.uses(d)),
+        })
+    }
+    /// The constant, if it is one.
+    pub fn known(&self) -> Option<i64> {
+        self.0.known()
+    }
+    /// The linear form of the loop dimensions, if it is one.
+    pub fn lin(&self) -> Option<Lin> {
+        match &self.0 {
+            Expr::Const(n) => Some(Lin::fixed(Poly::number(*n))),
+            Expr::Leaf(Place::Lin(l)) => Some(l.clone()),
+            _ => None,
         }
     }
-    fn known(&self) -> Option<i64> {
-        if let Ix::Lin(l) = self { l.coef.iter().all(|c| *c == 0).then_some(l.add) } else { None }
+    fn of(l: Lin) -> Ix {
+        Ix(l.known().map_or_else(|| Expr::Leaf(Place::Lin(l)), Expr::Const))
+    }
+    fn apply(self, kind: SymKind, other: Ix) -> Ix {
+        Ix(Expr::apply(kind, self.0, other.0))
     }
     /// The sum.
     pub fn plus(self, other: Ix) -> Ix {
-        match (self, other) {
-            (Ix::Lin(a), Ix::Lin(b)) => Ix::Lin(Lin {
-                coef: a.coef.iter().zip(&b.coef).map(|(x, y)| x + y).collect(),
-                add: a.add + b.add,
-            }),
-            (a, b) if b.known() == Some(0) => a,
-            (a, b) if a.known() == Some(0) => b,
-            (a, b) => Ix::Add(Box::new(a), Box::new(b)),
+        match (self.lin(), other.lin()) {
+            (Some(a), Some(b)) => Ix::of(a.plus(&b)),
+            _ => self.apply(SymKind::Add, other),
         }
     }
     /// The product.
     pub fn times(self, other: Ix) -> Ix {
-        match (self.known(), other.known()) {
-            (_, Some(n)) => self.scaled(n),
-            (Some(n), _) => other.scaled(n),
-            _ => Ix::Mul(Box::new(self), Box::new(other)),
+        match (self.lin(), self.known(), other.lin(), other.known()) {
+            (Some(l), _, _, Some(n)) | (_, Some(n), Some(l), _) => {
+                Ix::of(l.times(&Poly::number(n)))
+            }
+            // A constant is the right factor.
+            (_, Some(_), _, _) => other.apply(SymKind::Mul, self),
+            _ => self.apply(SymKind::Mul, other),
         }
     }
-    fn scaled(self, n: i64) -> Ix {
-        match self {
-            Ix::Lin(l) => {
-                Ix::Lin(Lin { coef: l.coef.iter().map(|c| c * n).collect(), add: l.add * n })
-            }
-            other if n == 1 => other,
-            other => {
-                let rank = other.rank();
-                Ix::Mul(Box::new(other), Box::new(Ix::number(n, rank)))
+    /// The quotient, rounded down, by a positive size.
+    pub fn floordiv(self, other: Ix) -> Ix {
+        self.apply(SymKind::Floordiv, other)
+    }
+    /// The remainder of [`Ix::floordiv`].
+    pub fn modulo(self, other: Ix) -> Ix {
+        self.apply(SymKind::Mod, other)
+    }
+    /// The affine expression, if it is one: linear forms, and their quotients and remainders by
+    /// positive constants.
+    pub fn affine(&self) -> Option<Affine> {
+        let constant = |e: &Expr<Place>| e.known().is_some_and(|n| n > 0);
+        let affine = |e: &Expr<Place>| Ix(e.clone()).affine();
+        match &self.0 {
+            Expr::Const(n) => Some(Expr::Const(*n)),
+            Expr::Leaf(Place::Lin(l)) => l.affine(),
+            Expr::Leaf(_) => None,
+            Expr::Apply(kind, both) => {
+                let fits = match kind {
+                    SymKind::Add => true,
+                    SymKind::Mul => constant(&both.0) || constant(&both.1),
+                    SymKind::Floordiv | SymKind::Mod => constant(&both.1),
+                    SymKind::Min | SymKind::Max | SymKind::Pow => false,
+                };
+                fits.then(|| Some(Expr::apply(*kind, affine(&both.0)?, affine(&both.1)?)))?
             }
         }
-    }
-    fn rank(&self) -> usize {
-        match self {
-            Ix::Lin(l) => l.coef.len(),
-            Ix::Size(_) => 0,
-            Ix::Add(a, b) | Ix::Mul(a, b) | Ix::FloorDiv(a, b) | Ix::Mod(a, b) => {
-                a.rank().max(b.rank())
-            }
-            Ix::Data { at, limit, .. } => {
-                at.iter().map(Ix::rank).max().unwrap_or(0).max(limit.rank())
-            }
-        }
-    }
-    fn floordiv(self, other: Ix) -> Ix {
-        if other.known() == Some(1) { self } else { Ix::FloorDiv(Box::new(self), Box::new(other)) }
-    }
-    fn modulo(self, other: Ix) -> Ix {
-        if other.known() == Some(1) {
-            let rank = self.rank();
-            Ix::number(0, rank)
-        } else {
-            Ix::Mod(Box::new(self), Box::new(other))
-        }
-    }
-    /// The text of an affine expression, if it is one: affine forms, and their quotients and
-    /// remainders by constants.
-    pub fn affine(&self) -> Option<String> {
-        let number = |n: &Ix| n.known().filter(|n| *n > 0);
-        Some(match self {
-            Ix::Lin(l) => l.text(),
-            Ix::Add(a, b) => format!("{} + {}", a.affine()?, b.affine()?),
-            Ix::Mul(a, b) => match (number(a), number(b)) {
-                (_, Some(n)) => format!("({}) * {n}", a.affine()?),
-                (Some(n), _) => format!("({}) * {n}", b.affine()?),
-                _ => return None,
-            },
-            Ix::FloorDiv(a, b) => format!("({}) floordiv {}", a.affine()?, number(b)?),
-            Ix::Mod(a, b) => format!("({}) mod {}", a.affine()?, number(b)?),
-            Ix::Size(_) | Ix::Data { .. } => return None,
-        })
-    }
-    /// The affine form, if it is one.
-    pub fn lin(&self) -> Option<&Lin> {
-        if let Ix::Lin(l) = self { Some(l) } else { None }
     }
 }
 
-/// Sizes of a value as indices over `rank` loops: constants, or `sizes(axis)` for dynamic
-/// dimensions.
-fn sizes(
-    v: Value,
-    rank: usize,
-    size_of: &dyn Fn(Value, usize) -> Option<Value>,
-) -> Option<Vec<Ix>> {
+/// Sizes of a value as indices: constants, or `size_of(axis)` for dynamic dimensions.
+fn sizes(v: Value, size_of: &SizeOf) -> Option<Vec<Ix>> {
     let dims = v.ty().dims().into_iter().enumerate();
     dims.map(|(axis, d)| match d {
-        SymDim::Known(n) => Some(Ix::number(n, rank)),
-        _ => size_of(v, axis).map(Ix::Size),
+        SymDim::Known(n) => Some(Ix::number(n)),
+        _ => size_of(v, axis).map(|v| Ix::size(Size::Dynamic(v))),
     })
     .collect()
 }
@@ -190,7 +145,7 @@ pub type SizeOf<'a> = dyn Fn(Value, usize) -> Option<Value> + 'a;
 
 /// Composes an index through a movement op: the operand and the position in it of the element at
 /// `at` of the result. `None` for other ops, and where a required size has no SSA value.
-pub fn through(op: Op, at: &[Ix], loops: usize, size_of: &SizeOf) -> Option<(Value, Vec<Ix>)> {
+pub fn through(op: Op, at: &[Ix], size_of: &SizeOf) -> Option<(Value, Vec<Ix>)> {
     match op.kind()? {
         OpKind::BroadcastInDim => {
             let o = BroadcastInDim::of(op)?;
@@ -199,7 +154,7 @@ pub fn through(op: Op, at: &[Ix], loops: usize, size_of: &SizeOf) -> Option<(Val
             let one =
                 |i: usize| from[i].known() == Some(1) && to[o.dims[i] as usize].known() != Some(1);
             let ix = |i: usize| {
-                if one(i) { Ix::number(0, loops) } else { at[o.dims[i] as usize].clone() }
+                if one(i) { Ix::number(0) } else { at[o.dims[i] as usize].clone() }
             };
             Some((o.input, (0..from.len()).map(ix).collect()))
         }
@@ -214,39 +169,33 @@ pub fn through(op: Op, at: &[Ix], loops: usize, size_of: &SizeOf) -> Option<(Val
         OpKind::Slice => {
             let o = Slice::of(op)?;
             let ix = |i: usize| {
-                at[i]
-                    .clone()
-                    .times(Ix::number(o.strides[i], loops))
-                    .plus(Ix::size(o.offsets[i], loops))
+                at[i].clone().times(Ix::number(o.strides[i])).plus(Ix::size(o.offsets[i]))
             };
             Some((o.input, (0..at.len()).map(ix).collect()))
         }
         OpKind::Reverse => {
             let o = Reverse::of(op)?;
-            let size = sizes(o.input, loops, size_of)?;
+            let size = sizes(o.input, size_of)?;
             let back = |i: usize| {
-                size[i]
-                    .clone()
-                    .plus(Ix::number(-1, loops))
-                    .plus(at[i].clone().times(Ix::number(-1, loops)))
+                size[i].clone().plus(Ix::number(-1)).plus(at[i].clone().times(Ix::number(-1)))
             };
             let ix = |i: usize| if o.dims.contains(&(i as i64)) { back(i) } else { at[i].clone() };
             Some((o.input, (0..at.len()).map(ix).collect()))
         }
-        OpKind::Reshape => reshaped(op, at, loops, size_of),
+        OpKind::Reshape => reshaped(op, at, size_of),
         OpKind::Gather => {
             let o = Gather::of(op)?;
-            let size = sizes(o.input, loops, size_of)?;
+            let size = sizes(o.input, size_of)?;
             let split = tensor_type(o.indices.first()?.ty()).ok()?.dims.len();
             let (inner, mut rest) = (at[..split].to_vec(), at[split..].iter());
             let mut ix = vec![];
             for (axis, size) in size.into_iter().enumerate() {
                 ix.push(match o.dims.iter().position(|d| *d == axis as i64) {
-                    Some(k) => Ix::Data {
+                    Some(k) => Ix(Expr::Leaf(Place::Data {
                         tensor: o.indices[k],
                         at: inner.clone(),
-                        limit: Box::new(size.plus(Ix::number(-1, loops))),
-                    },
+                        limit: Box::new(size.plus(Ix::number(-1))),
+                    })),
                     None => rest.next()?.clone(),
                 });
             }
@@ -254,11 +203,11 @@ pub fn through(op: Op, at: &[Ix], loops: usize, size_of: &SizeOf) -> Option<(Val
         }
         OpKind::DynamicSlice => {
             let o = DynamicSlice::of(op)?;
-            let size = sizes(o.input, loops, size_of)?;
+            let size = sizes(o.input, size_of)?;
             let start = |i: usize| {
-                let limit =
-                    size[i].clone().plus(Ix::size(o.sizes[i], loops).times(Ix::number(-1, loops)));
-                Ix::Data { tensor: o.starts[i], at: vec![], limit: Box::new(limit) }
+                let limit = size[i].clone().plus(Ix::size(o.sizes[i]).times(Ix::number(-1)));
+                let limit = Box::new(limit);
+                Ix(Expr::Leaf(Place::Data { tensor: o.starts[i], at: vec![], limit }))
             };
             Some((o.input, (0..at.len()).map(|i| start(i).plus(at[i].clone())).collect()))
         }
@@ -317,34 +266,33 @@ fn divides(p: &SymDim, q: &SymDim) -> bool {
         && quotient.atoms().iter().all(|a| !matches!(a, Atom::Op(SymKind::Floordiv, _)))
 }
 
-fn reshaped(op: Op, at: &[Ix], loops: usize, size_of: &SizeOf) -> Option<(Value, Vec<Ix>)> {
+fn reshaped(op: Op, at: &[Ix], size_of: &SizeOf) -> Option<(Value, Vec<Ix>)> {
     let o = Reshape::of(op)?;
-    let (from, to) = (sizes(o.input, loops, size_of)?, sizes(op.result(0), loops, size_of)?);
+    let (from, to) = (sizes(o.input, size_of)?, sizes(op.result(0), size_of)?);
     // Equal SSA values are equal sizes, so each has one symbol.
     let name = |ix: &Ix| match ix {
-        Ix::Size(v) => SymDim::sym(&format!("{v:?}")),
+        Ix(Expr::Leaf(Place::Size(v))) => SymDim::sym(&format!("{v:?}")),
         other => other.known().map_or(SymDim::Unknown, SymDim::Known),
     };
     let names = |all: &[Ix]| all.iter().map(name).collect::<Vec<_>>();
     let mut ix = vec![];
     for (a, b) in reshape_groups(&names(&from), &names(&to)) {
         // Linearises in row-major order, then delinearises along the operand's dimensions.
-        let linear =
-            b.filter(|j| to[*j].known() != Some(1)).fold(Ix::number(0, loops), |sum, j| {
-                if sum.known() == Some(0) {
-                    at[j].clone()
-                } else {
-                    sum.times(to[j].clone()).plus(at[j].clone())
-                }
-            });
-        ix.extend(apart(linear, &from[a], loops));
+        let linear = b.filter(|j| to[*j].known() != Some(1)).fold(Ix::number(0), |sum, j| {
+            if sum.known() == Some(0) {
+                at[j].clone()
+            } else {
+                sum.times(to[j].clone()).plus(at[j].clone())
+            }
+        });
+        ix.extend(apart(linear, &from[a]));
     }
     Some((o.input, ix))
 }
 
-fn apart(linear: Ix, sizes: &[Ix], loops: usize) -> Vec<Ix> {
+fn apart(linear: Ix, sizes: &[Ix]) -> Vec<Ix> {
     let wide: Vec<usize> = (0..sizes.len()).filter(|i| sizes[*i].known() != Some(1)).collect();
-    let mut ix = vec![Ix::number(0, loops); sizes.len()];
+    let mut ix = vec![Ix::number(0); sizes.len()];
     let mut rest = linear;
     for (n, i) in wide.iter().enumerate().rev() {
         if n == 0 {

@@ -2,67 +2,53 @@
 //! the loop dimensions plus divisions.
 use kiln_dialects::{
     Result,
-    ir::{Affine, Value},
+    algebra::{Expr, Sum},
+    ir::{Affine, MapInput, Value},
+    ops::SymKind,
 };
 use std::collections::BTreeMap;
 
-/// A polynomial over SSA sizes, with integer coefficients.
+/// A polynomial over SSA sizes, with integer coefficients. No buffer has as many elements as would
+/// overflow one, so that the arithmetic saturates.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Poly(BTreeMap<Vec<Value>, i64>);
+pub struct Poly(Sum<Value>);
 
 impl Poly {
     /// A constant.
     pub fn number(k: i64) -> Poly {
-        Poly(if k == 0 { BTreeMap::new() } else { BTreeMap::from([(vec![], k)]) })
+        Poly(Sum::number(k))
     }
     /// An SSA size.
     pub fn symbol(v: Value) -> Poly {
-        Poly(BTreeMap::from([(vec![v], 1)]))
+        Poly(Sum::leaf(v))
     }
     /// The constant, if no SSA size is in it.
     pub fn known(&self) -> Option<i64> {
-        match self.0.len() {
-            0 => Some(0),
-            1 => self.0.get(&vec![]).copied(),
-            _ => None,
-        }
+        self.0.known()
     }
     /// The SSA size, if it is exactly that.
     pub fn as_symbol(&self) -> Option<Value> {
-        match self.0.iter().next() {
-            Some((s, 1)) if self.0.len() == 1 && s.len() == 1 => s.first().copied(),
-            _ => None,
-        }
+        self.0.as_leaf().copied()
     }
     /// Whether it is 0.
     pub fn is_zero(&self) -> bool {
-        self.0.is_empty()
+        self.0.is_zero()
     }
     /// The sum.
     pub fn plus(&self, other: &Poly) -> Poly {
-        let mut all = self.0.clone();
-        for (s, k) in &other.0 {
-            *all.entry(s.clone()).or_default() += k;
-        }
-        all.retain(|_, k| *k != 0);
-        Poly(all)
+        Poly(self.0.plus(&other.0).unwrap_or_else(|| Sum::number(i64::MAX)))
     }
     /// The product.
     pub fn times(&self, other: &Poly) -> Poly {
-        let mut all = BTreeMap::new();
-        for (s, k) in &self.0 {
-            for (t, l) in &other.0 {
-                let mut both = [s.as_slice(), t].concat();
-                both.sort();
-                *all.entry(both).or_default() += k * l;
-            }
-        }
-        all.retain(|_, k| *k != 0);
-        Poly(all)
+        Poly(self.0.times(&other.0).unwrap_or_else(|| Sum::number(i64::MAX)))
     }
     /// The terms: SSA sizes and coefficient.
     pub fn terms(&self) -> impl Iterator<Item = (&[Value], i64)> {
-        self.0.iter().map(|(s, k)| (s.as_slice(), *k))
+        self.0.terms()
+    }
+    /// The greatest known divisor, from those of the SSA sizes; 0 for the constant 0.
+    pub fn divisor(&self, size: &dyn Fn(&Value) -> i64) -> i64 {
+        self.0.divisor(size)
     }
     /// The product of several.
     pub fn product<'a>(all: impl IntoIterator<Item = &'a Poly>) -> Poly {
@@ -168,36 +154,47 @@ impl Lin {
         }
         all
     }
+    /// The constant, if it depends on nothing.
+    pub fn known(&self) -> Option<i64> {
+        let constant = self.dims.is_empty() && self.rest.is_empty();
+        self.constant.known().filter(|_| constant)
+    }
+    /// The affine expression, if no coefficient has an SSA size: dimensions by their number, then
+    /// the constant, then divisions.
+    pub fn affine(&self) -> Option<Affine> {
+        let scaled = |e, p: &Poly| p.known().map(|k| Expr::apply(SymKind::Mul, e, Expr::Const(k)));
+        let mut terms = vec![];
+        for (d, p) in &self.dims {
+            terms.push(scaled(Affine::dim(*d), p)?);
+        }
+        terms.push(Expr::Const(self.constant.known()?));
+        for (div, p) in &self.rest {
+            let kind = if div.modulo { SymKind::Mod } else { SymKind::Floordiv };
+            terms.push(scaled(Expr::apply(kind, div.of.affine()?, Expr::Const(div.by)), p)?);
+        }
+        terms.into_iter().reduce(|a, b| Expr::apply(SymKind::Add, a, b))
+    }
     /// From an affine expression without symbols.
     pub fn of(e: &Affine, extents: &[Poly]) -> Result<Lin> {
-        let number = |e: &Affine| match e {
-            Affine::Const(k) => Ok(*k),
-            _ => {
-                Err("has an indexing map that multiplies or divides by something that is no number"
-                    .to_string())
+        const BAD: &str =
+            "has an indexing map that multiplies or divides by something that is no number";
+        let (kind, both) = match e {
+            Expr::Leaf(MapInput::Dim(d)) => return Ok(Lin::dim(*d)),
+            Expr::Leaf(MapInput::Symbol(_)) => {
+                return Err("has an indexing map with symbols".into());
             }
+            Expr::Const(k) => return Ok(Lin::fixed(Poly::number(*k))),
+            Expr::Apply(kind, both) => (kind, both),
         };
-        Ok(match e {
-            Affine::Dim(d) => Lin::dim(*d),
-            Affine::Const(k) => Lin::fixed(Poly::number(*k)),
-            Affine::Symbol(_) => return Err("has an indexing map with symbols".into()),
-            Affine::Add(l, r) => Lin::of(l, extents)?.plus(&Lin::of(r, extents)?),
-            Affine::Mul(l, r) => match number(r) {
-                Ok(k) => Lin::of(l, extents)?.times(&Poly::number(k)),
-                Err(_) => Lin::of(r, extents)?.times(&Poly::number(number(l)?)),
-            },
-            Affine::Mod(l, r) => division(Lin::of(l, extents)?, number(r)?, true, extents),
-            Affine::FloorDiv(l, r) => division(Lin::of(l, extents)?, number(r)?, false, extents),
-            Affine::CeilDiv(l, r) => {
-                let by = number(r)?;
-                division(
-                    Lin::of(l, extents)?.plus(&Lin::fixed(Poly::number(by - 1))),
-                    by,
-                    false,
-                    extents,
-                )
-            }
-        })
+        let (l, r) = (Lin::of(&both.0, extents)?, Lin::of(&both.1, extents)?);
+        match (kind, l.known(), r.known()) {
+            (SymKind::Add, ..) => Ok(l.plus(&r)),
+            (SymKind::Mul, _, Some(k)) => Ok(l.times(&Poly::number(k))),
+            (SymKind::Mul, Some(k), None) => Ok(r.times(&Poly::number(k))),
+            (SymKind::Mod, _, Some(k)) if k > 0 => Ok(division(l, k, true, extents)),
+            (SymKind::Floordiv, _, Some(k)) if k > 0 => Ok(division(l, k, false, extents)),
+            _ => Err(BAD.into()),
+        }
     }
 }
 

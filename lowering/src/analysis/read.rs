@@ -398,8 +398,8 @@ impl Reader {
         let mut extents: Vec<Option<Poly>> = vec![None; reduction.len()];
         for (results, shape) in maps.iter().zip(&shapes) {
             for (e, n) in results.iter().zip(shape) {
-                if let Affine::Dim(d) = e
-                    && let Some(slot) = extents.get_mut(*d)
+                if let Some(d) = e.as_dim()
+                    && let Some(slot) = extents.get_mut(d)
                     && slot.as_ref().is_none_or(|old| old.known().is_none())
                 {
                     *slot = Some(n.clone());

@@ -99,7 +99,7 @@ pub fn loops_of(op: Op) -> Result<(Vec<Vec<Affine>>, Vec<bool>)> {
     }
     // Loops that do not index the result are reductions.
     let (loops, result) = maps.last().ok_or("has no indexing maps")?;
-    let reduction = (0..*loops).map(|d| !result.contains(&Affine::Dim(d))).collect();
+    let reduction = (0..*loops).map(|d| !result.contains(&Affine::dim(d))).collect();
     Ok((maps.into_iter().map(|(_, results)| results).collect(), reduction))
 }
 

@@ -2,7 +2,7 @@
 //! it reads with their indices.
 use crate::{
     analysis::{
-        index_expr::{Ix, reshape_groups, through},
+        index_expr::{Ix, Place, reshape_groups, through},
         sizes::makes_sizes,
     },
     kernels::{
@@ -370,7 +370,7 @@ impl Graph<'_> {
         let own = self.facts.dims(op.result(0)).to_vec();
         let mut node =
             Node { value: op.result(0), class, dims: own, reduced: vec![], leaves: vec![] };
-        let id = |n: usize| (0..n).map(|d| Ix::dim(d, n)).collect::<Vec<_>>();
+        let id = |n: usize| (0..n).map(|d| Ix::dim(d)).collect::<Vec<_>>();
         match class {
             Class::Reduce => {
                 let o = Reduce::of(op).ok_or_malformed(op)?;
@@ -398,7 +398,7 @@ impl Graph<'_> {
     /// The stored values that `v` is computed from, indexed over loops of its own.
     pub fn leaves(&self, v: Value) -> Vec<Leaf> {
         let (n, mut all) = (self.facts.dims(v).len(), vec![]);
-        self.visit(v, &(0..n).map(|d| Ix::dim(d, n)).collect::<Vec<_>>(), n, &mut all);
+        self.visit(v, &(0..n).map(|d| Ix::dim(d)).collect::<Vec<_>>(), n, &mut all);
         all
     }
 
@@ -413,7 +413,7 @@ impl Graph<'_> {
     fn expression(&self, op: Op, at: &[Ix], loops: usize, out: &mut Vec<Leaf>) {
         // A dynamic size needs no value here: it only makes the index non-linear.
         let open = |v: Value, _: usize| Some(v);
-        match through(op, at, loops, &open) {
+        match through(op, at, &open) {
             Some((from, ix)) => {
                 for i in &ix {
                     if let Some((tensor, at)) = data(i) {
@@ -528,13 +528,10 @@ fn is_weight(v: Value) -> bool {
 
 /// The tensor that a data-dependent index reads, and its index.
 fn data(ix: &Ix) -> Option<(Value, &[Ix])> {
-    match ix {
-        Ix::Data { tensor, at, .. } => Some((*tensor, at)),
-        Ix::Add(a, b) | Ix::Mul(a, b) | Ix::FloorDiv(a, b) | Ix::Mod(a, b) => {
-            data(a).or_else(|| data(b))
-        }
-        Ix::Lin(_) | Ix::Size(_) => None,
-    }
+    ix.places().into_iter().find_map(|p| match p {
+        Place::Data { tensor, at, .. } => Some((*tensor, at.as_slice())),
+        Place::Lin(_) | Place::Size(_) => None,
+    })
 }
 
 /// The transpose that a contraction or attention folds into its store: its only reader, if it keeps

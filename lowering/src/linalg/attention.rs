@@ -30,15 +30,15 @@ impl Heads {
             _ => Heads { outer: vec![q[0], q[1]], per_group: 1 },
         })
     }
-    /// Indices of batch, query head and key head, over `n` loops.
-    fn at(&self, n: usize) -> [Ix; 3] {
-        let group = Ix::dim(1, n);
+    /// Indices of batch, query head and key head.
+    fn at(&self) -> [Ix; 3] {
+        let group = Ix::dim(1);
         let head = if self.outer.len() == 3 {
-            group.clone().times(Ix::number(self.per_group, n)).plus(Ix::dim(2, n))
+            group.clone().times(Ix::number(self.per_group)).plus(Ix::dim(2))
         } else {
             group.clone()
         };
-        [Ix::dim(0, n), head, group]
+        [Ix::dim(0), head, group]
     }
     fn sizes(&self, inner: &[Size]) -> Vec<Size> {
         [&self.outer, inner].concat()
@@ -60,9 +60,9 @@ pub fn attention(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>> {
     let out = k.empty(storage(dtype(o.query)?), &out_sizes)?;
 
     // The factors of a score.
-    let [b, head, group] = heads.at(n);
-    let lhs = vec![b.clone(), head, Ix::dim(outer, n), Ix::dim(n - 1, n)];
-    let rhs = vec![b, group.clone(), Ix::dim(outer + 1, n), Ix::dim(n - 1, n)];
+    let [b, head, group] = heads.at();
+    let lhs = vec![b.clone(), head, Ix::dim(outer), Ix::dim(n - 1)];
+    let rhs = vec![b, group.clone(), Ix::dim(outer + 1), Ix::dim(n - 1)];
     let of_scores = k.operands(&Nest {
         reduction: last(n),
         sizes: heads.sizes(&[q[2], ks[2], q[3]]),
@@ -77,9 +77,9 @@ pub fn attention(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>> {
     };
 
     // The masked score.
-    let [b, head, _] = heads.at(loops);
-    let place = [b, head, Ix::dim(outer, loops), Ix::dim(outer + 1, loops)];
-    let bias = o.bias.map(|v| (v, broadcast(v, &place, &[q[0], q[1], q[2], ks[2]], loops)));
+    let [b, head, _] = heads.at();
+    let place = [b, head, Ix::dim(outer), Ix::dim(outer + 1)];
+    let bias = o.bias.map(|v| (v, broadcast(v, &place, &[q[0], q[1], q[2], ks[2]])));
     let regions = Regions::of(k, op);
     let lengths =
         [(o.query_lengths, outer), (o.key_lengths, outer + 1)].map(|(v, at)| v.map(|v| (v, at)));
@@ -136,8 +136,8 @@ pub fn attention(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>> {
     score_types.extend(&of_mask.types[..of_mask.ins]);
 
     // The factor of a weight.
-    let [b, _, group] = heads.at(n);
-    let value_at = vec![b, group, Ix::dim(n - 1, n), Ix::dim(outer + 1, n)];
+    let [b, _, group] = heads.at();
+    let value_at = vec![b, group, Ix::dim(n - 1), Ix::dim(outer + 1)];
     let mut weight: Vec<usize> = (0..=outer).collect();
     weight.push(n - 1);
     let of_values = k.operands(&Nest {
@@ -174,9 +174,9 @@ pub fn attention(k: &Kernel, op: Op) -> Result<Vec<(Value, Value)>> {
         indexing_maps: Attr::array(k.b.ctx, &maps),
     };
     let types: Vec<Type> = [Some(out), lse_init].into_iter().flatten().map(|v| v.ty()).collect();
-    let mut factors = region(k, &of_scores, 0, n, &mut factors);
-    let mut masked = region(k, &of_mask, 1, loops, &mut masked);
-    let mut weighted = region(k, &of_values, 0, n, &mut weighted);
+    let mut factors = region(k, &of_scores, 0, &mut factors);
+    let mut masked = region(k, &of_mask, 1, &mut masked);
+    let mut weighted = region(k, &of_values, 0, &mut weighted);
     let made = k.b.create_with(
         &node,
         &types,
@@ -254,13 +254,11 @@ fn give_positions(body: &mut Body, block: Block, first: usize, place: &[Ix; 4]) 
 }
 
 /// The index at which a bias of up to four dimensions is read, by right-aligned broadcasting.
-fn broadcast(bias: Value, place: &[Ix; 4], to: &[Size; 4], loops: usize) -> Vec<Ix> {
+fn broadcast(bias: Value, place: &[Ix; 4], to: &[Size; 4]) -> Vec<Ix> {
     let dims = bias.ty().dims();
     let first = 4 - dims.len();
     let one = |i: usize| dims[i].known() == Some(1) && to[first + i].known() != Some(1);
-    (0..dims.len())
-        .map(|i| if one(i) { Ix::number(0, loops) } else { place[first + i].clone() })
-        .collect()
+    (0..dims.len()).map(|i| if one(i) { Ix::number(0) } else { place[first + i].clone() }).collect()
 }
 
 /// The value to store, and the loops that index it in memory order.

@@ -21,7 +21,7 @@ pub fn product(k: &Kernel, o: &Reduce, d: DType, stay: &[usize]) -> Result<Optio
     let (mut v, mut at) = (o.input, id(n));
     while k.stored(v).is_none() {
         let Some(op) = v.def() else { return Ok(None) };
-        if let Some((from, ix)) = through(op, &at, n, &|v, axis| k.size(v, axis).ok()) {
+        if let Some((from, ix)) = through(op, &at, &|v, axis| k.size(v, axis).ok()) {
             (v, at) = (from, ix);
         } else if let Some(c) = Convert::of(op).filter(exact) {
             v = c.input;
@@ -29,7 +29,7 @@ pub fn product(k: &Kernel, o: &Reduce, d: DType, stay: &[usize]) -> Result<Optio
             let factors = [(op.operand(0), at.clone()), (op.operand(1), at)];
             let mut inputs = Inputs::default();
             for (v, at) in &factors {
-                k.scan(*v, at, n, &mut inputs)?;
+                k.scan(*v, at, &mut inputs)?;
             }
             let uses = |i: &Input, loop_: usize| i.at.iter().any(|ix| ix.uses(loop_));
             let reused = stay.iter().any(|d| inputs.list.iter().any(|i| !uses(i, *d)));
@@ -149,16 +149,15 @@ pub fn dot_general(k: &Kernel, op: Op, o: &DotGeneral) -> Tensors {
     sizes.extend(rf.iter().map(|i| rs[*i]));
     let parallel = sizes.len();
     sizes.extend(o.lhs_contract.iter().map(|i| ls[*i as usize]));
-    let n = sizes.len();
-    let (mut lhs, mut rhs) = (vec![Ix::number(0, n); ls.len()], vec![Ix::number(0, n); rs.len()]);
+    let (mut lhs, mut rhs) = (vec![Ix::number(0); ls.len()], vec![Ix::number(0); rs.len()]);
     for (b, (l, r)) in o.lhs_batch.iter().zip(&o.rhs_batch).enumerate() {
-        (lhs[*l as usize], rhs[*r as usize]) = (Ix::dim(b, n), Ix::dim(b, n));
+        (lhs[*l as usize], rhs[*r as usize]) = (Ix::dim(b), Ix::dim(b));
     }
     let batch = o.lhs_batch.len();
-    lf.iter().enumerate().for_each(|(i, l)| lhs[*l] = Ix::dim(batch + i, n));
-    rf.iter().enumerate().for_each(|(i, r)| rhs[*r] = Ix::dim(batch + lf.len() + i, n));
+    lf.iter().enumerate().for_each(|(i, l)| lhs[*l] = Ix::dim(batch + i));
+    rf.iter().enumerate().for_each(|(i, r)| rhs[*r] = Ix::dim(batch + lf.len() + i));
     for (i, (l, r)) in o.lhs_contract.iter().zip(&o.rhs_contract).enumerate() {
-        (lhs[*l as usize], rhs[*r as usize]) = (Ix::dim(parallel + i, n), Ix::dim(parallel + i, n));
+        (lhs[*l as usize], rhs[*r as usize]) = (Ix::dim(parallel + i), Ix::dim(parallel + i));
     }
     contract(
         k,
@@ -246,11 +245,10 @@ pub fn convolution(k: &Kernel, op: Op, o: &Convolution) -> Tensors {
     let mut sizes: Vec<Size> = order.iter().map(|d| out[*d]).collect();
     let parallel = sizes.len();
     sizes.extend(depth.iter().map(|d| weight[*d]));
-    let n = sizes.len();
     // The loop over a dimension of the result, and the loop over one of the weight.
-    let at = |d: usize| Ix::dim(order.iter().position(|o| *o == d).unwrap_or(0), n);
+    let at = |d: usize| Ix::dim(order.iter().position(|o| *o == d).unwrap_or(0));
     let inner = |d: usize| {
-        depth.iter().position(|o| *o == d).map_or(Ix::number(0, n), |i| Ix::dim(parallel + i, n))
+        depth.iter().position(|o| *o == d).map_or(Ix::number(0), |i| Ix::dim(parallel + i))
     };
     let mut lhs = vec![at(0), if depthwise { at(1) } else { inner(1) }];
     let mut rhs = vec![at(1), inner(1)];
@@ -258,8 +256,8 @@ pub fn convolution(k: &Kernel, op: Op, o: &Convolution) -> Tensors {
         let window = inner(2 + i);
         lhs.push(
             at(2 + i)
-                .times(Ix::number(o.strides[i], n))
-                .plus(window.clone().times(Ix::number(o.dilation[i], n))),
+                .times(Ix::number(o.strides[i]))
+                .plus(window.clone().times(Ix::number(o.dilation[i]))),
         );
         rhs.push(window);
     }
@@ -285,16 +283,15 @@ fn grouped(k: &Kernel, op: Op, o: &Convolution, out: &[Size], weight: &[Size]) -
     sizes.extend(&out[2..]);
     let parallel = sizes.len();
     sizes.extend(&weight[1..]);
-    let n = sizes.len();
-    let within = |each: i64, d: usize| Ix::dim(1, n).times(Ix::number(each, n)).plus(Ix::dim(d, n));
-    let mut lhs = vec![Ix::dim(0, n), within(channels, parallel)];
-    let mut rhs = vec![within(filters, 2), Ix::dim(parallel, n)];
+    let within = |each: i64, d: usize| Ix::dim(1).times(Ix::number(each)).plus(Ix::dim(d));
+    let mut lhs = vec![Ix::dim(0), within(channels, parallel)];
+    let mut rhs = vec![within(filters, 2), Ix::dim(parallel)];
     for i in 0..spatial {
-        let window = Ix::dim(parallel + 1 + i, n);
+        let window = Ix::dim(parallel + 1 + i);
         lhs.push(
-            Ix::dim(3 + i, n)
-                .times(Ix::number(o.strides[i], n))
-                .plus(window.clone().times(Ix::number(o.dilation[i], n))),
+            Ix::dim(3 + i)
+                .times(Ix::number(o.strides[i]))
+                .plus(window.clone().times(Ix::number(o.dilation[i]))),
         );
         rhs.push(window);
     }

@@ -1,13 +1,17 @@
 //! Expressions: the element of a prim as a function of stored tensors, lowered to inputs of a
 //! `linalg.generic` and scalar ops in its body.
 use crate::{
-    analysis::index_expr::{Ix, through},
+    analysis::{
+        Lin,
+        index_expr::{Ix, Place, through},
+        sizes::arith_op,
+    },
     linalg::{
         kernel::Kernel,
         scalar::{Scalars, compute_type},
     },
 };
-use kiln_dialects::{ir::*, ops::*, rules::tensor_type, value::DType};
+use kiln_dialects::{algebra::Expr, ir::*, ops::*, rules::tensor_type, value::DType};
 use std::collections::{HashMap, HashSet};
 
 /// A stored value that a body reads at one index.
@@ -41,14 +45,14 @@ fn affine(at: &[Ix]) -> bool {
 
 impl Kernel<'_> {
     /// Collects the inputs that the element of `v` at index `at` depends on.
-    pub fn scan(&self, v: Value, at: &[Ix], loops: usize, inputs: &mut Inputs) -> Result<()> {
+    pub fn scan(&self, v: Value, at: &[Ix], inputs: &mut Inputs) -> Result<()> {
         if !inputs.seen.insert((v, at.to_vec())) || self.given.borrow().contains(&v) {
             return Ok(());
         }
         if let Some(tensor) = self.stored(v) {
             if !affine(at) {
                 inputs.computed = true;
-                return at.iter().try_for_each(|ix| self.scan_index(ix, loops, inputs));
+                return at.iter().try_for_each(|ix| self.scan_index(ix, inputs));
             }
             if !inputs.list.iter().any(|i| i.tensor == tensor && i.at == at) {
                 inputs.list.push(Input { value: v, tensor, at: at.to_vec() });
@@ -56,29 +60,25 @@ impl Kernel<'_> {
             return Ok(());
         }
         let op = v.def().ok_or("reads a value that is not stored")?;
-        if let Some((from, ix)) = through(op, at, loops, &|v, axis| self.size(v, axis).ok()) {
+        if let Some((from, ix)) = through(op, at, &|v, axis| self.size(v, axis).ok()) {
             // Data-dependent indices into a stored tensor are scanned when the tensor is reached.
-            return self.scan(from, &ix, loops, inputs);
+            return self.scan(from, &ix, inputs);
         }
         inputs.computed = true;
         op.operands()
             .into_iter()
             .filter(|o| o.ty().is_tensor())
-            .try_for_each(|o| self.scan(o, at, loops, inputs))
+            .try_for_each(|o| self.scan(o, at, inputs))
     }
 
-    fn scan_index(&self, ix: &Ix, loops: usize, inputs: &mut Inputs) -> Result<()> {
-        match ix {
-            Ix::Data { tensor, at, limit } => {
-                self.scan(*tensor, at, loops, inputs)?;
-                self.scan_index(limit, loops, inputs)
+    fn scan_index(&self, ix: &Ix, inputs: &mut Inputs) -> Result<()> {
+        ix.places().into_iter().try_for_each(|p| match p {
+            Place::Data { tensor, at, limit } => {
+                self.scan(*tensor, at, inputs)?;
+                self.scan_index(limit, inputs)
             }
-            Ix::Add(a, b) | Ix::Mul(a, b) | Ix::FloorDiv(a, b) | Ix::Mod(a, b) => {
-                self.scan_index(a, loops, inputs)?;
-                self.scan_index(b, loops, inputs)
-            }
-            Ix::Lin(_) | Ix::Size(_) => Ok(()),
-        }
+            Place::Lin(_) | Place::Size(_) => Ok(()),
+        })
     }
 }
 
@@ -111,8 +111,6 @@ pub struct Body<'a, 'k> {
     pub inputs: &'a Inputs,
     /// The block arguments.
     pub args: &'a [Value],
-    /// The number of loops.
-    pub loops: usize,
     /// The op that is the index of a loop.
     pub index_op: Index,
     made: HashMap<(Value, Vec<Ix>), Value>,
@@ -126,7 +124,6 @@ impl<'a, 'k> Body<'a, 'k> {
         b: Builder,
         inputs: &'a Inputs,
         args: &'a [Value],
-        loops: usize,
         index_op: Index,
     ) -> Body<'a, 'k> {
         Body {
@@ -134,7 +131,6 @@ impl<'a, 'k> Body<'a, 'k> {
             s: Scalars { b },
             inputs,
             args,
-            loops,
             index_op,
             made: HashMap::new(),
             dims: HashMap::new(),
@@ -173,43 +169,22 @@ impl<'a, 'k> Body<'a, 'k> {
 
     /// An index as an SSA value.
     pub fn index(&mut self, ix: &Ix) -> Result<Value> {
+        match &ix.0 {
+            Expr::Const(n) => self.s.b.index(*n),
+            Expr::Leaf(place) => self.place(place),
+            Expr::Apply(kind, both) => {
+                let (x, y) = (self.index(&Ix(both.0.clone()))?, self.index(&Ix(both.1.clone()))?);
+                let op = arith_op(*kind).ok_or("has an index that is a power")?;
+                op(self.s.b, x, y)
+            }
+        }
+    }
+    fn place(&mut self, place: &Place) -> Result<Value> {
         let ty = Type::index(self.s.b.ctx);
-        match ix {
-            Ix::Lin(l) => {
-                let mut sum = None;
-                for (d, c) in l.coef.iter().enumerate().filter(|(_, c)| **c != 0) {
-                    let i = self.dim(d)?;
-                    let term =
-                        if *c == 1 { i } else { arith::muli(self.s, i, self.s.b.index(*c)?)? };
-                    sum = Some(match sum {
-                        None => term,
-                        Some(s) => arith::addi(self.s, s, term)?,
-                    });
-                }
-                match sum {
-                    Some(s) if l.add == 0 => Ok(s),
-                    Some(s) => arith::addi(self.s, s, self.s.b.index(l.add)?),
-                    None => self.s.b.index(l.add),
-                }
-            }
-            Ix::Size(v) => Ok(self.kernel.new_index(*v)),
-            Ix::Add(a, b) => {
-                let (x, y) = (self.index(a)?, self.index(b)?);
-                arith::addi(self.s, x, y)
-            }
-            Ix::Mul(a, b) => {
-                let (x, y) = (self.index(a)?, self.index(b)?);
-                arith::muli(self.s, x, y)
-            }
-            Ix::FloorDiv(a, b) => {
-                let (x, y) = (self.index(a)?, self.index(b)?);
-                arith::divui(self.s, x, y)
-            }
-            Ix::Mod(a, b) => {
-                let (x, y) = (self.index(a)?, self.index(b)?);
-                arith::remui(self.s, x, y)
-            }
-            Ix::Data { tensor, at, limit } => {
+        match place {
+            Place::Lin(l) => self.linear(l),
+            Place::Size(v) => Ok(self.kernel.new_index(*v)),
+            Place::Data { tensor, at, limit } => {
                 let x = self.element(*tensor, at)?;
                 let unsigned = dtype(*tensor)? == DType::UI8;
                 let i = match unsigned {
@@ -222,6 +197,25 @@ impl<'a, 'k> Body<'a, 'k> {
                 let limit = self.index(limit)?;
                 arith::minsi(self.s, i, limit)
             }
+        }
+    }
+    /// A linear form with constant coefficients.
+    fn linear(&mut self, l: &Lin) -> Result<Value> {
+        const DYNAMIC: &str = "has an index with a dynamic coefficient";
+        let mut sum = None;
+        for (d, p) in &l.dims {
+            let (i, k) = (self.dim(*d)?, p.known().ok_or(DYNAMIC)?);
+            let term = if k == 1 { i } else { arith::muli(self.s, i, self.s.b.index(k)?)? };
+            sum = Some(match sum {
+                None => term,
+                Some(s) => arith::addi(self.s, s, term)?,
+            });
+        }
+        let constant = l.constant.known().ok_or(DYNAMIC)?;
+        match sum {
+            Some(s) if constant == 0 => Ok(s),
+            Some(s) => arith::addi(self.s, s, self.s.b.index(constant)?),
+            None => self.s.b.index(constant),
         }
     }
     /// The index of loop `d`.
@@ -244,8 +238,7 @@ impl<'a, 'k> Body<'a, 'k> {
         let op = v.def().ok_or("reads a value that is not stored")?;
         let kind = op.kind().ok_or_else(|| format!("reads the result of {}", op.name()))?;
         let kernel = self.kernel;
-        if let Some((from, ix)) = through(op, at, self.loops, &|v, axis| kernel.size(v, axis).ok())
-        {
+        if let Some((from, ix)) = through(op, at, &|v, axis| kernel.size(v, axis).ok()) {
             return self.element(from, &ix);
         }
         let s = self.s;

@@ -26,7 +26,7 @@ impl Generic<'_> {
         let all: Vec<&(Value, Vec<usize>)> = self.ins.iter().chain(self.outs).collect();
         let loops = self.reduction.len();
         let maps: Vec<Attr> =
-            all.iter().map(|(_, over)| Attr::projection(c, loops, over)).collect();
+            all.iter().map(|(_, over)| Attr::projection(c, loops, over)).collect::<Result<_>>()?;
         let operands: Vec<Value> = all.iter().map(|(v, _)| *v).collect();
         let types = operands
             .iter()

@@ -1,9 +1,6 @@
 //! A kernel during its lowering: the values stored in tensors, and the ops that compute them.
 use crate::{
-    analysis::{
-        index_expr::{Ix, Lin},
-        sizes::SizeValues,
-    },
+    analysis::{index_expr::Ix, sizes::SizeValues},
     linalg::{
         expr::{Body, Index, Input, Inputs, dtype},
         generic::iterators,
@@ -80,7 +77,7 @@ impl Nest<'_> {
             && [x, y].iter().all(|i| element(i.tensor) == Some(storage(d)))
             && element(*out) == Some(wide(d));
         let loops = self.reduction.len();
-        let single = |ix: &Ix| (0..loops).find(|d| *ix == Ix::dim(*d, loops));
+        let single = |ix: &Ix| (0..loops).find(|d| *ix == Ix::dim(*d));
         let distinct = |at: &[Ix]| -> Option<Vec<usize>> {
             let dims: Vec<usize> = at.iter().map(single).collect::<Option<_>>()?;
             (0..dims.len()).all(|i| !dims[..i].contains(&dims[i])).then_some(dims)
@@ -154,14 +151,9 @@ impl Kernel<'_> {
     /// loop to have the loop's trip count.
     fn narrowed(&self, input: &Input, loops: &[Size]) -> Result<Value> {
         let (t, map) = (input.tensor, &input.at);
-        let plain = |l: &Lin| {
-            (l.add == 0 && l.coef.iter().filter(|c| **c != 0).count() == 1)
-                .then(|| l.coef.iter().position(|c| *c == 1))
-                .flatten()
-        };
         let have = t.ty().dims();
         let shorter = |(axis, (l, d)): (usize, (&Ix, &SymDim))| {
-            let size = l.lin().and_then(plain).map(|i| loops[i])?;
+            let size = l.lin().and_then(|l| l.as_dim()).map(|i| loops[i])?;
             // Equal dynamic sizes are one SSA value; a slice of the whole tensor costs nothing.
             let own = d.known().map_or_else(
                 || self.sizes.borrow_mut().size(input.value, axis).unwrap_or(size),
@@ -190,39 +182,34 @@ impl Kernel<'_> {
         let loops = nest.reduction.len();
         let mut inputs = Inputs::default();
         for (v, at) in &nest.reads {
-            self.scan(*v, at, loops, &mut inputs)?;
+            self.scan(*v, at, &mut inputs)?;
         }
         let read = inputs
             .list
             .iter()
             .map(|i| self.narrowed(i, &nest.sizes))
             .collect::<Result<Vec<_>, _>>()?;
-        let single = |l: &Lin, d: usize| {
-            l.add == 0 && l.coef.iter().enumerate().all(|(k, c)| *c == i64::from(k == d))
-        };
         let stated = |d: usize| {
-            inputs.list.iter().flat_map(|i| &i.at).any(|l| l.lin().is_some_and(|l| single(l, d)))
+            inputs.list.iter().flat_map(|i| &i.at).any(|l| *l == Ix::dim(d))
                 || nest.outs.iter().any(|(_, over)| over.contains(&d))
         };
         // An otherwise unused operand gives the trip count of a loop that no operand determines.
         let silent: Vec<usize> = (0..loops).filter(|d| !stated(*d)).collect();
         let mut values = read;
-        let mut maps: Vec<String> =
-            inputs.list.iter().map(|i| map_text(loops, &i.at)).collect::<Result<_, _>>()?;
+        let c = self.b.ctx;
+        let mut maps: Vec<Attr> =
+            inputs.list.iter().map(|i| map(c, loops, &i.at)).collect::<Result<_>>()?;
         if !silent.is_empty() {
             let sizes: Vec<Size> = silent.iter().map(|d| nest.sizes[*d]).collect();
             values.push(self.empty(DType::I8, &sizes)?);
-            maps.push(map_text(loops, &dims_of(loops, &silent))?);
+            maps.push(Attr::projection(c, loops, &silent)?);
         }
         let ins = values.len();
         for (t, over) in &nest.outs {
             values.push(*t);
-            maps.push(map_text(loops, &dims_of(loops, over))?);
+            maps.push(Attr::projection(c, loops, over)?);
         }
-        let c = self.b.ctx;
-        let parse =
-            |s: &String| Attr::parse(c, s).ok_or_else(|| format!("made a bad attribute {s}"));
-        let maps = Attr::array(c, &maps.iter().map(parse).collect::<Result<Vec<_>, _>>()?);
+        let maps = Attr::array(c, &maps);
         let types = values
             .iter()
             .map(|t| t.ty().element().ok_or("has an operand that is no tensor"))
@@ -237,9 +224,9 @@ impl Kernel<'_> {
         }
         let Operands { inputs, values, types, ins, maps } = self.operands(&nest)?;
         let results: Vec<Type> = nest.outs.iter().map(|(t, _)| t.ty()).collect();
-        let (fill, loops) = (nest.body, nest.reduction.len());
+        let fill = nest.body;
         let mut body = |b: Builder, args: Vec<Value>| {
-            let mut body = Body::new(self, b, &inputs, &args, loops, Index::Linalg);
+            let mut body = Body::new(self, b, &inputs, &args, Index::Linalg);
             let made = fill(&mut body, &args[ins..])?;
             let stored = made
                 .into_iter()
@@ -267,7 +254,7 @@ impl Kernel<'_> {
         let [out] = o.values[o.ins..] else { return Err("contracts into no single tensor".into()) };
         let inputs = o.values[..o.ins].to_vec();
         let node = StructuredContract { inputs, init: out, indexing_maps: o.maps };
-        let mut body = region(self, &o, 0, nest.reduction.len(), nest.body);
+        let mut body = region(self, &o, 0, nest.body);
         let types = &o.types[..o.ins];
         let made = self.b.create_with(&node, &[out.ty()], &mut [(types, &mut body)])?;
         Ok(made.results())
@@ -275,8 +262,7 @@ impl Kernel<'_> {
 
     /// A map from `loops` loops to these of them.
     pub fn map_of(&self, loops: usize, over: &[usize]) -> Result<Attr> {
-        let text = map_text(loops, &dims_of(loops, over))?;
-        Ok(Attr::parse(self.b.ctx, &text).ok_or_else(|| format!("made a bad attribute {text}"))?)
+        Attr::projection(self.b.ctx, loops, over)
     }
 
     fn named_contract(&self, o: &Operands) -> Result<Vec<Value>> {
@@ -298,7 +284,7 @@ impl Kernel<'_> {
     /// Writes a value's elements to a destination of the same sizes.
     pub fn write(&self, v: Value, sizes: &[Size], out: Value) -> Result<Value> {
         let n = sizes.len();
-        let at: Vec<Ix> = (0..n).map(|i| Ix::dim(i, n)).collect();
+        let at: Vec<Ix> = (0..n).map(|i| Ix::dim(i)).collect();
         let place = at.clone();
         let nest = Nest {
             reduction: vec![false; n],
@@ -316,18 +302,17 @@ impl Kernel<'_> {
     }
 }
 
-/// Fills a region of a structured op over `loops` loops, whose arguments are `first` values and
+/// Fills a region of a structured op, whose arguments are `first` values and
 /// then elements of these operands.
 pub fn region<'a>(
     k: &'a Kernel<'_>,
     operands: &'a Operands,
     first: usize,
-    loops: usize,
     fill: &'a mut Yield<'_>,
 ) -> impl FnMut(Builder, Vec<Value>) -> Result<()> + 'a {
     move |b, args| {
         let (given, elements) = args.split_at(first);
-        let mut body = Body::new(k, b, &operands.inputs, elements, loops, Index::Structured);
+        let mut body = Body::new(k, b, &operands.inputs, elements, Index::Structured);
         let yielded = fill(&mut body, given)?;
         b.generic("kiln.yield", &yielded, &[], &[], &mut []).map(drop)
     }
@@ -346,17 +331,8 @@ pub fn slice(
     tensor::extract_slice(b, whole, offsets, sizes, &Size::all(&vec![1; sizes.len()]), ty)
 }
 
-fn dims_of(loops: usize, over: &[usize]) -> Vec<Ix> {
-    over.iter().map(|d| Ix::dim(*d, loops)).collect()
-}
-
-/// The text of an affine map over `loops` dimensions.
-fn map_text(loops: usize, results: &[Ix]) -> Result<String> {
-    let dims: Vec<String> = (0..loops).map(|d| format!("d{d}")).collect();
-    let results: Vec<String> = results
-        .iter()
-        .map(Ix::affine)
-        .collect::<Option<_>>()
-        .ok_or("reads at an index that is not affine")?;
-    Ok(format!("affine_map<({}) -> ({})>", dims.join(", "), results.join(", ")))
+/// The affine map from `loops` loops to an index.
+fn map(c: Ctx, loops: usize, index: &[Ix]) -> Result<Attr> {
+    let results: Option<Vec<Affine>> = index.iter().map(Ix::affine).collect();
+    Attr::affine_map(c, loops, &results.ok_or("reads at an index that is not affine")?)
 }

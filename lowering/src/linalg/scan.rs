@@ -107,7 +107,7 @@ impl Scan {
             indexing_maps: Attr::array(k.b.ctx, &maps),
         };
         let types = &operands.types[..operands.ins];
-        let mut body = region(k, &operands, 0, n, nest.body);
+        let mut body = region(k, &operands, 0, nest.body);
         Ok(k.b.create_with(&node, &[init.ty()], &mut [(types, &mut body)])?.results())
     }
 }

@@ -91,7 +91,7 @@ pub fn start(k: &Kernel, kind: ReduceKind, d: DType, sizes: &[Size]) -> Result<V
 
 /// The identity index: dimension `i` is loop `i`.
 pub fn id(n: usize) -> Vec<Ix> {
-    (0..n).map(|d| Ix::dim(d, n)).collect()
+    (0..n).map(|d| Ix::dim(d)).collect()
 }
 
 fn reduce(k: &Kernel, o: &Reduce) -> Tensors {
@@ -102,7 +102,7 @@ fn reduce(k: &Kernel, o: &Reduce) -> Tensors {
     if let Some(masked) = MaskedScan::of(o, d) {
         // The reduced dimension follows the axis, and reads what it reads.
         let inner = |i: usize| if i <= masked.axis { i } else { i - 1 };
-        let at = (0..n).map(|i| Ix::dim(inner(i), n - 1)).collect();
+        let at = (0..n).map(|i| Ix::dim(inner(i))).collect();
         let scan = Scan { kind: masked.kind, axis: masked.axis, exclusive: masked.exclusive };
         let sizes = stay.iter().map(|i| sizes[*i]).collect();
         return scan.build(k, (masked.value, at), d, sizes);
@@ -160,9 +160,9 @@ fn reduce_window(k: &Kernel, op: Op, o: &ReduceWindow) -> Tensors {
     sizes.extend(windows.iter().map(|i| Size::Static(o.window[*i])));
     let n = sizes.len();
     let place = |i: usize| {
-        let base = Ix::dim(i, n).times(Ix::number(o.strides[i], n));
+        let base = Ix::dim(i).times(Ix::number(o.strides[i]));
         match windows.iter().position(|w| *w == i) {
-            Some(w) => base.plus(Ix::dim(parallel + w, n).times(Ix::number(o.dilation[i], n))),
+            Some(w) => base.plus(Ix::dim(parallel + w).times(Ix::number(o.dilation[i]))),
             None => base,
         }
     };
@@ -291,7 +291,7 @@ fn pad(k: &Kernel, op: Op, o: &Pad) -> Tensors {
             _ => apply(k, arith::subi, own[i], removed)?,
         });
     }
-    let at: Vec<Ix> = (0..n).map(|i| Ix::dim(i, n).plus(Ix::size(low[i].1, n))).collect();
+    let at: Vec<Ix> = (0..n).map(|i| Ix::dim(i).plus(Ix::size(low[i].1))).collect();
     // The interior first: it can be the epilogue of the stage that computes it.
     whole = piece(k, whole, &offsets, &inner, &mut |slice| {
         let nest = Nest {

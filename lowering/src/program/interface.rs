@@ -10,6 +10,7 @@ use crate::{
     },
 };
 use kiln_dialects::{
+    algebra::Expr,
     ir::*,
     ops::{self, ArenaSize, BindShape, GetGlobal, Launch, OpKind, SymKind},
     rules::{is_driver, tensor_type},
@@ -486,18 +487,12 @@ fn tensor_map(m: Attr, given: &[SymDim], sizes: &mut Sizes) -> Result<p::TensorM
 
 /// An affine expression with the given sizes substituted.
 fn size(e: &Affine, given: &[SymDim]) -> SymDim {
-    let both = |kind, a: &Affine, b: &Affine| SymDim::apply(kind, &size(a, given), &size(b, given));
     match e {
-        Affine::Dim(_) => SymDim::Unknown,
-        Affine::Symbol(i) => given.get(*i).cloned().unwrap_or(SymDim::Unknown),
-        Affine::Const(n) => SymDim::Known(*n),
-        Affine::Add(a, b) => both(SymKind::Add, a, b),
-        Affine::Mul(a, b) => both(SymKind::Mul, a, b),
-        Affine::Mod(a, b) => both(SymKind::Mod, a, b),
-        Affine::FloorDiv(a, b) => both(SymKind::Floordiv, a, b),
-        Affine::CeilDiv(a, b) => {
-            let (a, b) = (size(a, given), size(b, given));
-            a.add(&b).add(&SymDim::Known(-1)).floordiv(&b)
+        Expr::Const(n) => SymDim::Known(*n),
+        Expr::Leaf(MapInput::Dim(_)) => SymDim::Unknown,
+        Expr::Leaf(MapInput::Symbol(i)) => given.get(*i).cloned().unwrap_or(SymDim::Unknown),
+        Expr::Apply(kind, both) => {
+            SymDim::apply(*kind, &size(&both.0, given), &size(&both.1, given))
         }
     }
 }

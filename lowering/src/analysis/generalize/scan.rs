@@ -23,10 +23,12 @@ pub fn scan(op: Op) -> Result<(Op, Structure)> {
     let (result, inputs) = maps.split_last().ok_or("has no indexing maps")?;
     let loops = reduction.len() + 1;
     let map = |results: &[Affine], loop_of: &dyn Fn(usize) -> usize| {
-        let dims: Vec<String> = (0..loops).map(|d| format!("d{d}")).collect();
-        let results: Vec<String> = results.iter().map(|e| text(e, loop_of)).collect();
-        let text = format!("affine_map<({}) -> ({})>", dims.join(", "), results.join(", "));
-        Attr::parse(b.ctx, &text).ok_or_else(|| format!("made a bad map {text}"))
+        let moved = |l: &MapInput| match l {
+            MapInput::Dim(d) => Some(Affine::dim(loop_of(*d))),
+            MapInput::Symbol(_) => None,
+        };
+        let results: Option<Vec<Affine>> = results.iter().map(|e| e.substitute(&moved)).collect();
+        Attr::affine_map(b.ctx, loops, &results.ok_or("has an indexing map with symbols")?)
     };
     let mut all = inputs.iter().map(|m| map(m, &inner)).collect::<Result<Vec<_>, _>>()?;
     all.push(map(result, &outer)?);
@@ -83,21 +85,4 @@ fn combination(
         (K::Min, false) => (arith::MinSI::NAME, high),
     };
     Ok((name, Attr::scalar_int(c, d, identity)))
-}
-
-/// The text of an affine expression over other loops.
-fn text(e: &Affine, loop_of: &dyn Fn(usize) -> usize) -> String {
-    let two = |a: &Affine, op: &str, b: &Affine| {
-        format!("({} {op} {})", text(a, loop_of), text(b, loop_of))
-    };
-    match e {
-        Affine::Dim(d) => format!("d{}", loop_of(*d)),
-        Affine::Symbol(s) => format!("s{s}"),
-        Affine::Const(n) => n.to_string(),
-        Affine::Add(a, b) => two(a, "+", b),
-        Affine::Mul(a, b) => two(a, "*", b),
-        Affine::Mod(a, b) => two(a, "mod", b),
-        Affine::FloorDiv(a, b) => two(a, "floordiv", b),
-        Affine::CeilDiv(a, b) => two(a, "ceildiv", b),
-    }
 }

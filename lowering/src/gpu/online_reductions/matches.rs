@@ -62,7 +62,7 @@ pub fn elementwise(op: Op) -> bool {
 fn plain(op: Op, operand: usize) -> Option<Vec<usize>> {
     let maps = op.attr("indexing_maps")?.as_array()?;
     let (_, results) = maps.get(operand)?.as_affine_map()?;
-    results.iter().map(|e| if let Affine::Dim(d) = e { Some(*d) } else { None }).collect()
+    results.iter().map(Affine::as_dim).collect()
 }
 
 /// The first fusible pair of reductions in a kernel.

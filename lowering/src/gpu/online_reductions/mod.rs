@@ -166,7 +166,7 @@ fn apply(k: &Kernel, pair: &Pair) -> Result<()> {
 fn lift(b: Builder, pair: &Pair, elements: &[Value], loops: usize) -> Result<Vec<Value>> {
     let first = pair.first;
     let ins = first.operand_count() - 1;
-    let identity = Attr::projection(b.ctx, loops, &(0..loops).collect::<Vec<_>>());
+    let identity = Attr::projection(b.ctx, loops, &(0..loops).collect::<Vec<_>>())?;
     let mut maps = first.attr("indexing_maps").and_then(|a| a.as_array()).ok_or("has no maps")?;
     maps.truncate(ins);
     maps.resize(ins + elements.len(), identity);

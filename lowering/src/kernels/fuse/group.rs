@@ -5,9 +5,12 @@
 //! gain of a join is the bytes that need not go through memory, so a node that could join several
 //! kernels joins the one it reads most from.
 
-use crate::kernels::{
-    graph::{Class, Graph, Leaf, title, turns},
-    prologues::PROLOGUE,
+use crate::{
+    analysis::index_expr::Ix,
+    kernels::{
+        graph::{Class, Graph, Leaf, title, turns},
+        prologues::PROLOGUE,
+    },
 };
 use kiln_dialects::{
     Result,
@@ -428,12 +431,7 @@ impl Decide<'_> {
             .filter(|(_, d)| d.known() != Some(1))
             .map(|(ix, _)| ix)
             .collect();
-        at.len() == over.len()
-            && at.iter().zip(over).all(|(ix, d)| {
-                ix.lin().is_some_and(|l| {
-                    l.add == 0 && l.coef.iter().enumerate().all(|(k, c)| *c == i64::from(k == *d))
-                })
-            })
+        at.len() == over.len() && at.iter().zip(over).all(|(ix, d)| **ix == Ix::dim(*d))
     }
 
     /// Whether a node that reads from `sources` can join kernel `g` without a cycle: no other

@@ -20,9 +20,10 @@ impl Place {
         let zero = || Dim::Known(0);
         let (mut steps, mut stride) = (vec![zero(); loops], Dim::Known(1));
         for (at, size) in leaf.at.iter().zip(graph.facts.dims(leaf.value)).rev() {
-            let lin = at.lin().filter(|l| l.add == 0)?;
-            for (step, n) in steps.iter_mut().zip(&lin.coef).filter(|(_, n)| **n != 0) {
-                *step = step.add(&stride.mul(&Dim::Known(*n)));
+            let lin = at.lin().filter(|l| l.constant.is_zero())?;
+            for (d, n) in &lin.dims {
+                let step = steps.get_mut(*d)?;
+                *step = step.add(&stride.mul(&Dim::Known(n.known()?)));
             }
             stride = stride.mul(size);
         }
