@@ -122,6 +122,8 @@ def settings(options: dict | None, mode: str | None) -> tuple[list[tuple[str, st
     strict = bool(given.pop("kiln.strict", False))
     if mode not in (None, "default"):
         given.setdefault("mode", mode)
+    # Programs run on processors, which have no CUDA graphs.
+    given.setdefault("cudagraphs", False)
     given.setdefault("threads", torch.get_num_threads())
     text = lambda v: str(v).lower() if isinstance(v, bool) else str(v)
     return [(name.removeprefix("kiln."), text(v)) for name, v in given.items()], strict

@@ -107,6 +107,14 @@ def test_an_unknown_option_is_an_error():
         compiled(lambda x: x + 1, no_such_option=1)(f(3))
 
 
+def test_a_mode_with_cuda_graphs_compiles_for_processors():
+    reports.clear()
+    fn = torch.compile(lambda x: torch.relu(x) + 1, backend=kiln, mode="reduce-overhead")
+    x = f(4)
+    same(fn(x), torch.relu(x) + 1)
+    assert [r.programs for r in reports] == [1] and not reports[0].eager
+
+
 def test_inference_mode_and_threads():
     import concurrent.futures
 

@@ -1,15 +1,16 @@
 //! Arithmetic on sizes and indices at compile time: one tree, [`Expr`], and one normal form,
 //! [`Sum`], over leaves that their users choose.
 //!
-//! | leaves | tree | normal form |
+//! | user | form | leaves |
 //! | --- | --- | --- |
-//! | dims and symbols of an affine map | [`Affine`](crate::ir::Affine) | |
-//! | names of PyTorch's size expressions | `Expr<String>` | |
-//! | symbols of a graph | | [`sym::Dim`](crate::sym::Dim) |
+//! | sizes of a graph ([`sym::Dim`](crate::sym::Dim)) | `Sum` | symbols, operations on sizes |
+//! | size expressions of PyTorch (`src/capture/srepr.rs`) | `Expr` | names |
+//! | affine maps ([`ir::Affine`](crate::ir::Affine)) | `Expr` | dimensions, symbols |
+//! | fused reads (`Ix` of the lowering) | `Expr` | linear forms, SSA sizes, data |
+//! | a kernel's sizes and strides (`Poly`, `Lin` of the lowering) | `Sum` | SSA sizes |
 //!
-//! The lowering's index expressions are the tree over loop dimensions, SSA sizes and data; its
-//! polynomials are the normal form over SSA sizes. A `Program` has no tree: the runtime evaluates
-//! its own list of operations without MLIR.
+//! `Ix` is a tree, since the order of its terms is the order of a kernel's index arithmetic. A
+//! `Program` has a list of operations instead, which the runtime evaluates without MLIR.
 mod expr;
 mod sum;
 

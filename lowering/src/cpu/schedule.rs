@@ -1,10 +1,7 @@
 //! `kiln-schedule`: chooses a strategy and its parameters for each kernel.
 //!
 //! Why: the schedule is an attribute in the IR, where it can be read, edited and autotuned.
-//! Strategies: `loops` (all loops parallel), `rows` (stages that share rows, such as softmax and
-//! norms), `reduce`, `contract` (convolutions and small GEMMs), `blocked`, `dot` and `amx`
-//! (cache-blocked GEMMs: f32 FMAs, dot products of bf16 pairs, bf16 tiles), `attention`,
-//! `transpose`, `scalar`.
+//! `lowering/src/strategies/table.rs` lists the strategies, in the order in which they are asked.
 //!
 //! Numerics: exact; the computation does not change yet.
 //!

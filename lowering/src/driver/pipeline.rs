@@ -91,7 +91,7 @@ pub const STEPS: &[Step] = &[
         Level::Graph,
         On::Module,
         "kiln-fold-indices",
-        "masks that hide nothing, before they are simplified away; running sums are ops here still",
+        "all-true masks, before they are simplified away; cumulative sums are ops here still",
     ),
     step(Level::Graph, On::Module, "kiln-simplify", "identities are easier to see on composites"),
     step(Level::Graph, On::Module, "canonicalize", "folds sizes and drops dead pure ops"),
@@ -233,7 +233,7 @@ pub const STEPS: &[Step] = &[
         Level::Prims,
         On::Module,
         "kiln-expose-padding",
-        "what the layout has left with channels first, no copy engine pads",
+        "TMA zero-fills only channels-last operands, and the layout leaves some channels-first",
     ),
     host(
         Level::Prims,
@@ -245,7 +245,7 @@ pub const STEPS: &[Step] = &[
         Level::Prims,
         On::Module,
         "kiln-pack{channels-last=true}",
-        "what a product sums lies side by side, in both operands",
+        "K is contiguous in both operands",
     ),
     step(Level::Prims, On::Module, "cse", "a weight that several contractions read is packed once"),
     cuda(

@@ -408,6 +408,11 @@ fn sort(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
 fn diff(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let mut x = cx.tensor(a, "self")?;
     let d = wrap(a.int("dim", Some(-1))?, rank_of(x))?;
+    // PyTorch returns the input as it is, without what it would prepend or append.
+    let mut times = a.int("n", Some(1))?;
+    if times == 0 {
+        return cx.one(x);
+    }
     let inputs = [cx.optional(a, "prepend")?, Some(x), cx.optional(a, "append")?]
         .into_iter()
         .flatten()
@@ -415,7 +420,10 @@ fn diff(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     if inputs.len() > 1 {
         x = cx.b.add(&Concat { inputs, axis: d as i64 })?;
     }
-    for _ in 0..a.int("n", Some(1))? {
+    if let Size::Static(n) = cx.b.size_of(x, d)? {
+        times = times.min(n);
+    }
+    for _ in 0..times {
         let less = cx.size_add(cx.b.size_of(x, d)?, Size::Static(-1))?;
         let (next, this) = (
             cut(cx, x, d, Size::Static(1), less, 1)?.apply(&cx.b, x)?,
