@@ -33,12 +33,6 @@ pub const KNOWN: &[(&str, &str)] = &[
     ("src", "capture/control capture/graph"),
     (
         "src",
-        "capture/aten/image capture/aten/losses capture/aten/moments capture/aten/norm \
-         capture/aten/resize capture/aten/window",
-    ),
-    ("src", "capture/aten/index capture/aten/scatters"),
-    (
-        "src",
         "tensor/arg tensor/dim tensor/eager tensor/emit tensor/graph tensor/handle tensor/key \
          tensor/lazy tensor/lazy_node tensor/modes tensor/replay tensor/run tensor/scalar",
     ),

@@ -1,10 +1,5 @@
 //! Attention, bilinear maps and bags of embeddings.
-use super::{
-    Args, Cx, Outcome, Row, Val,
-    special::value,
-    tools::*,
-    window::{along, least},
-};
+use super::{Args, Cx, Outcome, Row, Val, formula::value, tools::*, window::least};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// Rows of this family.
@@ -241,7 +236,7 @@ fn embedding_bag(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         Some(p) => cx.compare(CompareKind::Ne, indices, cx.integer(DType::I64, p)?)?,
         None => cx.b.splat(DType::I1, &[n], 1.0)?,
     };
-    let wide = super::moments::wide(d);
+    let wide = statistics_dtype(d);
     let rows = cx.b.add(&Embedding { weight, indices })?;
     let rows = cx.convert(rows, wide)?;
     let shape = cx.b.sizes_of(rows)?;

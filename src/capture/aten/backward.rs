@@ -1,13 +1,5 @@
 //! Derivatives of elementwise functions, softmax, losses and indexing, as AOTAutograd emits them.
-use super::{
-    Args, Cx, Outcome, Row,
-    formula::*,
-    losses::chosen,
-    moments::wide,
-    special::value,
-    tools::*,
-    window::{along, gather_at},
-};
+use super::{Args, Cx, Outcome, Row, class_losses::chosen, formula::value, formula::*, tools::*};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
@@ -255,7 +247,7 @@ fn pair(cx: &mut Cx, a: &Args<'_>, names: [&str; 2]) -> Result<(Value, Value, DT
     let (g, x) = (cx.tensor(a, names[0])?, cx.tensor(a, names[1])?);
     let d = dtype_of(x)?;
     let narrow = if d.is_float() { d } else { dtype_of(g)? };
-    let compute = wide(narrow);
+    let compute = statistics_dtype(narrow);
     Ok((cx.convert(g, compute)?, cx.convert(x, compute)?, narrow))
 }
 
@@ -305,7 +297,7 @@ fn loss(
 fn nll_backward(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let (x, target) = (cx.tensor(a, "self")?, cx.tensor(a, "target")?);
     let narrow = dtype_of(x)?;
-    let d = wide(narrow);
+    let d = statistics_dtype(narrow);
     let weight = cx.optional(a, "weight")?;
     let axis = usize::from(rank_of(x) > 1);
     let (safe, weights) = chosen(cx, target, weight, a.int("ignore_index", Some(-100))?, d)?;
@@ -329,7 +321,7 @@ fn nll_backward(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
 fn embedding_backward(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let (g, indices) = (cx.tensor(a, "grad_output")?, cx.tensor(a, "indices")?);
     let narrow = dtype_of(g)?;
-    let d = wide(narrow);
+    let d = statistics_dtype(narrow);
     let indices = cx.convert(indices, DType::I64)?;
     let sizes = cx.b.sizes_of(indices)?;
     let n = sizes.iter().try_fold(Size::Static(1), |n, s| cx.size_mul(n, *s))?;

@@ -2,12 +2,11 @@
 use super::{
     Args, Cx, Outcome, Row,
     backward_norm::masked,
+    formula::value,
     image::{batched, spread, unbatched},
-    moments::wide,
     resize::{Axis, Mode, axes, weighted, work},
-    special::value,
     tools::*,
-    window::{gather_at, scatter_planes},
+    window::scatter_planes,
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
@@ -291,7 +290,7 @@ fn max_pool_backward(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome> {
 fn avg_pool_backward(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome> {
     let (g, x) = (cx.tensor(a, "grad_output")?, cx.tensor(a, "self")?);
     let narrow = dtype_of(g)?;
-    let d = wide(narrow);
+    let d = statistics_dtype(narrow);
     let (x, added) = batched(cx, x, n)?;
     let (g, _) = batched(cx, g, n)?;
     let g = cx.convert(g, d)?;
@@ -351,7 +350,7 @@ fn avg_pool_backward(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome> {
 fn adaptive_backward(cx: &mut Cx, a: &Args<'_>, n: usize) -> Result<Outcome> {
     let (g, x) = (cx.tensor(a, "grad_output")?, cx.tensor(a, "self")?);
     let narrow = dtype_of(g)?;
-    let d = wide(narrow);
+    let d = statistics_dtype(narrow);
     let (x, added) = batched(cx, x, n)?;
     let (g, _) = batched(cx, g, n)?;
     let mut v = cx.convert(g, d)?;
@@ -390,8 +389,8 @@ fn matrix(cx: &mut Cx, axis: &Axis, mode: Mode, d: DType) -> Result<Value> {
             let (at, weights) = axis.wide_taps(cx, d, mode == Mode::CubicAa)?;
             let count = cx.b.size_of(at, 1)?;
             let cube = [axis.output, count, axis.input];
-            let at = super::window::along(cx, at, vec![0, 1], &cube)?;
-            let weights = super::window::along(cx, weights, vec![0, 1], &cube)?;
+            let at = along(cx, at, vec![0, 1], &cube)?;
+            let weights = along(cx, weights, vec![0, 1], &cube)?;
             let i = cx.iota(DType::I64, cube.to_vec(), 2)?;
             return value(cx, |f| {
                 let own = f.of(i).eq(f.of(at)).select(f.of(weights), 0.0);
@@ -403,9 +402,9 @@ fn matrix(cx: &mut Cx, axis: &Axis, mode: Mode, d: DType) -> Result<Value> {
     let i = cx.iota(DType::I64, shape.to_vec(), 1)?;
     let mut sum = cx.b.splat(d, &shape, 0.0)?;
     for (at, weight) in taps {
-        let at = super::window::along(cx, at, vec![0], &shape)?;
+        let at = along(cx, at, vec![0], &shape)?;
         let weight = match weight {
-            Some(w) => super::window::along(cx, w, vec![0], &shape)?,
+            Some(w) => along(cx, w, vec![0], &shape)?,
             None => cx.b.splat(d, &shape, 1.0)?,
         };
         sum = value(cx, |f| f.of(sum) + f.of(i).eq(f.of(at)).select(f.of(weight), 0.0))?;

@@ -1,11 +1,5 @@
 //! Derivatives of normalisations and attention.
-use super::{
-    Args, Cx, Outcome, Row, Val,
-    moments::{grouped, wide},
-    special::value,
-    tools::*,
-    window::along,
-};
+use super::{Args, Cx, Outcome, Row, Val, formula::value, moments::grouped, tools::*};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// Rows of this family.
@@ -81,7 +75,7 @@ fn normalised(
 fn layer_norm(cx: &mut Cx, a: &Args<'_>, centred: bool) -> Result<Outcome> {
     let x = cx.tensor(a, "input")?;
     let narrow = dtype_of(x)?;
-    let d = wide(narrow);
+    let d = statistics_dtype(narrow);
     let (g, scale) = (cx.tensor(a, "grad_out")?, cx.tensor(a, "rstd")?);
     let (x, g, scale) = (cx.convert(x, d)?, cx.convert(g, d)?, cx.convert(scale, d)?);
     let n = rank_of(x) as i64;
@@ -123,7 +117,7 @@ fn layer_norm(cx: &mut Cx, a: &Args<'_>, centred: bool) -> Result<Outcome> {
 fn group_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let input = cx.tensor(a, "input")?;
     let narrow = dtype_of(input)?;
-    let d = wide(narrow);
+    let d = statistics_dtype(narrow);
     let (g, mean, scale) =
         (cx.tensor(a, "grad_out")?, cx.tensor(a, "mean")?, cx.tensor(a, "rstd")?);
     let (x, g) = (cx.convert(input, d)?, cx.convert(g, d)?);
@@ -160,7 +154,7 @@ fn group_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
 fn batch_norm(cx: &mut Cx, a: &Args<'_>, train: bool) -> Result<Outcome> {
     let input = cx.tensor(a, "input")?;
     let narrow = dtype_of(input)?;
-    let d = wide(narrow);
+    let d = statistics_dtype(narrow);
     let g = cx.tensor(a, "grad_out")?;
     let (x, g) = (cx.convert(input, d)?, cx.convert(g, d)?);
     let n = rank_of(x) as i64;
@@ -212,7 +206,7 @@ fn attention(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     }
     let query = cx.tensor(a, "query")?;
     let narrow = dtype_of(query)?;
-    let d = wide(narrow);
+    let d = statistics_dtype(narrow);
     let get = |cx: &mut Cx, name: &str| -> Result<Value> {
         let v = cx.tensor(a, name)?;
         cx.convert(v, d)

@@ -1,5 +1,5 @@
 //! Differences and integrals along dimensions: trapezoid rule, gradients.
-use super::{Args, Cx, Outcome, Row, Val, promote::promote, special::value, tools::*};
+use super::{Args, Cx, Outcome, Row, Val, formula::value, promote::promote, tools::*};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// Rows of this family.

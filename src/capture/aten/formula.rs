@@ -3,7 +3,7 @@
 //! A [`Formula`] keeps the first error; terms after it hold nothing, and [`Formula::end`] returns it.
 //! Operands broadcast, and have one dtype as the builders below them want it: a number takes the
 //! dtype of the term beside it.
-use super::{Cx, tools::*};
+use super::{Cx, Outcome, tools::*};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 use std::{
     cell::RefCell,
@@ -275,4 +275,47 @@ impl<'f> Not for Term<'f> {
     fn not(self) -> Term<'f> {
         self.unary(UnaryKind::Not)
     }
+}
+
+/// Emits a formula as the row's only result.
+pub(super) fn formula(
+    cx: &mut Cx,
+    make: impl for<'f> FnOnce(&'f Formula<'f>) -> Term<'f>,
+) -> Result<Outcome> {
+    let v = value(cx, make)?;
+    cx.one(v)
+}
+
+/// Emits a formula.
+pub(super) fn value(
+    cx: &Cx,
+    make: impl for<'f> FnOnce(&'f Formula<'f>) -> Term<'f>,
+) -> Result<Value> {
+    let f = Formula::new(cx);
+    let term = make(&f);
+    f.end(term)
+}
+
+/// A formula computed in f64 and rounded once: it cancels, or its result spans many magnitudes.
+pub(super) fn precisely<'f>(x: Term<'f>, make: impl FnOnce(Term<'f>) -> Term<'f>) -> Term<'f> {
+    let d = x.dtype();
+    make(x.to(DType::F64)).to(d)
+}
+
+/// Whether a number is negative, by its sign bit.
+pub(super) fn negative(x: Term<'_>) -> Term<'_> {
+    let bits = match x.dtype() {
+        DType::F64 => DType::I64,
+        DType::F32 => DType::I32,
+        DType::F16 | DType::BF16 => DType::I16,
+        DType::F8E4M3FN | DType::F8E5M2 => DType::I8,
+        DType::I1 | DType::UI8 => return x.ne(x),
+        _ => return x.lt(0.0),
+    };
+    x.bitcast(bits).lt(0.0)
+}
+
+/// A magnitude with the sign of `x`.
+pub(super) fn sign_of<'f>(x: Term<'f>, magnitude: Term<'f>) -> Term<'f> {
+    negative(x).select(-magnitude, magnitude)
 }

@@ -1,5 +1,5 @@
 //! Convolution, pooling and resizing.
-use super::{Args, Cx, Outcome, Row, Val, resize::weighted, special::value, tools::*};
+use super::{Args, Cx, Outcome, Row, Val, formula::value, resize::weighted, tools::*};
 use kiln_dialects::{ir::*, ops::*, sym::Dim, value::DType};
 
 /// Rows of this family.
@@ -278,7 +278,7 @@ pub(super) fn adaptive(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
 /// Means over windows such that the spatial dimensions become symbolic sizes, one axis at a time.
 fn adaptive_to_symbols(cx: &mut Cx, x: Value, outs: &[Size]) -> Result<Value> {
     let narrow = dtype_of(x)?;
-    let d = super::moments::wide(narrow);
+    let d = statistics_dtype(narrow);
     let mut v = cx.convert(x, d)?;
     for (i, to) in outs.iter().enumerate() {
         let from = cx.b.size_of(v, i + 2)?;

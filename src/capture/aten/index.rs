@@ -1,5 +1,5 @@
 //! Indexing overloads: gather, scatter and the like.
-use super::{Args, Cx, Outcome, Row, tools::*};
+use super::{Args, Cx, Outcome, Row, formula::value, tools::*};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// Rows of this family.
@@ -203,7 +203,7 @@ pub(super) fn index_put(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         }
         if [DType::I1, DType::UI8].contains(&dtype_of(m)?) {
             let m = cx.convert(m, DType::I1)?;
-            return super::scatters::put_masked(cx, x, m, *at, values, accumulate);
+            return put_masked(cx, x, m, *at, values, accumulate);
         }
     }
     let (indices, dims) = index_list(cx, a, x)?;
@@ -292,4 +292,56 @@ fn select_scatter(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     sizes.insert(d, Size::Static(1));
     let src = cx.reshape(src, sizes)?;
     written(cx, x, src, d, at, 1)
+}
+
+/// `index_put` by one mask, after dimensions that are not indexed.
+fn put_masked(
+    cx: &mut Cx,
+    x: Value,
+    mask: Value,
+    at: usize,
+    values: Value,
+    accumulate: bool,
+) -> Result<Outcome> {
+    let sizes = cx.b.sizes_of(x)?;
+    let end = at + rank_of(mask);
+    let (Some(before), Some(after)) = (sizes.get(..at), sizes.get(end..)) else {
+        return Err("too many indices for tensor".into());
+    };
+    let dims: Vec<i64> = (at as i64..end as i64).collect();
+    // The dimension of the mask's places in the values, counted from the end.
+    let chosen = rank_of(values).checked_sub(after.len() + 1);
+    let v = match chosen {
+        Some(c) if values.ty().dims()[c].known() != Some(1) => {
+            let n = cx.b.size_of(values, c)?;
+            let values = cx.broadcast_to(values, &[before, &[n], after].concat())?;
+            cx.take_axis(values, ranks(cx, mask)?, at)?
+        }
+        Some(c) => {
+            let values = cx.dropped(values, c)?;
+            let shape = cx.b.sizes_of(values)?;
+            let lead = vec![Size::Static(1); rank_of(mask)];
+            let (own, rest) = shape.split_at(c);
+            let values = cx.reshape(values, [own, &lead, rest].concat())?;
+            cx.broadcast_to(values, &sizes)?
+        }
+        None => cx.broadcast_to(values, &sizes)?,
+    };
+    let mask = cx.spread(mask, &dims, &sizes)?;
+    let v = if accumulate {
+        let zero = cx.number(dtype_of(x)?, 0.0)?;
+        let kind = if dtype_of(x)? == DType::I1 { BinaryKind::Or } else { BinaryKind::Add };
+        cx.binary(kind, x, cx.select(mask, v, zero)?)?
+    } else {
+        cx.select(mask, v, x)?
+    };
+    cx.one(v)
+}
+
+/// For each place of a mask, how many places before it are set.
+pub(super) fn ranks(cx: &Cx, mask: Value) -> Result<Value> {
+    let line = cx.convert(cx.flat(mask)?, DType::I64)?;
+    let n = cx.scanned(CumulativeKind::Sum, line, 0)?;
+    let n = value(cx, |f| (f.of(n) - 1.0).max(0.0))?;
+    cx.shaped_as(n, mask)
 }

@@ -2,8 +2,8 @@
 use super::{
     Args, Cx, Outcome, Row,
     contract::plus,
+    formula::value,
     reduce::{keep, p_norm},
-    special::value,
     tools::*,
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};

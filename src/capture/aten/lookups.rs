@@ -1,5 +1,5 @@
 //! Reads at positions, and searches: take, isin, searchsorted, one_hot.
-use super::{Args, Cx, Outcome, Row, index::positive, reduce::p_norm, special::value, tools::*};
+use super::{Args, Cx, Outcome, Row, formula::value, index::positive, reduce::p_norm, tools::*};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// Rows of this family.

@@ -10,6 +10,7 @@ mod backward_norm;
 mod calculus;
 mod check;
 mod choose;
+mod class_losses;
 mod condition;
 mod contract;
 mod create;
@@ -102,7 +103,7 @@ pub struct Args<'a> {
 }
 
 /// Rows by family.
-pub fn families() -> [(&'static str, &'static [Row]); 35] {
+pub fn families() -> [(&'static str, &'static [Row]); 36] {
     [
         ("Elementwise", elementwise::ROWS),
         ("Special functions and activations", special::ROWS),
@@ -131,6 +132,7 @@ pub fn families() -> [(&'static str, &'static [Row]); 35] {
         ("Normalisation, softmax and losses", norm::ROWS),
         ("Normalisation with statistics, distances", moments::ROWS),
         ("Losses", losses::ROWS),
+        ("Losses against classes", class_losses::ROWS),
         ("Derivatives of functions, losses and indexing", backward::ROWS),
         ("Derivatives of normalisations and attention", backward_norm::ROWS),
         ("Derivatives of convolutions, pools and resizing", backward_image::ROWS),

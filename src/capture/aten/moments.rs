@@ -1,6 +1,14 @@
 //! Normalisations that give or update statistics, and those without an op of their own.
 use super::{
-    Args, Cx, Outcome, Row, Val, formula::*, reduce::keep, special::value, tools::*, window::along,
+    Args, Cx, Outcome, Row, Val,
+    formula::value,
+    formula::*,
+    norm::{
+        affine, group_norm, layer_norm, rms_epsilon, rms_norm, root_mean_square, statistics,
+        variance,
+    },
+    reduce::distance,
+    tools::*,
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
@@ -149,75 +157,6 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
-/// The dtype in which statistics are computed.
-pub(super) fn wide(d: DType) -> DType {
-    if d == DType::F64 { d } else { DType::F32 }
-}
-
-/// Mean and reciprocal standard deviation over dimensions, which stay as size 1; in the wide dtype.
-pub(super) fn statistics(cx: &Cx, x: Value, dims: &[i64], epsilon: f64) -> Result<(Value, Value)> {
-    let x = cx.convert(x, wide(dtype_of(x)?))?;
-    let mean = cx.b.add(&Mean { input: x, dims: dims.to_vec(), keep_dims: true })?;
-    let variance = variance(cx, x, dims)?;
-    let scale = value(cx, |f| 1.0 / (f.of(variance) + epsilon).sqrt())?;
-    Ok((mean, scale))
-}
-
-/// The biased variance over dimensions, which stay as size 1.
-fn variance(cx: &Cx, x: Value, dims: &[i64]) -> Result<Value> {
-    let (dims, correction) = (dims.to_vec(), 0.0);
-    cx.b.add(&Var { input: x, dims, keep_dims: true, correction })
-}
-
-/// `x * weight + bias` with parameters along `dims` of `x`, computed wide.
-pub(super) fn affine(
-    cx: &Cx,
-    x: Value,
-    weight: Option<Value>,
-    bias: Option<Value>,
-    dims: &[i64],
-) -> Result<Value> {
-    let sizes = cx.b.sizes_of(x)?;
-    let mut y = x;
-    for (p, kind) in [(weight, BinaryKind::Mul), (bias, BinaryKind::Add)] {
-        let Some(p) = p else { continue };
-        let p = cx.convert(p, dtype_of(x)?)?;
-        y = cx.binary(kind, y, along(cx, p, dims.to_vec(), &sizes)?)?;
-    }
-    Ok(y)
-}
-
-/// `(x - mean) / sqrt(var + eps)` by its formula: a negative `eps` gives NaN where the sum is below 0.
-pub(super) fn by_formula(
-    cx: &Cx,
-    x: Value,
-    rank: usize,
-    parameters: [Option<Value>; 2],
-    epsilon: f64,
-    centred: bool,
-) -> Result<Value> {
-    let narrow = dtype_of(x)?;
-    let x = cx.convert(x, wide(narrow))?;
-    let n = rank_of(x) as i64;
-    let dims: Vec<i64> = (n - rank as i64..n).collect();
-    let y = if centred {
-        let (mean, scale) = statistics(cx, x, &dims, epsilon)?;
-        value(cx, |f| (f.of(x) - f.of(mean)) * f.of(scale))?
-    } else {
-        let scale = root_mean_square(cx, x, &dims, epsilon)?;
-        value(cx, |f| f.of(x) * f.of(scale))?
-    };
-    let y = affine(cx, y, parameters[0], parameters[1], &dims)?;
-    cx.convert(y, narrow)
-}
-
-/// `1 / sqrt(mean x^2 + eps)` over dimensions, which stay as size 1.
-pub(super) fn root_mean_square(cx: &Cx, x: Value, dims: &[i64], epsilon: f64) -> Result<Value> {
-    let square = cx.binary(BinaryKind::Mul, x, x)?;
-    let mean = cx.b.add(&Mean { input: square, dims: dims.to_vec(), keep_dims: true })?;
-    value(cx, |f| 1.0 / (f.of(mean) + epsilon).sqrt())
-}
-
 /// The dtype of saved statistics: that of the input, or of wider parameters.
 fn saved_dtype(x: Value, parameters: [Option<Value>; 2]) -> Result<DType> {
     match parameters.into_iter().flatten().next() {
@@ -229,7 +168,7 @@ fn saved_dtype(x: Value, parameters: [Option<Value>; 2]) -> Result<DType> {
 fn native_layer_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let (x, weight, bias) =
         (cx.tensor(a, "input")?, cx.optional(a, "weight")?, cx.optional(a, "bias")?);
-    let y = super::norm::layer_norm(cx, a)?;
+    let y = layer_norm(cx, a)?;
     let rank = a.sizes("normalized_shape")?.len() as i64;
     let n = rank_of(x) as i64;
     let dims: Vec<i64> = (n - rank..n).collect();
@@ -241,11 +180,11 @@ fn native_layer_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
 
 fn fused_rms_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = cx.tensor(a, "input")?;
-    let y = super::norm::rms_norm(cx, a)?;
+    let y = rms_norm(cx, a)?;
     let rank = a.sizes("normalized_shape")?.len() as i64;
     let n = rank_of(x) as i64;
-    let wide = cx.convert(x, wide(dtype_of(x)?))?;
-    let epsilon = super::norm::rms_epsilon(a, x)?;
+    let wide = cx.convert(x, statistics_dtype(dtype_of(x)?))?;
+    let epsilon = rms_epsilon(a, x)?;
     let scale = root_mean_square(cx, wide, &(n - rank..n).collect::<Vec<_>>(), epsilon)?;
     let Outcome::One(y) = y else { return Err("has more than one result".into()) };
     let scale = Val::Tensor(cx.store.fresh(scale));
@@ -266,7 +205,7 @@ pub(super) fn grouped(cx: &mut Cx, x: Value, groups: i64) -> Result<Value> {
 fn native_group_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let (x, weight, bias) =
         (cx.tensor(a, "input")?, cx.optional(a, "weight")?, cx.optional(a, "bias")?);
-    let y = super::norm::group_norm(cx, a, "group")?;
+    let y = group_norm(cx, a, "group")?;
     let (groups, epsilon) = (a.int("group", None)?, a.float("eps", Some(1e-5))?);
     let split = grouped(cx, x, groups)?;
     let (mean, scale) = statistics(cx, split, &[2], epsilon)?;
@@ -298,7 +237,7 @@ fn batch_norm(cx: &mut Cx, a: &Args<'_>, training: bool) -> Result<BatchNormed> 
         return Err(format!("expects an input of rank 2 or more, has rank {n}").into());
     }
     let narrow = dtype_of(x)?;
-    let wide = cx.convert(x, wide(narrow))?;
+    let wide = cx.convert(x, statistics_dtype(narrow))?;
     let dims: Vec<i64> = (0..n).filter(|d| *d != 1).collect();
     let mean = cx.b.add(&Mean { input: wide, dims: dims.clone(), keep_dims: true })?;
     let spread = variance(cx, wide, &dims)?;
@@ -317,7 +256,7 @@ fn batch_norm(cx: &mut Cx, a: &Args<'_>, training: bool) -> Result<BatchNormed> 
 impl BatchNormed {
     /// Mean and reciprocal standard deviation for the backward pass; empty in inference.
     fn saved(&self, cx: &Cx) -> Result<(Value, Value)> {
-        let d = wide(dtype_of(self.x)?);
+        let d = statistics_dtype(dtype_of(self.x)?);
         let Some((mean, variance, _)) = self.statistics else {
             let none = cx.b.splat(d, &[Size::Static(0)], 0.0)?;
             return Ok((none, none));
@@ -367,7 +306,7 @@ fn instance_norm(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = cx.tensor(a, "input")?;
     let (weight, bias) = (cx.optional(a, "weight")?, cx.optional(a, "bias")?);
     let narrow = dtype_of(x)?;
-    let wide = cx.convert(x, wide(narrow))?;
+    let wide = cx.convert(x, statistics_dtype(narrow))?;
     let n = rank_of(x) as i64;
     let dims: Vec<i64> = (2..n).collect();
     let epsilon = a.float("eps", Some(1e-5))?;
@@ -404,7 +343,7 @@ fn weight_norm(cx: &mut Cx, a: &Args<'_>) -> Result<(Value, Value)> {
     let stays = if dim == -1 { None } else { Some(wrap(dim, rank)? as i64) };
     let dims: Vec<i64> = (0..rank as i64).filter(|d| Some(*d) != stays).collect();
     let narrow = dtype_of(v)?;
-    let wide = cx.convert(v, wide(narrow))?;
+    let wide = cx.convert(v, statistics_dtype(narrow))?;
     let norm =
         value(cx, |f| (f.of(wide) * f.of(wide)).reduce(ReduceKind::Sum, &dims, true).sqrt())?;
     let gain = cx.convert(g, dtype_of(wide)?)?;
@@ -429,46 +368,12 @@ fn cosine_similarity(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let dim = wrap(a.int("dim", Some(1))?, rank_of(x))? as i64;
     let epsilon = a.float("eps", Some(1e-8))?;
     let narrow = dtype_of(x)?;
-    let (x, y) = (cx.convert(x, wide(narrow))?, cx.convert(y, wide(narrow))?);
+    let (x, y) =
+        (cx.convert(x, statistics_dtype(narrow))?, cx.convert(y, statistics_dtype(narrow))?);
     if rank_of(x) == 0 {
         return Err("of 0-d tensors is not supported".into());
     }
     let v = value(cx, |f| cosine(f.of(x), f.of(y), dim, epsilon))?;
     let v = cx.convert(v, narrow)?;
     cx.one(v)
-}
-
-/// The p-norm of `x - y + eps` along the last dimension.
-pub(super) fn distance(
-    cx: &Cx,
-    x: Value,
-    y: Value,
-    p: f64,
-    epsilon: f64,
-    keepdim: bool,
-) -> Result<Value> {
-    let (x, y) = cx.broadcast(x, y)?;
-    let narrow = dtype_of(x)?;
-    let (x, y) = (cx.convert(x, wide(narrow))?, cx.convert(y, wide(narrow))?);
-    let axis = (rank_of(x) as i64 - 1).max(0);
-    let dims: Vec<i64> = if rank_of(x) == 0 { vec![] } else { vec![axis] };
-    let v = value(cx, |f| {
-        let d = (f.of(x) - f.of(y) + epsilon).abs();
-        norm(d, p, &dims)
-    })?;
-    let v = if keepdim { keep(cx, x, v, &dims)? } else { v };
-    cx.convert(v, narrow)
-}
-
-/// The p-norm of magnitudes over dimensions.
-pub(super) fn norm<'f>(d: Term<'f>, p: f64, dims: &[i64]) -> Term<'f> {
-    let sum = |x: Term<'f>| x.reduce(ReduceKind::Sum, dims, false);
-    match p {
-        _ if p == f64::INFINITY => d.reduce(ReduceKind::Max, dims, false),
-        _ if p == f64::NEG_INFINITY => d.reduce(ReduceKind::Min, dims, false),
-        0.0 => sum(d.ne(0.0).to(d.dtype())),
-        1.0 => sum(d),
-        2.0 => sum(d * d).sqrt(),
-        _ => sum(d.pow(p)).pow(1.0 / p),
-    }
 }

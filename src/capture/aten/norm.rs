@@ -1,6 +1,6 @@
 //! Normalisations, softmax, dropout, losses.
 use super::{
-    Args, Cx, Outcome, Row, Val, losses::against_probabilities, moments::by_formula, tools::*,
+    Args, Cx, Outcome, Row, Val, class_losses::against_probabilities, formula::value, tools::*,
 };
 use crate::capture::unsupported;
 use kiln_dialects::{ir::*, ops::*, value::DType};
@@ -187,4 +187,68 @@ fn cross_entropy(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         v = cx.reshape(v, vec![])?;
     }
     cx.one(v)
+}
+
+/// Mean and reciprocal standard deviation over dimensions, which stay as size 1; in the wide dtype.
+pub(super) fn statistics(cx: &Cx, x: Value, dims: &[i64], epsilon: f64) -> Result<(Value, Value)> {
+    let x = cx.convert(x, statistics_dtype(dtype_of(x)?))?;
+    let mean = cx.b.add(&Mean { input: x, dims: dims.to_vec(), keep_dims: true })?;
+    let variance = variance(cx, x, dims)?;
+    let scale = value(cx, |f| 1.0 / (f.of(variance) + epsilon).sqrt())?;
+    Ok((mean, scale))
+}
+
+/// The biased variance over dimensions, which stay as size 1.
+pub(super) fn variance(cx: &Cx, x: Value, dims: &[i64]) -> Result<Value> {
+    let (dims, correction) = (dims.to_vec(), 0.0);
+    cx.b.add(&Var { input: x, dims, keep_dims: true, correction })
+}
+
+/// `x * weight + bias` with parameters along `dims` of `x`, computed wide.
+pub(super) fn affine(
+    cx: &Cx,
+    x: Value,
+    weight: Option<Value>,
+    bias: Option<Value>,
+    dims: &[i64],
+) -> Result<Value> {
+    let sizes = cx.b.sizes_of(x)?;
+    let mut y = x;
+    for (p, kind) in [(weight, BinaryKind::Mul), (bias, BinaryKind::Add)] {
+        let Some(p) = p else { continue };
+        let p = cx.convert(p, dtype_of(x)?)?;
+        y = cx.binary(kind, y, along(cx, p, dims.to_vec(), &sizes)?)?;
+    }
+    Ok(y)
+}
+
+/// `(x - mean) / sqrt(var + eps)` by its formula: a negative `eps` gives NaN where the sum is below 0.
+pub(super) fn by_formula(
+    cx: &Cx,
+    x: Value,
+    rank: usize,
+    parameters: [Option<Value>; 2],
+    epsilon: f64,
+    centred: bool,
+) -> Result<Value> {
+    let narrow = dtype_of(x)?;
+    let x = cx.convert(x, statistics_dtype(narrow))?;
+    let n = rank_of(x) as i64;
+    let dims: Vec<i64> = (n - rank as i64..n).collect();
+    let y = if centred {
+        let (mean, scale) = statistics(cx, x, &dims, epsilon)?;
+        value(cx, |f| (f.of(x) - f.of(mean)) * f.of(scale))?
+    } else {
+        let scale = root_mean_square(cx, x, &dims, epsilon)?;
+        value(cx, |f| f.of(x) * f.of(scale))?
+    };
+    let y = affine(cx, y, parameters[0], parameters[1], &dims)?;
+    cx.convert(y, narrow)
+}
+
+/// `1 / sqrt(mean x^2 + eps)` over dimensions, which stay as size 1.
+pub(super) fn root_mean_square(cx: &Cx, x: Value, dims: &[i64], epsilon: f64) -> Result<Value> {
+    let square = cx.binary(BinaryKind::Mul, x, x)?;
+    let mean = cx.b.add(&Mean { input: square, dims: dims.to_vec(), keep_dims: true })?;
+    value(cx, |f| 1.0 / (f.of(mean) + epsilon).sqrt())
 }

@@ -1,7 +1,7 @@
 //! Overloads on numbers as they are represented, and comparisons within tolerances.
 use super::{
     Args, Cx, Outcome, Row,
-    special::{formula, value},
+    formula::{formula, value},
     tools::*,
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};

@@ -1,5 +1,5 @@
 //! Order statistics and scans with positions: medians, quantiles, modes, running extremes.
-use super::{Args, Cx, Outcome, Row, reduce::keep, special::value, tools::*};
+use super::{Args, Cx, Outcome, Row, formula::value, reduce::keep, tools::*};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// Rows of this family.

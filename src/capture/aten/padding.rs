@@ -125,7 +125,7 @@ fn fits(mode: Mode, n: Size, low: Size, high: Size) -> Result<()> {
 
 /// The position in a dimension of size `n` that position `i` reads.
 fn source(cx: &Cx, mode: Mode, i: Value, n: Value) -> Result<Value> {
-    super::special::value(cx, |f| {
+    super::formula::value(cx, |f| {
         let (i, n) = (f.of(i), f.of(n));
         let last = n - 1.0;
         match mode {

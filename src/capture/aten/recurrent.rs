@@ -1,5 +1,5 @@
 //! Recurrent layers and cells. A layer is one product over all steps, then a scan of the rest.
-use super::{Args, Cx, Outcome, Row, formula::*, special::value, tools::*};
+use super::{Args, Cx, Outcome, Row, formula::value, formula::*, tools::*};
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type, sym::Dim};
 
 /// A row of a layer and of its cell.

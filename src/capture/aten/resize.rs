@@ -1,6 +1,6 @@
 //! Resizing by interpolation: source coordinates as PyTorch computes them, in the dtype in which it
 //! computes them, since rounding decides which element is the nearest.
-use super::{Args, Cx, Outcome, Row, Val, formula::*, special::value, tools::*, window::gather_at};
+use super::{Args, Cx, Outcome, Row, Val, formula::value, formula::*, tools::*};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// A row of an overload with `output_size` or `scale_factors`.

@@ -1,5 +1,5 @@
 //! Sampling at coordinates: `grid_sampler` and `affine_grid`.
-use super::{Args, Cx, Outcome, Row, formula::*, resize::cubic_weights, special::value, tools::*};
+use super::{Args, Cx, Outcome, Row, formula::value, formula::*, resize::cubic_weights, tools::*};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 /// Rows of this family.

@@ -1,5 +1,5 @@
 //! Evenly spaced numbers between tensors, powers of them, and tensors without contents.
-use super::{Args, Cx, Outcome, Row, promote::promote, special::value, tools::*};
+use super::{Args, Cx, Outcome, Row, formula::value, promote::promote, tools::*};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 macro_rules! space_row {

@@ -1,6 +1,6 @@
 //! Stacks in NumPy's words, products of lists, and enumerations of positions.
 use super::{
-    Args, Cx, Outcome, Row, arithmetic::common_of, formula::Term, special::value, tools::*,
+    Args, Cx, Outcome, Row, arithmetic::common_of, formula::Term, formula::value, tools::*,
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};
 

@@ -1,9 +1,9 @@
 //! Statistics, distances, histograms and sums of segments.
 use super::{
     Args, Cx, Outcome, Row, Val,
+    formula::value,
     reduce::{keep, p_norm},
     spaces::steps,
-    special::value,
     stacks::chosen,
     tools::*,
 };

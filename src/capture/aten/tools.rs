@@ -262,3 +262,25 @@ impl Cx {
         self.b.add(&Iota { sizes, axis: axis as i64, dtype: Type::scalar(self.b.ctx, dtype) })
     }
 }
+
+/// The dtype in which statistics are computed.
+pub fn statistics_dtype(d: DType) -> DType {
+    if d == DType::F64 { d } else { DType::F32 }
+}
+
+/// Broadcasts along new dimensions.
+pub fn along(cx: &Cx, input: Value, dims: Vec<i64>, sizes: &[Size]) -> Result<Value> {
+    cx.b.add(&BroadcastInDim { input, dims, sizes: sizes.to_vec() })
+}
+
+/// Gathers `x` with index tensors `at` of one shape along the dimensions from `first` on. The index
+/// dimensions take their place.
+pub fn gather_at(cx: &Cx, x: Value, at: Vec<Value>, first: usize) -> Result<Value> {
+    let indices = at.first().map_or(0, |v| rank_of(*v));
+    let (n, used) = (rank_of(x), at.len());
+    let dims = (first as i64..(first + used) as i64).collect();
+    let r = cx.b.add(&Gather { input: x, indices: at, dims })?;
+    let lead = indices..indices + first;
+    let rest = indices + first..indices + n - used;
+    cx.transpose(r, lead.chain(0..indices).chain(rest).map(|d| d as i64).collect())
+}

@@ -2,8 +2,8 @@
 //! `im2col` and `col2im`.
 use super::{
     Args, Cx, Outcome, Row,
+    formula::value,
     image::{batched, max_pool, spread, unbatched},
-    special::value,
     tools::*,
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};
@@ -72,18 +72,6 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
-/// Gathers `x` with index tensors `at` of one shape along the dimensions from `first` on. The index
-/// dimensions take their place.
-pub(super) fn gather_at(cx: &Cx, x: Value, at: Vec<Value>, first: usize) -> Result<Value> {
-    let indices = at.first().map_or(0, |v| rank_of(*v));
-    let (n, used) = (rank_of(x), at.len());
-    let dims = (first as i64..(first + used) as i64).collect();
-    let r = cx.b.add(&Gather { input: x, indices: at, dims })?;
-    let lead = indices..indices + first;
-    let rest = indices + first..indices + n - used;
-    cx.transpose(r, lead.chain(0..indices).chain(rest).map(|d| d as i64).collect())
-}
-
 /// The windows along one axis.
 struct Window {
     /// First index of each window [windows].
@@ -96,11 +84,6 @@ struct Window {
     count: Size,
     /// Size of the axis.
     size: Size,
-}
-
-/// Broadcasts along new dimensions.
-pub(super) fn along(cx: &Cx, input: Value, dims: Vec<i64>, sizes: &[Size]) -> Result<Value> {
-    cx.b.add(&BroadcastInDim { input, dims, sizes: sizes.to_vec() })
 }
 
 /// The least value of a dtype.

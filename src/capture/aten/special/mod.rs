@@ -1,8 +1,15 @@
 //! Elementwise functions that are formulas of prims: hyperbolic, gamma and error functions, entropies,
 //! activations.
+mod bessel;
+mod erf;
+mod gamma;
+
 use super::{Args, Cx, Outcome, Row, formula::*, tools::*};
+use bessel::{i0e, i1e};
+use erf::{erfc, erfcx, erfinv};
+use gamma::{digamma, lgamma, multigammaln, polygamma, zeta};
 use kiln_dialects::{ir::*, ops::BroadcastInDim, value::DType};
-use std::f64::consts::{FRAC_2_SQRT_PI, LN_2, LOG2_E, PI, SQRT_2};
+use std::f64::consts::{LN_2, LOG2_E, PI, SQRT_2};
 
 /// A row of one float tensor; integers are converted to the default float dtype.
 macro_rules! of_one {
@@ -290,25 +297,6 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
-/// Emits a formula as the row's only result.
-pub(super) fn formula(
-    cx: &mut Cx,
-    make: impl for<'f> FnOnce(&'f Formula<'f>) -> Term<'f>,
-) -> Result<Outcome> {
-    let v = value(cx, make)?;
-    cx.one(v)
-}
-
-/// Emits a formula.
-pub(super) fn value(
-    cx: &Cx,
-    make: impl for<'f> FnOnce(&'f Formula<'f>) -> Term<'f>,
-) -> Result<Value> {
-    let f = Formula::new(cx);
-    let term = make(&f);
-    f.end(term)
-}
-
 fn one(
     cx: &mut Cx,
     a: &Args<'_>,
@@ -329,30 +317,6 @@ fn two(
     let d = if d.is_float() { d } else { DType::F32 };
     let (x, y) = (cx.operand(a, x, d)?, cx.operand(a, y, d)?);
     formula(cx, |f| make(f.of(x), f.of(y)))
-}
-
-/// A formula computed in f64 and rounded once: it cancels, or its result spans many magnitudes.
-fn precisely<'f>(x: Term<'f>, make: impl FnOnce(Term<'f>) -> Term<'f>) -> Term<'f> {
-    let d = x.dtype();
-    make(x.to(DType::F64)).to(d)
-}
-
-/// Whether a number is negative, by its sign bit.
-fn negative(x: Term<'_>) -> Term<'_> {
-    let bits = match x.dtype() {
-        DType::F64 => DType::I64,
-        DType::F32 => DType::I32,
-        DType::F16 | DType::BF16 => DType::I16,
-        DType::F8E4M3FN | DType::F8E5M2 => DType::I8,
-        DType::I1 | DType::UI8 => return x.ne(x),
-        _ => return x.lt(0.0),
-    };
-    x.bitcast(bits).lt(0.0)
-}
-
-/// A magnitude with the sign of `x`.
-fn sign_of<'f>(x: Term<'f>, magnitude: Term<'f>) -> Term<'f> {
-    negative(x).select(-magnitude, magnitude)
 }
 
 fn ignoring_nan<'f>(x: Term<'f>, y: Term<'f>, both: Term<'f>) -> Term<'f> {
@@ -392,262 +356,6 @@ fn xlogy<'f>(x: Term<'f>, y: Term<'f>) -> Term<'f> {
 fn xlog1py<'f>(x: Term<'f>, y: Term<'f>) -> Term<'f> {
     let product = x.eq(0.0).select(0.0, x * y.ln_1p());
     y.is_nan().select(y, product)
-}
-
-/// Chebyshev coefficients of ln(erfcx(z)) - ln(t) in 4t - 2, t = 2 / (2 + z): Press et al.,
-/// Numerical Recipes, 3rd edition, 6.2.2. Relative error 1.5e-13 up to z = 24.
-const ERFC: [f64; 28] = [
-    -1.3026537197817094,
-    6.419_697_923_564_902e-1,
-    1.9476473204185836e-2,
-    -9.561_514_786_808_63e-3,
-    -9.46595344482036e-4,
-    3.66839497852761e-4,
-    4.2523324806907e-5,
-    -2.0278578112534e-5,
-    -1.624290004647e-6,
-    1.303655835580e-6,
-    1.5626441722e-8,
-    -8.5238095915e-8,
-    6.529054439e-9,
-    5.059343495e-9,
-    -9.91364156e-10,
-    -2.27365122e-10,
-    9.6467911e-11,
-    2.394038e-12,
-    -6.886027e-12,
-    8.94487e-13,
-    3.13092e-13,
-    -1.12708e-13,
-    3.81e-16,
-    7.106e-15,
-    -1.523e-15,
-    -9.4e-17,
-    1.21e-16,
-    -2.8e-17,
-];
-
-/// `e^(z^2) erfc(z)` for z >= 0, by Clenshaw's recurrence.
-fn scaled_tail(z: Term<'_>) -> Term<'_> {
-    let t = 2.0 / (z + 2.0);
-    let y = t * 4.0 - 2.0;
-    let (mut d, mut before) = (z.number(0.0), z.number(0.0));
-    for k in ERFC[1..].iter().rev() {
-        (d, before) = (y * d - before + *k, d);
-    }
-    t * ((y * d + ERFC[0]) * 0.5 - before).exp()
-}
-
-fn erfc(x: Term<'_>) -> Term<'_> {
-    let z = x.abs();
-    let tail = scaled_tail(z) * (-(z * z)).exp();
-    x.lt(0.0).select(2.0 - tail, tail)
-}
-
-fn erfcx(x: Term<'_>) -> Term<'_> {
-    let z = x.abs();
-    let tail = scaled_tail(z);
-    x.lt(0.0).select((z * z).exp() * 2.0 - tail, tail)
-}
-
-/// The inverse of the error function: Giles, Approximating the erfinv function, 2012, and two steps
-/// of Newton's method.
-fn erfinv(x: Term<'_>) -> Term<'_> {
-    const NEAR: [f64; 9] = [
-        1.50140941,
-        0.246640727,
-        -0.00417768164,
-        -0.00125372503,
-        0.00021858087,
-        -4.39150654e-06,
-        -3.5233877e-06,
-        3.43273939e-07,
-        2.81022636e-08,
-    ];
-    const FAR: [f64; 9] = [
-        2.83297682,
-        1.00167406,
-        0.00943887047,
-        -0.0076224613,
-        0.00573950773,
-        -0.00367342844,
-        0.00134934322,
-        0.000100950558,
-        -0.000200214257,
-    ];
-    let w = -((1.0 - x) * (x + 1.0)).ln();
-    let far = (w.sqrt() - 3.0).polynomial(&FAR);
-    let mut y = w.lt(5.0).select((w - 2.5).polynomial(&NEAR), far) * x;
-    for _ in 0..2 {
-        // erf(y) - x by the complement, which does not cancel far out.
-        let m = y.abs();
-        let off = sign_of(y, (1.0 - x.abs()) - erfc(m));
-        y = y - off / ((-(y * y)).exp() * FRAC_2_SQRT_PI);
-    }
-    let end = sign_of(x, x.number(f64::INFINITY));
-    x.abs().eq(1.0).select(end, y)
-}
-
-/// ln |gamma(x)|: Lanczos' approximation with g = 7 and nine terms, and the reflection formula below
-/// 1/2.
-fn lgamma(x: Term<'_>) -> Term<'_> {
-    const G: [f64; 9] = [
-        0.999_999_999_999_809_9,
-        676.520_368_121_885_1,
-        -1_259.139_216_722_402_8,
-        771.323_428_777_653_1,
-        -176.615_029_162_140_6,
-        12.507_343_278_686_905,
-        -0.138_571_095_265_720_12,
-        9.984_369_578_019_572e-6,
-        1.505_632_735_149_311_6e-7,
-    ];
-    let low = x.lt(0.5);
-    let z = low.select(-x, x - 1.0);
-    let series = (1..9).fold(z.number(G[0]), |sum, i| sum + G[i] / (z + i as f64));
-    let t = z + 7.5;
-    let value = (z + 0.5) * t.ln() - t + series.ln() + 0.5 * (2.0 * PI).ln();
-    let value = z.eq(f64::INFINITY).select(z, value);
-    // |sin(pi x)| of the fraction, which is exact for large x.
-    let sine = ((x - x.floor()) * PI).sin().abs();
-    let pole = low & (x.eq(x.floor()));
-    let reflected = (PI / sine).ln() - value;
-    let both = low.select(reflected, value);
-    (pole | x.eq(f64::NEG_INFINITY)).select(f64::INFINITY, both)
-}
-
-fn multigammaln<'f>(p: i64, x: Term<'f>) -> Term<'f> {
-    let rest = (p * (p - 1)) as f64 / 4.0 * PI.ln();
-    (0..p).fold(x.number(rest), |sum, j| sum + lgamma(x - j as f64 / 2.0))
-}
-
-/// The logarithmic derivative of gamma: ten steps of its recurrence, then the asymptotic series.
-fn digamma(x: Term<'_>) -> Term<'_> {
-    let low = x.lt(0.0);
-    let y = low.select(1.0 - x, x);
-    let shift = (0..10).fold(y.number(0.0), |sum, k| sum + 1.0 / (y + k as f64));
-    let t = y + 10.0;
-    let z = 1.0 / (t * t);
-    let series = z * z.polynomial(&[
-        1.0 / 12.0,
-        -1.0 / 120.0,
-        1.0 / 252.0,
-        -1.0 / 240.0,
-        1.0 / 132.0,
-        -691.0 / 32760.0,
-        1.0 / 12.0,
-    ]);
-    let value = t.ln() - 0.5 / t - series - shift;
-    let angle = (x - x.floor()) * PI;
-    let reflected = value - PI * angle.cos() / angle.sin();
-    let pole = low & x.eq(x.floor());
-    let value = low.select(pole.select(f64::NAN, reflected), value);
-    // At 0 the sign of the zero decides.
-    let end = sign_of(x, x.number(f64::NEG_INFINITY));
-    x.eq(0.0).select(end, value)
-}
-
-/// The n-th derivative of digamma.
-fn polygamma<'f>(n: i64, x: Term<'f>) -> Term<'f> {
-    match n {
-        0 => digamma(x),
-        1 => {
-            let low = x.lt(0.5);
-            let value = zeta(x.number(2.0), low.select(1.0 - x, x));
-            let sine = ((x - x.floor()) * PI).sin();
-            low.select(PI * PI / (sine * sine) - value, value)
-        }
-        n => {
-            let sign = if n % 2 == 1 { 1.0 } else { -1.0 };
-            let factorial: f64 = (1..=n).map(|k| k as f64).product();
-            zeta(x.number(n as f64 + 1.0), x) * (sign * factorial)
-        }
-    }
-}
-
-/// Hurwitz' zeta function by the Euler-Maclaurin formula with [`SUMMED`] terms before the remainder.
-fn zeta<'f>(s: Term<'f>, q: Term<'f>) -> Term<'f> {
-    // (2k)! / B(2k)
-    const A: [f64; 12] = [
-        12.0,
-        -720.0,
-        30240.0,
-        -1209600.0,
-        47900160.0,
-        -1.892_437_580_318_379_2e9,
-        7.472_424_96e10,
-        -2.950_130_727_918_164e12,
-        1.164_678_281_435_006_7e14,
-        -4.597_978_722_407_473e15,
-        1.815_210_540_194_354_7e17,
-        -7.166_165_256_175_667e18,
-    ];
-    let sum = (0..SUMMED).fold(s * 0.0, |sum, k| sum + (q + k as f64).pow(-s));
-    let w = q + (SUMMED - 1) as f64;
-    let mut b = w.pow(-s);
-    let mut total = sum + b * w / (s - 1.0) - b * 0.5;
-    let (mut a, mut k) = (s * 0.0 + 1.0, 0.0);
-    for divisor in A {
-        a = a * (s + k);
-        b = b / w;
-        total = total + a * b / divisor;
-        k += 1.0;
-        a = a * (s + k);
-        b = b / w;
-        k += 1.0;
-    }
-    let pole = q.le(0.0) & q.eq(q.floor());
-    let undefined = s.lt(1.0) | (q.le(0.0) & s.ne(s.floor()));
-    let value = pole.select(f64::INFINITY, total);
-    let value = undefined.select(f64::NAN, value);
-    s.eq(1.0).select(f64::INFINITY, value)
-}
-
-/// Terms of zeta's sum before its remainder: enough for arguments above -11.
-const SUMMED: usize = 20;
-
-/// From here on the asymptotic series of the modified Bessel functions is exact to f64's rounding.
-const FAR: f64 = 25.0;
-
-/// `e^-|x| I_n(x)` for n 0 or 1: the power series, and far out the asymptotic one (Abramowitz and
-/// Stegun 9.6.10, 9.7.1).
-fn bessel_ie<'f>(n: usize, x: Term<'f>) -> Term<'f> {
-    let m = x.abs();
-    let near = m.min(FAR);
-    let mut term = 1.0;
-    let coefficients: Vec<f64> = (0..70)
-        .map(|k| {
-            let this = term;
-            term /= ((k + 1) * (k + 1 + n)) as f64;
-            this
-        })
-        .collect();
-    let q = near * near * 0.25;
-    let mut series = q.polynomial(&coefficients) * (-near).exp();
-    if n == 1 {
-        series = series * near * 0.5;
-    }
-    let mu = (4 * n * n) as f64;
-    let mut term = 1.0;
-    let tail: Vec<f64> = (0..24)
-        .map(|k| {
-            let this = term;
-            let odd = (2 * k + 1) as f64;
-            term *= -(mu - odd * odd) / ((k + 1) as f64 * 8.0);
-            this
-        })
-        .collect();
-    let far = m.max(FAR);
-    let asymptotic = (1.0 / far).polynomial(&tail) / (far * (2.0 * PI)).sqrt();
-    m.gt(FAR).select(asymptotic, series)
-}
-
-fn i0e(x: Term<'_>) -> Term<'_> {
-    bessel_ie(0, x)
-}
-
-fn i1e(x: Term<'_>) -> Term<'_> {
-    sign_of(x, bessel_ie(1, x))
 }
 
 fn logit(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
