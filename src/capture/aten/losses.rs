@@ -1,5 +1,5 @@
 //! Losses of two tensors.
-use super::{Args, Cx, Outcome, Row, formula::value, formula::*, reduce::distance, tools::*};
+use super::{Args, Cx, Outcome, Row, formula::value, formula::*, statistics::distance, tools::*};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 use std::f64::consts::PI;
 

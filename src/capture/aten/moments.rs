@@ -7,7 +7,7 @@ use super::{
         affine, group_norm, layer_norm, rms_epsilon, rms_norm, root_mean_square, statistics,
         variance,
     },
-    reduce::distance,
+    statistics::distance,
     tools::*,
 };
 use kiln_dialects::{ir::*, ops::*, value::DType};

@@ -1,10 +1,5 @@
 //! Reductions, statistics, scans and sorts.
-use super::{
-    Args, Cx, Outcome, Row,
-    formula::{Term, value},
-    tools::*,
-    view::cut,
-};
+use super::{Args, Cx, Outcome, Row, tools::*, view::cut};
 use kiln_dialects::{ir::*, ops::*, value::DType};
 
 macro_rules! reduce_row {
@@ -438,40 +433,4 @@ fn diff(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         x = cx.binary(kind, next, this)?;
     }
     cx.one(x)
-}
-
-/// The p-norm of `x - y + eps` along the last dimension.
-pub(super) fn distance(
-    cx: &Cx,
-    x: Value,
-    y: Value,
-    p: f64,
-    epsilon: f64,
-    keepdim: bool,
-) -> Result<Value> {
-    let (x, y) = cx.broadcast(x, y)?;
-    let narrow = dtype_of(x)?;
-    let (x, y) =
-        (cx.convert(x, statistics_dtype(narrow))?, cx.convert(y, statistics_dtype(narrow))?);
-    let axis = (rank_of(x) as i64 - 1).max(0);
-    let dims: Vec<i64> = if rank_of(x) == 0 { vec![] } else { vec![axis] };
-    let v = value(cx, |f| {
-        let d = (f.of(x) - f.of(y) + epsilon).abs();
-        norm(d, p, &dims)
-    })?;
-    let v = if keepdim { keep(cx, x, v, &dims)? } else { v };
-    cx.convert(v, narrow)
-}
-
-/// The p-norm of magnitudes over dimensions.
-pub(super) fn norm<'f>(d: Term<'f>, p: f64, dims: &[i64]) -> Term<'f> {
-    let sum = |x: Term<'f>| x.reduce(ReduceKind::Sum, dims, false);
-    match p {
-        _ if p == f64::INFINITY => d.reduce(ReduceKind::Max, dims, false),
-        _ if p == f64::NEG_INFINITY => d.reduce(ReduceKind::Min, dims, false),
-        0.0 => sum(d.ne(0.0).to(d.dtype())),
-        1.0 => sum(d),
-        2.0 => sum(d * d).sqrt(),
-        _ => sum(d.pow(p)).pow(1.0 / p),
-    }
 }

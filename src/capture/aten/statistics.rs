@@ -1,7 +1,7 @@
 //! Statistics, distances, histograms and sums of segments.
 use super::{
     Args, Cx, Outcome, Row, Val,
-    formula::value,
+    formula::{Term, value},
     reduce::{keep, p_norm},
     spaces::steps,
     stacks::chosen,
@@ -448,4 +448,40 @@ fn segment_reduce(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         v
     })?;
     cx.one(v)
+}
+
+/// The p-norm of `x - y + eps` along the last dimension.
+pub(super) fn distance(
+    cx: &Cx,
+    x: Value,
+    y: Value,
+    p: f64,
+    epsilon: f64,
+    keepdim: bool,
+) -> Result<Value> {
+    let (x, y) = cx.broadcast(x, y)?;
+    let narrow = dtype_of(x)?;
+    let (x, y) =
+        (cx.convert(x, statistics_dtype(narrow))?, cx.convert(y, statistics_dtype(narrow))?);
+    let axis = (rank_of(x) as i64 - 1).max(0);
+    let dims: Vec<i64> = if rank_of(x) == 0 { vec![] } else { vec![axis] };
+    let v = value(cx, |f| {
+        let d = (f.of(x) - f.of(y) + epsilon).abs();
+        norm(d, p, &dims)
+    })?;
+    let v = if keepdim { keep(cx, x, v, &dims)? } else { v };
+    cx.convert(v, narrow)
+}
+
+/// The p-norm of magnitudes over dimensions.
+pub(super) fn norm<'f>(d: Term<'f>, p: f64, dims: &[i64]) -> Term<'f> {
+    let sum = |x: Term<'f>| x.reduce(ReduceKind::Sum, dims, false);
+    match p {
+        _ if p == f64::INFINITY => d.reduce(ReduceKind::Max, dims, false),
+        _ if p == f64::NEG_INFINITY => d.reduce(ReduceKind::Min, dims, false),
+        0.0 => sum(d.ne(0.0).to(d.dtype())),
+        1.0 => sum(d),
+        2.0 => sum(d * d).sqrt(),
+        _ => sum(d.pow(p)).pow(1.0 / p),
+    }
 }
