@@ -68,19 +68,27 @@ pub fn settle(module: &Module, names: &Names) {
         let (file, line, column) = loc.place().unwrap_or_default();
         Loc::file(ctx, &file, line, column)
     };
-    let mut groups: HashMap<(Option<String>, String, Place), Vec<Op>> = HashMap::new();
+    let mut groups: HashMap<(Option<String>, String), Vec<Op>> = HashMap::new();
     for op in walk(module.op()).into_iter().filter(|o| o.result_count() > 0) {
         let Some(name) = op.loc().name() else { continue };
-        groups.entry((function(op), name, place(op.loc()))).or_default().push(op);
+        groups.entry((function(op), name)).or_default().push(op);
     }
     let taken: HashSet<_> = groups.keys().cloned().collect();
-    for ((_, name, place), ops) in groups {
-        let known = |o: &Op| names.ops.contains(&(name.clone(), place, o.name()));
-        let keeper = match names.arguments.contains(&(name.clone(), place)) {
-            true => ops.len(),
-            false => ops.iter().position(known).unwrap_or(ops.len() - 1),
+    for ((_, name), ops) in groups {
+        // Regions beside each other may use one name for two ops of the input.
+        let mut places = HashSet::new();
+        let known = |o: &Op| {
+            let at = place(o.loc());
+            names.ops.contains(&(name.clone(), at, o.name())) && places.insert(at)
         };
-        for (_, op) in ops.iter().enumerate().filter(|(i, _)| *i != keeper) {
+        let mut keeps: Vec<bool> = ops.iter().map(known).collect();
+        let argument = |o: &Op| names.arguments.contains(&(name.clone(), place(o.loc())));
+        if !keeps.contains(&true)
+            && let Some(last) = ops.iter().rposition(|o| !argument(o))
+        {
+            keeps[last] = true;
+        }
+        for (op, _) in ops.iter().zip(keeps).filter(|(_, keep)| !keep) {
             op.set_loc(bare(op.ctx(), op.loc()));
         }
     }
@@ -88,10 +96,11 @@ pub fn settle(module: &Module, names: &Names) {
     for op in walk(module.op()) {
         for argument in blocks(op).into_iter().flat_map(|b| b.args()) {
             let Some(name) = argument.loc().name() else { continue };
-            let key = (function(op), name.clone(), place(argument.loc()));
-            let own = names.arguments.contains(&(name, key.2));
+            let at = place(argument.loc());
+            let key = (function(op), name.clone());
             let passed = op.isa::<func::Func>() && !taken.contains(&key);
-            if !(own || passed) || !seen.insert(key) {
+            let own = names.arguments.contains(&(name, at));
+            if !(own || passed) || !seen.insert((key, at)) {
                 argument.set_arg_loc(bare(op.ctx(), argument.loc()));
             }
         }
