@@ -85,8 +85,7 @@ def check(path):
             paragraph = 0
             continue
         width = len(LINK.sub("]", line))
-        # The generator wraps before it escapes and nests.
-        if width > WIDTH + (6 if generated else 0):
+        if width > WIDTH:
             yield f"{number}: {width} columns, at most {WIDTH}"
         if generated:
             continue

@@ -20,11 +20,21 @@ const WIDTH: usize = 100;
 /// A paragraph or list item in lines of at most [`WIDTH`] columns: `first` begins the first line,
 /// `indent` all others.
 pub(crate) fn wrapped(first: &str, indent: &str, text: &str) -> String {
-    let (mut s, mut line, mut empty) = (String::new(), first.to_string(), true);
+    // A sign at the beginning of a line would be a list item, a heading or a table, so it stays with
+    // the word before it.
+    let mut groups: Vec<String> = vec![];
     for word in text.split_whitespace() {
-        // A sign at the beginning of a line would be a list item, a heading or a table.
-        let breaks = !word.starts_with(['-', '+', '*', '#', '=', '>', '|']);
-        if !empty && breaks && line.chars().count() + 1 + word.chars().count() > WIDTH {
+        match groups.last_mut() {
+            Some(last) if word.starts_with(['-', '+', '*', '#', '=', '>', '|']) => {
+                *last += " ";
+                *last += word;
+            }
+            _ => groups.push(word.into()),
+        }
+    }
+    let (mut s, mut line, mut empty) = (String::new(), first.to_string(), true);
+    for group in groups {
+        if !empty && line.chars().count() + 1 + group.chars().count() > WIDTH {
             let _ = writeln!(s, "{line}");
             line = indent.to_string();
             empty = true;
@@ -32,7 +42,7 @@ pub(crate) fn wrapped(first: &str, indent: &str, text: &str) -> String {
         if !empty {
             line.push(' ');
         }
-        line += word;
+        line += &group;
         empty = false;
     }
     let _ = writeln!(s, "{line}");

@@ -40,7 +40,7 @@ const LEVELS: &[(Level, &str, &str, usize)] = &[
     (
         Level::Kernels,
         "main",
-        "`kiln-fuse` has made two kernels: the product, and the softmax as one `rows` kernel, since a row of the product is not in one place. The host function \
+        "`kiln-fuse` has made two kernels: the product, and the softmax as one `rows` kernel, since a row of the product spans several tiles. The host function \
          launches them with memory for their results. The weight is packed in blocks of 32 columns; where that takes work, it is done once, by `@prepare`.",
         40,
     ),

@@ -243,7 +243,9 @@ fn the_command_line_tunes_merges_and_logs() {
         "--mode",
         "max-autotune",
         "--autotune-budget",
-        "60",
+        "86400",
+        "--option",
+        "autotune_candidates=4",
         "--repeat",
         "1",
     ]);
@@ -275,9 +277,11 @@ fn compiled_functions_are_autotuned() {
     crate::watchdog::arm();
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().to_str().unwrap().to_string();
-    let f = kiln::compile(|x: kiln::Tensor| x.relu() * 2)
-        .mode("max-autotune")
-        .options([("cache_dir", dir.as_str()), ("autotune_budget", "0.5")]);
+    let f = kiln::compile(|x: kiln::Tensor| x.relu() * 2).mode("max-autotune").options([
+        ("cache_dir", dir.as_str()),
+        ("autotune_budget", "86400"),
+        ("autotune_candidates", "2"),
+    ]);
     let x = kiln::Tensor::of(&[4], &[-1f32, 0.0, 1.0, 2.0]).unwrap();
     assert_eq!(f.call(x).unwrap().to_vec::<f32>().unwrap(), [0.0, 0.0, 2.0, 4.0]);
     let text = std::fs::read_to_string(folder.path().join("autotune.txt")).unwrap();

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! before:  %0 = kiln.silu %x : tensor<4xf32>
-//! after:   %0 = kiln.neg %x …  %1 = kiln.exp %0 …  %2 = kiln.add %1, %one …  %3 = kiln.div %x, %2 : tensor<4xf32>
+//! after:   %0 = kiln.neg %x …  %1 = kiln.exp %0 …  %2 = kiln.add %1, %one …  %3 = kiln.div %one, %2 …  %4 = kiln.mul %x, %3 : tensor<4xf32>
 //! ```
 mod activation;
 mod attention;

@@ -44,7 +44,7 @@ const ALIGNED: i64 = 16;
 impl Pass for ExpandScans {
     const FLAG: &'static str = "kiln-expand-scans";
     const SUMMARY: &'static str =
-        "Marks cumulative ops for loops, and makes scans of few long rows blocked scans";
+        "Marks cumulative ops for loops, and expands scans of few long rows into blocked scans";
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Reassociates;
 

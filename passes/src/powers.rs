@@ -35,7 +35,8 @@ crate::pass_options! {
 
 impl Pass for Powers {
     const FLAG: &'static str = "kiln-powers";
-    const SUMMARY: &'static str = "Writes powers with an integer exponent of 5 or more as products, and x^0.5 as a square root";
+    const SUMMARY: &'static str =
+        "Expands powers with an integer exponent of 5 or more into products, and x^0.5 into sqrt";
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Approximates;
 

@@ -32,7 +32,7 @@ crate::pass_options! {
 impl Pass for Reciprocals {
     const FLAG: &'static str = "kiln-reciprocals";
     const SUMMARY: &'static str =
-        "Turns divisions by a broadcast square root or softmax denominator into multiplications";
+        "Replaces divisions by a broadcast square root or softmax denominator by multiplications";
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Approximates;
 

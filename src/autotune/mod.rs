@@ -47,8 +47,6 @@ use std::{
 
 /// A candidate must take at most this fraction of the best time to replace it.
 const FASTER: f64 = 0.98;
-/// Maximum number of candidates per kernel.
-const MOST: usize = 48;
 
 /// Serialises measurements within the process.
 static TIMING: Mutex<()> = Mutex::new(());
@@ -255,7 +253,10 @@ fn tune(
         let near = near.map_err(|f| CompileError::Module(f.message))?;
         for candidate in near {
             let text = candidate.to_string();
-            if Instant::now() >= until || made.tried >= MOST || seen.contains(&text) {
+            if Instant::now() >= until
+                || made.tried >= options.autotune_candidates
+                || seen.contains(&text)
+            {
                 continue;
             }
             how.stop.check().map_err(CompileError::from)?;

@@ -108,10 +108,7 @@ impl Error {
     pub fn exit(&self) -> Exit {
         match self {
             Error::Capture(e) => e.exit(),
-            Error::Compile(CompileError::Unsupported(_)) => Exit::Unsupported,
-            Error::Compile(e) if e.to_string().contains("has no compiled form yet") => {
-                Exit::Unsupported
-            }
+            Error::Compile(e) if e.is_unsupported() => Exit::Unsupported,
             Error::Asynchronous(e) => e.exit(),
             Error::Compile(_) | Error::Link(_) => Exit::Failed,
             Error::Call(CallError::Memory(_) | CallError::Cuda(_))

@@ -61,6 +61,8 @@ pub struct Options {
     pub max_autotune: bool,
     /// Time budget for autotuning one program.
     pub autotune_budget: Duration,
+    /// Most schedules that autotuning tries per kernel.
+    pub autotune_candidates: usize,
     /// Whether to run MLIR's verifier after every pass.
     pub verify: bool,
     /// Memory layout of arguments, by argument index: the dimension order, outermost first, such as
@@ -71,6 +73,9 @@ pub struct Options {
     /// after every run of a pass.
     pub passes: Vec<Own>,
 }
+
+/// Default of [`Options::autotune_candidates`].
+pub const AUTOTUNE_CANDIDATES: usize = 48;
 
 /// Default time budget for autotuning one program.
 pub const AUTOTUNE_BUDGET: Duration = Duration::from_secs(60);
@@ -123,6 +128,7 @@ impl Default for Options {
             schedules: None,
             max_autotune: false,
             autotune_budget: AUTOTUNE_BUDGET,
+            autotune_candidates: AUTOTUNE_CANDIDATES,
             verify,
             orders: BTreeMap::new(),
             passes: vec![],

@@ -14,17 +14,17 @@ fn out_of_bounds_reads_are_errors_of_the_call() {
         (
             "kiln.gather %x[%i] dims = [0] : tensor<?x300xf32>[tensor<2xi64>]",
             1,
-            "which has to have some",
+            "dimension 0 must not be empty",
         ),
         (
             "kiln.slice %x offsets = [0, 0] sizes = [2, 300] strides = [1, 1] : tensor<?x300xf32>",
             2,
-            "that has to fit",
+            "the slice must lie within dimension 0",
         ),
         (
             "kiln.dynamic_slice %x[%at, %at : tensor<i64>, tensor<i64>] sizes = [2, 300] : tensor<?x300xf32>",
             2,
-            "that has to fit",
+            "the slice must lie within dimension 0",
         ),
     ];
     for (op, least, words) in ops {
@@ -61,7 +61,47 @@ fn assumed_equal_sizes_are_guarded() {
         |n: usize| Tensor::floats(DType::F32, vec![n, 300], vec![1.5; n * 300]).expect("rows");
     for (m, n) in [(5, 4), (4, 5)] {
         let refused = call(&program, &[rows(m), rows(n)], 1).expect_err("two sizes");
-        assert!(refused.contains("kiln.add takes sizes that have to be equal"), "{refused}");
+        assert!(refused.contains("kiln.add: operand sizes must be equal"), "{refused}");
     }
     assert_eq!(call(&program, &[rows(4), rows(4)], 1).expect("one size")[0].shape(), [4, 300]);
+}
+
+/// As PyTorch, which refuses a window larger than its padded input; a size that fits runs.
+#[test]
+fn too_large_windows_are_errors_of_the_call() {
+    let ops = [
+        (
+            "kiln.reduce_window max %x window = [1, 1, 3] strides = [1, 1, 1] pad = [0, 0, 0] x [0, 0, 0] dilation = [1, 1, 1] : tensor<1x2x?xf32>",
+            3,
+        ),
+        (
+            "kiln.reduce_window max %x window = [1, 1, 3] strides = [1, 1, 2] pad = [0, 0, 1] x [0, 0, 0] dilation = [1, 1, 2] : tensor<1x2x?xf32>",
+            4,
+        ),
+        (
+            "kiln.convolution %x, %w strides = [1] pad = [0] x [0] dilation = [1] : tensor<1x2x?xf32>, tensor<2x2x3xf32>",
+            3,
+        ),
+    ];
+    for (op, least) in ops {
+        let text = format!(
+            "func.func @f(%x: tensor<1x2x?xf32>, %w: tensor<2x2x3xf32>) -> tensor<1x2x?xf32> {{\n\
+             %n = kiln.sym @n {{min = 2 : i64}}\nkiln.bind_shape %x, [1, 2, %n] : tensor<1x2x?xf32>\n\
+             %0 = {op}\nreturn %0 : tensor<1x2x?xf32>\n}}"
+        );
+        let c = Context::new();
+        let (module, _) =
+            Module::parse(c.ctx(), text.as_bytes(), "in.mlir").unwrap_or_else(|e| panic!("{e}"));
+        let program = native(&module, "f", &|_| Err("has no weights".into()))
+            .unwrap_or_else(|e| panic!("{e}"));
+        let ones = |shape: Vec<usize>| {
+            let n = shape.iter().product();
+            Tensor::floats(DType::F32, shape, vec![1.0; n]).expect("ones")
+        };
+        let sized = |n| call(&program, &[ones(vec![1, 2, n]), ones(vec![2, 2, 3])], 1);
+        let refused = sized(least - 1).expect_err("a window that does not fit");
+        let words = "the window must not exceed the padded dimension 2";
+        assert!(refused.contains(words), "{refused}");
+        assert_eq!(sized(least).expect("one window")[0].shape(), [1, 2, 1]);
+    }
 }

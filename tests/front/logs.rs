@@ -30,7 +30,11 @@ fn child() {
     let f = kiln::compile(|x: Tensor| x.exp()).mode("reduce-overhead").name("graphs");
     f.call(counting(&[4])).expect("a result");
     let f = kiln::compile(|x: Tensor| x.tanh())
-        .options([("max_autotune", "true"), ("autotune_budget", "60")])
+        .options([
+            ("max_autotune", "true"),
+            ("autotune_budget", "86400"),
+            ("autotune_candidates", "2"),
+        ])
         .name("measured");
     f.call(counting(&[4])).expect("a result");
     // An argument in another memory order than declared.

@@ -10,7 +10,7 @@ macro_rules! fields {
 
 fn of_files(o: &Options) -> Vec<(&'static str, String)> {
     fields!(o, "machine.": function threads workers cache cache_bytes time_budget disable dump diagram weights reproducer target device blocking reuse mode nvtx tf32 fast_math schedules
-        max_autotune autotune_budget verify orders passes)
+        max_autotune autotune_budget autotune_candidates verify orders passes)
 }
 
 fn all(s: &Settings) -> Vec<(&'static str, String)> {
@@ -88,6 +88,7 @@ const CASES: &[Case] = &[
     case("nvtx", "1", &[("machine.nvtx", "true")], NO_BOOL),
     case("max_autotune", "true", &[("machine.max_autotune", "true")], NO_BOOL),
     case("autotune_budget", "7", &[("machine.autotune_budget", "7s")], Some("0")),
+    case("autotune_candidates", "7", &[("machine.autotune_candidates", "7")], Some("0")),
     case("schedules", "table.txt", &[("machine.schedules", "Some(\"table.txt\")")], None),
     case("shape_padding", "false", &[("machine.disable", "[\"kiln-pad-products\"]")], NO_BOOL),
     case("prologue_fusion", "false", &[("machine.disable", "[\"kiln-prologues\"]")], NO_BOOL),

@@ -77,8 +77,12 @@ func.func @f(%x: tensor<6x4xf32>, %t: tensor<6xi64>) -> tensor<f32> {
 // -----
 // CASE: dropout
 // CHECK: kiln.random_uniform
+// CHECK: kiln.splat [4], 2.500000e-01 : f64
+// CHECK: kiln.compare ge
+// CHECK: kiln.splat [4], 7.500000e-01 : f32
+// CHECK: kiln.div %arg0
 func.func @f(%x: tensor<4xf32>, %k: tensor<2xi64>) -> tensor<4xf32> {
-  %0 = kiln.dropout %x key %k p = 0.5 : tensor<4xf32>
+  %0 = kiln.dropout %x key %k p = 0.25 : tensor<4xf32>
   return %0 : tensor<4xf32>
 }
 

@@ -79,7 +79,7 @@ func.func @f(%x: f32, %y: f32) -> f32 {
 // CASE: fp8_to_f32
 // NO-RUN: the interpreter runs kiln ops
 // CHECK: arith.shli
-// IMPLICIT-CHECK-NOT: arith.extf %x
+// IMPLICIT-CHECK-NOT: arith.extf %arg
 func.func @f(%x: vector<16xf8E4M3FN>, %y: f8E5M2) -> (vector<16xf32>, f32) {
   %0 = arith.extf %x : vector<16xf8E4M3FN> to vector<16xf32>
   %1 = arith.extf %y : f8E5M2 to f32

@@ -28,8 +28,9 @@ module {
 // -----
 // A linear layer with a transposed weight, divided by a constant; the order of operations matters.
 // CASE: linear
+// CHECK: kiln.mul {{.*}} : tensor<6x3xf32>
 // CHECK: kiln.dot_general
-// IMPLICIT-CHECK-NOT: kiln.div %0
+// IMPLICIT-CHECK-NOT: kiln.div {{.*}} : tensor<2x6xf32>
 module {
   kiln.global "private" @w : tensor<6x3xf32> from "w#w"
   kiln.global "private" @t : tensor<6xf32> from "w#t"
@@ -49,7 +50,12 @@ module {
 // Not folded: a vector along another dimension, another user of the intermediate, a narrow weight,
 // a divisor that may be 0.
 // CASE: not_folded
-// CHECK-NOT: kiln.mul %w
+// CHECK: %0 = kiln.get_global @w
+// CHECK: %1 = kiln.get_global @n
+// CHECK: kiln.dot_general %arg0, %0 batch
+// CHECK: kiln.dot_general %arg1, %1 batch
+// CHECK: %12 = kiln.get_global @v
+// CHECK: kiln.dot_general %arg0, %12 batch
 module {
   kiln.global "private" @w : tensor<3x3xf32> from "w#w"
   kiln.global "private" @v : tensor<3x3xf32> from "w#v"

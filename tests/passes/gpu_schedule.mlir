@@ -1352,7 +1352,7 @@ func.func @k0(%x: tensor<32768x4096xbf16> {kiln.sizes = array<i64: 32768, 4096>}
 // -----
 // A reduction of the scanned row in the same kernel: quadratic, with a remark.
 // CASE: scan_with_a_reduction
-// CHECK: kiln.refused = {scan = "a scan shares its kernel
+// CHECK: kiln.refused = {scan = "the scan shares its kernel
 // CHECK: #kiln.schedule<"rows"
 // IMPLICIT-CHECK-NOT: #kiln.schedule<"scan"
 module attributes {kiln.level = "linalg"} {

@@ -348,7 +348,7 @@ func.func @k0(%x: tensor<?x?xf32> {kiln.sizes = array<i64: -1, -2>}, %s0: index,
 
 // -----
 // CASE: transpose_schedule_without_a_transpose
-// expected-error @+5 {{reads nothing along another dimension than it writes}}
+// expected-error @+5 {{has no operand in another dimension order than its result}}
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #turned = affine_map<(d0, d1) -> (d1, d0)>
 module attributes {kiln.level = "linalg"} {

@@ -46,7 +46,8 @@ module {
 // -----
 // A gate per channel, as in squeeze-and-excitation, around a depthwise convolution.
 // CASE: gate
-// CHECK: groups = 4 : i64
+// CHECK: kiln.reduce sum {{.*}} dims = [1, 2] : tensor<2x2x2x4xf32>
+// CHECK: kiln.mul {{.*}} : tensor<2x2x2x4xf32>
 module {
   kiln.global "private" @d : tensor<4x1x2x2xf32> from "w#d"
   kiln.global "private" @w : tensor<4x4x1x1xf32> from "w#w"
@@ -66,8 +67,8 @@ module {
 // -----
 // Image patches to a sequence: the memory order is right already.
 // CASE: patches
-// CHECK: kiln.reshape
-// CHECK: permutation = [0, 2, 1]
+// CHECK: kiln.reshape {{.*}} sizes = [2, 4, 5] : tensor<2x2x2x5xf32>
+// CHECK: kiln.reduce sum {{.*}} dims = [2] : tensor<2x2x2x5xf32>
 module {
   kiln.global "private" @w : tensor<5x3x2x2xf32> from "w#w"
   func.func @main(%x: tensor<2x3x4x4xf32>) -> (tensor<2x4x5xf32>, tensor<2x5x4xf32>) {

@@ -101,8 +101,7 @@ fn run_case(
     let (module, _) =
         Module::parse(context.ctx(), case.text.as_bytes(), &file).map_err(|e| e.to_string())?;
     let values = names::keep(&module, &case.text);
-    let named = || PrintOptions { names_from_locations: true, ..Default::default() };
-    let (before, text) = (module.duplicate(), module.print(named()));
+    let before = module.duplicate();
     let pipeline = self::pipeline(&case.text).unwrap_or(pipeline);
     let outcome = run_pipeline(
         &module,
@@ -127,8 +126,12 @@ fn run_case(
     if !case.text.contains("// NO-RUN: ") {
         same(&before, &module, pipeline, numerics)?;
     }
-    names::settle(&module, &values);
-    let change = snapshot::Change { before: &text, after: &module.print(named()), plain: &after };
+    let printed = |module: &Module| {
+        names::settle(module, &values);
+        names::print(module, &values)
+    };
+    let (text, named) = (printed(&before), printed(&module));
+    let change = snapshot::Change { before: &text, after: &named, plain: &after };
     Ok(Some(snapshot::text(pipeline, &change)))
 }
 

@@ -63,7 +63,7 @@ func.func @f(%x: tensor<4096x512xbf16>, %w: tensor<4096x512xbf16>) -> tensor<409
 
 // -----
 // CASE: two_tensors
-// CHECK: "it does not compute its left operand: it takes two tensors of all rows and columns"
+// CHECK: "it does not compute its left operand: it reads two whole matrices"
 func.func @f(%x: tensor<70x64xbf16>, %y: tensor<70x64xbf16>, %w: tensor<16x64xbf16>) -> tensor<70x16xbf16> {
   %0 = kiln.add %x, %y : tensor<70x64xbf16>
   %1 = kiln.dot_general %0, %w batch = [] x [] contract = [1] x [1] : tensor<70x64xbf16>, tensor<16x64xbf16>
@@ -73,7 +73,7 @@ func.func @f(%x: tensor<70x64xbf16>, %y: tensor<70x64xbf16>, %w: tensor<16x64xbf
 // -----
 // Exponentials that are also summed would have to be stored, in a wider type.
 // CASE: value_in_registers_of_another_kernel
-// CHECK: "it does not compute its left operand: what it is computed of would have to be stored instead"
+// CHECK: "it does not compute its left operand: its operands would have to be stored instead"
 func.func @f(%x: tensor<70x64xf32>, %w: tensor<64x16xbf16>) -> tensor<70x16xbf16> {
   %0 = kiln.exp %x : tensor<70x64xf32>
   %1 = kiln.reduce sum %0 dims = [1] : tensor<70x64xf32>
@@ -86,7 +86,7 @@ func.func @f(%x: tensor<70x64xf32>, %w: tensor<64x16xbf16>) -> tensor<70x16xbf16
 
 // -----
 // CASE: unaligned_k
-// CHECK: "it does not compute its left operand: the copy engine cannot read what it is computed of"
+// CHECK: "it does not compute its left operand: TMA cannot load its operands"
 func.func @f(%x: tensor<70x65xbf16>, %w: tensor<65x16xbf16>) -> tensor<70x16xbf16> {
   %0 = kiln.neg %x : tensor<70x65xbf16>
   %1 = kiln.dot_general %0, %w batch = [] x [] contract = [1] x [0] : tensor<70x65xbf16>, tensor<65x16xbf16>
@@ -118,7 +118,7 @@ func.func @f(%x: tensor<70x64xbf16>, %w: tensor<64x16xbf16>) -> tensor<70x16xbf1
 // Without TMA, threads copy 16-bit elements only.
 // CASE: before_hopper_f32
 // RUN: kiln-prologues{chip=sm_86}
-// CHECK: "it does not compute its left operand: the chip's kernel copies elements of 16 bits only"
+// CHECK: "it does not compute its left operand: the prologue's kernel loads 16-bit elements only"
 func.func @f(%x: tensor<70x64xf32>, %w: tensor<64x16xf16>) -> tensor<70x16xf16> {
   %0 = kiln.convert %x : tensor<70x64xf32> to f16
   %1 = kiln.dot_general %0, %w batch = [] x [] contract = [1] x [0] : tensor<70x64xf16>, tensor<64x16xf16>

@@ -1,7 +1,7 @@
 // RUN: kiln-require-bounds
 
 // CASE: guards
-// CHECK: kiln.require le %0, %1 "kiln.slice takes a part of dimension 0 that has to fit"
+// CHECK: kiln.require le %0, %1 "kiln.slice: the slice must lie within dimension 0"
 // IMPLICIT-CHECK-NOT: "kiln.gather
 func.func @f(%x: tensor<?x4xf32>, %y: tensor<?xf32>, %i: tensor<2xi64>) -> (tensor<?x4xf32>, tensor<2x?xf32>) {
   %m = kiln.sym @m
@@ -18,8 +18,8 @@ func.func @f(%x: tensor<?x4xf32>, %y: tensor<?xf32>, %i: tensor<2xi64>) -> (tens
 // A gather of two elements needs at least one; a gather of none needs no guard.
 // CASE: gathers_of_empty_tensors
 // NO-RUN: a random index is out of range
-// CHECK: "kiln.gather takes elements of dimension 0, which has to have some"
-// CHECK: "kiln.dynamic_slice takes a part of dimension 0 that has to fit"
+// CHECK: "kiln.gather: dimension 0 must not be empty"
+// CHECK: "kiln.dynamic_slice: the slice must lie within dimension 0"
 func.func @f(%x: tensor<?xf32>, %i: tensor<2xi64>, %all: tensor<?xi64>, %at: tensor<i64>) -> (tensor<2xf32>, tensor<?xf32>, tensor<3xf32>) {
   %n = kiln.sym @n
   kiln.bind_shape %x, [%n] : tensor<?xf32>
@@ -31,11 +31,11 @@ func.func @f(%x: tensor<?xf32>, %i: tensor<2xi64>, %all: tensor<?xi64>, %at: ten
 }
 
 // -----
-// Ranges decide: a window of two fits if the size is at least two.
+// Ranges decide: a window of three fits if the size is at least three.
 // CASE: decided_by_ranges
 // CHECK-NOT: kiln.require
 func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> {
-  %n = kiln.sym @n {min = 2 : i64}
+  %n = kiln.sym @n {min = 3 : i64}
   kiln.bind_shape %x, [%n] : tensor<?xf32>
   %0 = kiln.reduce_window max %x window = [3] strides = [1] pad = [0] x [0] dilation = [1] : tensor<?xf32>
   return %0 : tensor<?xf32>
@@ -45,9 +45,9 @@ func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> {
 // Operands of an addition and contracted dimensions have equal sizes; equal symbols need no guard.
 // CASE: two_symbols_of_equal_size
 // NO-RUN: each symbol has a distinct size
-// CHECK: "kiln.add takes sizes that have to be equal"
-// CHECK: "kiln.dot_general takes sizes that have to be equal"
-// IMPLICIT-CHECK-NOT: kiln.mul takes
+// CHECK: "kiln.add: operand sizes must be equal"
+// CHECK: "kiln.dot_general: operand sizes must be equal"
+// IMPLICIT-CHECK-NOT: "kiln.mul:
 func.func @f(%x: tensor<?xf32>, %y: tensor<?xf32>, %a: tensor<3x?xf32>, %b: tensor<?x4xf32>) -> (tensor<?xf32>, tensor<?xf32>, tensor<3x4xf32>) {
   %s = kiln.sym @s
   %t = kiln.sym @t
@@ -60,4 +60,21 @@ func.func @f(%x: tensor<?xf32>, %y: tensor<?xf32>, %a: tensor<3x?xf32>, %b: tens
   %1 = kiln.mul %x, %x : tensor<?xf32>
   %2 = kiln.dot_general %a, %b batch = [] x [] contract = [1] x [0] : tensor<3x?xf32>, tensor<?x4xf32>
   return %0, %1, %2 : tensor<?xf32>, tensor<?xf32>, tensor<3x4xf32>
+}
+
+// -----
+// A window of three does not fit into every size of at least two; a padded one does.
+// CASE: windows_larger_than_a_size
+// CHECK: kiln.require le {{.*}} "kiln.reduce_window: the window must not exceed the padded dimension 1"
+// CHECK: kiln.require le {{.*}} "kiln.convolution: the window must not exceed the padded dimension 2"
+// IMPLICIT-CHECK-NOT: kiln.require
+func.func @f(%x: tensor<?x?xf32>, %y: tensor<1x1x?xf32>, %w: tensor<1x1x4xf32>) -> (tensor<?x?xf32>, tensor<?x?xf32>, tensor<1x1x?xf32>) {
+  %m = kiln.sym @m
+  %n = kiln.sym @n {min = 2 : i64}
+  kiln.bind_shape %x, [%m, %n] : tensor<?x?xf32>
+  kiln.bind_shape %y, [1, 1, %n] : tensor<1x1x?xf32>
+  %0 = kiln.reduce_window max %x window = [1, 3] strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<?x?xf32>
+  %1 = kiln.reduce_window max %x window = [1, 3] strides = [1, 1] pad = [0, 1] x [0, 0] dilation = [1, 1] : tensor<?x?xf32>
+  %2 = kiln.convolution %y, %w strides = [1] pad = [0] x [1] dilation = [1] : tensor<1x1x?xf32>, tensor<1x1x4xf32>
+  return %0, %1, %2 : tensor<?x?xf32>, tensor<?x?xf32>, tensor<1x1x?xf32>
 }

@@ -142,11 +142,28 @@ func.func @f(%x: tensor<2xf32>, %y: tensor<3xf32>, %e: tensor<0xf32>) -> tensor<
 }
 
 // -----
+// A maximum of one element is the element, and so is a sum unless it is of -0.0.
 // CASE: reductions_of_one_element
 // CHECK: kiln.reshape %arg0 sizes = [4]
+// IMPLICIT-CHECK-NOT: kiln.reduce
+// IMPLICIT-CHECK-NOT: kiln.add
+func.func @f(%x: tensor<4x1xf32>, %i: tensor<4x1xi64>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xi64>) {
+  %0 = kiln.reduce max %x dims = [1] : tensor<4x1xf32>
+  %1 = kiln.abs %x : tensor<4x1xf32>
+  %2 = kiln.reduce sum %1 dims = [1] : tensor<4x1xf32>
+  %3 = kiln.reduce sum %i dims = [1] : tensor<4x1xi64>
+  return %0, %2, %3 : tensor<4xf32>, tensor<4xf32>, tensor<4xi64>
+}
+
+// -----
+// 0.0 + -0.0 is 0.0; %0 has -0.0 where %x is negative.
+// CASE: a_sum_of_minus_zero
+// CHECK: kiln.add
 func.func @f(%x: tensor<4x1xf32>) -> tensor<4xf32> {
-  %0 = kiln.reduce sum %x dims = [1] : tensor<4x1xf32>
-  return %0 : tensor<4xf32>
+  %zero = kiln.splat [4, 1], 0.0 : f32
+  %0 = kiln.mul %x, %zero : tensor<4x1xf32>
+  %1 = kiln.reduce sum %0 dims = [1] : tensor<4x1xf32>
+  return %1 : tensor<4xf32>
 }
 
 // -----

@@ -1,10 +1,13 @@
 //! The text of a snapshot: what a pass changes, short enough to be read.
 //!
+//! Aliases of attributes keep their names, and a function's attributes have a line each.
+//!
 //! - A pass that leaves the IR alone: the IR once.
 //! - One that changes some of it: a unified diff, of the whole IR if that is short, else with few
 //!   lines of context.
 //! - A lowering that leaves little: the IR afterwards. Long code is shown by one representative of
-//!   alike regions and the first ops of straight-line code, the rest as counts of ops.
+//!   alike regions and the first ops of straight-line code, the rest as counts of ops. Of the
+//!   constants there, only those that a shown op takes are shown.
 use similar::{ChangeTag, TextDiff};
 use std::collections::{BTreeMap, HashSet};
 
@@ -25,6 +28,12 @@ pub struct Change<'a> {
 
 /// The snapshot of a change.
 pub fn text(pipeline: &str, change: &Change) -> String {
+    let (before, after) = (Aliases::of(change.before), Aliases::of(change.after));
+    let after = listed(&after.renamed(&before));
+    text_of(pipeline, &Change { before: &listed(change.before), after: &after, ..*change })
+}
+
+fn text_of(pipeline: &str, change: &Change) -> String {
     let head = |what: &str, body: &str| format!("// {pipeline}: {what}\n\n{}\n", body.trim_end());
     if change.before == change.after {
         return head("changes nothing", &trimmed(change.after, LONGEST));
@@ -44,8 +53,107 @@ pub fn text(pipeline: &str, change: &Change) -> String {
     let short = || [3, 1].into_iter().map(hunks).find(fits);
     match (share >= COMMON).then(short).flatten() {
         Some(diff) => head("diff of the changed parts", &diff),
-        None => head("IR afterwards", &trimmed(change.plain, LONGEST)),
+        None => head("IR afterwards", &trimmed(&listed(change.plain), LONGEST)),
     }
+}
+
+/// The attribute aliases at the head of a module, `#map = affine_map<…>`. MLIR numbers them by
+/// first use, so that one new map would rename all others.
+struct Aliases<'a> {
+    /// Name and definition.
+    all: Vec<(&'a str, &'a str)>,
+    rest: &'a str,
+}
+
+impl<'a> Aliases<'a> {
+    fn of(text: &'a str) -> Aliases<'a> {
+        let (mut all, mut rest) = (vec![], text);
+        while let Some((line, below)) = rest.split_once('\n') {
+            let Some((name, value)) = line.split_once(" = ").filter(|_| line.starts_with('#'))
+            else {
+                break;
+            };
+            all.push((name, value));
+            rest = below;
+        }
+        Aliases { all, rest }
+    }
+
+    /// The text with the other module's names for its definitions, and free names for new ones.
+    fn renamed(&self, other: &Aliases) -> String {
+        let mut taken: Vec<String> = other.all.iter().map(|(name, _)| name.to_string()).collect();
+        let names: Vec<(&str, String)> = self
+            .all
+            .iter()
+            .map(|(name, value)| {
+                let known = other.all.iter().find(|(_, v)| v == value).map(|(n, _)| n.to_string());
+                let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+                let numbered = |i: usize| if i == 0 { stem.into() } else { format!("{stem}{i}") };
+                let new = known.unwrap_or_else(|| {
+                    (0..).map(numbered).find(|n| !taken.contains(n)).unwrap_or_default()
+                });
+                taken.push(new.clone());
+                (*name, new)
+            })
+            .collect();
+        let word = |c: char| c.is_ascii_alphanumeric() || "_$.-".contains(c);
+        let replaced = |text: &str| {
+            let mut parts = text.split('#');
+            let mut out = parts.next().unwrap_or_default().to_string();
+            for part in parts {
+                let end = part.find(|c| !word(c)).unwrap_or(part.len());
+                let name = format!("#{}", &part[..end]);
+                let new = names.iter().find(|(old, _)| *old == name).map(|(_, new)| new);
+                out += new.unwrap_or(&name);
+                out += &part[end..];
+            }
+            out
+        };
+        let mut lines: Vec<(usize, String)> = self
+            .all
+            .iter()
+            .zip(&names)
+            .map(|((_, value), (_, new))| {
+                let at = taken.iter().position(|t| t == new).unwrap_or_default();
+                (at, format!("{new} = {}\n", replaced(value)))
+            })
+            .collect();
+        lines.sort();
+        let head: String = lines.into_iter().map(|(_, line)| line).collect();
+        head + &replaced(self.rest)
+    }
+}
+
+/// The text with a line for each of kiln's attributes of a function, such as its schedule.
+fn listed(text: &str) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        let indent = &line[..line.len() - line.trim_start().len()];
+        let split = line
+            .split_once(" attributes {")
+            .filter(|_| line.trim_start().starts_with("func.func"))
+            .and_then(|(head, rest)| Some((head, rest.strip_suffix("} {")?)));
+        let Some((head, all)) = split else {
+            out += line;
+            out.push('\n');
+            continue;
+        };
+        out += &format!("{head} {{\n");
+        let (mut depth, mut first) = (0, 0);
+        for (i, c) in all.char_indices().chain([(all.len(), ',')]) {
+            match c {
+                '{' | '[' | '(' | '<' => depth += 1,
+                '}' | ']' | ')' => depth -= 1,
+                '>' if !all[..i].ends_with('-') => depth -= 1,
+                ',' if depth == 0 => {
+                    out += &format!("{indent}  // {}\n", all[first..i].trim());
+                    first = i + 1;
+                }
+                _ => {}
+            }
+        }
+    }
+    out
 }
 
 /// A line with those that are indented deeper behind it.
@@ -83,6 +191,20 @@ impl<'a> Node<'a> {
         name.starts_with(|c: char| c.is_ascii_alphabetic()).then_some(name)
     }
 
+    fn is_constant(&self) -> bool {
+        matches!(self.op(), Some("arith.constant" | "llvm.mlir.constant"))
+    }
+
+    /// Whether the line takes the result of another one.
+    fn takes(&self, other: &Node) -> bool {
+        let Some((name, _)) = other.line.trim_start().split_once(" = ") else { return false };
+        let rest =
+            |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric() || "_$".contains(c));
+        self.line
+            .match_indices(name)
+            .any(|(i, _)| !rest(self.line[i + name.len()..].chars().next()))
+    }
+
     fn count(nodes: &[Node<'a>], counts: &mut BTreeMap<&'a str, usize>) {
         for node in nodes {
             node.op().into_iter().for_each(|op| *counts.entry(op).or_default() += 1);
@@ -92,9 +214,9 @@ impl<'a> Node<'a> {
 }
 
 /// `12 arith.addi, 3 vector.load`: most frequent first.
-fn counts(nodes: &[Node]) -> String {
+fn counts<'a>(nodes: impl Iterator<Item = &'a Node<'a>>) -> String {
     let mut all = BTreeMap::new();
-    Node::count(nodes, &mut all);
+    nodes.for_each(|n| Node::count(std::slice::from_ref(n), &mut all));
     let mut all: Vec<_> = all.into_iter().collect();
     all.sort_by_key(|(op, n)| (std::cmp::Reverse(*n), *op));
     let all: Vec<String> = all.iter().map(|(op, n)| format!("{n} {op}")).collect();
@@ -166,10 +288,18 @@ fn show(nodes: &[Node], detail: Detail, depth: usize, shown: &mut Vec<String>) {
             i += 1;
             continue;
         }
-        let (first, last) = (i + detail.ops, i + run - 1);
-        shown.extend(nodes[i..first].iter().map(|n| n.line.to_string()));
-        shown.push(format!("{indent}// {}", counts(&nodes[first..last])));
-        shown.push(nodes[last].line.into());
+        let (rest, last) = (&nodes[i..i + run - 1], &nodes[i + run - 1]);
+        let first: Vec<&Node> = rest.iter().filter(|n| !n.is_constant()).take(detail.ops).collect();
+        let is_shown = |n: &Node| match n.is_constant() {
+            true => first.iter().chain([&last]).any(|f| f.takes(n)),
+            false => first.iter().any(|f| std::ptr::eq(*f, n)),
+        };
+        let (kept, hidden): (Vec<&Node>, Vec<&Node>) = rest.iter().partition(|n| is_shown(n));
+        shown.extend(kept.iter().map(|n| n.line.to_string()));
+        if !hidden.is_empty() {
+            shown.push(format!("{indent}// {}", counts(hidden.into_iter())));
+        }
+        shown.push(last.line.into());
         i += run;
     }
 }

@@ -45,22 +45,22 @@ module {
 }
 
 // -----
-// A block that no window reads would be dropped; here there is none.
-// CASE: rows_that_no_window_reads
-// CHECK: tensor<2x72x1x1xbf16>
+// Two rows and one column are in blocks that no window reads.
+// CASE: blocks_that_no_window_reads
+// CHECK: tensor<1x72x3x3xbf16>, tensor<2x72x1x1xbf16>
 module {
   kiln.global "private" @w : tensor<2x3x3x3xbf16> from "w#w"
-  func.func @main(%x: tensor<1x3x9x9xbf16>) -> tensor<1x2x3x3xbf16> {
+  func.func @main(%x: tensor<1x3x11x10xbf16>) -> tensor<1x2x3x3xbf16> {
     %w = kiln.get_global @w : tensor<2x3x3x3xbf16>
-    %0 = kiln.convolution %x, %w strides = [3, 3] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x3x9x9xbf16>, tensor<2x3x3x3xbf16>
+    %0 = kiln.convolution %x, %w strides = [3, 3] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x3x11x10xbf16>, tensor<2x3x3x3xbf16>
     return %0 : tensor<1x2x3x3xbf16>
   }
 }
 
 // -----
-// The third block in height is read in part; strides differ.
-// CASE: blocks_that_no_window_reads
-// CHECK: strides = [1, 1] pad
+// Windows read the third block in height in part; strides differ.
+// CASE: blocks_that_windows_read_in_part
+// CHECK: strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x24x3x5xbf16>, tensor<2x24x2x1xbf16>
 module {
   kiln.global "private" @w : tensor<2x3x5x2xbf16> from "w#w"
   func.func @main(%x: tensor<1x3x12x10xbf16>) -> tensor<1x2x2x5xbf16> {

@@ -253,7 +253,10 @@ module @k attributes {kiln.kernel = {kind = "pointwise"}} {
 // -----
 // A matmul prologue rounds its result as if it were stored, unlike other 16-bit ops.
 // CASE: matmul_prologue
-// CHECK: : f32 to bf16
+// CHECK: arith.mulf
+// CHECK: arith.truncf {{.*}} : f32 to bf16
+// CHECK-NEXT: arith.extf {{.*}} : bf16 to f32
+// CHECK-NEXT: kiln.yield
 module attributes {kiln.level = "kernels"} {
 module @k attributes {kiln.kernel = {kind = "contract"}} {
   func.func @k(%x: tensor<20x8xbf16>, %c: tensor<8xbf16>, %w: tensor<6x8xbf16>) -> tensor<20x6xf32> {

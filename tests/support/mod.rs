@@ -149,6 +149,7 @@ pub fn parse_errors(e: ParseError) -> Vec<Diagnostic> {
         ParseError::Diagnostics(all) => all,
         other => vec![Diagnostic {
             severity: Severity::Error,
+            kind: None,
             message: other.to_string(),
             locations: vec![],
             place: None,

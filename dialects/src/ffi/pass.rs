@@ -2,7 +2,7 @@
 use super::{guard, panic_text};
 use crate::{
     error::Result,
-    ir::{Context, Ctx, Op, list, sref, text},
+    ir::{Context, Ctx, Op, emit, list, sref, text},
 };
 use mlir_sys::*;
 use std::{
@@ -147,12 +147,11 @@ pub fn register_pass<P: PassObject>(d: PassDescription) -> Result<()> {
         guard(op.loc(), &what, false, || {
             let outcome = o.pass.run(op);
             if let Err(e) = &outcome {
-                match (e.loc, &e.op) {
-                    (Some(loc), Some(name)) => {
-                        loc.emit_error(&format!("'{name}' op {}", e.message));
-                    }
-                    _ => op.emit_error(&format!("{}: {}", o.flag, e.message)),
-                }
+                let (loc, what) = match (e.loc, &e.op) {
+                    (Some(loc), Some(name)) => (loc, format!("'{name}' op {}", e.message)),
+                    _ => (op.loc(), format!("{}: {}", o.flag, e.message)),
+                };
+                emit(loc, e.kind, &what);
             }
             outcome.is_ok()
         })

@@ -1,5 +1,13 @@
 //! MLIR's diagnostics as values.
 use super::*;
+use crate::error::Kind;
+use std::cell::Cell;
+
+thread_local! {
+    /// The kind of the error that [`emit`] emits. Contexts have no threads, so that handlers run on
+    /// the thread that emits.
+    static KIND: Cell<Option<Kind>> = const { Cell::new(None) };
+}
 
 /// How bad a diagnostic is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +39,8 @@ impl Severity {
 pub struct Diagnostic {
     /// How bad.
     pub severity: Severity,
+    /// The kind of a pass's error; `None` of everything else.
+    pub kind: Option<Kind>,
     /// The message.
     pub message: String,
     /// `file:line:col` and `"name"` parts, innermost first.
@@ -62,6 +72,7 @@ fn read(d: MlirDiagnostic) -> Diagnostic {
                 MlirDiagnosticSeverity_MlirDiagnosticNote => Severity::Note,
                 _ => Severity::Remark,
             },
+            kind: KIND.get(),
             message: printed(|cb, o| mlirDiagnosticPrint(d, cb, o)),
             locations: loc.chain(),
             place: loc.place(),
@@ -70,6 +81,13 @@ fn read(d: MlirDiagnostic) -> Diagnostic {
                 .collect(),
         }
     }
+}
+
+/// Emits an error of this kind.
+pub(crate) fn emit(loc: Loc, kind: Kind, message: &str) {
+    KIND.set(Some(kind));
+    loc.emit_error(message);
+    KIND.set(None);
 }
 
 /// Runs `f` and also returns the diagnostics emitted meanwhile. Calls may nest; the innermost one

@@ -28,6 +28,7 @@ pub use affine_map::{Affine, MapInput};
 pub use attrs::Attr;
 pub use builder::{Builder, RegionBody, RegionFill, State};
 pub use context::{Context, Ctx};
+pub(crate) use diagnostics::emit;
 pub use diagnostics::{Diagnostic, Severity, collect};
 pub use loc::Loc;
 pub use module::{BYTECODE_MAGIC, Module, NESTING_LIMIT, ParseError, PrintOptions};

@@ -28,7 +28,7 @@ impl Kernel {
 
 /// Moves intermediates out of scratch until the rest fits `most` bytes in total, as far as
 /// possible.
-pub fn settle(k: &mut Kernel, plan: &mut Plan, most: i64) {
+pub fn fit_scratch(k: &mut Kernel, plan: &mut Plan, most: i64) {
     let mut taken = vec![false; k.buffers.len()];
     // Each round removes one intermediate from memory, but may add its sources.
     for _ in 0..4 * k.stages.len() {

@@ -1,6 +1,6 @@
 //! Loop fusion: which stages share a loop nest, which leading dimensions all of a kernel's nests
 //! share as rows, and which buffers need memory.
-use crate::analysis::{buffers::settle, merge::follows, *};
+use crate::analysis::{buffers::fit_scratch, merge::follows, *};
 
 /// A loop nest: stages that run in the same iterations.
 #[derive(Clone, Debug)]
@@ -107,7 +107,7 @@ pub fn nests(k: &mut Kernel, scratch: i64) -> Plan {
         }
         split(k, &mut plan.nests[n]);
     }
-    settle(k, &mut plan, scratch);
+    fit_scratch(k, &mut plan, scratch);
     plan
 }
 

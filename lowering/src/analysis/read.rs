@@ -205,7 +205,7 @@ impl Reader {
         let result = op.result(0);
         if let Some(view) = self.k.views.get(&source) {
             if view.strides != row_major(&view.sizes) {
-                return Err("reshapes a piece of a tensor".into());
+                return Err("reshapes a slice of a tensor".into());
             }
             let view = Place { strides: row_major(&sizes), sizes, ..view.clone() };
             self.k.views.insert(result, view);
@@ -240,7 +240,7 @@ impl Reader {
             return Err("pads what is no argument".into());
         };
         if value != Some(0.0) || *sizes != source.sizes || !source.offset.is_zero() {
-            return Err("pads a piece of an argument, or by something else than 0".into());
+            return Err("pads a slice of an argument, or with a value other than 0".into());
         }
         let (argument, sizes) = (*argument, sizes.clone());
         let padded = sizes
@@ -361,7 +361,7 @@ impl Reader {
             // result, which the launch passes on.
             let handed_on = matches!(whole.role, Role::Input(_)) && written;
             if handed_on && (read() || !contiguous) {
-                return Err("reads the tensor that it puts pieces into".into());
+                return Err("reads the tensor that it inserts slices into".into());
             }
             if (whole.role == Role::Temporary || handed_on) && contiguous {
                 let b = &mut self.k.buffers[view.buffer];

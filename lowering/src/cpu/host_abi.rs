@@ -48,7 +48,7 @@ kiln_passes::pass_options! {
 impl Pass for HostAbi {
     const FLAG: &'static str = "kiln-host-abi";
     const SUMMARY: &'static str =
-        "Writes host functions as calls of kernels inside of one parallel region";
+        "Lowers host functions to calls of kernels inside one parallel region";
     const LEVELS: &'static [Level] = &[Level::Program];
     const LOWERS_TO: Option<Level> = Some(Level::Target);
     const REQUIRED: bool = true;

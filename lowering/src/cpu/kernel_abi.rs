@@ -34,7 +34,8 @@ kiln_passes::pass_options! {
 
 impl Pass for KernelAbi {
     const FLAG: &'static str = "kiln-kernel-abi";
-    const SUMMARY: &'static str = "Turns a kernel's memref parameters into pointers and its index parameters into 64-bit integers";
+    const SUMMARY: &'static str =
+        "Lowers a kernel's memref parameters to pointers and its index parameters to i64";
     const LEVELS: &'static [Level] = LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
     const REQUIRED: bool = true;

@@ -35,8 +35,7 @@ kiln_passes::pass_options! {
 
 impl Pass for SchedulePass {
     const FLAG: &'static str = "kiln-schedule";
-    const SUMMARY: &'static str =
-        "Chooses how each kernel is computed: #kiln.schedule with a strategy and sizes";
+    const SUMMARY: &'static str = "Chooses each kernel's #kiln.schedule: a strategy and tile sizes";
     const LEVELS: &'static [Level] = &[Level::Linalg];
     const LOWERS_TO: Option<Level> = Some(Level::Scheduled);
     const REQUIRED: bool = true;

@@ -33,7 +33,8 @@ kiln_passes::pass_options! {
 
 impl Pass for Tile {
     const FLAG: &'static str = "kiln-tile";
-    const SUMMARY: &'static str = "Writes scheduled kernels as loops around vectors on memory, each thread its own block of tasks";
+    const SUMMARY: &'static str =
+        "Lowers scheduled kernels to loops over vectors; each thread has its block of tasks";
     const LEVELS: &'static [Level] = &[Level::Scheduled];
     const LOWERS_TO: Option<Level> = Some(Level::Tiled);
     const REQUIRED: bool = true;

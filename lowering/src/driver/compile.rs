@@ -158,6 +158,17 @@ pub enum CompileError {
     Module(String),
 }
 
+impl CompileError {
+    /// Whether the module is valid, but has no form for the target.
+    pub fn is_unsupported(&self) -> bool {
+        match self {
+            CompileError::Unsupported(_) => true,
+            CompileError::Pass(e) => e.is_unsupported(),
+            _ => false,
+        }
+    }
+}
+
 impl From<Error> for CompileError {
     fn from(e: Error) -> CompileError {
         match e.kind {

@@ -13,7 +13,7 @@ use kiln_dialects::{
     ir::*,
     ops::UPSTREAM_PASSES,
 };
-use kiln_passes::names;
+use kiln_passes::{Kind, names};
 use std::{
     cell::RefCell,
     collections::BTreeSet,
@@ -92,6 +92,14 @@ pub enum PassError {
         /// The system's error message.
         reason: String,
     },
+}
+
+impl PassError {
+    /// Whether a pass failed because valid IR has no form for the target.
+    pub fn is_unsupported(&self) -> bool {
+        let PassError::Failed { diagnostics, .. } = self else { return false };
+        diagnostics.iter().any(|d| d.kind == Some(Kind::Unsupported))
+    }
 }
 
 /// An event of a run that a [`Printer`] receives.

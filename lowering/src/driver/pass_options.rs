@@ -42,7 +42,11 @@ pub fn chip_options(chip: Chip, relaxed: Relaxed) -> PassOptions {
     }
     all.push((
         "kiln-fuse",
-        if chip == Chip::Sm90a { "pairs=true turns=true".into() } else { "turns=true".into() },
+        if chip == Chip::Sm90a {
+            "pairs=true fold-transposes=true".into()
+        } else {
+            "fold-transposes=true".into()
+        },
     ));
     all
 }

@@ -31,8 +31,7 @@ kiln_passes::pass_options! {
 
 impl Pass for GpuAbi {
     const FLAG: &'static str = "kiln-gpu-abi";
-    const SUMMARY: &'static str =
-        "Turns the gpu dialect's ops into nvvm ops, and local shared memory into globals";
+    const SUMMARY: &'static str = "Lowers gpu ops to nvvm ops, and shared memory to globals";
     const LEVELS: &'static [Level] = LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
     const REQUIRED: bool = true;

@@ -169,7 +169,7 @@ const NVVM: &[&str] = &[
 
 impl Pass for GpuModule {
     const FLAG: &'static str = "kiln-gpu-module";
-    const SUMMARY: &'static str = "Puts a kernel of the llvm dialect into a gpu.module for a chip, once all of it has an instruction there";
+    const SUMMARY: &'static str = "Wraps a kernel of the llvm dialect in a gpu.module, after checking that the chip has all its instructions";
     const LEVELS: &'static [Level] = LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
     const REQUIRED: bool = true;
@@ -231,9 +231,7 @@ fn wrap(module: Op, chip: &str) -> Result<()> {
     }) {
         return Err(Error::at(
             *op,
-            format!(
-                "is scheduled for the copy engine, the tensor cores or the clusters of sm_90a, which {chip} does not have"
-            ),
+            format!("uses TMA, wgmma or clusters of sm_90a, which {chip} does not have"),
         ));
     }
     for op in inside.iter().flat_map(|o| walk(*o)) {

@@ -43,8 +43,7 @@ kiln_passes::pass_options! {
 
 impl Pass for GpuSchedule {
     const FLAG: &'static str = "kiln-gpu-schedule";
-    const SUMMARY: &'static str =
-        "Chooses how a GPU computes each kernel: #kiln.schedule, threads of a block, blocks";
+    const SUMMARY: &'static str = "Chooses each GPU kernel's #kiln.schedule, CTA size and grid";
     const LEVELS: &'static [Level] = &[Level::Linalg];
     const LOWERS_TO: Option<Level> = Some(Level::Scheduled);
     const REQUIRED: bool = true;

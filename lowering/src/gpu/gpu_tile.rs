@@ -30,8 +30,7 @@ kiln_passes::pass_options! {
 
 impl Pass for GpuTile {
     const FLAG: &'static str = "kiln-gpu-tile";
-    const SUMMARY: &'static str =
-        "Writes scheduled kernels as what one thread of a GPU's block does";
+    const SUMMARY: &'static str = "Lowers scheduled kernels to the code of one GPU thread";
     const LEVELS: &'static [Level] = &[Level::Scheduled];
     const LOWERS_TO: Option<Level> = Some(Level::Tiled);
     const REQUIRED: bool = true;

@@ -17,7 +17,7 @@
 //! ```
 use crate::kernels::{
     frozen::{STORED, is_movement},
-    graph::{contracts, turned},
+    graph::{contracts, folded_transpose},
 };
 use kiln_dialects::{
     ir::*,
@@ -37,7 +37,8 @@ kiln_passes::pass_options! {
 
 impl Pass for ExposePadding {
     const FLAG: &'static str = "kiln-expose-padding";
-    const SUMMARY: &'static str = "Makes the padding of convolutions and windows an op of its own";
+    const SUMMARY: &'static str =
+        "Splits the padding of convolutions and windows into a separate pad op";
     const LEVELS: &'static [Level] = &[Level::Prims];
     const REQUIRED: bool = true;
     const NUMERICS: Numerics = Numerics::Exact;
@@ -75,7 +76,7 @@ impl ExposePadding {
         let func =
             std::iter::successors(op.parent(), |o| o.parent()).find(|o| o.isa::<func::Func>());
         let laid_out = func.is_some_and(|f| f.attr("kiln.memory_format").is_some());
-        let last = turned(op).is_some() && image(&o).is_some();
+        let last = folded_transpose(op).is_some() && image(&o).is_some();
         let Ok(t) = tensor_type(o.input.ty()) else { return false };
         let sizes: Option<Vec<i64>> = o.weight.ty().dims().iter().map(|d| d.known()).collect();
         let Some([_, channels, height, width]) = sizes.as_deref() else { return false };
@@ -183,8 +184,8 @@ fn transposed(b: &Builder, o: Convolution, op: Op) -> Result<Value> {
         .chain((0..spatial).map(|i| reach(i) - o.pad_high[i] + extra[i]))
         .collect();
     x = padded(b, x, 0.0, &low, &high)?;
-    let turned = b.add(&Reverse { input: o.weight, dims: (2..2 + spatial as i64).collect() })?;
-    let weight = swapped(b, turned, o.groups)?;
+    let reversed = b.add(&Reverse { input: o.weight, dims: (2..2 + spatial as i64).collect() })?;
+    let weight = swapped(b, reversed, o.groups)?;
     let ones = || vec![1; spatial];
     let plain = Convolution {
         input: x,
@@ -237,11 +238,11 @@ fn swapped(b: &Builder, weight: Value, groups: i64) -> Result<Value> {
     let filters = sizes[1].known().ok_or("has a weight of unknown size")?;
     let shape = |front: &[i64]| [&Size::all(front)[..], &sizes[2..]].concat();
     let split = b.add(&Reshape { input: weight, sizes: shape(&[groups, channels, filters]) })?;
-    let turned = b.add(&Transpose {
+    let transposed = b.add(&Transpose {
         input: split,
         permutation: [0, 2, 1].into_iter().chain(3..=rest).collect(),
     })?;
-    b.add(&Reshape { input: turned, sizes: shape(&[groups * filters, channels]) })
+    b.add(&Reshape { input: transposed, sizes: shape(&[groups * filters, channels]) })
 }
 
 fn window(b: &Builder, op: Op) -> Result<Option<Value>> {

@@ -36,7 +36,8 @@ kiln_passes::pass_options! {
 
 impl Pass for FoldScales {
     const FLAG: &'static str = "kiln-fold-scales";
-    const SUMMARY: &'static str = "Multiplies frozen weights of contractions with what scales their output channels afterwards";
+    const SUMMARY: &'static str =
+        "Folds scales of output channels into the frozen weights of contractions";
     const LEVELS: &'static [Level] = &[Level::Prims];
     const NUMERICS: Numerics = Numerics::Reassociates;
 

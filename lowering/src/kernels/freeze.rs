@@ -16,7 +16,7 @@
 //! after:   kiln.global @frozen_0 from "prepare#0"   func.func @prepare() { … kiln.rsqrt … }
 //!          %1 = kiln.get_global @frozen_0   %2 = kiln.broadcast_in_dim %1 …
 //! ```
-use crate::kernels::frozen::{Frozen, STORED, bytes, dear, is_movement};
+use crate::kernels::frozen::{Frozen, STORED, bytes, is_expensive, is_movement};
 use kiln_dialects::{ir::*, ops::*, rules::Level};
 use kiln_passes::{Numerics, Pass};
 use std::collections::{HashMap, HashSet};
@@ -33,7 +33,8 @@ kiln_passes::pass_options! {
 
 impl Pass for Freeze {
     const FLAG: &'static str = "kiln-freeze";
-    const SUMMARY: &'static str = "Moves what depends on frozen weights only into @prepare, which runs when the program is loaded";
+    const SUMMARY: &'static str =
+        "Moves ops that depend only on frozen weights into @prepare, which runs at load time";
     const LEVELS: &'static [Level] = &[Level::Prims];
     const NUMERICS: Numerics = Numerics::Exact;
 
@@ -138,7 +139,7 @@ impl Search<'_> {
             .map(|o| bytes(o.result(0)))
             .fold(0, i64::saturating_add);
         let size = bytes(v);
-        let table = size > 8 && size <= self.pass.table && cone.iter().any(|o| dear(*o));
+        let table = size > 8 && size <= self.pass.table && cone.iter().any(|o| is_expensive(*o));
         let allowed = weights as i128 * self.pass.growth as i128 + 100 * 4096;
         table || weights > 0 && size as i128 * 100 <= allowed
     }

@@ -54,7 +54,7 @@ fn is_leaf(op: Op, kind: OpKind) -> bool {
 }
 
 fn is_pure(op: Op, kind: OpKind) -> bool {
-    kind.is_elementwise() || is_movement(kind) || dear(op)
+    kind.is_elementwise() || is_movement(kind) || is_expensive(op)
 }
 
 /// Movement ops: they only change the index at which an element is read.
@@ -64,7 +64,7 @@ pub fn is_movement(kind: OpKind) -> bool {
 }
 
 /// Whether an op costs more than reading its result back.
-pub fn dear(op: Op) -> bool {
+pub fn is_expensive(op: Op) -> bool {
     use OpKind::*;
     let moves = |kind| {
         matches!(

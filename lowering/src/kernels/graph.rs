@@ -9,7 +9,7 @@ use crate::{
         frozen::{STORED, is_movement},
         prologues::in_prologue,
         rows::in_rows,
-        transpose_folding::Ahead,
+        transpose_folding::FoldedOps,
     },
 };
 use kiln_dialects::{
@@ -82,7 +82,7 @@ pub struct Graph<'a> {
     /// Reshapes that are views of stored values.
     pub views: HashSet<Op>,
     /// Transpose folding: pointwise ops that the reader of a transpose computes.
-    ahead: Ahead,
+    folded: FoldedOps,
 }
 
 /// The role of an op in the function.
@@ -167,7 +167,7 @@ fn small_power(mut v: Value) -> bool {
 }
 
 /// Most ops of an expression that each of its readers rematerialises.
-const CHEAP_OPS: usize = 16;
+const REMAT_OPS: usize = 16;
 /// Positions and masks of at most this many elements are rematerialised rather than stored.
 const TINY: i64 = 256;
 /// An expression is rematerialised if its result is this many times larger than its inputs.
@@ -176,7 +176,7 @@ const SPREAD: i64 = 8;
 impl Graph<'_> {
     /// Builds the graph of a function of one block. `ahead`: whether to fold pointwise ops before a
     /// transpose into the transpose's reader.
-    pub fn read(func: Op, facts: &Facts, ahead: bool) -> Result<Graph<'_>> {
+    pub fn read(func: Op, facts: &Facts, fold_transposes: bool) -> Result<Graph<'_>> {
         let block = func.regions().first().and_then(|r| r.first()).ok_or_at(func, "has no body")?;
         let end = block.terminator().ok_or_at(func, "has no return")?;
         let mut g = Graph {
@@ -185,7 +185,7 @@ impl Graph<'_> {
             node_of: HashMap::new(),
             returns: end.operands(),
             views: HashSet::new(),
-            ahead: Ahead::default(),
+            folded: FoldedOps::default(),
         };
         let ops: Vec<Op> = block.ops().into_iter().filter(|o| *o != end).collect();
         let mut roles = HashMap::new();
@@ -197,9 +197,10 @@ impl Graph<'_> {
             roles.insert(*op, role);
         }
         let mut must = g.stored(&ops, &roles);
-        g.ahead = if ahead { Ahead::of(&ops, &roles, &must) } else { Ahead::default() };
-        must.extend(g.ahead.ops.keys());
-        let mut cheap: HashMap<Value, usize> = HashMap::new();
+        g.folded =
+            if fold_transposes { FoldedOps::of(&ops, &roles, &must) } else { FoldedOps::default() };
+        must.extend(g.folded.ops.keys());
+        let mut remat: HashMap<Value, usize> = HashMap::new();
         for op in ops {
             let role = roles[&op];
             let class = match role {
@@ -208,17 +209,17 @@ impl Graph<'_> {
                 Role::Move | Role::Generator if must.contains(&op.result(0)) => Class::Pointwise,
                 _ => continue,
             };
-            if g.ahead.has(op.result(0)) {
+            if g.folded.has(op.result(0)) {
                 continue;
             }
             let node = g.node(op, class).at(op)?;
             let free = class == Class::Pointwise && !must.contains(&op.result(0));
             // A product computes the ops of its left operand that are marked as its prologue.
             if let Some(cost) = free
-                .then(|| if in_prologue(op) { Some(1) } else { g.cheap(op, &node, &cheap) })
+                .then(|| if in_prologue(op) { Some(1) } else { g.remat_cost(op, &node, &remat) })
                 .flatten()
             {
-                cheap.insert(op.result(0), cost);
+                remat.insert(op.result(0), cost);
                 continue;
             }
             op.results().into_iter().for_each(|v| {
@@ -237,17 +238,17 @@ impl Graph<'_> {
         let Some(kind) = op.kind() else {
             return Err("is not supported in a compiled function".into());
         };
-        if turned(op).is_some() {
+        if folded_transpose(op).is_some() {
             return Ok(Role::Inner);
         }
         if op.attr(STORED).is_some() && is_movement(kind) {
             return Ok(Role::Compute(Class::Pointwise));
         }
         Ok(match kind {
-            Transpose if turns(op).is_some_and(|o| o.kind() == Some(Attention)) => {
+            Transpose if folding_op(op).is_some_and(|o| o.kind() == Some(Attention)) => {
                 Role::Compute(Class::Attention)
             }
-            Transpose if turns(op).is_some() => Role::Compute(Class::Contract),
+            Transpose if folding_op(op).is_some() => Role::Compute(Class::Contract),
             GetGlobal => Role::Stored,
             Constant => {
                 if op.attr("value").and_then(Attr::splat_value).is_some() {
@@ -319,8 +320,9 @@ impl Graph<'_> {
                 // A bias is read once per score, like an elementwise operand; of Q, K and V, whole
                 // rows are read.
                 Role::Compute(Class::Attention) => {
-                    let (op, moves) =
-                        (turns(*op).unwrap_or(*op), |op: Op| roles.get(&op) == Some(&Role::Move));
+                    let (op, moves) = (folding_op(*op).unwrap_or(*op), |op: Op| {
+                        roles.get(&op) == Some(&Role::Move)
+                    });
                     must.extend(
                         op.operands()
                             .into_iter()
@@ -334,7 +336,7 @@ impl Graph<'_> {
                     must.extend(gathers.filter(|v| captured(op).contains(v)).map(base));
                 }
                 Role::Compute(Class::Contract) => {
-                    let operands = turns(*op).unwrap_or(*op).operands().into_iter().map(base);
+                    let operands = folding_op(*op).unwrap_or(*op).operands().into_iter().map(base);
                     must.extend(operands.filter(|v| !v.def().is_some_and(in_prologue)));
                 }
                 Role::Compute(Class::Pointwise)
@@ -387,7 +389,7 @@ impl Graph<'_> {
             // Contractions and other non-pointwise ops are never computed inside another op's
             // loops; only their reads matter.
             Class::Contract | Class::Attention | Class::Single => {
-                for v in reads(turns(op).unwrap_or(op)) {
+                for v in reads(folding_op(op).unwrap_or(op)) {
                     node.leaves.extend(self.leaves(v));
                 }
             }
@@ -432,16 +434,16 @@ impl Graph<'_> {
 
     /// The ops of a node in program order.
     pub fn ops(&self, node: &Node) -> impl Iterator<Item = Op> {
-        let ahead = self.ahead.ops.get(&node.value).into_iter().flatten().rev().copied();
-        ahead.chain(node.value.def().map(|op| turns(op).unwrap_or(op)))
+        let folded = self.folded.ops.get(&node.value).into_iter().flatten().rev().copied();
+        folded.chain(node.value.def().map(|op| folding_op(op).unwrap_or(op)))
     }
 
     /// The op count of a pointwise op, if each reader should rematerialise it.
-    fn cheap(&self, op: Op, node: &Node, cheap: &HashMap<Value, usize>) -> Option<usize> {
+    fn remat_cost(&self, op: Op, node: &Node, remat: &HashMap<Value, usize>) -> Option<usize> {
         let mut cost = 1;
         let mut stack = op.operands();
         while let Some(v) = stack.pop() {
-            if let Some(n) = cheap.get(&v) {
+            if let Some(n) = remat.get(&v) {
                 cost += n;
             } else if let Some(o) = v.def().filter(|_| !self.is_leaf(v)) {
                 stack.extend(o.operands());
@@ -452,7 +454,7 @@ impl Graph<'_> {
             |l: &Leaf| self.count(self.facts.dims(l.value)).saturating_mul(SPREAD) <= numel;
         let whole = tensor_type(node.value.ty()).is_ok_and(|t| !t.dtype.is_float());
         let small = (whole && numel <= TINY) || node.leaves.iter().all(spread) || self.widens(op);
-        (small && cost <= CHEAP_OPS && !heavy(op)).then_some(cost)
+        (small && cost <= REMAT_OPS && !heavy(op)).then_some(cost)
     }
 
     /// Whether an op widens a stored value, such as a residual before a norm, or the weights of
@@ -470,9 +472,11 @@ impl Graph<'_> {
 
     /// Floating-point operations of a node, with 128 for a dynamic size.
     pub fn flops(&self, node: &Node) -> i64 {
-        let ahead = self.ahead.ops.get(&node.value).map_or(0, Vec::len) as i64;
-        let elements = self.count(&node.dims).saturating_mul(1 + ahead);
-        let Some(op) = node.value.def().map(|op| turns(op).unwrap_or(op)) else { return elements };
+        let folded = self.folded.ops.get(&node.value).map_or(0, Vec::len) as i64;
+        let elements = self.count(&node.dims).saturating_mul(1 + folded);
+        let Some(op) = node.value.def().map(|op| folding_op(op).unwrap_or(op)) else {
+            return elements;
+        };
         let size = |v: Value, axis: usize| self.count(&self.facts.dims(v)[axis..=axis]);
         let depth = if let Some(o) = DotGeneral::of(op) {
             o.lhs_contract.iter().map(|d| size(o.lhs, *d as usize)).product()
@@ -536,7 +540,7 @@ fn data(ix: &Ix) -> Option<(Value, &[Ix])> {
 
 /// The transpose that a contraction or attention folds into its store: its only reader, if it keeps
 /// the innermost dimension (whole vectors), or converts a convolution's result to NHWC.
-pub fn turned(op: Op) -> Option<Op> {
+pub fn folded_transpose(op: Op) -> Option<Op> {
     let contracts = match op.kind()? {
         OpKind::DotGeneral | OpKind::Attention => true,
         OpKind::Convolution => contracts(op),
@@ -554,9 +558,9 @@ pub fn turned(op: Op) -> Option<Op> {
 pub const CHANNELS_LAST: [i64; 4] = [0, 2, 3, 1];
 
 /// The contraction or attention that folds this transpose into its store.
-pub fn turns(op: Op) -> Option<Op> {
+pub fn folding_op(op: Op) -> Option<Op> {
     let from = Transpose::of(op)?.input.def()?;
-    (turned(from)? == op).then_some(from)
+    (folded_transpose(from)? == op).then_some(from)
 }
 
 /// Whether a convolution is a plain contraction: not transposed, and either one group or depthwise.

@@ -46,7 +46,7 @@ const CHANNELS_FIRST: [i64; 4] = [0, 3, 1, 2];
 
 impl Pass for Layout {
     const FLAG: &'static str = "kiln-layout";
-    const SUMMARY: &'static str = "Has convolutions and what lies between them work with channels last, where it pays for the whole function";
+    const SUMMARY: &'static str = "Rewrites convolutions and the ops between them to channels last, where the whole function profits";
     const LEVELS: &'static [Level] = &[Level::Prims];
     const NUMERICS: Numerics = Numerics::Reassociates;
 
@@ -72,11 +72,12 @@ impl Pass for Layout {
                 .map(flops)
                 .fold(0, i64::saturating_add);
             let said = if flops >= self.flops {
-                let mut turn = Turn { last: HashMap::new(), dead: HashSet::new(), turned: vec![] };
+                let mut rewrite =
+                    ChannelsLast { last: HashMap::new(), dead: HashSet::new(), transposed: vec![] };
                 for op in &ops {
-                    turn.op(*op).at(*op)?;
+                    rewrite.op(*op).at(*op)?;
                 }
-                turn.finish(&ops).at(func)?;
+                rewrite.finish(&ops).at(func)?;
                 "channels last".to_string()
             } else {
                 format!(
@@ -113,12 +114,12 @@ pub(crate) fn flops(o: &Convolution) -> i64 {
 }
 
 /// Maps NCHW values to their NHWC counterparts.
-struct Turn {
+struct ChannelsLast {
     last: HashMap<Value, Value>,
     /// Ops that have been replaced.
     dead: HashSet<Op>,
     /// The keys of `last` that are op results, in order.
-    turned: Vec<Value>,
+    transposed: Vec<Value>,
 }
 
 fn picked<T: Clone>(all: &[T]) -> Vec<T> {
@@ -130,7 +131,7 @@ fn place(d: i64) -> i64 {
     CHANNELS_FIRST[d as usize]
 }
 
-impl Turn {
+impl ChannelsLast {
     /// The NHWC form of a value, available to ops from `b` on.
     fn last(&mut self, b: &Builder, v: Value) -> Result<Value> {
         if let Some(t) = self.last.get(&v) {
@@ -147,7 +148,7 @@ impl Turn {
     /// Records `new` as the NHWC form of the op's result.
     fn is(&mut self, op: Op, new: Value) {
         self.last.insert(op.result(0), new);
-        self.turned.push(op.result(0));
+        self.transposed.push(op.result(0));
         self.dead.insert(op);
     }
 
@@ -305,7 +306,7 @@ impl Turn {
 
     /// Transposes back to NCHW for the readers that still need it, and erases replaced ops.
     fn finish(self, ops: &[Op]) -> Result<()> {
-        for v in &self.turned {
+        for v in &self.transposed {
             if v.uses().iter().any(|(user, _)| !self.dead.contains(user)) {
                 let new = self.last[v];
                 let b = new.def().and_then(Builder::after).ok_or("is in no block")?;

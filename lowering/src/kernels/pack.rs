@@ -27,7 +27,7 @@
 //! ```
 use crate::kernels::{
     frozen::{Frozen, STORED},
-    graph::{CHANNELS_LAST, turned},
+    graph::{CHANNELS_LAST, folded_transpose},
 };
 use kiln_dialects::{
     ir::*,
@@ -56,7 +56,7 @@ kiln_passes::pass_options! {
 impl Pass for Pack {
     const FLAG: &'static str = "kiln-pack";
     const SUMMARY: &'static str =
-        "Stores frozen weights of contractions in the order in which register tiles read them";
+        "Packs frozen weights of contractions in the order in which register tiles read them";
     const LEVELS: &'static [Level] = &[Level::Prims];
     const NUMERICS: Numerics = Numerics::Exact;
 
@@ -114,7 +114,7 @@ impl Pass for Pack {
 /// The weight operand of a contraction, and its dimension that is vectorised.
 fn weight(op: Op) -> Option<(usize, usize)> {
     if op.kind() == Some(OpKind::Convolution) {
-        return turned(op).map(|_| (1, 0));
+        return folded_transpose(op).map(|_| (1, 0));
     }
     let o = DotGeneral::of(op)?;
     let fits = o.rhs_batch.is_empty() && o.rhs_contract.len() == 1 && o.rhs.ty().dims().len() == 2;

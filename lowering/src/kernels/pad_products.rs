@@ -55,7 +55,7 @@ const UNIT: i64 = 8;
 impl Pass for PadProducts {
     const FLAG: &'static str = "kiln-pad-products";
     const SUMMARY: &'static str =
-        "Pads the depth of products whose rows a GPU's tensor cores cannot read";
+        "Pads the K dimension of GEMMs whose rows tensor-core kernels cannot load";
     const LEVELS: &'static [Level] = &[Level::Prims];
     const NUMERICS: Numerics = Numerics::Reassociates;
 

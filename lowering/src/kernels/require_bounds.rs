@@ -2,7 +2,7 @@
 //! of bounds.
 //!
 //! Why: a compiled gather clamps an index into its dimension, which must not be empty; a dynamic
-//! slice must fit; a window needs at least one position; elementwise operands need equal sizes.
+//! slice must fit; a window must fit into the padded dimension; elementwise operands need equal sizes.
 //! Kernels have no checks, since sizes are known before a call: a condition that no fact proves
 //! here is checked at the program's entry. The pass runs after dead code elimination, and before
 //! outlining splits sizes across kernels.
@@ -11,7 +11,7 @@
 //!
 //! ```text
 //! before:  %1 = kiln.gather %x[%i] dims = [0] : tensor<?x4xf32>[tensor<2xi64>]
-//! after:   %1 = …   %n = kiln.sym @n   kiln.require le %c1, %n "kiln.gather takes elements of dimension 0, which has to have some"
+//! after:   %1 = …   %n = kiln.sym @n   kiln.require le %c1, %n "kiln.gather: dimension 0 must not be empty"
 //! ```
 use crate::analysis::sizes::SizeValues;
 use kiln_dialects::{
@@ -36,7 +36,7 @@ kiln_passes::pass_options! {
 impl Pass for RequireBounds {
     const FLAG: &'static str = "kiln-require-bounds";
     const SUMMARY: &'static str =
-        "States the conditions on sizes under which no op reads or writes beside its operand";
+        "Emits guards on sizes under which no op accesses its operand out of bounds";
     const LEVELS: &'static [Level] = &[Level::Prims];
     const NUMERICS: Numerics = Numerics::Exact;
 
@@ -72,11 +72,11 @@ struct Condition {
 impl Condition {
     /// Whether this condition implies the other one.
     fn says(&self, other: &Condition) -> bool {
-        let (same, turned) = (
+        let (same, swapped) = (
             (&self.less, &self.more) == (&other.less, &other.more),
             (&self.less, &self.more) == (&other.more, &other.less),
         );
-        if self.equal { same || turned } else { same && !other.equal }
+        if self.equal { same || swapped } else { same && !other.equal }
     }
 }
 
@@ -85,7 +85,7 @@ fn conditions(facts: &Facts, op: Op) -> Vec<Condition> {
     let Some(kind) = op.kind() else { return vec![] };
     let name = kind.name();
     let fit = |part: &[Dim], whole: Value| -> Vec<Condition> {
-        let words = |axis| format!("{name} takes a part of dimension {axis} that has to fit");
+        let words = |axis| format!("{name}: the slice must lie within dimension {axis}");
         let pairs = part.iter().zip(facts.dims(whole)).enumerate();
         pairs
             .map(|(axis, (less, more))| Condition {
@@ -114,8 +114,7 @@ fn conditions(facts: &Facts, op: Op) -> Vec<Condition> {
                 {
                     return None;
                 }
-                let words =
-                    format!("{name} takes elements of dimension {d}, which has to have some");
+                let words = format!("{name}: dimension {d} must not be empty");
                 Some(Condition {
                     less: Dim::apply(SymKind::Min, &count, &Dim::Known(1)),
                     more,
@@ -140,19 +139,51 @@ fn conditions(facts: &Facts, op: Op) -> Vec<Condition> {
             };
             fit(&(0..o.sizes.len()).map(end).collect::<Vec<_>>(), o.input)
         }
-        OpKind::Convolution | OpKind::ReduceWindow | OpKind::Pad => {
-            let words = |axis| format!("{name} leaves less than nothing in dimension {axis}");
+        OpKind::ReduceWindow => {
+            let Some(o) = ops::ReduceWindow::of(op) else { return vec![] };
+            let dims = facts.dims(o.input).iter().enumerate();
+            let one = |(i, size): (usize, &Dim)| {
+                let window = Dim::Known((o.window[i] - 1) * o.dilation[i] + 1);
+                let padded = size.add(&Dim::Known(o.pad_low[i] + o.pad_high[i]));
+                // An empty batch has no windows.
+                (o.window[i] > 1).then(|| window_fits(name, i, window, padded))
+            };
+            dims.filter_map(one).collect()
+        }
+        OpKind::Convolution => {
+            let Some(o) = ops::Convolution::of(op) else { return vec![] };
+            let (input, weight) = (facts.dims(o.input), facts.dims(o.weight));
+            let one = |i: usize| {
+                let axis = i + 2;
+                if o.transposed {
+                    let more = facts.dims(op.result(0))[axis].clone();
+                    let words = format!("{name}: the result's dimension {axis} must not be empty");
+                    return Condition { less: Dim::Known(1), more, equal: false, words };
+                }
+                let steps = weight[axis].sub(&Dim::Known(1)).mul(&Dim::Known(o.dilation[i]));
+                let padded = input[axis].add(&Dim::Known(o.pad_low[i] + o.pad_high[i]));
+                window_fits(name, axis, steps.add(&Dim::Known(1)), padded)
+            };
+            (0..o.strides.len()).map(one).collect()
+        }
+        OpKind::Pad => {
             let dims = facts.dims(op.result(0)).iter().enumerate();
             dims.map(|(axis, more)| Condition {
                 less: Dim::Known(0),
                 more: more.clone(),
                 equal: false,
-                words: words(axis),
+                words: format!("{name}: the result's dimension {axis} must not be negative"),
             })
             .collect()
         }
         _ => vec![],
     }
+}
+
+/// That a dilated window fits into a padded dimension.
+fn window_fits(name: &str, axis: usize, window: Dim, padded: Dim) -> Condition {
+    let words = format!("{name}: the window must not exceed the padded dimension {axis}");
+    Condition { less: window, more: padded, equal: false, words }
 }
 
 /// The sizes that an op requires to be equal.
@@ -161,7 +192,7 @@ fn equal(facts: &Facts, op: Op) -> Vec<Condition> {
         less: less.clone(),
         more: more.clone(),
         equal: true,
-        words: format!("{} takes sizes that have to be equal", op.name()),
+        words: format!("{}: operand sizes must be equal", op.name()),
     };
     facts.assumed(op).iter().map(|(a, b)| one(a, b)).collect()
 }

@@ -54,7 +54,7 @@ const APART: i64 = 8;
 impl Pass for SpaceToDepth {
     const FLAG: &'static str = "kiln-space-to-depth";
     const SUMMARY: &'static str =
-        "Makes blocks of pixels the channels of convolutions that have few of them";
+        "Rewrites convolutions of few channels by space-to-depth: pixel blocks become channels";
     const LEVELS: &'static [Level] = &[Level::Prims];
     const NUMERICS: Numerics = Numerics::Reassociates;
 

@@ -20,7 +20,7 @@ use crate::{
     analysis::sizes::SizeValues,
     kernels::{
         fuse::insert_slice::MOST_COPIED,
-        graph::{contracts, turns},
+        graph::{contracts, folding_op},
     },
 };
 use kiln_dialects::{
@@ -46,7 +46,7 @@ const FAR: usize = 16;
 impl Pass for SplitConcats {
     const FLAG: &'static str = "kiln-split-concats";
     const SUMMARY: &'static str =
-        "Writes concatenations as pieces that the kernels that compute them put in place";
+        "Replaces concatenations by insert_slice ops, so that producers write into the result";
     const LEVELS: &'static [Level] = &[Level::Prims];
     const NUMERICS: Numerics = Numerics::Exact;
 
@@ -81,7 +81,7 @@ fn maker(v: Value) -> Option<Op> {
     let (mut stack, mut seen) = (vec![v], HashSet::new());
     while let Some(v) = stack.pop() {
         let Some(op) = v.def() else { continue };
-        let made = turns(op).unwrap_or(op);
+        let made = folding_op(op).unwrap_or(op);
         match made.kind() {
             Some(Convolution) if contracts(made) => return Some(made),
             Some(DotGeneral | ReduceWindow | Attention | Reduce) => return Some(made),

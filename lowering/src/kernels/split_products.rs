@@ -101,7 +101,8 @@ impl Sizes {
 
 impl Pass for SplitProducts {
     const FLAG: &'static str = "kiln-split-products";
-    const SUMMARY: &'static str = "Splits the depth of products whose tiles are too few for a GPU";
+    const SUMMARY: &'static str =
+        "Splits the K dimension of GEMMs whose tiles are too few for a GPU (split-K)";
     const LEVELS: &'static [Level] = &[Level::Prims];
     const NUMERICS: Numerics = Numerics::Reassociates;
 

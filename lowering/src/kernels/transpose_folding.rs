@@ -23,7 +23,7 @@ const MOST_READ: usize = 6;
 
 /// The folded ops, which their readers compute.
 #[derive(Default)]
-pub struct Ahead {
+pub struct FoldedOps {
     /// Maps each folded value to the reader's value that it is computed with.
     of: HashMap<Value, Value>,
     /// The folded ops of each such reader, last op first; readers are nodes, so nothing
@@ -31,42 +31,42 @@ pub struct Ahead {
     pub ops: HashMap<Value, Vec<Op>>,
 }
 
-impl Ahead {
+impl FoldedOps {
     /// Whether a value is folded into its reader.
     pub fn has(&self, v: Value) -> bool {
         self.of.contains_key(&v)
     }
 
     /// Analyses a block's ops, given in order. `must`: values that are stored.
-    pub fn of(ops: &[Op], roles: &HashMap<Op, Role>, must: &HashSet<Value>) -> Ahead {
+    pub fn of(ops: &[Op], roles: &HashMap<Op, Role>, must: &HashSet<Value>) -> FoldedOps {
         let free = Free { roles, must, taken: taken(ops, roles) };
-        let mut ahead = Ahead::default();
+        let mut folded = FoldedOps::default();
         let mut reads: HashMap<Value, HashSet<Value>> = HashMap::new();
         for op in
             ops.iter().rev().filter(|op| free.pointwise(**op) && !must.contains(&op.result(0)))
         {
-            let Some(node) = ahead.reader(&free, *op) else { continue };
+            let Some(node) = folded.reader(&free, *op) else { continue };
             let mut read = reads.get(&node).cloned().unwrap_or_default();
             read.remove(&op.result(0));
             read.extend(
                 op.operands().into_iter().map(|v| free.base(v)).filter(|v| free.stored(*v)),
             );
             if read.len() <= MOST_READ
-                && ahead.ops.get(&node).is_none_or(|all| all.len() < MOST_OPS)
+                && folded.ops.get(&node).is_none_or(|all| all.len() < MOST_OPS)
             {
                 reads.insert(node, read);
-                ahead.of.insert(op.result(0), node);
-                ahead.ops.entry(node).or_default().push(*op);
+                folded.of.insert(op.result(0), node);
+                folded.ops.entry(node).or_default().push(*op);
             }
         }
-        ahead
+        folded
     }
 
     /// The single value with which all readers of an op through a transpose are computed.
     fn reader(&self, free: &Free<'_>, op: Op) -> Option<Value> {
-        let (mut v, mut turned) = (op.result(0), false);
+        let (mut v, mut transposed) = (op.result(0), false);
         loop {
-            if turned && free.must.contains(&v) {
+            if transposed && free.must.contains(&v) {
                 return Some(v);
             }
             let mut users: Vec<Op> = vec![];
@@ -84,12 +84,12 @@ impl Ahead {
                 return match nodes.into_iter().collect::<Vec<_>>()[..] {
                     // All readers belong to one expression.
                     [Some(node)] => Some(*node),
-                    _ => Some(v).filter(|_| all && turned),
+                    _ => Some(v).filter(|_| all && transposed),
                 };
             };
             match (user.kind(), free.roles.get(&user)) {
                 (Some(OpKind::Transpose | OpKind::Reshape), Some(Role::Move)) => {
-                    turned |= user.kind() == Some(OpKind::Transpose)
+                    transposed |= user.kind() == Some(OpKind::Transpose)
                 }
                 // A transpose that is stored, whatever reads it.
                 (Some(OpKind::Transpose), Some(Role::Compute(Class::Pointwise))) => {
@@ -97,7 +97,7 @@ impl Ahead {
                 }
                 _ if free.pointwise(user) => {
                     let node = self.of.get(&user.result(0)).copied();
-                    return if turned { node.or(Some(user.result(0))) } else { node };
+                    return if transposed { node.or(Some(user.result(0))) } else { node };
                 }
                 _ => return None,
             }

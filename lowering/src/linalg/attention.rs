@@ -1,7 +1,7 @@
 //! Attention as `kiln.structured.attention`, so that the score matrix never goes through memory.
 use crate::{
     analysis::index_expr::Ix,
-    kernels::graph::turned,
+    kernels::graph::folded_transpose,
     linalg::{
         contract::rounded,
         expr::{Body, dtype},
@@ -263,7 +263,8 @@ fn broadcast(bias: Value, place: &[Ix; 4], to: &[Size; 4]) -> Vec<Ix> {
 
 /// The value to store, and the loops that index it in memory order.
 fn layout(op: Op, outer: usize) -> Result<(Value, Vec<usize>)> {
-    let moved = turned(op).and_then(|t| Some((t.result(0), Transpose::of(t)?.permutation)));
+    let moved =
+        folded_transpose(op).and_then(|t| Some((t.result(0), Transpose::of(t)?.permutation)));
     let (value, permutation) = moved.unwrap_or((op.result(0), vec![0, 1, 2, 3]));
     // Heads are one loop, or two in grouped-query attention.
     let loops = [vec![0], (1..outer).collect(), vec![outer], vec![outer + 1]];

@@ -1,7 +1,7 @@
 //! Contractions: matrix products, convolutions, and sums of products that reuse an operand.
 use crate::{
     analysis::index_expr::{Ix, through},
-    kernels::graph::{contracts, turned},
+    kernels::graph::{contracts, folded_transpose},
     linalg::{
         expr::{Body, Input, Inputs, dtype},
         kernel::{Kernel, Nest},
@@ -79,7 +79,7 @@ pub struct Contraction {
 /// The dimensions of a contraction's result in the order in which it is stored.
 fn stored_order(op: Op) -> Vec<usize> {
     let rank = op.result(0).ty().dims().len();
-    let permutation = turned(op)
+    let permutation = folded_transpose(op)
         .and_then(Transpose::of)
         .map(|t| t.permutation.iter().map(|p| *p as usize).collect());
     permutation.unwrap_or_else(|| (0..rank).collect())
@@ -171,7 +171,7 @@ pub fn dot_general(k: &Kernel, op: Op, o: &DotGeneral) -> Tensors {
 /// A convolution whose padding `kiln-expose-padding` has kept: its NHWC input is padded within the
 /// kernel.
 fn padded_convolution(k: &Kernel, op: Op, o: Convolution) -> Tensors {
-    let source = turned(op)
+    let source = folded_transpose(op)
         .and(o.input.def())
         .and_then(Transpose::of)
         .filter(|t| t.permutation == [0, 3, 1, 2]);
@@ -229,7 +229,7 @@ pub fn convolution(k: &Kernel, op: Op, o: &Convolution) -> Tensors {
         return grouped(k, op, o, &out, &weight);
     }
     // Loops in memory order: an NHWC convolution also reads its input in NHWC order.
-    let last = turned(op).is_some();
+    let last = folded_transpose(op).is_some();
     let order = if last {
         [vec![0], (2..spatial + 2).collect(), vec![1]].concat()
     } else {

@@ -31,7 +31,7 @@ pub(crate) mod stage;
 
 use crate::{
     analysis::{kernels_of, said, sizes::SizeValues},
-    kernels::graph::{heavy, turned, turns},
+    kernels::graph::{folded_transpose, folding_op, heavy},
     linalg::{
         expr::dtype,
         kernel::Kernel,
@@ -61,7 +61,7 @@ kiln_passes::pass_options! {
 
 impl Pass for ToLinalg {
     const FLAG: &'static str = "kiln-to-linalg";
-    const SUMMARY: &'static str = "Writes each kernel's prims as linalg on tensors";
+    const SUMMARY: &'static str = "Lowers each kernel's prims to linalg on tensors";
     const LEVELS: &'static [Level] = &[Level::Kernels];
     const LOWERS_TO: Option<Level> = Some(Level::Linalg);
     const REQUIRED: bool = true;
@@ -145,7 +145,7 @@ fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Resul
             attention::attention(&k, op).at(op)?.into_iter().for_each(|(v, made)| k.keep(v, made));
         } else if is_stage(kind) {
             let made = stage(&k, op).at(op)?;
-            let stored = turned(op).unwrap_or(op);
+            let stored = folded_transpose(op).unwrap_or(op);
             stored.results().into_iter().zip(made).for_each(|(v, t)| k.keep(v, t));
             // Converted right away, while the elements are in registers.
             for v in stored.results().into_iter().filter(|v| returned.contains(v)) {
@@ -153,7 +153,10 @@ fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Resul
                     narrow.insert(v, k.pointwise(v, true).at(op)?);
                 }
             }
-        } else if op.result_count() == 1 && stages.contains(&op.result(0)) && turns(op).is_none() {
+        } else if op.result_count() == 1
+            && stages.contains(&op.result(0))
+            && folding_op(op).is_none()
+        {
             let v = op.result(0);
             let made = k.pointwise(v, returned.contains(&v)).at(op)?;
             k.keep(v, made);

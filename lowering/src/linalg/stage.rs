@@ -181,7 +181,7 @@ fn reduce_window(k: &Kernel, op: Op, o: &ReduceWindow) -> Tensors {
 }
 
 /// Extracts a slice of `whole`, lets `write` fill it, and inserts it back.
-fn piece(
+fn write_slice(
     k: &Kernel,
     whole: Value,
     offsets: &[Size],
@@ -201,18 +201,18 @@ fn concat(k: &Kernel, op: Op, o: &Concat) -> Tensors {
     let axis = o.axis as usize;
     let sizes = k.sizes_of(op.result(0))?;
     let mut whole = k.empty(storage(dtype(op.result(0))?), &sizes)?;
-    let (mut offset, mut pieces) = (Size::Static(0), vec![]);
+    let (mut offset, mut slices) = (Size::Static(0), vec![]);
     for v in &o.inputs {
         let own = k.sizes_of(*v)?;
         let mut offsets = vec![Size::Static(0); sizes.len()];
         offsets[axis] = offset;
         offset = sum(k, offset, own[axis])?;
-        pieces.push((*v, offsets, own));
+        slices.push((*v, offsets, own));
     }
     // Slices that are a contraction's epilogue come first, right after it.
-    pieces.sort_by_key(|(v, ..)| !of_stage(*v));
-    for (v, offsets, own) in pieces {
-        whole = piece(k, whole, &offsets, &own, &mut |part| k.write(v, &own, part))?;
+    slices.sort_by_key(|(v, ..)| !of_stage(*v));
+    for (v, offsets, own) in slices {
+        whole = write_slice(k, whole, &offsets, &own, &mut |part| k.write(v, &own, part))?;
     }
     Ok(vec![whole])
 }
@@ -225,7 +225,7 @@ fn place(k: &Kernel, op: Op, o: &InsertSlice) -> Tensors {
     };
     let new = |s: &Size| if let Size::Dynamic(v) = s { Size::Dynamic(k.new_index(*v)) } else { *s };
     let (own, offsets) = (k.sizes_of(o.source)?, o.offsets.iter().map(new).collect::<Vec<_>>());
-    Ok(vec![piece(k, whole, &offsets, &own, &mut |part| k.write(o.source, &own, part))?])
+    Ok(vec![write_slice(k, whole, &offsets, &own, &mut |part| k.write(o.source, &own, part))?])
 }
 
 /// Whether a value of the kernel depends on a stage.
@@ -293,7 +293,7 @@ fn pad(k: &Kernel, op: Op, o: &Pad) -> Tensors {
     }
     let at: Vec<Ix> = (0..n).map(|i| Ix::dim(i).plus(Ix::size(low[i].1))).collect();
     // The interior first: it can be the epilogue of the stage that computes it.
-    whole = piece(k, whole, &offsets, &inner, &mut |slice| {
+    whole = write_slice(k, whole, &offsets, &inner, &mut |slice| {
         let nest = Nest {
             reduction: vec![false; n],
             sizes: inner.clone(),
@@ -316,7 +316,7 @@ fn pad(k: &Kernel, op: Op, o: &Pad) -> Tensors {
             let mut size: Vec<Size> =
                 (0..n).map(|i| if i < d { inner[i] } else { sizes[i] }).collect();
             (at[d], size[d]) = (start, count);
-            whole = piece(k, whole, &at, &size, &mut |part| {
+            whole = write_slice(k, whole, &at, &size, &mut |part| {
                 let nest = Nest {
                     reduction: vec![false; n],
                     sizes: size.clone(),

@@ -68,7 +68,8 @@ pub const ACCURACY: &[(&str, f64, f64)] = &[
 
 impl Pass for ExpandMath {
     const FLAG: &'static str = "kiln-expand-math";
-    const SUMMARY: &'static str = "Writes math functions as polynomials, and conversions of 8-bit floats as integer arithmetic";
+    const SUMMARY: &'static str =
+        "Expands math functions into polynomials, and fp8 conversions into integer arithmetic";
     const ANCHOR: &'static str = "";
     const LEVELS: &'static [Level] = LEVELS;
     const NUMERICS: Numerics = Numerics::Approximates;

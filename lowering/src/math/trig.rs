@@ -81,18 +81,18 @@ fn quarter(e: &Emit, x: Value) -> Result<(Value, Value, Value)> {
 
 /// sin(x + turn pi/2).
 fn shifted_sin(e: &Emit, x: Value, turn: i64) -> Res {
-    turned_sin(e, &e.wide(), quarter(e, x)?, turn)
+    quadrant_sin(e, &e.wide(), quarter(e, x)?, turn)
 }
 
 /// sin(r + (n + turn) pi/2), from sin r, cos r and n, an integer of `w`'s width.
-pub fn turned_sin(e: &Emit, w: &Emit, (s, c, n): (Value, Value, Value), turn: i64) -> Res {
+pub fn quadrant_sin(e: &Emit, w: &Emit, (s, c, n): (Value, Value, Value), turn: i64) -> Res {
     let n = w.iadd(n, w.i(turn)?)?;
     let y = e.select(w.nonzero(w.and(n, w.i(1)?)?)?, c, s)?;
     e.select(w.nonzero(w.and(n, w.i(2)?)?)?, e.neg(y)?, y)
 }
 
 /// tan(r + n pi/2), from sin r, cos r and n, an integer of `w`'s width.
-pub fn turned_tan(e: &Emit, w: &Emit, (s, c, n): (Value, Value, Value)) -> Res {
+pub fn quadrant_tan(e: &Emit, w: &Emit, (s, c, n): (Value, Value, Value)) -> Res {
     let odd = w.nonzero(w.and(n, w.i(1)?)?)?;
     e.div(e.select(odd, e.neg(c)?, s)?, e.select(odd, s, c)?)
 }
@@ -106,7 +106,7 @@ pub fn cos(e: &Emit, x: Value) -> Res {
 }
 
 pub fn tan(e: &Emit, x: Value) -> Res {
-    e.unless_tiny(x, turned_tan(e, &e.wide(), quarter(e, x)?)?)
+    e.unless_tiny(x, quadrant_tan(e, &e.wide(), quarter(e, x)?)?)
 }
 
 /// Polynomial in x^2 of (asin(x) - x) / x^3 for |x| <= 1/2.

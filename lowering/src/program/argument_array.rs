@@ -4,6 +4,7 @@ use crate::{
     program::interface::{Slots, dim_name},
 };
 use kiln_dialects::{
+    error::Kind,
     ir::*,
     ops::{self, Arena, GetGlobal, Launch, OpKind, Output, SymExpr},
 };
@@ -89,8 +90,11 @@ impl<'a> Words<'a> {
         }
         let made = match v.def() {
             None => {
-                let i =
-                    self.inputs.iter().position(|a| *a == v).ok_or("reads a value from nowhere")?;
+                let i = self
+                    .inputs
+                    .iter()
+                    .position(|a| *a == v)
+                    .ok_or("reads a value without a definition")?;
                 self.load(self.slots.input(i), self.ptr)?
             }
             Some(op) => match op.kind() {
@@ -145,12 +149,14 @@ impl<'a> Words<'a> {
                 .inputs
                 .iter()
                 .position(|a| *a == d.input)
-                .ok_or("asks for the size of what is no argument")?;
+                .ok_or("takes the size of a value that is no argument")?;
             self.load(slot(&dim_name(input, d.axis as usize))?, self.word)?
         } else if let Some(e) = SymExpr::of(op) {
             let (x, y) = (self.number(e.lhs)?, self.number(e.rhs)?);
-            let op = arith_op(e.kind)
-                .ok_or("has a size that is a power of symbols, which has no compiled form yet")?;
+            let op = arith_op(e.kind).ok_or_else(|| {
+                let why = "has a size that is a power of symbols, which has no compiled form yet";
+                Error::new(Kind::Unsupported, why)
+            })?;
             op(self.b, x, y)?
         } else if op.isa::<arith::Constant>() {
             self.constant(

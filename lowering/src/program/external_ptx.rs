@@ -34,7 +34,7 @@ impl Text {
         number(&target)
             .ok_or_else(|| format!("has PTX for .target {target}, which is no sm_<number>"))?;
         if behind(".address_size").is_some_and(|n| n != "64") {
-            return Err("has PTX whose addresses have not 64 bits".into());
+            return Err("has PTX without 64-bit addresses".into());
         }
         let entries = entries(&text);
         let found = entries.iter().find(|(name, _)| *name == entry);
@@ -292,7 +292,7 @@ mod tests {
             "has PTX for .target gfx90a,, which is no sm_<number>".replace(",,", ",")
         );
         assert_eq!(other(".version 7.8", ""), "has PTX without a .version");
-        assert_eq!(other("64\n", "32\n"), "has PTX whose addresses have not 64 bits");
+        assert_eq!(other("64\n", "32\n"), "has PTX without 64-bit addresses");
         assert!(Text::read("", "one", 1).is_err() && Text::read("/*", "one", 1).is_err());
     }
 

@@ -28,8 +28,7 @@ kiln_passes::pass_options! {
 
 impl Pass for InPlace {
     const FLAG: &'static str = "kiln-in-place";
-    const SUMMARY: &'static str =
-        "Says which results of a kernel may be written over which of its inputs";
+    const SUMMARY: &'static str = "Marks results of kernels that may reuse the buffer of an input";
     const LEVELS: &'static [Level] = &[Level::Linalg];
     const NUMERICS: Numerics = Numerics::Exact;
 

@@ -64,7 +64,7 @@ impl Slots {
                 }
             } else if let Some(d) = ops::Dim::of(op) {
                 let input =
-                    place(d.input).ok_or_at(op, "asks for the size of what is no argument")?;
+                    place(d.input).ok_or_at(op, "takes the size of a value that is no argument")?;
                 let name = dim_name(input, d.axis as usize);
                 if s.symbols.iter().all(|(n, ..)| *n != name) {
                     s.symbols.push((name, input, d.axis as usize));
@@ -357,7 +357,7 @@ fn launch(
                     .iter()
                     .position(|a| *a == v)
                     .map(p::Arg::Input)
-                    .ok_or_else(|| "reads a value from nowhere".into());
+                    .ok_or_else(|| "reads a value without a definition".into());
             };
             match op.kind() {
                 Some(OpKind::Reshape) => v = op.operand(0),

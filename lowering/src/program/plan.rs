@@ -41,7 +41,7 @@ kiln_passes::pass_options! {
 impl Pass for Plan {
     const FLAG: &'static str = "kiln-plan";
     const SUMMARY: &'static str =
-        "Gives every value that crosses kernels a place in the arena or in the caller's memory";
+        "Plans memory: assigns values between kernels to the arena or to the caller's buffers";
     const LEVELS: &'static [Level] = &[Level::Tiled];
     const LOWERS_TO: Option<Level> = Some(Level::Program);
     const REQUIRED: bool = true;
@@ -245,11 +245,7 @@ fn bytes(empty: Op, facts: &Facts) -> Result<SymDim> {
         };
         product = product.mul(&size);
     }
-    if product == SymDim::Unknown {
-        Err("is of a size that is not known before it is computed".into())
-    } else {
-        Ok(product)
-    }
+    if product == SymDim::Unknown { Err("has a data-dependent size".into()) } else { Ok(product) }
 }
 
 fn aligned(d: &SymDim, to: i64) -> SymDim {
@@ -307,39 +303,39 @@ fn until(slots: &[Slot], slot: &Slot) -> i64 {
 /// Assigns the slots' offsets and the arena's size. Slots that overwrite each other are placed as
 /// one.
 fn place(slots: &[Slot], alignment: i64) -> (Vec<SymDim>, SymDim) {
-    let mut pieces: Vec<Piece> = vec![];
-    let mut piece_of: Vec<usize> = vec![];
+    let mut intervals: Vec<Interval> = vec![];
+    let mut interval_of: Vec<usize> = vec![];
     for slot in slots {
-        let piece = match slot.over {
-            Some(i) => piece_of[i],
+        let interval = match slot.over {
+            Some(i) => interval_of[i],
             None => {
-                pieces.push(Piece {
+                intervals.push(Interval {
                     bytes: aligned(&slot.bytes, alignment),
                     first: slot.first,
                     last: slot.last,
                 });
-                pieces.len() - 1
+                intervals.len() - 1
             }
         };
-        pieces[piece].last = pieces[piece].last.max(slot.last);
-        piece_of.push(piece);
+        intervals[interval].last = intervals[interval].last.max(slot.last);
+        interval_of.push(interval);
     }
     let (offsets, total) =
-        match pieces.iter().map(|p| p.bytes.known()).collect::<Option<Vec<i64>>>() {
-            Some(known) => place_static(&pieces, &known),
-            None => place_symbolic(&pieces),
+        match intervals.iter().map(|p| p.bytes.known()).collect::<Option<Vec<i64>>>() {
+            Some(known) => place_static(&intervals, &known),
+            None => place_symbolic(&intervals),
         };
-    (piece_of.into_iter().map(|p| offsets[p].clone()).collect(), total)
+    (interval_of.into_iter().map(|p| offsets[p].clone()).collect(), total)
 }
 
 /// Memory that is live from one launch to another.
-struct Piece {
+struct Interval {
     bytes: SymDim,
     first: i64,
     last: i64,
 }
 
-fn place_static(slots: &[Piece], sizes: &[i64]) -> (Vec<SymDim>, SymDim) {
+fn place_static(slots: &[Interval], sizes: &[i64]) -> (Vec<SymDim>, SymDim) {
     let mut order: Vec<usize> = (0..slots.len()).collect();
     order.sort_by_key(|i| (std::cmp::Reverse(sizes[*i]), slots[*i].first));
     let (mut offsets, mut done, mut total) = (vec![0; slots.len()], vec![], 0);
@@ -366,33 +362,33 @@ fn place_static(slots: &[Piece], sizes: &[i64]) -> (Vec<SymDim>, SymDim) {
     (offsets.into_iter().map(SymDim::Known).collect(), SymDim::Known(total))
 }
 
-fn place_symbolic(slots: &[Piece]) -> (Vec<SymDim>, SymDim) {
+fn place_symbolic(slots: &[Interval]) -> (Vec<SymDim>, SymDim) {
     // Allocated memory: size, and the launch after which it is free.
-    let mut pieces: Vec<(SymDim, i64)> = vec![];
-    let mut piece_of = vec![];
+    let mut intervals: Vec<(SymDim, i64)> = vec![];
+    let mut interval_of = vec![];
     for slot in slots {
         let size = &slot.bytes;
         let free = |p: &(SymDim, i64)| p.1 < slot.first;
-        let found = pieces.iter().position(|p| free(p) && p.0 == *size);
+        let found = intervals.iter().position(|p| free(p) && p.0 == *size);
         let found = found.or_else(|| {
-            pieces.iter().position(|p| free(p) && (at_most(size, &p.0) || at_most(&p.0, size)))
+            intervals.iter().position(|p| free(p) && (at_most(size, &p.0) || at_most(&p.0, size)))
         });
         let i = found.unwrap_or_else(|| {
-            pieces.push((size.clone(), -1));
-            pieces.len() - 1
+            intervals.push((size.clone(), -1));
+            intervals.len() - 1
         });
-        if at_most(&pieces[i].0, size) {
-            pieces[i].0 = size.clone();
+        if at_most(&intervals[i].0, size) {
+            intervals[i].0 = size.clone();
         }
-        pieces[i].1 = slot.last;
-        piece_of.push(i);
+        intervals[i].1 = slot.last;
+        interval_of.push(i);
     }
     let mut starts = vec![SymDim::Known(0)];
-    for (size, _) in &pieces {
+    for (size, _) in &intervals {
         starts.push(starts[starts.len() - 1].add(size));
     }
-    let total = starts[pieces.len()].clone();
-    (piece_of.into_iter().map(|i| starts[i].clone()).collect(), total)
+    let total = starts[intervals.len()].clone();
+    (interval_of.into_iter().map(|i| starts[i].clone()).collect(), total)
 }
 
 /// Whether `a <= b` for all non-negative values of the symbols.

@@ -211,7 +211,8 @@ fn reverse(op: Op, r: &Rewriter) -> Result<bool> {
     replace_by(op, r, merged)
 }
 
-/// A reduction over no dimension, or over unit dimensions.
+/// A reduction over no dimension, or over unit dimensions. A float sum starts at +0.0, so that the
+/// sum of -0.0 is +0.0, as in PyTorch: an addition keeps that unless no operand can be -0.0.
 fn reduce(op: Op, r: &Rewriter) -> Result<bool> {
     let Some(o) = Reduce::of(op) else { return Ok(false) };
     if o.dims.is_empty() {
@@ -223,7 +224,26 @@ fn reduce(op: Op, r: &Rewriter) -> Result<bool> {
     }
     let b = r.before(op)?;
     let kept = (0..t.dims.len()).filter(|i| !o.dims.contains(&(*i as i64)));
-    let sizes = kept.map(|i| b.size_of(o.input, i)).collect::<Result<_, _>>()?;
-    let same = b.add(&Reshape { input: o.input, sizes })?;
-    replace_by(op, r, same)
+    let sizes: Vec<Size> = kept.map(|i| b.size_of(o.input, i)).collect::<Result<_, _>>()?;
+    let same = b.add(&Reshape { input: o.input, sizes: sizes.clone() })?;
+    if o.kind != ReduceKind::Sum || !t.dtype.is_float() || never_minus_zero(o.input) {
+        return replace_by(op, r, same);
+    }
+    let zero = splat(&b, Attr::scalar(op.ctx(), t.dtype, 0.0), sizes)?;
+    let sum = b.add(&Add { lhs: same, rhs: zero })?;
+    replace_by(op, r, sum)
+}
+
+/// Whether no element of a float tensor can be -0.0.
+fn never_minus_zero(v: Value) -> bool {
+    let Some(op) = v.def() else { return false };
+    let Some(kind) = op.kind() else { return false };
+    match kind {
+        OpKind::Abs | OpKind::Exp | OpKind::Exp2 => true,
+        OpKind::Convert => tensor_type(op.operand(0).ty()).is_ok_and(|t| !t.dtype.is_float()),
+        OpKind::Reshape | OpKind::Transpose | OpKind::BroadcastInDim | OpKind::Slice => {
+            never_minus_zero(op.operand(0))
+        }
+        _ => false,
+    }
 }

@@ -354,6 +354,16 @@ pub(super) const ROWS: &[Row] = &[
         set: |s, t| put(&mut s.machine.autotune_budget, seconds(t)),
     },
     Row {
+        name: "autotune_candidates",
+        torch: None,
+        kind: COUNT,
+        default: "48",
+        variable: "KILN_AUTOTUNE_CANDIDATES",
+        of: Of::Both,
+        summary: "most schedules that max_autotune tries per kernel",
+        set: |s, t| put(&mut s.machine.autotune_candidates, number(t, usize::MAX, COUNT)),
+    },
+    Row {
         name: "schedules",
         torch: None,
         kind: "a file that kiln tune has made",

@@ -101,7 +101,12 @@ fn check(item: u64) -> Outcome {
             ..options()
         };
         if measured {
-            (options.max_autotune, options.autotune_budget) = (true, Duration::from_secs(8));
+            options = Options {
+                max_autotune: true,
+                autotune_budget: Duration::from_secs(24 * 3600),
+                autotune_candidates: 4,
+                ..options
+            };
         } else {
             let model = load(&path).expect("a model");
             std::fs::write(&file, table(&model, &options, "sm_90a", one.schedule).to_string())

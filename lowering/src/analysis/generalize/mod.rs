@@ -33,7 +33,7 @@ kiln_passes::pass_options! {
 
 impl Pass for Generalize {
     const FLAG: &'static str = "kiln-generalize";
-    const SUMMARY: &'static str = "Writes structured ops as linalg.generic";
+    const SUMMARY: &'static str = "Rewrites structured ops as linalg.generic";
     const LEVELS: &'static [Level] = &[Level::Linalg, Level::Scheduled];
     const NUMERICS: Numerics = Numerics::Exact;
     const DIALECTS: &'static [&'static str] = &["arith", "linalg", "math", "tensor"];

@@ -29,8 +29,12 @@ pub fn fast(e: &Emit, name: &str, x: Value) -> Result<Option<Value>> {
         math::Log10::NAME => e.mul(log2()?, e.c(LOG10_2)?),
         math::Sqrt::NAME => math::Sqrt::new(e, x).fastmath(FastMathFlags::AFN).result(),
         math::Rsqrt::NAME => math::Rsqrt::new(e, x).fastmath(FastMathFlags::AFN).result(),
-        math::Sin::NAME => math::Sin::new(e, turned(e, x)?).fastmath(FastMathFlags::AFN).result(),
-        math::Cos::NAME => math::Cos::new(e, turned(e, x)?).fastmath(FastMathFlags::AFN).result(),
+        math::Sin::NAME => {
+            math::Sin::new(e, reduced_angle(e, x)?).fastmath(FastMathFlags::AFN).result()
+        }
+        math::Cos::NAME => {
+            math::Cos::new(e, reduced_angle(e, x)?).fastmath(FastMathFlags::AFN).result()
+        }
         math::Tanh::NAME => tanh(e, x),
         _ => return Ok(None),
     }
@@ -39,7 +43,7 @@ pub fn fast(e: &Emit, name: &str, x: Value) -> Result<Option<Value>> {
 
 /// An angle modulo 2 pi, with 2 pi as a Cody-Waite pair; an FMA computes the high part's product
 /// exactly.
-fn turned(e: &Emit, x: Value) -> Res {
+fn reduced_angle(e: &Emit, x: Value) -> Res {
     let turns = e.floor(e.fmac(x, 1.0 / TAU, e.c(0.5)?)?)?;
     let high = f64::from(TAU as f32);
     let rest = e.fmac(turns, -high, x)?;

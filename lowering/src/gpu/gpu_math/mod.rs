@@ -53,7 +53,7 @@ kiln_passes::pass_options! {
 impl Pass for GpuMath {
     const FLAG: &'static str = "kiln-gpu-math";
     const SUMMARY: &'static str =
-        "Writes exponentials by the hardware's 2^x and roundings of pairs as pairs";
+        "Lowers exponentials to ex2.approx and pairs of roundings to packed conversions";
     const LEVELS: &'static [Level] = LEVELS;
     const NUMERICS: Numerics = Numerics::Approximates;
     const REQUIRED: bool = true;

@@ -220,7 +220,7 @@ pub fn copied(b: Builder, at: Op, v: Value, known: &mut HashMap<Value, Value>) -
     }
     let Some(op) = v.def().filter(|d| d.block() == block(at)) else {
         return if v.block_arg().is_some_and(|(b, _)| Some(b) == block(at)) {
-            Err("reads what is not there".into())
+            Err("reads a buffer that is not there".into())
         } else {
             Ok(v)
         };

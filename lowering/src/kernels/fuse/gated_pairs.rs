@@ -3,7 +3,7 @@
 use crate::{
     kernels::{
         fuse::group::{Decide, Kind},
-        graph::{Class, turns},
+        graph::{Class, folding_op},
     },
     target::costs::{SKINNY_K, SKINNY_ROWS},
 };
@@ -57,7 +57,7 @@ impl Decide<'_> {
 
     /// A matrix product that can run on Hopper's tensor cores as one of a pair.
     fn product(&self, n: usize) -> Option<DotGeneral> {
-        let op = self.graph.nodes[n].value.def().filter(|o| turns(*o).is_none())?;
+        let op = self.graph.nodes[n].value.def().filter(|o| folding_op(*o).is_none())?;
         let dot = DotGeneral::of(op)?;
         let half = |v: Value| {
             tensor_type(v.ty()).is_ok_and(|t| [DType::BF16, DType::F16].contains(&t.dtype))

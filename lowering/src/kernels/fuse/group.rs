@@ -8,7 +8,7 @@
 use crate::{
     analysis::index_expr::Ix,
     kernels::{
-        graph::{Class, Graph, Leaf, title, turns},
+        graph::{Class, Graph, Leaf, folding_op, title},
         prologues::PROLOGUE,
     },
 };
@@ -126,7 +126,7 @@ impl Decide<'_> {
     pub(crate) fn sources(&self, n: usize) -> Vec<usize> {
         let mut all: Vec<(i64, usize)> = vec![];
         for leaf in &self.graph.nodes[n].leaves {
-            let Some(g) = self.home(self.graph.base(leaf.value)) else { continue };
+            let Some(g) = self.kernel_of(self.graph.base(leaf.value)) else { continue };
             let size = self.graph.count(self.graph.facts.dims(leaf.value));
             match all.iter_mut().find(|(_, h)| *h == g) {
                 Some((sum, _)) => *sum += size,
@@ -135,13 +135,13 @@ impl Decide<'_> {
         }
         // Ties: the later kernel first, since it depends on the other, not vice versa. A slice
         // belongs to the kernel that computes it.
-        let own = self.piece(n).and_then(|v| self.home(self.graph.base(v)));
+        let own = self.slice_source(n).and_then(|v| self.kernel_of(self.graph.base(v)));
         all.sort_by_key(|(size, g)| std::cmp::Reverse((own == Some(*g), *size, *g)));
         all.into_iter().map(|(_, g)| g).collect()
     }
 
     /// The kernel that computes a value.
-    pub(crate) fn home(&self, v: Value) -> Option<usize> {
+    pub(crate) fn kernel_of(&self, v: Value) -> Option<usize> {
         self.graph.node_of.get(&v).and_then(|m| self.group_of.get(*m)).copied()
     }
 
@@ -150,20 +150,20 @@ impl Decide<'_> {
         let node = &self.graph.nodes[n];
         let (mut reasons, mut copies) = (vec![], false);
         let alone = self.how == How::EachOp;
-        let mut home = self.partner(n).map(|g| (g, Kind::Contract, Form::Full));
+        let mut chosen = self.partner(n).map(|g| (g, Kind::Contract, Form::Full));
         for g in &sources {
-            if alone || home.is_some() {
+            if alone || chosen.is_some() {
                 break;
             }
             match self.fits(n, *g).and_then(|form| self.acyclic(*g, &sources).map(|()| form)) {
-                Ok((kind, form)) => home = Some((*g, kind, form)),
+                Ok((kind, form)) => chosen = Some((*g, kind, form)),
                 Err(why) => reasons.push((
                     *g,
                     format!("{} not with {}: {why}", self.name(node.value), self.first_name(*g)),
                 )),
             }
         }
-        let (g, form) = match home {
+        let (g, form) = match chosen {
             Some((g, kind, form)) => {
                 // A node is computed by one kernel only; that it did not join another is no loss,
                 // unless it copies a slice.
@@ -206,7 +206,7 @@ impl Decide<'_> {
         let said = |name: &str| {
             node.value
                 .def()
-                .and_then(|o| turns(o).unwrap_or(o).attr(name))
+                .and_then(|o| folding_op(o).unwrap_or(o).attr(name))
                 .and_then(Attr::as_string)
         };
         let (whole, prologue) = (said(NOT_FUSED), said(PROLOGUE));
@@ -267,10 +267,10 @@ impl Decide<'_> {
             && node.class != Class::Single
             && group.nodes.iter().any(|m| self.places(*m))
         {
-            return Err("its result is put into a larger tensor already".into());
+            return Err("its result is written into a larger tensor already".into());
         }
         if group.kind == Kind::Contract && self.only_for_reductions(n, g) {
-            return Err("only reductions read it, which cannot join, so that it would be stored beside what it is made of".into());
+            return Err("only reductions that cannot join read it, so that both it and its operands would be stored".into());
         }
         let stay: Vec<SymDim> = (0..group.dims.len())
             .filter(|d| !group.reduced.contains(d))
@@ -280,24 +280,26 @@ impl Decide<'_> {
             (Class::Contract | Class::Attention | Class::Single, _) => {
                 return Err("a contraction or a whole-tensor op starts a kernel".into());
             }
-            (_, Kind::Attention) => return Err("rows of its result are finished in pieces".into()),
-            (_, Kind::Single) => return Err("that is a whole-tensor op".into()),
+            (_, Kind::Attention) => {
+                return Err("its result's rows are written slice by slice".into());
+            }
+            (_, Kind::Single) => return Err("it is a whole-tensor op".into()),
             (Class::Scan, Kind::Scan) => {
-                return Err("one scan goes through its rows already".into());
+                return Err("its kernel has a scan already".into());
             }
             // Any other reduction would reread a row for each result of the scan: the work times
             // the axis length.
             (Class::Reduce, Kind::Scan) => {
-                return Err("a row of the scan is not in one place".into());
+                return Err("the reduction would reread a row for each result of the scan".into());
             }
             (Class::Scan, Kind::Contract) => {
-                return Err("a row of the product is not in one place".into());
+                return Err("a row of the product spans several tiles".into());
             }
             (Class::Scan, Kind::Rows | Kind::Reduce) => {
-                return Err("a scan goes through its rows by itself".into());
+                return Err("a scan is a loop over its rows of its own".into());
             }
             (Class::Scan, Kind::Pointwise) if dims == group.dims => (Kind::Scan, Form::Full),
-            (Class::Scan, _) => return Err("it runs over other sizes".into()),
+            (Class::Scan, _) => return Err("its iteration space differs".into()),
             (Class::Pointwise, Kind::Rows | Kind::Reduce) if dims == stay && stay != group.dims => {
                 (group.kind, Form::Reduced)
             }
@@ -306,15 +308,15 @@ impl Decide<'_> {
             {
                 (group.kind, Form::Full)
             }
-            (Class::Pointwise, _) => return Err("it runs over other sizes".into()),
+            (Class::Pointwise, _) => return Err("its iteration space differs".into()),
             (Class::Reduce, Kind::Contract) => {
-                return Err("a row of the product is not in one place".into());
+                return Err("a row of the product spans several tiles".into());
             }
             (Class::Reduce, Kind::Reduce) => {
-                return Err("two reductions along leading dimensions".into());
+                return Err("both reduce leading dimensions".into());
             }
             (Class::Reduce, _) if dims != group.dims => {
-                return Err("it runs over other sizes".into());
+                return Err("its iteration space differs".into());
             }
             (Class::Reduce, Kind::Rows) if self.reduced(n) == group.reduced => {
                 (Kind::Rows, Form::Reduced)
@@ -328,7 +330,7 @@ impl Decide<'_> {
             ),
         };
         for leaf in &node.leaves {
-            if self.home(self.graph.base(leaf.value)) != Some(g) {
+            if self.kernel_of(self.graph.base(leaf.value)) != Some(g) {
                 continue;
             }
             let Some(m) = self.graph.node_of.get(&leaf.value) else {
@@ -358,7 +360,7 @@ impl Decide<'_> {
                 }
             };
             if !self.reads_in_place(leaf, &over) {
-                return Err(format!("it reads {} at another place", self.name(leaf.value)).into());
+                return Err(format!("it reads {} at other indices", self.name(leaf.value)).into());
             }
         }
         Ok(result)
@@ -383,7 +385,7 @@ impl Decide<'_> {
             .leaves
             .iter()
             .map(|l| self.graph.base(l.value))
-            .filter(|v| self.home(*v) == Some(g));
+            .filter(|v| self.kernel_of(*v) == Some(g));
         let bytes: usize =
             of_it.collect::<std::collections::HashSet<_>>().into_iter().map(size).sum();
         node.class == Class::Pointwise
@@ -483,7 +485,7 @@ impl Decide<'_> {
                 let node = &self.graph.nodes[*m];
                 node.leaves
                     .iter()
-                    .filter(|l| self.home(self.graph.base(l.value)) == Some(from))
+                    .filter(|l| self.kernel_of(self.graph.base(l.value)) == Some(from))
                     .all(|l| {
                         // A contraction rereads its operands, whatever its loops.
                         let full = match node.class {
@@ -518,7 +520,7 @@ impl Decide<'_> {
 
     pub(crate) fn name(&self, v: Value) -> String {
         v.def()
-            .map(|o| turns(o).unwrap_or(o))
+            .map(|o| folding_op(o).unwrap_or(o))
             .and_then(title)
             .unwrap_or_else(|| "an argument".into())
     }

@@ -2,7 +2,7 @@
 //! the kernels that compute these operands (destination passing).
 use crate::kernels::{
     fuse::group::{Decide, Form, Kind, wide},
-    graph::{Class, Leaf, reads, turns},
+    graph::{Class, Leaf, folding_op, reads},
 };
 use kiln_dialects::{
     Result,
@@ -11,7 +11,7 @@ use kiln_dialects::{
 };
 
 /// Why a row kernel inserts its rows but copies nothing else.
-pub(crate) const BESIDE: &str = "it has no loops for elements beside its rows";
+pub(crate) const OUTSIDE_ROWS: &str = "it has no loops for elements outside its rows";
 
 /// Most elements that a kernel copies per element it computes: its thread count follows from its
 /// own work.
@@ -23,12 +23,12 @@ impl Decide<'_> {
     pub(crate) fn copies(&self, n: usize, g: usize) -> Result<(Kind, Form)> {
         let group = &self.groups[g];
         if group.nodes.iter().any(|m| self.pads(*m)) {
-            return Err("its result is padded as well, which comes last".into());
+            return Err("its result is padded, which must be the last op".into());
         }
         if self.by_rows(g) {
-            return Err(BESIDE.into());
+            return Err(OUTSIDE_ROWS.into());
         }
-        let whole = self.piece(n).unwrap_or(self.graph.nodes[n].value);
+        let whole = self.slice_source(n).unwrap_or(self.graph.nodes[n].value);
         self.few(self.graph.count(self.graph.facts.dims(whole)), g)
             .map(|()| (group.kind, Form::Full))
     }
@@ -65,18 +65,18 @@ impl Decide<'_> {
 
     /// Whether a kernel that pads or inserts its result can do the other as well: both write each
     /// element as it is computed.
-    pub(crate) fn places_beside(&self, n: usize, g: usize) -> bool {
+    pub(crate) fn pads_and_inserts(&self, n: usize, g: usize) -> bool {
         let moved = |m: usize| self.graph.nodes[m].value.def().map(|o| o.operand(0));
         let placing: Vec<usize> =
             self.groups[g].nodes.iter().copied().filter(|m| self.places(*m)).collect();
         let [other] = placing[..] else { return false };
-        let one_each = (self.pads(n) && self.piece(other).is_some())
-            || (self.pads(other) && self.piece(n).is_some());
+        let one_each = (self.pads(n) && self.slice_source(other).is_some())
+            || (self.pads(other) && self.slice_source(n).is_some());
         one_each && moved(n) == moved(other)
     }
 
     /// The source slice of a node that is an `insert_slice`.
-    pub(crate) fn piece(&self, n: usize) -> Option<Value> {
+    pub(crate) fn slice_source(&self, n: usize) -> Option<Value> {
         self.graph.nodes[n].value.def().and_then(InsertSlice::of).map(|o| o.source)
     }
 
@@ -84,36 +84,36 @@ impl Decide<'_> {
     /// this slice: it can copy the slice.
     pub(crate) fn goes_on(&self, n: usize) -> Option<usize> {
         let place = self.graph.nodes[n].value.def().and_then(InsertSlice::of)?;
-        let before = self.home(place.dest?)?;
-        (self.home(self.graph.base(place.source)) != Some(before)).then_some(before)
+        let before = self.kernel_of(place.dest?)?;
+        (self.kernel_of(self.graph.base(place.source)) != Some(before)).then_some(before)
     }
 
     /// Whether a kernel can write its result directly into the destination of a pad or a
     /// concatenation; returns the kernel's kind then.
     pub(crate) fn ends(&self, n: usize, g: usize) -> Result<(Kind, Form)> {
         let (node, group) = (&self.graph.nodes[n], &self.groups[g]);
-        let op = |m: usize| self.graph.nodes[m].value.def().map(|o| turns(o).unwrap_or(o));
+        let op = |m: usize| self.graph.nodes[m].value.def().map(|o| folding_op(o).unwrap_or(o));
         let made_by = |kind: OpKind| {
             group.nodes.iter().any(|m| op(*m).is_some_and(|o| o.kind() == Some(kind)))
         };
-        let alone = self.piece(n).is_some();
+        let alone = self.slice_source(n).is_some();
         match group.kind {
             Kind::Contract if made_by(OpKind::Convolution) || made_by(OpKind::DotGeneral) => {}
             Kind::Single if made_by(OpKind::ReduceWindow) => {}
             _ if self.by_rows(g) && alone => {}
-            _ if self.by_rows(g) => return Err(BESIDE.into()),
-            _ => return Err("that is a whole-tensor op".into()),
+            _ if self.by_rows(g) => return Err(OUTSIDE_ROWS.into()),
+            _ => return Err("it is a whole-tensor op".into()),
         }
-        if group.nodes.iter().any(|m| self.places(*m)) && !self.places_beside(n, g) {
-            return Err("its result is put into a larger tensor already".into());
+        if group.nodes.iter().any(|m| self.places(*m)) && !self.pads_and_inserts(n, g) {
+            return Err("its result is written into a larger tensor already".into());
         }
         let adds = |all: &[Size]| all.iter().all(|s| s.known().is_some_and(|n| n >= 0));
         if op(n).and_then(Pad::of).is_some_and(|p| !adds(&p.low) || !adds(&p.high)) {
-            return Err("it may take elements away".into());
+            return Err("it may drop elements".into());
         }
-        let mine = |l: &&Leaf| self.home(self.graph.base(l.value)) == Some(g);
+        let mine = |l: &&Leaf| self.kernel_of(self.graph.base(l.value)) == Some(g);
         let leaves: Vec<&Leaf> = node.leaves.iter().filter(mine).collect();
-        let [leaf] = leaves[..] else { return Err("it reads several of its values".into()) };
+        let [leaf] = leaves[..] else { return Err("it reads several of its elements".into()) };
         let others = node
             .leaves
             .iter()
@@ -133,7 +133,7 @@ impl Decide<'_> {
         match self.graph.node_of.get(&leaf.value).filter(|m| whole(m) && self.reads_whole(n, leaf))
         {
             Some(m) => Ok((group.kind, self.forms[*m])),
-            None => Err(format!("it reads {} at another place", self.name(leaf.value)).into()),
+            None => Err(format!("it reads {} at other indices", self.name(leaf.value)).into()),
         }
     }
 
@@ -160,7 +160,7 @@ impl Decide<'_> {
         if !self.places(n) {
             return false;
         }
-        let of_it = |l: &&Leaf| self.home(self.graph.base(l.value)) == Some(from);
+        let of_it = |l: &&Leaf| self.kernel_of(self.graph.base(l.value)) == Some(from);
         let leaves = |m: usize| self.graph.nodes[m].leaves.iter().filter(of_it);
         let direct = |l: &Leaf| self.graph.node_of.contains_key(&l.value);
         let [leaf] = leaves(n).collect::<Vec<_>>()[..] else { return false };

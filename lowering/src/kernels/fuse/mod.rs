@@ -42,14 +42,14 @@ kiln_passes::pass_options! {
         pub pairs: bool = false,
         /// Computes pointwise ops before a transpose in the transpose's reader; for chips whose
         /// kernels transpose tiles in shared memory
-        pub turns: bool = false,
+        pub fold_transposes: bool = false,
     }
 }
 
 impl Pass for Fuse {
     const FLAG: &'static str = "kiln-fuse";
     const SUMMARY: &'static str =
-        "Groups ops into kernels and makes the host function that launches them";
+        "Groups ops into kernels and creates the host function that launches them";
     const LEVELS: &'static [Level] = &[Level::Prims];
     const LOWERS_TO: Option<Level> = Some(Level::Kernels);
     const REQUIRED: bool = true;
@@ -68,7 +68,7 @@ impl Pass for Fuse {
                 facts = Facts::of(func, self.rounds)?;
             }
             let alone = root.attr(EACH_OP).is_some();
-            let graph = Graph::read(func, &facts, self.turns && !alone)?;
+            let graph = Graph::read(func, &facts, self.fold_transposes && !alone)?;
             let how =
                 if alone { group::How::EachOp } else { group::How::Fused { pairs: self.pairs } };
             let plan = group::plan(&graph, how);

@@ -315,7 +315,7 @@ impl Outline<'_> {
             }
         }
         let loc = s.results.last().map_or(self.builder.loc, |v| v.loc());
-        let attrs = self.with_pieces(about.attrs, &s)?;
+        let attrs = self.with_slices(about.attrs, &s)?;
         let mut make = |b: Builder, name: &str| self.kernel(b, name, attrs, &s);
         let kernel = kernels.intern(stem, loc, &mut make)?;
         let b = self.builder.at(loc);
@@ -351,7 +351,7 @@ impl Outline<'_> {
 
     /// `kiln.kernel` with the slices that it writes of its results: for each the result's index,
     /// then sizes as in `kiln.sizes`.
-    fn with_pieces(&mut self, attrs: Attr, s: &Signature) -> Result<Attr> {
+    fn with_slices(&mut self, attrs: Attr, s: &Signature) -> Result<Attr> {
         let (c, mut pieces) = (self.builder.ctx, vec![]);
         for (r, v) in s.results.iter().enumerate() {
             let mut at = v.def().and_then(InsertSlice::of);

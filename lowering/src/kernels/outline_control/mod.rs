@@ -42,7 +42,7 @@ kiln_passes::pass_options! {
 impl Pass for OutlineControl {
     const FLAG: &'static str = "kiln-outline-control";
     const SUMMARY: &'static str =
-        "Makes functions of what stands between control flow and custom calls";
+        "Outlines the ops between control flow and custom calls into functions";
     const LEVELS: &'static [Level] = GRAPH_LEVELS;
     const NUMERICS: Numerics = Numerics::Exact;
 
@@ -156,7 +156,7 @@ impl Outline<'_> {
             if op.isa::<func::Call>() {
                 return Err(Error::unsupported(
                     op,
-                    "calls a function beside control flow, which has no compiled form",
+                    "calls a function next to control flow, which has no compiled form",
                 ));
             }
             for v in op.operands() {

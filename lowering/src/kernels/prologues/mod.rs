@@ -68,8 +68,7 @@ kiln_passes::pass_options! {
 
 impl Pass for Prologues {
     const FLAG: &'static str = "kiln-prologues";
-    const SUMMARY: &'static str =
-        "Says what products on GPUs compute of their left operands themselves";
+    const SUMMARY: &'static str = "Fuses computations of left operands into GPU GEMMs as prologues";
     const LEVELS: &'static [Level] = &[Level::Prims];
     const NUMERICS: Numerics = Numerics::Exact;
 
@@ -186,25 +185,25 @@ impl Prologues {
     fn pays(&self, graph: &Graph, f: &Candidate) -> Result<()> {
         let (dot, dims) = (&f.dot, graph.facts.dims(f.dot.lhs));
         if f.ops.len() > MOST {
-            return Err(format!("that is more than {MOST} ops").into());
+            return Err(format!("the group would have more than {MOST} ops").into());
         }
         let sums = "it sums over several dimensions";
         let loops = Loops::of(dims, &dot.lhs_batch, &dot.lhs_contract).ok_or(sums)?;
         let raw = left(graph, dot.lhs, &loops)?;
         if !self.hopper() && dtype(raw.value) == Some(DType::F32) {
-            return Err("the chip's kernel copies elements of 16 bits only".into());
+            return Err("the prologue's kernel loads 16-bit elements only".into());
         }
         right(graph, dot)?;
         let known = |n: i64| n > 0 && n % UNIT == 0;
         let depth = &dims[loops.depth];
         if !known(graph.facts.divisor(depth)) || graph.facts.bounds(depth).0.is_none_or(|n| n < 1) {
-            return Err("its depth is no multiple of 8 that is known".into());
+            return Err("its K dimension is no static multiple of 8".into());
         }
         if loops.own.is_empty()
             || loops.batch.len() > 3
             || f.product.result(0).ty().element().is_none_or(|e| e.dtype() == Ok(DType::F64))
         {
-            return Err("it is no product of matrices for tensor cores".into());
+            return Err("it is no GEMM for tensor cores".into());
         }
         self.faster(graph, f, &loops, &raw)
     }
@@ -224,7 +223,7 @@ impl Prologues {
             .fold(1, i64::saturating_mul);
         let bytes = dtype(raw.value).map_or(4, DType::byte_size) as i64;
         let gemm = Gemm { batch, rows, columns, k: depth };
-        let heavy = f.ops.iter().filter(|op| heavy(**op) || dear(**op)).count();
+        let heavy = f.ops.iter().filter(|op| heavy(**op) || is_expensive(**op)).count();
         let clocks = model.prologue(f.ops.len(), heavy);
         let with = model.tiled_gemm(gemm, Left { clocks, slabs: (bytes / 2) as usize });
         let few = model.skinny_gemm(gemm);
@@ -259,7 +258,7 @@ impl Prologues {
             return if stored {
                 Ok(true)
             } else {
-                Err("what it is computed of would have to be stored instead".into())
+                Err("its operands would have to be stored instead".into())
             };
         }
         let mut stack: Vec<Value> =
@@ -285,6 +284,6 @@ impl Prologues {
     }
 }
 
-fn dear(op: Op) -> bool {
+fn is_expensive(op: Op) -> bool {
     matches!(op.kind(), Some(OpKind::Div | OpKind::Sqrt | OpKind::Rsqrt))
 }

@@ -80,26 +80,26 @@ pub fn left(graph: &Graph, lhs: Value, loops: &Loops) -> Result<Place> {
     let joined =
         |p: &Place| loops.own.windows(2).all(|d| p.steps[d[0]] == p.steps[d[1]].mul(&dims[d[1]]));
     if !places.iter().all(joined) {
-        return Err("what it reads has dimensions of rows that are not one".into());
+        return Err("its operand has row dimensions that do not merge".into());
     }
     let (mut whole, others): (Vec<Place>, Vec<Place>) = places
         .into_iter()
         .partition(|p| p.uses(loops.depth) && loops.own.iter().any(|d| p.uses(*d)));
     if others.iter().any(|p| dtype(p.value).is_none_or(|d| d == DType::F64)) {
-        return Err("it is computed of f64".into());
+        return Err("its operand is f64".into());
     }
     let raw = whole.pop().ok_or("no tensor has all of its rows and columns")?;
     if whole.iter().any(|p| p.value != raw.value || p.steps != raw.steps) {
-        return Err("it takes two tensors of all rows and columns".into());
+        return Err("it reads two whole matrices".into());
     }
     let unit = match dtype(raw.value) {
         Some(DType::BF16 | DType::F16) => UNIT,
         Some(DType::F32) => UNIT / 2,
-        _ => return Err("it is computed of what is neither bf16, f16 nor f32".into()),
+        _ => return Err("its operand is neither bf16, f16 nor f32".into()),
     };
     match raw.readable(graph, loops.depth, &loops.all(), unit) {
         true => Ok(raw),
-        false => Err("the copy engine cannot read what it is computed of".into()),
+        false => Err("TMA cannot load its operands".into()),
     }
 }
 
@@ -108,7 +108,7 @@ pub fn right(graph: &Graph, dot: &DotGeneral) -> Result<()> {
     let dims = graph.facts.dims(dot.rhs);
     let loops = Loops::of(dims, &dot.rhs_batch, &dot.rhs_contract)
         .ok_or("it sums over several dimensions")?;
-    let refused = || "the copy engine cannot read its right operand".to_string();
+    let refused = || "TMA cannot load its right operand".to_string();
     let (leaves, [column]) = (graph.leaves(dot.rhs), loops.own.as_slice()) else {
         return Err(refused().into());
     };

@@ -2,7 +2,7 @@
 use crate::math::{
     double::pair::{Pair, product, sum, times},
     emit::{Emit, Res},
-    trig::{turned_sin, turned_tan},
+    trig::{quadrant_sin, quadrant_tan},
 };
 use kiln_dialects::{Result, ir::*};
 use std::f64::consts::{FRAC_2_PI, FRAC_PI_2};
@@ -147,13 +147,13 @@ fn quarter(e: &Emit, x: Value) -> Result<(Value, Value, Value)> {
 }
 
 pub fn sin(e: &Emit, x: Value) -> Res {
-    e.unless_tiny(x, turned_sin(e, e, quarter(e, x)?, 0)?)
+    e.unless_tiny(x, quadrant_sin(e, e, quarter(e, x)?, 0)?)
 }
 
 pub fn cos(e: &Emit, x: Value) -> Res {
-    turned_sin(e, e, quarter(e, x)?, 1)
+    quadrant_sin(e, e, quarter(e, x)?, 1)
 }
 
 pub fn tan(e: &Emit, x: Value) -> Res {
-    e.unless_tiny(x, turned_tan(e, e, quarter(e, x)?)?)
+    e.unless_tiny(x, quadrant_tan(e, e, quarter(e, x)?)?)
 }

@@ -80,7 +80,7 @@ pub fn emit(
         return Err(MISMATCH.into());
     }
     if unit == Unit::Amx && params.bits != 512 {
-        return Err("has AMX tiles beside vectors that are not 512 bits wide".into());
+        return Err("has AMX tiles with vectors that are not 512 bits wide".into());
     }
     let size = |d: usize| scope.poly(c, &nest.extents[d]);
     let up = |n: usize, to: usize| n.max(1).div_ceil(to) * to;
@@ -112,9 +112,7 @@ pub fn emit(
     let left = local(c, element(p.left)?, m_block as i64 * left_row)?;
     let pack = params.pack || (unit != Unit::Fma && !p.stored);
     if !pack && !p.stored && stage.inputs[p.right].at.coefficient(p.vector).known() != Some(1) {
-        return Err(
-            "has a schedule that does not pack, but columns that do not lie side by side".into()
-        );
+        return Err("has a schedule that does not pack, but columns that are not contiguous".into());
     }
     let right = if pack {
         Some(local(c, element(p.right)?, (k_block * loops.unroll * lanes) as i64)?)

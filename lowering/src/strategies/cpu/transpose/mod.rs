@@ -56,7 +56,7 @@ impl Strategy for Transpose {
     const DEVICE: Device = Device::Cpu;
     const SUMMARY: &'static str = "Transposes: cache blocks, squares of vectors in registers";
     const VIEW: View = View::CPU_NESTS;
-    const MISMATCH: &'static str = "reads nothing along another dimension than it writes";
+    const MISMATCH: &'static str = "has no operand in another dimension order than its result";
 
     fn matches(r: &Request<'_>) -> Match<Params> {
         let Ok(m) = r.cpu() else { return Match::No };

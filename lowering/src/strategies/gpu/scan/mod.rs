@@ -163,7 +163,10 @@ pub fn scan(k: &Kernel, plan: &Plan) -> Option<ScanLoop> {
 fn refused(k: &Kernel) -> Option<String> {
     let t = k.stages.iter().find_map(|s| Some(s.extents[s.scan()?.over].clone()))?;
     let long = t.known().is_none_or(|n| n > SHORT);
-    long.then(|| "a scan shares its kernel with what goes through other loops, so that each element looks at its whole axis".into())
+    long.then(|| {
+        "the scan shares its kernel with other loops, so that it costs O(n²) in the axis length"
+            .into()
+    })
 }
 
 /// The dimension of vector accesses of a scan, and the vector width.

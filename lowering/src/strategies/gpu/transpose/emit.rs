@@ -75,7 +75,7 @@ pub fn emit(
     threads: usize,
 ) -> Result<()> {
     let k = scope.kernel;
-    let turn = turn(k, plan).ok_or("reads nothing along another dimension than it writes")?;
+    let turn = turn(k, plan).ok_or("has no operand in another dimension order than its result")?;
     let (nest, down, over) = (&plan.nests[turn.nest], params.tile_rows, params.tile_columns);
     let accesses = turn.tiles(k, params)?;
     let side = |access| -> Result<Side<'_>> {

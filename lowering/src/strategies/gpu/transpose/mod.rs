@@ -48,7 +48,7 @@ impl Strategy for Transpose {
     const SUMMARY: &'static str =
         "Transposes by tiles in shared memory, elementwise work on both sides";
     const VIEW: View = View::GPU_NESTS;
-    const MISMATCH: &'static str = "reads nothing along another dimension than it writes";
+    const MISMATCH: &'static str = "has no operand in another dimension order than its result";
 
     fn matches(r: &Request<'_>) -> Match<Params> {
         Match::first(params(r.kernel, r.plan))

@@ -272,7 +272,7 @@ pub fn fits(p: &Params, nest: &Nest, product: &Product) -> Result<()> {
     let (m, n, resident) = (p.block_m, p.block_n, p.ctas_per_sm);
     if product.prologue.is_some() && !computes(m, n, resident) {
         return Err(format!(
-            "has block_m = {m}, block_n = {n}, ctas_per_sm = {resident}, but registers hold the computed left operand of at most 128 rows, and beside another \
+            "has block_m = {m}, block_n = {n}, ctas_per_sm = {resident}, but registers hold the computed left operand of at most 128 rows, and next to another \
              CTA accumulators of 64 columns"
         ).into());
     }
