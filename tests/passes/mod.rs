@@ -128,7 +128,9 @@ fn run_case(
         same(&before, &module, pipeline, numerics)?;
     }
     names::settle(&module, &values);
-    let change = snapshot::Change { before: &text, after: &module.print(named()), plain: &after };
+    let [before, now, plain] =
+        [&text, &module.print(named()), &after].map(|t| snapshot::with_maps(t));
+    let change = snapshot::Change { before: &before, after: &now, plain: &plain };
     Ok(Some(snapshot::text(pipeline, &change)))
 }
 

@@ -87,6 +87,27 @@ impl Affine {
     }
 }
 
+impl Affine {
+    /// The expression as MLIR folds it when it is built.
+    pub fn folded(&self, c: Ctx) -> Option<Affine> {
+        Affine::of(self.raw(c.raw()))
+    }
+    /// The expression with each dimension replaced.
+    pub fn with_dims(&self, to: &dyn Fn(usize) -> Affine) -> Affine {
+        let two = |l: &Affine, r: &Affine| (Box::new(l.with_dims(to)), Box::new(r.with_dims(to)));
+        let make = |of: fn(Box<Affine>, Box<Affine>) -> Affine, (l, r)| of(l, r);
+        match self {
+            Affine::Dim(d) => to(*d),
+            Affine::Symbol(_) | Affine::Const(_) => self.clone(),
+            Affine::Add(l, r) => make(Affine::Add, two(l, r)),
+            Affine::Mul(l, r) => make(Affine::Mul, two(l, r)),
+            Affine::Mod(l, r) => make(Affine::Mod, two(l, r)),
+            Affine::FloorDiv(l, r) => make(Affine::FloorDiv, two(l, r)),
+            Affine::CeilDiv(l, r) => make(Affine::CeilDiv, two(l, r)),
+        }
+    }
+}
+
 impl Attr {
     /// An affine map of this many dimensions, without symbols.
     pub fn affine_map(c: Ctx, dims: usize, results: &[Affine]) -> Attr {

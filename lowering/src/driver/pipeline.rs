@@ -339,6 +339,12 @@ pub const STEPS: &[Step] = &[
         "kiln-gpu-tile",
         "what a thread does on memory, as the schedule says",
     ),
+    step(
+        Level::Tiled,
+        On::Kernels,
+        "kiln-lower-affine",
+        "in front of cse, which then sees the parts that addresses share",
+    ),
     step(Level::Tiled, On::Kernels, "cse", "stages of a kernel compute the same addresses"),
     cuda(
         Level::Tiled,

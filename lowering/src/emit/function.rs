@@ -1,7 +1,10 @@
 //! The lowered function: arguments, a flat memref per buffer, scratch memory.
 use crate::{
     analysis::{Kernel, Plan, Poly, Role},
-    emit::{body::Scope, code::Code},
+    emit::{
+        body::Scope,
+        code::{Code, known},
+    },
     target::kernel_attrs::{DERIVED, IN_PLACE},
 };
 use kiln_dialects::{ir::*, sym::Dim};
@@ -91,6 +94,7 @@ pub fn emit(
         fill(code, &scope, more)?;
         b.ret(&[]).map(drop)
     })?;
+    tidy(new)?;
 
     let said = func.attr("arg_attrs").and_then(|a| a.as_array()).unwrap_or_default();
     let nothing = Attr::dictionary(c, &[]);
@@ -120,6 +124,36 @@ pub fn emit(
         {
             new.set_attr(&name, attr);
         }
+    }
+    Ok(())
+}
+
+/// Moves each index constant to the top, once, and drops those that are part of maps. Affine ops
+/// that are part of others stay: `kiln-lower-affine` computes what they share in their place.
+fn tidy(func: Op) -> Result<()> {
+    let mut constants = vec![];
+    for op in walk(func).into_iter().filter(|op| op.isa::<arith::Constant>()) {
+        let Some(k) = known(op.result(0)).filter(|_| op.result(0).ty().is_index()) else {
+            continue;
+        };
+        if op.result(0).uses().is_empty() {
+            op.erase();
+        } else {
+            constants.push((k, op));
+        }
+    }
+    let entry = blocks(func).first().map(|b| b.ops()).unwrap_or_default();
+    let top = entry.into_iter().find(|op| constants.iter().all(|(_, c)| c != op));
+    let start = top.and_then(Builder::before).ok_or_at(func, "has an empty body")?.at(func.loc());
+    let mut placed = HashMap::new();
+    for (k, op) in constants {
+        let v = match placed.get(&k) {
+            Some(v) => *v,
+            None => start.index(k)?,
+        };
+        placed.insert(k, v);
+        op.result(0).replace_uses(v);
+        op.erase();
     }
     Ok(())
 }
