@@ -163,7 +163,7 @@ func.func @k0(%x: tensor<40x48xf32> {kiln.sizes = array<i64: 40, 48>}) -> tensor
 }
 
 // -----
-// RUN: kiln-tile
+// RUN: kiln-tile,cse
 // CASE: unknown_parameter
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
@@ -186,7 +186,7 @@ func.func @k0(%x: tensor<40x48xf32> {kiln.sizes = array<i64: 40, 48>}) -> tensor
 }
 
 // -----
-// RUN: kiln-tile
+// RUN: kiln-tile,cse
 // CASE: unknown_strategy
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
@@ -357,7 +357,7 @@ module @k attributes {kiln.kernel = {kind = "attention"}} {
 
 // -----
 // CASE: blocked
-// RUN: kiln-tile
+// RUN: kiln-tile,cse
 // CHECK: math.fma
 #left = affine_map<(d0, d1, d2) -> (d0, d2)>
 #right = affine_map<(d0, d1, d2) -> (d2, d1)>
@@ -379,7 +379,7 @@ func.func @k0(%x: tensor<40x96xf32>, %w: tensor<96x64xf32>) -> tensor<40x64xf32>
 // -----
 // CASE: pairs
 // NO-RUN: needs AVX512-BF16, which not every machine has
-// RUN: kiln-tile
+// RUN: kiln-tile,cse
 // CHECK: vector.interleave
 // CHECK: x86vector.avx512.dot
 #left = affine_map<(d0, d1, d2) -> (d0, d2)>
@@ -409,7 +409,7 @@ func.func @k0(%x: tensor<40x71xbf16>, %w: tensor<71x64xbf16>) -> tensor<40x64xbf
 // -----
 // CASE: tiles
 // NO-RUN: needs AMX, which not every machine has
-// RUN: kiln-tile
+// RUN: kiln-tile,cse
 // CHECK: amx.tile_mulf
 #left = affine_map<(d0, d1, d2) -> (d0, d2)>
 #right = affine_map<(d0, d1, d2) -> (d2, d1)>

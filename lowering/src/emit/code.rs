@@ -1,7 +1,7 @@
 //! Builder of loops and index arithmetic that folds constants, so that the IR reads as one would
 //! write it.
-use crate::emit::index::Form;
-pub use crate::emit::index::distance;
+use crate::emit::index::{self, Form};
+pub use crate::emit::index::{distance, known};
 use kiln_dialects::ir::*;
 
 /// Emits ops at an insertion point.
@@ -20,11 +20,6 @@ pub type LoopBody<'a> = dyn FnMut(Code, Value, &[Value]) -> Result<Vec<Value>> +
 
 /// Body of a branch.
 pub type Then<'a> = dyn FnMut(Code) -> Result<()> + 'a;
-
-/// The constant that a value is, if it is an `arith.constant`.
-pub fn known(v: Value) -> Option<i64> {
-    v.def_as::<arith::Constant>()?.value()?.as_i64()
-}
 
 /// Forbids LLVM to unroll a loop, given by its results.
 pub fn rolled(results: &[Value]) -> Result<()> {
@@ -78,9 +73,9 @@ impl Code {
             (Some(x), Some(y)) => self.index(x + y),
             (Some(0), _) => Ok(b),
             (_, Some(0)) => Ok(a),
-            (Some(k), None) => self.shifted(b, k),
-            (None, Some(k)) => self.shifted(a, k),
-            _ => self.apply(Form::Add, a, Some(b)),
+            (Some(k), None) => index::shifted(self.0, b, k),
+            (None, Some(k)) => index::shifted(self.0, a, k),
+            _ => index::apply(self.0, Form::Add, a, Some(b)),
         }
     }
     /// `a - b` on index.
@@ -88,8 +83,8 @@ impl Code {
         match (distance(b, a), known(b)) {
             (Some(k), _) => self.index(k),
             (_, Some(0)) => Ok(a),
-            (_, Some(k)) => self.shifted(a, -k),
-            _ => self.apply(Form::Sub, a, Some(b)),
+            (_, Some(k)) => index::shifted(self.0, a, -k),
+            _ => index::apply(self.0, Form::Sub, a, Some(b)),
         }
     }
     /// `a * b` on index; affine by a constant.
@@ -100,8 +95,8 @@ impl Code {
             (_, Some(1)) => Ok(a),
             (Some(0), _) => Ok(a),
             (_, Some(0)) => Ok(b),
-            (Some(k), None) => self.apply(Form::Mul(k), b, None),
-            (None, Some(k)) => self.apply(Form::Mul(k), a, None),
+            (Some(k), None) => index::apply(self.0, Form::Mul(k), b, None),
+            (None, Some(k)) => index::apply(self.0, Form::Mul(k), a, None),
             _ => arith::muli(self, a, b),
         }
     }
@@ -110,7 +105,7 @@ impl Code {
         match (known(a), known(b)) {
             (Some(x), Some(y)) if y > 0 => self.index(x / y),
             (_, Some(1)) => Ok(a),
-            (_, Some(k)) if k > 0 => self.apply(Form::FloorDiv(k), a, None),
+            (_, Some(k)) if k > 0 => index::apply(self.0, Form::FloorDiv(k), a, None),
             _ => arith::divui(self, a, b),
         }
     }
@@ -119,14 +114,14 @@ impl Code {
         match (known(a), known(b)) {
             (Some(x), Some(y)) if y > 0 => self.index(x % y),
             (_, Some(1)) => self.index(0),
-            (_, Some(k)) if k > 0 => self.apply(Form::Mod(k), a, None),
+            (_, Some(k)) if k > 0 => index::apply(self.0, Form::Mod(k), a, None),
             _ => arith::remui(self, a, b),
         }
     }
     /// `a / b` on non-negative index values, rounded up; affine by a constant.
     pub fn ceil_div(self, a: Value, b: Value) -> Result<Value> {
         match (known(a), known(b)) {
-            (None, Some(k)) if k > 1 => self.apply(Form::CeilDiv(k), a, None),
+            (None, Some(k)) if k > 1 => index::apply(self.0, Form::CeilDiv(k), a, None),
             _ => self.div(self.add(a, self.sub(b, self.index(1)?)?)?, b),
         }
     }
@@ -134,7 +129,7 @@ impl Code {
     pub fn min(self, a: Value, b: Value) -> Result<Value> {
         match (known(a), known(b)) {
             (Some(x), Some(y)) => self.index(x.min(y)),
-            _ => self.least(a, b),
+            _ => index::min(self.0, a, b),
         }
     }
     /// End of the block of `size` that starts at `lo`; all blocks but the last have `block`

@@ -5,8 +5,12 @@
 //! `kiln-lower-affine` gives the arithmetic of the uncomposed ops: those of an outer block, which a
 //! loop would compute again, and those whose expression MLIR would reorder. Differences are not
 //! composed into a quotient, since MLIR may split it into a sum of quotients of negative numbers.
-use crate::emit::code::{Code, known};
 use kiln_dialects::ir::*;
+
+/// The constant that a value is, if it is an `arith.constant`.
+pub fn known(v: Value) -> Option<i64> {
+    v.def_as::<arith::Constant>()?.value()?.as_i64()
+}
 
 /// An affine expression over values.
 #[derive(Clone, Debug, PartialEq)]
@@ -139,64 +143,62 @@ impl Form {
     }
 }
 
-impl Code {
-    /// The expressions that may stand for an operand, best first.
-    fn choices(self, v: Value) -> Vec<Expr> {
-        let here = v.def().and_then(Op::block) == Some(self.0.block());
-        let inner = Expr::definition(v).filter(|_| here && v.def_as::<arith::AddI>().is_none());
-        inner.into_iter().chain([Expr::operand(v)]).collect()
+/// The expressions that may stand for an operand, best first.
+fn choices(at: Builder, v: Value) -> Vec<Expr> {
+    let here = v.def().and_then(Op::block) == Some(at.block());
+    let inner = Expr::definition(v).filter(|_| here && v.def_as::<arith::AddI>().is_none());
+    inner.into_iter().chain([Expr::operand(v)]).collect()
+}
+/// Whether MLIR leaves an expression as it is.
+fn stays(at: Builder, e: &Affine) -> bool {
+    e.folded(at.ctx).as_ref() == Some(e)
+}
+/// Emits an expression, unless it is a constant or an operand.
+fn emitted(at: Builder, e: Affine, dims: &[Value]) -> Result<Value> {
+    match e {
+        Affine::Const(k) => at.index(k),
+        Affine::Dim(d) => Ok(*dims.get(d).ok_or("has a map without its operand")?),
+        e => affine::apply(at, Attr::affine_map(at.ctx, dims.len(), &[e]), dims),
     }
-    /// Whether MLIR leaves an expression as it is.
-    fn stays(self, e: &Affine) -> bool {
-        e.folded(self.ctx()).as_ref() == Some(e)
-    }
-    /// Emits an expression, unless it is a constant or an operand.
-    fn emitted(self, e: Affine, dims: &[Value]) -> Result<Value> {
-        match e {
-            Affine::Const(k) => self.index(k),
-            Affine::Dim(d) => Ok(*dims.get(d).ok_or("has a map without its operand")?),
-            e => affine::apply(self, Attr::affine_map(self.ctx(), dims.len(), &[e]), dims),
-        }
-    }
-    /// `affine.apply` of one or two index values.
-    pub(super) fn apply(self, form: Form, a: Value, b: Option<Value>) -> Result<Value> {
-        let none = vec![Expr { expr: Affine::Const(0), dims: vec![] }];
-        let (left, right) = (self.choices(a), b.map_or(none, |b| self.choices(b)));
-        for x in &left {
-            for y in &right {
-                let (l, r, dims) = x.pair(y);
-                let fits = !form.divides() || nonnegative(&l);
-                let e = form.of(l, r);
-                if fits && self.stays(&e) {
-                    return self.emitted(e, &dims);
-                }
+}
+/// `affine.apply` of one or two index values.
+pub fn apply(at: Builder, form: Form, a: Value, b: Option<Value>) -> Result<Value> {
+    let none = vec![Expr { expr: Affine::Const(0), dims: vec![] }];
+    let (left, right) = (choices(at, a), b.map_or(none, |b| choices(at, b)));
+    for x in &left {
+        for y in &right {
+            let (l, r, dims) = x.pair(y);
+            let fits = !form.divides() || nonnegative(&l);
+            let e = form.of(l, r);
+            if fits && stays(at, &e) {
+                return emitted(at, e, &dims);
             }
         }
-        // Of one value twice.
-        self.emitted(form.of(Affine::Dim(0), Affine::Dim(1)), &[a, b.unwrap_or(a)])
     }
-    /// `a + k`; the constant terms of both are one, even where `a` is of an outer block.
-    pub(super) fn shifted(self, a: Value, k: i64) -> Result<Value> {
-        if let Some((e, j)) = Expr::definition(a).map(Expr::split).filter(|(_, j)| *j != 0) {
-            return self.emitted(plus(e.expr, j + k), &e.dims);
-        }
-        let k = Expr { expr: Affine::Const(k), dims: vec![] };
-        let made = self.choices(a).into_iter().find_map(|x| {
-            let (l, r, dims) = x.pair(&k);
-            let e = Form::Add.of(l, r);
-            self.stays(&e).then_some((e, dims))
-        });
-        let (e, dims) = made.ok_or("has no sum")?;
-        self.emitted(e, &dims)
+    // Of one value twice.
+    emitted(at, form.of(Affine::Dim(0), Affine::Dim(1)), &[a, b.unwrap_or(a)])
+}
+/// `a + k`; the constant terms of both are one, even where `a` is of an outer block.
+pub fn shifted(at: Builder, a: Value, k: i64) -> Result<Value> {
+    if let Some((e, j)) = Expr::definition(a).map(Expr::split).filter(|(_, j)| *j != 0) {
+        return emitted(at, plus(e.expr, j + k), &e.dims);
     }
-    /// `affine.min` of two index values.
-    pub(super) fn least(self, a: Value, b: Value) -> Result<Value> {
-        let (left, right) = (self.choices(a), self.choices(b));
-        let (x, y) = (left.first().ok_or("is no value")?, right.first().ok_or("is no value")?);
-        let (l, r, dims) = x.pair(y);
-        if l == r {
-            return Ok(a);
-        }
-        affine::min(self, Attr::affine_map(self.ctx(), dims.len(), &[l, r]), &dims)
+    let k = Expr { expr: Affine::Const(k), dims: vec![] };
+    let made = choices(at, a).into_iter().find_map(|x| {
+        let (l, r, dims) = x.pair(&k);
+        let e = Form::Add.of(l, r);
+        stays(at, &e).then_some((e, dims))
+    });
+    let (e, dims) = made.ok_or("has no sum")?;
+    emitted(at, e, &dims)
+}
+/// `affine.min` of two index values.
+pub fn min(at: Builder, a: Value, b: Value) -> Result<Value> {
+    let (left, right) = (choices(at, a), choices(at, b));
+    let (x, y) = (left.first().ok_or("is no value")?, right.first().ok_or("is no value")?);
+    let (l, r, dims) = x.pair(y);
+    if l == r {
+        return Ok(a);
     }
+    affine::min(at, Attr::affine_map(at.ctx, dims.len(), &[l, r]), &dims)
 }

@@ -38,7 +38,7 @@ impl Pass for LowerAffine {
         for func in all {
             let Some(top) = blocks(func).first().and_then(|b| b.first()) else { continue };
             let start = Builder::before(top).ok_or_at(func, "is in no block")?.at(func.loc());
-            let mut lowering = Lowering { start, constants: HashMap::new() };
+            let mut lowering = Lowering { start, constants: HashMap::new(), made: HashMap::new() };
             let mut replaced = vec![];
             for op in walk(func) {
                 if let Some(new) = lowering.lowered(op).at(op)? {
@@ -63,6 +63,8 @@ struct Lowering {
     /// Where constants go.
     start: Builder,
     constants: HashMap<i64, Value>,
+    /// What a block computes, so that maps which share a part compute it once, where it is first.
+    made: HashMap<(Value, Value, &'static str), Value>,
 }
 
 impl Lowering {
@@ -94,6 +96,24 @@ impl Lowering {
         self.constants.insert(k, v);
         Ok(v)
     }
+    /// `make` of both operands, or what the block has of it.
+    fn once<T: OpType>(
+        &mut self,
+        b: Builder,
+        l: Value,
+        r: Value,
+        make: fn(Builder, Value, Value) -> Result<Value>,
+    ) -> Result<Value> {
+        let known = self.made.get(&(l, r, T::NAME)).copied();
+        match known.filter(|v| v.def().and_then(Op::block) == Some(b.block())) {
+            Some(v) => Ok(v),
+            None => {
+                let v = make(b, l, r)?;
+                self.made.insert((l, r, T::NAME), v);
+                Ok(v)
+            }
+        }
+    }
     /// An expression, left operands first.
     fn value(&mut self, b: Builder, e: &Affine, operands: &[Value], dims: usize) -> Result<Value> {
         let operand = |i: usize| operands.get(i).copied().ok_or("has too few operands".into());
@@ -109,26 +129,29 @@ impl Lowering {
                     && **k == Affine::Const(-1)
                 {
                     let (l, r) = two(self, l, r)?;
-                    return arith::subi(b, l, r);
+                    return self.once::<arith::SubI>(b, l, r, arith::subi);
                 }
                 let (l, r) = two(self, l, r)?;
-                arith::addi(b, l, r)
+                self.once::<arith::AddI>(b, l, r, arith::addi)
             }
             Affine::Mul(l, r) => {
                 let (l, r) = two(self, l, r)?;
-                arith::muli(b, l, r)
+                self.once::<arith::MulI>(b, l, r, arith::muli)
             }
             Affine::FloorDiv(x, by) => {
                 let (l, r) = two(self, x, by)?;
                 if nonnegative(x) {
-                    return arith::divui(b, l, r);
+                    return self.once::<arith::DivUI>(b, l, r, arith::divui);
                 }
                 let rest = remainder(b, l, r)?;
                 arith::divsi(b, arith::subi(b, l, rest)?, r)
             }
             Affine::Mod(x, by) => {
                 let (l, r) = two(self, x, by)?;
-                if nonnegative(x) { arith::remui(b, l, r) } else { remainder(b, l, r) }
+                if nonnegative(x) {
+                    return self.once::<arith::RemUI>(b, l, r, arith::remui);
+                }
+                remainder(b, l, r)
             }
             Affine::CeilDiv(l, r) => {
                 let Affine::Const(k) = **r else { return Err("divides by no constant".into()) };
