@@ -4,6 +4,7 @@ use crate::{
     emit::{
         body::Scope,
         code::{Code, known},
+        index::PART,
     },
     target::kernel_attrs::{DERIVED, IN_PLACE},
 };
@@ -128,20 +129,28 @@ pub fn emit(
     Ok(())
 }
 
-/// Moves each index constant to the top, once, and drops those that are part of maps. Affine ops
-/// that are part of others stay: `kiln-lower-affine` computes what they share in their place.
+/// Moves each index constant to the top, once, and drops what nothing uses. Affine ops that are part
+/// of others stay: `kiln-lower-affine` computes what they share in their place.
 fn tidy(func: Op) -> Result<()> {
     let mut constants = vec![];
-    for op in walk(func).into_iter().filter(|op| op.isa::<arith::Constant>()) {
-        let Some(k) = known(op.result(0)).filter(|_| op.result(0).ty().is_index()) else {
+    // Users come behind what they use.
+    for op in walk(func).into_iter().rev() {
+        let affine = op.isa::<affine::AffineApply>() || op.isa::<affine::AffineMin>();
+        let constant = op.isa::<arith::Constant>() && op.result(0).ty().is_index();
+        if !affine && !constant {
             continue;
-        };
-        if op.result(0).uses().is_empty() {
+        }
+        let part = affine && op.attr(PART).is_some();
+        if part {
+            op.remove_attr(PART);
+        }
+        if op.result(0).uses().is_empty() && !part {
             op.erase();
-        } else {
-            constants.push((k, op));
+        } else if constant {
+            constants.push((known(op.result(0)).ok_or_malformed(op)?, op));
         }
     }
+    constants.reverse();
     let entry = blocks(func).first().map(|b| b.ops()).unwrap_or_default();
     let top = entry.into_iter().find(|op| constants.iter().all(|(_, c)| c != op));
     let start = top.and_then(Builder::before).ok_or_at(func, "has an empty body")?.at(func.loc());

@@ -7,6 +7,9 @@
 //! composed into a quotient, since MLIR may split it into a sum of quotients of negative numbers.
 use kiln_dialects::ir::*;
 
+/// Marks, while a function is emitted, an affine op that is part of another one.
+pub const PART: &str = "kiln.part";
+
 /// The constant that a value is, if it is an `arith.constant`.
 pub fn known(v: Value) -> Option<i64> {
     v.def_as::<arith::Constant>()?.value()?.as_i64()
@@ -161,16 +164,24 @@ fn emitted(at: Builder, e: Affine, dims: &[Value]) -> Result<Value> {
         e => affine::apply(at, Attr::affine_map(at.ctx, dims.len(), &[e]), dims),
     }
 }
+/// Marks what defines a value, if it has become part of another op.
+fn mark(v: Value, part: bool) {
+    if let Some(op) = v.def().filter(|_| part) {
+        op.set_attr(PART, Attr::unit(op.ctx()));
+    }
+}
 /// `affine.apply` of one or two index values.
 pub fn apply(at: Builder, form: Form, a: Value, b: Option<Value>) -> Result<Value> {
     let none = vec![Expr { expr: Affine::Const(0), dims: vec![] }];
     let (left, right) = (choices(at, a), b.map_or(none, |b| choices(at, b)));
-    for x in &left {
-        for y in &right {
+    for (i, x) in left.iter().enumerate() {
+        for (j, y) in right.iter().enumerate() {
             let (l, r, dims) = x.pair(y);
             let fits = !form.divides() || nonnegative(&l);
             let e = form.of(l, r);
             if fits && stays(at, &e) {
+                mark(a, i + 1 < left.len());
+                b.into_iter().for_each(|b| mark(b, j + 1 < right.len()));
                 return emitted(at, e, &dims);
             }
         }
@@ -184,12 +195,14 @@ pub fn shifted(at: Builder, a: Value, k: i64) -> Result<Value> {
         return emitted(at, plus(e.expr, j + k), &e.dims);
     }
     let k = Expr { expr: Affine::Const(k), dims: vec![] };
-    let made = choices(at, a).into_iter().find_map(|x| {
+    let all = choices(at, a);
+    let made = all.iter().enumerate().find_map(|(i, x)| {
         let (l, r, dims) = x.pair(&k);
         let e = Form::Add.of(l, r);
-        stays(at, &e).then_some((e, dims))
+        stays(at, &e).then_some((i, e, dims))
     });
-    let (e, dims) = made.ok_or("has no sum")?;
+    let (i, e, dims) = made.ok_or("has no sum")?;
+    mark(a, i + 1 < all.len());
     emitted(at, e, &dims)
 }
 /// `affine.min` of two index values.
@@ -200,5 +213,7 @@ pub fn min(at: Builder, a: Value, b: Value) -> Result<Value> {
     if l == r {
         return Ok(a);
     }
+    mark(a, left.len() > 1);
+    mark(b, right.len() > 1);
     affine::min(at, Attr::affine_map(at.ctx, dims.len(), &[l, r]), &dims)
 }
