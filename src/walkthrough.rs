@@ -105,7 +105,9 @@ pub fn page() -> Result<String, Error> {
         run_pipeline(&module, &text, &RunOptions::default(), &|_, _, _| ())
             .map_err(CompileError::from)?;
         at = *level;
-        let all = module.print(PrintOptions::default());
+        // Maps of index arithmetic are read in their place.
+        let local_scope = *level == Level::Tiled;
+        let all = module.op().print(PrintOptions { local_scope, ..Default::default() });
         let shown = excerpt(&all, function, *lines).ok_or_else(|| {
             let name = level.name();
             CompileError::Module(format!("level {name} has no function @{function}\n{all}"))

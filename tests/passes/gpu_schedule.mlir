@@ -667,7 +667,7 @@ func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>},
 // Kernels without TMA compare each index with the image bounds.
 // CASE: padded_convolution_before_hopper
 // NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
-// RUN: kiln-gpu-schedule{chip=sm_80},kiln-gpu-tile
+// RUN: kiln-gpu-schedule{chip=sm_80},kiln-gpu-tile,cse
 // IMPLICIT-CHECK-NOT: tensor.pad
 // CHECK: arith.cmpi ult
 module attributes {kiln.level = "linalg"} {

@@ -130,8 +130,9 @@ fn run_case(
         names::settle(module, &values);
         names::print(module, &values)
     };
-    let (text, named) = (printed(&before), printed(&module));
-    let change = snapshot::Change { before: &text, after: &named, plain: &after };
+    let [before, now, plain] =
+        [&printed(&before), &printed(&module), &after].map(|t| snapshot::with_maps(t));
+    let change = snapshot::Change { before: &before, after: &now, plain: &plain };
     Ok(Some(snapshot::text(pipeline, &change)))
 }
 

@@ -26,6 +26,32 @@ pub struct Change<'a> {
     pub plain: &'a str,
 }
 
+/// IR with the maps of `affine.apply` and its like in their place; the other aliases stay.
+pub fn with_maps(text: &str) -> String {
+    let alias = |l: &str| {
+        let (name, map) = l.split_once(" = affine_map<")?;
+        name.starts_with('#').then(|| (name.to_string(), format!("affine_map<{map}")))
+    };
+    let maps: Vec<(String, String)> = text.lines().filter_map(alias).collect();
+    let inline = |l: &str| {
+        let at = ["affine.apply #", "affine.min #", "affine.max #"].iter().find_map(|op| {
+            let start = l.find(op)? + op.len() - 1;
+            let length = l[start + 1..].find(|c: char| !c.is_ascii_alphanumeric())? + 1;
+            Some(start..start + length)
+        });
+        let found = at.and_then(|at| Some((maps.iter().find(|(n, _)| *n == l[at.clone()])?, at)));
+        match found {
+            Some(((_, map), at)) => format!("{}{map}{}\n", &l[..at.start], &l[at.end..]),
+            None => format!("{l}\n"),
+        }
+    };
+    let body: String = text.lines().filter(|l| alias(l).is_none()).map(inline).collect();
+    let ends = |rest: &str| !rest.starts_with(|c: char| c.is_ascii_alphanumeric());
+    let used = |name: &String| body.split(name.as_str()).skip(1).any(ends);
+    let kept = maps.iter().filter(|(name, _)| used(name));
+    kept.map(|(name, map)| format!("{name} = {map}\n")).collect::<String>() + &body
+}
+
 /// The snapshot of a change.
 pub fn text(pipeline: &str, change: &Change) -> String {
     let (before, after) = (Aliases::of(change.before), Aliases::of(change.after));

@@ -1,4 +1,4 @@
-// RUN: kiln-schedule,kiln-tile,canonicalize,cse
+// RUN: kiln-schedule,kiln-tile,cse
 
 // CASE: elementwise
 // CHECK: vector.load
@@ -139,7 +139,7 @@ func.func @k0(%a: tensor<8x64xf32> {kiln.sizes = array<i64: 8, 64>}, %b: tensor<
 }
 
 // -----
-// RUN: kiln-tile,canonicalize,cse
+// RUN: kiln-tile,cse
 // CASE: edited
 // CHECK: memref.load
 // IMPLICIT-CHECK-NOT: vector.
@@ -163,7 +163,7 @@ func.func @k0(%x: tensor<40x48xf32> {kiln.sizes = array<i64: 40, 48>}) -> tensor
 }
 
 // -----
-// RUN: kiln-tile
+// RUN: kiln-tile,cse
 // CASE: unknown_parameter
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
@@ -186,7 +186,7 @@ func.func @k0(%x: tensor<40x48xf32> {kiln.sizes = array<i64: 40, 48>}) -> tensor
 }
 
 // -----
-// RUN: kiln-tile
+// RUN: kiln-tile,cse
 // CASE: unknown_strategy
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
@@ -211,7 +211,7 @@ func.func @k0(%x: tensor<40x48xf32> {kiln.sizes = array<i64: 40, 48>}) -> tensor
 // -----
 // Square blocks are transposed in vector registers; the last one repeats rows.
 // CASE: transpose
-// RUN: kiln-schedule{vector-bits=128},kiln-tile,cse,canonicalize
+// RUN: kiln-schedule{vector-bits=128},kiln-tile,cse
 // CHECK: vector.shuffle
 // IMPLICIT-CHECK-NOT: vector.gather
 #id = affine_map<(d0, d1) -> (d0, d1)>
@@ -232,7 +232,7 @@ func.func @k0(%x: tensor<8x6xf32> {kiln.sizes = array<i64: 8, 6>}) -> tensor<6x8
 // -----
 // Rows of blocks that fill whole cache lines use non-temporal stores, with prefetch.
 // CASE: transpose_with_non_temporal_stores
-// RUN: kiln-tile,cse,canonicalize
+// RUN: kiln-tile,cse
 // CHECK: nontemporal = true
 // CHECK: memref.prefetch
 #id = affine_map<(d0, d1) -> (d0, d1)>
@@ -255,7 +255,7 @@ func.func @k0(%x: tensor<16x16xf32> {kiln.sizes = array<i64: 16, 16>}) -> tensor
 // -----
 // Fewer rows than lanes are gathered.
 // CASE: transpose_of_few_rows
-// RUN: kiln-schedule{vector-bits=128},kiln-tile,cse,canonicalize
+// RUN: kiln-schedule{vector-bits=128},kiln-tile,cse
 // CHECK: vector.gather
 // IMPLICIT-CHECK-NOT: vector.shuffle
 #id = affine_map<(d0, d1) -> (d0, d1)>
@@ -276,7 +276,7 @@ func.func @k0(%x: tensor<8x3xf32> {kiln.sizes = array<i64: 8, 3>}) -> tensor<3x8
 // -----
 // The interior of a padded tensor is written in square blocks, its border by loops.
 // CASE: transpose_into_a_padded_tensor
-// RUN: kiln-schedule{vector-bits=128},kiln-tile,cse,canonicalize
+// RUN: kiln-schedule{vector-bits=128},kiln-tile,cse
 // CHECK: kiln.schedule<"transpose"
 // CHECK: vector.shuffle
 #id = affine_map<(d0, d1) -> (d0, d1)>
@@ -307,7 +307,7 @@ func.func @k0(%x: tensor<8x4xf32> {kiln.sizes = array<i64: 8, 4>}) -> tensor<5x8
 // A contraction's epilogue writes the interior of a padded tensor; its border is a separate loop
 // nest.
 // CASE: contraction_into_a_padded_tensor
-// RUN: kiln-schedule{vector-bits=128},kiln-tile,cse,canonicalize
+// RUN: kiln-schedule{vector-bits=128},kiln-tile,cse
 // CHECK: kiln.schedule<"contraction"
 #a = affine_map<(d0, d1, d2) -> (d0, d2)>
 #b = affine_map<(d0, d1, d2) -> (d2, d1)>
@@ -343,7 +343,7 @@ func.func @k0(%x: tensor<6x3xf32> {kiln.sizes = array<i64: 6, 3>}, %w: tensor<3x
 // -----
 // Blocks of keys up to the last query of a block; maxima, sums and sums of values are rescaled from block to block.
 // CASE: attention
-// RUN: kiln-to-linalg,kiln-schedule{vector-bits=128},kiln-tile,cse,canonicalize
+// RUN: kiln-to-linalg,kiln-schedule{vector-bits=128},kiln-tile,cse
 // CHECK: vector.shuffle
 // IMPLICIT-CHECK-NOT: vector.gather
 module attributes {kiln.level = "kernels"} {
@@ -357,7 +357,7 @@ module @k attributes {kiln.kernel = {kind = "attention"}} {
 
 // -----
 // CASE: blocked
-// RUN: kiln-tile
+// RUN: kiln-tile,cse
 // CHECK: math.fma
 #left = affine_map<(d0, d1, d2) -> (d0, d2)>
 #right = affine_map<(d0, d1, d2) -> (d2, d1)>
@@ -379,7 +379,7 @@ func.func @k0(%x: tensor<40x96xf32>, %w: tensor<96x64xf32>) -> tensor<40x64xf32>
 // -----
 // CASE: pairs
 // NO-RUN: needs AVX512-BF16, which not every machine has
-// RUN: kiln-tile
+// RUN: kiln-tile,cse
 // CHECK: vector.interleave
 // CHECK: x86vector.avx512.dot
 #left = affine_map<(d0, d1, d2) -> (d0, d2)>
@@ -409,7 +409,7 @@ func.func @k0(%x: tensor<40x71xbf16>, %w: tensor<71x64xbf16>) -> tensor<40x64xbf
 // -----
 // CASE: tiles
 // NO-RUN: needs AMX, which not every machine has
-// RUN: kiln-tile
+// RUN: kiln-tile,cse
 // CHECK: amx.tile_mulf
 #left = affine_map<(d0, d1, d2) -> (d0, d2)>
 #right = affine_map<(d0, d1, d2) -> (d2, d1)>

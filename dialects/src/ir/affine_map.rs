@@ -11,7 +11,7 @@ pub enum MapInput {
     Symbol(usize),
 }
 
-/// An expression over the dimensions and symbols of an affine map. `a ceildiv b` reads as
+/// An expression over the dimensions and symbols of an affine map. `a ceildiv b` is
 /// `(a + b - 1) floordiv b`.
 pub type Affine = Expr<MapInput>;
 
@@ -23,6 +23,10 @@ impl Affine {
     /// The dimension, if it is exactly that.
     pub fn as_dim(&self) -> Option<usize> {
         if let Expr::Leaf(MapInput::Dim(d)) = self { Some(*d) } else { None }
+    }
+    /// The expression as MLIR folds it when it is built; `None` if it is not affine.
+    pub fn folded(&self, c: Ctx) -> Option<Affine> {
+        Affine::of(self.raw(c.raw()).ok()?)
     }
     fn of(e: MlirAffineExpr) -> Option<Affine> {
         unsafe {
@@ -51,9 +55,26 @@ impl Affine {
                 Expr::apply(SymKind::Floordiv, l, r)
             } else {
                 let less = Expr::apply(SymKind::Add, r.clone(), Expr::Const(-1));
-                Expr::apply(SymKind::Floordiv, Expr::apply(SymKind::Add, l, less), r)
+                // The constant terms of the dividend are one.
+                let sum = match (l, less) {
+                    (Expr::Apply(SymKind::Add, both), Expr::Const(k))
+                        if both.1.known().is_some() =>
+                    {
+                        let (l, j) = *both;
+                        let k = Expr::apply(SymKind::Add, j, Expr::Const(k));
+                        Expr::apply(SymKind::Add, l, k)
+                    }
+                    (l, less) => Expr::apply(SymKind::Add, l, less),
+                };
+                Expr::apply(SymKind::Floordiv, sum, r)
             })
         }
+    }
+    /// The dividend `x` of `(x + by - 1) floordiv by`, which is `x ceildiv by`.
+    fn rounded_up<'a>(&'a self, by: &'a Affine) -> Option<(&'a Affine, &'a Affine)> {
+        let Expr::Apply(SymKind::Add, both) = self else { return None };
+        let k = by.known().filter(|k| *k > 1)?;
+        (both.1.known() == Some(k - 1)).then_some((&both.0, by))
     }
     /// Fails for minima, maxima and powers, which are no affine expressions.
     fn raw(&self, c: MlirContext) -> Result<MlirAffineExpr> {
@@ -67,6 +88,9 @@ impl Affine {
             Expr::Const(n) => return Ok(unsafe { mlirAffineConstantExprGet(c, *n) }),
             Expr::Apply(kind, both) => (kind, both),
         };
+        if let (SymKind::Floordiv, Some((l, r))) = (kind, both.0.rounded_up(&both.1)) {
+            return Ok(unsafe { mlirAffineCeilDivExprGet(l.raw(c)?, r.raw(c)?) });
+        }
         let (l, r) = (both.0.raw(c)?, both.1.raw(c)?);
         let make = match kind {
             SymKind::Add => mlirAffineAddExprGet,

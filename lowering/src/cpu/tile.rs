@@ -40,7 +40,7 @@ impl Pass for Tile {
     const REQUIRED: bool = true;
     const NUMERICS: Numerics = Numerics::Reassociates;
     const DIALECTS: &'static [&'static str] =
-        &["amx", "arith", "math", "memref", "scf", "vector", "x86vector"];
+        &["affine", "amx", "arith", "math", "memref", "scf", "vector", "x86vector"];
 
     fn run(&self, root: Op) -> Result<()> {
         for func in kernels_of(root) {

@@ -314,6 +314,12 @@ pub const STEPS: &[Step] = &[
         "kiln-gpu-tile",
         "lowers to one thread's code, as the schedule says",
     ),
+    step(
+        Level::Tiled,
+        On::Kernels,
+        "kiln-lower-affine",
+        "in front of cse, which then sees the parts that addresses share",
+    ),
     step(Level::Tiled, On::Kernels, "cse", "stages of a kernel compute the same addresses"),
     cuda(
         Level::Tiled,

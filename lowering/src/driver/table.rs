@@ -1,6 +1,6 @@
 //! The pass table: one row per pass, within a level or between levels. Registration, help and
 //! docs/passes.md are generated from it.
-use crate::{analysis, cpu, gpu, kernels, linalg, math, program};
+use crate::{analysis, cpu, emit, gpu, kernels, linalg, math, program};
 use kiln_dialects::Result;
 use kiln_passes::PassRow;
 use std::sync::OnceLock;
@@ -23,6 +23,7 @@ const LOWERINGS: &[PassRow] = &[
     PassRow::of::<program::in_place::InPlace>(),
     PassRow::of::<cpu::kernel_abi::KernelAbi>(),
     PassRow::of::<kernels::layout::Layout>(),
+    PassRow::of::<emit::lower_affine::LowerAffine>(),
     PassRow::of::<kernels::outline_control::OutlineControl>(),
     PassRow::of::<kernels::pack::Pack>(),
     PassRow::of::<kernels::pad_products::PadProducts>(),

@@ -1,5 +1,7 @@
 //! Builder of loops and index arithmetic that folds constants, so that the IR reads as one would
 //! write it.
+use crate::emit::index::{self, Form};
+pub use crate::emit::index::{distance, known};
 use kiln_dialects::ir::*;
 
 /// Emits ops at an insertion point.
@@ -19,11 +21,6 @@ pub type LoopBody<'a> = dyn FnMut(Code, Value, &[Value]) -> Result<Vec<Value>> +
 /// Body of a branch.
 pub type Then<'a> = dyn FnMut(Code) -> Result<()> + 'a;
 
-/// The constant that a value is, if it is an `arith.constant`.
-pub fn known(v: Value) -> Option<i64> {
-    v.def_as::<arith::Constant>()?.value()?.as_i64()
-}
-
 /// Forbids LLVM to unroll a loop, given by its results.
 pub fn rolled(results: &[Value]) -> Result<()> {
     let op = results
@@ -37,21 +34,6 @@ pub fn rolled(results: &[Value]) -> Result<()> {
         Attr::parse(op.ctx(), text).ok_or("has no form for LLVM's loops")?,
     );
     Ok(())
-}
-
-/// A value as base plus constant, or as a constant alone.
-fn offset(v: Value) -> (Option<Value>, i64) {
-    if let Some(k) = known(v) {
-        return (None, k);
-    }
-    let sum = v.def_as::<arith::AddI>();
-    sum.and_then(|d| Some((Some(d.operand(0)), known(d.operand(1))?))).unwrap_or((Some(v), 0))
-}
-
-/// `b - a`, if it is a constant.
-pub fn distance(a: Value, b: Value) -> Option<i64> {
-    let ((x, i), (y, j)) = (offset(a), offset(b));
-    (x == y).then_some(j - i)
 }
 
 impl Code {
@@ -91,12 +73,9 @@ impl Code {
             (Some(x), Some(y)) => self.index(x + y),
             (Some(0), _) => Ok(b),
             (_, Some(0)) => Ok(a),
-            (Some(_), None) => self.add(b, a),
-            (None, Some(k)) => match offset(a) {
-                (Some(base), j) if j != 0 => self.add(base, self.index(j + k)?),
-                _ => arith::addi(self, a, b),
-            },
-            _ => arith::addi(self, a, b),
+            (Some(k), None) => index::shifted(self.0, b, k),
+            (None, Some(k)) => index::shifted(self.0, a, k),
+            _ => index::apply(self.0, Form::Add, a, Some(b)),
         }
     }
     /// `a - b` on index.
@@ -104,10 +83,11 @@ impl Code {
         match (distance(b, a), known(b)) {
             (Some(k), _) => self.index(k),
             (_, Some(0)) => Ok(a),
-            _ => arith::subi(self, a, b),
+            (_, Some(k)) => index::shifted(self.0, a, -k),
+            _ => index::apply(self.0, Form::Sub, a, Some(b)),
         }
     }
-    /// `a * b` on index.
+    /// `a * b` on index; affine by a constant.
     pub fn mul(self, a: Value, b: Value) -> Result<Value> {
         match (known(a), known(b)) {
             (Some(x), Some(y)) => self.index(x * y),
@@ -115,35 +95,41 @@ impl Code {
             (_, Some(1)) => Ok(a),
             (Some(0), _) => Ok(a),
             (_, Some(0)) => Ok(b),
+            (Some(k), None) => index::apply(self.0, Form::Mul(k), b, None),
+            (None, Some(k)) => index::apply(self.0, Form::Mul(k), a, None),
             _ => arith::muli(self, a, b),
         }
     }
-    /// `a / b` on non-negative index values.
+    /// `a / b` on non-negative index values; affine by a constant.
     pub fn div(self, a: Value, b: Value) -> Result<Value> {
         match (known(a), known(b)) {
             (Some(x), Some(y)) if y > 0 => self.index(x / y),
             (_, Some(1)) => Ok(a),
+            (_, Some(k)) if k > 0 => index::apply(self.0, Form::FloorDiv(k), a, None),
             _ => arith::divui(self, a, b),
         }
     }
-    /// `a % b` on non-negative index values.
+    /// `a % b` on non-negative index values; affine by a constant.
     pub fn rem(self, a: Value, b: Value) -> Result<Value> {
         match (known(a), known(b)) {
             (Some(x), Some(y)) if y > 0 => self.index(x % y),
             (_, Some(1)) => self.index(0),
+            (_, Some(k)) if k > 0 => index::apply(self.0, Form::Mod(k), a, None),
             _ => arith::remui(self, a, b),
         }
     }
-    /// `a / b` on non-negative index values, rounded up.
+    /// `a / b` on non-negative index values, rounded up; affine by a constant.
     pub fn ceil_div(self, a: Value, b: Value) -> Result<Value> {
-        let more = self.sub(b, self.index(1)?)?;
-        self.div(self.add(a, more)?, b)
+        match (known(a), known(b)) {
+            (None, Some(k)) if k > 1 => index::apply(self.0, Form::CeilDiv(k), a, None),
+            _ => self.div(self.add(a, self.sub(b, self.index(1)?)?)?, b),
+        }
     }
     /// Minimum.
     pub fn min(self, a: Value, b: Value) -> Result<Value> {
         match (known(a), known(b)) {
             (Some(x), Some(y)) => self.index(x.min(y)),
-            _ => arith::minsi(self, a, b),
+            _ => index::min(self.0, a, b),
         }
     }
     /// End of the block of `size` that starts at `lo`; all blocks but the last have `block`

@@ -1,7 +1,11 @@
 //! The lowered function: arguments, a flat memref per buffer, scratch memory.
 use crate::{
     analysis::{Kernel, Plan, Poly, Role},
-    emit::{body::Scope, code::Code},
+    emit::{
+        body::Scope,
+        code::{Code, known},
+        index::PART,
+    },
     target::kernel_attrs::{DERIVED, IN_PLACE},
 };
 use kiln_dialects::{ir::*, sym::Dim};
@@ -91,6 +95,7 @@ pub fn emit(
         fill(code, &scope, more)?;
         b.ret(&[]).map(drop)
     })?;
+    tidy(new)?;
 
     let said = func.attr("arg_attrs").and_then(|a| a.as_array()).unwrap_or_default();
     let nothing = Attr::dictionary(c, &[]);
@@ -120,6 +125,44 @@ pub fn emit(
         {
             new.set_attr(&name, attr);
         }
+    }
+    Ok(())
+}
+
+/// Moves each index constant to the top, once, and drops what nothing uses. Affine ops that are part
+/// of others stay: `kiln-lower-affine` computes what they share in their place.
+fn tidy(func: Op) -> Result<()> {
+    let mut constants = vec![];
+    // Users come behind what they use.
+    for op in walk(func).into_iter().rev() {
+        let affine = op.isa::<affine::AffineApply>() || op.isa::<affine::AffineMin>();
+        let constant = op.isa::<arith::Constant>() && op.result(0).ty().is_index();
+        if !affine && !constant {
+            continue;
+        }
+        let part = affine && op.attr(PART).is_some();
+        if part {
+            op.remove_attr(PART);
+        }
+        if op.result(0).uses().is_empty() && !part {
+            op.erase();
+        } else if constant {
+            constants.push((known(op.result(0)).ok_or_malformed(op)?, op));
+        }
+    }
+    constants.reverse();
+    let entry = blocks(func).first().map(|b| b.ops()).unwrap_or_default();
+    let top = entry.into_iter().find(|op| constants.iter().all(|(_, c)| c != op));
+    let start = top.and_then(Builder::before).ok_or_at(func, "has an empty body")?.at(func.loc());
+    let mut placed = HashMap::new();
+    for (k, op) in constants {
+        let v = match placed.get(&k) {
+            Some(v) => *v,
+            None => start.index(k)?,
+        };
+        placed.insert(k, v);
+        op.result(0).replace_uses(v);
+        op.erase();
     }
     Ok(())
 }

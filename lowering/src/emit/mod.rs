@@ -4,6 +4,8 @@
 pub mod body;
 pub mod code;
 pub mod function;
+mod index;
 pub mod lanes;
 pub mod loops;
+pub mod lower_affine;
 pub mod partials;

@@ -36,7 +36,7 @@ impl Pass for GpuTile {
     const REQUIRED: bool = true;
     const NUMERICS: Numerics = Numerics::Reassociates;
     const DIALECTS: &'static [&'static str] =
-        &["arith", "gpu", "llvm", "math", "memref", "nvvm", "scf", "vector"];
+        &["affine", "arith", "gpu", "llvm", "math", "memref", "nvvm", "scf", "vector"];
 
     fn run(&self, root: Op) -> Result<()> {
         for func in kernels_of(root) {
