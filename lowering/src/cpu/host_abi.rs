@@ -23,9 +23,10 @@
 use crate::program::{
     argument_array::Words,
     description,
-    interface::{Slots, entry_symbol, facts, kernel_symbol},
+    interface::{entry_symbol, facts, kernel_symbol},
     library_call::{Library, declared_sizes},
     plan::host_functions,
+    slots::Slots,
 };
 use kiln_dialects::{
     ir::*,

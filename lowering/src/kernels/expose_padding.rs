@@ -17,7 +17,7 @@
 //! ```
 use crate::kernels::{
     frozen::{STORED, is_movement},
-    graph::{contracts, folded_transpose},
+    op_facts::{contracts, folded_transpose},
 };
 use kiln_dialects::{
     ir::*,

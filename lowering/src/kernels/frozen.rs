@@ -1,5 +1,5 @@
 //! Frozen values: values of a function that are the same in every call.
-use crate::kernels::graph::heavy;
+use crate::kernels::op_facts::heavy;
 use kiln_dialects::{ir::*, ops::*, rules::tensor_type, sym::Dim};
 use std::collections::HashSet;
 

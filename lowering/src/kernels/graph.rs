@@ -7,6 +7,7 @@ use crate::{
     },
     kernels::{
         frozen::{STORED, is_movement},
+        op_facts::{captured, contracts, folded_transpose, folding_op, heavy, is_library, reads},
         prologues::in_prologue,
         rows::in_rows,
         transpose_folding::FoldedOps,
@@ -97,73 +98,6 @@ pub(crate) enum Role {
     View,
     Compute(Class),
     Library,
-}
-
-/// Ops that take and produce whole buffers, unless they are lowered to loops.
-pub fn is_library(kind: OpKind) -> bool {
-    use OpKind::*;
-    matches!(
-        kind,
-        Scatter
-            | Sort
-            | TopK
-            | Cumulative
-            | DynamicUpdateSlice
-            | RandomBits
-            | RandomUniform
-            | RandomNormal
-            | PtxCall
-    )
-}
-
-/// The display name of an op: its mnemonic, or the symbol of external PTX.
-pub fn title(op: Op) -> Option<String> {
-    PtxCall::of(op).map(|o| o.callee).or_else(|| Some(op.kind()?.mnemonic().to_string()))
-}
-
-/// Whether an op costs more than a load and a store. A power that is one or two products does not.
-pub fn heavy(op: Op) -> bool {
-    use OpKind::*;
-    let Some(kind) = op.kind() else { return false };
-    matches!(
-        kind,
-        Exp | Exp2
-            | Expm1
-            | Log
-            | Log1p
-            | Log2
-            | Sin
-            | Cos
-            | Tan
-            | Asin
-            | Acos
-            | Atan
-            | Sinh
-            | Cosh
-            | Tanh
-            | Erf
-            | Pow
-            | Atan2
-            | Rem
-            | FloorDiv
-    ) && !(kind == Pow && small_power(op.operand(1)))
-}
-
-/// Whether an exponent is a constant for which `kiln-to-linalg` emits products.
-fn small_power(mut v: Value) -> bool {
-    while let Some(op) = v.def().filter(|o| {
-        matches!(o.kind(), Some(OpKind::BroadcastInDim | OpKind::Reshape | OpKind::Convert))
-    }) {
-        v = op.operand(0);
-    }
-    let value = v
-        .def()
-        .filter(|o| matches!(o.kind(), Some(OpKind::Splat | OpKind::Constant)))
-        .and_then(|o| o.attr("value"));
-    let number = value
-        .map(|a| a.splat_value().unwrap_or(a))
-        .and_then(|a| a.as_f64().or_else(|| a.as_i64().map(|n| n as f64)));
-    number.is_some_and(|n| [2.0, 3.0, 4.0].contains(&n))
 }
 
 /// Most ops of an expression that each of its readers rematerialises.
@@ -504,28 +438,6 @@ impl Graph<'_> {
     }
 }
 
-/// The tensor operands of an op, and the tensors that its regions capture.
-pub fn reads(op: Op) -> Vec<Value> {
-    let own = op.operands().into_iter().filter(|v| v.ty().is_tensor());
-    own.chain(captured(op)).collect()
-}
-
-/// The tensors that an op's regions capture from outside.
-fn captured(op: Op) -> Vec<Value> {
-    let inside: Vec<Op> = walk(op).into_iter().filter(|o| *o != op).collect();
-    let within = |v: &Value| match v.block_arg() {
-        Some((block, _)) => block.parent() == Some(op),
-        None => v.def().is_some_and(|d| inside.contains(&d)),
-    };
-    let mut all: Vec<Value> = vec![];
-    for v in inside.iter().flat_map(|o| o.operands()).filter(|v| v.ty().is_tensor() && !within(v)) {
-        if !all.contains(&v) {
-            all.push(v);
-        }
-    }
-    all
-}
-
 fn is_weight(v: Value) -> bool {
     v.def().is_some_and(|o| o.kind() == Some(OpKind::GetGlobal))
 }
@@ -536,37 +448,4 @@ fn data(ix: &Ix) -> Option<(Value, &[Ix])> {
         Place::Data { tensor, at, .. } => Some((*tensor, at.as_slice())),
         Place::Lin(_) | Place::Size(_) => None,
     })
-}
-
-/// The transpose that a contraction or attention folds into its store: its only reader, if it keeps
-/// the innermost dimension (whole vectors), or converts a convolution's result to NHWC.
-pub fn folded_transpose(op: Op) -> Option<Op> {
-    let contracts = match op.kind()? {
-        OpKind::DotGeneral | OpKind::Attention => true,
-        OpKind::Convolution => contracts(op),
-        _ => false,
-    };
-    let [(reader, _)] = op.result(0).uses()[..] else { return None };
-    let permutation = Transpose::of(reader).filter(|_| contracts)?.permutation;
-    let last = permutation.last().is_some_and(|p| *p as usize == permutation.len() - 1);
-    let fits =
-        if op.kind() == Some(OpKind::Convolution) { permutation == CHANNELS_LAST } else { last };
-    fits.then_some(reader)
-}
-
-/// NCHW to NHWC.
-pub const CHANNELS_LAST: [i64; 4] = [0, 2, 3, 1];
-
-/// The contraction or attention that folds this transpose into its store.
-pub fn folding_op(op: Op) -> Option<Op> {
-    let from = Transpose::of(op)?.input.def()?;
-    (folded_transpose(from)? == op).then_some(from)
-}
-
-/// Whether a convolution is a plain contraction: not transposed, and either one group or depthwise.
-pub fn contracts(op: Op) -> bool {
-    let Some(o) = Convolution::of(op) else { return false };
-    let channels = o.input.ty().dims().get(1).and_then(SymDim::known);
-    let filters = o.weight.ty().dims().first().and_then(SymDim::known);
-    !o.transposed && (o.groups == 1 || (channels == Some(o.groups) && filters == channels))
 }

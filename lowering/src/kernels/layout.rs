@@ -22,7 +22,7 @@
 //! ```
 use crate::kernels::{
     frozen::Frozen,
-    graph::{CHANNELS_LAST, contracts},
+    op_facts::{CHANNELS_LAST, contracts},
 };
 use kiln_dialects::{
     ir::*,

@@ -6,6 +6,7 @@ pub(crate) mod frozen;
 pub mod fuse;
 pub(crate) mod graph;
 pub mod layout;
+pub(crate) mod op_facts;
 pub mod outline_control;
 pub mod pack;
 pub mod pad_products;

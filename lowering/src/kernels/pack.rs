@@ -27,7 +27,7 @@
 //! ```
 use crate::kernels::{
     frozen::{Frozen, STORED},
-    graph::{CHANNELS_LAST, folded_transpose},
+    op_facts::{CHANNELS_LAST, folded_transpose},
 };
 use kiln_dialects::{
     ir::*,

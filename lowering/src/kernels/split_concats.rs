@@ -20,7 +20,7 @@ use crate::{
     analysis::sizes::SizeValues,
     kernels::{
         fuse::insert_slice::MOST_COPIED,
-        graph::{contracts, folding_op},
+        op_facts::{contracts, folding_op},
     },
 };
 use kiln_dialects::{

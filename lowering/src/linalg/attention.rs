@@ -1,7 +1,7 @@
 //! Attention as `kiln.structured.attention`, so that the score matrix never goes through memory.
 use crate::{
     analysis::index_expr::Ix,
-    kernels::graph::folded_transpose,
+    kernels::op_facts::folded_transpose,
     linalg::{
         contract::rounded,
         expr::{Body, dtype},

@@ -1,7 +1,7 @@
 //! Contractions: matrix products, convolutions, and sums of products that reuse an operand.
 use crate::{
     analysis::index_expr::{Ix, through},
-    kernels::graph::{contracts, folded_transpose},
+    kernels::op_facts::{contracts, folded_transpose},
     linalg::{
         expr::{Body, Input, Inputs, dtype},
         kernel::{Kernel, Nest},

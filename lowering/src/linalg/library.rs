@@ -1,7 +1,7 @@
 //! Kernels of a single op that is not lowered to loops: a declaration, and the symbol of its
 //! implementation in `kiln_runtime::library`, or external PTX.
 use crate::{
-    kernels::graph::is_library,
+    kernels::op_facts::is_library,
     linalg::scalar::storage,
     program::{external_ptx::Given, library_call::Library},
 };

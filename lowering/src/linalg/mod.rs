@@ -31,7 +31,7 @@ pub(crate) mod stage;
 
 use crate::{
     analysis::{kernels_of, said, sizes::SizeValues},
-    kernels::graph::{folded_transpose, folding_op, heavy},
+    kernels::op_facts::{folded_transpose, folding_op, heavy},
     linalg::{
         expr::dtype,
         kernel::Kernel,

@@ -1,7 +1,7 @@
 //! Accesses to a host function's argument array: pointers and sizes, loaded at their first use.
 use crate::{
     analysis::sizes::arith_op,
-    program::interface::{Slots, dim_name},
+    program::slots::{Slots, dim_name},
 };
 use kiln_dialects::{
     error::Kind,

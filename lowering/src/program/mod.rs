@@ -5,5 +5,7 @@ pub mod description;
 pub mod external_ptx;
 pub mod in_place;
 pub mod interface;
+mod launch;
 pub mod library_call;
 pub mod plan;
+pub mod slots;

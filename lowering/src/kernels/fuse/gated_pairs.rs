@@ -3,7 +3,8 @@
 use crate::{
     kernels::{
         fuse::group::{Decide, Kind},
-        graph::{Class, folding_op},
+        graph::Class,
+        op_facts::folding_op,
     },
     target::costs::{SKINNY_K, SKINNY_ROWS},
 };

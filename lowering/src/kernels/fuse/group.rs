@@ -8,7 +8,8 @@
 use crate::{
     analysis::index_expr::Ix,
     kernels::{
-        graph::{Class, Graph, Leaf, folding_op, title},
+        graph::{Class, Graph, Leaf},
+        op_facts::{folding_op, title},
         prologues::PROLOGUE,
     },
 };

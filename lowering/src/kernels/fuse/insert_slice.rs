@@ -2,7 +2,8 @@
 //! the kernels that compute these operands (destination passing).
 use crate::kernels::{
     fuse::group::{Decide, Form, Kind, wide},
-    graph::{Class, Leaf, folding_op, reads},
+    graph::{Class, Leaf},
+    op_facts::{folding_op, reads},
 };
 use kiln_dialects::{
     Result,

@@ -6,7 +6,8 @@ use crate::{
     },
     kernels::{
         fuse::group::Plan,
-        graph::{Graph, reads, title},
+        graph::Graph,
+        op_facts::{reads, title},
         prologues::{PROLOGUE, in_prologue},
     },
     target::kernel_attrs::SLICES,

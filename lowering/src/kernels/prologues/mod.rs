@@ -22,7 +22,8 @@ use crate::{
     kernels::{
         frozen::is_movement,
         fuse::EACH_OP,
-        graph::{Class, Graph, heavy},
+        graph::{Class, Graph},
+        op_facts::heavy,
         prologues::operands::{Loops, Place, UNIT, left, right},
     },
     target::{
