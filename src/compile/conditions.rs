@@ -7,7 +7,7 @@ use crate::{
     },
     lowering::{
         analysis::sizes::MakeSize,
-        program::interface::{expr_kind, relation},
+        program::slots::{expr_kind, relation},
     },
     runtime::{
         Guards,

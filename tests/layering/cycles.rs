@@ -5,7 +5,7 @@ pub const KNOWN: &[(&str, &str)] = &[
     ("dialects/src", "error ffi ir/attrs ir/builder ir/op ir/types ir/view ops sym value/tensor"),
     (
         "lowering/src",
-        "kernels/frozen kernels/fuse kernels/graph kernels/prologues \
+        "kernels/fuse kernels/graph kernels/prologues \
          kernels/prologues/operands kernels/transpose_folding",
     ),
     ("lowering/src", "analysis/buffers analysis/nest"),

@@ -126,7 +126,7 @@ impl MakeSize for Sizes<'_> {
 }
 
 /// The kind of a size expression as plain data.
-fn expr_kind(kind: SymKind) -> p::ExprKind {
+pub fn expr_kind(kind: SymKind) -> p::ExprKind {
     match kind {
         SymKind::Add => p::ExprKind::Add,
         SymKind::Mul => p::ExprKind::Mul,
