@@ -306,7 +306,7 @@ impl Graph<'_> {
         let own = self.facts.dims(op.result(0)).to_vec();
         let mut node =
             Node { value: op.result(0), class, dims: own, reduced: vec![], leaves: vec![] };
-        let id = |n: usize| (0..n).map(|d| Ix::dim(d)).collect::<Vec<_>>();
+        let id = |n: usize| (0..n).map(Ix::dim).collect::<Vec<_>>();
         match class {
             Class::Reduce => {
                 let o = Reduce::of(op).ok_or_malformed(op)?;
@@ -334,7 +334,7 @@ impl Graph<'_> {
     /// The stored values that `v` is computed from, indexed over loops of its own.
     pub fn leaves(&self, v: Value) -> Vec<Leaf> {
         let (n, mut all) = (self.facts.dims(v).len(), vec![]);
-        self.visit(v, &(0..n).map(|d| Ix::dim(d)).collect::<Vec<_>>(), n, &mut all);
+        self.visit(v, &(0..n).map(Ix::dim).collect::<Vec<_>>(), n, &mut all);
         all
     }
 

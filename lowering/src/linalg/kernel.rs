@@ -284,7 +284,7 @@ impl Kernel<'_> {
     /// Writes a value's elements to a destination of the same sizes.
     pub fn write(&self, v: Value, sizes: &[Size], out: Value) -> Result<Value> {
         let n = sizes.len();
-        let at: Vec<Ix> = (0..n).map(|i| Ix::dim(i)).collect();
+        let at: Vec<Ix> = (0..n).map(Ix::dim).collect();
         let place = at.clone();
         let nest = Nest {
             reduction: vec![false; n],

@@ -91,7 +91,7 @@ pub fn start(k: &Kernel, kind: ReduceKind, d: DType, sizes: &[Size]) -> Result<V
 
 /// The identity index: dimension `i` is loop `i`.
 pub fn id(n: usize) -> Vec<Ix> {
-    (0..n).map(|d| Ix::dim(d)).collect()
+    (0..n).map(Ix::dim).collect()
 }
 
 fn reduce(k: &Kernel, o: &Reduce) -> Tensors {
