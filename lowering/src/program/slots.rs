@@ -1,6 +1,4 @@
-//! The slots of a host function's argument array, and the size expressions of its [`Program`].
-//!
-//! [`Program`]: kiln_runtime::program::Program
+//! The slots of a host function's argument array, and the size expressions of its program.
 use crate::analysis::sizes::MakeSize;
 use kiln_dialects::{
     ir::*,
@@ -91,7 +89,7 @@ pub fn dim_name(input: usize, axis: usize) -> String {
     format!("input_{input}.{axis}")
 }
 
-/// Size expressions of a [`Program`].
+/// Size expressions of a [`Program`](kiln_runtime::program::Program).
 pub struct Sizes<'a> {
     /// The slots of the host function.
     pub slots: &'a Slots,
