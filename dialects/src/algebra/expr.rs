@@ -33,9 +33,22 @@ impl<L> Expr<L> {
     pub fn known(&self) -> Option<i64> {
         if let Expr::Const(n) = self { Some(*n) } else { None }
     }
-    /// The leaf, if it is one.
-    pub fn as_leaf(&self) -> Option<&L> {
-        if let Expr::Leaf(l) = self { Some(l) } else { None }
+    /// The expression without its constant term, and that term.
+    pub fn split_constant(self) -> (Expr<L>, i64) {
+        match self {
+            Expr::Const(k) => (Expr::Const(0), k),
+            Expr::Apply(SymKind::Add, both) => match *both {
+                (e, Expr::Const(k)) => (e, k),
+                (a, b) => (Expr::Apply(SymKind::Add, Box::new((a, b))), 0),
+            },
+            e => (e, 0),
+        }
+    }
+    /// The expression plus `k`; constant terms are one.
+    pub fn plus_constant(self, k: i64) -> Expr<L> {
+        let (e, j) = self.split_constant();
+        let constant = Expr::apply(SymKind::Add, Expr::Const(j), Expr::Const(k));
+        Expr::apply(SymKind::Add, e, constant)
     }
     /// The leaves, from left to right.
     pub fn leaves(&self) -> Vec<&L> {
@@ -76,6 +89,17 @@ mod tests {
         // Without a value it stays.
         assert_eq!(Expr::<&str>::apply(SymKind::Floordiv, n(1), n(0)).known(), None);
         assert_eq!(Expr::apply(SymKind::Max, x(), n(1)).leaves(), [&"x"]);
+    }
+
+    #[test]
+    fn constant_terms_are_one() {
+        let n = Expr::Const;
+        let sum = Expr::apply(SymKind::Add, x(), n(2));
+        assert_eq!(sum.clone().split_constant(), (x(), 2));
+        assert_eq!(x().split_constant(), (x(), 0));
+        assert_eq!(sum.clone().plus_constant(3), Expr::apply(SymKind::Add, x(), n(5)));
+        assert_eq!(sum.plus_constant(-2), x());
+        assert_eq!(Expr::<&str>::Const(2).plus_constant(3), n(5));
     }
 
     #[test]

@@ -54,17 +54,9 @@ impl Affine {
             } else if mlirAffineExprIsAFloorDiv(e) {
                 Expr::apply(SymKind::Floordiv, l, r)
             } else {
-                let less = Expr::apply(SymKind::Add, r.clone(), Expr::Const(-1));
-                // The constant terms of the dividend are one.
-                let sum = match (l, less) {
-                    (Expr::Apply(SymKind::Add, both), Expr::Const(k))
-                        if both.1.known().is_some() =>
-                    {
-                        let (l, j) = *both;
-                        let k = Expr::apply(SymKind::Add, j, Expr::Const(k));
-                        Expr::apply(SymKind::Add, l, k)
-                    }
-                    (l, less) => Expr::apply(SymKind::Add, l, less),
+                let sum = match Expr::apply(SymKind::Add, r.clone(), Expr::Const(-1)) {
+                    Expr::Const(k) => l.plus_constant(k),
+                    less => Expr::apply(SymKind::Add, l, less),
                 };
                 Expr::apply(SymKind::Floordiv, sum, r)
             })

@@ -111,21 +111,25 @@ impl Ix {
     /// The affine expression, if it is one: linear forms, and their quotients and remainders by
     /// positive constants.
     pub fn affine(&self) -> Option<Affine> {
-        let constant = |e: &Expr<Place>| e.known().is_some_and(|n| n > 0);
-        let affine = |e: &Expr<Place>| Ix(e.clone()).affine();
-        match &self.0 {
-            Expr::Const(n) => Some(Expr::Const(*n)),
-            Expr::Leaf(Place::Lin(l)) => l.affine(),
-            Expr::Leaf(_) => None,
-            Expr::Apply(kind, both) => {
-                let fits = match kind {
-                    SymKind::Add => true,
-                    SymKind::Mul => constant(&both.0) || constant(&both.1),
-                    SymKind::Floordiv | SymKind::Mod => constant(&both.1),
-                    SymKind::Min | SymKind::Max | SymKind::Pow => false,
-                };
-                fits.then(|| Some(Expr::apply(*kind, affine(&both.0)?, affine(&both.1)?)))?
-            }
+        affine(&self.0)
+    }
+}
+
+fn affine(e: &Expr<Place>) -> Option<Affine> {
+    let positive = |e: &Expr<Place>| e.known().is_some_and(|n| n > 0);
+    match e {
+        Expr::Const(n) => Some(Expr::Const(*n)),
+        Expr::Leaf(Place::Lin(l)) => l.affine(),
+        Expr::Leaf(_) => None,
+        Expr::Apply(kind, both) => {
+            let fits = match kind {
+                SymKind::Add => true,
+                SymKind::Mul => positive(&both.0) || positive(&both.1),
+                SymKind::Floordiv | SymKind::Mod => positive(&both.1),
+                SymKind::Min | SymKind::Max | SymKind::Pow => false,
+            };
+            let (a, b) = fits.then_some((&both.0, &both.1))?;
+            Some(Expr::apply(*kind, affine(a)?, affine(b)?))
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::{
     emit::{
         body::Scope,
         code::{Code, known},
-        index::PART,
+        index::{Constants, PART},
     },
     target::kernel_attrs::{DERIVED, IN_PLACE},
 };
@@ -136,7 +136,7 @@ fn tidy(func: Op) -> Result<()> {
     // Users come behind what they use.
     for op in walk(func).into_iter().rev() {
         let affine = op.isa::<affine::AffineApply>() || op.isa::<affine::AffineMin>();
-        let constant = op.isa::<arith::Constant>() && op.result(0).ty().is_index();
+        let constant = is_index_constant(op);
         if !affine && !constant {
             continue;
         }
@@ -150,21 +150,19 @@ fn tidy(func: Op) -> Result<()> {
             constants.push((known(op.result(0)).ok_or_malformed(op)?, op));
         }
     }
-    constants.reverse();
     let entry = blocks(func).first().map(|b| b.ops()).unwrap_or_default();
-    let top = entry.into_iter().find(|op| constants.iter().all(|(_, c)| c != op));
+    let top = entry.into_iter().find(|op| !is_index_constant(*op));
     let start = top.and_then(Builder::before).ok_or_at(func, "has an empty body")?.at(func.loc());
-    let mut placed = HashMap::new();
-    for (k, op) in constants {
-        let v = match placed.get(&k) {
-            Some(v) => *v,
-            None => start.index(k)?,
-        };
-        placed.insert(k, v);
-        op.result(0).replace_uses(v);
+    let mut placed = Constants::at(start);
+    for (k, op) in constants.into_iter().rev() {
+        op.result(0).replace_uses(placed.get(k)?);
         op.erase();
     }
     Ok(())
+}
+
+fn is_index_constant(op: Op) -> bool {
+    op.isa::<arith::Constant>() && op.result(0).ty().is_index()
 }
 
 /// A size in the encoding of `kiln.sizes`.

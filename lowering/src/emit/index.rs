@@ -6,6 +6,7 @@
 //! loop would compute again, and those whose expression MLIR would reorder. Differences are not
 //! composed into a quotient, since MLIR may split it into a sum of quotients of negative numbers.
 use kiln_dialects::{algebra::Expr, ir::*, ops::SymKind};
+use std::collections::{HashMap, hash_map::Entry};
 
 /// Marks, while a function is emitted, an affine op that is part of another one.
 pub const PART: &str = "kiln.part";
@@ -13,6 +14,26 @@ pub const PART: &str = "kiln.part";
 /// The constant that a value is, if it is an `arith.constant`.
 pub fn known(v: Value) -> Option<i64> {
     v.def_as::<arith::Constant>()?.value()?.as_i64()
+}
+
+/// Index constants in one place of a function, one op per value.
+pub struct Constants {
+    place: Builder,
+    made: HashMap<i64, Value>,
+}
+
+impl Constants {
+    /// Constants are inserted where `place` inserts.
+    pub fn at(place: Builder) -> Constants {
+        Constants { place, made: HashMap::new() }
+    }
+    /// The constant of this value.
+    pub fn get(&mut self, k: i64) -> Result<Value> {
+        Ok(match self.made.entry(k) {
+            Entry::Occupied(made) => *made.get(),
+            Entry::Vacant(none) => *none.insert(self.place.index(k)?),
+        })
+    }
 }
 
 /// An affine expression over values.
@@ -40,18 +61,12 @@ impl Composed {
         }
         let sum = v.def_as::<arith::AddI>().filter(|_| v.ty().is_index())?;
         let k = known(sum.rhs())?;
-        Some(Composed { expr: plus(Affine::dim(0), k), dims: vec![sum.lhs()] })
+        Some(Composed { expr: Affine::dim(0).plus_constant(k), dims: vec![sum.lhs()] })
     }
     /// The expression without its constant term, and that term.
     fn split(self) -> (Composed, i64) {
-        match self.expr {
-            Expr::Const(k) => (Composed { expr: Expr::Const(0), ..self }, k),
-            Expr::Apply(SymKind::Add, both) if both.1.known().is_some() => {
-                let k = both.1.known().unwrap_or(0);
-                (Composed { expr: both.0, ..self }, k)
-            }
-            expr => (Composed { expr, ..self }, 0),
-        }
+        let (expr, k) = self.expr.split_constant();
+        (Composed { expr, ..self }, k)
     }
     /// Both expressions over the dimensions of both; a value is one dimension.
     fn pair(&self, other: &Composed) -> Option<(Affine, Affine, Vec<Value>)> {
@@ -75,19 +90,6 @@ impl Composed {
 /// `a kind b`, as it is written.
 fn op(kind: SymKind, a: Affine, b: Affine) -> Affine {
     Expr::Apply(kind, Box::new((a, b)))
-}
-
-/// `e + k`; constant terms are one.
-fn plus(e: Affine, k: i64) -> Affine {
-    match e {
-        Expr::Const(j) => Expr::Const(j + k),
-        e if k == 0 => e,
-        Expr::Apply(SymKind::Add, both) if both.1.known().is_some() => {
-            let j = both.1.known().unwrap_or(0);
-            plus(both.0, j + k)
-        }
-        e => op(SymKind::Add, e, Expr::Const(k)),
-    }
 }
 
 /// `e * k`; constant factors are one.
@@ -149,13 +151,13 @@ impl Form {
     }
     fn of(self, a: Affine, b: Affine) -> Affine {
         match (self, b) {
-            (Form::Add, Expr::Const(k)) => plus(a, k),
-            (Form::Sub, Expr::Const(k)) => plus(a, -k),
+            (Form::Add, Expr::Const(k)) => a.plus_constant(k),
+            (Form::Sub, Expr::Const(k)) => a.plus_constant(-k),
             (Form::Add, b) => op(SymKind::Add, a, b),
             (Form::Sub, b) => op(SymKind::Add, a, times(b, -1)),
             (Form::Mul(k), _) => times(a, k),
             (Form::FloorDiv(k), _) => op(SymKind::Floordiv, a, Expr::Const(k)),
-            (Form::CeilDiv(k), _) => op(SymKind::Floordiv, plus(a, k - 1), Expr::Const(k)),
+            (Form::CeilDiv(k), _) => op(SymKind::Floordiv, a.plus_constant(k - 1), Expr::Const(k)),
             (Form::Mod(k), _) => op(SymKind::Mod, a, Expr::Const(k)),
         }
     }
@@ -207,7 +209,7 @@ pub fn apply(at: Builder, form: Form, a: Value, b: Option<Value>) -> Result<Valu
 /// `a + k`; the constant terms of both are one, even where `a` is of an outer block.
 pub fn shifted(at: Builder, a: Value, k: i64) -> Result<Value> {
     if let Some((e, j)) = Composed::definition(a).map(Composed::split).filter(|(_, j)| *j != 0) {
-        return emitted(at, plus(e.expr, j + k), &e.dims);
+        return emitted(at, e.expr.plus_constant(j + k), &e.dims);
     }
     let k = Composed { expr: Expr::Const(k), dims: vec![] };
     let all = choices(at, a);

@@ -11,7 +11,7 @@
 //! before:  %0 = affine.apply affine_map<(d0, d1) -> (d0 * 64 + d1 floordiv 8)>(%i, %j)
 //! after:   %1 = arith.muli %i, %c64   %2 = arith.divui %j, %c8   %0 = arith.addi %1, %2
 //! ```
-use crate::emit::index::nonnegative;
+use crate::emit::index::{Constants, nonnegative};
 use kiln_dialects::{
     algebra::Expr,
     ir::*,
@@ -40,7 +40,7 @@ impl Pass for LowerAffine {
         for func in all {
             let Some(top) = blocks(func).first().and_then(|b| b.first()) else { continue };
             let start = Builder::before(top).ok_or_at(func, "is in no block")?.at(func.loc());
-            let mut lowering = Lowering { start, constants: HashMap::new(), made: HashMap::new() };
+            let mut lowering = Lowering { constants: Constants::at(start), made: HashMap::new() };
             let mut replaced = vec![];
             for op in walk(func) {
                 if let Some(new) = lowering.lowered(op).at(op)? {
@@ -62,9 +62,8 @@ fn remainder(b: Builder, x: Value, by: Value) -> Result<Value> {
 
 /// The lowering of one function.
 struct Lowering {
-    /// Where constants go.
-    start: Builder,
-    constants: HashMap<i64, Value>,
+    /// At the start of the function.
+    constants: Constants,
     /// What a block computes, so that maps which share a part compute it once, where it is first.
     made: HashMap<(Value, Value, &'static str), Value>,
 }
@@ -89,14 +88,6 @@ impl Lowering {
         let mut all = all.into_iter();
         let first = all.next().ok_or("has an empty map")?;
         all.try_fold(first, |a, v| choose(b, a, v)).map(Some)
-    }
-    fn constant(&mut self, k: i64) -> Result<Value> {
-        if let Some(v) = self.constants.get(&k) {
-            return Ok(*v);
-        }
-        let v = self.start.index(k)?;
-        self.constants.insert(k, v);
-        Ok(v)
     }
     /// `make` of both operands, or what the block has of it.
     fn once<T: OpType>(
@@ -125,15 +116,15 @@ impl Lowering {
         let (kind, both) = match e {
             Expr::Leaf(MapInput::Dim(i)) => return operand(*i),
             Expr::Leaf(MapInput::Symbol(i)) => return operand(dims + i),
-            Expr::Const(k) => return self.constant(*k),
+            Expr::Const(k) => return self.constants.get(*k),
             Expr::Apply(kind, both) => (kind, both),
         };
         let (x, y) = (&both.0, &both.1);
         if let (SymKind::Add, Expr::Apply(SymKind::Mul, negated)) = (kind, y)
-            && let Some(k) = negated.1.known().filter(|k| *k < 0)
+            && let Some(k) = negated.1.known().filter(|k| *k < 0).and_then(i64::checked_neg)
         {
             // As it was before MLIR folded the difference, so that `lo * k` is computed once.
-            let product = Expr::apply(SymKind::Mul, negated.0.clone(), Expr::Const(-k));
+            let product = Expr::apply(SymKind::Mul, negated.0.clone(), Expr::Const(k));
             let (l, r) = two(self, x, &product)?;
             return self.once::<arith::SubI>(b, l, r, arith::subi);
         }

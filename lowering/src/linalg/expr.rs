@@ -169,11 +169,14 @@ impl<'a, 'k> Body<'a, 'k> {
 
     /// An index as an SSA value.
     pub fn index(&mut self, ix: &Ix) -> Result<Value> {
-        match &ix.0 {
+        self.value_of(&ix.0)
+    }
+    fn value_of(&mut self, e: &Expr<Place>) -> Result<Value> {
+        match e {
             Expr::Const(n) => self.s.b.index(*n),
             Expr::Leaf(place) => self.place(place),
             Expr::Apply(kind, both) => {
-                let (x, y) = (self.index(&Ix(both.0.clone()))?, self.index(&Ix(both.1.clone()))?);
+                let (x, y) = (self.value_of(&both.0)?, self.value_of(&both.1)?);
                 let op = arith_op(*kind).ok_or("has an index that is a power")?;
                 op(self.s.b, x, y)
             }

@@ -12,42 +12,27 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "aten.nll_loss_nd.default",
         arguments: "self, target, weight=None, reduction=1, ignore_index=-100",
-        build: |cx, a| {
-            let (v, _) = nll(cx, a)?;
-            cx.one(v)
-        },
+        build: nll_loss,
     },
     Row {
         name: "aten.nll_loss.default",
         arguments: "self, target, weight=None, reduction=1, ignore_index=-100",
-        build: |cx, a| {
-            let (v, _) = nll(cx, a)?;
-            cx.one(v)
-        },
+        build: nll_loss,
     },
     Row {
         name: "aten.nll_loss2d.default",
         arguments: "self, target, weight=None, reduction=1, ignore_index=-100",
-        build: |cx, a| {
-            let (v, _) = nll(cx, a)?;
-            cx.one(v)
-        },
+        build: nll_loss,
     },
     Row {
         name: "aten.nll_loss_forward.default",
         arguments: "self, target, weight, reduction, ignore_index",
-        build: |cx, a| {
-            let (v, total) = nll(cx, a)?;
-            cx.many(&[v, total])
-        },
+        build: nll_loss_forward,
     },
     Row {
         name: "aten.nll_loss2d_forward.default",
         arguments: "self, target, weight, reduction, ignore_index",
-        build: |cx, a| {
-            let (v, total) = nll(cx, a)?;
-            cx.many(&[v, total])
-        },
+        build: nll_loss_forward,
     },
     Row {
         name: "aten.multi_margin_loss.default",
@@ -104,6 +89,16 @@ pub(super) fn chosen(
         None => cx.convert(counts, d)?,
     };
     Ok((safe, weights))
+}
+
+fn nll_loss(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    let (v, _) = nll(cx, a)?;
+    cx.one(v)
+}
+
+fn nll_loss_forward(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
+    let (v, total) = nll(cx, a)?;
+    cx.many(&[v, total])
 }
 
 /// The loss and the total weight, which is 0 without a reduction.
