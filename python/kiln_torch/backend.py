@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 
 import torch
 from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
@@ -10,12 +11,14 @@ from torch._dynamo.backends.common import aot_autograd
 from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 
 from . import _kiln
+from .cudagraphs import CudaGraphs
 from .decompositions import table
 from .graph import Unserialisable
-from .partition import runs_of
+from .partition import device_of, runs_of
 from .program import Program
 
 log = logging.getLogger("kiln_torch")
+TORCH = os.path.dirname(torch.__file__)
 
 
 @dataclasses.dataclass
@@ -47,8 +50,9 @@ class Piece(torch.nn.Module):
 
 
 def source(node: torch.fx.Node) -> str:
-    """The last line of the user's code that a node comes from."""
+    """The last line of the user's code that a node comes from, not one of PyTorch's own."""
     lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines() if line.strip().startswith("File ")]
+    lines = [line for line in lines if not line.startswith(f'File "{TORCH}')] or lines
     return lines[-1] if lines else "unknown place"
 
 
@@ -71,7 +75,8 @@ def compile_graph(kind: str, options: list[tuple[str, str]], strict: bool, modul
 
 def compile_runs(kind, options, strict, module, refused):
     nodes = {n.name: n for n in module.graph.nodes}
-    runs, left = runs_of(module, refused)
+    device = device_of(module)
+    runs, left = runs_of(module, device, refused)
     report = Report(kind, nodes=sum(n.op == "call_function" for n in module.graph.nodes), programs=len(runs))
     for name, why in left.items():
         if "computes sizes" in why:
@@ -95,7 +100,7 @@ def compile_runs(kind, options, strict, module, refused):
         outputs = next(n for n in part.graph.nodes if n.op == "output").args[0]
         outputs = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
         try:
-            program = Program(inputs, calls, outputs, options)
+            program = Program(inputs, calls, outputs, options, device)
         except Unserialisable as error:
             raise _kiln.UnsupportedError(str(error), [n.name for n in calls]) from error
         except _kiln.UnsupportedError:
@@ -116,26 +121,35 @@ def compile_runs(kind, options, strict, module, refused):
     return make_boxed_func(fused.forward)
 
 
-def settings(options: dict | None, mode: str | None) -> tuple[list[tuple[str, str]], bool]:
-    """kiln's options by name, as text, and whether eager ops are an error."""
-    given = dict(options or {})
-    strict = bool(given.pop("kiln.strict", False))
-    if mode not in (None, "default"):
-        given.setdefault("mode", mode)
-    # Programs run on processors, which have no CUDA graphs.
-    given.setdefault("cudagraphs", False)
+def settings(options: dict | None, mode: str | None) -> tuple[list[tuple[str, str]], bool, bool]:
+    """kiln's options by name, as text; whether eager ops are an error; whether to use CUDA graphs."""
+    given = {name.removeprefix("kiln."): value for name, value in (options or {}).items()}
+    strict = bool(given.pop("strict", False))
+    mode = given.setdefault("mode", mode or "default")
+    graphs = bool(given.pop("cudagraphs", mode in ("reduce-overhead", "max-autotune")))
     given.setdefault("threads", torch.get_num_threads())
+    # A graph is captured as a whole, programs and eager ops, by PyTorch.
+    given["cudagraphs"] = False
     text = lambda v: str(v).lower() if isinstance(v, bool) else str(v)
-    return [(name.removeprefix("kiln."), text(v)) for name, v in given.items()], strict
+    return [(name, text(v)) for name, v in given.items()], strict, graphs
 
 
 def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None = None, mode: str | None = None):
     """`torch.compile(model, backend="kiln")`.
 
-    Options are those of `kiln options` by name, and `kiln.strict`: ops that would run in eager are an error.
+    Options are those of `kiln options` by name, and `kiln.strict`: ops that would run in eager are an error. With
+    `mode="reduce-overhead"` and `mode="max-autotune"` graphs on GPUs are captured as CUDA graphs.
     """
-    chosen, strict = settings(options, mode)
-    compiler = lambda kind: lambda gm, xs: compile_graph(kind, chosen, strict, gm, xs)
+    chosen, strict, graphs = settings(options, mode)
+    captured = CudaGraphs(example_inputs) if graphs else None
+
+    def compiler(kind):
+        def compiled(gm, inputs):
+            fn = compile_graph(kind, chosen, strict, gm, inputs)
+            return captured.wrap(kind, gm, inputs, fn) if captured and device_of(gm).type == "cuda" else fn
+
+        return compiled
+
     return aot_autograd(
         fw_compiler=compiler("forward"),
         bw_compiler=compiler("backward"),

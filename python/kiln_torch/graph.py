@@ -116,7 +116,7 @@ class Writer:
             out = []
             for k, one in enumerate(val):
                 name = f"{node.name}#{k}"
-                if isinstance(one, torch.Tensor):
+                if isinstance(one, torch.Tensor) and one.dtype in DTYPES:
                     self.tensors[name] = tensor_meta(one)
                 out.append({"as_tensor": {"name": name}})
             return out
@@ -126,6 +126,20 @@ class Writer:
         self.names[node] = name
         self.tensors[name] = tensor_meta(val)
         return {"as_tensor": {"name": name}}
+
+    def permuted(self, node: torch.fx.Node, order: list[int]) -> str:
+        """The name of a node's value with its dimensions in this order."""
+        name = f"{node.name}#permuted"
+        self.tensors[name] = tensor_meta(node.meta["val"].permute(order))
+        self.nodes.append(
+            {
+                "target": "aten.permute.default",
+                "inputs": [{"name": "self", "arg": self.argument(node)}, {"name": "dims", "arg": {"as_ints": order}}],
+                "outputs": [{"as_tensor": {"name": name}}],
+                "metadata": {},
+            }
+        )
+        return name
 
     def node(self, node: torch.fx.Node):
         if is_item(node):
@@ -148,8 +162,8 @@ class Writer:
         )
 
 
-def serialise(inputs: list[torch.fx.Node], nodes: list[torch.fx.Node], outputs: list[torch.fx.Node]) -> bytes:
-    """A piece of a graph as JSON: `inputs` are tensors and sizes, `outputs` are tensors."""
+def serialise(inputs: list[torch.fx.Node], nodes: list[torch.fx.Node], outputs: list[torch.fx.Node], orders: list[list[int] | None]) -> bytes:
+    """A piece of a graph as JSON: `inputs` are tensors and sizes, `outputs` are tensors, each permuted to its order."""
     writer = Writer()
     specs, sizes, env = [], {}, None
     for node in inputs:
@@ -163,6 +177,7 @@ def serialise(inputs: list[torch.fx.Node], nodes: list[torch.fx.Node], outputs: 
             sizes[node.name] = sympy.srepr(val.node.expr) if isinstance(val, torch.SymInt) else f"Integer({int(val)})"
     for node in nodes:
         writer.node(node)
+    results = [writer.names[o] if order is None else writer.permuted(o, order) for o, order in zip(outputs, orders)]
     ranges = {}
     for symbol, r in (env.var_to_range if env else {}).items():
         bound = lambda x: int(x) if isinstance(x, (int, sympy.Integer)) else None
@@ -177,7 +192,7 @@ def serialise(inputs: list[torch.fx.Node], nodes: list[torch.fx.Node], outputs: 
                 "graph": {"inputs": [], "outputs": [], "nodes": writer.nodes, "tensor_values": writer.tensors},
                 "signature": {
                     "input_specs": specs,
-                    "output_specs": [{"user_output": {"arg": {"as_tensor": {"name": writer.names[o]}}}} for o in outputs],
+                    "output_specs": [{"user_output": {"arg": {"as_tensor": {"name": name}}}} for name in results],
                 },
             },
         }

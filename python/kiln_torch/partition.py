@@ -1,6 +1,8 @@
 """Splits a graph where an op is not in kiln's ATen table: supported runs become programs, the rest stays eager."""
 from __future__ import annotations
 
+import collections
+
 import torch
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
@@ -9,18 +11,39 @@ from . import _kiln
 from .graph import DTYPES, SYMBOLIC, is_item, overload
 
 
-def reason_against(node: torch.fx.Node, refused: set[str]) -> str | None:
+def values_of(node: torch.fx.Node) -> list:
+    """The values of a node; of several results those that are used."""
+    val = node.meta.get("val")
+    if not isinstance(val, (tuple, list)):
+        return [val]
+    used = {n.args[1] for n in node.users if is_item(n)}
+    return [v for k, v in enumerate(val) if k in used]
+
+
+def device_of(module: torch.fx.GraphModule) -> torch.device:
+    """The device that most results of a graph lie on. Its programs run there."""
+    results = [v for n in module.graph.nodes if n.op == "call_function" for v in values_of(n)]
+    count = collections.Counter(v.device for v in results if isinstance(v, torch.Tensor) and v.device.type in ("cpu", "cuda"))
+    return max(count, key=count.get, default=torch.device("cpu"))
+
+
+def is_moved(node: torch.fx.Node) -> bool:
+    """Whether a node is a scalar of the processor's from outside of the graph, which a call moves to the GPU."""
+    val = node.meta.get("val")
+    return node.op != "call_function" and isinstance(val, torch.Tensor) and val.dim() == 0 and val.device.type == "cpu"
+
+
+def reason_against(node: torch.fx.Node, device: torch.device, refused: set[str]) -> str | None:
     """Why a node stays eager; None if a program can have it."""
     if node.op != "call_function":
         return f"{node.op} is no call"
-    values = [n.meta.get("val") for n in (node, *node.all_input_nodes)]
-    flat = [v for value in values for v in (value if isinstance(value, (tuple, list)) else [value])]
+    flat = [v for n in (node, *node.all_input_nodes) for v in ([] if is_moved(n) else values_of(n))]
     for v in flat:
         if isinstance(v, torch.Tensor):
             if v.dtype not in DTYPES:
                 return f"tensors of {v.dtype}"
-            if v.device.type != "cpu":
-                return f"tensors on {v.device.type}"
+            if v.device != device:
+                return f"tensors on {v.device} in a graph on {device}"
             if v.layout is not torch.strided:
                 return f"tensors of layout {v.layout}"
         elif not isinstance(v, (int, float, type(None), *SYMBOLIC)):
@@ -28,7 +51,7 @@ def reason_against(node: torch.fx.Node, refused: set[str]) -> str | None:
     if isinstance(node.meta.get("val"), (int, *SYMBOLIC)):
         return "computes sizes, which Python does"
     if is_item(node):
-        return reason_against(node.args[0], refused)
+        return reason_against(node.args[0], device, refused)
     name = overload(node)
     if name in refused or node.name in refused:
         return f"{name} with these arguments"
@@ -40,20 +63,21 @@ def reason_against(node: torch.fx.Node, refused: set[str]) -> str | None:
 class Support(OperatorSupportBase):
     """What the partitioner asks."""
 
-    def __init__(self, refused: set[str]):
+    def __init__(self, device: torch.device, refused: set[str]):
+        self.device = device
         self.refused = refused
         self.reasons: dict[str, str] = {}
 
     def is_node_supported(self, submodules, node) -> bool:
-        why = reason_against(node, self.refused)
+        why = reason_against(node, self.device, self.refused)
         if why:
             self.reasons[node.name] = why
         return why is None
 
 
-def runs_of(module: torch.fx.GraphModule, refused: set[str]) -> tuple[list[list[torch.fx.Node]], dict[str, str]]:
+def runs_of(module: torch.fx.GraphModule, device: torch.device, refused: set[str]) -> tuple[list[list[torch.fx.Node]], dict[str, str]]:
     """The runs of supported nodes, each in topological order, and why the other nodes stay eager, by name."""
-    support = Support(refused)
+    support = Support(device, refused)
     found = CapabilityBasedPartitioner(module, support, allows_single_node_partition=True).propose_partitions()
     owner = {n: k for k, p in enumerate(found) for n in p.nodes}
     # Results of one op stay together with it.

@@ -1,11 +1,12 @@
 //! The compiled half of `kiln_torch`: compiles graphs and calls them on tensors by pointer.
 use compiler::{Error, Exit, Model, Options, capture::CaptureError, capture::aten};
-use kiln_runtime::{View, ViewMut, view::byte_size};
+use kiln_runtime::{View, ViewMut, cuda::Stream, view::byte_size};
 use pyo3::{
     exceptions::{PyRuntimeError, PyValueError},
     prelude::*,
     types::PyBytes,
 };
+use std::{collections::BTreeMap, ffi::c_void};
 
 pyo3::create_exception!(_kiln, CompileError, PyRuntimeError, "A graph that kiln cannot compile.");
 pyo3::create_exception!(
@@ -24,6 +25,9 @@ struct Program {
 /// A tensor as PyTorch describes it: address, sizes, strides in elements.
 type Tensor = (usize, Vec<usize>, Vec<isize>);
 
+/// The shapes of a program's results, and the bytes of its workspace.
+type Allocation = (Vec<Vec<usize>>, usize);
+
 fn failure(e: Error) -> PyErr {
     let message = e.to_string();
     match &e {
@@ -41,17 +45,31 @@ fn failure(e: Error) -> PyErr {
     }
 }
 
+fn failed(e: impl std::fmt::Display) -> PyErr {
+    PyRuntimeError::new_err(e.to_string())
+}
+
+impl Program {
+    fn cuda(&self) -> PyResult<&kiln_runtime::cuda::Loaded> {
+        self.exe.cuda().ok_or_else(|| PyRuntimeError::new_err("the program is for a processor"))
+    }
+}
+
 #[pymethods]
 impl Program {
     /// Compiles a graph, given as JSON. `options`: names of `kiln options` with their values.
+    /// `orders`: the inputs that are not row-major, with their dimensions, outermost in memory
+    /// first.
     #[staticmethod]
     fn compile(
         py: Python<'_>,
         json: &Bound<'_, PyBytes>,
         options: Vec<(String, String)>,
+        orders: BTreeMap<usize, Vec<usize>>,
     ) -> PyResult<Program> {
         let named = options.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let options = Options::named(named).map_err(|e| PyValueError::new_err(e.to_string()))?;
+        let options = Options { orders, ..options };
         let json = json.as_bytes().to_vec();
         let exe = py.detach(move || Model::of_fx(json).compile(&options)).map_err(failure)?;
         Ok(Program { exe })
@@ -66,7 +84,30 @@ impl Program {
     /// The sizes of the results for inputs of these sizes.
     fn output_sizes(&self, inputs: Vec<Vec<usize>>) -> PyResult<Vec<Vec<usize>>> {
         let inputs: Vec<&[usize]> = inputs.iter().map(Vec::as_slice).collect();
-        self.exe.output_shapes(&inputs).map_err(|e| PyRuntimeError::new_err(e.to_string()))
+        self.exe.output_shapes(&inputs).map_err(failed)
+    }
+    /// What a call on a GPU allocates for inputs of these shapes.
+    fn allocation(&self, inputs: Vec<Vec<usize>>) -> PyResult<Allocation> {
+        let inputs: Vec<&[usize]> = inputs.iter().map(Vec::as_slice).collect();
+        let made = self.cuda()?.allocation(&inputs).map_err(failed)?;
+        Ok((made.outputs, made.workspace))
+    }
+    /// Enqueues the program on a stream of its GPU. Tensors are given by address; `shapes` are the
+    /// inputs'. They are dense in the program's order, and 16 bytes aligned.
+    fn launch(
+        &self,
+        stream: usize,
+        shapes: Vec<Vec<usize>>,
+        inputs: Vec<u64>,
+        outputs: Vec<u64>,
+        workspace: u64,
+    ) -> PyResult<()> {
+        let shapes: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
+        // SAFETY: PyTorch's tensors and stream, all of them live, and ordered by the stream.
+        unsafe {
+            let stream = Stream::from_raw(stream as *mut c_void);
+            self.cuda()?.launch_in(&shapes, &inputs, &outputs, workspace, stream).map_err(failed)
+        }
     }
     /// Number of kernels.
     fn kernels(&self) -> usize {
@@ -103,7 +144,7 @@ impl Program {
             }
             self.exe.call(&read, &mut written)
         });
-        done.map_err(|e| PyRuntimeError::new_err(e.to_string()))
+        done.map_err(failed)
     }
 }
 

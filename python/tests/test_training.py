@@ -64,10 +64,10 @@ def test_sgd_follows_eager():
         assert (p - q).abs().max() < 1e-4, what
 
 
-def test_autocast():
+def test_autocast(device):
     model = MODELS["mlp"][0]()
     x = torch.randn(5, 8)
-    with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
+    with torch.autocast(device, torch.bfloat16), torch.no_grad():
         want = model(x)
         got = torch.compile(model, backend=kiln)(x)
     assert got.dtype == want.dtype == torch.bfloat16

@@ -140,7 +140,8 @@ impl Loaded {
     ) -> Result<Timed, CallError> {
         let (p, device) = (&*self.program, &*self.device);
         if !state.plans.find(|plan| arguments::same_sizes(p, plan, inputs)) {
-            state.plans.add(self.plan(inputs)?);
+            let shapes: Vec<&[usize]> = inputs.iter().map(|v| v.shape).collect();
+            state.plans.add(self.plan(&shapes)?);
         }
         let State { plans, known, residency, .. } = state;
         let Some(plan) = plans.last() else { return Ok(Timed::default()) };
@@ -227,18 +228,17 @@ impl Loaded {
     }
 
     /// Resolves everything that depends on the call's sizes.
-    pub(super) fn plan(&self, inputs: &[View]) -> Result<Plan, CallError> {
-        let shapes: Vec<&[usize]> = inputs.iter().map(|v| v.shape).collect();
+    pub(super) fn plan(&self, shapes: &[&[usize]]) -> Result<Plan, CallError> {
         let mut plan = Plan::new(
             &self.program,
-            &shapes,
+            shapes,
             &self.functions,
             &self.addresses,
             self.device.info().processors,
         )?;
         plan.use_libraries(&self.prepared)?;
         if let Some(control) = &self.control {
-            let (symbols, exprs) = self.program.sizes(&shapes)?;
+            let (symbols, exprs) = self.program.sizes(shapes)?;
             plan.values = control.flow.shapes(&self.program, &symbols, &exprs)?;
         }
         Ok(plan)

@@ -78,7 +78,8 @@ impl Loaded {
     ) -> Result<(), CallError> {
         let (p, device) = (&*self.program, &*self.device);
         if !part.plans.find(|plan| arguments::same_sizes(p, plan, inputs)) {
-            part.plans.add(self.plan(inputs)?);
+            let shapes: Vec<&[usize]> = inputs.iter().map(|v| v.shape).collect();
+            part.plans.add(self.plan(&shapes)?);
         }
         let Part { arena, plans, at, events } = part;
         let Some(plan) = plans.last() else { return Ok(()) };

@@ -7,6 +7,7 @@ use super::{
     memory::DeviceBuffer,
     staging::Staging,
     state::States,
+    workspace::WorkspacePlans,
 };
 use crate::{
     Bytes, CallError, OpenError, Package, Program, Store,
@@ -49,6 +50,8 @@ pub struct Loaded {
     /// Device addresses of the globals.
     pub(super) addresses: Vec<u64>,
     pub(super) states: States,
+    /// Of calls in the caller's memory.
+    pub(super) workspace_plans: WorkspacePlans,
     /// Control flow, in place of kernels.
     pub(super) control: Option<Control>,
     /// Whether any call was launched as a CUDA graph.
@@ -124,6 +127,7 @@ impl Loaded {
             globals: vec![],
             addresses: vec![],
             states: States::new(&device, program.inputs.len(), program.outputs.len()),
+            workspace_plans: WorkspacePlans::default(),
             control: None,
             graphs: AtomicBool::new(false),
             remarks: Mutex::default(),

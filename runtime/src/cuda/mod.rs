@@ -22,11 +22,13 @@ mod staging;
 mod state;
 mod stream;
 mod tensor_map;
+mod workspace;
 
 pub use device::{Device, DeviceInfo, devices, driver_version};
 pub use link::{Image, Images, Library, Linker};
 pub use load::Loaded;
 pub use stream::Stream;
+pub use workspace::Allocation;
 
 /// How a program's kernels are launched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -23,6 +23,7 @@ mod parts;
 mod rows;
 mod tuning;
 mod workers;
+mod workspace;
 
 use kiln::{
     Error, Exit, Options,
@@ -53,7 +54,7 @@ pub struct Suite {
     pub emulated: u64,
 }
 
-static SUITES: [&Suite; 11] = [
+static SUITES: [&Suite; 12] = [
     &models::SUITE,
     &rows::SUITE,
     &graphs::SUITE,
@@ -65,6 +66,7 @@ static SUITES: [&Suite; 11] = [
     &parts::SUITE,
     &calls::SUITE,
     &tuning::SUITE,
+    &workspace::SUITE,
 ];
 
 fn device() -> String {
@@ -169,6 +171,11 @@ fn functions_are_as_accurate_as_documented() {
 #[test]
 fn autotuned_schedules_and_library_calls_are_correct() {
     run(&tuning::SUITE);
+}
+
+#[test]
+fn calls_in_the_callers_memory_are_captured() {
+    run(&workspace::SUITE);
 }
 
 #[test]

@@ -1,0 +1,121 @@
+//! Calls in memory that is all the caller's, such as that of a framework's caching allocator.
+use super::{
+    Loaded, Stream, arguments::ALIGNMENT, call::Timing, launch::Addresses, lru::LruCache,
+    plan::Plan, state::MAX_PLANS,
+};
+use crate::{CallError, call_error::tensor_error};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Plans of calls in the caller's memory, by the inputs' shapes.
+pub(super) struct WorkspacePlans(Mutex<LruCache<Plan>>);
+
+impl Default for WorkspacePlans {
+    fn default() -> WorkspacePlans {
+        WorkspacePlans(Mutex::new(LruCache::new(MAX_PLANS)))
+    }
+}
+
+impl WorkspacePlans {
+    fn lock(&self) -> MutexGuard<'_, LruCache<Plan>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a call in the caller's memory allocates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allocation {
+    /// The shape of each output.
+    pub outputs: Vec<Vec<usize>>,
+    /// Bytes of the workspace: the program's arena and that of its library calls.
+    pub workspace: usize,
+}
+
+impl Loaded {
+    /// What [`Loaded::launch_in`] needs for inputs of these shapes.
+    ///
+    /// # Errors
+    /// The shapes do not fit the program, or the program has control flow, whose memory follows
+    /// from values.
+    pub fn allocation(&self, inputs: &[&[usize]]) -> Result<Allocation, CallError> {
+        let mut plans = self.workspace_plans.lock();
+        let plan = self.planned_for(&mut plans, inputs)?;
+        let workspace = plan.arena;
+        Ok(Allocation { outputs: self.program.output_shapes(inputs)?, workspace })
+    }
+
+    /// Enqueues the program on the caller's stream. All memory is the caller's: addresses of the
+    /// inputs and outputs, and of [`Allocation::workspace`] bytes. The host does not wait. The
+    /// stream may be captured into a CUDA graph: nothing of the program's own memory but its
+    /// weights is used.
+    ///
+    /// # Errors
+    /// As [`Loaded::allocation`]; an address is no multiple of 16 bytes; the driver refuses a
+    /// launch.
+    ///
+    /// # Safety
+    /// The addresses are of this device's memory, and hold tensors of the program's dtypes, of
+    /// these shapes for inputs and of [`Allocation::outputs`] for outputs, dense in the order that
+    /// the program states. The memory and the stream live until the work has completed. Nothing
+    /// else uses outputs and workspace meanwhile.
+    pub unsafe fn launch_in(
+        &self,
+        shapes: &[&[usize]],
+        inputs: &[u64],
+        outputs: &[u64],
+        workspace: u64,
+        stream: Stream,
+    ) -> Result<(), CallError> {
+        let p = &self.program;
+        for (what, want, have) in
+            [("inputs", p.inputs.len(), inputs.len()), ("outputs", p.outputs.len(), outputs.len())]
+        {
+            if want != have {
+                return Err(CallError::Count { what, want, have });
+            }
+        }
+        for (what, tensors, all) in [("input", &p.inputs, inputs), ("output", &p.outputs, outputs)]
+        {
+            if let Some((t, at)) =
+                tensors.iter().zip(all).find(|(_, at)| !at.is_multiple_of(ALIGNMENT))
+            {
+                let reason = format!("lies at {at:#x}, which is no multiple of {ALIGNMENT} bytes");
+                return Err(tensor_error(what, &t.name, reason));
+            }
+        }
+        let _current = self.device.enter()?;
+        let mut plans = self.workspace_plans.lock();
+        let plan = self.planned_for(&mut plans, shapes)?;
+        plan.bind(&Addresses {
+            arena: workspace,
+            inputs: inputs.to_vec(),
+            outputs: outputs.to_vec(),
+        })?;
+        self.device.faults.launched(stream, &plan.about);
+        Ok(self.kernels(plan, stream, Timing::Nothing, &[])?)
+    }
+
+    fn planned_for<'p>(
+        &self,
+        plans: &'p mut LruCache<Plan>,
+        shapes: &[&[usize]],
+    ) -> Result<&'p mut Plan, CallError> {
+        if self.control.is_some() {
+            let reason = "has control flow, whose memory follows from values";
+            return Err(tensor_error("program", &self.program.name, reason.into()));
+        }
+        let same = |plan: &Plan| {
+            let mut rest = &plan.shapes[..];
+            shapes.iter().all(|s| match rest.split_at_checked(s.len()) {
+                Some((shape, after)) if shape == *s => {
+                    rest = after;
+                    true
+                }
+                _ => false,
+            })
+        };
+        if !plans.find(same) {
+            plans.add(self.plan(shapes)?);
+        }
+        plans.last().ok_or_else(|| tensor_error("program", &self.program.name, "no plan".into()))
+    }
+}

@@ -1,0 +1,133 @@
+//! Calls in memory that is all the caller's, on a stream of its own and captured into its graph.
+use super::*;
+use crate::run::models;
+use cudarc::driver::{result, sys};
+use kiln::{
+    Executable, load,
+    model::Data,
+    opt::tensors,
+    runtime::cuda::{Loaded, Stream},
+};
+use std::ffi::c_void;
+
+pub static SUITE: Suite = Suite {
+    name: "workspace",
+    count: || if device().starts_with("cuda") { MODELS.len() as u64 } else { 0 },
+    label: |item| format!("{} in the caller's memory", MODELS[item as usize]),
+    check,
+    whole: true,
+    emulated: 1,
+};
+
+const MODELS: [&str; 1] = ["mlp"];
+
+/// Device memory, filled with a pattern.
+struct Memory(sys::CUdeviceptr);
+
+impl Memory {
+    /// One byte more than asked for, so that an empty tensor has an address.
+    fn new(bytes: usize) -> Memory {
+        // SAFETY: fresh memory of this size, in the current context.
+        unsafe {
+            let at = result::malloc_sync(bytes + 1).expect("memory");
+            sys::cuMemsetD8_v2(at, 0xa5, bytes + 1).result().expect("filled");
+            Memory(at)
+        }
+    }
+    fn of(bytes: &[u8]) -> Memory {
+        let memory = Memory::new(bytes.len());
+        memory.write(bytes);
+        memory
+    }
+    fn write(&self, bytes: &[u8]) {
+        // SAFETY: it has as many bytes.
+        unsafe { result::memcpy_htod_sync(self.0, bytes) }.expect("copied");
+    }
+    fn read(&self, bytes: usize) -> Vec<u8> {
+        let mut to = vec![0u8; bytes];
+        // SAFETY: as above.
+        unsafe { result::memcpy_dtoh_sync(&mut to, self.0) }.expect("copied");
+        to
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the stream has been waited for.
+        let _ = unsafe { result::free_sync(self.0) };
+    }
+}
+
+fn check(item: u64) -> Outcome {
+    let name = MODELS[item as usize];
+    let exe = match load(models().join(format!("{name}.pt2"))).and_then(|m| m.compile(&options())) {
+        Ok(exe) => exe,
+        Err(e) => return failed(&e),
+    };
+    let file = crate::run::file(name);
+    let inputs: Vec<Data> =
+        tensors::numbered(&file, "input_").into_iter().map(|(_, t)| Data::of(t)).collect();
+    Outcome::of(differences(&exe, &inputs).err().into_iter().collect())
+}
+
+/// Runs a program on a stream, then captured, and compares with its ordinary call.
+fn differences(exe: &Executable, inputs: &[Data]) -> Result<(), String> {
+    let text = |e: &dyn std::fmt::Display| e.to_string();
+    let loaded: &Loaded = exe.cuda().ok_or("it is on no GPU")?;
+    let context = result::device::get(0)
+        // SAFETY: released with the process.
+        .and_then(|d| unsafe { result::primary_ctx::retain(d) })
+        .map_err(|e| text(&e))?;
+    // SAFETY: the primary context, which is retained.
+    unsafe { result::ctx::set_current(context) }.map_err(|e| text(&e))?;
+    let raw =
+        result::stream::create(result::stream::StreamKind::NonBlocking).map_err(|e| text(&e))?;
+    // SAFETY: it lives until the end.
+    let stream = unsafe { Stream::from_raw(raw.cast::<c_void>()) };
+    let shapes: Vec<&[usize]> = inputs.iter().map(|d| d.shape.as_slice()).collect();
+    let wanted = |inputs: &[Data]| -> Result<Vec<Vec<u8>>, String> {
+        let mut outputs = exe.memory(inputs).map_err(|e| text(&e))?;
+        exe.call_data(inputs, &mut outputs).map_err(|e| text(&e))?;
+        Ok(outputs.into_iter().map(|d| d.bytes).collect())
+    };
+    let want = wanted(inputs)?;
+    let made = loaded.allocation(&shapes).map_err(|e| text(&e))?;
+    let from: Vec<Memory> = inputs.iter().map(|d| Memory::of(&d.bytes)).collect();
+    let to: Vec<Memory> = want.iter().map(|b| Memory::new(b.len())).collect();
+    let workspace = Memory::new(made.workspace);
+    let addresses = |all: &[Memory]| all.iter().map(|m| m.0).collect::<Vec<u64>>();
+    let (read, written) = (addresses(&from), addresses(&to));
+    let launch = |read: &[u64]| {
+        // SAFETY: memory of the program's sizes, which lives until the stream is waited for.
+        unsafe { loaded.launch_in(&shapes, read, &written, workspace.0, stream) }
+    };
+    let agree = |what: &str, want: &[Vec<u8>]| {
+        // SAFETY: a live stream.
+        unsafe { result::stream::synchronize(raw) }.map_err(|e| text(&e))?;
+        let same = to.iter().zip(want).all(|(m, b)| m.read(b.len()) == *b);
+        if same { Ok(()) } else { Err(format!("{what} differs from an ordinary call")) }
+    };
+    launch(&read).map_err(|e| text(&e))?;
+    agree("a call on a stream", &want)?;
+    // The mode in which PyTorch captures: nothing of the process may allocate or wait.
+    let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
+    // SAFETY: a live stream, a graph and an executable graph that are not used after the process.
+    let graph = unsafe {
+        result::stream::begin_capture(raw, mode).map_err(|e| text(&e))?;
+        let launched = launch(&read);
+        let graph = result::stream::end_capture(raw).map_err(|e| text(&e))?;
+        launched.map_err(|e| text(&e))?;
+        result::graph::instantiate(graph, sys::CUgraphInstantiate_flags(0)).map_err(|e| text(&e))?
+    };
+    let mut others = inputs.to_vec();
+    others.iter_mut().for_each(|d| d.bytes.fill(0));
+    from.iter().zip(&others).for_each(|(m, d)| m.write(&d.bytes));
+    // SAFETY: a live graph and a live stream.
+    unsafe { result::graph::launch(graph, raw) }.map_err(|e| text(&e))?;
+    agree("a replay with other inputs", &wanted(&others)?)?;
+    let unaligned: Vec<u64> = read.iter().map(|at| at + 4).collect();
+    match launch(&unaligned) {
+        Err(e) if e.to_string().contains("no multiple of 16 bytes") => Ok(()),
+        other => Err(format!("an address of 4 bytes' alignment is not refused: {other:?}")),
+    }
+}
