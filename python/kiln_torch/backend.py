@@ -16,6 +16,7 @@ from .decompositions import table
 from .graph import Unserialisable
 from .partition import device_of, runs_of
 from .program import Program
+from .runner import boxed
 
 log = logging.getLogger("kiln_torch")
 TORCH = os.path.dirname(torch.__file__)
@@ -118,7 +119,7 @@ def compile_runs(kind, options, strict, module, refused):
         setattr(fused, name, Piece(program))
     fused.recompile()
     reports.append(report)
-    return make_boxed_func(fused.forward)
+    return boxed(fused)
 
 
 def settings(options: dict | None, mode: str | None) -> tuple[list[tuple[str, str]], bool, bool]:

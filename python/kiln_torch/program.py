@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import torch
+from torch._C._dynamo.guards import _empty_strided_cpu as empty_cpu
+from torch._C._dynamo.guards import _empty_strided_cuda as empty_cuda
 
 from . import _kiln
 from .graph import serialise
@@ -12,8 +14,15 @@ DTYPES = {
     "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "ui8": torch.uint8, "i1": torch.bool,
     "f8E4M3FN": torch.float8_e4m3fn, "f8E5M2": torch.float8_e5m2,
 }
-# Addresses that a GPU's kernels take in place are multiples of this many bytes.
-ALIGNMENT = 16
+
+
+def row_major(size: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The size, and the strides of a dense tensor as PyTorch computes them."""
+    strides, step = [], 1
+    for n in reversed(size):
+        strides.append(step)
+        step *= max(n, 1)
+    return tuple(size), tuple(reversed(strides))
 
 
 class Program:
@@ -24,53 +33,63 @@ class Program:
         self.device = device
         self.takes = [k for k, n in enumerate(inputs) if isinstance(n.meta["val"], torch.Tensor)]
         given = [inputs[k].meta["val"] for k in self.takes]
-        self.layouts = [Layout.of(o.meta["val"]) for o in outputs]
+        layouts = [Layout.of(o.meta["val"]) for o in outputs]
         self.orders = {k: order for k, t in enumerate(given) if (order := dense_order(t)) is not None}
-        orders_out = [layout.order if layout else None for layout in self.layouts]
+        self.relaid = [(k, layout) for k, layout in enumerate(layouts) if layout is not None]
+        orders_out = [layout and layout.order for layout in layouts]
         self.compiled = _kiln.Program.compile(serialise(inputs, nodes, outputs, orders_out), [*options, ("device", str(device))], self.orders)
         self.kernels = self.compiled.kernels()
         described = self.compiled.outputs()
         self.dtypes = [DTYPES[name] for name, _ in described]
-        self.fixed = [size for _, size in described] if all(size is not None for _, size in described) else None
+        static_sizes = all(size is not None for _, size in described)
+        self.fixed = [row_major(size) for _, size in described] if static_sizes else None
         static = all(isinstance(n, int) for t in given for n in t.shape)
         self.call = self.host if device.type == "cpu" else self.static_cuda(given) if static else self.cuda
 
     def __call__(self, values):
         outputs = self.call([values[k] for k in self.takes])
-        return [t if layout is None else layout.apply(t) for t, layout in zip(outputs, self.layouts)]
-
-    def host(self, inputs):
-        sizes = self.fixed or self.compiled.output_sizes([list(t.shape) for t in inputs])
-        outputs = [torch.empty(size, dtype=dtype) for size, dtype in zip(sizes, self.dtypes)]
-        describe = lambda t: (t.data_ptr(), list(t.shape), list(t.stride()))
-        self.compiled.call([describe(t) for t in inputs], [describe(t) for t in outputs])
+        for k, layout in self.relaid:
+            outputs[k] = layout.apply(outputs[k])
         return outputs
 
-    def placed(self, k: int, t: torch.Tensor) -> torch.Tensor:
-        """Input `k` as kernels read it: on the GPU, dense in the program's order, aligned."""
-        if t.device != self.device:
-            t = t.to(self.device)
-        order = self.orders.get(k)
-        if not (t if order is None else t.permute(order)).is_contiguous():
-            t = t.contiguous() if order is None else t.permute(order).contiguous()
-        return t.clone(memory_format=torch.contiguous_format) if t.data_ptr() % ALIGNMENT else t
+    def host(self, inputs):
+        sizes = self.fixed or [row_major(size) for size in self.compiled.output_sizes(inputs)]
+        outputs = [empty_cpu(size, stride, dtype) for (size, stride), dtype in zip(sizes, self.dtypes)]
+        self.compiled.call(inputs, outputs)
+        return outputs
 
     def cuda(self, inputs):
-        shapes = [list(t.shape) for t in inputs]
-        sizes, workspace = self.compiled.allocation(shapes)
-        return self.launch([self.placed(k, t) for k, t in enumerate(inputs)], shapes, sizes, workspace)
+        return self.launch(inputs, *self.allocation(inputs))
 
     def static_cuda(self, given):
         """A call whose shapes are the graph's."""
-        shapes = [list(t.shape) for t in given]
-        sizes, workspace = self.compiled.allocation(shapes)
-        return lambda inputs: self.launch([self.placed(k, t) for k, t in enumerate(inputs)], shapes, sizes, workspace)
+        allocation = self.allocation(given)
+        return lambda inputs: self.launch(inputs, *allocation)
 
-    def launch(self, inputs, shapes, sizes, workspace):
-        outputs = [torch.empty(size, dtype=dtype, device=self.device) for size, dtype in zip(sizes, self.dtypes)]
+    def allocation(self, inputs):
+        """Sizes and strides of the results, and the bytes of the workspace, for inputs of these shapes."""
+        sizes, workspace = self.compiled.allocation([list(t.shape) for t in inputs])
+        return [row_major(size) for size in sizes], workspace
+
+    def launch(self, inputs, sizes, workspace):
+        index = self.device.index
+        if torch._C._cuda_getDevice() != index:
+            with torch.cuda.device(index):
+                return self.launch(inputs, sizes, workspace)
+        outputs = [empty_cuda(size, stride, dtype) for (size, stride), dtype in zip(sizes, self.dtypes)]
         # PyTorch's allocator may give it to the next kernel of this stream as soon as it is dropped.
-        memory = torch.empty(workspace, dtype=torch.uint8, device=self.device) if workspace else None
-        stream = torch._C._cuda_getCurrentRawStream(self.device.index)
-        address = memory.data_ptr() if memory is not None else 0
-        self.compiled.launch(stream, shapes, [t.data_ptr() for t in inputs], [t.data_ptr() for t in outputs], address)
+        memory = empty_cuda((workspace,), (1,), torch.uint8) if workspace else None
+        address = memory.data_ptr() if workspace else 0
+        stream = torch._C._cuda_getCurrentRawStream(index)
+        misplaced = self.compiled.launch(inputs, outputs, address, stream)
+        if misplaced:
+            for k in misplaced:
+                inputs[k] = self.placed(k, inputs[k])
+            self.compiled.launch(inputs, outputs, address, stream)
         return outputs
+
+    def placed(self, k: int, t: torch.Tensor) -> torch.Tensor:
+        """A copy of input `k` as kernels read it: on the GPU, dense in the program's order, aligned."""
+        order = self.orders.get(k, range(t.dim()))
+        dense = t.to(self.device).permute(*order).clone(memory_format=torch.contiguous_format)
+        return dense.permute(sorted(range(t.dim()), key=order.__getitem__))

@@ -1,12 +1,15 @@
 //! The compiled half of `kiln_torch`: compiles graphs and calls them on tensors by pointer.
+mod tensors;
+
 use compiler::{Error, Exit, Model, Options, capture::CaptureError, capture::aten};
 use kiln_runtime::{View, ViewMut, cuda::Stream, view::byte_size};
 use pyo3::{
     exceptions::{PyRuntimeError, PyValueError},
     prelude::*,
-    types::PyBytes,
+    types::{PyBytes, PyList},
 };
 use std::{collections::BTreeMap, ffi::c_void};
+use tensors::{Tensor, objects, tensors};
 
 pyo3::create_exception!(_kiln, CompileError, PyRuntimeError, "A graph that kiln cannot compile.");
 pyo3::create_exception!(
@@ -21,9 +24,6 @@ pyo3::create_exception!(
 struct Program {
     exe: compiler::Executable,
 }
-
-/// A tensor as PyTorch describes it: address, sizes, strides in elements.
-type Tensor = (usize, Vec<usize>, Vec<isize>);
 
 /// The shapes of a program's results, and the bytes of its workspace.
 type Allocation = (Vec<Vec<usize>>, usize);
@@ -81,66 +81,94 @@ impl Program {
         let all = self.exe.program().outputs.iter().enumerate();
         all.map(|(i, t)| (t.dtype.clone(), size(i))).collect()
     }
-    /// The sizes of the results for inputs of these sizes.
-    fn output_sizes(&self, inputs: Vec<Vec<usize>>) -> PyResult<Vec<Vec<usize>>> {
-        let inputs: Vec<&[usize]> = inputs.iter().map(Vec::as_slice).collect();
-        self.exe.output_shapes(&inputs).map_err(failed)
+    /// The sizes of the results for these inputs.
+    fn output_sizes(&self, inputs: &Bound<'_, PyList>) -> PyResult<Vec<Vec<usize>>> {
+        let held = objects(inputs);
+        let inputs = tensors(&held)?;
+        let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
+        self.exe.output_shapes(&shapes).map_err(failed)
     }
     /// What a call on a GPU allocates for inputs of these shapes.
-    fn allocation(&self, inputs: Vec<Vec<usize>>) -> PyResult<Allocation> {
-        let inputs: Vec<&[usize]> = inputs.iter().map(Vec::as_slice).collect();
-        let made = self.cuda()?.allocation(&inputs).map_err(failed)?;
+    fn allocation(&self, shapes: Vec<Vec<usize>>) -> PyResult<Allocation> {
+        let shapes: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
+        let made = self.cuda()?.allocation(&shapes).map_err(failed)?;
         Ok((made.outputs, made.workspace))
     }
-    /// Enqueues the program on a stream of its GPU. Tensors are given by address; `shapes` are the
-    /// inputs'. They are dense in the program's order, and 16 bytes aligned.
+    /// Enqueues the program on a stream of its GPU, and returns nothing; or returns the inputs that
+    /// must be copied first, since kernels cannot read them in place.
     fn launch(
         &self,
-        stream: usize,
-        shapes: Vec<Vec<usize>>,
-        inputs: Vec<u64>,
-        outputs: Vec<u64>,
+        inputs: &Bound<'_, PyList>,
+        outputs: &Bound<'_, PyList>,
         workspace: u64,
-    ) -> PyResult<()> {
-        let shapes: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
-        // SAFETY: PyTorch's tensors and stream, all of them live, and ordered by the stream.
+        stream: usize,
+    ) -> PyResult<Vec<usize>> {
+        let loaded = self.cuda()?;
+        let (gpu, program) = (loaded.device().info().index, loaded.program());
+        let (held, made) = (objects(inputs), objects(outputs));
+        let (inputs, outputs) = (tensors(&held)?, tensors(&made)?);
+        if inputs.len() == program.inputs.len() {
+            let all = inputs.iter().zip(&program.inputs).enumerate();
+            let misplaced: Vec<usize> = all
+                .filter(|(_, (t, want))| !t.is_placed(gpu, &want.order))
+                .map(|(i, _)| i)
+                .collect();
+            if !misplaced.is_empty() {
+                return Ok(misplaced);
+            }
+        }
+        let addresses = |all: &[Tensor]| all.iter().map(|t| t.data as u64).collect::<Vec<u64>>();
+        let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
+        let (read, written) = (addresses(&inputs), addresses(&outputs));
+        // SAFETY: live tensors of the dtypes that the graph states and of the shapes that were
+        // asked for, and PyTorch's stream, which orders their uses.
         unsafe {
             let stream = Stream::from_raw(stream as *mut c_void);
-            self.cuda()?.launch_in(&shapes, &inputs, &outputs, workspace, stream).map_err(failed)
+            loaded.launch_in(&shapes, &read, &written, workspace, stream).map_err(failed)?;
         }
+        Ok(vec![])
     }
     /// Number of kernels.
     fn kernels(&self) -> usize {
         self.exe.program().kernels.len()
     }
     /// Runs the program on host tensors. Outputs are row-major.
-    fn call(&self, py: Python<'_>, inputs: Vec<Tensor>, outputs: Vec<Tensor>) -> PyResult<()> {
+    fn call(
+        &self,
+        py: Python<'_>,
+        inputs: &Bound<'_, PyList>,
+        outputs: &Bound<'_, PyList>,
+    ) -> PyResult<()> {
         let program = self.exe.program();
-        let wrong = |what: &str, given: usize, wanted: usize| {
-            Err(PyRuntimeError::new_err(format!("the graph takes {wanted} {what}, given {given}")))
-        };
-        if inputs.len() != program.inputs.len() {
-            return wrong("inputs", inputs.len(), program.inputs.len());
+        let (held, made) = (objects(inputs), objects(outputs));
+        let (inputs, outputs) = (tensors(&held)?, tensors(&made)?);
+        for (what, given, wanted) in [
+            ("inputs", inputs.len(), program.inputs.len()),
+            ("outputs", outputs.len(), program.outputs.len()),
+        ] {
+            if given != wanted {
+                return Err(failed(format!("the graph takes {wanted} {what}, given {given}")));
+            }
         }
-        if outputs.len() != program.outputs.len() {
-            return wrong("outputs", outputs.len(), program.outputs.len());
+        if inputs.iter().chain(&outputs).any(|t| t.gpu.is_some()) {
+            return Err(failed("the program is for a processor, a tensor is on a GPU"));
         }
         let done = py.detach(|| {
             let read: Vec<View> = inputs
                 .iter()
                 .zip(&program.inputs)
-                // SAFETY: kiln_torch passes live tensors of the dtypes that the graph states.
-                .map(|((data, shape, strides), t)| unsafe {
-                    View::strided(&t.dtype, shape, strides, *data as *const u8)
+                // SAFETY: live tensors of the dtype that the graph states.
+                .map(|(v, t)| unsafe {
+                    View::strided(&t.dtype, v.shape(), v.strides(), v.data as *const u8)
                 })
                 .collect();
             let mut written = vec![];
-            for ((data, shape, _), t) in outputs.iter().zip(&program.outputs) {
-                let len = shape.iter().product::<usize>() * byte_size(&t.dtype).unwrap_or(0);
-                let data = if len == 0 { std::ptr::dangling_mut() } else { *data as *mut u8 };
+            for (v, t) in outputs.iter().zip(&program.outputs) {
+                let len = v.shape().iter().product::<usize>() * byte_size(&t.dtype).unwrap_or(0);
+                let data = if len == 0 { std::ptr::dangling_mut() } else { v.data as *mut u8 };
                 // SAFETY: as above; they were allocated for this call, row-major.
                 let bytes = unsafe { std::slice::from_raw_parts_mut(data, len) };
-                written.push(ViewMut::new(&t.dtype, shape, bytes)?);
+                written.push(ViewMut::new(&t.dtype, v.shape(), bytes)?);
             }
             self.exe.call(&read, &mut written)
         });

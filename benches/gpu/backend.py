@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""torch.compile(backend="kiln") beside eager and TorchInductor on a GPU, inference and training, in one process.
+
+    backend.py [--items resnet50_b32,…] [--training gpt2_b8_s1024,…] [--rounds 5] [--inductor default,reduce-overhead] [--out FILE.json]
+
+Weights and inputs are random. Inference is in bf16, training under bf16 autocast with the fused AdamW. Results of inference and losses of training are
+compared with the same in f32: a backend may be off twice as far as eager's bf16, and 1e-2 besides. Times are medians of CUDA events around calls in a
+row, the sides taking turns. Memory is the most that PyTorch has allocated in a call. Goes on after failures; the exit code is 0 if all agree.
+"""
+import argparse, copy, gc, json, statistics, sys, time
+
+import torch
+
+import kiln_torch
+from bench import GPU, kernel_us
+from models import ITEMS, OneResult
+
+
+def sides(a, model):
+    """Each side's name, with a function that compiles a model."""
+    yield "eager", lambda m: m
+    for mode in filter(None, a.inductor.split(",")):
+        yield f"Inductor {mode}", lambda m, mode=mode: torch.compile(m, mode=mode)
+    for mode in filter(None, a.kiln.split(",")):
+        yield f"kiln {mode}", lambda m, mode=mode: torch.compile(m, backend="kiln", mode=mode)
+
+
+def timed(make, inputs, call):
+    """A compiled function, the seconds of its first call, the GiB that a later call allocates at most, and its result."""
+    torch._dynamo.reset()
+    gc.collect()
+    torch.cuda.synchronize()
+    start, fn = time.perf_counter(), make()
+    call(fn, inputs)
+    torch.cuda.synchronize()
+    first = time.perf_counter() - start
+    call(fn, inputs)
+    torch.cuda.reset_peak_memory_stats()
+    result = call(fn, inputs)
+    torch.cuda.synchronize()
+    return fn, first, torch.cuda.max_memory_allocated() / 2**30, result.float().cpu()
+
+
+def infer(fn, inputs):
+    with torch.no_grad():
+        return fn(*inputs)
+
+
+class Step:
+    """A training step: loss, gradients, optimizer."""
+
+    def __init__(self, model, compiled):
+        self.model = model
+        self.fn = compiled(lambda *inputs: self.loss(*inputs))
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+
+    def loss(self, *inputs):
+        with torch.autocast("cuda", torch.bfloat16):
+            y = self.model(*inputs)
+        return y.float().square().mean()
+
+    def __call__(self, *inputs):
+        self.optimizer.zero_grad()
+        loss = self.fn(*inputs)
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
+
+
+def compare(a, name, training):
+    torch.manual_seed(0)
+    model, inputs = ITEMS[name]()
+    model = OneResult(model).to(GPU)
+    model = model.train() if training else model.eval()
+    for m in model.modules():
+        if isinstance(m, torch.nn.Dropout):
+            m.p = 0.0
+    inputs = [x.to(GPU) for x in inputs]
+    row = {"item": name, "training": training, "sides": {}}
+    if training:
+        call = lambda fn, xs: fn(*xs)
+        exact = model(*inputs).float().square().mean().detach().cpu()
+        made = lambda compiled: lambda: Step(copy.deepcopy(model), compiled)
+    else:
+        call, exact = infer, infer(model, inputs).cpu()
+        model = model.to(torch.bfloat16)
+        inputs = [x.to(torch.bfloat16) if x.is_floating_point() else x for x in inputs]
+        made = lambda compiled: lambda: compiled(model)
+    fns = {}
+    for side, compiled in sides(a, model):
+        kiln_torch.reports.clear()
+        try:
+            fns[side], first, peak, result = timed(made(compiled), inputs, call)
+        except Exception as e:
+            print(f"{name:20} {side} FAILS {type(e).__name__}: {str(e)[:300]}", flush=True)
+            continue
+        # Of a training step the loss of the third, which the updates before have lowered alike.
+        reference = exact if not training else row["sides"].get("eager", {}).get("loss", result.item())
+        error = float((result - reference).norm() / (exact.norm() if not training else abs(reference)))
+        row["sides"][side] = {"first_s": first, "peak_GiB": peak, "error": error, "us": []}
+        if training:
+            row["sides"][side]["loss"] = result.item()
+        if kiln_torch.reports:
+            row["sides"][side]["graphs"] = [[r.kind, r.programs, r.kernels, len(r.eager)] for r in kiln_torch.reports]
+            row["sides"][side]["eager_ops"] = sorted({op.split(" at ")[0] for r in kiln_torch.reports for op in r.eager})
+    allowed = 2 * row["sides"]["eager"]["error"] + 1e-2
+    once = lambda fn: kernel_us(lambda *xs: call(fn, xs), inputs, 10)
+    for fn in fns.values():
+        once(fn)
+    for _ in range(a.rounds):
+        for side, fn in fns.items():
+            row["sides"][side]["us"].append(once(fn))
+    row["agrees"] = all(s["error"] <= allowed for s in row["sides"].values())
+    report(row)
+    return row
+
+
+def report(row):
+    print(f"{row['item']} {'training' if row['training'] else 'inference'} {'agrees' if row['agrees'] else 'DIFFERS'}")
+    best = min((statistics.median(s["us"]) for n, s in row["sides"].items() if n.startswith("Inductor")), default=None)
+    for name, s in row["sides"].items():
+        us = statistics.median(s["us"])
+        ratio = f"{us / best:5.2f} of Inductor's best" if best and name.startswith("kiln") else ""
+        print(f"  {name:26} {us / 1e3:8.3f} ms ({min(s['us']) / 1e3:.3f} to {max(s['us']) / 1e3:.3f}), first {s['first_s']:6.1f} s, {s['peak_GiB']:6.2f} GiB, "
+              f"error {s['error']:.1e} {ratio} {s.get('graphs', '')} {s.get('eager_ops', '')}", flush=True)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--items", default="resnet50_b32,vit_base_b32,bert_base_b16_s512,gpt2_b8_s1024")
+    p.add_argument("--training", default="gpt2_b8_s1024,resnet50_b32")
+    p.add_argument("--rounds", type=int, default=5)
+    p.add_argument("--inductor", default="default,reduce-overhead")
+    p.add_argument("--kiln", default="default,reduce-overhead")
+    p.add_argument("--out", default="")
+    a = p.parse_args()
+    rows, bad = [], 0
+    work = [(name, False) for name in a.items.split(",") if name] + [(name, True) for name in a.training.split(",") if name]
+    for name, training in work:
+        try:
+            rows.append(compare(a, name, training))
+            bad += not rows[-1]["agrees"]
+        except Exception as e:  # goes on with the next model
+            bad += 1
+            print(f"{name:20} FAILS {type(e).__name__}: {str(e)[:600]}", flush=True)
+        gc.collect()
+        torch.cuda.empty_cache()
+        if a.out:
+            json.dump(rows, open(a.out, "w"), indent=1)
+    sys.exit(1 if bad else 0)
+
+
+if __name__ == "__main__":
+    main()
