@@ -60,10 +60,11 @@ class Step:
         return y.float().square().mean()
 
     def __call__(self, *inputs):
-        self.optimizer.zero_grad()
-        loss = self.fn(*inputs)
-        loss.backward()
-        self.optimizer.step()
+        with torch.enable_grad():
+            self.optimizer.zero_grad()
+            loss = self.fn(*inputs)
+            loss.backward()
+            self.optimizer.step()
         return loss.detach()
 
 

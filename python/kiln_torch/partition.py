@@ -11,6 +11,14 @@ from . import _kiln
 from .graph import DTYPES, SYMBOLIC, is_item, overload
 
 
+# Of attention ops for GPUs the results that kiln computes: the output, and not the log-sum-exp and the generator's state.
+COMPUTED = {
+    "aten._scaled_dot_product_flash_attention.default": {0},
+    "aten._scaled_dot_product_efficient_attention.default": {0},
+    "aten._scaled_dot_product_cudnn_attention.default": {0},
+}
+
+
 def values_of(node: torch.fx.Node) -> list:
     """The values of a node; of several results those that are used."""
     val = node.meta.get("val")
@@ -53,6 +61,8 @@ def reason_against(node: torch.fx.Node, device: torch.device, refused: set[str])
     if is_item(node):
         return reason_against(node.args[0], device, refused)
     name = overload(node)
+    if name in COMPUTED and any(n.args[1] not in COMPUTED[name] for n in node.users if is_item(n)):
+        return f"{name} whose statistics are used, as a backward pass does"
     if name in refused or node.name in refused:
         return f"{name} with these arguments"
     if not _kiln.supports(name):

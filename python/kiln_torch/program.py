@@ -91,5 +91,5 @@ class Program:
     def placed(self, k: int, t: torch.Tensor) -> torch.Tensor:
         """A copy of input `k` as kernels read it: on the GPU, dense in the program's order, aligned."""
         order = self.orders.get(k, range(t.dim()))
-        dense = t.to(self.device).permute(*order).clone(memory_format=torch.contiguous_format)
+        dense = t.to(self.device).permute(list(order)).clone(memory_format=torch.contiguous_format)
         return dense.permute(sorted(range(t.dim()), key=order.__getitem__))

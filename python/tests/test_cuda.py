@@ -155,7 +155,8 @@ def test_threads_with_streams_of_their_own():
     torch.cuda.synchronize()
 
     def call(_):
-        with torch.cuda.stream(torch.cuda.Stream()), torch.no_grad():
+        # The default device is each thread's own, and a condition of the compiled code.
+        with torch.cuda.stream(torch.cuda.Stream()), torch.no_grad(), torch.device("cuda"):
             got = fn(x)
             torch.cuda.current_stream().synchronize()
             return got

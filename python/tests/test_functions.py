@@ -58,8 +58,8 @@ FUNCTIONS = {
     "cat and split": (lambda x, y: torch.cat([x, y], 1).split([2, 3, 3], 1), lambda: (f(2, 4), f(2, 4))),
     "f64": (lambda x: torch.tanh(x) @ x.T, lambda: (f(3, 4, dtype=torch.float64),)),
     "bf16": (lambda x: torch.relu(x) + x, lambda: (f(3, 4).bfloat16(),)),
-    "constant": (lambda x: x + torch.tensor([1.0, 2.0, 3.0]), lambda: (f(2, 3),)),
-    "arange and full": (lambda x: x + torch.arange(4) + torch.full((4,), 0.5), lambda: (f(3, 4),)),
+    "constant": (lambda x: x + torch.tensor([1.0, 2.0, 3.0], device=x.device), lambda: (f(2, 3),)),
+    "arange and full": (lambda x: x + torch.arange(4, device=x.device) + torch.full((4,), 0.5, device=x.device), lambda: (f(3, 4),)),
 }
 
 
@@ -125,7 +125,8 @@ def test_inference_mode_and_threads():
         same(fn(x), want)
 
     def call(_):
-        with torch.no_grad():
+        # The default device is each thread's own, and a condition of the compiled code.
+        with torch.no_grad(), torch.device(x.device):
             return fn(x)
 
     with concurrent.futures.ThreadPoolExecutor(4) as pool:

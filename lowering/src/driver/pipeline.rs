@@ -203,10 +203,16 @@ pub const STEPS: &[Step] = &[
         "kiln-space-to-depth",
         "after passes that would cancel its movement ops; before kiln-layout, which reads its result",
     ),
-    step(
+    host(
         Level::Prims,
         On::Module,
         "kiln-layout",
+        "sees the whole graph; after passes that would cancel its transposes",
+    ),
+    cuda(
+        Level::Prims,
+        On::Module,
+        "kiln-layout{mutable=true}",
         "sees the whole graph; after passes that would cancel its transposes",
     ),
     cuda(

@@ -10,8 +10,8 @@
 //! convolutions, which transpose the operands back and forth around each.
 //!
 //! The layout is chosen for the whole function; `kiln.memory_format` records the choice and its
-//! reason. Convolutions whose weight is mutable do not count, since their weights would be
-//! transposed in each call.
+//! reason. Convolutions whose weight is mutable count with `mutable` only, since their weights are
+//! transposed in each call: on a GPU that costs a pass over the weights, and TMA reads no others.
 //!
 //! Numerics: reassociates; the reduction of a convolution runs over the window first.
 //!
@@ -38,6 +38,8 @@ kiln_passes::pass_options! {
     pub struct Layout {
         /// Least floating-point operations of a function's convolutions to change the layout
         pub flops: i64 = 1000000,
+        /// Counts convolutions with mutable weights too
+        pub mutable: bool = false,
     }
 }
 
@@ -68,7 +70,7 @@ impl Pass for Layout {
             }
             let flops: i64 = all
                 .iter()
-                .filter(|o| frozen.contains(o.weight))
+                .filter(|o| self.mutable || frozen.contains(o.weight))
                 .map(flops)
                 .fold(0, i64::saturating_add);
             let said = if flops >= self.flops {
@@ -80,8 +82,9 @@ impl Pass for Layout {
                 rewrite.finish(&ops).at(func)?;
                 "channels last".to_string()
             } else {
+                let which = if self.mutable { "" } else { " with frozen weights" };
                 format!(
-                    "as given: convolutions with frozen weights have {flops} flops, which are fewer than {}",
+                    "as given: convolutions{which} have {flops} flops, which are fewer than {}",
                     self.flops
                 )
             };

@@ -13,7 +13,7 @@
 //!
 //! A GPU's threads and TMA read K-major operands. With `channels-last`, weights of NHWC
 //! convolutions are stored as `[O, H, W, C]`, or for a depthwise convolution as `[H, W, 1, C]`, and
-//! no other weight is packed.
+//! no other weight is packed. Mutable weights are transposed in each call.
 //!
 //! A weight of few columns or rows is not packed, nor one that would grow by more than `growth`
 //! percent; `kiln.pack` on the contraction records the reason.
@@ -75,7 +75,8 @@ impl Pass for Pack {
             let frozen = Frozen::of(&ops);
             for op in ops {
                 let Some((operand, columns)) = weight(op).filter(|(i, _)| {
-                    frozen.contains(op.operand(*i)) && op.attr("kiln.pack").is_none()
+                    (self.channels_last || frozen.contains(op.operand(*i)))
+                        && op.attr("kiln.pack").is_none()
                 }) else {
                     continue;
                 };

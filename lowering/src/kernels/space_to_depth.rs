@@ -5,8 +5,9 @@
 //! of at most 8 pixels, and the K step of its tensor-core kernels is 64. A network's first
 //! convolution has 3 channels. With stride `s`, a block of `s` by `s` pixels becomes one pixel of
 //! `s * s` times as many channels, over which a window of `ceil(k / s)` blocks moves with stride 1.
-//! The rearranged image is written once, with its padding; the rearranged weight is frozen. If the
-//! window is as large as the stride, as in patch embeddings, it is a single block: a plain GEMM.
+//! The rearranged image is written once, with its padding; the weight is rearranged when it is
+//! frozen, else in each call. If the window is as large as the stride, as in patch embeddings, it
+//! is a single block: a plain GEMM.
 //!
 //! Alternatives, for 32 images of 224 by 224, 7x7 /2 to 64: explicit im2col with K padded from 147
 //! to 192 moves 154 MB twice (73 us at a copy's rate). Padding to 4 channels and reading rows of 7
@@ -50,6 +51,9 @@ const UNIT: i64 = 8;
 const STEP: i64 = 64;
 /// Largest TMA traversal stride, in pixels.
 const APART: i64 = 8;
+/// Largest window of a mutable weight that is rearranged; the output's gradient, in the place of a
+/// weight, has larger ones.
+const MUTABLE_WINDOW: i64 = 32;
 
 impl Pass for SpaceToDepth {
     const FLAG: &'static str = "kiln-space-to-depth";
@@ -155,7 +159,7 @@ impl Blocks {
         if readable
             || sizes.contains(&0)
             || !matches!(dtype, DType::BF16 | DType::F16)
-            || !frozen.contains(o.weight)
+            || !frozen.contains(o.weight) && windows.iter().any(|k| *k > MUTABLE_WINDOW)
         {
             return None;
         }

@@ -30,13 +30,25 @@ const MAX_TRIED: usize = 32;
 const GRAPH_LIBRARY: &str = "libcudnn_graph.so.9";
 
 /// Whether the library can be loaded, with the libraries without which it aborts the process:
-/// `libcudnn_graph` and the cuBLASLt of its CUDA version.
+/// `libcudnn_graph` and the cuBLASLt of its CUDA version. A cuDNN that another library of the
+/// process has loaded, such as PyTorch, stays that library's: parts of two installations would be
+/// mixed, which fails in both.
 pub fn present() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
-    // SAFETY: opens a library and closes it again.
-    *FOUND.get_or_init(
-        || unsafe { sys::is_culib_present() } && can_load(GRAPH_LIBRARY) && can_load(&format!("libcublasLt.so.{}", result::get_cudart_version() / 1000)),
-    )
+    *FOUND.get_or_init(|| {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+        // SAFETY: opens a library and closes it again.
+        !maps_cudnn(&maps)
+            && unsafe { sys::is_culib_present() }
+            && can_load(GRAPH_LIBRARY)
+            && can_load(&format!("libcublasLt.so.{}", result::get_cudart_version() / 1000))
+    })
+}
+
+/// Whether a part of cuDNN is among the files of `/proc/self/maps`.
+fn maps_cudnn(maps: &str) -> bool {
+    maps.lines()
+        .any(|line| line.rsplit('/').next().is_some_and(|file| file.starts_with("libcudnn")))
 }
 
 /// Whether a library of this name can be loaded. It stays loaded.
@@ -50,7 +62,7 @@ fn can_load(name: &str) -> bool {
 /// The library names that were tried, for messages.
 pub fn searched() -> String {
     format!(
-        "{}; {GRAPH_LIBRARY}, and the libcublasLt of its CUDA version",
+        "{}; {GRAPH_LIBRARY}, and the libcublasLt of its CUDA version; and whether another library has loaded cuDNN",
         super::searched("libcudnn.so.9", cudarc::get_lib_name_candidates("cudnn"))
     )
 }
@@ -228,6 +240,12 @@ mod tests {
     fn without_the_library_the_names_are_said() {
         let said = searched();
         assert!(said.contains("libcudnn.so.9") && said.contains("libcudnn_graph.so.9"), "{said}");
+    }
+
+    #[test]
+    fn a_cudnn_of_another_library_is_seen() {
+        let line = "7f00-7f01 r-xp 00000000 08:01 42   /opt/venv/nvidia/cudnn/lib/libcudnn_graph.so.9";
+        assert!(maps_cudnn(line) && !maps_cudnn("7f00-7f01 r-xp 0 08:01 42  /usr/lib/libcuda.so.1"));
     }
 
     /// Finalising descriptors needs the library, but no GPU.
