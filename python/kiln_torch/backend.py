@@ -11,6 +11,8 @@ from torch._dynamo.backends.common import aot_autograd
 from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 
 from . import _kiln
+from . import freezing
+from .attention import keep_whole
 from .cudagraphs import CudaGraphs
 from .decompositions import table
 from .graph import Unserialisable
@@ -57,14 +59,14 @@ def source(node: torch.fx.Node) -> str:
     return lines[-1] if lines else "unknown place"
 
 
-def compile_graph(kind: str, options: list[tuple[str, str]], strict: bool, module: torch.fx.GraphModule, example_inputs):
-    """Compiles one graph of AOTAutograd."""
+def compile_graph(kind: str, options: list[tuple[str, str]], strict: bool, module: torch.fx.GraphModule, frozen):
+    """Compiles one graph of AOTAutograd. `frozen`: the values of its inputs that are constants."""
     if not any(n.op == "call_function" for n in module.graph.nodes):
         return make_boxed_func(module.forward)
     refused: set[str] = set()
     while True:
         try:
-            return compile_runs(kind, options, strict, module, refused)
+            return compile_runs(kind, options, strict, module, refused, frozen)
         except _kiln.UnsupportedError as error:
             message, names = error.args
             log.info("stays eager: %s", message)
@@ -74,7 +76,7 @@ def compile_graph(kind: str, options: list[tuple[str, str]], strict: bool, modul
             refused |= names
 
 
-def compile_runs(kind, options, strict, module, refused):
+def compile_runs(kind, options, strict, module, refused, frozen):
     nodes = {n.name: n for n in module.graph.nodes}
     device = device_of(module)
     runs, left = runs_of(module, device, refused)
@@ -93,15 +95,18 @@ def compile_runs(kind, options, strict, module, refused):
         if n.op == "get_attr":
             n.meta.setdefault("val", getattr(module, n.target))
     fused = fuse_by_partitions(torch.fx.GraphModule(module, graph), [dict.fromkeys(mapping[n] for n in run) for run in runs], prefix="kiln_")
+    values = {n.name: t for n, t in frozen.items()}
     for name, part in list(fused.named_children()):
         if not name.startswith("kiln_"):
             continue
         inputs = [n for n in part.graph.nodes if n.op == "placeholder"]
+        given = next(n for n in fused.graph.nodes if n.op == "call_module" and n.target == name).args
+        constants = {n: values[g.name] for n, g in zip(inputs, given) if g.name in values}
         calls = [n for n in part.graph.nodes if n.op == "call_function"]
         outputs = next(n for n in part.graph.nodes if n.op == "output").args[0]
         outputs = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
         try:
-            program = Program(inputs, calls, outputs, options, device)
+            program = Program(inputs, calls, outputs, options, device, constants)
         except Unserialisable as error:
             raise _kiln.UnsupportedError(str(error), [n.name for n in calls]) from error
         except _kiln.UnsupportedError:
@@ -122,31 +127,34 @@ def compile_runs(kind, options, strict, module, refused):
     return boxed(fused)
 
 
-def settings(options: dict | None, mode: str | None) -> tuple[list[tuple[str, str]], bool, bool]:
-    """kiln's options by name, as text; whether eager ops are an error; whether to use CUDA graphs."""
+def settings(options: dict | None, mode: str | None) -> tuple[list[tuple[str, str]], bool, bool, bool]:
+    """kiln's options by name, as text; whether eager ops are an error, to use CUDA graphs, and to freeze parameters."""
     given = {name.removeprefix("kiln."): value for name, value in (options or {}).items()}
-    strict = bool(given.pop("strict", False))
+    strict, frozen = bool(given.pop("strict", False)), bool(given.pop("freezing", False))
     mode = given.setdefault("mode", mode or "default")
     graphs = bool(given.pop("cudagraphs", mode in ("reduce-overhead", "max-autotune")))
     given.setdefault("threads", torch.get_num_threads())
     # A graph is captured as a whole, programs and eager ops, by PyTorch.
     given["cudagraphs"] = False
     text = lambda v: str(v).lower() if isinstance(v, bool) else str(v)
-    return [(name, text(v)) for name, v in given.items()], strict, graphs
+    return [(name, text(v)) for name, v in given.items()], strict, graphs, frozen
 
 
 def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None = None, mode: str | None = None):
     """`torch.compile(model, backend="kiln")`.
 
-    Options are those of `kiln options` by name, and `kiln.strict`: ops that would run in eager are an error. With
+    Options are those of `kiln options` by name, `kiln.strict`: ops that would run in eager are an error, and `freezing`: parameters and
+    buffers are constants of graphs without gradients, so that later changes of them are not seen. With
     `mode="reduce-overhead"` and `mode="max-autotune"` graphs on GPUs are captured as CUDA graphs.
     """
-    chosen, strict, graphs = settings(options, mode)
+    chosen, strict, graphs, frozen = settings(options, mode)
+    parameters = freezing.parameters(module, example_inputs) if frozen else {}
     captured = CudaGraphs(example_inputs) if graphs else None
 
     def compiler(kind):
         def compiled(gm, inputs):
-            fn = compile_graph(kind, chosen, strict, gm, inputs)
+            constants = freezing.of_graph(gm, parameters, len(example_inputs)) if parameters and kind == "inference" else {}
+            fn = compile_graph(kind, chosen, strict, gm, constants)
             return captured.wrap(kind, gm, inputs, fn) if captured and device_of(gm).type == "cuda" else fn
 
         return compiled
@@ -158,4 +166,4 @@ def kiln(module: torch.fx.GraphModule, example_inputs, *, options: dict | None =
         decompositions=table(),
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=False,
-    )(module, example_inputs)
+    )(keep_whole(module), example_inputs)

@@ -40,7 +40,9 @@ def overload(node: torch.fx.Node) -> str:
     """The name of a node's overload, as the ATen table has it: `aten.add.Tensor`, `_operator.mul`."""
     target = node.target
     if isinstance(target, torch._ops.OpOverload):
-        return f"{target.namespace}.{target._schema.name.split('::')[1]}.{target._overloadname}"
+        # kiln's own op is PyTorch's, kept whole.
+        namespace = "aten" if target.namespace == "kiln" else target.namespace
+        return f"{namespace}.{target._schema.name.split('::')[1]}.{target._overloadname}"
     module = getattr(target, "__module__", "")
     return f"{module}.{getattr(target, '__name__', target)}"
 
@@ -162,15 +164,19 @@ class Writer:
         )
 
 
-def serialise(inputs: list[torch.fx.Node], nodes: list[torch.fx.Node], outputs: list[torch.fx.Node], orders: list[list[int] | None]) -> bytes:
-    """A piece of a graph as JSON: `inputs` are tensors and sizes, `outputs` are tensors, each permuted to its order."""
+def serialise(inputs: list[torch.fx.Node], nodes: list[torch.fx.Node], outputs: list[torch.fx.Node], orders: list[list[int] | None], frozen) -> bytes:
+    """A piece of a graph as JSON: `inputs` are tensors and sizes, of which those in `frozen` are parameters; `outputs` are tensors, each permuted to
+    its order."""
     writer = Writer()
     specs, sizes, env = [], {}, None
     for node in inputs:
         val = node.meta["val"]
         if isinstance(val, torch.Tensor):
             writer.tensor(node, node.name, val)
-            specs.append({"user_input": {"arg": {"as_tensor": {"name": node.name}}}})
+            if node in frozen:
+                specs.append({"parameter": {"arg": {"name": node.name}, "parameter_name": node.name}})
+            else:
+                specs.append({"user_input": {"arg": {"as_tensor": {"name": node.name}}}})
             env = env or getattr(val, "fake_mode", None) and val.fake_mode.shape_env
         else:
             writer.names[node] = node.name

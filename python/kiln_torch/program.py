@@ -14,6 +14,7 @@ DTYPES = {
     "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "ui8": torch.uint8, "i1": torch.bool,
     "f8E4M3FN": torch.float8_e4m3fn, "f8E5M2": torch.float8_e5m2,
 }
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 def row_major(size: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -27,17 +28,21 @@ def row_major(size: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 class Program:
     """`nodes` of a graph as one program of a device. A call takes the values of `inputs`, tensors and sizes in that order,
-    and returns the tensors of `outputs`."""
+    and returns the tensors of `outputs`. Inputs in `frozen` have their values compiled in."""
 
-    def __init__(self, inputs, nodes, outputs, options, device: torch.device):
+    def __init__(self, inputs, nodes, outputs, options, device: torch.device, frozen: dict[torch.fx.Node, torch.Tensor]):
         self.device = device
-        self.takes = [k for k, n in enumerate(inputs) if isinstance(n.meta["val"], torch.Tensor)]
+        self.takes = [k for k, n in enumerate(inputs) if isinstance(n.meta["val"], torch.Tensor) and n not in frozen]
         given = [inputs[k].meta["val"] for k in self.takes]
         layouts = [Layout.of(o.meta["val"]) for o in outputs]
         self.orders = {k: order for k, t in enumerate(given) if (order := dense_order(t)) is not None}
         self.relaid = [(k, layout) for k, layout in enumerate(layouts) if layout is not None]
         orders_out = [layout and layout.order for layout in layouts]
-        self.compiled = _kiln.Program.compile(serialise(inputs, nodes, outputs, orders_out), [*options, ("device", str(device))], self.orders)
+        # AOTAutograd compiles under its fake mode; these are real.
+        with torch.utils._python_dispatch._disable_current_modes():
+            weights = [(n.name, NAMES[t.dtype], t.detach().cpu().contiguous()) for n, t in frozen.items()]
+        graph = serialise(inputs, nodes, outputs, orders_out, frozen)
+        self.compiled = _kiln.Program.compile(graph, [*options, ("device", str(device))], self.orders, weights)
         self.kernels = self.compiled.kernels()
         described = self.compiled.outputs()
         self.dtypes = [DTYPES[name] for name, _ in described]

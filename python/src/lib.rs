@@ -1,7 +1,11 @@
 //! The compiled half of `kiln_torch`: compiles graphs and calls them on tensors by pointer.
 mod tensors;
 
-use compiler::{Error, Exit, Model, Options, capture::CaptureError, capture::aten};
+use compiler::{
+    Error, Exit, Model, Options,
+    capture::{CaptureError, aten, weight::Weight},
+    dialects::value::DType,
+};
 use kiln_runtime::{View, ViewMut, cuda::Stream, view::byte_size};
 use pyo3::{
     exceptions::{PyRuntimeError, PyValueError},
@@ -49,6 +53,17 @@ fn failed(e: impl std::fmt::Display) -> PyErr {
     PyRuntimeError::new_err(e.to_string())
 }
 
+/// A copy of a row-major tensor of the host.
+fn weight(dtype: &str, tensor: &Bound<'_, PyAny>) -> PyResult<Weight> {
+    let dtype = DType::from_name(dtype).ok_or_else(|| failed("no element type"))?;
+    let t = Tensor::of(tensor)?;
+    let len = t.shape().iter().product::<usize>() * dtype.byte_size();
+    let data = if len == 0 { std::ptr::dangling() } else { t.data as *const u8 };
+    // SAFETY: a live tensor of this dtype, row-major.
+    let bytes = unsafe { std::slice::from_raw_parts(data, len) };
+    Weight::of_bytes(dtype, t.shape().to_vec(), bytes).map_err(failed)
+}
+
 impl Program {
     fn cuda(&self) -> PyResult<&kiln_runtime::cuda::Loaded> {
         self.exe.cuda().ok_or_else(|| PyRuntimeError::new_err("the program is for a processor"))
@@ -59,19 +74,23 @@ impl Program {
 impl Program {
     /// Compiles a graph, given as JSON. `options`: names of `kiln options` with their values.
     /// `orders`: the inputs that are not row-major, with their dimensions, outermost in memory
-    /// first.
+    /// first. `weights`: the frozen parameters by name, as row-major tensors of the host with their
+    /// dtypes.
     #[staticmethod]
     fn compile(
         py: Python<'_>,
         json: &Bound<'_, PyBytes>,
         options: Vec<(String, String)>,
         orders: BTreeMap<usize, Vec<usize>>,
+        weights: Vec<(String, String, Bound<'_, PyAny>)>,
     ) -> PyResult<Program> {
         let named = options.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let options = Options::named(named).map_err(|e| PyValueError::new_err(e.to_string()))?;
         let options = Options { orders, ..options };
         let json = json.as_bytes().to_vec();
-        let exe = py.detach(move || Model::of_fx(json).compile(&options)).map_err(failure)?;
+        let held = weights.iter().map(|(name, dtype, t)| Ok((name.clone(), weight(dtype, t)?)));
+        let held = held.collect::<PyResult<BTreeMap<String, Weight>>>()?;
+        let exe = py.detach(move || Model::of_fx(json, held).compile(&options)).map_err(failure)?;
         Ok(Program { exe })
     }
     /// The element types of the results, in MLIR's names, and their sizes where all are static.

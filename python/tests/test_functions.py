@@ -102,6 +102,40 @@ def test_ops_outside_the_table_stay_eager_and_are_named():
         compiled(fn, **{"kiln.strict": True})(x)
 
 
+def masked(q, k, v, m):
+    return torch.nn.functional.scaled_dot_product_attention(q * 2, k, v, attn_mask=m > 0)
+
+
+def grouped(q, k, v, m):
+    return torch.nn.functional.scaled_dot_product_attention(q, k[:, :2], v[:, :2], is_causal=True, scale=0.3, enable_gqa=True) + m.sum()
+
+
+@pytest.mark.parametrize("fn", [masked, grouped])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_attention_is_part_of_one_program(fn, dynamic):
+    q, k, v = (f(2, 4, 17, 32) for _ in range(3))
+    m = f(2, 1, 17, 17)
+    with torch.no_grad():
+        same(torch.compile(fn, backend=kiln, dynamic=dynamic)(q, k, v, m), fn(q, k, v, m), strides=False)
+    assert [(r.programs, r.eager) for r in reports] == [(1, {})]
+
+
+def test_frozen_parameters_are_constants():
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, bias=False), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(288, 5)).eval()
+    model[1].running_var.uniform_(0.5, 2)
+    x, fast = f(2, 3, 8, 8), torch.compile(model, backend=kiln, options={"freezing": True})
+    with torch.no_grad():
+        want = model(x)
+        torch.testing.assert_close(fast(x), want, rtol=1e-4, atol=1e-5)
+        model[4].bias.add_(1)
+        torch.testing.assert_close(fast(x), want, rtol=1e-4, atol=1e-5)
+    assert len(reports) == 1 and reports[0].programs == 1
+    # With gradients parameters are inputs.
+    fast(x).sum().backward()
+    assert model[4].bias.grad is not None
+    torch.testing.assert_close(fast(x).detach(), model(x).detach(), rtol=1e-4, atol=1e-5)
+
+
 def test_an_unknown_option_is_an_error():
     with pytest.raises(Exception, match="no_such_option"):
         compiled(lambda x: x + 1, no_such_option=1)(f(3))

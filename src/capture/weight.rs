@@ -68,6 +68,13 @@ impl Weight {
             storage: Storage::Memory(dtype.encode(tensor).into()),
         }
     }
+    /// A row-major tensor's elements. Err: there are fewer than the shape says.
+    pub fn of_bytes(dtype: DType, shape: Vec<usize>, bytes: &[u8]) -> Result<Weight, DataError> {
+        let (strides, storage) = (contiguous(&shape), Storage::Memory(bytes.into()));
+        let weight = Weight { dtype, shape, strides, offset: 0, storage };
+        weight.check()?;
+        Ok(weight)
+    }
     /// Shares a tensor's elements without a copy.
     pub(crate) fn of_array(array: &Arc<Array>) -> Weight {
         let (dtype, shape) = (array.dtype(), array.shape().to_vec());

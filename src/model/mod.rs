@@ -113,12 +113,13 @@ impl Model {
             measuring: None,
         }
     }
-    /// A model from a graph of `torch.compile`: see [`capture::fx`](crate::capture::fx).
-    pub fn of_fx(json: Vec<u8>) -> Model {
+    /// A model from a graph of `torch.compile` and its frozen parameters: see
+    /// [`capture::fx`](crate::capture::fx).
+    pub fn of_fx(json: Vec<u8>, weights: BTreeMap<String, Weight>) -> Model {
         Model {
             path: PathBuf::from("graph"),
             kind: Kind::Graph(json),
-            held: BTreeMap::new(),
+            held: weights,
             measuring: None,
         }
     }
@@ -143,7 +144,9 @@ impl Model {
             Kind::Ir(source) => {
                 Ok(Module::parse(context.ctx(), source, &self.path.display().to_string())?)
             }
-            Kind::Graph(json) => Ok((fx::import(context.ctx(), json)?.module, vec![])),
+            Kind::Graph(json) => {
+                Ok((fx::import(context.ctx(), json, self.held.clone())?.module, vec![]))
+            }
             Kind::Package(_) => Err(Error::File {
                 file: self.path.display().to_string(),
                 reason: "is compiled already".into(),
