@@ -100,7 +100,19 @@ fn lower(func: Op, rounds: usize) -> Result<()> {
     // The new function, the module's first, replaces the old one.
     new.set_attr("arg_attrs", sizes_attr(c, &facts, &block.args()));
     func.erase();
+    drop_constants(new);
     Ok(())
+}
+
+/// Drops constants that nothing uses, as the exponent of a power that became products.
+fn drop_constants(func: Op) {
+    // Users come behind what they use.
+    for op in walk(func).into_iter().rev() {
+        let pure = op.isa::<arith::Constant>() || op.isa::<arith::ExtF>();
+        if pure && op.result(0).uses().is_empty() {
+            op.erase();
+        }
+    }
 }
 
 /// `kiln.sizes` of each tensor argument: static sizes, or -1 - k for the k-th index argument; for
