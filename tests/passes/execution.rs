@@ -47,9 +47,17 @@ pub fn is_for_a_gpu(module: &Module) -> bool {
     level(module) >= Level::Tiled && walk(module.op()).into_iter().any(threads)
 }
 
+/// Values of symbols, by name.
+pub type Sizes = Vec<(String, i64)>;
+
 /// Whether the functions of a module below `kernels` compute the same after the pipeline, whose
-/// result runs with these options.
-pub fn same_results(before: &Module, pipeline: &str, options: &Options) -> Result<(), String> {
+/// result runs with these options, for inputs of these sizes.
+pub fn same_results(
+    before: &Module,
+    pipeline: &str,
+    options: &Options,
+    sizes: &Sizes,
+) -> Result<(), String> {
     let before = reference::program(before)?;
     let after = before.duplicate();
     let passes = format!("builtin.module({pipeline})");
@@ -59,7 +67,7 @@ pub fn same_results(before: &Module, pipeline: &str, options: &Options) -> Resul
         return same_programs(&before, &after);
     }
     let all = functions(&before);
-    all.iter().try_for_each(|func| same_function(*func, &before, &after, options))
+    all.iter().try_for_each(|func| same_function(*func, [&before, &after], options, sizes))
 }
 
 /// Whether the programs of a module on level `target` compute the same afterwards. Their functions
@@ -86,14 +94,16 @@ fn same_programs(before: &Module, after: &Module) -> Result<(), String> {
 
 fn same_function(
     func: Op,
-    before: &Module,
-    after: &Module,
+    [before, after]: [&Module; 2],
     options: &Options,
+    sizes: &Sizes,
 ) -> Result<(), String> {
     let folder = weights(before)?;
     let host = on_the_host();
+    let mut symbols = symbol_values(func);
+    symbols.extend(sizes.iter().cloned());
     for seed in 0..2 {
-        let inputs = inputs(func, seed);
+        let inputs = inputs_of_sizes(func, seed, &symbols);
         let results = |module, mode, options: &Options| {
             results(module, func, mode, &inputs, folder.path(), options)
         };

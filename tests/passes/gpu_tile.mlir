@@ -1,6 +1,7 @@
 // RUN: kiln-gpu-schedule,kiln-gpu-tile,cse
 
 // CASE: elementwise
+// SIZES: s0 = 9
 // CHECK: gpu.block_id
 // CHECK: vector.load
 // IMPLICIT-CHECK-NOT: tensor
@@ -25,6 +26,7 @@ func.func @k0(%x: tensor<?x128xf32> {kiln.sizes = array<i64: -1, 128>}, %y: tens
 
 // -----
 // CASE: softmax
+// SIZES: s0 = 11
 // CHECK: gpu.shuffle
 // IMPLICIT-CHECK-NOT: gpu.barrier
 // IMPLICIT-CHECK-NOT: , 3>
@@ -69,6 +71,7 @@ func.func @k0(%x: tensor<?x64xf32> {kiln.sizes = array<i64: -1, 64>}, %s0: index
 
 // -----
 // CASE: softmax_with_two_warps_per_row
+// SIZES: s0 = 3
 // CHECK: , 3>
 // CHECK: arith.select
 // CHECK: gpu.shuffle
@@ -320,6 +323,7 @@ func.func @k0(%x: tensor<64x96xbf16> {kiln.sizes = array<i64: 64, 96>}) -> tenso
 
 // -----
 // CASE: transpose_of_dynamic_size
+// SIZES: s0 = 70, s1 = 45
 // CHECK: gpu.barrier
 // IMPLICIT-CHECK-NOT: vector.store
 #id = affine_map<(d0, d1) -> (d0, d1)>
@@ -357,6 +361,7 @@ func.func @k0(%x: tensor<64x96xbf16> {kiln.sizes = array<i64: 64, 96>}) -> tenso
 
 // -----
 // CASE: reduction_of_few_rows
+// SIZES: s0 = 5
 // CHECK: gpu.shuffle
 // CHECK: gpu.barrier
 #id = affine_map<(d0, d1) -> (d0, d1)>
@@ -532,6 +537,7 @@ module attributes {kiln.level = "linalg"} {
 
 // -----
 // CASE: convolution_wgmma
+// SIZES: s0 = 5
 // CHECK: im2col
 // CHECK: nvvm.stmatrix
 // CHECK: nvvm.cp.async.bulk.tensor.global.shared.cta
@@ -570,6 +576,7 @@ func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>},
 // -----
 // Nine filter taps; a thread computes 8 channels of adjacent pixels, with zeros out of bounds.
 // CASE: depthwise_convolution
+// SIZES: s0 = 3
 // CHECK: affine.min
 // CHECK: vector<8xbf16>
 // IMPLICIT-CHECK-NOT: tensor<
@@ -611,6 +618,7 @@ func.func @k0(%x: tensor<?x9x13x24xbf16> {kiln.sizes = array<i64: -1, 9, 13, 24>
 // -----
 // Kernels without TMA compare each index with the bounds of the image.
 // CASE: padded_convolution_without_tma
+// SIZES: s0 = 3
 // IMPLICIT-CHECK-NOT: tensor.pad
 // CHECK: arith.cmpi ult
 module attributes {kiln.level = "linalg"} {
@@ -767,6 +775,7 @@ func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: 
 // -----
 // A thread takes 8 elements, without a remainder.
 // CASE: divisible_rows
+// SIZES: s0 = 50, s1 = 48
 // CHECK: vector<8xbf16>
 // IMPLICIT-CHECK-NOT: memref.load
 // IMPLICIT-CHECK-NOT: scf.if
@@ -787,6 +796,7 @@ func.func @k0(%x: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -2>}, %y: tensor
 
 // -----
 // CASE: gemm_with_dynamic_k
+// SIZES: s0 = 70, s1 = 72, s2 = 328
 // CHECK: nvvm.wgmma.mma_async
 // IMPLICIT-CHECK-NOT: tensor<
 module attributes {kiln.level = "linalg"} {
@@ -811,6 +821,7 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
 
 // -----
 // CASE: gemm_mma_with_dynamic_k
+// SIZES: s0 = 70, s1 = 72, s2 = 328
 // CHECK: nvvm.mma.sync
 // IMPLICIT-CHECK-NOT: tensor<
 module attributes {kiln.level = "linalg"} {
@@ -860,6 +871,7 @@ func.func @k0(%x: tensor<8x1000xf32> {kiln.sizes = array<i64: 8, 1000>}) -> tens
 // -----
 // Several short rows per warp; prologue and epilogue read the same element, which is loaded once.
 // CASE: scan_of_short_rows
+// SIZES: s0 = 37
 // CHECK: gpu.shuffle  up
 // IMPLICIT-CHECK-NOT: gpu.barrier
 #id = affine_map<(r, i) -> (r, i)>
@@ -889,6 +901,7 @@ func.func @k0(%x: tensor<?x16xf32> {kiln.sizes = array<i64: -1, 16>}, %s0: index
 // -----
 // Two threads share a dynamic column, with prefetch of the next block; an exclusive scan.
 // CASE: scan_along_columns
+// SIZES: s0 = 7
 // CHECK: gpu.barrier
 // CHECK: arith.maxsi
 // IMPLICIT-CHECK-NOT: gpu.shuffle

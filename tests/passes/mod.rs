@@ -157,6 +157,16 @@ fn run_case(
     Ok(Some(snapshot::text(pipeline, &change)))
 }
 
+/// The values of symbols that a case states.
+pub fn sizes(text: &str) -> Result<execution::Sizes, String> {
+    let one = |s: &str| {
+        let (name, value) = s.split_once(" = ")?;
+        Some((name.to_string(), value.parse().ok()?))
+    };
+    let all = said(text, "SIZES").into_iter().flat_map(|all| all.split(", "));
+    all.map(|s| one(s).ok_or_else(|| format!("'{s}' is no size of a symbol"))).collect()
+}
+
 /// Whether this machine's processor has what a case needs.
 fn is_possible(text: &str) -> Result<bool, String> {
     let Some(feature) = said(text, "NEEDS") else { return Ok(true) };
@@ -172,20 +182,14 @@ struct Check {
     /// Part of the error when it runs.
     fails: Option<String>,
     /// Values of symbols that the case states.
-    sizes: Vec<(String, i64)>,
+    sizes: execution::Sizes,
 }
 
 impl Check {
     fn of(text: &str, numerics: Numerics) -> Result<Check, String> {
-        let one = |s: &str| {
-            let (name, value) = s.split_once(" = ")?;
-            Some((name.to_string(), value.parse().ok()?))
-        };
-        let all = said(text, "SIZES").into_iter().flat_map(|all| all.split(", "));
-        let sizes = all.map(|s| one(s).ok_or_else(|| format!("'{s}' is no size of a symbol")));
         let rounded = text.lines().any(|l| l == "// ROUNDED");
         let fails = said(text, "FAILS").map(str::to_string);
-        Ok(Check { numerics, rounded, fails, sizes: sizes.collect::<Result<_, _>>()? })
+        Ok(Check { numerics, rounded, fails, sizes: sizes(text)? })
     }
 }
 
@@ -204,7 +208,7 @@ fn same(before: &Module, after: &Module, pipeline: &str, check: &Check) -> Resul
     if execution::is_for_a_gpu(after) {
         return crate::gpu::card::passes::has(pipeline);
     }
-    execution::same_results(before, pipeline, &execution::on_the_host())
+    execution::same_results(before, pipeline, &execution::on_the_host(), &check.sizes)
 }
 
 /// Whether all functions of both modules agree on random inputs: bitwise, with every op rounded, if

@@ -1,6 +1,7 @@
 // RUN: kiln-schedule,kiln-tile,cse
 
 // CASE: elementwise
+// SIZES: s0 = 150
 // CHECK: vector.load
 // CHECK: vector.maskedstore
 // IMPLICIT-CHECK-NOT: tensor
@@ -49,6 +50,7 @@ func.func @k0(%x: tensor<40000xf32> {kiln.sizes = array<i64: 40000>}, %y: tensor
 
 // -----
 // CASE: softmax
+// SIZES: s0 = 100
 // CHECK: memref.alloca
 // CHECK: vector.reduction <maximumf>
 // IMPLICIT-CHECK-NOT: tensor

@@ -97,6 +97,9 @@ fn lower(func: Op, rounds: usize) -> Result<()> {
     let b = Builder::before(func).ok_or_at(func, "is in no block")?;
     let mut fill = |b: Builder, args: Vec<Value>| body(&facts, block, end, b, &args);
     let new = b.function(&name, &inputs, &results, &mut fill).at(func)?;
+    let made = new.regions().first().and_then(|r| r.first()).ok_or_at(new, "has no body")?;
+    // Printed names come from locations.
+    made.args().into_iter().zip(block.args()).for_each(|(new, old)| new.set_arg_loc(old.loc()));
     // The new function, the module's first, replaces the old one.
     new.set_attr("arg_attrs", sizes_attr(c, &facts, &block.args()));
     func.erase();

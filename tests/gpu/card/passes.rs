@@ -3,7 +3,7 @@
 //! `kiln-gpu-math`'s instructions, against the interpreter.
 use super::*;
 use crate::{
-    passes::{execution, functions, pipeline},
+    passes::{execution, functions, pipeline, sizes},
     support::{Case, cases},
 };
 use kiln::{
@@ -73,7 +73,8 @@ fn check(item: u64) -> Outcome {
             .map_err(|e| e.to_string())
             .and_then(|_| functions::same_results(&module, &after, functions::On::Gpu, &options))
     } else {
-        execution::same_results(&module, &item.pipeline, &options)
+        sizes(&item.text)
+            .and_then(|s| execution::same_results(&module, &item.pipeline, &options, &s))
     };
     match done {
         // As far as a machine without a driver gets.
