@@ -19,7 +19,10 @@ use kiln::{
     model::{CachePolicy, Data, Model, made_up},
     passes::pass::level_of,
 };
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::Path,
+};
 
 /// Temporaries of reference loops are on the stack.
 const STACK: usize = 256 << 20;
@@ -49,6 +52,15 @@ pub fn is_for_a_gpu(module: &Module) -> bool {
 
 /// Values of symbols, by name.
 pub type Sizes = Vec<(String, i64)>;
+
+/// Values of a function's symbols, of which some are given.
+pub fn symbols_of(func: Op, given: &Sizes) -> Result<HashMap<String, i64>, String> {
+    let mut all = symbol_values(func);
+    for (name, value) in given {
+        *all.get_mut(name).ok_or_else(|| format!("there is no symbol @{name}"))? = *value;
+    }
+    Ok(all)
+}
 
 /// Whether the functions of a module below `kernels` compute the same after the pipeline, whose
 /// result runs with these options, for inputs of these sizes.
@@ -100,8 +112,7 @@ fn same_function(
 ) -> Result<(), String> {
     let folder = weights(before)?;
     let host = on_the_host();
-    let mut symbols = symbol_values(func);
-    symbols.extend(sizes.iter().cloned());
+    let symbols = symbols_of(func, sizes)?;
     for seed in 0..2 {
         let inputs = inputs_of_sizes(func, seed, &symbols);
         let results = |module, mode, options: &Options| {

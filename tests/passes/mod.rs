@@ -223,8 +223,7 @@ fn same_checked(before: &Module, after: &Module, check: &Check) -> Result<(), St
     for func in functions(before) {
         let name = func.symbol().unwrap_or_default();
         let other = after.find(&name).ok_or_else(|| format!("@{name} is gone"))?;
-        let mut symbols = symbol_values(func);
-        symbols.extend(check.sizes.iter().cloned());
+        let symbols = execution::symbols_of(func, &check.sizes)?;
         for seed in 0..2 {
             let inputs = inputs_of_sizes(known(func, other), seed, &symbols);
             let wanted = run(before, func, mode, &inputs);
