@@ -177,6 +177,7 @@ fn is_possible(text: &str) -> Result<bool, String> {
 
 /// How a case is compared.
 struct Check {
+    text: String,
     numerics: Numerics,
     rounded: bool,
     /// Part of the error when it runs.
@@ -189,7 +190,7 @@ impl Check {
     fn of(text: &str, numerics: Numerics) -> Result<Check, String> {
         let rounded = text.lines().any(|l| l == "// ROUNDED");
         let fails = said(text, "FAILS").map(str::to_string);
-        Ok(Check { numerics, rounded, fails, sizes: sizes(text)? })
+        Ok(Check { text: text.into(), numerics, rounded, fails, sizes: sizes(text)? })
     }
 }
 
@@ -206,7 +207,7 @@ fn same(before: &Module, after: &Module, pipeline: &str, check: &Check) -> Resul
         return same_checked(before, after, check);
     }
     if execution::is_for_a_gpu(after) {
-        return crate::gpu::card::passes::has(pipeline);
+        return crate::gpu::card::passes::has(&check.text);
     }
     execution::same_results(before, pipeline, &execution::on_the_host(), &check.sizes)
 }
@@ -214,7 +215,11 @@ fn same(before: &Module, after: &Module, pipeline: &str, check: &Check) -> Resul
 /// Whether all functions of both modules agree on random inputs: bitwise, with every op rounded, if
 /// the passes are exact; else within a tolerance in f64.
 pub fn same_results(before: &Module, after: &Module, numerics: Numerics) -> Result<(), String> {
-    same_checked(before, after, &Check { numerics, rounded: false, fails: None, sizes: vec![] })
+    same_checked(
+        before,
+        after,
+        &Check { text: String::new(), numerics, rounded: false, fails: None, sizes: vec![] },
+    )
 }
 
 fn same_checked(before: &Module, after: &Module, check: &Check) -> Result<(), String> {
