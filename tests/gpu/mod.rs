@@ -2,7 +2,7 @@
 //! `ptxas` is found, and errors for a missing driver or unsupported ops. `benches/gpu/check.sh`
 //! compares results on a GPU.
 mod attention;
-mod card;
+pub mod card;
 mod control;
 mod convolution;
 mod cudnn;

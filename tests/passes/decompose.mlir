@@ -166,3 +166,15 @@ func.func @f(%q: tensor<1x4x3x8xf32>, %k: tensor<1x2x3x8xf32>, %v: tensor<1x2x3x
   }
   return %0 : tensor<1x4x3x8xf32>
 }
+
+// -----
+// What the target's attention kernels lack is kept as the reason why nothing is fused.
+// CASE: attention_with_lse
+// RUN: kiln-decompose{keep=kernels}
+// CHECK: kiln.dot_general
+// CHECK-SAME: kiln.not_fused = "attention not fused: it has dropout or returns the log-sum-exp"
+// IMPLICIT-CHECK-NOT: kiln.attention
+func.func @f(%q: tensor<1x2x4x8xf32>, %k: tensor<1x2x4x8xf32>, %v: tensor<1x2x4x8xf32>) -> (tensor<1x2x4x8xf32>, tensor<1x2x4xf32>) {
+  %0, %1 = kiln.attention %q, %k, %v with_lse : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>
+  return %0, %1 : tensor<1x2x4x8xf32>, tensor<1x2x4xf32>
+}

@@ -1,4 +1,5 @@
-//! Kernels below the level `kernels`, run before and after a pass as machine code.
+//! Kernels below the level `kernels`, run before and after a pass as machine code. Those of a GPU
+//! run there, or on the emulator, in the suite `gpu::card::passes`.
 //!
 //! Linalg has no schedule to trust, so it is lowered by upstream's passes alone: one-shot
 //! bufferization and one serial loop nest an op. The level `kernels` is what the interpreter runs.
@@ -18,17 +19,22 @@ use kiln::{
     model::{CachePolicy, Data, Model, made_up},
     passes::pass::level_of,
 };
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::Path,
+};
 
 /// Temporaries of reference loops are on the stack.
 const STACK: usize = 256 << 20;
 
-/// Whether both modules differ in what kernels state of themselves alone, such as the schedule, so
-/// that they compute the same.
+/// Whether both modules are the same but for attributes that state something of ops, such as a
+/// kernel's schedule, so that they compute the same. Below the level `kernels` attributes of ops
+/// that are neither functions nor modules may say what is computed.
 pub fn same_but_for_attributes(before: &Module, after: &Module) -> bool {
+    let above = level(after) <= Level::Kernels;
     let bare = |module: &Module| {
         let copy = module.duplicate();
-        let stating = |o: &Op| o.isa::<func::Func>() || o.is("builtin.module");
+        let stating = |o: &Op| above || o.isa::<func::Func>() || o.is("builtin.module");
         for op in walk(copy.op()).into_iter().filter(stating) {
             let own = op.attrs().into_iter().filter(|(name, _)| name.starts_with("kiln."));
             own.for_each(|(name, _)| op.remove_attr(&name));
@@ -38,8 +44,32 @@ pub fn same_but_for_attributes(before: &Module, after: &Module) -> bool {
     bare(before) == bare(after)
 }
 
-/// Whether the functions of a module below `kernels` compute the same after the pipeline.
-pub fn same_results(before: &Module, pipeline: &str) -> Result<(), String> {
+/// Whether a module has kernels in code of a GPU's threads, which no processor runs.
+pub fn is_for_a_gpu(module: &Module) -> bool {
+    let threads = |o: Op| o.isa::<func::Func>() && o.attr("kiln.threads").is_some();
+    level(module) >= Level::Tiled && walk(module.op()).into_iter().any(threads)
+}
+
+/// Values of symbols, by name.
+pub type Sizes = Vec<(String, i64)>;
+
+/// Values of a function's symbols, of which some are given.
+pub fn symbols_of(func: Op, given: &Sizes) -> Result<HashMap<String, i64>, String> {
+    let mut all = symbol_values(func);
+    for (name, value) in given {
+        *all.get_mut(name).ok_or_else(|| format!("there is no symbol @{name}"))? = *value;
+    }
+    Ok(all)
+}
+
+/// Whether the functions of a module below `kernels` compute the same after the pipeline, whose
+/// result runs with these options, for inputs of these sizes.
+pub fn same_results(
+    before: &Module,
+    pipeline: &str,
+    options: &Options,
+    sizes: &Sizes,
+) -> Result<(), String> {
     let before = reference::program(before)?;
     let after = before.duplicate();
     let passes = format!("builtin.module({pipeline})");
@@ -49,7 +79,7 @@ pub fn same_results(before: &Module, pipeline: &str) -> Result<(), String> {
         return same_programs(&before, &after);
     }
     let all = functions(&before);
-    all.iter().try_for_each(|func| same_function(*func, &before, &after))
+    all.iter().try_for_each(|func| same_function(*func, [&before, &after], options, sizes))
 }
 
 /// Whether the programs of a module on level `target` compute the same afterwards. Their functions
@@ -62,7 +92,8 @@ fn same_programs(before: &Module, after: &Module) -> Result<(), String> {
         let inputs: Vec<Tensor> =
             inputs.iter().map(Data::tensor).collect::<Result<_, _>>().map_err(|e| e.to_string())?;
         let results = |module: &Module| {
-            machine(&module.print(PrintOptions::default()), &name, &inputs, Path::new(""))
+            let text = module.print(PrintOptions::default());
+            machine(&text, &name, &inputs, Path::new(""), &on_the_host())
         };
         let wanted = results(before).map_err(|e| format!("before the pass: {e}"))?;
         let found = results(after).map_err(|e| format!("after the pass: {e}"))?;
@@ -73,20 +104,28 @@ fn same_programs(before: &Module, after: &Module) -> Result<(), String> {
     Ok(())
 }
 
-fn same_function(func: Op, before: &Module, after: &Module) -> Result<(), String> {
+fn same_function(
+    func: Op,
+    [before, after]: [&Module; 2],
+    options: &Options,
+    sizes: &Sizes,
+) -> Result<(), String> {
     let folder = weights(before)?;
-    let results =
-        |module, mode, inputs: &[Tensor]| results(module, func, mode, inputs, folder.path());
+    let host = on_the_host();
+    let symbols = symbols_of(func, sizes)?;
     for seed in 0..2 {
-        let inputs = inputs(func, seed);
+        let inputs = inputs_of_sizes(func, seed, &symbols);
+        let results = |module, mode, options: &Options| {
+            results(module, func, mode, &inputs, folder.path(), options)
+        };
         let wanted =
-            results(before, Mode::Exact, &inputs).map_err(|e| format!("before the pass: {e}"))?;
+            results(before, Mode::Exact, &host).map_err(|e| format!("before the pass: {e}"))?;
         let rounded = match level(before) <= Level::Kernels {
-            true => results(before, Mode::Rounded, &inputs)?,
+            true => results(before, Mode::Rounded, &host)?,
             false => wanted.clone(),
         };
         let found =
-            results(after, Mode::Exact, &inputs).map_err(|e| format!("after the pass: {e}"))?;
+            results(after, Mode::Exact, options).map_err(|e| format!("after the pass: {e}"))?;
         if wanted.len() != found.len() {
             return Err(format!("{} results, before the pass {}", found.len(), wanted.len()));
         }
@@ -126,6 +165,7 @@ fn results(
     mode: Mode,
     inputs: &[Tensor],
     weights: &Path,
+    options: &Options,
 ) -> Result<Vec<Tensor>, String> {
     let name = func.symbol().ok_or("has no name")?;
     match level(module) {
@@ -133,30 +173,30 @@ fn results(
             run(module, func, mode, inputs).map_err(|e| e.to_string())
         }
         Level::Linalg | Level::Scheduled => {
-            machine(&reference::loops(module)?, &name, inputs, weights)
+            machine(&reference::loops(module)?, &name, inputs, weights, &on_the_host())
         }
-        _ => machine(&module.print(PrintOptions::default()), &name, inputs, weights),
+        _ => machine(&module.print(PrintOptions::default()), &name, inputs, weights, options),
     }
 }
 
+/// Options of a run on this machine's processor.
+pub fn on_the_host() -> Options {
+    Options { cache: CachePolicy::Off, threads: 1, workers: 1, ..Options::default() }
+}
+
 /// Results of machine code of a program on a level from `tiled` on.
-fn machine(
+pub fn machine(
     text: &str,
     name: &str,
     inputs: &[Tensor],
     weights: &Path,
+    options: &Options,
 ) -> Result<Vec<Tensor>, String> {
     let call = || {
         let context = Context::new();
         let (module, _) = Module::parse(context.ctx(), text.as_bytes(), "tiled.mlir")
             .map_err(|e| format!("{e}\n{text}"))?;
-        let options = Options {
-            function: name.into(),
-            cache: CachePolicy::Off,
-            threads: 1,
-            workers: 1,
-            ..Options::default()
-        };
+        let options = Options { function: name.into(), ..options.clone() };
         let exe =
             Model::of_module(&module, weights).compile(&options).map_err(|e| e.to_string())?;
         exe.call_values(&inputs.iter().collect::<Vec<_>>()).map_err(|e| e.to_string())

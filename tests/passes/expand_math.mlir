@@ -1,7 +1,6 @@
 // RUN: kiln-expand-math,canonicalize,cse
 
 // CASE: exp_of_a_vector
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: math.fma
 // IMPLICIT-CHECK-NOT: math.exp
 func.func @f(%x: vector<16xf32>) -> vector<16xf32> {
@@ -12,7 +11,6 @@ func.func @f(%x: vector<16xf32>) -> vector<16xf32> {
 // -----
 // bf16 is widened, computed in f32 and rounded.
 // CASE: tanh_of_a_bf16
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: arith.extf
 // IMPLICIT-CHECK-NOT: math.tanh
 func.func @f(%x: bf16) -> bf16 {
@@ -23,7 +21,6 @@ func.func @f(%x: bf16) -> bf16 {
 // -----
 // f64 has its own polynomial.
 // CASE: log_of_f64
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: vector<8xi64>
 // IMPLICIT-CHECK-NOT: math.log
 func.func @f(%x: vector<8xf64>) -> vector<8xf64> {
@@ -34,7 +31,6 @@ func.func @f(%x: vector<8xf64>) -> vector<8xf64> {
 // -----
 // Functions with an instruction are not expanded.
 // CASE: square_roots_stay
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: math.sqrt
 func.func @f(%x: vector<16xf32>) -> vector<16xf32> {
   %0 = math.sqrt %x : vector<16xf32>
@@ -44,7 +40,7 @@ func.func @f(%x: vector<16xf32>) -> vector<16xf32> {
 // -----
 // AVX-512 scales a register of floats by powers of two in one instruction.
 // CASE: scalef
-// NO-RUN: the interpreter runs kiln ops
+// NEEDS: avx512f
 // RUN: kiln-expand-math{scalef=true},canonicalize,cse
 // CHECK: llvm.x86.avx512.mask.scalef.ps.512
 func.func @f(%x: vector<16xf32>, %y: vector<8xf32>) -> (vector<16xf32>, vector<8xf32>) {
@@ -56,7 +52,6 @@ func.func @f(%x: vector<16xf32>, %y: vector<8xf32>) -> (vector<16xf32>, vector<8
 // -----
 // Computed from e^ln(erfc) - 1, which is accurate near 0.
 // CASE: erf
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: math.copysign
 // IMPLICIT-CHECK-NOT: arith.divf
 func.func @f(%x: f32) -> f32 {
@@ -66,7 +61,6 @@ func.func @f(%x: f32) -> f32 {
 
 // -----
 // CASE: remainder
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: scf.while
 // IMPLICIT-CHECK-NOT: arith.remf
 func.func @f(%x: f32, %y: f32) -> f32 {
@@ -77,7 +71,6 @@ func.func @f(%x: f32, %y: f32) -> f32 {
 // -----
 // f8E5M2 is the upper half of an f16.
 // CASE: fp8_to_f32
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: arith.shli
 // IMPLICIT-CHECK-NOT: arith.extf %arg
 func.func @f(%x: vector<16xf8E4M3FN>, %y: f8E5M2) -> (vector<16xf32>, f32) {
@@ -88,7 +81,6 @@ func.func @f(%x: vector<16xf8E4M3FN>, %y: f8E5M2) -> (vector<16xf32>, f32) {
 
 // -----
 // CASE: f32_to_fp8
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: arith.minui
 // IMPLICIT-CHECK-NOT: arith.truncf
 func.func @f(%x: vector<16xf32>, %y: f32) -> (vector<16xf8E4M3FN>, f8E5M2) {

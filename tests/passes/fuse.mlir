@@ -107,7 +107,6 @@ func.func @f(%x: tensor<2x3xf32>) -> (tensor<6xf32>, tensor<2x3xf32>) {
 
 // -----
 // CASE: data_dependent_control_flow
-// NO-RUN: fails
 func.func @f(%c: tensor<i1>, %x: tensor<2xf32>) -> tensor<2xf32> {
   // expected-error @below {{'kiln.if' op has no compiled form yet}}
   %0 = kiln.if %c : tensor<i1> -> tensor<2xf32> {
@@ -133,12 +132,14 @@ func.func @f(%q: tensor<1x4x2x8xf32>, %k: tensor<1x2x4x8xf32>, %v: tensor<1x2x4x
 // -----
 // A decomposed attention says why it is not fused, on the kernel of its first matmul.
 // CASE: attention_that_was_decomposed
-// NO-RUN: the decomposition reassociates, and fusion is held to the same bits
-// RUN: kiln-decompose{keep=kernels},kiln-refine-shapes,canonicalize,cse,kiln-fuse
-// CHECK: attention not fused: it has dropout or returns the log-sum-exp
-func.func @f(%q: tensor<1x2x4x8xf32>, %k: tensor<1x2x4x8xf32>, %v: tensor<1x2x4x8xf32>) -> (tensor<1x2x4x8xf32>, tensor<1x2x4xf32>) {
-  %0, %1 = kiln.attention %q, %k, %v with_lse : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>
-  return %0, %1 : tensor<1x2x4x8xf32>, tensor<1x2x4xf32>
+// CHECK: module @dot_general
+// CHECK-SAME: attention not fused: it has dropout or returns the log-sum-exp
+func.func @f(%q: tensor<1x2x4x8xf32>, %k: tensor<1x2x4x8xf32>) -> tensor<1x2x4xf32> {
+  %0 = kiln.dot_general %q, %k batch = [0, 1] x [0, 1] contract = [3] x [3] {kiln.not_fused = "attention not fused: it has dropout or returns the log-sum-exp"} : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>
+  %1 = kiln.exp %0 : tensor<1x2x4x4xf32>
+  %2 = kiln.reduce sum %1 dims = [3] : tensor<1x2x4x4xf32>
+  %3 = kiln.log %2 : tensor<1x2x4xf32>
+  return %3 : tensor<1x2x4xf32>
 }
 
 // -----
@@ -555,7 +556,7 @@ module attributes {kiln.level = "prims", kiln.each_op} {
 // -----
 // A PTX call is a kernel of its own; its operands and results are materialised, unused ones too.
 // CASE: ptx_call
-// NO-RUN: nothing computes PTX here
+// NO-RUN: only a GPU computes PTX; tests/gpu/ptx.rs runs some
 // CHECK: kiln.launch @mine__halves
 // CHECK: ops = ["mine::halves"]
 func.func @f(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {

@@ -1,7 +1,7 @@
 // RUN: kiln-gpu-abi
 
 // CASE: registers_shuffles_and_shared_memory
-// NO-RUN: a function for a GPU
+// NO-RUN: no other pass lowers ops of a GPU; tests/gpu/card runs kernels with them
 // CHECK: nvvm.read.ptx.sreg.tid.x
 // CHECK: memref.get_global @shared_0
 // CHECK: nvvm.shfl.sync
@@ -26,7 +26,7 @@ module attributes {kiln.level = "target", kiln.kernel = {}} {
 // -----
 // Values wider than a register are shuffled in halves, narrower ones are widened.
 // CASE: shuffles_of_other_widths
-// NO-RUN: a function for a GPU
+// NO-RUN: no other pass lowers ops of a GPU; tests/gpu/card runs kernels with them
 // CHECK: arith.shrui
 // CHECK: arith.extui %arg1 : i8 to i32
 module attributes {kiln.level = "target", kiln.kernel = {}} {
@@ -42,7 +42,7 @@ module attributes {kiln.level = "target", kiln.kernel = {}} {
 // -----
 // An op with the approximate flag is one instruction per lane; others stay.
 // CASE: approximations
-// NO-RUN: a function for a GPU
+// NO-RUN: no other pass lowers ops of a GPU; tests/gpu/card runs kernels with them
 // CHECK: math.exp2 %arg0
 // CHECK: ex2.approx.ftz.f32
 // CHECK: rcp.approx.ftz.f32
@@ -63,7 +63,7 @@ module attributes {kiln.level = "target", kiln.kernel = {}} {
 // -----
 // A segmented scan over four lanes.
 // CASE: segmented_scan
-// NO-RUN: a function for a GPU
+// NO-RUN: no other pass lowers ops of a GPU; tests/gpu/card runs kernels with them
 // CHECK: nvvm.shfl.sync  up
 // CHECK: return_value_and_is_valid
 // CHECK: nvvm.shfl.sync  idx

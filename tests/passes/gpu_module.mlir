@@ -1,7 +1,7 @@
 // RUN: kiln-gpu-module{chip=sm_80}
 
 // CASE: a_kernel
-// NO-RUN: a function for a GPU
+// NO-RUN: it wraps a kernel, and no program launches it; tests/gpu/card runs such kernels
 // CHECK: kiln.threads = 256 : i64, symbol = "kiln_k0"
 // CHECK: gpu.module @gpu [#nvvm.target<O = 3, chip = "sm_80">]
 // CHECK: llvm.func @kiln_k0

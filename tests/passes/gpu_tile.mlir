@@ -1,14 +1,12 @@
 // RUN: kiln-gpu-schedule,kiln-gpu-tile,cse
 
 // CASE: elementwise
-// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
+// SIZES: s0 = 9
 // CHECK: gpu.block_id
 // CHECK: vector.load
 // IMPLICIT-CHECK-NOT: tensor
 // IMPLICIT-CHECK-NOT: vector.maskedstore
 #id = affine_map<(d0, d1) -> (d0, d1)>
-#row = affine_map<(d0, d1) -> (d0)>
-#column = affine_map<(d0, d1) -> (d1)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%x: tensor<?x128xf32> {kiln.sizes = array<i64: -1, 128>}, %y: tensor<?x128xf32> {kiln.sizes = array<i64: -1, 128>}, %s0: index) -> tensor<?x128xf32> {
@@ -26,14 +24,13 @@ func.func @k0(%x: tensor<?x128xf32> {kiln.sizes = array<i64: -1, 128>}, %y: tens
 
 // -----
 // CASE: softmax
-// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
+// SIZES: s0 = 11
 // CHECK: gpu.shuffle
 // IMPLICIT-CHECK-NOT: gpu.barrier
 // IMPLICIT-CHECK-NOT: , 3>
 // IMPLICIT-CHECK-NOT: tensor
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
-#column = affine_map<(d0, d1) -> (d1)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%x: tensor<?x64xf32> {kiln.sizes = array<i64: -1, 64>}, %s0: index) -> tensor<?x64xf32> {
@@ -71,14 +68,13 @@ func.func @k0(%x: tensor<?x64xf32> {kiln.sizes = array<i64: -1, 64>}, %s0: index
 
 // -----
 // CASE: softmax_with_two_warps_per_row
-// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
+// SIZES: s0 = 3
 // CHECK: , 3>
 // CHECK: arith.select
 // CHECK: gpu.shuffle
 // CHECK: gpu.barrier
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
-#column = affine_map<(d0, d1) -> (d1)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%x: tensor<?x100xf32> {kiln.sizes = array<i64: -1, 100>}, %s0: index) -> tensor<?x100xf32> attributes {kiln.schedule = #kiln.schedule<"register_rows", {row_threads = 64 : i64, rows_per_cta = 1 : i64, unroll = 2 : i64, vector = 1 : i64}>} {
@@ -116,7 +112,7 @@ func.func @k0(%x: tensor<?x100xf32> {kiln.sizes = array<i64: -1, 100>}, %s0: ind
 
 // -----
 // CASE: too_few_registers_for_a_row
-// expected-error @+6 {{group * pieces * vector is less than the 100 elements of its rows}}
+// expected-error @+6 {{row_threads * unroll * vector is less than the 100 elements of its rows}}
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>
@@ -198,11 +194,9 @@ func.func @k0(%x: tensor<?x101xf32> {kiln.sizes = array<i64: -1, 101>}, %s0: ind
 
 // -----
 // CASE: column_sum
-// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: iter_args
 // IMPLICIT-CHECK-NOT: gpu.shuffle
 #id = affine_map<(d0, d1) -> (d0, d1)>
-#row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -222,12 +216,10 @@ func.func @k0(%x: tensor<40x48xf32> {kiln.sizes = array<i64: 40, 48>}) -> tensor
 
 // -----
 // CASE: column_sum_of_many_rows
-// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: gpu.barrier
 // CHECK: vector.load
 // CHECK: , 3>
 #id = affine_map<(d0, d1) -> (d0, d1)>
-#row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -247,10 +239,8 @@ func.func @k0(%x: tensor<512x264xf32> {kiln.sizes = array<i64: 512, 264>}) -> te
 
 // -----
 // CASE: matmul_with_bias
-// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: math.fma
 #id = affine_map<(d0, d1) -> (d0, d1)>
-#row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -276,12 +266,10 @@ func.func @k0(%a: tensor<8x64xf32> {kiln.sizes = array<i64: 8, 64>}, %b: tensor<
 // -----
 // Loads of the next tiles overlap with the FMAs; a thread loads four columns at once.
 // CASE: gemm_f32
-// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: nvvm.cp.async.shared.global
 // CHECK: llvm.load
 // CHECK: math.fma
 #id = affine_map<(d0, d1) -> (d0, d1)>
-#row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -306,7 +294,6 @@ func.func @k0(%a: tensor<8x64xf32> {kiln.sizes = array<i64: 8, 64>}, %b: tensor<
 
 // -----
 // CASE: transpose
-// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: vector.load
 // CHECK: arith.xori
 // CHECK: gpu.barrier
@@ -328,7 +315,7 @@ func.func @k0(%x: tensor<64x96xbf16> {kiln.sizes = array<i64: 64, 96>}) -> tenso
 
 // -----
 // CASE: transpose_of_dynamic_size
-// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
+// SIZES: s0 = 70, s1 = 45
 // CHECK: gpu.barrier
 // IMPLICIT-CHECK-NOT: vector.store
 #id = affine_map<(d0, d1) -> (d0, d1)>
@@ -366,7 +353,7 @@ func.func @k0(%x: tensor<64x96xbf16> {kiln.sizes = array<i64: 64, 96>}) -> tenso
 
 // -----
 // CASE: reduction_of_few_rows
-// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
+// SIZES: s0 = 5
 // CHECK: gpu.shuffle
 // CHECK: gpu.barrier
 #id = affine_map<(d0, d1) -> (d0, d1)>
@@ -389,7 +376,6 @@ func.func @k0(%x: tensor<?x1024xf32> {kiln.sizes = array<i64: -1, 1024>}, %s0: i
 
 // -----
 // CASE: gemm_wgmma
-// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: nvvm.cp.async.bulk.tensor
 // CHECK: nvvm.wgmma.mma_async
 // CHECK: llvm.inline_asm
@@ -419,7 +405,6 @@ func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: 
 // -----
 // Split-K: each of two CTAs accumulates half of K and finishes 32 rows.
 // CASE: gemm_split_k_by_a_cluster
-// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: nvvm.cluster.arrive.relaxed
 // CHECK: nvvm.wgmma.mma_async
 // CHECK: nvvm.stmatrix
@@ -427,7 +412,7 @@ func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: 
 // IMPLICIT-CHECK-NOT: tensor<
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%a: tensor<64x256xbf16> {kiln.sizes = array<i64: 64, 256>}, %b: tensor<64x256xbf16> {kiln.sizes = array<i64: 64, 256>}) -> tensor<64x64xbf16> attributes {kiln.grid = affine_map<() -> (2)>, kiln.cluster = 2 : i64, kiln.schedule = #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 64 : i64, block_n = 64 : i64, ctas_per_sm = 0 : i64, split_k = 2 : i64, stages = 2 : i64}>} {
+func.func @k0(%a: tensor<64x256xbf16> {kiln.sizes = array<i64: 64, 256>}, %b: tensor<64x256xbf16> {kiln.sizes = array<i64: 64, 256>}) -> tensor<64x64xbf16> attributes {kiln.schedule = #kiln.schedule<"wgmma_gemm", {block_k = 64 : i64, block_m = 64 : i64, block_n = 64 : i64, ctas_per_sm = 0 : i64, split_k = 2 : i64, stages = 2 : i64}>} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<64x64xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<64x64xf32>) -> tensor<64x64xf32>
@@ -448,7 +433,6 @@ func.func @k0(%a: tensor<64x256xbf16> {kiln.sizes = array<i64: 64, 256>}, %b: te
 // -----
 // Small tiles keep the snapshot short: 128 queries, 16 keys, 8 features.
 // CASE: attention
-// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: nvvm.cp.async.bulk.tensor
 // CHECK: nvvm.wgmma.mma_async
 // CHECK: wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16
@@ -498,7 +482,6 @@ module attributes {kiln.level = "linalg"} {
 // Split attention: keys of two query heads are distributed over the warps of two CTAs, 16 at a
 // time.
 // CASE: split_attention
-// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: nvvm.mma.sync
 // CHECK: prmt.b32
 // CHECK: nvvm.cluster.arrive
@@ -546,7 +529,7 @@ module attributes {kiln.level = "linalg"} {
 
 // -----
 // CASE: convolution_wgmma
-// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
+// SIZES: s0 = 5
 // CHECK: im2col
 // CHECK: nvvm.stmatrix
 // CHECK: nvvm.cp.async.bulk.tensor.global.shared.cta
@@ -585,7 +568,7 @@ func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>},
 // -----
 // Nine filter taps; a thread computes 8 channels of adjacent pixels, with zeros out of bounds.
 // CASE: depthwise_convolution
-// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
+// SIZES: s0 = 3
 // CHECK: affine.min
 // CHECK: vector<8xbf16>
 // IMPLICIT-CHECK-NOT: tensor<
@@ -625,9 +608,45 @@ func.func @k0(%x: tensor<?x9x13x24xbf16> {kiln.sizes = array<i64: -1, 9, 13, 24>
 }
 
 // -----
+// Kernels without TMA compare each index with the bounds of the image.
+// CASE: padded_convolution_without_tma
+// SIZES: s0 = 3
+// IMPLICIT-CHECK-NOT: tensor.pad
+// CHECK: arith.cmpi ult
+module attributes {kiln.level = "linalg"} {
+module @k0 attributes {kiln.kernel = {}} {
+func.func @k0(%x: tensor<?x9x7x72xbf16> {kiln.sizes = array<i64: -1, 9, 7, 72>}, %w: tensor<40x3x3x72xbf16> {kiln.sizes = array<i64: 40, 3, 3, 72>}, %s0: index) -> tensor<?x5x4x40xbf16> attributes {kiln.schedule = #kiln.schedule<"naive_contraction", {block_k = 8 : i64, block_m = 8 : i64, block_n = 8 : i64, thread_m = 1 : i64, thread_n = 1 : i64}>} {
+  %zero = arith.constant 0.0 : f32
+  %p = tensor.pad %x low[0, 1, 1, 0] high[0, 1, 1, 0] {
+  ^bb0(%a: index, %b: index, %c: index, %d: index):
+    %z = arith.constant 0.0 : bf16
+    tensor.yield %z : bf16
+  } : tensor<?x9x7x72xbf16> to tensor<?x11x9x72xbf16>
+  %e = tensor.empty(%s0) : tensor<?x5x4x40xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x5x4x40xf32>) -> tensor<?x5x4x40xf32>
+  %c = kiln.structured.contract ins(%p, %w : tensor<?x11x9x72xbf16>, tensor<40x3x3x72xbf16>) outs(%f : tensor<?x5x4x40xf32>)
+      maps = [affine_map<(n, h, w, k, r, s, c) -> (n, h * 2 + r, w * 2 + s, c)>, affine_map<(n, h, w, k, r, s, c) -> (k, r, s, c)>, affine_map<(n, h, w, k, r, s, c) -> (n, h, w, k)>] {
+  ^bb0(%a: bf16, %b: bf16):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = arith.extf %b : bf16 to f32
+    kiln.yield %0, %1 : f32, f32
+  } -> tensor<?x5x4x40xf32>
+  %g = tensor.empty(%s0) : tensor<?x5x4x40xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(n, h, w, k) -> (n, h, w, k)>, affine_map<(n, h, w, k) -> (n, h, w, k)>],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%c : tensor<?x5x4x40xf32>) outs(%g : tensor<?x5x4x40xbf16>) {
+  ^bb0(%a: f32, %o: bf16):
+    %0 = arith.maximumf %a, %zero : f32
+    %1 = arith.truncf %0 : f32 to bf16
+    linalg.yield %1 : bf16
+  } -> tensor<?x5x4x40xbf16>
+  return %r : tensor<?x5x4x40xbf16>
+}
+}
+}
+
+// -----
 // M = 3, N = 20; K is not a multiple of the step.
 // CASE: skinny_gemm
-// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: vector.load
 // CHECK: nvvm.mma.sync
 // CHECK: gpu.barrier
@@ -654,7 +673,6 @@ func.func @k0(%a: tensor<3x72xbf16> {kiln.sizes = array<i64: 3, 72>}, %b: tensor
 
 // -----
 // CASE: gemm_mma
-// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: nvvm.cp.async.shared.global
 // CHECK: nvvm.cp.async.wait.group
 // CHECK: nvvm.ldmatrix
@@ -705,7 +723,6 @@ func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: 
 
 // -----
 // CASE: gated_gemm
-// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // RUN: kiln-to-linalg,kiln-gpu-schedule,kiln-gpu-tile,cse
 // CHECK: nvvm.wgmma.mma_async
 // IMPLICIT-CHECK-NOT: tensor<
@@ -723,7 +740,6 @@ module @k attributes {kiln.kernel = {kind = "contract"}} {
 
 // -----
 // CASE: gemm_with_unaligned_rows
-// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: nvvm.stmatrix
 // CHECK: llvm.load
 // IMPLICIT-CHECK-NOT: nvvm.cp.async.bulk.tensor.global.shared.cta
@@ -751,7 +767,7 @@ func.func @k0(%a: tensor<130x128xbf16> {kiln.sizes = array<i64: 130, 128>}, %b: 
 // -----
 // A thread takes 8 elements, without a remainder.
 // CASE: divisible_rows
-// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
+// SIZES: s0 = 50, s1 = 48
 // CHECK: vector<8xbf16>
 // IMPLICIT-CHECK-NOT: memref.load
 // IMPLICIT-CHECK-NOT: scf.if
@@ -772,7 +788,7 @@ func.func @k0(%x: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -2>}, %y: tensor
 
 // -----
 // CASE: gemm_with_dynamic_k
-// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
+// SIZES: s0 = 70, s1 = 72, s2 = 328
 // CHECK: nvvm.wgmma.mma_async
 // IMPLICIT-CHECK-NOT: tensor<
 module attributes {kiln.level = "linalg"} {
@@ -797,7 +813,7 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
 
 // -----
 // CASE: gemm_mma_with_dynamic_k
-// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
+// SIZES: s0 = 70, s1 = 72, s2 = 328
 // CHECK: nvvm.mma.sync
 // IMPLICIT-CHECK-NOT: tensor<
 module attributes {kiln.level = "linalg"} {
@@ -824,7 +840,6 @@ func.func @k0(%a: tensor<?x?xbf16> {kiln.sizes = array<i64: -1, -3>}, %b: tensor
 // Two warps share a row: shuffles within a warp, shared memory between warps, a loop-carried
 // prefix.
 // CASE: scan_of_rows
-// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
 // CHECK: gpu.shuffle  up
 // CHECK: gpu.shuffle  idx
 // CHECK: vector.store
@@ -846,9 +861,9 @@ func.func @k0(%x: tensor<8x1000xf32> {kiln.sizes = array<i64: 8, 1000>}) -> tens
 }
 
 // -----
-// Several short rows per warp; the epilogue reloads the element that the prologue read.
+// Several short rows per warp; prologue and epilogue read the same element, which is loaded once.
 // CASE: scan_of_short_rows
-// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
+// SIZES: s0 = 37
 // CHECK: gpu.shuffle  up
 // IMPLICIT-CHECK-NOT: gpu.barrier
 #id = affine_map<(r, i) -> (r, i)>
@@ -878,7 +893,7 @@ func.func @k0(%x: tensor<?x16xf32> {kiln.sizes = array<i64: -1, 16>}, %s0: index
 // -----
 // Two threads share a dynamic column, with prefetch of the next block; an exclusive scan.
 // CASE: scan_along_columns
-// NO-RUN: a kernel of a GPU; tests/gpu runs such kernels on the emulator
+// SIZES: s0 = 7
 // CHECK: gpu.barrier
 // CHECK: arith.maxsi
 // IMPLICIT-CHECK-NOT: gpu.shuffle
@@ -900,7 +915,7 @@ func.func @k0(%x: tensor<?x64xi32> {kiln.sizes = array<i64: -1, 64>}, %s0: index
 
 // -----
 // CASE: too_many_elements_per_thread
-// expected-error @+3 {{8 pieces of 8 warps are more than 32}}
+// expected-error @+3 {{8 items of 8 warps are more than 32}}
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%x: tensor<8x5000xf32> {kiln.sizes = array<i64: 8, 5000>}) -> tensor<8x5000xf32> attributes {kiln.schedule = #kiln.schedule<"scan", {items = 8 : i64, prefetch = 0 : i64, row_threads = 256 : i64, rows_per_cta = 1 : i64, vector = 4 : i64}>} {

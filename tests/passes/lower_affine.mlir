@@ -1,7 +1,6 @@
 // RUN: kiln-lower-affine,cse
 
 // CASE: sums_and_products
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: arith.muli
 // CHECK-NEXT: arith.addi
 // CHECK-NEXT: arith.subi
@@ -16,7 +15,6 @@ func.func @f(%i: index, %j: index) -> index {
 // -----
 // Operands are not negative: no selects, as lower-affine has them.
 // CASE: quotients_and_remainders
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: arith.divui
 // CHECK: arith.remui
 // CHECK: arith.addi
@@ -31,7 +29,6 @@ func.func @f(%i: index) -> (index, index, index) {
 
 // -----
 // CASE: bounds_of_a_block
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: arith.addi
 // CHECK: arith.minsi
 // CHECK: arith.maxsi
@@ -45,7 +42,6 @@ func.func @f(%i: index, %n: index) -> (index, index) {
 // -----
 // Upstream's folding splits quotients of differences.
 // CASE: a_quotient_of_a_difference
-// NO-RUN: the interpreter runs kiln ops
 // CHECK: arith.remsi
 // CHECK: arith.divsi
 func.func @f(%i: index, %j: index) -> index {

@@ -4,11 +4,20 @@
 //! a `// RUN:` of its own. Cases are separated by `// -----`; each has a `// CASE: name`, and may
 //! have FileCheck's comments for the IR afterwards (`tests/filecheck.rs`), which accepting a
 //! snapshot cannot rewrite. A case with `// expected-error` must fail so and has no snapshot. The
-//! functions of all others are run before and after, by the interpreter or as machine code
-//! (`execution.rs`); `// NO-RUN: why` leaves that out. `snapshot.rs` says what a snapshot shows.
+//! functions of all others are run before and after: by the interpreter, as machine code
+//! (`execution.rs`), or as samples of upstream's ops (`functions.rs`). What a case may say of that:
+//!
+//! - `// NO-RUN: why` leaves it out.
+//! - `// NEEDS: feature` leaves it out where the processor has no such feature.
+//! - `// SIZES: s = 4, t = 4` are values of symbols.
+//! - `// ROUNDED` rounds each op, as an exact pass is compared.
+//! - `// FAILS: message` says how it fails when it runs, before and after.
+//!
+//! `snapshot.rs` says what a snapshot shows.
 //!
 //! `KILN_PASS` names the only pass to run; `./x bless PASS` sets it.
-mod execution;
+pub mod execution;
+pub mod functions;
 mod names;
 mod reference;
 mod snapshot;
@@ -16,8 +25,14 @@ mod snapshot;
 use crate::{filecheck, support::*, tolerance};
 use insta::Settings;
 use kiln::{
-    dialects::{interp::Mode, ir::*, rules::Level, value::DType},
-    lowering::{PassError, RunOptions, passes, run_pipeline},
+    dialects::{
+        interp::{Mode, RunError},
+        ir::*,
+        rules::Level,
+        sym::Dim,
+        value::DType,
+    },
+    lowering::{PassError, RunOptions, Target, passes, run_pipeline},
     passes::{Numerics, PassRow, names as known, pass::level_of},
 };
 use std::{collections::BTreeSet, path::Path};
@@ -85,8 +100,14 @@ pub fn run_file(stem: &str, text: &str, snapshots: &Path, numerics: Numerics) ->
 }
 
 /// The first pipeline that a text names.
-fn pipeline(text: &str) -> Option<&str> {
-    text.lines().find_map(|l| l.strip_prefix("// RUN: "))
+pub fn pipeline(text: &str) -> Option<&str> {
+    said(text, "RUN")
+}
+
+/// What a text says behind `// WORD: `.
+fn said<'a>(text: &'a str, word: &str) -> Option<&'a str> {
+    let rest = |l: &'a str| l.strip_prefix("// ")?.strip_prefix(word)?.strip_prefix(": ");
+    text.lines().find_map(rest)
 }
 
 /// The snapshot; `None` for a case that fails as expected.
@@ -123,8 +144,8 @@ fn run_case(
     }
     let after = module.print(PrintOptions::default());
     filecheck::check(&case.text, &after)?;
-    if !case.text.contains("// NO-RUN: ") {
-        same(&before, &module, pipeline, numerics)?;
+    if said(&case.text, "NO-RUN").is_none() && is_possible(&case.text)? {
+        same(&before, &module, pipeline, &Check::of(&case.text, numerics)?)?;
     }
     let printed = |module: &Module| {
         names::settle(module, &values);
@@ -136,32 +157,93 @@ fn run_case(
     Ok(Some(snapshot::text(pipeline, &change)))
 }
 
-/// Whether a case computes the same before and after its pipeline.
-fn same(before: &Module, after: &Module, pipeline: &str, numerics: Numerics) -> Result<(), String> {
-    let level = level_of(after.op()).unwrap_or(Level::Graph);
-    if level <= Level::Kernels {
-        return same_results(before, after, numerics);
+/// The values of symbols that a case states.
+pub fn sizes(text: &str) -> Result<execution::Sizes, String> {
+    let one = |s: &str| {
+        let (name, value) = s.split_once(" = ")?;
+        Some((name.to_string(), value.parse().ok()?))
+    };
+    let all = said(text, "SIZES").into_iter().flat_map(|all| all.split(", "));
+    all.map(|s| one(s).ok_or_else(|| format!("'{s}' is no size of a symbol"))).collect()
+}
+
+/// Whether this machine's processor has what a case needs.
+fn is_possible(text: &str) -> Result<bool, String> {
+    let Some(feature) = said(text, "NEEDS") else { return Ok(true) };
+    let Target::Host(host) = Target::host()? else { return Ok(false) };
+    let stated = host.features.split(',').rev().find(|f| f.get(1..) == Some(feature));
+    Ok(stated.is_some_and(|f| f.starts_with('+')))
+}
+
+/// How a case is compared.
+struct Check {
+    text: String,
+    numerics: Numerics,
+    rounded: bool,
+    /// Part of the error when it runs.
+    fails: Option<String>,
+    /// Values of symbols that the case states.
+    sizes: execution::Sizes,
+}
+
+impl Check {
+    fn of(text: &str, numerics: Numerics) -> Result<Check, String> {
+        let rounded = text.lines().any(|l| l == "// ROUNDED");
+        let fails = said(text, "FAILS").map(str::to_string);
+        Ok(Check { text: text.into(), numerics, rounded, fails, sizes: sizes(text)? })
     }
+}
+
+/// Whether a case computes the same before and after its pipeline.
+fn same(before: &Module, after: &Module, pipeline: &str, check: &Check) -> Result<(), String> {
     if execution::same_but_for_attributes(before, after) {
         return Ok(());
     }
-    execution::same_results(before, pipeline)
+    if functions::are_of_upstream(before) {
+        let host = execution::on_the_host();
+        return functions::same_results(before, after, functions::On::Host, &host);
+    }
+    if level_of(after.op()).unwrap_or(Level::Graph) <= Level::Kernels {
+        return same_checked(before, after, check);
+    }
+    if execution::is_for_a_gpu(after) {
+        return crate::gpu::card::passes::has(&check.text);
+    }
+    execution::same_results(before, pipeline, &execution::on_the_host(), &check.sizes)
 }
 
 /// Whether all functions of both modules agree on random inputs: bitwise, with every op rounded, if
 /// the passes are exact; else within a tolerance in f64.
 pub fn same_results(before: &Module, after: &Module, numerics: Numerics) -> Result<(), String> {
-    let exact = numerics == Numerics::Exact;
-    let mode = if exact { Mode::Rounded } else { Mode::Exact };
+    same_checked(
+        before,
+        after,
+        &Check { text: String::new(), numerics, rounded: false, fails: None, sizes: vec![] },
+    )
+}
+
+fn same_checked(before: &Module, after: &Module, check: &Check) -> Result<(), String> {
+    let exact = check.numerics == Numerics::Exact;
+    let mode = if exact || check.rounded { Mode::Rounded } else { Mode::Exact };
     for func in functions(before) {
         let name = func.symbol().unwrap_or_default();
         let other = after.find(&name).ok_or_else(|| format!("@{name} is gone"))?;
+        let symbols = execution::symbols_of(func, &check.sizes)?;
         for seed in 0..2 {
-            let inputs = inputs(func, seed);
-            let wanted =
-                run(before, func, mode, &inputs).map_err(|e| format!("before the pass: {e}"))?;
-            let found =
-                run(after, other, mode, &inputs).map_err(|e| format!("after the pass: {e}"))?;
+            let inputs = inputs_of_sizes(known(func, other), seed, &symbols);
+            let wanted = run(before, func, mode, &inputs);
+            let found = run(after, other, mode, &inputs);
+            if let Some(said) = &check.fails {
+                let fails = |r: &Result<_, RunError>| {
+                    r.as_ref().is_err_and(|e| e.to_string().contains(said))
+                };
+                match fails(&wanted) && fails(&found) {
+                    true => continue,
+                    false => return Err(format!("@{name} does not fail before and after: {said}")),
+                }
+            }
+            let wanted = wanted.map_err(|e| format!("before the pass: {e}"))?;
+            let found = found.map_err(|e| format!("after the pass: {e}"))?;
             for (i, (w, f)) in wanted.iter().zip(&found).enumerate() {
                 if exact && !same_bits(f, w) {
                     return Err(format!(
@@ -180,6 +262,24 @@ pub fn same_results(before: &Module, after: &Module, numerics: Numerics) -> Resu
         }
     }
     Ok(())
+}
+
+/// Of a function before and after a pass the one whose parameters state more: a pass may find that
+/// a dynamic size is a number, as which the function before must take it.
+fn known(before: Op, after: Op) -> Op {
+    let types = |f: Op| -> Vec<Type> {
+        let block = f.regions().first().and_then(|r| r.first());
+        block.iter().flat_map(|b| b.args()).map(|v| v.ty()).collect()
+    };
+    let states = |(before, after): (&Type, &Type)| {
+        let (all, known) = (before.dims(), after.dims());
+        let fits = |(b, a): (&Dim, &Dim)| b.known().is_none() || a.known() == b.known();
+        before.element() == after.element()
+            && all.len() == known.len()
+            && all.iter().zip(&known).all(fits)
+    };
+    let (all, found) = (types(before), types(after));
+    if all.len() == found.len() && all.iter().zip(&found).all(states) { after } else { before }
 }
 
 /// The file name of a case's snapshot.

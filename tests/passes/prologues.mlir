@@ -52,7 +52,6 @@ module {
 // -----
 // For 16 column tiles, recomputing the exponential costs more than a kernel that stores it.
 // CASE: too_many_column_tiles
-// NO-RUN: large
 // CHECK: "it does not compute its left operand: to compute it again for each tile of columns takes longer than to store it"
 // IMPLICIT-CHECK-NOT: {kiln.prologue}
 func.func @f(%x: tensor<4096x512xbf16>, %w: tensor<4096x512xbf16>) -> tensor<4096x4096xbf16> {

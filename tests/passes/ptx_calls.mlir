@@ -40,7 +40,7 @@ func.func @f(%c: tensor<i1>, %x: tensor<4xf32>) -> tensor<4xf32> {
 // Targets with PTX drop the region.
 // CASE: kept
 // RUN: kiln-ptx-calls{keep=true}
-// NO-RUN: nothing computes PTX here
+// NO-RUN: only a GPU computes PTX; tests/gpu/ptx.rs runs some
 // CHECK: kiln.ptx_call "mine::twice"
 // IMPLICIT-CHECK-NOT: kiln.add
 func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {

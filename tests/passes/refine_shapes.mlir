@@ -61,7 +61,6 @@ func.func @f(%x: tensor<2x?xf32>) -> (tensor<?xf32>, tensor<?xf32>, tensor<?xf32
 
 // -----
 // CASE: facts_flow_backwards
-// NO-RUN: inputs are drawn for the types, which do not say 4 before
 // CHECK: func.func @f(%arg0: tensor<4xf32>, %arg1: tensor<4xf32>) -> tensor<4xf32>
 func.func @f(%x: tensor<?xf32>, %y: tensor<?xf32>) -> tensor<?xf32> {
   %0 = kiln.exp %x : tensor<?xf32>
@@ -127,7 +126,7 @@ func.func @f(%x: tensor<?xf32>, %y: tensor<?xf32>) -> tensor<?xf32> {
 // -----
 // Launch sizes fold to constants; operand types are free.
 // CASE: launch_sizes_become_static
-// NO-RUN: nothing computes PTX here
+// NO-RUN: only a GPU computes PTX; tests/gpu/ptx.rs runs some
 // CHECK: kiln.ptx_call "mine::twice"(%arg0) blocks = [4] sizes = [8, 8]
 // CHECK: kiln.exp %0 : tensor<8xf32>
 func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> {

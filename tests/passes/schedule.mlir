@@ -4,8 +4,6 @@
 // CHECK: kiln.level = "scheduled"
 // CHECK: #kiln.schedule<"elementwise"
 #id = affine_map<(d0, d1) -> (d0, d1)>
-#row = affine_map<(d0, d1) -> (d0)>
-#column = affine_map<(d0, d1) -> (d1)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%x: tensor<?x128xf32> {kiln.sizes = array<i64: -1, 128>}, %y: tensor<?x128xf32> {kiln.sizes = array<i64: -1, 128>}, %s0: index) -> tensor<?x128xf32> {
@@ -47,7 +45,6 @@ func.func @k0(%x: tensor<16777216xf32> {kiln.sizes = array<i64: 16777216>}, %y: 
 // CHECK: #kiln.schedule<"rows"
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
-#column = affine_map<(d0, d1) -> (d1)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%x: tensor<?x64xf32> {kiln.sizes = array<i64: -1, 64>}, %s0: index) -> tensor<?x64xf32> {
@@ -87,7 +84,6 @@ func.func @k0(%x: tensor<?x64xf32> {kiln.sizes = array<i64: -1, 64>}, %s0: index
 // CASE: column_sum
 // CHECK: #kiln.schedule<"reduction"
 #id = affine_map<(d0, d1) -> (d0, d1)>
-#row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -109,7 +105,6 @@ func.func @k0(%x: tensor<40x48xf32> {kiln.sizes = array<i64: 40, 48>}) -> tensor
 // CASE: matmul_with_bias
 // CHECK: #kiln.schedule<"contraction"
 #id = affine_map<(d0, d1) -> (d0, d1)>
-#row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -137,8 +132,6 @@ func.func @k0(%a: tensor<8x64xf32> {kiln.sizes = array<i64: 8, 64>}, %b: tensor<
 // CASE: narrower_vectors
 // CHECK: bits = 256
 #id = affine_map<(d0, d1) -> (d0, d1)>
-#row = affine_map<(d0, d1) -> (d0)>
-#column = affine_map<(d0, d1) -> (d1)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%x: tensor<?x128xf32> {kiln.sizes = array<i64: -1, 128>}, %y: tensor<?x128xf32> {kiln.sizes = array<i64: -1, 128>}, %s0: index) -> tensor<?x128xf32> {
@@ -156,16 +149,37 @@ func.func @k0(%x: tensor<?x128xf32> {kiln.sizes = array<i64: -1, 128>}, %y: tens
 
 // -----
 // CASE: attention
-// NO-RUN: kiln-to-linalg runs in its own cases, and the schedule is attributes alone
-// RUN: kiln-to-linalg,kiln-schedule
 // CHECK: #kiln.schedule<"attention"
-module attributes {kiln.level = "kernels"} {
-module @k attributes {kiln.kernel = {kind = "attention"}} {
-  func.func @k(%q: tensor<4x12x512x64xf32>, %k: tensor<4x12x512x64xf32>, %v: tensor<4x12x512x64xf32>) -> tensor<4x12x512x64xf32> {
-    %0 = kiln.attention %q, %k, %v causal : tensor<4x12x512x64xf32>, tensor<4x12x512x64xf32>, tensor<4x12x512x64xf32>
-    return %0 : tensor<4x12x512x64xf32>
+#map = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d4)>
+#map1 = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d3, d4)>
+#map2 = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d4, d3)>
+#map3 = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>
+module attributes {kiln.level = "linalg"} {
+  module @k attributes {kiln.kernel = {kind = "attention"}} {
+    func.func @k(%q: tensor<4x12x512x64xf32> {kiln.sizes = array<i64: 4, 12, 512, 64>}, %k: tensor<4x12x512x64xf32> {kiln.sizes = array<i64: 4, 12, 512, 64>}, %v: tensor<4x12x512x64xf32> {kiln.sizes = array<i64: 4, 12, 512, 64>}) -> tensor<4x12x512x64xf32> {
+      %0 = tensor.empty() : tensor<4x12x512x64xf32>
+      %result = kiln.structured.attention causal sizes [4, 12, 512, 512, 64, 64] lengths []
+          inputs(%q, %k : tensor<4x12x512x64xf32>, tensor<4x12x512x64xf32>) modifiers() values(%v : tensor<4x12x512x64xf32>)
+          outs(%0 : tensor<4x12x512x64xf32>) maps = [#map, #map1, #map2, #map3] factors {
+      ^bb0(%x: f32, %y: f32):
+        kiln.yield %x, %y : f32, f32
+      } score {
+      ^bb0(%z: f32):
+        %cst = arith.constant 1.250000e-01 : f32
+        %1 = arith.mulf %z, %cst : f32
+        %2 = kiln.structured.index 2
+        %3 = kiln.structured.index 3
+        %4 = arith.cmpi sle, %3, %2 : index
+        %cst_0 = arith.constant 0xFF800000 : f32
+        %5 = arith.select %4, %1, %cst_0 : f32
+        kiln.yield %5, %1 : f32, f32
+      } weighted {
+      ^bb0(%z: f32):
+        kiln.yield %z : f32
+      } -> tensor<4x12x512x64xf32>
+      return %result : tensor<4x12x512x64xf32>
+    }
   }
-}
 }
 
 // -----
@@ -175,7 +189,6 @@ module @k attributes {kiln.kernel = {kind = "attention"}} {
 #left = affine_map<(d0, d1, d2) -> (d0, d2)>
 #right = affine_map<(d0, d1, d2) -> (d2, d1)>
 #out = affine_map<(d0, d1, d2) -> (d0, d1)>
-#id = affine_map<(d0, d1) -> (d0, d1)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%x: tensor<40x4096xf32>, %w: tensor<4096x256xf32>) -> tensor<40x256xf32> {

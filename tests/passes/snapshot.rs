@@ -5,11 +5,11 @@
 //! - A pass that leaves the IR alone: the IR once.
 //! - One that changes some of it: a unified diff, of the whole IR if that is short, else with few
 //!   lines of context.
-//! - A lowering that leaves little: the IR afterwards. Long code is shown by one representative of
-//!   alike regions and the first ops of straight-line code, the rest as counts of ops. Of the
-//!   constants there, only those that a shown op takes are shown.
+//! - A lowering that leaves little: the IR afterwards. Long code is shown by the longest of alike
+//!   regions and the first ops of straight-line code, the rest as counts of ops. Of the constants
+//!   there, only those that a shown op takes are shown.
 use similar::{ChangeTag, TextDiff};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 /// A diff of the whole IR, input and output in one, is at most this long.
 const WHOLE: usize = 48;
@@ -254,7 +254,7 @@ fn counts<'a>(nodes: impl Iterator<Item = &'a Node<'a>>) -> String {
 struct Detail {
     /// Ops of straight-line code, and the last one.
     ops: usize,
-    /// Whether a region is shown whose like stands before it.
+    /// Whether a region is shown that has a longer one like it beside it.
     alike: bool,
     /// Levels of regions.
     depth: usize,
@@ -283,16 +283,15 @@ fn trimmed(text: &str, longest: usize) -> String {
 }
 
 fn show(nodes: &[Node], detail: Detail, depth: usize, shown: &mut Vec<String>) {
-    let mut seen = HashSet::new();
+    let longest = longest(nodes);
     let mut i = 0;
     while i < nodes.len() {
         let node = &nodes[i];
         let indent = &node.line[..node.line.len() - node.line.trim_start().len()];
         if !node.inside.is_empty() {
-            // A label's block belongs to the op in front of it.
-            let alike = node.op().is_some_and(|op| !seen.insert(op.to_string()));
+            let alike = node.op().is_some_and(|op| longest.get(op).is_some_and(|(at, _)| *at != i));
             let hidden = alike && !detail.alike;
-            let end = i + 1 + nodes[i + 1..].iter().take_while(|n| n.op().is_none()).count();
+            let end = end(nodes, i);
             if hidden || depth >= detail.depth && node.op().is_some() {
                 let what = if hidden { "one more" } else { "inside" };
                 let op = node.op().unwrap_or_default();
@@ -328,6 +327,28 @@ fn show(nodes: &[Node], detail: Detail, depth: usize, shown: &mut Vec<String>) {
         shown.push(last.line.into());
         i += run;
     }
+}
+
+/// The first node behind an op: a label's block belongs to the op in front of it.
+fn end(nodes: &[Node], i: usize) -> usize {
+    i + 1 + nodes[i + 1..].iter().take_while(|n| n.op().is_none()).count()
+}
+
+/// Where the longest op with regions of each name is, and its lines.
+fn longest<'a>(nodes: &[Node<'a>]) -> BTreeMap<&'a str, (usize, usize)> {
+    fn lines(nodes: &[Node]) -> usize {
+        nodes.iter().map(|n| 1 + lines(&n.inside)).sum()
+    }
+    let mut all = BTreeMap::new();
+    for (i, node) in nodes.iter().enumerate().filter(|(_, n)| !n.inside.is_empty()) {
+        let Some(op) = node.op() else { continue };
+        let found = (i, lines(&nodes[i..end(nodes, i)]));
+        let most = all.entry(op).or_insert(found);
+        if found.1 > most.1 {
+            *most = found;
+        }
+    }
+    all
 }
 
 /// Counts of what an op's regions hold.

@@ -6,7 +6,6 @@
 // CHECK: to f32
 // CHECK: kiln.reduce sum
 // CHECK: to bf16
-// NO-RUN: a product of this size takes the interpreter too long
 func.func @f(%x: tensor<128x8192xbf16>, %w: tensor<128x8192xbf16>) -> tensor<128x128xbf16> {
   %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [1] : tensor<128x8192xbf16>, tensor<128x8192xbf16>
   return %0 : tensor<128x128xbf16>
@@ -24,7 +23,6 @@ func.func @f(%x: tensor<2x72x512xbf16>, %w: tensor<2x512x72xbf16>) -> tensor<2x7
 // -----
 // CASE: enough_tiles_for_the_gpu
 // CHECK-NOT: kiln.reduce
-// NO-RUN: a product of this size takes the interpreter too long
 func.func @f(%x: tensor<4096x1024xbf16>, %w: tensor<4096x1024xbf16>) -> tensor<4096x4096xbf16> {
   %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [1] : tensor<4096x1024xbf16>, tensor<4096x1024xbf16>
   return %0 : tensor<4096x4096xbf16>
@@ -33,7 +31,6 @@ func.func @f(%x: tensor<4096x1024xbf16>, %w: tensor<4096x1024xbf16>) -> tensor<4
 // -----
 // CASE: skinny_gemm_is_not_split
 // CHECK-NOT: kiln.reduce
-// NO-RUN: a product of this size takes the interpreter too long
 func.func @f(%x: tensor<16x4096xbf16>, %w: tensor<4096x4096xbf16>) -> tensor<16x4096xbf16> {
   %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [1] : tensor<16x4096xbf16>, tensor<4096x4096xbf16>
   return %0 : tensor<16x4096xbf16>
@@ -43,7 +40,6 @@ func.func @f(%x: tensor<16x4096xbf16>, %w: tensor<4096x4096xbf16>) -> tensor<16x
 // The same sizes are split in bf16.
 // CASE: f32_is_not_split
 // CHECK-NOT: kiln.reduce
-// NO-RUN: a product of this size takes the interpreter too long
 func.func @f(%x: tensor<128x8192xf32>, %w: tensor<128x8192xf32>) -> tensor<128x128xf32> {
   %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [1] : tensor<128x8192xf32>, tensor<128x8192xf32>
   return %0 : tensor<128x128xf32>
@@ -53,7 +49,6 @@ func.func @f(%x: tensor<128x8192xf32>, %w: tensor<128x8192xf32>) -> tensor<128x1
 // CASE: before_hopper
 // RUN: kiln-split-products{chip=sm_80}
 // CHECK-NOT: kiln.reduce
-// NO-RUN: a product of this size takes the interpreter too long
 func.func @f(%x: tensor<128x8192xbf16>, %w: tensor<128x8192xbf16>) -> tensor<128x128xbf16> {
   %0 = kiln.dot_general %x, %w batch = [] x [] contract = [1] x [1] : tensor<128x8192xbf16>, tensor<128x8192xbf16>
   return %0 : tensor<128x128xbf16>

@@ -1,12 +1,11 @@
 // RUN: kiln-schedule,kiln-tile,cse
 
 // CASE: elementwise
+// SIZES: s0 = 150
 // CHECK: vector.load
 // CHECK: vector.maskedstore
 // IMPLICIT-CHECK-NOT: tensor
 #id = affine_map<(d0, d1) -> (d0, d1)>
-#row = affine_map<(d0, d1) -> (d0)>
-#column = affine_map<(d0, d1) -> (d1)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%x: tensor<?x128xf32> {kiln.sizes = array<i64: -1, 128>}, %y: tensor<?x128xf32> {kiln.sizes = array<i64: -1, 128>}, %s0: index) -> tensor<?x128xf32> {
@@ -23,35 +22,38 @@ func.func @k0(%x: tensor<?x128xf32> {kiln.sizes = array<i64: -1, 128>}, %y: tens
 }
 
 // -----
-// The result exceeds the caches, and an iteration is long enough to prefetch.
+// Inputs are prefetched 512 elements ahead; where the result is aligned, stores are non-temporal.
 // CASE: prefetched_streams
-// NO-RUN: 16777216 elements take the interpreter's random inputs too long
+// RUN: kiln-tile,cse
 // CHECK: memref.prefetch
-module attributes {kiln.level = "linalg"} {
+// CHECK: nontemporal = true
+module attributes {kiln.level = "scheduled"} {
 module @k0 attributes {kiln.kernel = {}} {
-func.func @k0(%x: tensor<16777216xf32> {kiln.sizes = array<i64: 16777216>}, %y: tensor<16777216xf32> {kiln.sizes = array<i64: 16777216>}) -> tensor<16777216xf32> {
-  %e = tensor.empty() : tensor<16777216xf32>
+func.func @k0(%x: tensor<40000xf32> {kiln.sizes = array<i64: 40000>}, %y: tensor<40000xf32> {kiln.sizes = array<i64: 40000>}) -> tensor<40000xf32> attributes {
+  kiln.schedule = #kiln.schedule<"elementwise", {bits = 512, block = 1, nontemporal = 1, prefetch = 2048, tasks = 0, tile = 16384, unroll = 4}>
+} {
+  %e = tensor.empty() : tensor<40000xf32>
   %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]}
-      ins(%x, %y : tensor<16777216xf32>, tensor<16777216xf32>) outs(%e : tensor<16777216xf32>) {
+      ins(%x, %y : tensor<40000xf32>, tensor<40000xf32>) outs(%e : tensor<40000xf32>) {
   ^bb0(%a: f32, %b: f32, %o: f32):
     %p = math.erf %a : f32
     %q = math.exp %b : f32
     %s = arith.mulf %p, %q : f32
     linalg.yield %s : f32
-  } -> tensor<16777216xf32>
-  return %r : tensor<16777216xf32>
+  } -> tensor<40000xf32>
+  return %r : tensor<40000xf32>
 }
 }
 }
 
 // -----
 // CASE: softmax
+// SIZES: s0 = 100
 // CHECK: memref.alloca
 // CHECK: vector.reduction <maximumf>
 // IMPLICIT-CHECK-NOT: tensor
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
-#column = affine_map<(d0, d1) -> (d1)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%x: tensor<?x64xf32> {kiln.sizes = array<i64: -1, 64>}, %s0: index) -> tensor<?x64xf32> {
@@ -92,7 +94,6 @@ func.func @k0(%x: tensor<?x64xf32> {kiln.sizes = array<i64: -1, 64>}, %s0: index
 // CHECK: iter_args
 // IMPLICIT-CHECK-NOT: vector.reduction
 #id = affine_map<(d0, d1) -> (d0, d1)>
-#row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -115,7 +116,6 @@ func.func @k0(%x: tensor<40x48xf32> {kiln.sizes = array<i64: 40, 48>}) -> tensor
 // CHECK: math.fma
 // IMPLICIT-CHECK-NOT: memref.alloca
 #id = affine_map<(d0, d1) -> (d0, d1)>
-#row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>
 module attributes {kiln.level = "linalg"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -144,7 +144,6 @@ func.func @k0(%a: tensor<8x64xf32> {kiln.sizes = array<i64: 8, 64>}, %b: tensor<
 // CHECK: memref.load
 // IMPLICIT-CHECK-NOT: vector.
 #id = affine_map<(d0, d1) -> (d0, d1)>
-#row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>
 module attributes {kiln.level = "scheduled"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -166,7 +165,6 @@ func.func @k0(%x: tensor<40x48xf32> {kiln.sizes = array<i64: 40, 48>}) -> tensor
 // RUN: kiln-tile,cse
 // CASE: unknown_parameter
 #id = affine_map<(d0, d1) -> (d0, d1)>
-#row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>
 module attributes {kiln.level = "scheduled"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -189,7 +187,6 @@ func.func @k0(%x: tensor<40x48xf32> {kiln.sizes = array<i64: 40, 48>}) -> tensor
 // RUN: kiln-tile,cse
 // CASE: unknown_strategy
 #id = affine_map<(d0, d1) -> (d0, d1)>
-#row = affine_map<(d0, d1) -> (d0)>
 #column = affine_map<(d0, d1) -> (d1)>
 module attributes {kiln.level = "scheduled"} {
 module @k0 attributes {kiln.kernel = {}} {
@@ -341,16 +338,18 @@ func.func @k0(%x: tensor<6x3xf32> {kiln.sizes = array<i64: 6, 3>}, %w: tensor<3x
 }
 
 // -----
-// Blocks of keys up to the last query of a block; maxima, sums and sums of values are rescaled from block to block.
+// Two blocks of keys, up to the last query of a block; maxima, sums and sums of values are
+// rescaled from block to block.
 // CASE: attention
 // RUN: kiln-to-linalg,kiln-schedule{vector-bits=128},kiln-tile,cse
+// CHECK: keys_block = 132
 // CHECK: vector.shuffle
 // IMPLICIT-CHECK-NOT: vector.gather
 module attributes {kiln.level = "kernels"} {
 module @k attributes {kiln.kernel = {kind = "attention"}} {
-  func.func @k(%q: tensor<1x2x40x4xf32>, %k: tensor<1x2x40x4xf32>, %v: tensor<1x2x40x4xf32>) -> tensor<1x2x40x4xf32> {
-    %0 = kiln.attention %q, %k, %v causal : tensor<1x2x40x4xf32>, tensor<1x2x40x4xf32>, tensor<1x2x40x4xf32>
-    return %0 : tensor<1x2x40x4xf32>
+  func.func @k(%q: tensor<1x2x150x4xf32>, %k: tensor<1x2x150x4xf32>, %v: tensor<1x2x150x4xf32>) -> tensor<1x2x150x4xf32> {
+    %0 = kiln.attention %q, %k, %v causal : tensor<1x2x150x4xf32>, tensor<1x2x150x4xf32>, tensor<1x2x150x4xf32>
+    return %0 : tensor<1x2x150x4xf32>
   }
 }
 }
@@ -362,7 +361,6 @@ module @k attributes {kiln.kernel = {kind = "attention"}} {
 #left = affine_map<(d0, d1, d2) -> (d0, d2)>
 #right = affine_map<(d0, d1, d2) -> (d2, d1)>
 #out = affine_map<(d0, d1, d2) -> (d0, d1)>
-#id = affine_map<(d0, d1) -> (d0, d1)>
 module attributes {kiln.level = "scheduled"} {
 module @k0 attributes {kiln.kernel = {}} {
 func.func @k0(%x: tensor<40x96xf32>, %w: tensor<96x64xf32>) -> tensor<40x64xf32> attributes {kiln.schedule = #kiln.schedule<"blocked_gemm", {bits = 512, k_block = 64, m = 2, m_block = 40, n = 2, n_block = 64, pack = 1}>} {
@@ -378,7 +376,7 @@ func.func @k0(%x: tensor<40x96xf32>, %w: tensor<96x64xf32>) -> tensor<40x64xf32>
 
 // -----
 // CASE: pairs
-// NO-RUN: needs AVX512-BF16, which not every machine has
+// NEEDS: avx512bf16
 // RUN: kiln-tile,cse
 // CHECK: vector.interleave
 // CHECK: x86vector.avx512.dot
@@ -408,7 +406,7 @@ func.func @k0(%x: tensor<40x71xbf16>, %w: tensor<71x64xbf16>) -> tensor<40x64xbf
 
 // -----
 // CASE: tiles
-// NO-RUN: needs AMX, which not every machine has
+// NEEDS: amx-bf16
 // RUN: kiln-tile,cse
 // CHECK: amx.tile_mulf
 #left = affine_map<(d0, d1, d2) -> (d0, d2)>

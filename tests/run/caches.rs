@@ -84,7 +84,8 @@ fn the_cache_respects_its_size_limit() {
         compile("mlp", u64::MAX).times().compile.is_none(),
         "what was used last is still there"
     );
-    compile("elementwise", 0);
+    // Of `elementwise` a part is left, which part depends on hashes, so it may not be stored again.
+    compile("mlp.static", 0);
     assert_eq!(size(), 0);
 }
 

@@ -236,17 +236,19 @@ impl Code {
         self,
         condition: Value,
         then: &mut Then<'_>,
-        mut otherwise: Option<&mut Then<'_>>,
+        otherwise: Option<&mut Then<'_>>,
     ) -> Result<()> {
         let mut fill = |b: Builder, _: Vec<Value>| -> Result<()> {
             then(Code(b))?;
             scf::yield_(b, &[])
         };
+        let branch = scf::If::new(self, condition, &[]).then_region((&[], &mut fill));
+        let Some(otherwise) = otherwise else { return branch.build().map(drop) };
         let mut other = |b: Builder, _: Vec<Value>| -> Result<()> {
-            otherwise.as_mut().map_or(Ok(()), |f| f(Code(b)))?;
+            otherwise(Code(b))?;
             scf::yield_(b, &[])
         };
-        scf::if_(self, condition, &[], (&[], &mut fill), (&[], &mut other)).map(drop)
+        branch.else_region((&[], &mut other)).build().map(drop)
     }
     /// `arith.cmpi`.
     pub fn compare(self, predicate: CmpIPredicate, a: Value, b: Value) -> Result<Value> {

@@ -129,8 +129,9 @@ pub fn emit(
     Ok(())
 }
 
-/// Moves each index constant to the top, once, and drops what nothing uses. Affine ops that are part
-/// of others stay: `kiln-lower-affine` computes what they share in their place.
+/// Moves each index constant to the top, once, and drops what nothing uses, such as views of memory
+/// that only tensor maps reach. Affine ops that are part of others stay: `kiln-lower-affine` computes
+/// what they share in their place.
 fn tidy(func: Op) -> Result<()> {
     let mut constants = vec![];
     // Users come behind what they use.
@@ -138,6 +139,9 @@ fn tidy(func: Op) -> Result<()> {
         let affine = op.isa::<affine::AffineApply>() || op.isa::<affine::AffineMin>();
         let constant = is_index_constant(op);
         if !affine && !constant {
+            if is_pure(op) && op.results().iter().all(|v| v.uses().is_empty()) {
+                op.erase();
+            }
             continue;
         }
         let part = affine && op.attr(PART).is_some();
@@ -159,6 +163,14 @@ fn tidy(func: Op) -> Result<()> {
         op.erase();
     }
     Ok(())
+}
+
+/// Whether an op only computes sizes, views and conditions.
+fn is_pure(op: Op) -> bool {
+    op.isa::<memref::ReinterpretCast>()
+        || op.isa::<arith::MulI>()
+        || op.isa::<arith::CmpI>()
+        || op.isa::<arith::AndI>()
 }
 
 fn is_index_constant(op: Op) -> bool {

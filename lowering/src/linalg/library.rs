@@ -63,11 +63,12 @@ pub fn declare(func: Op, op: Op, end: Op, args: &[Value], facts: &Facts) -> Resu
     let types = all.iter().map(own).collect::<Result<Vec<_>, _>>().at(op)?;
     let b = Builder::before(func).ok_or_at(func, "is in no block")?.at(op.loc());
     let (name, ty) = (func.symbol().unwrap_or_default(), Type::function(c, &types, &[]));
-    func::Func::new(b, &name, ty)
-        .sym_visibility("private")
-        .arg_attrs(crate::linalg::sizes_attr(c, facts, &all))
-        .build()
-        .at(op)?;
+    let declared = func::Func::new(b, &name, ty).sym_visibility("private");
+    match op.kind() {
+        // It takes pointers, and states its own sizes.
+        Some(OpKind::PtxCall) => declared.build().at(op)?,
+        _ => declared.arg_attrs(crate::linalg::sizes_attr(c, facts, &all)).build().at(op)?,
+    };
     let module = func.parent().ok_or_at(func, "is in no module")?;
     match PtxCall::of(op) {
         Some(call) => {

@@ -97,10 +97,25 @@ fn lower(func: Op, rounds: usize) -> Result<()> {
     let b = Builder::before(func).ok_or_at(func, "is in no block")?;
     let mut fill = |b: Builder, args: Vec<Value>| body(&facts, block, end, b, &args);
     let new = b.function(&name, &inputs, &results, &mut fill).at(func)?;
+    let made = new.regions().first().and_then(|r| r.first()).ok_or_at(new, "has no body")?;
+    // Printed names come from locations.
+    made.args().into_iter().zip(block.args()).for_each(|(new, old)| new.set_arg_loc(old.loc()));
     // The new function, the module's first, replaces the old one.
     new.set_attr("arg_attrs", sizes_attr(c, &facts, &block.args()));
     func.erase();
+    drop_constants(new);
     Ok(())
+}
+
+/// Drops constants that nothing uses, as the exponent of a power that became products.
+fn drop_constants(func: Op) {
+    // Users come behind what they use.
+    for op in walk(func).into_iter().rev() {
+        let pure = op.isa::<arith::Constant>() || op.isa::<arith::ExtF>();
+        if pure && op.result(0).uses().is_empty() {
+            op.erase();
+        }
+    }
 }
 
 /// `kiln.sizes` of each tensor argument: static sizes, or -1 - k for the k-th index argument; for

@@ -1,6 +1,7 @@
-//! Tests that need a GPU: models, ATen rows, random graphs, front-end functions, small kernels,
-//! control flow, accuracy of f32 functions, memory growth. Results are compared with PyTorch and
-//! the interpreter. Without a GPU they run on the emulator (`emulator/`), some in part.
+//! Tests that need a GPU: models, ATen rows, random graphs, front-end functions, small kernels, the
+//! cases of passes, control flow, accuracy of f32 functions, memory growth. Results are compared
+//! with PyTorch and the interpreter. Without a GPU they run on the emulator (`emulator/`), some in
+//! part.
 //!
 //! A suite is a list of items. Worker processes of this binary share them (`workers.rs`), so that a
 //! kernel that faults or hangs fails only its item; all failures are listed at the end. The binary
@@ -20,6 +21,7 @@ mod kernels;
 mod math;
 mod models;
 mod parts;
+pub mod passes;
 mod rows;
 mod tuning;
 mod workers;
@@ -64,6 +66,7 @@ static SUITES: [&Suite; 12] = [
     &kernels::SUITE,
     &math::SUITE,
     &parts::SUITE,
+    &passes::SUITE,
     &calls::SUITE,
     &tuning::SUITE,
     &workspace::SUITE,
@@ -161,6 +164,11 @@ fn small_kernels_of_an_older_chip_as_interpreted() {
 #[test]
 fn split_k_matmuls_as_interpreted() {
     run(&parts::SUITE);
+}
+
+#[test]
+fn cases_of_passes_as_before_the_pass() {
+    run(&passes::SUITE);
 }
 
 #[test]

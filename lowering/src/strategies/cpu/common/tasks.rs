@@ -66,11 +66,12 @@ pub fn past_caches(
         return write(c, &near);
     }
     let outputs = nest.all().filter_map(|s| scope.kernel.stages.get(s)).flat_map(|s| &s.outputs);
-    let mut bits = c.index(0)?;
+    let mut bits = None;
     for memory in outputs.filter_map(|o| scope.memory.get(o.access.buffer).copied().flatten()) {
         let address = memref::extract_aligned_pointer_as_index(c, memory)?;
-        bits = arith::ori(c, bits, address)?;
+        bits = Some(bits.map_or(Ok(address), |bits| arith::ori(c, bits, address))?);
     }
+    let bits = bits.ok_or("has a nest that writes nothing")?;
     let off = arith::andi(c, bits, c.index(LINE as i64 - 1)?)?;
     let at_lines = c.compare(CmpIPredicate::Eq, off, c.index(0)?)?;
     let past = Scope { nontemporal: true, ..near.clone() };

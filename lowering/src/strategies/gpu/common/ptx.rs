@@ -1,6 +1,9 @@
 //! Hopper (sm_90a) instructions: mbarriers, TMA loads, `wgmma`, cluster barriers, `setmaxnreg`. All
 //! integers are i32, and so are shared-memory addresses.
-use crate::{emit::code::Code, target::launch::SHARED_SPACE};
+use crate::{
+    emit::code::{Code, known},
+    target::launch::SHARED_SPACE,
+};
 use kiln_dialects::{ir::*, value::DType};
 
 /// Emits ops at the insertion point of a [`Code`].
@@ -66,9 +69,19 @@ impl Ptx {
     pub fn shifted(self, a: Value, n: i64) -> Result<Value> {
         if n == 0 { Ok(a) } else { self.add(a, self.constant(n)?) }
     }
+    /// A constant if it is one of an i32, else what the op gives.
+    fn folded(self, n: Option<i64>, op: impl FnOnce() -> Result<Value>) -> Result<Value> {
+        match n.filter(|n| i32::try_from(*n).is_ok()) {
+            Some(n) => self.constant(n),
+            None => op(),
+        }
+    }
     /// `a - b`.
     pub fn minus(self, a: Value, b: Value) -> Result<Value> {
-        arith::subi(self, a, b)
+        match (known(a), known(b)) {
+            (_, Some(0)) => Ok(a),
+            (x, y) => self.folded(x.zip(y).map(|(x, y)| x - y), || arith::subi(self, a, b)),
+        }
     }
     /// Signed minimum.
     pub fn least(self, a: Value, b: Value) -> Result<Value> {
@@ -80,7 +93,11 @@ impl Ptx {
     }
     /// `a + b`.
     pub fn add(self, a: Value, b: Value) -> Result<Value> {
-        arith::addi(self, a, b)
+        match (known(a), known(b)) {
+            (Some(0), _) => Ok(b),
+            (_, Some(0)) => Ok(a),
+            (x, y) => self.folded(x.zip(y).map(|(x, y)| x + y), || arith::addi(self, a, b)),
+        }
     }
     /// `a + n` for a constant `n`.
     pub fn plus(self, a: Value, n: usize) -> Result<Value> {
@@ -88,7 +105,11 @@ impl Ptx {
     }
     /// `a * n` for a constant `n`.
     pub fn times(self, a: Value, n: usize) -> Result<Value> {
-        arith::muli(self, a, self.number(n)?)
+        if n == 1 {
+            return Ok(a);
+        }
+        let product = known(a).and_then(|x| x.checked_mul(n as i64));
+        self.folded(product, || arith::muli(self, a, self.number(n)?))
     }
     /// Quotient of `a` by a constant `n`.
     pub fn over(self, a: Value, n: usize) -> Result<Value> {

@@ -37,7 +37,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Result<
     }
     if size * count * lanes < length {
         return Err(format!(
-            "has a schedule whose group * pieces * vector is less than the {length} elements of its rows"
+            "has a schedule whose row_threads * unroll * vector is less than the {length} elements of its rows"
         ).into());
     }
     let group = Group::of(c, size, groups)?;

@@ -164,7 +164,7 @@ fn refused(k: &Kernel) -> Option<String> {
     let t = k.stages.iter().find_map(|s| Some(s.extents[s.scan()?.over].clone()))?;
     let long = t.known().is_none_or(|n| n > SHORT);
     long.then(|| {
-        "the scan shares its kernel with other loops, so that it costs O(n²) in the axis length"
+        "the scan shares its kernel with other loops, so that it costs O(n^2) in the axis length"
             .into()
     })
 }

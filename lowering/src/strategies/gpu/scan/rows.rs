@@ -17,7 +17,7 @@ impl Walk<'_> {
         let (warps, width) = (across.div_ceil(WARP), across.min(WARP));
         if warps > 1 && self.pieces * warps > WARP {
             return Err(format!(
-                "has a schedule of a scan whose {} pieces of {warps} warps are more than {WARP}",
+                "has a schedule of a scan whose {} items of {warps} warps are more than {WARP}",
                 self.pieces
             )
             .into());
