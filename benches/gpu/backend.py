@@ -23,6 +23,8 @@ def sides(a, model):
         yield f"Inductor {mode}", lambda m, mode=mode: torch.compile(m, mode=mode)
     for mode in filter(None, a.kiln.split(",")):
         yield f"kiln {mode}", lambda m, mode=mode: torch.compile(m, backend="kiln", mode=mode)
+    if a.freezing:
+        yield "kiln frozen", lambda m: torch.compile(m, backend="kiln", options={"freezing": True, "mode": "reduce-overhead"})
 
 
 def timed(make, inputs, call):
@@ -133,6 +135,7 @@ def main():
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--inductor", default="default,reduce-overhead")
     p.add_argument("--kiln", default="default,reduce-overhead")
+    p.add_argument("--freezing", action="store_true", help="kiln with frozen parameters too")
     p.add_argument("--out", default="")
     a = p.parse_args()
     rows, bad = [], 0

@@ -92,3 +92,25 @@ module {
     return %1, %3 : tensor<3x8xf32>, tensor<8x4xf32>
   }
 }
+
+// -----
+// A transpose that a matmul reads stays, one that an elementwise op reads moves.
+// RUN: kiln-freeze{either-order=true}
+// CASE: a_transpose_that_a_matmul_reads
+// CHECK-NOT: @frozen_1
+// CHECK: kiln.get_global @frozen_0
+// CHECK: %[[T:.*]] = kiln.transpose
+// CHECK: kiln.dot_general %{{.*}}, %[[T]]
+module {
+  kiln.global "private" @w : tensor<9x4xf32> from "w#w"
+  kiln.global "private" @v : tensor<4x3xf32> from "w#v"
+  func.func @main(%x: tensor<3x4xf32>) -> tensor<3x9xf32> {
+    %w = kiln.get_global @w : tensor<9x4xf32>
+    %v = kiln.get_global @v : tensor<4x3xf32>
+    %0 = kiln.transpose %v permutation = [1, 0] : tensor<4x3xf32>
+    %1 = kiln.add %x, %0 : tensor<3x4xf32>
+    %2 = kiln.transpose %w permutation = [1, 0] : tensor<9x4xf32>
+    %3 = kiln.dot_general %1, %2 batch = [] x [] contract = [1] x [0] : tensor<3x4xf32>, tensor<4x9xf32>
+    return %3 : tensor<3x9xf32>
+  }
+}

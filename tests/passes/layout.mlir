@@ -95,3 +95,16 @@ module {
     return %0 : tensor<1x2x2x2xf32>
   }
 }
+
+// -----
+// A GPU transposes an argument's weight in each call.
+// CASE: mutable_weights
+// RUN: kiln-layout{flops=0 mutable=true}
+// CHECK: kiln.memory_format = "channels last"
+// CHECK: kiln.transpose %{{.*}} permutation = [0, 2, 3, 1]
+module {
+  func.func @main(%x: tensor<1x2x2x2xf32>, %w: tensor<2x2x1x1xf32>) -> tensor<1x2x2x2xf32> {
+    %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x2x2xf32>, tensor<2x2x1x1xf32>
+    return %0 : tensor<1x2x2x2xf32>
+  }
+}

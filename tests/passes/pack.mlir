@@ -144,3 +144,16 @@ module {
     return %0 : tensor<1x4x3x3xbf16>
   }
 }
+
+// -----
+// The weight of an argument is transposed in each call.
+// CASE: for_a_gpu_mutable
+// RUN: kiln-layout{flops=0 mutable=true},kiln-pack{channels-last=true},cse,kiln-freeze
+// CHECK: kiln.transpose %{{.*}} permutation = [0, 2, 3, 1] {kiln.stored} : tensor<4x2x3x3xbf16>
+// CHECK: kiln.pack = "with input channels last"
+module {
+  func.func @main(%x: tensor<1x2x5x5xbf16>, %w: tensor<4x2x3x3xbf16>) -> tensor<1x4x3x3xbf16> {
+    %0 = kiln.convolution %x, %w strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x2x5x5xbf16>, tensor<4x2x3x3xbf16>
+    return %0 : tensor<1x4x3x3xbf16>
+  }
+}

@@ -157,3 +157,17 @@ module {
     return %0 : tensor<1x2x3x3xbf16>
   }
 }
+
+// -----
+// The weight of an argument is rearranged in each call; one with a larger window is the gradient of
+// an output, and stays.
+// CASE: mutable_weights
+// CHECK: strides = [1, 1] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<2x16x9x11xbf16>, tensor<4x16x4x4xbf16>
+// CHECK: strides = [2, 2] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x3x64x64xbf16>, tensor<4x3x40x40xbf16>
+module {
+  func.func @main(%x: tensor<2x3x18x22xbf16>, %w: tensor<4x3x7x7xbf16>, %y: tensor<1x3x64x64xbf16>, %g: tensor<4x3x40x40xbf16>) -> (tensor<2x4x6x8xbf16>, tensor<1x4x13x13xbf16>) {
+    %0 = kiln.convolution %x, %w strides = [2, 2] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<2x3x18x22xbf16>, tensor<4x3x7x7xbf16>
+    %1 = kiln.convolution %y, %g strides = [2, 2] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x3x64x64xbf16>, tensor<4x3x40x40xbf16>
+    return %0, %1 : tensor<2x4x6x8xbf16>, tensor<1x4x13x13xbf16>
+  }
+}

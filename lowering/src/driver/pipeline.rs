@@ -258,10 +258,16 @@ pub const STEPS: &[Step] = &[
         "kiln-require-bounds",
         "after dead code elimination; kernels have no checks",
     ),
-    step(
+    host(
         Level::Prims,
         On::Module,
         "kiln-freeze",
+        "fusion then does not see ops that run once at load time",
+    ),
+    cuda(
+        Level::Prims,
+        On::Module,
+        "kiln-freeze{either-order=true}",
         "fusion then does not see ops that run once at load time",
     ),
     cuda(

@@ -7,7 +7,9 @@
 //!
 //! A value moves if it is not much larger than the weights it depends on, or if it costs more to
 //! compute than to read. Movement ops (broadcasts, reshapes, slices) stay, since they only index.
-//! Where they read an op marked `kiln.stored`, that op's result moves.
+//! Where they read an op marked `kiln.stored`, that op's result moves. With `either-order`
+//! transposes that only matmuls read stay too: the tensor-core kernels of GPUs take K-major operands
+//! of any size, N-major ones only of multiples of 8.
 //!
 //! Numerics: exact. The same ops on the same values.
 //!
@@ -28,6 +30,8 @@ kiln_passes::pass_options! {
         pub growth: i64 = 175,
         /// Bytes that a frozen value may always have if it costs more to compute than to read
         pub table: i64 = 67108864,
+        /// Keeps transposes that only matmuls read, which take an operand in either order
+        pub either_order: bool = false,
     }
 }
 
@@ -123,7 +127,8 @@ impl Search<'_> {
         }
         let Some(op) = v.def() else { return };
         let only_place =
-            matches!(op.kind(), Some(OpKind::BroadcastInDim | OpKind::Reshape | OpKind::Slice));
+            matches!(op.kind(), Some(OpKind::BroadcastInDim | OpKind::Reshape | OpKind::Slice))
+                || self.pass.either_order && is_matmul_operand(op);
         if !only_place && op.operand_count() > 0 && self.pays(v) {
             self.found.insert(v);
             return;
@@ -143,6 +148,12 @@ impl Search<'_> {
         let allowed = weights as i128 * self.pass.growth as i128 + 100 * 4096;
         table || weights > 0 && size as i128 * 100 <= allowed
     }
+}
+
+/// Whether an op is a transpose that only matmuls read.
+fn is_matmul_operand(op: Op) -> bool {
+    op.kind() == Some(OpKind::Transpose)
+        && op.result(0).uses().iter().all(|(o, _)| o.kind() == Some(OpKind::DotGeneral))
 }
 
 /// Whether an op's result is in memory anyway (a global or a literal).

@@ -56,7 +56,7 @@ pub struct Suite {
     pub emulated: u64,
 }
 
-static SUITES: [&Suite; 12] = [
+static SUITES: [&Suite; 13] = [
     &models::SUITE,
     &rows::SUITE,
     &graphs::SUITE,

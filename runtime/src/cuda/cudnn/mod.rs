@@ -244,8 +244,11 @@ mod tests {
 
     #[test]
     fn a_cudnn_of_another_library_is_seen() {
-        let line = "7f00-7f01 r-xp 00000000 08:01 42   /opt/venv/nvidia/cudnn/lib/libcudnn_graph.so.9";
-        assert!(maps_cudnn(line) && !maps_cudnn("7f00-7f01 r-xp 0 08:01 42  /usr/lib/libcuda.so.1"));
+        let line =
+            "7f00-7f01 r-xp 00000000 08:01 42   /opt/venv/nvidia/cudnn/lib/libcudnn_graph.so.9";
+        assert!(
+            maps_cudnn(line) && !maps_cudnn("7f00-7f01 r-xp 0 08:01 42  /usr/lib/libcuda.so.1")
+        );
     }
 
     /// Finalising descriptors needs the library, but no GPU.
