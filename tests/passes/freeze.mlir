@@ -99,8 +99,8 @@ module {
 // CASE: a_transpose_that_a_matmul_reads
 // CHECK-NOT: @frozen_1
 // CHECK: kiln.get_global @frozen_0
-// CHECK: %[[T:.*]] = kiln.transpose
-// CHECK: kiln.dot_general %{{.*}}, %[[T]]
+// CHECK: kiln.transpose %{{.*}} permutation = [1, 0] : tensor<9x4xf32>
+// CHECK: kiln.dot_general
 module {
   kiln.global "private" @w : tensor<9x4xf32> from "w#w"
   kiln.global "private" @v : tensor<4x3xf32> from "w#v"

@@ -123,16 +123,6 @@ module {
 }
 
 // -----
-// CASE: mutable_weight
-// CHECK: strides = [2, 2]
-module {
-  func.func @main(%x: tensor<1x3x6x6xbf16>, %w: tensor<2x3x2x2xbf16>) -> tensor<1x2x3x3xbf16> {
-    %0 = kiln.convolution %x, %w strides = [2, 2] pad = [0, 0] x [0, 0] dilation = [1, 1] : tensor<1x3x6x6xbf16>, tensor<2x3x2x2xbf16>
-    return %0 : tensor<1x2x3x3xbf16>
-  }
-}
-
-// -----
 // CASE: cpu
 // RUN: kiln-space-to-depth{flops=0 growth=100},cse
 // CHECK: strides = [2, 2]
