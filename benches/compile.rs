@@ -112,7 +112,7 @@ fn layers(c: &mut Criterion) {
             progress: &|_, _| (),
             made: &|_, _| (),
             schedules: &Default::default(),
-            stop: Default::default(),
+            cancellation: Default::default(),
             debug: Default::default(),
         };
         group.bench_function(BenchmarkId::from_parameter(layers), |b| {

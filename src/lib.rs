@@ -18,7 +18,7 @@
 //! # Compile a file
 //!
 //! [`load`] opens an archive of `torch.export.save` (`.pt2`), IR (`.mlir`) or a compiled package.
-//! Arguments are slices, `ndarray` arrays (`View::of_array`) or DLPack tensors: see [`View`].
+//! Arguments are slices, `ndarray` arrays (`View::from_array`) or DLPack tensors: see [`View`].
 //!
 //! ```
 //! let exe = kiln::load("tests/models/mlp.pt2")?.compile(&kiln::Options::default())?;

@@ -53,7 +53,7 @@ impl Program {
         let named = options.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let options = Options::named(named).map_err(|e| PyValueError::new_err(e.to_string()))?;
         let json = json.as_bytes().to_vec();
-        let exe = py.detach(move || Model::of_fx(json).compile(&options)).map_err(failure)?;
+        let exe = py.detach(move || Model::from_fx(json).compile(&options)).map_err(failure)?;
         Ok(Program { exe })
     }
     /// The element types of the results, in MLIR's names, and their sizes where all are static.

@@ -1,5 +1,5 @@
 //! `kiln cache`: inspects, clears, exports and imports the compile cache.
-use super::{File, Named, Stop};
+use super::{CliError, File, OptionFlags};
 use crate::{
     Error, Exit,
     model::CachePolicy,
@@ -12,7 +12,7 @@ pub struct Cache {
     #[command(subcommand)]
     action: Action,
     #[command(flatten)]
-    named: Named,
+    option_flags: OptionFlags,
 }
 
 #[derive(Subcommand)]
@@ -33,15 +33,15 @@ enum Action {
     },
 }
 
-fn stop(r: Remark) -> Stop {
-    Stop::usage(r.to_string())
+fn stop(r: Remark) -> CliError {
+    CliError::usage(r.to_string())
 }
 
 impl Cache {
-    pub fn run(&self) -> Result<Exit, Stop> {
-        let options = self.named.settings()?.for_file();
+    pub fn run(&self) -> Result<Exit, CliError> {
+        let options = self.option_flags.settings()?.for_file();
         let CachePolicy::Dir(dir) = &options.cache else {
-            return Err(Stop::usage(
+            return Err(CliError::usage(
                 "there is no cache: KILN_CACHE_DIR is off, or there is no home folder",
             ));
         };

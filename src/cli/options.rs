@@ -1,5 +1,5 @@
 //! `kiln options`: the option table.
-use super::{Named, Stop};
+use super::{CliError, OptionFlags};
 use crate::{Exit, OptionInfo, list_mode_options, list_options};
 
 #[derive(clap::Args)]
@@ -8,13 +8,13 @@ pub struct List {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    named: Named,
+    option_flags: OptionFlags,
 }
 
 impl List {
-    pub fn run(&self) -> Result<Exit, Stop> {
+    pub fn run(&self) -> Result<Exit, CliError> {
         // Reports errors in the environment too.
-        self.named.settings()?;
+        self.option_flags.settings()?;
         let all = list_options();
         if self.json {
             let row = |o: &OptionInfo| {

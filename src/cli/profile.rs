@@ -1,5 +1,5 @@
 //! `kiln run --profile`: a trace of a call's launches, for `chrome://tracing` and Perfetto.
-use super::report::{Numbers, launches};
+use super::report::{SymbolValues, launches};
 use crate::{
     model::{Data, Executable},
     runtime::program::Kernel,
@@ -16,11 +16,12 @@ const OPS: u32 = 2;
 /// position.
 pub fn chrome(exe: &Executable, inputs: &[Data], times: &[Duration], runs: &[usize]) -> Value {
     let p = exe.program();
-    let place =
-        exe.card().map_or_else(|| "host".to_string(), |c| format!("cuda:{} ({})", c.index, c.name));
+    let device_name = exe
+        .device_info()
+        .map_or_else(|| "host".to_string(), |c| format!("cuda:{} ({})", c.index, c.name));
     let named = |what: &str, tid: u32, name: &str| json!({"name": what, "ph": "M", "pid": 1, "tid": tid, "args": {"name": name}});
     let mut events = vec![
-        named("process_name", 0, &format!("{} on {place}", p.name)),
+        named("process_name", 0, &format!("{} on {device_name}", p.name)),
         named("thread_name", KERNELS, "kernels"),
         named("thread_name", OPS, "graph ops"),
     ];
@@ -41,15 +42,15 @@ pub fn chrome(exe: &Executable, inputs: &[Data], times: &[Duration], runs: &[usi
         ));
         start += *time;
     }
-    let clock = if exe.card().is_some() {
+    let clock = if exe.device_info().is_some() {
         "the GPU's clock between launches"
     } else {
         "the host's clock, a barrier behind each launch included"
     };
-    json!({"traceEvents": events, "displayTimeUnit": "ns", "otherData": {"program": p.name, "device": place, "times": format!("medians, {clock}")}})
+    json!({"traceEvents": events, "displayTimeUnit": "ns", "otherData": {"program": p.name, "device": device_name, "times": format!("medians, {clock}")}})
 }
 
-fn about(i: usize, k: &Kernel, numbers: &Numbers, runs: usize) -> Value {
+fn about(i: usize, k: &Kernel, numbers: &SymbolValues, runs: usize) -> Value {
     let mut args = json!({
         "launch": i, "runs": runs, "symbol": k.symbol, "ops": k.ops, "sources": k.sources, "not_fused": k.not_fused, "reads": k.reads,
         "bytes": numbers.of_dim(k.bytes), "flops": numbers.of_dim(k.flops),

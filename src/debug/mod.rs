@@ -18,7 +18,7 @@ use crate::{
         value::{DType, Tensor},
     },
     lowering::{
-        Own, Target,
+        Target, UserPasses,
         driver::{pipeline::STEPS, table, user_passes::At},
     },
     model::Finder,
@@ -108,7 +108,7 @@ fn optional(options: &Options) -> Result<Vec<String>, Error> {
         }
     };
     let own = |here: &dyn Fn(&At) -> bool, add: &mut dyn FnMut(&str)| {
-        options.passes.iter().filter(|o| here(&o.at)).flat_map(Own::flags).for_each(add);
+        options.passes.iter().filter(|o| here(&o.at)).flat_map(UserPasses::flags).for_each(add);
     };
     for step in STEPS.iter().filter(|s| s.target.has(target.chip())) {
         let flag = step.pass.split('{').next().unwrap_or_default();
@@ -116,7 +116,7 @@ fn optional(options: &Options) -> Result<Vec<String>, Error> {
         if UPSTREAM.contains(&flag) || table::find(flag).is_some_and(|p| !p.required) {
             add(flag);
         }
-        own(&|at| matches!(at, At::Behind(f) if f == flag), &mut add);
+        own(&|at| matches!(at, At::After(f) if f == flag), &mut add);
     }
     Ok(all)
 }

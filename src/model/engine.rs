@@ -1,5 +1,5 @@
 //! Execution engine of a package: linked machine code on the host, or kernels on a GPU.
-use super::{Error, Options, Place, Times, weights::Sources};
+use super::{DeviceId, Error, Options, Times, weights::Sources};
 use crate::runtime::{
     CallError, Pool, Program, View, ViewMut, cuda,
     host::{Host, Opened},
@@ -17,7 +17,7 @@ pub enum Engine {
 
 /// Links kernels for the GPU of the options, or for the first GPU.
 pub fn linker(options: &Options) -> cuda::Linker {
-    let index = if let Place::Cuda(index) = options.device { index } else { 0 };
+    let index = if let DeviceId::Cuda(index) = options.device { index } else { 0 };
     cuda::Linker::new(index, options.cache.store())
 }
 
@@ -36,7 +36,7 @@ impl Engine {
                 "CUDA graphs are for GPUs; the program is for {}",
                 package.program.target.arch
             ))),
-            false if options.device == Place::Host => Engine::on_host(sources, options, times),
+            false if options.device == DeviceId::Host => Engine::on_host(sources, options, times),
             false => Err(Error::Target(format!(
                 "the program is for {}, not for a GPU",
                 package.program.target.arch

@@ -51,13 +51,13 @@ impl Executable {
     pub(super) fn link(
         package: Package,
         folder: &Path,
-        held: &BTreeMap<String, Weight>,
+        in_memory_weights: &BTreeMap<String, Weight>,
         options: &Options,
         linker: &cuda::Linker,
         mut times: Times,
         start: Instant,
     ) -> Result<Executable, Error> {
-        let sources = weights::Sources { package: &package, folder, held };
+        let sources = weights::Sources { package: &package, folder, in_memory_weights };
         let engine = Engine::link(&sources, options, linker, &mut times)?;
         times.total = start.elapsed();
         Ok(Executable {
@@ -155,7 +155,7 @@ impl Executable {
         self.engine.measure(&inputs, &mut outputs, self.threads, (rounds, calls))
     }
     /// The GPU that it runs on; `None` on the host.
-    pub fn card(&self) -> Option<&cuda::DeviceInfo> {
+    pub fn device_info(&self) -> Option<&cuda::DeviceInfo> {
         self.cuda().map(|l| l.device().info())
     }
     /// The program on a GPU, for calls on a caller's stream; none if it runs on the host.

@@ -102,14 +102,14 @@ impl Parameter {
         if let Some(value) = self.stored.value() {
             return Ok(value);
         }
-        let weight = Weight::of(&self.initial()?);
-        let value = Value { array: Arc::new(Array::of_weight(&weight)?), weight, source: None };
+        let weight = Weight::from_tensor(&self.initial()?);
+        let value = Value { array: Arc::new(Array::from_weight(&weight)?), weight, source: None };
         let mut stored = self.stored.value.write().unwrap_or_else(PoisonError::into_inner);
         Ok(stored.get_or_insert(value).clone())
     }
     /// Sets the value; the weight stays mutable, not frozen. Err: another dtype or shape.
     pub fn set(&self, value: &value::Tensor) -> Result<(), DataError> {
-        let weight = Weight::of(value);
+        let weight = Weight::from_tensor(value);
         self.fits(&weight)?;
         self.store(weight, None)
     }
@@ -130,7 +130,7 @@ impl Parameter {
         )))
     }
     pub(super) fn store(&self, weight: Weight, source: Option<String>) -> Result<(), DataError> {
-        let array = Arc::new(Array::of_weight(&weight)?);
+        let array = Arc::new(Array::from_weight(&weight)?);
         *self.stored.value.write().unwrap_or_else(PoisonError::into_inner) =
             Some(Value { array, weight, source });
         self.stored.version.fetch_add(1, Ordering::Release);

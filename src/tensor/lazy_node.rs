@@ -1,5 +1,5 @@
 //! Values of lazy mode: what an op records of its results.
-use super::{Array, run::Slot};
+use super::{Array, trace::Slot};
 use kiln_dialects::value::DType;
 use std::{
     cell::RefCell,
@@ -7,7 +7,7 @@ use std::{
 };
 
 /// Inferred result types of an op for given operand types.
-pub(super) struct Known {
+pub(super) struct ResultTypes {
     pub types: Vec<(DType, Vec<usize>)>,
     pub slots: Vec<Slot>,
 }
@@ -20,7 +20,7 @@ pub(crate) struct LazyNode {
     pub(super) at: u32,
     /// Index of its type in `known`.
     pub(super) slot: u32,
-    pub(super) known: Arc<Known>,
+    pub(super) known: Arc<ResultTypes>,
     pub value: OnceLock<Arc<Array>>,
 }
 
@@ -54,7 +54,7 @@ impl Free {
     /// Takes a node from the free list, or allocates one.
     pub(super) fn node(
         &mut self,
-        known: &Arc<Known>,
+        known: &Arc<ResultTypes>,
         graph: u64,
         segment: u32,
         at: u32,
@@ -80,7 +80,7 @@ impl Free {
     }
     /// Recycles nodes that nobody else holds. They are reused in creation order, so that a repeated
     /// call finds them with matching types.
-    pub(super) fn take(&mut self, nodes: Vec<Arc<LazyNode>>) {
+    pub(super) fn recycle(&mut self, nodes: Vec<Arc<LazyNode>>) {
         let room = FREE.saturating_sub(self.0.len());
         let idle = nodes
             .into_iter()

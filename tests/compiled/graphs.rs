@@ -134,7 +134,7 @@ fn cases_as_interpreted() {
         schedules: &Default::default(),
         progress: &|_, _| (),
         made: &|_, _| (),
-        stop: Default::default(),
+        cancellation: Default::default(),
         debug: Default::default(),
     };
     for case in cases(include_str!("ops.mlir")) {
@@ -199,7 +199,7 @@ fn random_graphs(range: Range<u64>, threads: usize, progress: bool) {
                 schedules: &Default::default(),
                 progress: &|_, _| (),
                 made: &|_, _| (),
-                stop: Default::default(),
+                cancellation: Default::default(),
                 debug: Default::default(),
             };
             let outcome = one_graph(&COMPILED, number, 500, |module, recipe| {

@@ -46,7 +46,7 @@ pub fn native_for(
         schedules: &Default::default(),
         progress: &|_, _| (),
         made: &|_, _| (),
-        stop: Default::default(),
+        cancellation: Default::default(),
         debug: Default::default(),
     };
     native_with(module, function, weight, &options)

@@ -192,7 +192,7 @@ fn bf16_tiles_use_amx() {
         schedules: &Default::default(),
         progress: &|_, _| (),
         made: &|_, _| (),
-        stop: Default::default(),
+        cancellation: Default::default(),
         debug: Default::default(),
     };
     let made = compile(&module, "main", &options).expect("code");

@@ -15,7 +15,7 @@ use kiln::{
         value::Tensor,
     },
     lowering::{RunOptions, program::description, run_pipeline},
-    model::{CachePolicy, Data, Model, made_up},
+    model::{CachePolicy, Data, Model, random_inputs},
     passes::pass::level_of,
 };
 use std::{collections::BTreeMap, path::Path};
@@ -58,7 +58,7 @@ fn same_programs(before: &Module, after: &Module) -> Result<(), String> {
     let described = before.op().attr("kiln.programs").and_then(Attr::entries).unwrap_or_default();
     for (name, _) in described {
         let program = description::read(before.op(), &name).map_err(|e| e.to_string())?;
-        let inputs = made_up(&program).map_err(|e| e.to_string())?;
+        let inputs = random_inputs(&program).map_err(|e| e.to_string())?;
         let inputs: Vec<Tensor> =
             inputs.iter().map(Data::tensor).collect::<Result<_, _>>().map_err(|e| e.to_string())?;
         let results = |module: &Module| {
@@ -107,7 +107,7 @@ fn weights(module: &Module) -> Result<tempfile::TempDir, String> {
         let t = tensor_type(global.r#type).map_err(|e| e.to_string())?;
         let shape: Vec<usize> = t.dims.iter().map(|d| d.known().unwrap_or(0) as usize).collect();
         let value = Random(name.len() as u64).tensor(t.dtype, &shape);
-        files.entry(file.into()).or_default().push((name.into(), Weight::of(&value)));
+        files.entry(file.into()).or_default().push((name.into(), Weight::from_tensor(&value)));
     }
     for (file, all) in files {
         weight::write(&folder.path().join(file), &all).map_err(|e| e.to_string())?;
@@ -158,7 +158,7 @@ fn machine(
             ..Options::default()
         };
         let exe =
-            Model::of_module(&module, weights).compile(&options).map_err(|e| e.to_string())?;
+            Model::from_module(&module, weights).compile(&options).map_err(|e| e.to_string())?;
         exe.call_values(&inputs.iter().collect::<Vec<_>>()).map_err(|e| e.to_string())
     };
     std::thread::scope(|scope| {

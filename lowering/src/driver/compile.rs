@@ -2,7 +2,7 @@
 //! from the cache if it is there.
 
 use crate::{
-    PassError, PassRun, RunOptions, Schedules, Stop, Stopped, Target,
+    CancellationError, CancellationToken, PassError, PassRun, RunOptions, Schedules, Target,
     cpu::llvm::codegen::{
         CodeGen, CodeGenError, HOST_PASSES, KERNEL_PASSES, UNROLLING_KERNEL_PASSES,
     },
@@ -10,7 +10,7 @@ use crate::{
         extract,
         jobs::{Job, kernels_of},
         pipeline::On,
-        user_passes::{Own, behind, whole_text},
+        user_passes::{UserPasses, insert_after, whole_text},
     },
     gpu::{ptx, support},
     part_text,
@@ -44,7 +44,7 @@ pub struct CompileOptions<'a> {
     /// Runs MLIR's verifier after every pass.
     pub verify: bool,
     /// Cancellation token.
-    pub stop: Stop,
+    pub cancellation: CancellationToken,
     /// Debugging options.
     pub debug: Debug<'a>,
     /// Autotuned schedules of kernels.
@@ -63,7 +63,7 @@ pub struct Debug<'a> {
     /// Flags of passes that are skipped.
     pub disable: &'a [String],
     /// User passes that run in addition to those of the table.
-    pub own: &'a [Own],
+    pub user_passes: &'a [UserPasses],
     /// Folder for reproducers (IR and pipeline) of failing passes.
     pub reproducer: Option<&'a Path>,
     /// Folder for IR dumps: `graph/` after every pass on the whole graph, and in `kernels/` each
@@ -141,7 +141,7 @@ pub enum CompileError {
     Pass(PassError),
     /// It was cancelled, or its time budget was used up.
     #[error(transparent)]
-    Stopped(#[from] Stopped),
+    Cancelled(#[from] CancellationError),
     /// LLVM code generation failed.
     #[error("{kernel}: {error}")]
     Code {
@@ -181,7 +181,7 @@ impl From<Error> for CompileError {
 impl From<PassError> for CompileError {
     fn from(e: PassError) -> CompileError {
         match e {
-            PassError::Stopped(why) => CompileError::Stopped(why),
+            PassError::Cancelled(why) => CompileError::Cancelled(why),
             e => CompileError::Pass(e),
         }
     }
@@ -204,7 +204,7 @@ pub fn compile(
     let run = RunOptions {
         skip_verifier: !options.verify,
         disable: options.debug.disable.to_vec(),
-        stop: options.stop.clone(),
+        cancellation: options.cancellation.clone(),
         reproducer: options.debug.reproducer.map(new_reproducer),
         ..Default::default()
     };
@@ -218,8 +218,8 @@ pub fn compile(
     if !refused.is_empty() {
         return Err(CompileError::Unsupported(refused));
     }
-    let own = options.debug.own;
-    let text = whole_text(level, Level::Linalg.max(level), &options.target, own)?;
+    let user_passes = options.debug.user_passes;
+    let text = whole_text(level, Level::Linalg.max(level), &options.target, user_passes)?;
     // A module that starts on a lower level may still have user passes to run.
     if level < Level::Linalg || text != NOTHING {
         let done = run_pipeline(module, &text, &dumped("graph"), &|_, _, _| ())?;
@@ -239,7 +239,10 @@ pub fn compile(
             // Scheduled here and not with the kernels' code, since the program states the number of
             // CTAs per launch.
             level = Level::Scheduled;
-            let text = behind(&part_text(On::Kernels, Level::Linalg, level, &options.target), own);
+            let text = insert_after(
+                &part_text(On::Kernels, Level::Linalg, level, &options.target),
+                user_passes,
+            );
             report.add(&run_pipeline(module, &text, &dumped("schedule"), &|_, _, _| ())?.passes);
         }
     }
@@ -317,8 +320,9 @@ fn host(
     level: Level,
 ) -> Result<Host, CompileError> {
     let ctx = module.op().ctx();
-    let host_text =
-        |from, to| behind(&part_text(On::Host, from, to, &options.target), options.debug.own);
+    let host_text = |from, to| {
+        insert_after(&part_text(On::Host, from, to, &options.target), options.debug.user_passes)
+    };
     let mut passes = vec![];
     // The kernels' bodies are compiled elsewhere, so the module goes straight to level `tiled`.
     if level < Level::Program {
@@ -430,7 +434,7 @@ impl Kernels<'_> {
             runs: vec![],
             remarks: vec![],
         };
-        self.options.stop.check()?;
+        self.options.cancellation.check()?;
         // A dump needs the IR of every kernel, so it skips the cache.
         match self
             .options
@@ -470,12 +474,15 @@ impl Kernels<'_> {
             skip_verifier: !self.options.verify,
             disable: self.options.debug.disable.to_vec(),
             dump,
-            stop: self.options.stop.clone(),
+            cancellation: self.options.cancellation.clone(),
             reproducer: self.options.debug.reproducer.map(new_reproducer),
             ..Default::default()
         };
         let part = |from, to| {
-            behind(&part_text(On::Kernels, from, to, &self.options.target), self.options.debug.own)
+            insert_after(
+                &part_text(On::Kernels, from, to, &self.options.target),
+                self.options.debug.user_passes,
+            )
         };
         let code_level = self.level.max(Level::Target);
         let (first, rest) = (part(self.level, Level::Program), part(code_level, Level::Llvm));

@@ -1,7 +1,7 @@
 //! Runs textual pipelines: diagnostics become errors, every pass is timed and counted, passes can
 //! be bisected and disabled, IR is dumped.
 use crate::driver::{
-    cancellation::{Stop, Stopped},
+    cancellation::{CancellationError, CancellationToken},
     table,
 };
 pub use crate::driver::{
@@ -39,7 +39,7 @@ pub struct RunOptions {
     /// Whether to skip MLIR's verifier after every pass.
     pub skip_verifier: bool,
     /// Cancellation token, polled before every pass.
-    pub stop: Stop,
+    pub cancellation: CancellationToken,
 }
 
 /// A selection of passes.
@@ -83,7 +83,7 @@ pub enum PassError {
     },
     /// The run was cancelled; the IR is as the last pass left it.
     #[error(transparent)]
-    Stopped(#[from] Stopped),
+    Cancelled(#[from] CancellationError),
     /// A dump or reproducer could not be written.
     #[error("{path}: {reason}")]
     Io {
@@ -133,14 +133,14 @@ struct State {
     current: Option<String>,
     failed: Option<String>,
     io: Option<(PathBuf, String)>,
-    stopped: Option<Stopped>,
+    stopped: Option<CancellationError>,
 }
 
 impl Events for Watch<'_> {
     fn enter(&self, flag: &str, op: Op) -> Verdict {
         let mut s = self.state.borrow_mut();
         let nth = s.runs.len();
-        let now = self.options.stop.check().err();
+        let now = self.options.cancellation.check().err();
         s.stopped = s.stopped.or(now);
         let skipped = s.stopped.is_some()
             || self.options.bisect_limit.is_some_and(|n| nth >= n)

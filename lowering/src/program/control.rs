@@ -1,6 +1,6 @@
 //! A control-flow function (`kiln-outline-control`) as plain data that the runtime interprets.
 use crate::{
-    analysis::sizes::{MakeSize, makes_sizes},
+    analysis::sizes::{SizeBuilder, makes_sizes},
     program::interface::{describe, sources},
 };
 use kiln_dialects::{
@@ -19,7 +19,7 @@ use std::collections::{HashMap, HashSet};
 pub fn control(
     module: Op,
     func: Op,
-    sizes: &mut dyn MakeSize<Made = Dim>,
+    sizes: &mut dyn SizeBuilder<Output = Dim>,
     facts: &Facts,
 ) -> Result<c::Control> {
     let block = func.regions().first().and_then(|r| r.first()).ok_or_at(func, "has no body")?;
@@ -45,7 +45,7 @@ pub fn each(program: &mut Program, f: &mut dyn FnMut(&mut Program)) {
 
 struct Reader<'a> {
     module: Op,
-    sizes: &'a mut dyn MakeSize<Made = Dim>,
+    sizes: &'a mut dyn SizeBuilder<Output = Dim>,
     facts: &'a Facts,
     numbers: HashMap<Value, usize>,
     /// Ids of values without stated sizes.
@@ -74,7 +74,7 @@ impl Reader<'_> {
         }
         let dtype = tensor_type(v.ty())?.dtype.name().into();
         let stated: Result<Vec<Dim>> =
-            self.facts.dims(v).iter().map(|d| self.sizes.make(d)).collect();
+            self.facts.dims(v).iter().map(|d| self.sizes.build(d)).collect();
         let number = self.made.values.len();
         let dims = match (stated, like) {
             (Err(_), Some(like)) if like.len() == v.ty().dims().len() => {

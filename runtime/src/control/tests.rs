@@ -31,8 +31,8 @@ fn bytes<'a>(v: &View<'a>) -> &'a [u8] {
 
 impl Backend for Recorder {
     const ALIGNMENT: usize = 16;
-    fn place(&self) -> crate::Place {
-        crate::Place::Host
+    fn device(&self) -> crate::DeviceId {
+        crate::DeviceId::Host
     }
     fn memory(&self) -> Vec<CountedBuffer> {
         self.buffers

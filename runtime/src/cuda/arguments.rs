@@ -2,8 +2,8 @@
 //! through a device buffer of the call's state.
 use super::{Device, plan::Plan};
 use crate::{
-    CallError, DataError, Place, Program, View, ViewMut, call::same_dtype,
-    call_error::tensor_error, view::check_place,
+    CallError, DataError, DeviceId, Program, View, ViewMut, call::same_dtype,
+    call_error::tensor_error, view::check_device,
 };
 use cudarc::driver::sys::{self, CUmemorytype, CUpointer_attribute as Attribute};
 use std::ffi::c_void;
@@ -30,7 +30,7 @@ pub fn check(
     program: &Program,
     inputs: &[View],
     outputs: &[ViewMut],
-    runs: Place,
+    runs: DeviceId,
 ) -> Result<(), CallError> {
     for (what, want, have) in [
         ("inputs", program.inputs.len(), inputs.len()),
@@ -42,11 +42,11 @@ pub fn check(
     }
     for (v, t) in inputs.iter().zip(&program.inputs) {
         same_dtype("input", v.dtype(), t)?;
-        check_place("input", &t.name, v.place(), runs)?;
+        check_device("input", &t.name, v.device(), runs)?;
     }
     for (v, t) in outputs.iter().zip(&program.outputs) {
         same_dtype("output", v.dtype(), t)?;
-        check_place("output", &t.name, v.place(), runs)?;
+        check_device("output", &t.name, v.device(), runs)?;
         v.check_order(&t.name)?;
     }
     Ok(())
@@ -95,7 +95,7 @@ pub fn input(
     bytes: usize,
     known: &mut Vec<u64>,
 ) -> Result<Residency, CallError> {
-    if v.place() != Place::Host && bytes > 0 && !v.is_dense(order) {
+    if v.device() != DeviceId::Host && bytes > 0 && !v.is_dense(order) {
         let want = if order.is_empty() {
             "row-major order".into()
         } else {
@@ -106,7 +106,7 @@ pub fn input(
         );
         return Err(tensor_error("input", name, reason));
     }
-    residency(device, "input", name, v.place(), v.data as u64, bytes, known)
+    residency(device, "input", name, v.device(), v.data as u64, bytes, known)
 }
 
 /// How an output leaves the kernels.
@@ -117,14 +117,14 @@ pub fn output(
     bytes: usize,
     known: &mut Vec<u64>,
 ) -> Result<Residency, CallError> {
-    residency(device, "output", name, v.place(), v.data as u64, bytes, known)
+    residency(device, "output", name, v.device(), v.data as u64, bytes, known)
 }
 
 fn residency(
     device: &Device,
     what: &'static str,
     name: &str,
-    place: Place,
+    tensor_device: DeviceId,
     at: u64,
     bytes: usize,
     known: &mut Vec<u64>,
@@ -132,7 +132,7 @@ fn residency(
     if bytes == 0 {
         return Ok(Residency::Empty);
     }
-    if place == Place::Host {
+    if tensor_device == DeviceId::Host {
         return Ok(Residency::Host);
     }
     if !known.contains(&at) {

@@ -12,7 +12,7 @@ use super::{
     state::State,
     stream::Stream,
 };
-use crate::{Buffer, Bytes, CallError, Place, View, ViewMut, profile::Profile};
+use crate::{Buffer, Bytes, CallError, DeviceId, View, ViewMut, profile::Profile};
 use cudarc::driver::{result, sys};
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -96,7 +96,7 @@ impl Loaded {
         timing: Timing,
     ) -> Result<Timed, CallError> {
         let _current = self.device.enter()?;
-        arguments::check(&self.program, inputs, outputs, Place::Cuda(self.device.info().index))?;
+        arguments::check(&self.program, inputs, outputs, DeviceId::Cuda(self.device.info().index))?;
         let _range = self.names.last().and_then(|n| nvtx::range(n));
         if let Some(stream) = stream
             && stream.captures(&self.device)?

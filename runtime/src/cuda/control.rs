@@ -16,7 +16,7 @@ use super::{
     stream::Stream,
 };
 use crate::{
-    Buffer, CallError, Place, View, ViewMut,
+    Buffer, CallError, DeviceId, View, ViewMut,
     call_error::tensor_error,
     control::run::{self, Backend, Interpreter},
     custom::CustomFn,
@@ -147,8 +147,8 @@ impl OnDevice<'_> {
 impl Backend for OnDevice<'_> {
     const ALIGNMENT: usize = arguments::ALIGNMENT as usize;
 
-    fn place(&self) -> Place {
-        Place::Cuda(self.loaded.device.info().index)
+    fn device(&self) -> DeviceId {
+        DeviceId::Cuda(self.loaded.device.info().index)
     }
     fn memory(&self) -> Vec<run::CountedBuffer> {
         self.control_state

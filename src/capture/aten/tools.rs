@@ -18,7 +18,7 @@ pub struct Cx {
     /// Values by graph name.
     pub names: HashMap<String, Val>,
     /// The user's source location of the current node.
-    pub place: String,
+    pub location: String,
 }
 
 pub(super) fn dtype_of(v: Value) -> Result<DType> {

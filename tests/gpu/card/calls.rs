@@ -64,7 +64,7 @@ fn graphs() -> Outcome {
     let c = Context::new();
     let (module, _) =
         Module::parse(c.ctx(), text.as_bytes(), "layers").unwrap_or_else(|e| panic!("{e}\n{text}"));
-    let Place::Cuda(index) = options().device else {
+    let DeviceId::Cuda(index) = options().device else {
         return Outcome::Wrong("is for a card".into());
     };
     let card = Device::cuda(index).expect("a card");
@@ -73,7 +73,7 @@ fn graphs() -> Outcome {
     // The first one also pays for the driver's one-time allocations.
     for mode in [Mode::Default, Mode::Default, Mode::ReduceOverhead] {
         let before = card.memory().expect("a card").0;
-        let exe = match Model::of_module(&module, Path::new(""))
+        let exe = match Model::from_module(&module, Path::new(""))
             .compile(&Options { mode, ..options() })
         {
             Ok(exe) => exe,

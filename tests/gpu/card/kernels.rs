@@ -169,7 +169,7 @@ fn check(item: u64) -> Outcome {
     let options =
         Options { function: func.symbol().expect("a name"), tf32, fast_math, ..options() };
     let tolerance = if tf32 { tolerance::of_tf32 } else { tolerance::of };
-    let exe = match Model::of_module(&module, Path::new("")).compile(&options) {
+    let exe = match Model::from_module(&module, Path::new("")).compile(&options) {
         Ok(exe) => exe,
         Err(e) => return failed(&e),
     };

@@ -82,7 +82,7 @@ fn check(item: u64) -> Outcome {
     let text = text.replace("T", &format!("tensor<{n}xf32>"));
     let (module, _) =
         Module::parse(c.ctx(), text.as_bytes(), &name).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    let exe = match Model::of_module(&module, Path::new("")).compile(&options()) {
+    let exe = match Model::from_module(&module, Path::new("")).compile(&options()) {
         Ok(exe) => exe,
         Err(e) => return failed(&e),
     };

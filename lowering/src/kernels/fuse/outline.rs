@@ -2,7 +2,7 @@
 use crate::{
     analysis::{
         DIVISOR, LEAST,
-        sizes::{MakeSize, SizeValues, index_operands, makes_sizes},
+        sizes::{SizeBuilder, SizeValues, index_operands, makes_sizes},
     },
     kernels::{
         fuse::group::Plan,
@@ -430,7 +430,7 @@ impl Outline<'_> {
     /// The representative of all values equal to this size: within a kernel, nothing else states
     /// that two arguments are equal.
     fn same_size(&self, v: Value) -> Value {
-        self.sizes.made(&self.graph.facts.size_value(v)).unwrap_or(v)
+        self.sizes.cached(&self.graph.facts.size_value(v)).unwrap_or(v)
     }
 
     /// Builds the module of a kernel: facts on its arguments, then clones of its ops.
@@ -544,7 +544,7 @@ impl Outline<'_> {
         }
         let size = |d: &SymDim| match d.known() {
             Some(n) => Some(Size::Static(n)),
-            None => map.get(&self.sizes.made(d)?).map(|s| Size::Dynamic(*s)),
+            None => map.get(&self.sizes.cached(d)?).map(|s| Size::Dynamic(*s)),
         };
         self.graph.facts.dims(v).iter().map(size).collect()
     }

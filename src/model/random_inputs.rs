@@ -11,9 +11,9 @@ use crate::{
 };
 
 /// Deterministic random numbers: splitmix64 (Steele et al., OOPSLA 2014).
-struct Numbers(u64);
+struct SplitMix64(u64);
 
-impl Numbers {
+impl SplitMix64 {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -27,7 +27,7 @@ impl Numbers {
 }
 
 /// Symbol values for random inputs: 8, or the nearest value in the symbol's range.
-pub fn made_up_symbols(program: &Program) -> Vec<i64> {
+pub fn random_input_symbols(program: &Program) -> Vec<i64> {
     let middle = |min: i64, max: Option<i64>, divisor: i64| {
         let near = min.max(8).min(max.unwrap_or(i64::MAX));
         (near / divisor.max(1)).max(1) * divisor.max(1)
@@ -39,11 +39,11 @@ pub fn made_up_symbols(program: &Program) -> Vec<i64> {
 const AT_ONCE: usize = 1 << 16;
 
 /// Random inputs: floats in [-1, 1); integers 0 or 1, so that they are valid indices; sizes from
-/// [`made_up_symbols`]. Err: a size has no value, or out of memory.
-pub fn made_up(program: &Program) -> Result<Vec<Data>, CallError> {
-    let symbols = made_up_symbols(program);
+/// [`random_input_symbols`]. Err: a size has no value, or out of memory.
+pub fn random_inputs(program: &Program) -> Result<Vec<Data>, CallError> {
+    let symbols = random_input_symbols(program);
     let exprs = program.expr_values(&symbols)?;
-    let mut numbers = Numbers(0);
+    let mut numbers = SplitMix64(0);
     let mut one = |t: &Spec| -> Result<Data, CallError> {
         let wrong = |reason| CallError::Tensor { what: "input", name: t.name.clone(), reason };
         let sizes = t.dims.iter().map(|d| d.size(&symbols, &exprs));

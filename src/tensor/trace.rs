@@ -38,8 +38,8 @@ impl Traced {
 pub fn trace(
     body: impl FnOnce(&Graph) -> Result<Tensor, TraceError>,
 ) -> Result<Traced, TraceError> {
-    let (context, place) = (Context::new(), Location::caller());
-    let captured = traced(context.ctx(), place, |g| body(g).map(|t| vec![t]))?;
+    let (context, site) = (Context::new(), Location::caller());
+    let captured = traced(context.ctx(), site, |g| body(g).map(|t| vec![t]))?;
     Ok(Traced { captured, context })
 }
 
@@ -48,8 +48,8 @@ pub fn trace(
 pub fn trace_all(
     body: impl FnOnce(&Graph) -> Result<Vec<Tensor>, TraceError>,
 ) -> Result<Traced, TraceError> {
-    let (context, place) = (Context::new(), Location::caller());
-    let captured = traced(context.ctx(), place, body)?;
+    let (context, site) = (Context::new(), Location::caller());
+    let captured = traced(context.ctx(), site, body)?;
     Ok(Traced { captured, context })
 }
 
@@ -64,14 +64,14 @@ pub fn trace_into(
 
 fn traced(
     ctx: Ctx,
-    place: &Location<'_>,
+    site: &Location<'_>,
     body: impl FnOnce(&Graph) -> Result<Vec<Tensor>, TraceError>,
 ) -> Result<Captured, TraceError> {
     let all = |graph: &Graph, results: Vec<Tensor>| {
         let each = results.iter().enumerate().map(|(i, t)| graph.result(i, t));
         each.collect::<Result<Vec<_>, _>>().map(|values| (values, ()))
     };
-    build(ctx, place, None, body, all).map(|made| made.0)
+    build(ctx, site, None, body, all).map(|made| made.0)
 }
 
 /// Source of a function's result.
@@ -96,14 +96,14 @@ pub(crate) struct Recorded {
 /// results are computed once.
 pub(crate) fn record(
     ctx: Ctx,
-    place: &Location<'_>,
+    site: &Location<'_>,
     session: Session,
     body: impl FnOnce(&Graph) -> Result<Vec<Tensor>, TraceError>,
 ) -> Result<Recorded, TraceError> {
     let mut values: Vec<(Value, String)> = vec![];
     let made = build(
         ctx,
-        place,
+        site,
         Some(session),
         |graph| {
             let results = body(graph);
@@ -145,12 +145,12 @@ type Finished<X> = (Vec<(Value, String)>, X);
 
 fn build<X>(
     ctx: Ctx,
-    place: &Location<'_>,
+    site: &Location<'_>,
     session: Option<Session>,
     body: impl FnOnce(&Graph) -> Result<Vec<Tensor>, TraceError>,
     finish: impl FnOnce(&Graph, Vec<Tensor>) -> Result<Finished<X>, TraceError>,
 ) -> Result<(Captured, X, Option<Session>), TraceError> {
-    let root = Loc::file(ctx, place.file(), place.line(), place.column());
+    let root = Loc::file(ctx, site.file(), site.line(), site.column());
     let module = Module::new(root);
     module.op().set_attr("kiln.level", Attr::string(ctx, Level::Graph.name()));
     let top = Builder::at_end(ctx, module.body(), root);
