@@ -179,25 +179,28 @@ impl Flash<'_> {
         };
         let high = self.groups * ROWS;
         let (zero, one) = (p.number(0)?, p.number(1)?);
-        let first = p.times(p.of(down)?, high)?;
+        let first = p.mul_const(p.index_to_i32(down)?, high)?;
         let around = decode(c, place, &self.around)?;
-        let most = |axis: usize| p.index([self.queries, self.count][axis]);
-        let [queries, keys] =
-            self.scope.lengths(c, &self.form.at, &around, &most)?.map(|n| n.map(|n| p.of(n)));
+        let most = |axis: usize| p.i32_to_index([self.queries, self.count][axis]);
+        let [queries, keys] = self
+            .scope
+            .lengths(c, &self.form.at, &around, &most)?
+            .map(|n| n.map(|n| p.index_to_i32(n)));
         let (queries, count) = (queries.transpose()?, keys.unwrap_or(Ok(self.count))?);
         // At least one tile, out of bounds if there are no keys. The trip count is opaque: LLVM
         // would unroll a constant one, which exceeds registers.
-        let mut end = p.opaque(p.most(p.over(p.plus(count, self.keys - 1)?, self.keys)?, one)?)?;
+        let mut end =
+            p.opaque(p.max(p.div_const(p.add_const(count, self.keys - 1)?, self.keys)?, one)?)?;
         if let Some(ahead) = self.score.ahead {
-            let last = p.most(p.shifted(first, high as i64 - 1 + ahead)?, zero)?;
-            end = p.least(end, p.plus(p.over(last, self.keys)?, 1)?)?;
+            let last = p.max(p.add_signed(first, high as i64 - 1 + ahead)?, zero)?;
+            end = p.min(end, p.add_const(p.div_const(last, self.keys)?, 1)?)?;
         }
         let (mut blocks, mut far) = (end, None);
         if let Some(back) = self.score.back {
-            let start = p.over(p.most(p.shifted(first, -back)?, zero)?, self.keys)?;
-            blocks = p.most(p.minus(end, start)?, one)?;
-            let near = p.most(p.shifted(first, high as i64 - 1 - back)?, zero)?;
-            far = Some(p.minus(end, p.over(p.plus(near, self.keys - 1)?, self.keys)?)?);
+            let start = p.div_const(p.max(p.add_signed(first, -back)?, zero)?, self.keys)?;
+            blocks = p.max(p.sub(end, start)?, one)?;
+            let near = p.max(p.add_signed(first, high as i64 - 1 - back)?, zero)?;
+            far = Some(p.sub(end, p.div_const(p.add_const(near, self.keys - 1)?, self.keys)?)?);
         }
         if let Some(queries) = queries {
             // A tile of invalid queries sees one key tile, and its results are dropped: slt
@@ -205,10 +208,10 @@ impl Flash<'_> {
         }
         let mut partly = one;
         if self.hides() {
-            let whole = p.over(p.plus(first, 1)?, self.keys)?;
-            partly = p.least(p.most(p.minus(end, whole)?, one)?, blocks)?;
+            let whole = p.div_const(p.add_const(first, 1)?, self.keys)?;
+            partly = p.min(p.max(p.sub(end, whole)?, one)?, blocks)?;
         }
-        let far = far.map(|far| p.least(p.most(far, partly)?, blocks)).transpose()?;
+        let far = far.map(|far| p.min(p.max(far, partly)?, blocks)).transpose()?;
         Ok(Place { around, first, end, blocks: [blocks, partly], far, count, queries })
     }
     /// Whether more key tiles than the last may be partly masked.
@@ -217,7 +220,7 @@ impl Flash<'_> {
     }
     /// The first key of a tile, counted from the last visible tile.
     pub(crate) fn first_key(&self, p: Ptx, place: &Place, back: Value) -> Result<Value> {
-        p.times(p.minus(p.shifted(place.end, -1)?, back)?, self.keys)
+        p.mul_const(p.sub(p.add_signed(place.end, -1)?, back)?, self.keys)
     }
     /// Loops over the query tiles of this CTA, with loop-carried values.
     pub(crate) fn each(&self, c: Code, carried: &[Value], body: &mut PlaceBody<'_>) -> Result<()> {
@@ -236,37 +239,42 @@ impl Flash<'_> {
         let mma = Mma {
             columns: self.keys,
             element: wgmma_type(self.form.element),
-            left_deep: true,
-            right_deep: true,
+            a_k_major: true,
+            b_k_major: true,
         };
-        let (left, right) =
-            (p.descriptor(queries, true)?, p.descriptor(self.slot(p, Ring::Keys, slot)?, true)?);
-        let mut sums = p.nothing(self.keys)?;
-        p.begin()?;
+        let (left, right) = (
+            p.wgmma_descriptor(queries, true)?,
+            p.wgmma_descriptor(self.slot(p, Ring::Keys, slot)?, true)?,
+        );
+        let mut sums = p.undef_accumulators(self.keys)?;
+        p.wgmma_fence()?;
         for k in 0..(self.form.at.depth as usize).div_ceil(16) {
             let at = |rows: usize| k / 4 * rows * ROW + k % 4 * 32;
-            let (left, right) =
-                (p.further(left, at(self.groups * ROWS))?, p.further(right, at(self.keys))?);
-            sums = p.mma(&mma, left, right, sums, k == 0)?;
+            let (left, right) = (
+                p.advance_descriptor(left, at(self.groups * ROWS))?,
+                p.advance_descriptor(right, at(self.keys))?,
+            );
+            sums = p.wgmma(&mma, left, right, sums, k == 0)?;
         }
-        p.group()?;
+        p.wgmma_commit_group()?;
         Ok(sums)
     }
     /// Issues the wgmmas of exponentials and values.
     fn weigh(&self, p: Ptx, weights: &[Value], sums: &[Value], slot: Value) -> Result<Vec<Value>> {
-        let right = p.slabs(self.slot(p, Ring::Values, slot)?, self.keys * ROW)?;
+        let right =
+            p.wgmma_descriptor_strided(self.slot(p, Ring::Values, slot)?, self.keys * ROW)?;
         let mut sums = sums.to_vec();
-        p.begin()?;
+        p.wgmma_fence()?;
         for (k, left) in weights.chunks(4).enumerate() {
-            sums = p.mma_of_registers(
+            sums = p.wgmma_register_operand(
                 self.form.element,
                 left,
-                p.further(right, k * 16 * ROW)?,
+                p.advance_descriptor(right, k * 16 * ROW)?,
                 false,
                 &sums,
             )?;
         }
-        p.group()?;
+        p.wgmma_commit_group()?;
         Ok(sums)
     }
 
@@ -288,16 +296,16 @@ impl Flash<'_> {
         let mut limits = vec![];
         for row in 0..2 {
             let ends =
-                if beyond { Some(p.shifted(p.minus(t.place.count, start)?, -1)?) } else { None };
+                if beyond { Some(p.add_signed(p.sub(t.place.count, start)?, -1)?) } else { None };
             let hidden = edges.last && self.score.causal;
-            let own = if hidden { Some(p.minus(p.plus(t.row, 8 * row)?, start)?) } else { None };
+            let own = if hidden { Some(p.sub(p.add_const(t.row, 8 * row)?, start)?) } else { None };
             limits.push(match (ends, own) {
-                (Some(a), Some(b)) => Some(p.least(a, b)?),
+                (Some(a), Some(b)) => Some(p.min(a, b)?),
                 (a, b) => a.or(b),
             });
         }
         let last =
-            if beyond { Some(p.most(p.shifted(self.count, -1)?, p.number(0)?)?) } else { None };
+            if beyond { Some(p.max(p.add_signed(self.count, -1)?, p.number(0)?)?) } else { None };
         let mut known = self.score.tile(&t.known, start, last, !edges.far);
         let low = c.number(f64::NEG_INFINITY, p.f32())?;
         let mut all = vec![];
@@ -379,18 +387,18 @@ impl Flash<'_> {
     /// Packs exponentials as left fragments: of each 16 columns, both rows of the first 8, then
     /// both rows of the second 8.
     fn packed(&self, p: Ptx, made: &[Value]) -> Result<Vec<Value>> {
-        made.chunks(2).map(|x| p.pair(self.form.element, x[0], x[1])).collect()
+        made.chunks(2).map(|x| p.pack_pair(self.form.element, x[0], x[1])).collect()
     }
 
     fn release(&self, c: Code, t: &Thread<'_>, ring: Ring, slot: Value) -> Result<()> {
-        c.when(t.speaks, &mut |c| Ptx(c).arrive(self.empty(Ptx(c), ring, slot)?), None)
+        c.when(t.speaks, &mut |c| Ptx(c).mbarrier_arrive(self.empty(Ptx(c), ring, slot)?), None)
     }
     /// The first key tile, whose scores nothing overlaps.
     fn begin(&self, c: Code, t: &Thread<'_>, keys: [Value; 2]) -> Result<State> {
         let p = Ptx(c);
-        p.wait(self.full(p, Ring::Keys, keys[0])?, keys[1])?;
+        p.mbarrier_wait(self.full(p, Ring::Keys, keys[0])?, keys[1])?;
         let scores = self.scores(p, t.queries, keys[0])?;
-        let scores = p.until(0, &p.each(scores, self.keys / 2)?, &[])?;
+        let scores = p.wgmma_wait_group(0, &p.extract_accumulators(scores, self.keys / 2)?, &[])?;
         self.release(c, t, Ring::Keys, keys[0])?;
         let seen = self.seen(c, t, &scores, p.number(0)?, Edges { last: true, far: true })?;
         let (made, rows, _) = self.exponentials(c, &seen, None)?;
@@ -410,20 +418,20 @@ impl Flash<'_> {
     /// A key tile: its scores overlap the product with the previous tile's values.
     fn step(&self, c: Code, t: &Thread<'_>, s: &State, back: Value, edges: Edges) -> Result<State> {
         let p = Ptx(c);
-        p.wait(self.full(p, Ring::Keys, s.keys[0])?, s.keys[1])?;
+        p.mbarrier_wait(self.full(p, Ring::Keys, s.keys[0])?, s.keys[1])?;
         let scores = self.scores(p, t.queries, s.keys[0])?;
         let full = self.full(p, Ring::Values, s.values[0])?;
-        p.wait(full, s.values[1])?;
+        p.mbarrier_wait(full, s.values[1])?;
         let sums = self.weigh(p, &s.weights, &s.sums, s.values[0])?;
-        let scores = p.until(1, &p.each(scores, self.keys / 2)?, &[])?;
+        let scores = p.wgmma_wait_group(1, &p.extract_accumulators(scores, self.keys / 2)?, &[])?;
         self.release(c, t, Ring::Keys, s.keys[0])?;
         let seen = self.seen(c, t, &scores, back, edges)?;
         let (made, rows, factors) = self.exponentials(c, &seen, Some(&s.rows))?;
         // Ends a basic block: otherwise ptxas sinks the exponentials below the wgmma wait.
-        p.wait(full, s.values[1])?;
+        p.mbarrier_wait(full, s.values[1])?;
         // For the same reason the exponentials pass through that wait and are packed only after it:
         // otherwise ptxas serialises wgmma.
-        let mut done = p.until(0, &[sums.as_slice(), &made].concat(), &s.weights)?;
+        let mut done = p.wgmma_wait_group(0, &[sums.as_slice(), &made].concat(), &s.weights)?;
         let made = done.split_off(sums.len());
         self.release(c, t, Ring::Values, s.values[0])?;
         let by = |i: usize| factors[i / 2 % 2].ok_or("has no earlier sums");
@@ -440,31 +448,38 @@ impl Flash<'_> {
     /// A consumer warpgroup. `thread`: its thread, 0 to 127.
     fn consume(&self, c: Code, group: Value, thread: Value, warp: Value) -> Result<()> {
         let (zero, p) = (Ptx(c).number(0)?, Ptx(c));
-        let lane = p.rest(thread, 32)?;
-        let high = p.add(p.times(p.rest(warp, 4)?, 16)?, p.over(lane, 4)?)?;
-        let (row, column) = (p.add(p.times(group, ROWS)?, high)?, p.times(p.rest(lane, 4)?, 2)?);
-        let speaks = p.is(lane, 0)?;
+        let lane = p.rem_const(thread, 32)?;
+        let high = p.add(p.mul_const(p.rem_const(warp, 4)?, 16)?, p.div_const(lane, 4)?)?;
+        let (row, column) =
+            (p.add(p.mul_const(group, ROWS)?, high)?, p.mul_const(p.rem_const(lane, 4)?, 2)?);
+        let speaks = p.eq_const(lane, 0)?;
         self.each(c, &[zero; 4], &mut |c, place, carried| {
             let (p, query) = (Ptx(c), [carried[0], carried[1]]);
             let row = p.add(place.first, row)?;
             // Rows out of bounds read what the last row reads, and are not stored.
-            let last = p.shifted(self.queries, -1)?;
-            let there = |row: Value| if self.ragged[0] { p.least(row, last) } else { Ok(row) };
+            let last = p.add_signed(self.queries, -1)?;
+            let there = |row: Value| if self.ragged[0] { p.min(row, last) } else { Ok(row) };
             let known =
-                self.score.rows(c, &place.around, [there(row)?, there(p.plus(row, 8)?)?])?;
+                self.score.rows(c, &place.around, [there(row)?, there(p.add_const(row, 8)?)?])?;
             let queries =
-                p.add(self.slot(p, Ring::Queries, query[0])?, p.times(group, ROWS * ROW)?)?;
+                p.add(self.slot(p, Ring::Queries, query[0])?, p.mul_const(group, ROWS * ROW)?)?;
             let t =
                 Thread { place, speaks, lane, row, column, known, queries, group: [group, thread] };
-            p.wait(self.full(p, Ring::Queries, query[0])?, query[1])?;
+            p.mbarrier_wait(self.full(p, Ring::Queries, query[0])?, query[1])?;
             let first = self.begin(c, &t, [carried[2], carried[3]])?;
-            let (mut state, mut from) = (first.flat(), p.index(p.number(1)?)?);
+            let (mut state, mut from) = (first.flat(), p.i32_to_index(p.number(1)?)?);
             let one = c.index(1)?;
             let mut some = |to: Value, last: bool, far: bool| -> Result<()> {
-                let to = p.index(to)?;
+                let to = p.i32_to_index(to)?;
                 state = c.strided(from, to, one, &state, &mut |c, back, state| {
                     Ok(self
-                        .step(c, &t, &first.like(state), Ptx(c).of(back)?, Edges { last, far })?
+                        .step(
+                            c,
+                            &t,
+                            &first.like(state),
+                            Ptx(c).index_to_i32(back)?,
+                            Edges { last, far },
+                        )?
                         .flat())
                 })?;
                 from = to;
@@ -479,9 +494,9 @@ impl Flash<'_> {
             some(place.blocks[0], false, true)?;
             let state = first.like(&state);
             self.release(c, &t, Ring::Queries, query[0])?;
-            p.wait(self.full(p, Ring::Values, state.values[0])?, state.values[1])?;
+            p.mbarrier_wait(self.full(p, Ring::Values, state.values[0])?, state.values[1])?;
             let sums = self.weigh(p, &state.weights, &state.sums, state.values[0])?;
-            let sums = p.until(0, &sums, &state.weights)?;
+            let sums = p.wgmma_wait_group(0, &sums, &state.weights)?;
             self.release(c, &t, Ring::Values, state.values[0])?;
             self.finish(c, &t, &sums, &state.rows)?;
             Ok([self.next(p, Ring::Queries, query)?, state.keys].concat())
@@ -514,10 +529,10 @@ pub fn emit(c: Code, scope: &Scope<'_>, params: &Params, maps: &[Value]) -> Resu
         stages: params.kv_stages,
         slots: params.q_stages,
         bytes: form.bytes(params),
-        base: p.memory(scope.kernel.func)?,
+        base: p.dynamic_shared(scope.kernel.func)?,
         around,
-        queries: p.of(queries)?,
-        count: p.of(count)?,
+        queries: p.index_to_i32(queries)?,
+        count: p.index_to_i32(count)?,
         down,
         total,
         ragged,
@@ -526,8 +541,8 @@ pub fn emit(c: Code, scope: &Scope<'_>, params: &Params, maps: &[Value]) -> Resu
         let p = Ptx(c);
         for ring in [Ring::Queries, Ring::Keys, Ring::Values] {
             for i in 0..f.slots(ring).2 {
-                p.barrier(f.full(p, ring, p.number(i)?)?, 1)?;
-                p.barrier(f.empty(p, ring, p.number(i)?)?, groups * WARPS)?;
+                p.mbarrier_init(f.full(p, ring, p.number(i)?)?, 1)?;
+                p.mbarrier_init(f.empty(p, ring, p.number(i)?)?, groups * WARPS)?;
             }
         }
         Ok(())

@@ -50,9 +50,9 @@ impl Flash<'_> {
             .chain([&result.at.constant]);
         let wide =
             element.dtype()?.byte_size() == 2 && result.at.rest.is_empty() && strides.all(eights);
-        let (two, quad) = (Lanes { count: 2, mask: None }, p.rest(t.lane, 4)?);
+        let (two, quad) = (Lanes { count: 2, mask: None }, p.rem_const(t.lane, 4)?);
         for (half, row) in rows.iter().enumerate() {
-            let number = p.plus(t.row, 8 * half)?;
+            let number = p.add_const(t.row, 8 * half)?;
             let counts =
                 t.place.queries.map(|n| c.compare(CmpIPredicate::Slt, number, n)).transpose()?;
             // The row's value, or `other` for a query beyond the valid ones.
@@ -65,14 +65,14 @@ impl Flash<'_> {
             let most = arith::mulf(c, max_seen, factor)?;
             let dims = |c: Code, column: Val| -> Result<Vec<Val>> {
                 let mut dims: Vec<Val> = t.place.around.iter().map(|i| Val::One(*i)).collect();
-                dims.extend([Val::One(Ptx(c).index(number)?), column]);
+                dims.extend([Val::One(Ptx(c).i32_to_index(number)?), column]);
                 Ok(dims)
             };
             // The values to store, the first column, the vector width.
             let mut stored: Vec<(Value, Value, usize)> = vec![];
             let mut pairs = vec![];
             for (eight, all) in sums.chunks(4).enumerate() {
-                let column = p.index(p.plus(t.column, 8 * eight)?)?;
+                let column = p.i32_to_index(p.add_const(t.column, 8 * eight)?)?;
                 let own =
                     all[2 * half..][..2].iter().map(|x| or(*x, 0.0)).collect::<Result<Vec<_>>>()?;
                 let both = Val::Many(vector::from_elements(c, &own, Type::vector(p.f32(), 2))?);
@@ -97,11 +97,12 @@ impl Flash<'_> {
                     stored.extend(own.iter().map(|(v, column)| (*v, *column, 2)));
                     continue;
                 }
-                let words = own.iter().map(|(v, _)| p.word(*v)).collect::<Result<Vec<_>>>()?;
-                let column = p.plus(p.times(quad, 8)?, 32 * four)?;
+                let words =
+                    own.iter().map(|(v, _)| p.bitcast_i32(*v)).collect::<Result<Vec<_>>>()?;
+                let column = p.add_const(p.mul_const(quad, 8)?, 32 * four)?;
                 stored.push((
-                    p.words(&threads::turned(c, words, quad)?, element)?,
-                    p.index(column)?,
+                    p.bitcast_vector(&threads::turned(c, words, quad)?, element)?,
+                    p.i32_to_index(column)?,
                     8,
                 ));
             }
@@ -120,7 +121,7 @@ impl Flash<'_> {
             };
             if let Some(lse) = at.lse {
                 // One of the four lanes that share a row stores.
-                let first = p.is(quad, 0)?;
+                let first = p.eq_const(quad, 0)?;
                 let there = if self.ragged[0] {
                     Some(c.compare(CmpIPredicate::Slt, number, self.queries)?)
                 } else {
@@ -128,7 +129,7 @@ impl Flash<'_> {
                 };
                 let mut one = |c: Code| -> Result<()> {
                     let mut dims: Vec<Val> = t.place.around.iter().map(|i| Val::One(*i)).collect();
-                    dims.push(Val::One(Ptx(c).index(number)?));
+                    dims.push(Val::One(Ptx(c).i32_to_index(number)?));
                     let mut passed = Passed::from([
                         (sum.clone(), Val::One(total)),
                         (max.clone(), Val::One(most)),

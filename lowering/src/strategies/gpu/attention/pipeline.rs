@@ -30,7 +30,7 @@ impl Flash<'_> {
     /// The address of a stage.
     pub(crate) fn slot(&self, p: Ptx, ring: Ring, slot: Value) -> Result<Value> {
         let (start, bytes, _) = self.slots(ring);
-        p.add(p.plus(self.base, start)?, p.times(slot, bytes)?)
+        p.add(p.add_const(self.base, start)?, p.mul_const(slot, bytes)?)
     }
     pub(crate) fn full(&self, p: Ptx, ring: Ring, slot: Value) -> Result<Value> {
         let [query, key, value] = self.bytes;
@@ -40,10 +40,10 @@ impl Flash<'_> {
             Ring::Keys => 16 * self.slots,
             Ring::Values => 16 * (self.slots + self.stages),
         };
-        p.add(p.plus(self.base, barriers + before)?, p.times(slot, 8)?)
+        p.add(p.add_const(self.base, barriers + before)?, p.mul_const(slot, 8)?)
     }
     pub(crate) fn empty(&self, p: Ptx, ring: Ring, slot: Value) -> Result<Value> {
-        p.plus(self.full(p, ring, slot)?, 8 * self.slots(ring).2)
+        p.add_const(self.full(p, ring, slot)?, 8 * self.slots(ring).2)
     }
     /// The next stage, and its phase parity.
     pub(crate) fn next(
@@ -52,7 +52,7 @@ impl Flash<'_> {
         ring: Ring,
         [slot, parity]: [Value; 2],
     ) -> Result<[Value; 2]> {
-        p.next(slot, parity, self.slots(ring).2)
+        p.next_stage(slot, parity, self.slots(ring).2)
     }
 
     /// Waits until a stage is empty and loads all slices of a block of rows into it.
@@ -71,14 +71,18 @@ impl Flash<'_> {
         };
         let bytes = self.slots(ring).1;
         let rows = if matches!(ring, Ring::Queries) { self.groups * ROWS } else { self.keys };
-        p.wait(self.empty(p, ring, slot)?, parity)?;
+        p.mbarrier_wait(self.empty(p, ring, slot)?, parity)?;
         let (full, to) = (self.full(p, ring, slot)?, self.slot(p, ring, slot)?);
-        p.expect(full, bytes)?;
-        let around: Vec<Value> =
-            o.dims.iter().skip(2).map(|d| p.of(place.around[*d])).collect::<Result<_>>()?;
+        p.mbarrier_arrive_expect_tx(full, bytes)?;
+        let around: Vec<Value> = o
+            .dims
+            .iter()
+            .skip(2)
+            .map(|d| p.index_to_i32(place.around[*d]))
+            .collect::<Result<_>>()?;
         for slab in 0..bytes / (rows * ROW) {
             let at = [&[p.number(slab * DEPTH)?, row], around.as_slice()].concat();
-            p.copy(p.plus(to, slab * rows * ROW)?, map, &at, full)?;
+            p.tma_load(p.add_const(to, slab * rows * ROW)?, map, &at, full)?;
         }
         Ok(())
     }
@@ -86,39 +90,39 @@ impl Flash<'_> {
     /// late warpgroup writes zeros over zeros.
     pub(crate) fn clear(&self, c: Code, t: &Thread<'_>, [slot, parity]: [Value; 2]) -> Result<()> {
         let p = Ptx(c);
-        let rest = p.minus(t.place.count, self.first_key(p, t.place, p.number(0)?)?)?;
+        let rest = p.sub(t.place.count, self.first_key(p, t.place, p.number(0)?)?)?;
         let some = [
             c.compare(CmpIPredicate::Slt, rest, p.number(self.keys)?)?,
             c.compare(CmpIPredicate::Slt, t.place.count, self.count)?,
         ];
         let mut zeros = |c: Code| -> Result<()> {
             let p = Ptx(c);
-            p.wait(self.full(p, Ring::Values, slot)?, parity)?;
+            p.mbarrier_wait(self.full(p, Ring::Values, slot)?, parity)?;
             let begin = p.add(
                 self.slot(p, Ring::Values, slot)?,
-                p.times(p.most(rest, p.number(0)?)?, ROW)?,
+                p.mul_const(p.max(rest, p.number(0)?)?, ROW)?,
             )?;
             let (first, end) = (
-                p.times(t.group[1], WORDS)?,
-                p.times(p.minus(p.number(self.keys)?, p.most(rest, p.number(0)?)?)?, ROW)?,
+                p.mul_const(t.group[1], WORDS)?,
+                p.mul_const(p.sub(p.number(self.keys)?, p.max(rest, p.number(0)?)?)?, ROW)?,
             );
             let nothing = c.integer(0, Type::vector(p.i32(), WORDS / 4))?;
             c.strided(
-                p.index(first)?,
-                p.index(end)?,
+                p.i32_to_index(first)?,
+                p.i32_to_index(end)?,
                 c.index((WARPS * WARP * WORDS) as i64)?,
                 &[],
                 &mut |c, at, _| {
                     let p = Ptx(c);
-                    let at = p.add(begin, p.of(at)?)?;
+                    let at = p.add(begin, p.index_to_i32(at)?)?;
                     for slab in 0..self.form.slabs()[1] {
-                        p.write(p.plus(at, slab * self.keys * ROW)?, nothing, WORDS)?;
+                        p.store_shared(p.add_const(at, slab * self.keys * ROW)?, nothing, WORDS)?;
                     }
                     Ok(vec![])
                 },
             )?;
-            p.release()?;
-            p.group_barrier(t.group[0], WARPS * WARP)
+            p.fence_proxy_async()?;
+            p.named_barrier(t.group[0], WARPS * WARP)
         };
         c.when(c.both(&some)?.ok_or("has no condition")?, &mut zeros, None)
     }
@@ -130,15 +134,15 @@ impl Flash<'_> {
             self.fill(p, Ring::Queries, query, place.first, place)?;
             // Without keys there is no memory to read: all rows are out of bounds, which TMA fills
             // with zeros.
-            let none = arith::extui(c, p.is(self.count, 0)?, zero.ty())?;
+            let none = arith::extui(c, p.eq_const(self.count, 0)?, zero.ty())?;
             let next = c.strided(
                 c.index(0)?,
-                p.index(place.blocks[0])?,
+                p.i32_to_index(place.blocks[0])?,
                 c.index(1)?,
                 &carried[2..],
                 &mut |c, back, carried| {
                     let (p, at) = (Ptx(c), [carried[0], carried[1]]);
-                    let row = p.add(self.first_key(p, place, p.of(back)?)?, none)?;
+                    let row = p.add(self.first_key(p, place, p.index_to_i32(back)?)?, none)?;
                     self.fill(p, Ring::Keys, at, row, place)?;
                     self.fill(p, Ring::Values, at, row, place)?;
                     Ok(self.next(p, Ring::Keys, at)?.to_vec())

@@ -397,8 +397,8 @@ impl<'a> Score<'a> {
     fn column(&self, c: Code, column: usize, known: &Known) -> Result<Value> {
         let p = Ptx(c);
         let Some((first, last)) = known.first else { return c.index(0) };
-        let at = p.plus(first, column)?;
-        let at = last.map_or(Ok(at), |last| p.least(at, last))?;
+        let at = p.add_const(first, column)?;
+        let at = last.map_or(Ok(at), |last| p.min(at, last))?;
         arith::index_cast(c, at, Type::index(c.ctx()))
     }
     /// Reads an operand of the stage.
@@ -422,7 +422,7 @@ impl<'a> Score<'a> {
                 return math::fma(c, step, c.number(column as f64, ty)?, base);
             }
         };
-        let v = Ptx(c).shifted(base, step * column as i64)?;
+        let v = Ptx(c).add_signed(base, step * column as i64)?;
         match ty {
             t if t == v.ty() => Ok(v),
             t if t.is_index() => arith::index_cast(c, v, t),
@@ -447,10 +447,12 @@ impl<'a> Score<'a> {
                 d if d == self.outer => Sym::Lin(known.rows[row], 0),
                 d if d == self.outer + 1 => match known.first {
                     Some((first, None)) => Sym::Lin(first, 1),
-                    _ => Sym::Lin(p.of(self.column(c, column, known)?)?, 0),
+                    _ => Sym::Lin(p.index_to_i32(self.column(c, column, known)?)?, 0),
                 },
                 d => Sym::Lin(
-                    p.of(*known.outer.get(d).ok_or("asks for a loop that is not there")?)?,
+                    p.index_to_i32(
+                        *known.outer.get(d).ok_or("asks for a loop that is not there")?,
+                    )?,
                     0,
                 ),
             });
@@ -467,7 +469,7 @@ impl<'a> Score<'a> {
                 return Ok(Sym::Lin(p.add(*a, *b)?, x + y));
             }
             (arith::SubI::NAME, [Sym::Lin(a, x), Sym::Lin(b, y)]) => {
-                return Ok(Sym::Lin(p.minus(*a, *b)?, x - y));
+                return Ok(Sym::Lin(p.sub(*a, *b)?, x - y));
             }
             (arith::MulI::NAME, [Sym::Lin(a, x), Sym::Lin(b, y)])
                 if self.linear.contains(&op.result(0)) =>
@@ -523,7 +525,7 @@ impl<'a> Score<'a> {
                     predicate
                 {
                     let number = p.constant((y - x) * column as i64)?;
-                    return Ok(Sym::One(c.compare(signed, p.minus(*a, *b)?, number)?));
+                    return Ok(Sym::One(c.compare(signed, p.sub(*a, *b)?, number)?));
                 }
             }
             _ => {}

@@ -28,21 +28,21 @@ pub struct Roles<'a> {
 pub fn emit(c: Code, roles: Roles<'_>) -> Result<()> {
     let Roles { registers, barriers, copies, mut copied, multiplies } = roles;
     let p = Ptx(c);
-    let thread = p.thread()?;
-    let warp = p.warp(thread)?;
-    let first = p.is(thread, 0)?;
+    let thread = p.thread_id()?;
+    let warp = p.warp_id(thread)?;
+    let first = p.eq_const(thread, 0)?;
     c.when(
         first,
         &mut |c| {
             barriers(c)?;
-            Ptx(c).publish()
+            Ptx(c).fence_mbarrier_init()
         },
         None,
     )?;
     threads::barrier(c)?;
-    let copying = p.is(p.over(warp, 4)?, 0)?;
+    let copying = p.eq_const(p.div_const(warp, 4)?, 0)?;
     let limit = |c: Code, count: Option<usize>, more: bool| {
-        count.map_or(Ok(()), |n| Ptx(c).registers(n, more))
+        count.map_or(Ok(()), |n| Ptx(c).setmaxnreg(n, more))
     };
     c.when(
         copying,
@@ -54,8 +54,8 @@ pub fn emit(c: Code, roles: Roles<'_>) -> Result<()> {
         Some(&mut |c| {
             limit(c, registers.map(|r| r.1), true)?;
             let p = Ptx(c);
-            let group = p.minus(p.over(warp, 4)?, p.number(1)?)?;
-            multiplies(c, group, p.rest(thread, 128)?, warp)
+            let group = p.sub(p.div_const(warp, 4)?, p.number(1)?)?;
+            multiplies(c, group, p.rem_const(thread, 128)?, warp)
         }),
     )
 }

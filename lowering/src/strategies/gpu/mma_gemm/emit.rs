@@ -75,14 +75,24 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Result<
         .collect();
     let (m, n, stages) = (params.block_m, params.block_n, params.stages);
     let p = Ptx(c);
-    let (ring, thread) = (p.memory(scope.kernel.func)?, p.thread()?);
-    let number = p.warp(thread)?;
+    let (ring, thread) = (p.dynamic_shared(scope.kernel.func)?, p.thread_id()?);
+    let number = p.warp_id(thread)?;
     let warps = warps(m, n);
-    let warp = [p.over(number, warps.1)?, p.rest(number, warps.1)?];
+    let warp = [p.div_const(number, warps.1)?, p.rem_const(number, warps.1)?];
     let results = Results { scope, plan, nest, product: &product, outs, tile: [m, n] };
     let steps = results.steps(c)?;
-    let t =
-        Tile { results, m, n, warps, stages, steps, ring, thread, lane: p.rest(thread, 32)?, warp };
+    let t = Tile {
+        results,
+        m,
+        n,
+        warps,
+        stages,
+        steps,
+        ring,
+        thread,
+        lane: p.rem_const(thread, 32)?,
+        warp,
+    };
     // Consecutive CTAs share columns and differ in rows.
     let mut sizes: Vec<Value> = product
         .roles
@@ -98,8 +108,15 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Result<
         let (batch, [over, down]) = at.split_at(at.len() - 2) else {
             return Err("has no tiles".into());
         };
-        t.tile(c, batch, [Ptx(c).times(Ptx(c).of(*down)?, m)?, Ptx(c).times(Ptx(c).of(*over)?, n)?])
-            .map(|()| vec![])
+        t.tile(
+            c,
+            batch,
+            [
+                Ptx(c).mul_const(Ptx(c).index_to_i32(*down)?, m)?,
+                Ptx(c).mul_const(Ptx(c).index_to_i32(*over)?, n)?,
+            ],
+        )
+        .map(|()| vec![])
     })?;
     plan.nests.iter().skip(1).try_for_each(|n| grid_stride::grid(c, scope, plan, n, THREADS, 4))
 }
@@ -113,7 +130,11 @@ impl Tile<'_> {
         for (i, stride) in batch.iter().zip(&operand.strides[1..]) {
             at = p.0.add(at, p.0.mul(*i, scope.poly(p.0, stride)?)?)?;
         }
-        let begin = arith::addi(p, p.begin_of(scope.buffer(operand.buffer)?)?, p.bytes(at, 2)?)?;
+        let begin = arith::addi(
+            p,
+            p.base_address(scope.buffer(operand.buffer)?)?,
+            p.size_in_bytes(at, 2)?,
+        )?;
         let pixels = match &product.window {
             Some(w) if left => self.pixels(p.0, w, begin, first)?,
             _ => vec![],
@@ -122,41 +143,43 @@ impl Tile<'_> {
     }
     /// The address of an operand's tile in a stage.
     fn slot(&self, p: Ptx, slot: Value, left: bool) -> Result<Value> {
-        let at = p.add(self.ring, p.times(slot, (self.m + self.n) * ROW)?)?;
-        p.plus(at, if left { 0 } else { self.m * ROW })
+        let at = p.add(self.ring, p.mul_const(slot, (self.m + self.n) * ROW)?)?;
+        p.add_const(at, if left { 0 } else { self.m * ROW })
     }
 
     /// Issues the cp.asyncs of a K step. A row of a tile is 64 contiguous elements; an MN-major
     /// operand's tile has slices of 64 rows (K).
     fn copy(&self, c: Code, side: &Side<'_>, step: Value, slot: Value) -> Result<()> {
         let (p, o) = (Ptx(c), side.operand);
-        let (row, chunk) = (p.over(self.thread, 8)?, p.rest(self.thread, 8)?);
-        let place = arith::xori(p, chunk, p.rest(row, 8)?)?;
-        let to =
-            p.add(self.slot(p, slot, side.left)?, p.add(p.times(row, ROW)?, p.times(place, 16)?)?)?;
+        let (row, chunk) = (p.div_const(self.thread, 8)?, p.rem_const(self.thread, 8)?);
+        let place = arith::xori(p, chunk, p.rem_const(row, 8)?)?;
+        let to = p.add(
+            self.slot(p, slot, side.left)?,
+            p.add(p.mul_const(row, ROW)?, p.mul_const(place, 16)?)?,
+        )?;
         if let Some(w) = &self.results.product.window {
             return self.copy_window(c, w, side, step, to, chunk);
         }
-        let size = |i: usize| p.of(self.results.scope.poly(c, &o.sizes[i])?);
+        let size = |i: usize| p.index_to_i32(self.results.scope.poly(c, &o.sizes[i])?);
         let (near_size, far_size) = (size(0)?, size(1)?);
         let stride = self.results.scope.poly(c, &o.strides[0])?;
-        let depth = p.times(step, DEPTH)?;
+        let depth = p.mul_const(step, DEPTH)?;
         let (near0, far0) = if o.deep { (depth, side.first) } else { (side.first, depth) };
-        let (near0, far0) = (p.add(near0, p.times(chunk, 8)?)?, p.add(far0, row)?);
+        let (near0, far0) = (p.add(near0, p.mul_const(chunk, 8)?)?, p.add(far0, row)?);
         let (slabs, rows) = if o.deep { (1, side.across) } else { (side.across / DEPTH, DEPTH) };
         let zero = p.number(0)?;
         for slab in 0..slabs {
-            let near = p.plus(near0, slab * DEPTH)?;
+            let near = p.add_const(near0, slab * DEPTH)?;
             // The bytes left in the row, at most 16: cp.async fills the rest with zeros.
             let left =
-                p.least(p.most(p.times(p.minus(near_size, near)?, 2)?, zero)?, p.number(16)?)?;
+                p.min(p.max(p.mul_const(p.sub(near_size, near)?, 2)?, zero)?, p.number(16)?)?;
             for i in 0..rows / COPIED {
-                let far = p.plus(far0, i * COPIED)?;
+                let far = p.add_const(far0, i * COPIED)?;
                 let inside = c.compare(CmpIPredicate::Slt, far, far_size)?;
-                let element = c.add(c.mul(p.index(far)?, stride)?, p.index(near)?)?;
-                let from = arith::addi(p, side.begin, p.bytes(element, 2)?)?;
-                let to = p.plus(to, slab * SLAB + i * COPIED * ROW)?;
-                p.copy_some(to, from, c.select(inside, left, zero)?, 16)?;
+                let element = c.add(c.mul(p.i32_to_index(far)?, stride)?, p.i32_to_index(near)?)?;
+                let from = arith::addi(p, side.begin, p.size_in_bytes(element, 2)?)?;
+                let to = p.add_const(to, slab * SLAB + i * COPIED * ROW)?;
+                p.cp_async(to, from, c.select(inside, left, zero)?, 16)?;
             }
         }
         Ok(())
@@ -173,25 +196,25 @@ impl Tile<'_> {
         k: usize,
     ) -> Result<[Value; 4]> {
         let deep = side.operand.deep;
-        let (low, high) = (p.rest(self.lane, 8)?, p.over(self.lane, 16)?);
-        let middle = p.rest(p.over(self.lane, 8)?, 2)?;
+        let (low, high) = (p.rem_const(self.lane, 8)?, p.div_const(self.lane, 16)?);
+        let middle = p.rem_const(p.div_const(self.lane, 8)?, 2)?;
         // The row and 16-byte chunk that each lane addresses. A left fragment has the second 8 rows
         // before the second 8 of K.
         let (row, chunk) = if side.left == deep {
-            (p.rest(self.lane, 16)?, high)
+            (p.rem_const(self.lane, 16)?, high)
         } else {
-            (p.add(low, p.times(high, 8)?)?, middle)
+            (p.add(low, p.mul_const(high, 8)?)?, middle)
         };
-        let swizzled = |chunk: Value| p.times(arith::xori(p, chunk, low)?, 16);
+        let swizzled = |chunk: Value| p.mul_const(arith::xori(p, chunk, low)?, 16);
         let at = if deep {
             let chunk = arith::xori(p, chunk, p.number(2 * k)?)?;
-            p.add(p.times(p.add(x, row)?, ROW)?, swizzled(chunk)?)?
+            p.add(p.mul_const(p.add(x, row)?, ROW)?, swizzled(chunk)?)?
         } else {
-            let chunk = p.add(p.rest(p.over(x, 8)?, 8)?, chunk)?;
-            let slab = p.times(p.over(x, DEPTH)?, SLAB)?;
-            p.add(slab, p.add(p.times(p.plus(row, 16 * k)?, ROW)?, swizzled(chunk)?)?)?
+            let chunk = p.add(p.rem_const(p.div_const(x, 8)?, 8)?, chunk)?;
+            let slab = p.mul_const(p.div_const(x, DEPTH)?, SLAB)?;
+            p.add(slab, p.add(p.mul_const(p.add_const(row, 16 * k)?, ROW)?, swizzled(chunk)?)?)?
         };
-        p.read_matrices(p.add(tile, at)?, !deep)
+        p.ldmatrix(p.add(tile, at)?, !deep)
     }
 
     /// The left operand's prologue at a tile, if it has one. A thread has two of each 16 of a
@@ -201,8 +224,10 @@ impl Tile<'_> {
             return Ok(None);
         }
         let (p, down) = (Ptx(c), self.m / self.warps.0);
-        let own = p.add(row, p.add(p.times(self.warp[0], down)?, p.over(self.lane, 4)?)?)?;
-        let rows = (0..down / 8).map(|i| p.plus(own, 8 * i)).collect::<Result<Vec<Value>>>()?;
+        let own =
+            p.add(row, p.add(p.mul_const(self.warp[0], down)?, p.div_const(self.lane, 4)?)?)?;
+        let rows =
+            (0..down / 8).map(|i| p.add_const(own, 8 * i)).collect::<Result<Vec<Value>>>()?;
         Elements::of(c, &self.results, batch, &rows).map(Some)
     }
 
@@ -216,7 +241,8 @@ impl Tile<'_> {
         sums: &[Value],
     ) -> Result<Vec<Value>> {
         let (p, mut sums) = (Ptx(c), sums.to_vec());
-        let column = || p.add(p.times(step, DEPTH)?, p.times(p.rest(self.lane, 4)?, 2)?);
+        let column =
+            || p.add(p.mul_const(step, DEPTH)?, p.mul_const(p.rem_const(self.lane, 4)?, 2)?);
         let mut known = elements.map(|e| e.step(c, column()?)).transpose()?;
         let (down, over) = (self.m / self.warps.0 / 16, self.n / self.warps.1 / 16);
         let element = self.results.product.element;
@@ -224,10 +250,10 @@ impl Tile<'_> {
             let read = |side: &Side<'_>, first: Value, count: usize| -> Result<Vec<[Value; 4]>> {
                 let tile = self.slot(p, slot, side.left)?;
                 (0..count)
-                    .map(|i| self.fragment(p, side, tile, p.plus(first, 16 * i)?, k))
+                    .map(|i| self.fragment(p, side, tile, p.add_const(first, 16 * i)?, k))
                     .collect()
             };
-            let mut left = read(sides[0], p.times(self.warp[0], 16 * down)?, down)?;
+            let mut left = read(sides[0], p.mul_const(self.warp[0], 16 * down)?, down)?;
             if let (Some(e), Some(known)) = (elements, &mut known) {
                 for (i, words) in left.iter_mut().enumerate() {
                     let mut made = vec![];
@@ -249,7 +275,7 @@ impl Tile<'_> {
                         .map_err(|_| "has no four registers")?;
                 }
             }
-            let right = read(sides[1], p.times(self.warp[1], 16 * over)?, over)?;
+            let right = read(sides[1], p.mul_const(self.warp[1], 16 * over)?, over)?;
             for (i, a) in left.iter().enumerate() {
                 for (j, b) in right.iter().flat_map(|b| [[b[0], b[1]], [b[2], b[3]]]).enumerate() {
                     let at = 4 * (2 * over * i + j);
@@ -278,7 +304,7 @@ impl Tile<'_> {
                 }
                 _ => copy(c, p.number(s)?, p.number(s)?)?,
             }
-            p.copies()?;
+            p.cp_async_commit_group()?;
         }
         let (down, over) = (self.m / self.warps.0, self.n / self.warps.1);
         let zero = c.number(0.0, p.f32())?;
@@ -286,34 +312,34 @@ impl Tile<'_> {
         let elements = self.elements(c, batch, row)?;
         let end = match known(self.steps) {
             Some(steps) => p.number(steps as usize)?,
-            None => p.of(self.steps)?,
+            None => p.index_to_i32(self.steps)?,
         };
         let sums =
             c.strided(c.index(0)?, self.steps, c.index(1)?, &sums, &mut |c, step, sums| {
                 let p = Ptx(c);
-                let step = p.of(step)?;
+                let step = p.index_to_i32(step)?;
                 // All threads' copies of the oldest stage are complete, and all threads have read
                 // the stage that is filled next.
-                p.copied(ahead - 1)?;
+                p.cp_async_wait_group(ahead - 1)?;
                 threads::barrier(c)?;
-                let next = p.plus(step, ahead)?;
+                let next = p.add_const(step, ahead)?;
                 let more = c.compare(CmpIPredicate::Slt, next, end)?;
-                c.when(more, &mut |c| copy(c, next, Ptx(c).rest(next, self.stages)?), None)?;
-                p.copies()?;
+                c.when(more, &mut |c| copy(c, next, Ptx(c).rem_const(next, self.stages)?), None)?;
+                p.cp_async_commit_group()?;
                 self.multiply(
                     c,
                     [&left, &right],
                     elements.as_ref(),
-                    (p.rest(step, self.stages)?, step),
+                    (p.rem_const(step, self.stages)?, step),
                     sums,
                 )
             })?;
         // The next tile reuses the pipeline's stages.
         threads::barrier(c)?;
-        let [group, quarter] = [p.over(self.lane, 4)?, p.rest(self.lane, 4)?];
-        let mine = p.add(p.times(self.warp[0], down)?, group)?;
-        let beside = p.add(p.times(self.warp[1], over)?, p.times(quarter, 2)?)?;
-        let at = [p.index(p.add(row, mine)?)?, p.index(p.add(column, beside)?)?];
+        let [group, quarter] = [p.div_const(self.lane, 4)?, p.rem_const(self.lane, 4)?];
+        let mine = p.add(p.mul_const(self.warp[0], down)?, group)?;
+        let beside = p.add(p.mul_const(self.warp[1], over)?, p.mul_const(quarter, 2)?)?;
+        let at = [p.i32_to_index(p.add(row, mine)?)?, p.i32_to_index(p.add(column, beside)?)?];
         let values: Vec<Vec<&[Value]>> = sums.chunks(over / 2).map(|block| vec![block]).collect();
         self.results.spread(c, self.results.scope, &Part { batch, at, apart: 16, values: &values })
     }

@@ -244,7 +244,7 @@ pub fn emit(
         .is_some_and(|n| n > depth as i64 && n <= (WHOLE * depth) as i64)
     {
         let p = Ptx(c);
-        depth_size = p.index(p.opaque(p.of(depth_size)?)?)?;
+        depth_size = p.i32_to_index(p.opaque(p.index_to_i32(depth_size)?)?)?;
     }
     c.strided(threads::block(c)?, total, threads::blocks(c)?, &[], &mut |c, tile, _| {
         let at = decode(c, tile, &tiles)?;

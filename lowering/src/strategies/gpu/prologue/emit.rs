@@ -99,7 +99,7 @@ impl<'a> Elements<'a> {
         let last = c.sub(results.rows(c)?, c.index(1)?)?;
         // Rows out of bounds read what the last row reads, and their results are not stored.
         let there = |row: &Value| {
-            let row = Ptx(c).index(*row)?;
+            let row = Ptx(c).i32_to_index(*row)?;
             if results.whole()[0] { Ok(row) } else { c.min(row, last) }
         };
         let rows: Vec<Value> = rows.iter().map(there).collect::<Result<_>>()?;
@@ -144,10 +144,10 @@ impl<'a> Elements<'a> {
         let (p, mut step) =
             (Ptx(c), Step { first: Some(first), known: self.known.clone(), there: vec![] });
         if let Some(depth) = self.depth {
-            let depth = p.of(depth)?;
+            let depth = p.index_to_i32(depth)?;
             // slt; a pair is in bounds as a whole, since rows are multiples of 16 bytes.
             step.there = columns()
-                .map(|at| c.compare(CmpIPredicate::Slt, p.plus(first, at)?, depth))
+                .map(|at| c.compare(CmpIPredicate::Slt, p.add_const(first, at)?, depth))
                 .collect::<Result<_>>()?;
         }
         Ok(step)
@@ -174,7 +174,7 @@ impl<'a> Elements<'a> {
     /// The left factor's elements of a K step as fragment registers: of each 16 columns, both rows
     /// of the first 8, then both rows of the second 8, in pairs.
     pub fn packed(&self, p: Ptx, made: &[Value]) -> Result<Vec<Value>> {
-        made.chunks(2).map(|two| p.pair(self.prologue.element, two[0], two[1])).collect()
+        made.chunks(2).map(|two| p.pack_pair(self.prologue.element, two[0], two[1])).collect()
     }
 
     fn value(
@@ -205,7 +205,7 @@ impl<'a> Elements<'a> {
                 let a = self.stage.inputs.get(i).ok_or("reads what is no input")?;
                 let (first, even) =
                     (step.first.ok_or("reads columns in front of the steps")?, column / 2 * 2);
-                let pair = self.pair(c, a, Ptx(c).plus(first, even)?)?;
+                let pair = self.pair(c, a, Ptx(c).add_const(first, even)?)?;
                 (0..2).for_each(|e| {
                     step.known.insert((v, None, Some(even + e)), pair[e]);
                 });
@@ -238,10 +238,10 @@ impl<'a> Elements<'a> {
     fn pair(&self, c: Code, a: &Access, column: Value) -> Result<[Value; 2]> {
         let p = Ptx(c);
         let column = match self.depth {
-            Some(depth) => p.least(column, p.shifted(p.of(depth)?, -2)?)?,
+            Some(depth) => p.min(column, p.add_signed(p.index_to_i32(depth)?, -2)?)?,
             None => column,
         };
-        let (column, zero) = (p.index(column)?, c.index(0)?);
+        let (column, zero) = (p.i32_to_index(column)?, c.index(0)?);
         let deep = self.results.product.roles.depth[0];
         let even = |d: &usize, n: &crate::analysis::Poly| *d == deep || n.multiple_of(2);
         let together = a.at.coefficient(deep).known() == Some(1)

@@ -62,26 +62,32 @@ impl Tile<'_> {
         let unit = if side.wide { UNIT } else { 1 };
         // The positions, in K and across, of a thread's copies.
         let places: Vec<(Value, Value)> = if side.is_deep() {
-            let (k, x) = (p.rest(self.thread, DEEP)?, p.over(self.thread, DEEP)?);
+            let (k, x) = (p.rem_const(self.thread, DEEP)?, p.div_const(self.thread, DEEP)?);
             let step = self.threads / DEEP;
             let all = (0..across / step)
                 .flat_map(|j| (0..self.depth / DEEP).map(move |h| (h * DEEP, j * step)));
-            all.map(|(h, j)| Ok((p.plus(k, h)?, p.plus(x, j)?))).collect::<Result<_>>()?
+            all.map(|(h, j)| Ok((p.add_const(k, h)?, p.add_const(x, j)?))).collect::<Result<_>>()?
         } else {
             let wide = across / unit;
-            let (x, k) = (p.times(p.rest(self.thread, wide)?, unit)?, p.over(self.thread, wide)?);
+            let (x, k) = (
+                p.mul_const(p.rem_const(self.thread, wide)?, unit)?,
+                p.div_const(self.thread, wide)?,
+            );
             let count = across * self.depth / unit / self.threads;
             match self.threads >= wide {
                 true => (0..count)
-                    .map(|j| Ok((p.plus(k, j * self.threads / wide)?, x)))
+                    .map(|j| Ok((p.add_const(k, j * self.threads / wide)?, x)))
                     .collect::<Result<_>>()?,
                 // A K row of the tile takes several rounds of all threads.
                 false => {
-                    let x = p.times(self.thread, unit)?;
+                    let x = p.mul_const(self.thread, unit)?;
                     let turns = wide / self.threads;
                     (0..count)
                         .map(|j| {
-                            Ok((p.number(j / turns)?, p.plus(x, j % turns * self.threads * unit)?))
+                            Ok((
+                                p.number(j / turns)?,
+                                p.add_const(x, j % turns * self.threads * unit)?,
+                            ))
                         })
                         .collect::<Result<_>>()?
                 }
@@ -89,35 +95,36 @@ impl Tile<'_> {
         };
         let piece = |(deep, x): (Value, Value)| -> Result<Piece> {
             let at = p.add(first, x)?;
-            let element =
-                p.0.add(p.0.mul(p.index(at)?, strides[0])?, p.0.mul(p.index(deep)?, strides[1])?)?;
-            let from = arith::addi(p, begin, p.bytes(element, BYTES)?)?;
-            let to =
-                p.plus(p.add(p.times(deep, BYTES * pitch(across))?, p.times(x, BYTES)?)?, offset)?;
-            let left = p.times(p.minus(size, at)?, BYTES)?;
-            Ok(Piece {
-                from,
-                to,
-                deep,
-                bytes: p.least(p.most(left, zero)?, p.number(BYTES * unit)?)?,
-            })
+            let element = p.0.add(
+                p.0.mul(p.i32_to_index(at)?, strides[0])?,
+                p.0.mul(p.i32_to_index(deep)?, strides[1])?,
+            )?;
+            let from = arith::addi(p, begin, p.size_in_bytes(element, BYTES)?)?;
+            let to = p.add_const(
+                p.add(p.mul_const(deep, BYTES * pitch(across))?, p.mul_const(x, BYTES)?)?,
+                offset,
+            )?;
+            let left = p.mul_const(p.sub(size, at)?, BYTES)?;
+            Ok(Piece { from, to, deep, bytes: p.min(p.max(left, zero)?, p.number(BYTES * unit)?)? })
         };
         places.into_iter().map(piece).collect()
     }
     /// Issues the cp.asyncs of a K step into a stage. `base`: the step's first position in K.
     fn copy(&self, p: Ptx, sides: [(&Side, &[Piece]); 2], base: Value, slot: Value) -> Result<()> {
         let (c, zero) = (p.0, p.number(0)?);
-        let to = p.add(self.ring, p.times(slot, self.slot)?)?;
+        let to = p.add(self.ring, p.mul_const(slot, self.slot)?)?;
         for (side, pieces) in sides {
-            let further =
-                p.bytes(c.mul(p.index(base)?, self.scope.poly(c, &side.deep)?)?, BYTES)?;
+            let further = p.size_in_bytes(
+                c.mul(p.i32_to_index(base)?, self.scope.poly(c, &side.deep)?)?,
+                BYTES,
+            )?;
             for piece in pieces {
                 let there = c.compare(CmpIPredicate::Slt, p.add(base, piece.deep)?, self.end)?;
                 let bytes = c.select(there, piece.bytes, zero)?;
                 // Out of bounds no byte is copied, since the address may be unmapped; cp.async
                 // writes zeros.
                 let from = arith::addi(p, piece.from, further)?;
-                p.copy_some(
+                p.cp_async(
                     p.add(to, piece.to)?,
                     from,
                     bytes,
@@ -130,7 +137,7 @@ impl Tile<'_> {
     /// Four adjacent elements, or two groups of four that are `apart`, of a tile in shared memory.
     fn fragment(&self, p: Ptx, at: Value, each: usize, apart: usize) -> Result<Vec<Val>> {
         let quads = (0..each / UNIT)
-            .map(|i| p.read_beside(p.plus(at, i * apart * BYTES)?, p.f32(), UNIT))
+            .map(|i| p.load_shared_vector(p.add_const(at, i * apart * BYTES)?, p.f32(), UNIT))
             .collect::<Result<Vec<_>>>()?;
         Ok(quads.concat().into_iter().map(Val::One).collect())
     }
@@ -152,7 +159,7 @@ pub fn emit(
     let (depth, stages, unroll) = (params.block_k, params.stages, params.unroll);
     let me = Contract { scope, nest, roles: product.roles.clone(), threads, depth };
     let p = Ptx(c);
-    let thread = p.thread()?;
+    let thread = p.thread_id()?;
     let end = me.total(c, &product.roles.depth)?;
     let steps = c.ceil_div(end, c.index(depth as i64)?)?;
     let t = Tile {
@@ -160,17 +167,19 @@ pub fn emit(
         depth,
         threads,
         slot: slot(params),
-        ring: p.memory(scope.kernel.func)?,
+        ring: p.dynamic_shared(scope.kernel.func)?,
         thread,
-        end: p.of(end)?,
+        end: p.index_to_i32(end)?,
     };
     // The first row and column of a thread in a tile.
     let mine = |p: Ptx, thread: Value| -> Result<[Value; 2]> {
-        let (warp, lane) = (p.over(thread, WARP)?, p.rest(thread, WARP)?);
+        let (warp, lane) = (p.div_const(thread, WARP)?, p.rem_const(thread, WARP)?);
         let over = n / n_each / LANES.1;
-        let down = p.add(p.times(p.over(warp, over)?, LANES.0)?, p.over(lane, LANES.1)?)?;
-        let across = p.add(p.times(p.rest(warp, over)?, LANES.1)?, p.rest(lane, LANES.1)?)?;
-        Ok([p.times(down, UNIT)?, p.times(across, UNIT)?])
+        let down =
+            p.add(p.mul_const(p.div_const(warp, over)?, LANES.0)?, p.div_const(lane, LANES.1)?)?;
+        let across =
+            p.add(p.mul_const(p.rem_const(warp, over)?, LANES.1)?, p.rem_const(lane, LANES.1)?)?;
+        Ok([p.mul_const(down, UNIT)?, p.mul_const(across, UNIT)?])
     };
     let [down, across] = mine(p, thread)?;
     let all = [me.total(c, &product.roles.rows)?, me.total(c, &product.roles.columns)?];
@@ -183,7 +192,10 @@ pub fn emit(
         let at = decode(c, tile, &tiles)?;
         let batch: Vec<(usize, Value)> =
             product.roles.batch.iter().copied().zip(at.iter().copied()).collect();
-        let first = [p.times(p.of(at[batch.len()])?, m)?, p.times(p.of(at[batch.len() + 1])?, n)?];
+        let first = [
+            p.mul_const(p.index_to_i32(at[batch.len()])?, m)?,
+            p.mul_const(p.index_to_i32(at[batch.len() + 1])?, n)?,
+        ];
         let pieces = |side: &Side, first: Value, size: Value, across: usize, offset: usize| {
             let mut begin = scope.poly(c, &side.access.at.constant)?;
             for (d, i) in &batch {
@@ -192,10 +204,10 @@ pub fn emit(
             }
             let begin = arith::addi(
                 p,
-                p.begin_of(scope.buffer(side.access.buffer)?)?,
-                p.bytes(begin, BYTES)?,
+                p.base_address(scope.buffer(side.access.buffer)?)?,
+                p.size_in_bytes(begin, BYTES)?,
             )?;
-            t.pieces(p, side, (first, p.of(size)?, across), begin, offset)
+            t.pieces(p, side, (first, p.index_to_i32(size)?, across), begin, offset)
         };
         let left = pieces(&product.left, first[0], all[0], m, 0)?;
         let right = pieces(&product.right, first[1], all[1], n, BYTES * depth * pitch(m))?;
@@ -204,43 +216,43 @@ pub fn emit(
         for s in 0..ahead {
             // Beyond K nothing is read, and zeros are written.
             t.copy(p, sides, p.number(s * depth)?, p.number(s)?)?;
-            p.copies()?;
+            p.cp_async_commit_group()?;
         }
         let sizes = [(m, m_each), (n, n_each)];
         let (rows, columns) = positions(&me, c, first, [down, across], sizes)?;
         let begins = me.begins(c, &batch, out, &rows, &columns)?;
         let sums = c.strided(c.index(0)?, steps, c.index(1)?, &begins, &mut |c, step, sums| {
             let p = Ptx(c);
-            let step = p.of(step)?;
+            let step = p.index_to_i32(step)?;
             // All threads' copies of the oldest stage are complete, and all threads have read the
             // stage that is filled next.
-            p.copied(ahead - 1)?;
+            p.cp_async_wait_group(ahead - 1)?;
             threads::barrier(c)?;
-            let next = p.plus(step, ahead)?;
-            t.copy(p, sides, p.times(next, depth)?, p.rest(next, stages)?)?;
-            p.copies()?;
-            let slot = p.add(t.ring, p.times(p.rest(step, stages)?, t.slot)?)?;
+            let next = p.add_const(step, ahead)?;
+            t.copy(p, sides, p.mul_const(next, depth)?, p.rem_const(next, stages)?)?;
+            p.cp_async_commit_group()?;
+            let slot = p.add(t.ring, p.mul_const(p.rem_const(step, stages)?, t.slot)?)?;
             let (left, right) = (
-                p.add(slot, p.times(down, BYTES)?)?,
-                p.add(slot, p.plus(p.times(across, BYTES)?, BYTES * depth * pitch(m))?)?,
+                p.add(slot, p.mul_const(down, BYTES)?)?,
+                p.add(slot, p.add_const(p.mul_const(across, BYTES)?, BYTES * depth * pitch(m))?)?,
             );
             c.each(c.index(0)?, c.index(depth as i64)?, unroll as i64, sums, &mut |c, k, sums| {
                 let (p, mut sums) = (Ptx(c), sums.to_vec());
-                let k = p.of(k)?;
+                let k = p.index_to_i32(k)?;
                 let (left, right) = (
-                    p.add(left, p.times(k, BYTES * pitch(m))?)?,
-                    p.add(right, p.times(k, BYTES * pitch(n))?)?,
+                    p.add(left, p.mul_const(k, BYTES * pitch(m))?)?,
+                    p.add(right, p.mul_const(k, BYTES * pitch(n))?)?,
                 );
                 for i in 0..unroll {
                     let xs = t.fragment(
                         p,
-                        p.plus(left, i * BYTES * pitch(m))?,
+                        p.add_const(left, i * BYTES * pitch(m))?,
                         m_each,
                         m / m_each * UNIT,
                     )?;
                     let ys = t.fragment(
                         p,
-                        p.plus(right, i * BYTES * pitch(n))?,
+                        p.add_const(right, i * BYTES * pitch(n))?,
                         n_each,
                         n / n_each * UNIT,
                     )?;
@@ -250,7 +262,7 @@ pub fn emit(
             })
         })?;
         // The next tile reuses the stages; copies beyond K may still be in flight.
-        p.copied(0)?;
+        p.cp_async_wait_group(0)?;
         threads::barrier(c)?;
         // Rematerialised, so that no register holds it through the main loop.
         let again = mine(p, p.opaque(thread)?)?;
@@ -275,7 +287,13 @@ fn positions(
         let begin = p.add(first[i], mine[i])?;
         (0..each)
             .map(|j| {
-                me.at(c, dims, p.index(p.plus(begin, j / UNIT * (wide / each * UNIT) + j % UNIT)?)?)
+                me.at(
+                    c,
+                    dims,
+                    p.i32_to_index(
+                        p.add_const(begin, j / UNIT * (wide / each * UNIT) + j % UNIT)?,
+                    )?,
+                )
             })
             .collect()
     };

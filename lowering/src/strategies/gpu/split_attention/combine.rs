@@ -34,21 +34,21 @@ struct Part {
 impl Split<'_> {
     /// The address of a warp's accumulators of a row.
     fn values(&self, p: Ptx, warp: Value, row: Value) -> Result<Value> {
-        let row = p.add(p.times(warp, self.rows)?, row)?;
-        p.add(self.base, p.times(row, 4 * self.form.line())?)
+        let row = p.add(p.mul_const(warp, self.rows)?, row)?;
+        p.add(self.base, p.mul_const(row, 4 * self.form.line())?)
     }
     /// The address of a warp's maximum score of a row; the CTA's follow those of the warps.
     fn most(&self, p: Ptx, warp: Value, row: Value) -> Result<Value> {
         let before = 4 * self.warps * self.rows * self.form.line();
-        let row = p.add(p.times(warp, self.rows)?, row)?;
-        p.plus(p.add(self.base, p.times(row, 4)?)?, before)
+        let row = p.add(p.mul_const(warp, self.rows)?, row)?;
+        p.add_const(p.add(self.base, p.mul_const(row, 4)?)?, before)
     }
     /// The offset from a maximum score to its sum of exponentials.
     fn further(&self) -> usize {
         4 * (self.warps + 1) * self.rows
     }
     fn store(&self, p: Ptx, v: Value, address: Value, bytes: i64) -> Result<()> {
-        llvm::Store::new(p, v, p.at(address)?).alignment(bytes).build().map(drop)
+        llvm::Store::new(p, v, p.pointer(address)?).alignment(bytes).build().map(drop)
     }
     fn load(&self, p: Ptx, pointer: Value) -> Result<Value> {
         llvm::Load::new(p, pointer, p.f32()).alignment(4).result()
@@ -60,16 +60,17 @@ impl Split<'_> {
         let (p, halves) = (Ptx(c), self.halves());
         let four = Type::vector(p.f32(), 4);
         for half in 0..halves {
-            let row = p.plus(self.lane[0], EIGHT * half)?;
+            let row = p.add_const(self.lane[0], EIGHT * half)?;
             let begin =
-                p.add(self.values(p, self.warp, row)?, p.times(self.lane[1], 4 * 2 * EIGHT)?)?;
+                p.add(self.values(p, self.warp, row)?, p.mul_const(self.lane[1], 4 * 2 * EIGHT)?)?;
             for (step, eight) in state.values.chunks(EIGHT * 2 * halves).enumerate() {
                 for i in 0..2 {
                     for quarter in 0..2 {
                         let own: Vec<Value> = (4 * quarter..4 * quarter + 4)
                             .map(|m| eight[(m * halves + half) * 2 + i])
                             .collect();
-                        let at = p.plus(begin, 4 * (step * COLUMNS + i * EIGHT + 4 * quarter))?;
+                        let at =
+                            p.add_const(begin, 4 * (step * COLUMNS + i * EIGHT + 4 * quarter))?;
                         self.store(p, vector::from_elements(c, &own, four)?, at, 16)?;
                     }
                 }
@@ -77,9 +78,9 @@ impl Split<'_> {
             let most = self.most(p, self.warp, row)?;
             let mut rest = |c: Code| {
                 self.store(Ptx(c), state.most[half], most, 4)?;
-                self.store(Ptx(c), state.sums[half], Ptx(c).plus(most, self.further())?, 4)
+                self.store(Ptx(c), state.sums[half], Ptx(c).add_const(most, self.further())?, 4)
             };
-            c.when(p.is(self.lane[1], 0)?, &mut rest, None)?;
+            c.when(p.eq_const(self.lane[1], 0)?, &mut rest, None)?;
         }
         Ok(())
     }
@@ -112,9 +113,9 @@ impl Split<'_> {
     ) -> Result<()> {
         let columns = self.form.at.columns as usize;
         let (all, step) = (c.index((self.rows * columns) as i64)?, c.index(step as i64)?);
-        c.strided(Ptx(c).index(from)?, all, step, &[], &mut |c, i, _| {
-            let i = Ptx(c).of(i)?;
-            body(c, Ptx(c).over(i, columns)?, Ptx(c).rest(i, columns)?).map(|()| vec![])
+        c.strided(Ptx(c).i32_to_index(from)?, all, step, &[], &mut |c, i, _| {
+            let i = Ptx(c).index_to_i32(i)?;
+            body(c, Ptx(c).div_const(i, columns)?, Ptx(c).rem_const(i, columns)?).map(|()| vec![])
         })
         .map(drop)
     }
@@ -128,10 +129,12 @@ impl Split<'_> {
                 let w = p.number(w)?;
                 let most = self.most(p, w, row)?;
                 Ok(Part {
-                    most: self.load(p, p.at(most)?)?,
-                    sum: self.load(p, p.at(p.plus(most, self.further())?)?)?,
-                    value: self
-                        .load(p, p.at(p.add(self.values(p, w, row)?, p.times(column, 4)?)?)?)?,
+                    most: self.load(p, p.pointer(most)?)?,
+                    sum: self.load(p, p.pointer(p.add_const(most, self.further())?)?)?,
+                    value: self.load(
+                        p,
+                        p.pointer(p.add(self.values(p, w, row)?, p.mul_const(column, 4)?)?)?,
+                    )?,
                 })
             };
             let whole = self.whole(c, &(0..self.warps).map(one).collect::<Result<Vec<_>>>()?)?;
@@ -139,30 +142,30 @@ impl Split<'_> {
                 return self.finish(c, place, row, column, whole);
             }
             // Overwrites the first warp's accumulator, which only this thread reads.
-            let to = p.add(self.values(p, p.number(0)?, row)?, p.times(column, 4)?)?;
+            let to = p.add(self.values(p, p.number(0)?, row)?, p.mul_const(column, 4)?)?;
             self.store(p, whole.value, to, 4)?;
             let most = self.most(p, p.number(self.warps)?, row)?;
             let mut rest = |c: Code| {
                 self.store(Ptx(c), whole.most, most, 4)?;
-                self.store(Ptx(c), whole.sum, Ptx(c).plus(most, self.further())?, 4)
+                self.store(Ptx(c), whole.sum, Ptx(c).add_const(most, self.further())?, 4)
             };
-            c.when(p.is(column, 0)?, &mut rest, None)
+            c.when(p.eq_const(column, 0)?, &mut rest, None)
         })?;
         if self.parts == 1 {
             // The next tile reuses the buffer.
             return threads::barrier(c);
         }
-        p.cluster()?;
-        let own = p.add(p.times(self.rank, threads)?, self.thread)?;
+        p.cluster_barrier()?;
+        let own = p.add(p.mul_const(self.rank, threads)?, self.thread)?;
         self.elements(c, own, self.parts * threads, &mut |c, row, column| {
             let p = Ptx(c);
             let one = |block: usize| -> Result<Part> {
-                let there = |address: Value| self.load(p, p.of_block(address, p.number(block)?)?);
+                let there = |address: Value| self.load(p, p.mapa(address, p.number(block)?)?);
                 let most = self.most(p, p.number(self.warps)?, row)?;
-                let value = p.add(self.values(p, p.number(0)?, row)?, p.times(column, 4)?)?;
+                let value = p.add(self.values(p, p.number(0)?, row)?, p.mul_const(column, 4)?)?;
                 Ok(Part {
                     most: there(most)?,
-                    sum: there(p.plus(most, self.further())?)?,
+                    sum: there(p.add_const(most, self.further())?)?,
                     value: there(value)?,
                 })
             };
@@ -170,7 +173,7 @@ impl Split<'_> {
             self.finish(c, place, row, column, whole)
         })?;
         // A CTA must not exit or continue while another one reads its shared memory.
-        p.meet()
+        p.cluster_barrier_relaxed()
     }
     /// The epilogue of an element: the last stages.
     fn finish(&self, c: Code, place: &Place, row: Value, column: Value, whole: Part) -> Result<()> {
@@ -202,7 +205,7 @@ impl Split<'_> {
             };
             let most = arith::mulf(p, whole.most, factor)?;
             let mut dims: Vec<Val> = outer.into_iter().map(Val::One).collect();
-            dims.extend([Val::One(p.index(query)?), Val::One(p.index(column)?)]);
+            dims.extend([Val::One(p.i32_to_index(query)?), Val::One(p.i32_to_index(column)?)]);
             let mut passed = Passed::from([
                 (product.clone(), Val::One(whole.value)),
                 (sum.clone(), Val::One(whole.sum)),
@@ -213,7 +216,7 @@ impl Split<'_> {
             dims.pop();
             let mut own =
                 |c: Code| self.scope.iteration(c, &[lse], &dims, ONE, &mut [], &mut passed.clone());
-            c.when(p.is(column, 0)?, &mut own, None)
+            c.when(p.eq_const(column, 0)?, &mut own, None)
         };
         c.when(c.compare(CmpIPredicate::Slt, row, self.total)?, &mut one, None)
     }

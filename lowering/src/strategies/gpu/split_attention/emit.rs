@@ -111,7 +111,7 @@ impl Split<'_> {
     fn place(&self, c: Code, tile: Value, down: Value, sizes: &[Value]) -> Result<Place> {
         let p = Ptx(c);
         let around = decode(c, c.div(tile, down)?, sizes)?;
-        let first = p.times(p.of(c.rem(tile, down)?)?, self.rows)?;
+        let first = p.mul_const(p.index_to_i32(c.rem(tile, down)?)?, self.rows)?;
         let (mut low, mut high) = (p.number(0)?, self.count);
         // Stacked heads contain every query.
         let stacked = self.form.heads > 1;
@@ -119,22 +119,22 @@ impl Split<'_> {
             let last = if stacked {
                 self.queries
             } else {
-                p.least(p.plus(first, self.rows)?, self.total)?
+                p.min(p.add_const(first, self.rows)?, self.total)?
             };
-            high = p.least(high, p.most(p.shifted(last, ahead)?, low)?)?;
+            high = p.min(high, p.max(p.add_signed(last, ahead)?, low)?)?;
         }
         if let Some(back) = self.score.back.filter(|_| !stacked) {
-            low = p.least(p.most(p.shifted(first, -back)?, low)?, high)?;
+            low = p.min(p.max(p.add_signed(first, -back)?, low)?, high)?;
         }
-        let most = |axis: usize| p.index([self.queries, self.count][axis]);
+        let most = |axis: usize| p.i32_to_index([self.queries, self.count][axis]);
         let [queries, keys] = self
             .scope
             .lengths(c, &self.form.at, &around, &most)?
-            .map(|n| n.map(|n| p.of(n)).transpose());
+            .map(|n| n.map(|n| p.index_to_i32(n)).transpose());
         let (queries, keys) = (queries?, keys?);
         if let Some(keys) = keys {
-            high = p.least(high, keys)?;
-            low = p.least(low, high)?;
+            high = p.min(high, keys)?;
+            low = p.min(low, high)?;
         }
         if let Some(queries) = queries {
             let counts =
@@ -146,8 +146,8 @@ impl Split<'_> {
     /// A row of the thread, clamped to the last row; rows out of bounds are not stored.
     fn row(&self, c: Code, place: &Place, half: usize) -> Result<Row> {
         let p = Ptx(c);
-        let row = p.add(place.first, p.plus(self.lane[0], EIGHT * half)?)?;
-        let row = p.least(row, p.shifted(self.total, -1)?)?;
+        let row = p.add(place.first, p.add_const(self.lane[0], EIGHT * half)?)?;
+        let row = p.min(row, p.add_signed(self.total, -1)?)?;
         let (outer, query) = self.split(c, place, row)?;
         let known = self.score.rows(c, &outer, [query, query])?;
         Ok(Row { outer, query, known })
@@ -158,7 +158,7 @@ impl Split<'_> {
         if self.form.heads == 1 {
             return Ok((outer, row));
         }
-        outer.push(p.index(arith::divui(p, row, self.queries)?)?);
+        outer.push(p.i32_to_index(arith::divui(p, row, self.queries)?)?);
         Ok((outer, arith::remui(p, row, self.queries)?))
     }
 
@@ -190,7 +190,7 @@ impl Split<'_> {
         size: i64,
     ) -> Result<(Value, Option<Value>)> {
         let p = Ptx(c);
-        let at = p.index(p.plus(p.times(lane, EACH)?, step * wide)?)?;
+        let at = p.i32_to_index(p.add_const(p.mul_const(lane, EACH)?, step * wide)?)?;
         if size as usize >= (step + 1) * wide {
             return Ok((at, None));
         }
@@ -208,7 +208,7 @@ impl Split<'_> {
                 let query = if here { Ptx(c).opaque(r.query)? } else { r.query };
                 let mut dims: Vec<Val> = r.outer.iter().map(|i| Val::One(*i)).collect();
                 dims.extend([
-                    Val::One(Ptx(c).index(query)?),
+                    Val::One(Ptx(c).i32_to_index(query)?),
                     Val::One(c.index(0)?),
                     Val::Steps(deep, 1),
                 ]);
@@ -226,14 +226,18 @@ impl Split<'_> {
     }
     /// A key, clamped to the last one.
     fn key(&self, p: Ptx, place: &Place, key: Value) -> Result<Value> {
-        p.index(if self.ragged { p.least(key, p.shifted(place.keys[1], -1)?)? } else { key })
+        p.i32_to_index(if self.ragged {
+            p.min(key, p.add_signed(place.keys[1], -1)?)?
+        } else {
+            key
+        })
     }
     /// Keys as right fragments: by eight keys, by 32 elements of K.
     fn read_keys(&self, c: Code, place: &Place, start: Value) -> Result<Vec<Vec<Vec<Value>>>> {
         let (p, at) = (Ptx(c), &self.form.at);
         let access = &self.scope.kernel.stages[at.scores].inputs[1];
         let eight = |j: usize| -> Result<Vec<Vec<Value>>> {
-            let key = self.key(p, place, p.add(start, p.plus(self.lane[0], EIGHT * j)?)?)?;
+            let key = self.key(p, place, p.add(start, p.add_const(self.lane[0], EIGHT * j)?)?)?;
             let step = |i: usize| {
                 let (deep, inside) = self.along(c, i, DEPTH, self.lane[1], at.depth)?;
                 let mut dims = self.outer(c, place)?;
@@ -253,12 +257,12 @@ impl Split<'_> {
     ) -> Result<Vec<Vec<Vec<Vec<Value>>>>> {
         let (p, at) = (Ptx(c), &self.form.at);
         let access = &self.scope.kernel.stages[at.product].inputs[1];
-        let own = p.add(start, p.times(self.lane[1], 2)?)?;
+        let own = p.add(start, p.mul_const(self.lane[1], 2)?)?;
         let sixteen = |k: usize| -> Result<Vec<Vec<Vec<Value>>>> {
             let step = |i: usize| -> Result<Vec<Vec<Value>>> {
                 let (column, _) = self.along(c, i, COLUMNS, self.lane[0], at.columns)?;
                 let one = |j: &usize| {
-                    let key = p.plus(own, 2 * EIGHT * k + j)?;
+                    let key = p.add_const(own, 2 * EIGHT * k + j)?;
                     // What stands beyond the end may be no number, and 0 times that is none.
                     let inside = if self.ragged {
                         Some(c.compare(CmpIPredicate::Slt, key, place.keys[1])?)
@@ -290,18 +294,18 @@ impl Split<'_> {
         start: Value,
     ) -> Result<Vec<Vec<Value>>> {
         let p = Ptx(c);
-        let start = p.add(start, p.times(self.lane[1], 2)?)?;
+        let start = p.add(start, p.mul_const(self.lane[1], 2)?)?;
         let low = c.number(f64::NEG_INFINITY, p.f32())?;
-        let last = if self.ragged { Some(p.shifted(self.count, -1)?) } else { None };
+        let last = if self.ragged { Some(p.add_signed(self.count, -1)?) } else { None };
         let one = |(half, row): (usize, &Row)| -> Result<Vec<Value>> {
             // The last visible key of the row, relative to the thread's first key.
-            let ends = if self.ragged { Some(p.shifted(place.keys[1], -1)?) } else { None };
+            let ends = if self.ragged { Some(p.add_signed(place.keys[1], -1)?) } else { None };
             let own = if self.score.causal { Some(row.query) } else { None };
             let limit = match (ends, own) {
-                (Some(a), Some(b)) => Some(p.least(a, b)?),
+                (Some(a), Some(b)) => Some(p.min(a, b)?),
                 (a, b) => a.or(b),
             };
-            let limit = limit.map(|n| p.minus(n, start)).transpose()?;
+            let limit = limit.map(|n| p.sub(n, start)).transpose()?;
             let mut known = self.score.tile(&row.known, start, last, false);
             let mut all = vec![];
             for (j, four) in scores.iter().enumerate() {
@@ -390,15 +394,15 @@ impl Split<'_> {
             .collect::<Result<Vec<_>>>()?;
         for (k, value) in values.iter().enumerate() {
             let pair = |half: usize, eight: usize| match weights.get(half) {
-                Some(w) => p.pair(element, w[4 * k + 2 * eight], w[4 * k + 2 * eight + 1]),
+                Some(w) => p.pack_pair(element, w[4 * k + 2 * eight], w[4 * k + 2 * eight + 1]),
                 None => Ok(none),
             };
             let left = [pair(0, 0)?, pair(1, 0)?, pair(0, 1)?, pair(1, 1)?];
             for (i, four) in value.iter().enumerate() {
                 for m in 0..EIGHT {
                     let right = [
-                        p.turned(four[0][m / 2], four[1][m / 2], m % 2)?,
-                        p.turned(four[2][m / 2], four[3][m / 2], m % 2)?,
+                        p.permute_pairs(four[0][m / 2], four[1][m / 2], m % 2)?,
+                        p.permute_pairs(four[2][m / 2], four[3][m / 2], m % 2)?,
                     ];
                     let at = (i * EIGHT + m) * 2 * halves;
                     let mut own = all[at..at + 2 * halves].to_vec();
@@ -421,8 +425,8 @@ impl Split<'_> {
         let large = self.form.at.depth + self.form.at.columns > LARGE;
         let queries = if large { vec![] } else { self.read_queries(c, &rows, false)? };
         let [low, high] = place.keys;
-        let steps = p.over(p.plus(p.minus(high, low)?, self.keys - 1)?, self.keys)?;
-        let mine = p.add(p.times(self.rank, self.warps)?, self.warp)?;
+        let steps = p.div_const(p.add_const(p.sub(high, low)?, self.keys - 1)?, self.keys)?;
+        let mine = p.add(p.mul_const(self.rank, self.warps)?, self.warp)?;
         let (nothing, none) = (c.number(0.0, p.f32())?, c.number(f64::NEG_INFINITY, p.f32())?);
         let columns = (self.form.at.columns as usize).div_ceil(COLUMNS) * COLUMNS;
         let begin = State {
@@ -432,13 +436,13 @@ impl Split<'_> {
         };
         let turn = c.index((self.parts * self.warps) as i64)?;
         let done = c.strided(
-            p.index(mine)?,
-            p.index(steps)?,
+            p.i32_to_index(mine)?,
+            p.i32_to_index(steps)?,
             turn,
             &begin.flat(),
             &mut |c, step, carried| {
                 let p = Ptx(c);
-                let start = p.add(low, p.times(p.of(step)?, self.keys)?)?;
+                let start = p.add(low, p.mul_const(p.index_to_i32(step)?, self.keys)?)?;
                 let again = if large { Some(self.read_queries(c, &rows, true)?) } else { None };
                 let queries = again.as_ref().unwrap_or(&queries);
                 Ok(self.step(c, place, &rows, queries, start, &State::of(halves, carried))?.flat())
@@ -481,8 +485,8 @@ pub fn emit(c: Code, scope: &Scope<'_>, params: &Params) -> Result<()> {
     let total = c.mul(queries, c.index(form.heads)?)?;
     let down = c.ceil_div(total, c.index(rows as i64)?)?;
     let tiles = sizes.iter().try_fold(down, |a, b| c.mul(a, *b))?;
-    let thread = p.thread()?;
-    let lane = p.rest(thread, WARP)?;
+    let thread = p.thread_id()?;
+    let lane = p.rem_const(thread, WARP)?;
     let (block, blocks, each) = (threads::block(c)?, threads::blocks(c)?, c.index(parts as i64)?);
     let t = Split {
         scope,
@@ -492,14 +496,14 @@ pub fn emit(c: Code, scope: &Scope<'_>, params: &Params) -> Result<()> {
         parts,
         rows,
         warps,
-        base: p.memory(scope.kernel.func)?,
+        base: p.dynamic_shared(scope.kernel.func)?,
         thread,
-        warp: p.warp(thread)?,
-        lane: [p.over(lane, 4)?, p.rest(lane, 4)?],
-        rank: p.of(c.rem(block, each)?)?,
-        queries: p.of(queries)?,
-        count: p.of(count)?,
-        total: p.of(total)?,
+        warp: p.warp_id(thread)?,
+        lane: [p.div_const(lane, 4)?, p.rem_const(lane, 4)?],
+        rank: p.index_to_i32(c.rem(block, each)?)?,
+        queries: p.index_to_i32(queries)?,
+        count: p.index_to_i32(count)?,
+        total: p.index_to_i32(total)?,
         ragged,
     };
     c.strided(c.div(block, each)?, tiles, c.div(blocks, each)?, &[], &mut |c, tile, _| {

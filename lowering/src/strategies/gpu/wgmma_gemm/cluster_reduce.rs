@@ -52,7 +52,7 @@ impl Share {
         let first = begin(rank)?;
         let end = begin(c.add(rank, c.index(1)?)?)?;
         let count = even.map_or_else(|| c.sub(end, first), |n| c.index(n))?;
-        Ok(Share { parts, rank: Ptx(c).of(rank)?, first, end, count })
+        Ok(Share { parts, rank: Ptx(c).index_to_i32(rank)?, first, end, count })
     }
 }
 
@@ -74,14 +74,17 @@ impl Tile<'_> {
         if self.part.parts == 1 {
             return Ok(());
         }
-        p.barrier(self.sums(p)?, 1)?;
-        p.expect(self.sums(p)?, (self.part.parts - 1) * self.units() * self.unit())
+        p.mbarrier_init(self.sums(p)?, 1)?;
+        p.mbarrier_arrive_expect_tx(
+            self.sums(p)?,
+            (self.part.parts - 1) * self.units() * self.unit(),
+        )
     }
     /// The barriers that the producer warps pass while the consumers reduce.
     pub fn meet(&self, c: Code) -> Result<()> {
         threads::barrier(c)?;
-        Ptx(c).meet()?;
-        Ptx(c).meet()
+        Ptx(c).cluster_barrier_relaxed()?;
+        Ptx(c).cluster_barrier_relaxed()
     }
     /// Reduces the accumulators of all CTAs; the owners of the rows run the epilogue. `[group,
     /// thread, warp]`: the warpgroup, the thread in it, the warp in the CTA.
@@ -94,46 +97,54 @@ impl Tile<'_> {
     ) -> Result<()> {
         let (p, units) = (Ptx(c), self.units());
         let [own] = values else { return Err("has more than 64 rows of a group".into()) };
-        let unit = p.add(p.times(group, 4)?, p.rest(warp, 4)?)?;
-        let (owner, number) = (p.over(unit, units)?, p.rest(unit, units)?);
+        let unit = p.add(p.mul_const(group, 4)?, p.rem_const(warp, 4)?)?;
+        let (owner, number) = (p.div_const(unit, units)?, p.rem_const(unit, units)?);
         let mine = c.compare(CmpIPredicate::Eq, owner, self.part.rank)?;
-        let lane = p.rest(thread, WARP)?;
+        let lane = p.rem_const(thread, WARP)?;
         // Received accumulators follow the CTA's own, by the sender's distance in rank.
         let place = |p: Ptx, distance: Value| -> Result<Value> {
-            let before = p.add(p.times(distance, units)?, number)?;
-            p.plus(
-                p.add(self.ring, p.times(before, self.unit())?)?,
+            let before = p.add(p.mul_const(distance, units)?, number)?;
+            p.add_const(
+                p.add(self.ring, p.mul_const(before, self.unit())?)?,
                 4 * self.m * self.n - units * self.unit(),
             )
         };
         // All wgmmas of the CTA, then of the cluster, have read the pipeline stages.
         threads::barrier(c)?;
-        p.meet()?;
+        p.cluster_barrier_relaxed()?;
         let mut give = |c: Code| -> Result<()> {
             let (p, four) = (Ptx(c), Type::vector(Ptx(c).f32(), 4));
-            let from = p.add(self.ring, p.times(unit, self.unit())?)?;
-            let at = p.add(from, p.times(lane, 16)?)?;
+            let from = p.add(self.ring, p.mul_const(unit, self.unit())?)?;
+            let at = p.add(from, p.mul_const(lane, 16)?)?;
             for (i, sums) in own.chunks(4).enumerate() {
-                p.write(p.plus(at, i * LINE)?, vector::from_elements(c, sums, four)?, 16)?;
+                p.store_shared(
+                    p.add_const(at, i * LINE)?,
+                    vector::from_elements(c, sums, four)?,
+                    16,
+                )?;
             }
-            p.release()?;
+            p.fence_proxy_async()?;
             p.warp_barrier()?;
-            let distance =
-                p.rest(p.plus(p.minus(self.part.rank, owner)?, self.part.parts)?, self.part.parts)?;
+            let distance = p.rem_const(
+                p.add_const(p.sub(self.part.rank, owner)?, self.part.parts)?,
+                self.part.parts,
+            )?;
             let to = place(p, distance)?;
             c.when(
-                p.is(lane, 0)?,
-                &mut |c| Ptx(c).send(from, to, owner, self.unit(), self.sums(Ptx(c))?),
+                p.eq_const(lane, 0)?,
+                &mut |c| {
+                    Ptx(c).bulk_copy_to_cluster(from, to, owner, self.unit(), self.sums(Ptx(c))?)
+                },
                 None,
             )
         };
         let mut take = |c: Code| -> Result<()> {
             let (p, mut all) = (Ptx(c), own.clone());
-            p.wait(self.sums(p)?, p.number(0)?)?;
+            p.mbarrier_wait(self.sums(p)?, p.number(0)?)?;
             for i in 1..self.part.parts {
-                let at = p.add(place(p, p.number(i)?)?, p.times(lane, 16)?)?;
+                let at = p.add(place(p, p.number(i)?)?, p.mul_const(lane, 16)?)?;
                 for (line, sums) in all.chunks_mut(4).enumerate() {
-                    let other = p.read_beside(p.plus(at, line * LINE)?, p.f32(), 4)?;
+                    let other = p.load_shared_vector(p.add_const(at, line * LINE)?, p.f32(), 4)?;
                     sums.iter_mut()
                         .zip(other)
                         .try_for_each(|(a, b)| arith::addf(p, *a, b).map(|sum| *a = sum))?;
@@ -143,6 +154,6 @@ impl Tile<'_> {
         };
         c.when(mine, &mut take, Some(&mut give))?;
         // A CTA must not exit while another one reads its shared memory.
-        p.meet()
+        p.cluster_barrier_relaxed()
     }
 }

@@ -115,17 +115,17 @@ impl Tile<'_> {
     }
     /// The base of the epilogue's staging buffers.
     pub(crate) fn staging(&self, p: Ptx) -> Result<Value> {
-        p.plus(self.ring, self.stages * self.bytes())
+        p.add_const(self.ring, self.stages * self.bytes())
     }
     pub(crate) fn full(&self, p: Ptx, slot: Value) -> Result<Value> {
-        p.add(p.plus(self.staging(p)?, staging(self.groups))?, p.times(slot, 8)?)
+        p.add(p.add_const(self.staging(p)?, staging(self.groups))?, p.mul_const(slot, 8)?)
     }
     pub(crate) fn empty(&self, p: Ptx, slot: Value) -> Result<Value> {
-        p.plus(self.full(p, slot)?, 8 * self.stages)
+        p.add_const(self.full(p, slot)?, 8 * self.stages)
     }
     /// The next stage, and its phase parity.
     pub(crate) fn next(&self, p: Ptx, slot: Value, parity: Value) -> Result<[Value; 2]> {
-        p.next(slot, parity, self.stages)
+        p.next_stage(slot, parity, self.stages)
     }
     /// The position of a tile, given its linear number.
     fn place(&self, c: Code, tile: Value) -> Result<Place> {
@@ -137,10 +137,11 @@ impl Tile<'_> {
             tile = c.rem(tile, matrix)?;
         }
         // 32-bit division is cheaper.
-        let (tile, down, over) = (p.of(tile)?, p.of(down)?, p.of(over)?);
-        let wide = p.times(over, BAND)?;
+        let (tile, down, over) =
+            (p.index_to_i32(tile)?, p.index_to_i32(down)?, p.index_to_i32(over)?);
+        let wide = p.mul_const(over, BAND)?;
         let (band, rest) = (arith::divui(p, tile, wide)?, arith::remui(p, tile, wide)?);
-        let first = p.times(band, BAND)?;
+        let first = p.mul_const(band, BAND)?;
         let parts = |height: Value| -> Result<[Value; 2]> {
             Ok([arith::divui(p, rest, height)?, arith::remui(p, rest, height)?])
         };
@@ -158,8 +159,8 @@ impl Tile<'_> {
                 None => parts(arith::minui(p, arith::subi(p, down, first)?, p.number(BAND)?)?)?,
             };
         Ok(Place {
-            row: p.times(p.add(first, row)?, self.m)?,
-            column: p.times(column, self.across())?,
+            row: p.mul_const(p.add(first, row)?, self.m)?,
+            column: p.mul_const(column, self.across())?,
             batch,
         })
     }
@@ -179,7 +180,7 @@ impl Tile<'_> {
     }
     /// The first row of a warpgroup in a tile.
     pub(crate) fn own_row(&self, p: Ptx, group: Value) -> Result<Value> {
-        p.times(group, self.m / self.groups)
+        p.mul_const(group, self.m / self.groups)
     }
 
     /// Issues the TMA loads of an operand's tile.
@@ -194,18 +195,23 @@ impl Tile<'_> {
     ) -> Result<()> {
         let (x, depth, batch) = at;
         if o.at_once(across) {
-            return p.copy(
+            return p.tma_load(
                 to,
                 map,
-                &[&[p.number(0)?, depth, p.over(x, DEPTH)?], batch].concat(),
+                &[&[p.number(0)?, depth, p.div_const(x, DEPTH)?], batch].concat(),
                 barrier,
             );
         }
         let boxes = if o.deep { 1 } else { across / DEPTH };
         for i in 0..boxes {
-            let x = p.plus(x, i * DEPTH)?;
+            let x = p.add_const(x, i * DEPTH)?;
             let (near, far) = if o.deep { (depth, x) } else { (x, depth) };
-            p.copy(p.plus(to, i * DEPTH * ROW)?, map, &[&[near, far], batch].concat(), barrier)?;
+            p.tma_load(
+                p.add_const(to, i * DEPTH * ROW)?,
+                map,
+                &[&[near, far], batch].concat(),
+                barrier,
+            )?;
         }
         Ok(())
     }
@@ -214,7 +220,8 @@ impl Tile<'_> {
         // All stages are empty at first.
         self.each(c, &[Ptx(c).number(0)?, Ptx(c).number(1)?], &mut |c, place, carried| {
             let p = Ptx(c);
-            let batch: Vec<Value> = place.batch.iter().map(|b| p.of(*b)).collect::<Result<_>>()?;
+            let batch: Vec<Value> =
+                place.batch.iter().map(|b| p.index_to_i32(*b)).collect::<Result<_>>()?;
             let pixel =
                 self.product().window.as_ref().map(|w| self.pixel(p, w, place.row)).transpose()?;
             c.strided(
@@ -224,28 +231,28 @@ impl Tile<'_> {
                 carried,
                 &mut |c, step, carried| {
                     let (p, [slot, parity]) = (Ptx(c), [carried[0], carried[1]]);
-                    p.wait(self.empty(p, slot)?, parity)?;
+                    p.mbarrier_wait(self.empty(p, slot)?, parity)?;
                     let full = self.full(p, slot)?;
-                    p.expect(full, self.bytes())?;
-                    let left = p.add(self.ring, p.times(slot, self.bytes())?)?;
-                    let right = p.plus(left, self.left_bytes())?;
+                    p.mbarrier_arrive_expect_tx(full, self.bytes())?;
+                    let left = p.add(self.ring, p.mul_const(slot, self.bytes())?)?;
+                    let right = p.add_const(left, self.left_bytes())?;
                     if let (Some(w), Some(pixel)) = (&self.product().window, &pixel) {
                         self.copy_window(
                             p,
                             w,
                             pixel,
-                            p.of(step)?,
+                            p.index_to_i32(step)?,
                             place.column,
                             (left, right),
                             full,
                         )?;
                     } else {
-                        let depth = p.times(p.of(step)?, self.product().depth())?;
+                        let depth = p.mul_const(p.index_to_i32(step)?, self.product().depth())?;
                         let slabs = self.product().slabs();
                         for slab in 0..slabs {
                             let (to, depth) = (
-                                p.plus(left, slab * self.m * ROW)?,
-                                p.plus(depth, slab * self.product().depth() / slabs)?,
+                                p.add_const(left, slab * self.m * ROW)?,
+                                p.add_const(depth, slab * self.product().depth() / slabs)?,
                             );
                             self.copy(
                                 p,
@@ -259,7 +266,7 @@ impl Tile<'_> {
                         for (i, (o, map)) in
                             self.product().rights.iter().zip(&self.right_maps).enumerate()
                         {
-                            let right = p.plus(right, i * self.across() * ROW)?;
+                            let right = p.add_const(right, i * self.across() * ROW)?;
                             self.copy(
                                 p,
                                 o,
@@ -288,24 +295,24 @@ impl Tile<'_> {
         let product = self.product();
         let (left_deep, right_deep) = (product.left.deep, product.rights[0].deep);
         let element = wgmma_type(product.element);
-        let mma = Mma { columns: self.n, element, left_deep, right_deep };
-        let left = p.add(self.ring, p.times(slot, self.bytes())?)?;
-        let right = p.descriptor(p.plus(left, self.m * ROW)?, right_deep)?;
+        let mma = Mma { columns: self.n, element, a_k_major: left_deep, b_k_major: right_deep };
+        let left = p.add(self.ring, p.mul_const(slot, self.bytes())?)?;
+        let right = p.wgmma_descriptor(p.add_const(left, self.m * ROW)?, right_deep)?;
         // 64 rows take 8 KiB, K-major or MN-major.
-        let mine = p.times(self.own_row(p, group)?, ROW)?;
-        let left = p.descriptor(p.add(left, mine)?, left_deep)?;
+        let mine = p.mul_const(self.own_row(p, group)?, ROW)?;
+        let left = p.wgmma_descriptor(p.add(left, mine)?, left_deep)?;
         let step = |deep: bool| if deep { 32 } else { 16 * ROW };
-        p.begin()?;
+        p.wgmma_fence()?;
         let mut sums = sums.to_vec();
         // A wgmma takes 32 bytes of K, for any element type.
         for k in 0..ROW / 32 {
-            let right = p.further(right, k * step(right_deep))?;
+            let right = p.advance_descriptor(right, k * step(right_deep))?;
             for (b, sum) in sums.iter_mut().enumerate() {
-                let left = p.further(left, k * step(left_deep) + b * 64 * ROW)?;
-                *sum = p.mma(&mma, left, right, *sum, first && k == 0)?;
+                let left = p.advance_descriptor(left, k * step(left_deep) + b * 64 * ROW)?;
+                *sum = p.wgmma(&mma, left, right, *sum, first && k == 0)?;
             }
         }
-        p.commit()?;
+        p.wgmma_commit_and_wait()?;
         Ok(sums)
     }
     /// A consumer warpgroup. `thread`: its thread, 0 to 127.
@@ -316,15 +323,15 @@ impl Tile<'_> {
         let blocks = self.m / 64 / self.groups;
         self.each(c, &[Ptx(c).number(0)?, Ptx(c).number(0)?], &mut |c, place, carried| {
             let p = Ptx(c);
-            let speaks = p.is(thread, 0)?;
+            let speaks = p.eq_const(thread, 0)?;
             let release = |c: Code, slot: Value| {
-                c.when(speaks, &mut |c| Ptx(c).arrive(self.empty(Ptx(c), slot)?), None)
+                c.when(speaks, &mut |c| Ptx(c).mbarrier_arrive(self.empty(Ptx(c), slot)?), None)
             };
             let nothing: Vec<Value> =
-                (0..blocks).map(|_| p.nothing(self.n)).collect::<Result<_>>()?;
+                (0..blocks).map(|_| p.undef_accumulators(self.n)).collect::<Result<_>>()?;
             // The first K step ignores the accumulators: zeroing them needs a wgmma fence, and LLVM
             // moves register writes across it.
-            p.wait(self.full(p, carried[0])?, carried[1])?;
+            p.mbarrier_wait(self.full(p, carried[0])?, carried[1])?;
             let mut state = self.multiply(p, carried[0], group, &nothing, true)?;
             // Loop-carried after the accumulators: stage, parity, previous stage.
             state.extend(self.next(p, carried[0], carried[1])?);
@@ -334,7 +341,7 @@ impl Tile<'_> {
                 let p = Ptx(c);
                 let (sums, rest) = state.split_at(blocks);
                 let [slot, parity, before] = [rest[0], rest[1], rest[2]];
-                p.wait(self.full(p, slot)?, parity)?;
+                p.mbarrier_wait(self.full(p, slot)?, parity)?;
                 let mut next = self.multiply(p, slot, group, sums, false)?;
                 release(c, before)?;
                 next.extend(self.next(p, slot, parity)?);
@@ -349,7 +356,7 @@ impl Tile<'_> {
                 rolled(&done)?;
             }
             let (sums, rest) = done.split_at(blocks);
-            let values = p.finish(sums, self.n)?;
+            let values = p.wgmma_wait_all(sums, self.n)?;
             release(c, rest[2])?;
             let finish = |c: Code, values: &[Vec<Value>]| {
                 let values = values.iter().map(|v| v.chunks(self.across() / 2).collect()).collect();
@@ -385,14 +392,14 @@ impl Tile<'_> {
     /// The epilogue without shared memory: each thread stores its fragments.
     fn spread(&self, c: Code, scope: &Scope<'_>, f: &Fragments<'_>) -> Result<()> {
         let p = Ptx(c);
-        let lane = p.rest(f.thread, 32)?;
+        let lane = p.rem_const(f.thread, 32)?;
         let mine = p.add(
             self.own_row(p, f.group)?,
-            p.add(p.times(p.rest(f.warp, 4)?, 16)?, p.over(lane, 4)?)?,
+            p.add(p.mul_const(p.rem_const(f.warp, 4)?, 16)?, p.div_const(lane, 4)?)?,
         )?;
         let at = [
-            p.index(p.add(f.place.row, mine)?)?,
-            p.index(p.add(f.place.column, p.times(p.rest(lane, 4)?, 2)?)?)?,
+            p.i32_to_index(p.add(f.place.row, mine)?)?,
+            p.i32_to_index(p.add(f.place.column, p.mul_const(p.rem_const(lane, 4)?, 2)?)?)?,
         ];
         self.results.spread(
             c,
@@ -456,7 +463,7 @@ pub fn emit(
     let tiles = [up(&product.roles.rows, m)?, up(&product.roles.columns, across)?];
     let total = batch.iter().chain(&tiles).try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
     let p = Ptx(c);
-    let ring = p.memory(scope.kernel.func)?;
+    let ring = p.dynamic_shared(scope.kernel.func)?;
     let groups = groups(params);
     let results = Results { scope, plan, nest, product: &product, outs, tile: [m, across] };
     let (left_map, right_maps) = (*left, rights.to_vec());
@@ -485,10 +492,10 @@ pub fn emit(
         .try_for_each(|n| grid_stride::grid(c, scope, plan, n, 128 * (groups + 1), 4))?;
     let mut barriers = |c: Code| {
         let p = Ptx(c);
-        maps.iter().try_for_each(|m| p.prefetch(*m))?;
+        maps.iter().try_for_each(|m| p.prefetch_tensor_map(*m))?;
         (0..stages).try_for_each(|i| {
-            p.barrier(t.full(p, p.number(i)?)?, 1)?;
-            p.barrier(t.empty(p, p.number(i)?)?, groups * readers)
+            p.mbarrier_init(t.full(p, p.number(i)?)?, 1)?;
+            p.mbarrier_init(t.empty(p, p.number(i)?)?, groups * readers)
         })?;
         t.prepare(p)
     };
@@ -501,11 +508,11 @@ pub fn emit(
         multiplies: &mut |c, group, thread, warp| {
             t.consume(c, group, thread, warp)?;
             // A CTA must not exit before TMA has read its shared memory.
-            let stores = Ptx(c).is(Ptx(c).rest(thread, 32)?, 0)?;
+            let stores = Ptx(c).eq_const(Ptx(c).rem_const(thread, 32)?, 0)?;
             if t.stored.is_empty() {
                 Ok(())
             } else {
-                c.when(stores, &mut |c| Ptx(c).stored(0, true), None)
+                c.when(stores, &mut |c| Ptx(c).tma_store_wait(0, true), None)
             }
         },
     };

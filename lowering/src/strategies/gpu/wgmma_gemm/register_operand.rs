@@ -34,8 +34,8 @@ impl Tile<'_> {
     /// columns, then two rows of the second 8, each with two adjacent elements.
     fn left(&self, c: Code, t: &Thread<'_>, slot: Value, step: Value) -> Result<Vec<Value>> {
         let p = Ptx(c);
-        let mut known = t.elements.step(c, p.add(p.times(step, DEPTH)?, t.column)?)?;
-        let tile = p.add(self.ring, p.times(slot, self.bytes())?)?;
+        let mut known = t.elements.step(c, p.add(p.mul_const(step, DEPTH)?, t.column)?)?;
+        let tile = p.add(self.ring, p.mul_const(slot, self.bytes())?)?;
         let mut made = vec![];
         for k in 0..DEPTH / 16 {
             for (i, pair) in self.raw(p, t, tile, k)?.into_iter().enumerate() {
@@ -50,26 +50,31 @@ impl Tile<'_> {
     /// The raw elements of the `k`-th 16 columns of a tile, in fragment order.
     fn raw(&self, p: Ptx, t: &Thread<'_>, tile: Value, k: usize) -> Result<Vec<[Value; 2]>> {
         let raw = self.product().raw;
-        let swizzled = |chunk: Value, row: Value| p.times(arith::xori(p, chunk, row)?, 16);
+        let swizzled = |chunk: Value, row: Value| p.mul_const(arith::xori(p, chunk, row)?, 16);
         if raw.byte_size() == 2 {
-            let (row, high) = (p.rest(t.lane, 16)?, p.over(t.lane, 16)?);
+            let (row, high) = (p.rem_const(t.lane, 16)?, p.div_const(t.lane, 16)?);
             let chunk = arith::xori(p, high, p.number(2 * k)?)?;
-            let at =
-                p.add(p.times(p.add(t.row, row)?, ROW)?, swizzled(chunk, p.rest(t.lane, 8)?)?)?;
+            let at = p.add(
+                p.mul_const(p.add(t.row, row)?, ROW)?,
+                swizzled(chunk, p.rem_const(t.lane, 8)?)?,
+            )?;
             return p
-                .read_matrices(p.add(tile, at)?, false)?
+                .ldmatrix(p.add(tile, at)?, false)?
                 .into_iter()
                 .map(|word| prologue_emit::two(p.0, word, raw))
                 .collect();
         }
         // A slice of 32-bit elements has half as many columns.
-        let tile = p.plus(tile, k / 2 * self.m * ROW)?;
-        let (row, pair) = (p.over(t.lane, 4)?, p.rest(t.lane, 4)?);
+        let tile = p.add_const(tile, k / 2 * self.m * ROW)?;
+        let (row, pair) = (p.div_const(t.lane, 4)?, p.rem_const(t.lane, 4)?);
         let one = |i: usize| {
-            let chunk = p.plus(p.over(pair, 2)?, k % 2 * 4 + i / 2 * 2)?;
-            let begin = p.times(p.plus(p.add(t.row, row)?, i % 2 * 8)?, ROW)?;
-            let at = p.add(p.add(begin, swizzled(chunk, row)?)?, p.times(p.rest(pair, 2)?, 8)?)?;
-            p.read_two(p.add(tile, at)?, Type::scalar(p.0.ctx(), DType::F32))
+            let chunk = p.add_const(p.div_const(pair, 2)?, k % 2 * 4 + i / 2 * 2)?;
+            let begin = p.mul_const(p.add_const(p.add(t.row, row)?, i % 2 * 8)?, ROW)?;
+            let at = p.add(
+                p.add(begin, swizzled(chunk, row)?)?,
+                p.mul_const(p.rem_const(pair, 2)?, 8)?,
+            )?;
+            p.load_shared_pair(p.add(tile, at)?, Type::scalar(p.0.ctx(), DType::F32))
         };
         (0..4).map(one).collect()
     }
@@ -77,15 +82,16 @@ impl Tile<'_> {
     /// Issues the wgmmas of a K step.
     fn weigh(&self, p: Ptx, left: &[Value], sums: &[Value], slot: Value) -> Result<Vec<Value>> {
         let (deep, element) = (self.product().rights[0].deep, self.product().element);
-        let right = p.plus(p.add(self.ring, p.times(slot, self.bytes())?)?, self.left_bytes())?;
-        let right = p.descriptor(right, deep)?;
+        let right =
+            p.add_const(p.add(self.ring, p.mul_const(slot, self.bytes())?)?, self.left_bytes())?;
+        let right = p.wgmma_descriptor(right, deep)?;
         let mut sums = sums.to_vec();
-        p.begin()?;
+        p.wgmma_fence()?;
         for (k, left) in left.chunks(4).enumerate() {
-            let right = p.further(right, k * if deep { 32 } else { 16 * ROW })?;
-            sums = p.mma_of_registers(element, left, right, deep, &sums)?;
+            let right = p.advance_descriptor(right, k * if deep { 32 } else { 16 * ROW })?;
+            sums = p.wgmma_register_operand(element, left, right, deep, &sums)?;
         }
-        p.group()?;
+        p.wgmma_commit_group()?;
         Ok(sums)
     }
 
@@ -99,19 +105,21 @@ impl Tile<'_> {
     ) -> Result<()> {
         self.each(c, &[Ptx(c).number(0)?, Ptx(c).number(0)?], &mut |c, place, carried| {
             let p = Ptx(c);
-            let lane = p.rest(thread, 32)?;
+            let lane = p.rem_const(thread, 32)?;
             // Each warp elects a lane to arrive: it may have read its rows before the other warps
             // have.
-            let speaks = p.is(lane, 0)?;
+            let speaks = p.eq_const(lane, 0)?;
             let release = |c: Code, slot: Value| {
-                c.when(speaks, &mut |c| Ptx(c).arrive(self.empty(Ptx(c), slot)?), None)
+                c.when(speaks, &mut |c| Ptx(c).mbarrier_arrive(self.empty(Ptx(c), slot)?), None)
             };
-            let ready =
-                |c: Code, slot: Value, parity: Value| Ptx(c).wait(self.full(Ptx(c), slot)?, parity);
-            let row = p.add(self.own_row(p, group)?, p.times(p.rest(warp, 4)?, 16)?)?;
-            let own = p.add(p.add(place.row, row)?, p.over(lane, 4)?)?;
-            let elements = Elements::of(c, &self.results, &place.batch, &[own, p.plus(own, 8)?])?;
-            let t = Thread { elements, lane, row, column: p.times(p.rest(lane, 4)?, 2)? };
+            let ready = |c: Code, slot: Value, parity: Value| {
+                Ptx(c).mbarrier_wait(self.full(Ptx(c), slot)?, parity)
+            };
+            let row = p.add(self.own_row(p, group)?, p.mul_const(p.rem_const(warp, 4)?, 16)?)?;
+            let own = p.add(p.add(place.row, row)?, p.div_const(lane, 4)?)?;
+            let elements =
+                Elements::of(c, &self.results, &place.batch, &[own, p.add_const(own, 8)?])?;
+            let t = Thread { elements, lane, row, column: p.mul_const(p.rem_const(lane, 4)?, 2)? };
             ready(c, carried[0], carried[1])?;
             let made = self.left(c, &t, carried[0], p.number(0)?)?;
             let zero = c.number(0.0, p.f32())?;
@@ -128,12 +136,12 @@ impl Tile<'_> {
                 let sums = self.weigh(p, left, sums, slot)?;
                 let next = self.next(p, slot, parity)?;
                 ready(c, next[0], next[1])?;
-                let made = self.left(c, &t, next[0], p.of(step)?)?;
+                let made = self.left(c, &t, next[0], p.index_to_i32(step)?)?;
                 // Ends a basic block: otherwise ptxas sinks the prologue below the wgmma wait. For
                 // the same reason the prologue's results pass through that wait and are packed only
                 // after it.
                 ready(c, next[0], next[1])?;
-                let mut done = p.until(0, &[sums.as_slice(), &made].concat(), left)?;
+                let mut done = p.wgmma_wait_group(0, &[sums.as_slice(), &made].concat(), left)?;
                 let made = done.split_off(count);
                 release(c, slot)?;
                 done.extend(t.elements.packed(p, &made)?);
@@ -143,7 +151,7 @@ impl Tile<'_> {
             let ((sums, rest), end) = (done.split_at(count), done.len());
             let (left, [slot, parity]) = (&rest[..end - count - 2], [done[end - 2], done[end - 1]]);
             let sums = self.weigh(p, left, sums, slot)?;
-            let sums = p.until(0, &sums, left)?;
+            let sums = p.wgmma_wait_group(0, &sums, left)?;
             release(c, slot)?;
             self.finish(c, &Fragments { place, group, thread, warp, values: vec![vec![&sums]] })?;
             Ok(self.next(p, slot, parity)?.to_vec())

@@ -49,36 +49,45 @@ impl Staging<'_> {
     /// A buffer that no TMA store still reads.
     fn place(&mut self, c: Code) -> Result<Value> {
         let left = usize::from(self.all && !(self.odd && self.taken == 0));
-        c.when(self.speaks, &mut |c| Ptx(c).stored(left, false), None)?;
+        c.when(self.speaks, &mut |c| Ptx(c).tma_store_wait(left, false), None)?;
         Ptx(c).warp_barrier()?;
-        let at = Ptx(c).plus(self.memory, self.taken % 2 * STORED * ROW)?;
+        let at = Ptx(c).add_const(self.memory, self.taken % 2 * STORED * ROW)?;
         self.taken += 1;
         Ok(at)
     }
     /// The address of 16-byte chunk `chunk` of a row, under the 128-byte swizzle.
     fn at(&self, p: Ptx, place: Value, row: Value, chunk: Value) -> Result<Value> {
-        let swizzled = arith::xori(p.0, chunk, p.rest(row, 8)?)?;
-        p.add(place, p.add(p.times(row, ROW)?, p.times(swizzled, 16)?)?)
+        let swizzled = arith::xori(p.0, chunk, p.rem_const(row, 8)?)?;
+        p.add(place, p.add(p.mul_const(row, ROW)?, p.mul_const(swizzled, 16)?)?)
     }
     /// Stages pairs of 16-bit elements by stmatrix: for each 8 columns, the upper and the lower 8
     /// rows.
     fn narrow(&self, p: Ptx, place: Value, pairs: &[[Value; 2]]) -> Result<()> {
-        let (row, right) = (p.rest(self.lane, 16)?, p.over(self.lane, 16)?);
+        let (row, right) = (p.rem_const(self.lane, 16)?, p.div_const(self.lane, 16)?);
         for (i, two) in pairs.chunks(2).enumerate() {
             let [[a, b], [c, d]] = two else { return Err("has an odd number of columns".into()) };
-            let parts = [p.packed(*a)?, p.packed(*b)?, p.packed(*c)?, p.packed(*d)?];
-            p.matrices(self.at(p, place, row, p.plus(right, 2 * i)?)?, parts)?;
+            let parts = [
+                p.pack_elements(*a)?,
+                p.pack_elements(*b)?,
+                p.pack_elements(*c)?,
+                p.pack_elements(*d)?,
+            ];
+            p.stmatrix(self.at(p, place, row, p.add_const(right, 2 * i)?)?, parts)?;
         }
         Ok(())
     }
     /// Stages pairs of 32-bit elements.
     fn wide(&self, p: Ptx, place: Value, pairs: &[[Value; 2]]) -> Result<()> {
-        let (row, pair) = (p.over(self.lane, 4)?, p.rest(self.lane, 4)?);
+        let (row, pair) = (p.div_const(self.lane, 4)?, p.rem_const(self.lane, 4)?);
         for (i, halves) in pairs.iter().enumerate() {
             for (half, v) in halves.iter().enumerate() {
-                let at =
-                    self.at(p, place, p.plus(row, 8 * half)?, p.plus(p.over(pair, 2)?, 2 * i)?)?;
-                p.write(p.add(at, p.times(p.rest(pair, 2)?, 8)?)?, *v, 8)?;
+                let at = self.at(
+                    p,
+                    place,
+                    p.add_const(row, 8 * half)?,
+                    p.add_const(p.div_const(pair, 2)?, 2 * i)?,
+                )?;
+                p.store_shared(p.add(at, p.mul_const(p.rem_const(pair, 2)?, 8)?)?, *v, 8)?;
             }
         }
         Ok(())
@@ -91,29 +100,31 @@ impl Tile<'_> {
         let p = Ptx(c);
         let Fragments { place, group, thread, warp, values } = f;
         let (group, thread, warp) = (*group, *thread, *warp);
-        let lane = p.rest(thread, 32)?;
-        let own = p.add(p.times(group, 4)?, p.rest(warp, 4)?)?;
+        let lane = p.rem_const(thread, 32)?;
+        let own = p.add(p.mul_const(group, 4)?, p.rem_const(warp, 4)?)?;
         let slabs = self.across() / DEPTH * values.len();
         let places: usize =
             self.stored.iter().map(|(s, _)| DEPTH / s.columns()).sum::<usize>() * slabs;
         let mut staging = Staging {
             results: self.stored.iter().map(|(s, map)| (s, *map)).collect(),
-            memory: p.add(self.staging(p)?, p.times(own, 2 * STORED * ROW)?)?,
+            memory: p.add(self.staging(p)?, p.mul_const(own, 2 * STORED * ROW)?)?,
             lane,
-            speaks: p.is(lane, 0)?,
+            speaks: p.eq_const(lane, 0)?,
             taken: 0,
             odd: places % 2 == 1,
             all: self.stored.iter().all(|(_, map)| map.is_some()),
         };
-        let batch: Vec<Value> = place.batch.iter().map(|b| p.of(*b)).collect::<Result<_>>()?;
-        let warp_row = p.add(self.own_row(p, group)?, p.times(p.rest(warp, 4)?, STORED)?)?;
+        let batch: Vec<Value> =
+            place.batch.iter().map(|b| p.index_to_i32(*b)).collect::<Result<_>>()?;
+        let warp_row =
+            p.add(self.own_row(p, group)?, p.mul_const(p.rem_const(warp, 4)?, STORED)?)?;
         let (row0, column0) = (p.add(place.row, warp_row)?, place.column);
         let (rows, columns, [whole_rows, whole_columns]) =
             (self.results.rows(c)?, self.results.columns(c)?, self.results.whole());
         // Static column count of a result that fits one tile.
         let known = self.results.known_columns().filter(|n| *n <= self.across() as i64);
-        let mine = p.add(row0, p.over(lane, 4)?)?;
-        let over = p.add(column0, p.times(p.rest(lane, 4)?, 2)?)?;
+        let mine = p.add(row0, p.div_const(lane, 4)?)?;
+        let over = p.add(column0, p.mul_const(p.rem_const(lane, 4)?, 2)?)?;
         let lanes = self.results.lanes();
         for (b, sums) in values.iter().enumerate() {
             for slab in 0..self.across() / DEPTH {
@@ -129,7 +140,7 @@ impl Tile<'_> {
                     }
                     let mut halves: Vec<Vec<Value>> = vec![vec![]; staging.results.len()];
                     for half in 0..2 {
-                        let row = p.index(p.plus(mine, 64 * b + 8 * half)?)?;
+                        let row = p.i32_to_index(p.add_const(mine, 64 * b + 8 * half)?)?;
                         let row = inside(c, row, rows, whole_rows, 1)?;
                         let mut passed: Vec<Passed> = vec![];
                         for e in (0..2).step_by(lanes.count) {
@@ -137,7 +148,7 @@ impl Tile<'_> {
                                 .iter()
                                 .map(|s| &s[4 * eight + 2 * half + e..][..lanes.count])
                                 .collect();
-                            let column = p.index(p.plus(over, 8 * eight + e)?)?;
+                            let column = p.i32_to_index(p.add_const(over, 8 * eight + e)?)?;
                             let column = inside(c, column, columns, whole_columns, lanes.count)?;
                             passed.push(self.results.element(
                                 c,
@@ -170,17 +181,17 @@ impl Tile<'_> {
                         } else {
                             staging.wide(p, memory, pairs)?
                         }
-                        let column = p.plus(column0, slab * DEPTH + part * s.columns())?;
-                        let row = p.plus(row0, 64 * b)?;
+                        let column = p.add_const(column0, slab * DEPTH + part * s.columns())?;
+                        let row = p.add_const(row0, 64 * b)?;
                         let Some(map) = map else {
                             p.warp_barrier()?;
                             self.lines(c, s, &staging, memory, &place.batch, [row, column])?;
                             continue;
                         };
-                        p.release()?;
+                        p.fence_proxy_async()?;
                         p.warp_barrier()?;
                         let at = [&[column, row], batch.as_slice()].concat();
-                        c.when(staging.speaks, &mut |c| Ptx(c).store(map, memory, &at), None)?;
+                        c.when(staging.speaks, &mut |c| Ptx(c).tma_store(map, memory, &at), None)?;
                     }
                 }
             }
@@ -204,8 +215,11 @@ impl Tile<'_> {
         let (t, width) = (&self.results, s.columns() as i64);
         let (rows, columns, memory) = (t.rows(c)?, t.columns(c)?, t.scope.buffer(s.access.buffer)?);
         let element = memory.ty().element().ok_or("writes to what is no buffer")?;
-        let (row, column, lane) =
-            (Ptx(c).index(row)?, Ptx(c).index(column)?, Ptx(c).index(staging.lane)?);
+        let (row, column, lane) = (
+            Ptx(c).i32_to_index(row)?,
+            Ptx(c).i32_to_index(column)?,
+            Ptx(c).i32_to_index(staging.lane)?,
+        );
         let single = Lanes { count: 1, mask: None };
         c.strided(c.index(0)?, c.index(STORED as i64)?, c.index(1)?, &[], &mut |c, r, _| {
             let at = c.add(row, r)?;
@@ -216,12 +230,12 @@ impl Tile<'_> {
                 };
                 let odd = c.rem(begin, c.index(2)?)?;
                 let read = |c: Code, e: Value| -> Result<Value> {
-                    let (p, e) = (Ptx(c), Ptx(c).of(e)?);
+                    let (p, e) = (Ptx(c), Ptx(c).index_to_i32(e)?);
                     let at = p.add(
-                        staging.at(p, place, p.of(r)?, p.over(e, 8)?)?,
-                        p.times(p.rest(e, 8)?, 2)?,
+                        staging.at(p, place, p.index_to_i32(r)?, p.div_const(e, 8)?)?,
+                        p.mul_const(p.rem_const(e, 8)?, 2)?,
                     )?;
-                    p.read(at, element)
+                    p.load_shared(at, element)
                 };
                 let there = |c: Code, e: Value| -> Result<Value> {
                     let (inside, left) =
