@@ -19,7 +19,7 @@ use crate::{
     },
     lowering::{
         Target, UserPasses,
-        driver::{pipeline::STEPS, table, user_passes::At},
+        driver::{pipeline::PIPELINE, table, user_passes::At},
     },
     model::Finder,
     runtime::{Package, program},
@@ -110,7 +110,7 @@ fn optional(options: &Options) -> Result<Vec<String>, Error> {
     let own = |here: &dyn Fn(&At) -> bool, add: &mut dyn FnMut(&str)| {
         options.passes.iter().filter(|o| here(&o.at)).flat_map(UserPasses::flags).for_each(add);
     };
-    for step in STEPS.iter().filter(|s| s.target.has(target.chip())) {
+    for step in PIPELINE.iter().filter(|s| s.target.has(target.chip())) {
         let flag = step.pass.split('{').next().unwrap_or_default();
         own(&|at| matches!(at, At::Level(l) if *l <= step.from), &mut add);
         if UPSTREAM.contains(&flag) || table::find(flag).is_some_and(|p| !p.required) {

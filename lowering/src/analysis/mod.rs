@@ -20,8 +20,8 @@ pub(crate) mod structure;
 pub use crate::analysis::attention::{Attention, Limits};
 pub use crate::analysis::buffers::SCRATCH;
 pub use crate::analysis::combine::{Combine, MERGES};
-pub use crate::analysis::facts::{DIVISOR, LEAST, said};
-pub use crate::analysis::nest::{Nest, Plan, drop_units, nests};
+pub use crate::analysis::facts::{DIVISOR, LEAST, param_attrs};
+pub use crate::analysis::nest::{Nest, NestPlan, drop_units, nests};
 pub use crate::analysis::poly::{Div, Lin, Poly, row_major};
 pub use crate::analysis::read::read;
 pub use crate::analysis::structure::{Contraction, Scan, Structure};
@@ -55,7 +55,7 @@ pub struct Buffer {
 
 /// A tensor value as a strided view of a buffer.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct StridedView {
     /// The buffer.
     pub buffer: usize,
     /// The offset of the first element.
@@ -66,7 +66,7 @@ pub struct Place {
     pub strides: Vec<Poly>,
 }
 
-impl Place {
+impl StridedView {
     /// The address of an element, in elements.
     pub fn at(&self, index: &[Lin]) -> Lin {
         let start = Lin::fixed(self.offset.clone());
@@ -149,7 +149,7 @@ pub struct Stage {
 
 impl Stage {
     /// A stage that fills or copies.
-    fn moved(op: Op, to: &Place, index: Vec<Lin>, inputs: Vec<Access>, body: Body) -> Stage {
+    fn moved(op: Op, to: &StridedView, index: Vec<Lin>, inputs: Vec<Access>, body: Body) -> Stage {
         let access = Access { buffer: to.buffer, at: to.at(&index) };
         let output = Output { access, index, init: Init::None, reduces: false, combine: None };
         let (reduction, dims) =
@@ -184,7 +184,7 @@ pub struct Kernel {
     /// Its stages, in program order.
     pub stages: Vec<Stage>,
     /// The view of each tensor.
-    pub views: HashMap<Value, Place>,
+    pub views: HashMap<Value, StridedView>,
     /// Scalar ops of the function, in program order.
     pub scalars: Vec<Op>,
     /// The attention that its stages are.

@@ -36,7 +36,7 @@ impl Nest {
 
 /// The nests of a kernel.
 #[derive(Debug)]
-pub struct Plan {
+pub struct NestPlan {
     /// Its nests, in program order.
     pub nests: Vec<Nest>,
     /// Whether a nest reads what an earlier one of the same kernel writes.
@@ -44,10 +44,10 @@ pub struct Plan {
     /// The number of leading dimensions that dependent nests share as rows.
     pub rows: usize,
     /// Buffers whose elements are only used in the iteration that defines them.
-    pub passed: Vec<bool>,
+    pub forwarded: Vec<bool>,
 }
 
-impl Plan {
+impl NestPlan {
     /// The first nest, if all others only write disjoint elements: borders of padding, other slices
     /// of a concatenation.
     pub fn main(&self) -> Option<&Nest> {
@@ -58,7 +58,7 @@ impl Plan {
 
 /// Forms nests, fusing stages and collapsing dimensions as far as possible. Intermediates of a row
 /// take at most `scratch` bytes where there is a choice.
-pub fn nests(k: &mut Kernel, scratch: i64) -> Plan {
+pub fn nests(k: &mut Kernel, scratch: i64) -> NestPlan {
     for s in &mut k.stages {
         drop_units(s);
     }
@@ -74,9 +74,10 @@ pub fn nests(k: &mut Kernel, scratch: i64) -> Plan {
         }
     }
     let passed = (0..k.buffers.len())
-        .map(|b| k.buffers[b].role == Role::Temporary && passed_on(k, &all, b))
+        .map(|b| k.buffers[b].role == Role::Temporary && is_forwarded(k, &all, b))
         .collect();
-    let mut plan = Plan { dependent: dependent(k, &all), nests: all, rows: 0, passed };
+    let mut plan =
+        NestPlan { dependent: dependent(k, &all), nests: all, rows: 0, forwarded: passed };
     if plan.dependent {
         let least = plan
             .nests
@@ -191,7 +192,7 @@ fn writers<'a>(k: &'a Kernel, nest: &'a Nest) -> impl Iterator<Item = &'a Output
 }
 
 /// Whether only stages of the nest that writes a buffer read it.
-pub fn passed_on(k: &Kernel, nests: &[Nest], b: usize) -> bool {
+pub fn is_forwarded(k: &Kernel, nests: &[Nest], b: usize) -> bool {
     nests.iter().all(|n| {
         let reads = n.all().any(|s| {
             k.stages[s].reads().any(|r| r.buffer == b) || k.stages[s].captured.contains(&b)
@@ -231,7 +232,7 @@ fn dependent(k: &Kernel, nests: &[Nest]) -> bool {
 }
 
 /// Whether a row of the first `rows` dimensions depends on the same row of other nests only.
-fn rows_fit(k: &Kernel, plan: &Plan, rows: usize) -> bool {
+fn rows_fit(k: &Kernel, plan: &NestPlan, rows: usize) -> bool {
     let Some(first) = plan.nests.first() else { return false };
     if plan.nests.iter().any(|n| n.extents[..rows] != first.extents[..rows]) {
         return false;

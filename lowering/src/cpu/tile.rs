@@ -54,7 +54,7 @@ impl Pass for Tile {
                 let ty = Type::memref(element, &[Dim::Known(count)]);
                 memref::Alloca::new(c, &[], &[], ty).alignment(64).result()
             };
-            let how = Scratch { make: &stack, most: SCRATCH };
+            let how = Scratch { allocate: &stack, max_bytes: SCRATCH };
             function::emit(&mut kernel, plan, &[index, index], &how, &mut |c, scope, arguments| {
                 row.emit(&Emission { c, scope, plan, arguments }, schedule)
             })

@@ -54,7 +54,7 @@ pub struct CompileOptions<'a> {
     /// Progress callback: kernels done, kernels in all.
     pub progress: &'a (dyn Fn(usize, usize) + Sync),
     /// Called with the symbol and code of each kernel, by the thread that compiled it.
-    pub made: &'a (dyn Fn(&str, &[u8]) + Sync),
+    pub on_kernel: &'a (dyn Fn(&str, &[u8]) + Sync),
 }
 
 /// Debugging options: passes to skip or add, and files to write.
@@ -131,7 +131,7 @@ impl CompileReport {
 }
 
 /// An empty pipeline.
-const NOTHING: &str = "builtin.module()";
+const EMPTY_PIPELINE: &str = "builtin.module()";
 
 /// Why a compilation failed.
 #[derive(Debug, thiserror::Error)]
@@ -221,7 +221,7 @@ pub fn compile(
     let user_passes = options.debug.user_passes;
     let text = whole_text(level, Level::Linalg.max(level), &options.target, user_passes)?;
     // A module that starts on a lower level may still have user passes to run.
-    if level < Level::Linalg || text != NOTHING {
+    if level < Level::Linalg || text != EMPTY_PIPELINE {
         let done = run_pipeline(module, &text, &dumped("graph"), &|_, _, _| ())?;
         report.add(&done.passes);
         report.diagnostics.extend(done.diagnostics);
@@ -261,7 +261,7 @@ pub fn compile(
         level,
         next: AtomicUsize::new(0),
         done: AtomicUsize::new(0),
-        made: Mutex::default(),
+        results: Mutex::default(),
     };
     let (host, elapsed) = std::thread::scope(|scope| {
         for _ in 0..options.workers.clamp(1, jobs.len().max(1)) {
@@ -276,7 +276,7 @@ pub fn compile(
     report.add(&passes);
     let tiles = jobs.iter().any(|j| j.amx);
     each(&mut program, &mut |p| p.amx = tiles);
-    let made = all.made.into_inner().unwrap_or_else(|e| e.into_inner());
+    let made = all.results.into_inner().unwrap_or_else(|e| e.into_inner());
     report.kernels = kernel_start.elapsed();
     report.kernel_count = jobs.len();
     let mut objects: Vec<(String, Vec<u8>)> =
@@ -377,7 +377,7 @@ fn host(
 const LONG: usize = 2000;
 
 /// A compiled kernel.
-struct Made {
+struct CompiledKernel {
     object: Vec<u8>,
     cached: bool,
     passes: Duration,
@@ -395,12 +395,12 @@ struct Kernels<'a> {
     level: Level,
     next: AtomicUsize,
     done: AtomicUsize,
-    made: Mutex<Vec<(String, Result<Made, CompileError>)>>,
+    results: Mutex<Vec<(String, Result<CompiledKernel, CompileError>)>>,
 }
 
 impl Kernels<'_> {
     /// Reports code from the cache.
-    fn kept_code(&self, job: &Job, object: &[u8]) {
+    fn report_cached_code(&self, job: &Job, object: &[u8]) {
         match &self.options.target {
             Target::Host(_) => tracing::info!(
                 target: "kiln::output_code", kernel = job.name,
@@ -418,15 +418,18 @@ impl Kernels<'_> {
         while let Some(job) = self.jobs.get(self.next.fetch_add(1, Ordering::Relaxed)) {
             let outcome = self.kernel(job, &mut tools);
             if let Ok(made) = &outcome {
-                (self.options.made)(&job.symbol, &made.object);
+                (self.options.on_kernel)(&job.symbol, &made.object);
             }
-            self.made.lock().unwrap_or_else(|e| e.into_inner()).push((job.symbol.clone(), outcome));
+            self.results
+                .lock()
+                .unwrap_or_else(|e| e.into_inner())
+                .push((job.symbol.clone(), outcome));
             (self.options.progress)(self.done.fetch_add(1, Ordering::Relaxed) + 1, self.jobs.len());
         }
     }
 
-    fn kernel(&self, job: &Job, tools: &mut Option<Tools>) -> Result<Made, CompileError> {
-        let mut made = Made {
+    fn kernel(&self, job: &Job, tools: &mut Option<Tools>) -> Result<CompiledKernel, CompileError> {
+        let mut made = CompiledKernel {
             object: vec![],
             cached: false,
             passes: Duration::ZERO,
@@ -444,8 +447,8 @@ impl Kernels<'_> {
         {
             Some(Ok(Some(object))) => {
                 tracing::debug!(target: "kiln::cache", kernel = job.name, key = job.key, "hit");
-                self.kept_code(job, &object);
-                return Ok(Made { object, cached: true, ..made });
+                self.report_cached_code(job, &object);
+                return Ok(CompiledKernel { object, cached: true, ..made });
             }
             Some(Err(remark)) => made.remarks.push(remark),
             Some(Ok(None)) => {

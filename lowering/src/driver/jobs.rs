@@ -1,7 +1,7 @@
 //! Splits the kernels of a module into modules that threads compile separately.
 use crate::{
     Target, analysis::structure::loops_of, cpu::llvm::version, driver::compile::CompileOptions,
-    target::launch::state_on_module,
+    target::launch::set_on_module,
 };
 use kiln_dialects::{ir::*, ops::OpKind, rules::Level, value::DType};
 use sha2::{Digest, Sha256};
@@ -70,7 +70,7 @@ pub(crate) fn kernels_of(
             .find(|(n, _)| n == "kind")
             .and_then(|(_, a)| a.as_string())
             .unwrap_or_default();
-        state_on_module(kernel, func, &symbol);
+        set_on_module(kernel, func, &symbol);
         func.set_attr("sym_name", Attr::string(ctx, &symbol));
         if !jobs.contains_key(&symbol) {
             let standalone = Module::new(func.loc());

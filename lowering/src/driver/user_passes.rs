@@ -51,7 +51,7 @@ impl UserPasses {
                         level.name()
                     ));
                 }
-                None if pipeline::STEPS.iter().any(|s| flag(s.pass) == place) => {
+                None if pipeline::PIPELINE.iter().any(|s| flag(s.pass) == place) => {
                     At::After(place.into())
                 }
                 None => {

@@ -19,7 +19,7 @@ use crate::{
         },
         launch::{
             CLUSTER, GRID, LIBRARY, PERSISTENT, RESIDENT, SHARED_BYTES, TENSOR_MAPS, THREADS,
-            state_on_module,
+            set_on_module,
         },
     },
 };
@@ -248,7 +248,7 @@ fn wrap(module: Op, chip: &str) -> Result<()> {
     {
         let symbol = kernel_symbol(module);
         func.set_attr("sym_name", Attr::string(c, &symbol));
-        state_on_module(module, *func, &symbol);
+        set_on_module(module, *func, &symbol);
     }
     let target = Attr::parse(c, &format!("#nvvm.target<O = 3, chip = \"{chip}\">"))
         .ok_or_at(first, "has no nvvm dialect")?;

@@ -52,7 +52,7 @@ impl Pass for GpuTile {
             let scratch = |c: Code, element: Type, count: i64| -> Result<Value> {
                 shared(c, element, copies * ((count + 15) / 16 * 16))
             };
-            let how = Scratch { make: &scratch, most: SHARED };
+            let how = Scratch { allocate: &scratch, max_bytes: SHARED };
             function::emit(&mut kernel, plan, &types, &how, &mut |c, scope, arguments| {
                 row.emit(&Emission { c, scope, plan, arguments }, schedule)
             })

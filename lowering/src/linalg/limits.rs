@@ -35,11 +35,11 @@ impl Limits {
             let Some(inner) = limits.with(&s, op.operand(0)).filter(|_| hides) else { break };
             limits = Limits { root: op.operand(1), ..inner };
         }
-        limits.further(&s);
+        limits.add_inner_lengths(&s);
         limits
     }
     /// Sequence lengths stated by masks further inside, which stay in the expression.
-    fn further(&mut self, s: &Scores<'_>) {
+    fn add_inner_lengths(&mut self, s: &Scores<'_>) {
         let (mut scores, mut masks) = (vec![self.root], vec![]);
         while let Some(op) = scores.pop().and_then(Value::def) {
             if op.isa::<arith::AddF>() || op.isa::<arith::ExtF>() {

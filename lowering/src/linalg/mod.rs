@@ -30,7 +30,7 @@ pub(crate) mod scan;
 pub(crate) mod stage;
 
 use crate::{
-    analysis::{kernels_of, said, sizes::SizeValues},
+    analysis::{kernels_of, param_attrs, sizes::SizeValues},
     kernels::op_facts::{folded_transpose, folding_op, heavy},
     linalg::{
         expr::dtype,
@@ -114,7 +114,7 @@ fn sizes_attr(c: Ctx, facts: &Facts, args: &[Value]) -> Attr {
     };
     let one = |v: &Value| {
         if !v.ty().is_tensor() {
-            return said(*v).unwrap_or(Attr::dictionary(c, &[]));
+            return param_attrs(*v).unwrap_or(Attr::dictionary(c, &[]));
         }
         let sizes: Vec<i64> = facts.dims(*v).iter().map(size).collect();
         Attr::dictionary(c, &[("kiln.sizes", Attr::i64s(c, &sizes))])
@@ -132,7 +132,7 @@ fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Resul
         sizes: RefCell::new(SizeValues::of_kernel(facts, index(), b)),
         indices: index().collect(),
         tensors: RefCell::new(pairs.iter().copied().filter(|(v, _)| v.ty().is_tensor()).collect()),
-        given: RefCell::default(),
+        bound: RefCell::default(),
     };
     let returned = end.operands();
     // Results of stages, converted to their declared dtype.

@@ -2,7 +2,7 @@
 use crate::{
     analysis::sizes::SizeBuilder,
     program::{
-        external_ptx::Given,
+        external_ptx::PtxEntry,
         slots::{Sizes, Slots},
     },
     strategies::gpu::library,
@@ -82,7 +82,7 @@ pub fn launch(
     let mut all = vec![];
     let given: Vec<SymDim> = launch.sizes.iter().map(|v| facts.size_value(*v)).collect();
     // External PTX takes its parameters in the order that its op states.
-    let own = kernel.and_then(Given::of);
+    let own = kernel.and_then(PtxEntry::of);
     let (tensors, numbers): (Vec<Option<&Value>>, Vec<SymDim>) = match &own {
         Some(own) => (
             own.operands

@@ -7,7 +7,7 @@
 //!
 //! Static programs are assigned greedily by size: largest value first, each at the lowest offset
 //! free during its live range. With dynamic sizes, a value reuses the memory of a dead value that
-//! is provably as large for every size. A result that may overwrite a dead input (`kiln-in-place`)
+//! is provably as large for every size. A result that may overwrite a dead input (`kiln-in-assign_offsets`)
 //! shares its memory. A tensor into which several launches insert slices is one value from the
 //! first of them on: each takes it and writes to it, and nothing else reads it in between.
 //!
@@ -32,13 +32,13 @@ use std::collections::HashMap;
 
 kiln_passes::pass_options! {
     /// The pass.
-    pub struct Plan {
+    pub struct PlanMemory {
         /// Alignment of offsets in bytes
         pub alignment: i64 = 64,
     }
 }
 
-impl Pass for Plan {
+impl Pass for PlanMemory {
     const FLAG: &'static str = "kiln-plan";
     const SUMMARY: &'static str =
         "Plans memory: assigns values between kernels to the arena or to the caller's buffers";
@@ -85,7 +85,7 @@ struct Slot {
     over: Option<usize>,
 }
 
-impl Plan {
+impl PlanMemory {
     fn function(&self, about: &Kernels, func: Op) -> Result<()> {
         let Some(block) = func.regions().first().and_then(|r| r.first()) else { return Ok(()) };
         let end = block.terminator().ok_or_at(func, "has no return")?;
@@ -98,7 +98,7 @@ impl Plan {
             let launch = Launch::of(*op).ok_or_malformed(*op)?;
             let allowed = in_place(about, &launch.kernel);
             for (r, (out, result)) in launch.outs.iter().zip(op.results()).enumerate() {
-                if let Some(wrong) = handed_on(about, *op, &launch, r) {
+                if let Some(wrong) = forwarded_destination(about, *op, &launch, r) {
                     wrong.at(*op)?;
                     continue;
                 }
@@ -114,7 +114,7 @@ impl Plan {
                         let over = allowed
                             .iter()
                             .filter(|(result, _)| *result == r)
-                            .find_map(|(_, i)| taken_over(&slots, &launch, *i, n, &bytes));
+                            .find_map(|(_, i)| overwritten_input(&slots, &launch, *i, n, &bytes));
                         slots.push(Slot {
                             empty,
                             result,
@@ -127,7 +127,7 @@ impl Plan {
                 }
             }
         }
-        let (offsets, total) = place(&slots, self.alignment);
+        let (offsets, total) = assign_offsets(&slots, self.alignment);
         // The first launch needs offsets, so their arithmetic goes before it.
         let first = launches.first().copied().unwrap_or(end);
         let empties: Vec<Op> =
@@ -184,7 +184,12 @@ impl Plan {
 
 /// Whether a launch writes to the result of an earlier one, and so shares its memory. Err: this is
 /// not allowed here.
-fn handed_on(about: &Kernels, op: Op, launch: &Launch, result: usize) -> Option<Result<()>> {
+fn forwarded_destination(
+    about: &Kernels,
+    op: Op,
+    launch: &Launch,
+    result: usize,
+) -> Option<Result<()>> {
     let out = *launch.outs.get(result)?;
     out.def().filter(|o| o.kind() == Some(OpKind::Launch))?;
     let puts =
@@ -270,7 +275,7 @@ fn in_place(about: &Kernels, kernel: &str) -> Vec<(usize, usize)> {
 
 /// The slot of an input that launch `n` is the last to read and that one of its results may
 /// overwrite.
-fn taken_over(
+fn overwritten_input(
     slots: &[Slot],
     launch: &Launch,
     input: usize,
@@ -302,7 +307,7 @@ fn until(slots: &[Slot], slot: &Slot) -> i64 {
 
 /// Assigns the slots' offsets and the arena's size. Slots that overwrite each other are placed as
 /// one.
-fn place(slots: &[Slot], alignment: i64) -> (Vec<SymDim>, SymDim) {
+fn assign_offsets(slots: &[Slot], alignment: i64) -> (Vec<SymDim>, SymDim) {
     let mut intervals: Vec<Interval> = vec![];
     let mut interval_of: Vec<usize> = vec![];
     for slot in slots {
@@ -322,8 +327,8 @@ fn place(slots: &[Slot], alignment: i64) -> (Vec<SymDim>, SymDim) {
     }
     let (offsets, total) =
         match intervals.iter().map(|p| p.bytes.known()).collect::<Option<Vec<i64>>>() {
-            Some(known) => place_static(&intervals, &known),
-            None => place_symbolic(&intervals),
+            Some(known) => assign_static(&intervals, &known),
+            None => assign_symbolic(&intervals),
         };
     (interval_of.into_iter().map(|p| offsets[p].clone()).collect(), total)
 }
@@ -335,7 +340,7 @@ struct Interval {
     last: i64,
 }
 
-fn place_static(slots: &[Interval], sizes: &[i64]) -> (Vec<SymDim>, SymDim) {
+fn assign_static(slots: &[Interval], sizes: &[i64]) -> (Vec<SymDim>, SymDim) {
     let mut order: Vec<usize> = (0..slots.len()).collect();
     order.sort_by_key(|i| (std::cmp::Reverse(sizes[*i]), slots[*i].first));
     let (mut offsets, mut done, mut total) = (vec![0; slots.len()], vec![], 0);
@@ -362,7 +367,7 @@ fn place_static(slots: &[Interval], sizes: &[i64]) -> (Vec<SymDim>, SymDim) {
     (offsets.into_iter().map(SymDim::Known).collect(), SymDim::Known(total))
 }
 
-fn place_symbolic(slots: &[Interval]) -> (Vec<SymDim>, SymDim) {
+fn assign_symbolic(slots: &[Interval]) -> (Vec<SymDim>, SymDim) {
     // Allocated memory: size, and the launch after which it is free.
     let mut intervals: Vec<(SymDim, i64)> = vec![];
     let mut interval_of = vec![];

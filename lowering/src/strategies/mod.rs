@@ -23,7 +23,7 @@ pub use parameters::{
 pub use request::{Analysed, Analysis, Bf16, Cpu, Gpu, Machine, Match, Request, View};
 
 use crate::{
-    analysis::{Kernel, Plan},
+    analysis::{Kernel, NestPlan},
     emit::{body::Scope, code::Code},
 };
 
@@ -43,7 +43,7 @@ pub struct Emission<'a, 'k> {
     /// The kernel's buffers, sizes and scalars as SSA values.
     pub scope: &'a Scope<'k>,
     /// The kernel's loop nests.
-    pub plan: &'a Plan,
+    pub plan: &'a NestPlan,
     /// Arguments behind the kernel's own: on a processor the thread's number and the number of
     /// threads, on a GPU the TMA descriptors.
     pub arguments: &'a [Value],

@@ -1,6 +1,6 @@
 //! What a strategy is asked about: a kernel, analysed once, and the machine.
 use crate::{
-    analysis::{self, Kernel, Plan, SCRATCH},
+    analysis::{self, Kernel, NestPlan, SCRATCH},
     target::{Chip, launch::SHARED},
 };
 use kiln_dialects::{Result, ir::Op};
@@ -12,7 +12,7 @@ pub struct View {
     /// Names it: equal views have equal names.
     pub name: &'static str,
     /// Makes it; `None` where the kernel has none of this kind.
-    pub make: fn(Kernel) -> Option<(Kernel, Plan)>,
+    pub make: fn(Kernel) -> Option<(Kernel, NestPlan)>,
 }
 
 impl View {
@@ -20,7 +20,7 @@ impl View {
     pub const WHOLE: View = View {
         name: "whole",
         make: |k| {
-            let plan = Plan::whole(&k);
+            let plan = NestPlan::whole(&k);
             Some((k, plan))
         },
     };
@@ -43,7 +43,7 @@ impl View {
 }
 
 /// A kernel and its loop nests in one view.
-pub type Analysed = Rc<(Kernel, Plan)>;
+pub type Analysed = Rc<(Kernel, NestPlan)>;
 
 /// The analysis of a kernel's function: it is read once, each view is made when it is first asked
 /// for.
@@ -143,7 +143,7 @@ pub struct Request<'a> {
     /// The kernel.
     pub kernel: &'a Kernel,
     /// Its loop nests.
-    pub plan: &'a Plan,
+    pub plan: &'a NestPlan,
     /// The machine.
     pub machine: Machine,
 }

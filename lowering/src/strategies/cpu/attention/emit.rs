@@ -8,9 +8,9 @@
 use crate::{
     analysis::{Access, Attention},
     emit::{
-        body::{Passed, Scope},
-        code::{Code, known},
-        lanes::{Lanes, Val},
+        body::{ForwardedElements, Scope},
+        code::{Code, constant_value},
+        lanes::{LaneValue, Lanes},
         loops::decode,
     },
     strategies::cpu::{
@@ -42,7 +42,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, params: &Params, threads: Threads) -> Re
     let block = c.index(width as i64)?;
     sizes.push(c.ceil_div(queries, block)?);
     let tasks = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
-    let even = known(queries).is_some_and(|q| q % width as i64 == 0);
+    let even = constant_value(queries).is_some_and(|q| q % width as i64 == 0);
     blocks(c, tasks, 1, threads, &mut |c, i| {
         let mut outer = decode(c, i, &sizes)?;
         let first = c.mul(outer.pop().ok_or("has no block of queries")?, block)?;
@@ -117,9 +117,9 @@ impl Task<'_> {
         c.add(self.first, c.index((v * self.lanes) as i64)?)
     }
     /// Loop indices of a stage over queries and one more dimension.
-    fn dims(&self, c: Code, v: usize, last: Value) -> Result<Vec<Val>> {
-        let mut dims: Vec<Val> = self.outer.iter().map(|i| Val::One(*i)).collect();
-        dims.extend([Val::Steps(self.start(c, v)?, 1), Val::One(last)]);
+    fn dims(&self, c: Code, v: usize, last: Value) -> Result<Vec<LaneValue>> {
+        let mut dims: Vec<LaneValue> = self.outer.iter().map(|i| LaneValue::Uniform(*i)).collect();
+        dims.extend([LaneValue::Strided(self.start(c, v)?, 1), LaneValue::Uniform(last)]);
         Ok(dims)
     }
     /// Emits a stage with given inputs, each by the stage that would have written it.
@@ -130,11 +130,11 @@ impl Task<'_> {
         v: usize,
         last: Value,
         given: &[(usize, Value)],
-    ) -> Result<Val> {
+    ) -> Result<LaneValue> {
         let k = self.scope.kernel;
-        let mut passed: Passed = given
+        let mut passed: ForwardedElements = given
             .iter()
-            .map(|(s, x)| (k.stages[*s].outputs[0].access.clone(), Val::Many(*x)))
+            .map(|(s, x)| (k.stages[*s].outputs[0].access.clone(), LaneValue::Vector(*x)))
             .collect();
         self.scope.iteration(
             c,
@@ -157,7 +157,7 @@ impl Task<'_> {
         last: Value,
         given: &[(usize, Value)],
     ) -> Result<Value> {
-        self.lanes(v).many(c, self.stage(c, stage, v, last, given)?)
+        self.lanes(v).vector(c, self.stage(c, stage, v, last, given)?)
     }
     /// A position in scratch.
     fn place(&self, c: Code, row: Value, v: usize) -> Result<Value> {
@@ -186,7 +186,7 @@ impl Task<'_> {
         self.pack(c)?;
         let (zero, n) = (c.index(0)?, self.n());
         let nothing = self.splat(c, 0.0)?;
-        c.each(zero, c.index(self.at.columns)?, 1, &[], &mut |c, e, _| {
+        c.for_loop(zero, c.index(self.at.columns)?, 1, &[], &mut |c, e, _| {
             (0..n).try_for_each(|v| self.save(c, nothing, self.total, e, v)).map(|()| vec![])
         })?;
         let low = self.splat(c, f64::NEG_INFINITY)?;
@@ -202,10 +202,10 @@ impl Task<'_> {
             end = c.min(end, keys)?;
         }
         if let Some(queries) = limits[0] {
-            end = c.select(c.below(self.first, queries)?, end, zero)?;
+            end = c.select(c.less_than(self.first, queries)?, end, zero)?;
         }
-        let known = c.each(zero, end, block as i64, &carried, &mut |c, lo, carried| {
-            let hi = c.end(lo, c.index(block as i64)?, end)?;
+        let known = c.for_loop(zero, end, block as i64, &carried, &mut |c, lo, carried| {
+            let hi = c.block_end(lo, c.index(block as i64)?, end)?;
             let (old, sums) = carried.split_at(n);
             let max = self.score(c, (lo, hi), at_once, old)?;
             let mut factors = vec![];
@@ -218,7 +218,7 @@ impl Task<'_> {
                     &[(self.at.seen, old[v]), (self.at.max, max[v])],
                 )?);
             }
-            let added = c.each(lo, hi, 1, &vec![nothing; n], &mut |c, key, sums| {
+            let added = c.for_loop(lo, hi, 1, &vec![nothing; n], &mut |c, key, sums| {
                 let row = c.sub(key, lo)?;
                 let mut sums = sums.to_vec();
                 for (v, sum) in sums.iter_mut().enumerate() {
@@ -253,12 +253,13 @@ impl Task<'_> {
         let rows = a.at.coefficient(self.at.outer + 2).known() == Some(1)
             && depth % self.lanes as i64 == 0;
         let step = if rows { self.lanes as i64 } else { 1 };
-        let dims = |c: Code, q: Val, d: Val| -> Result<Vec<Val>> {
-            let mut dims: Vec<Val> = self.outer.iter().map(|i| Val::One(*i)).collect();
-            dims.extend([q, Val::One(c.index(0)?), d]);
+        let dims = |c: Code, q: LaneValue, d: LaneValue| -> Result<Vec<LaneValue>> {
+            let mut dims: Vec<LaneValue> =
+                self.outer.iter().map(|i| LaneValue::Uniform(*i)).collect();
+            dims.extend([q, LaneValue::Uniform(c.index(0)?), d]);
             Ok(dims)
         };
-        c.each(c.index(0)?, c.index(depth)?, step, &[], &mut |c, d, _| {
+        c.for_loop(c.index(0)?, c.index(depth)?, step, &[], &mut |c, d, _| {
             for v in 0..self.n() {
                 let start = self.start(c, v)?;
                 if !rows {
@@ -266,10 +267,10 @@ impl Task<'_> {
                     let at = self.scope.address(
                         c,
                         &a.at,
-                        &dims(c, Val::Steps(start, 1), Val::One(d))?,
+                        &dims(c, LaneValue::Strided(start, 1), LaneValue::Uniform(d))?,
                         lanes,
                     )?;
-                    let x = lanes.many(c, lanes.load(c, memory, at)?)?;
+                    let x = lanes.vector(c, lanes.load(c, memory, at)?)?;
                     self.save(c, self.widened(c, x, self.lanes)?, self.query, d, v)?;
                     continue;
                 }
@@ -283,10 +284,10 @@ impl Task<'_> {
                     let at = self.scope.address(
                         c,
                         &a.at,
-                        &dims(c, Val::One(row), Val::Steps(d, 1))?,
+                        &dims(c, LaneValue::Uniform(row), LaneValue::Strided(d, 1))?,
                         all,
                     )?;
-                    let x = all.many(c, all.load(c, memory, at)?)?;
+                    let x = all.vector(c, all.load(c, memory, at)?)?;
                     self.widened(c, x, self.lanes)
                 })?;
                 for (i, x) in shuffled(c, loaded)?.into_iter().enumerate() {
@@ -300,14 +301,19 @@ impl Task<'_> {
 
     /// Broadcasts an element that is uniform over queries.
     fn shared(&self, c: Code, a: &Access, one: Value, two: Value) -> Result<Value> {
-        let mut dims: Vec<Val> = self.outer.iter().map(|i| Val::One(*i)).collect();
-        dims.extend([Val::One(c.index(0)?), Val::One(one), Val::One(two)]);
+        let mut dims: Vec<LaneValue> = self.outer.iter().map(|i| LaneValue::Uniform(*i)).collect();
+        dims.extend([
+            LaneValue::Uniform(c.index(0)?),
+            LaneValue::Uniform(one),
+            LaneValue::Uniform(two),
+        ]);
         let one = Lanes { count: 1, mask: None };
-        let Val::One(at) = self.scope.address(c, &a.at, &dims, one)? else {
+        let LaneValue::Uniform(at) = self.scope.address(c, &a.at, &dims, one)? else {
             return Err("has keys or values that differ in lanes".into());
         };
         let x = memref::load(c, self.scope.buffer(a.buffer)?, &[at])?;
-        Lanes { count: self.lanes, mask: None }.many(c, Val::One(self.widened(c, x, 1)?))
+        Lanes { count: self.lanes, mask: None }
+            .vector(c, LaneValue::Uniform(self.widened(c, x, 1)?))
     }
 
     /// Register-tiled product of `rows` times all vectors: each step loads a row of scratch and one
@@ -321,7 +327,7 @@ impl Task<'_> {
         element: &mut dyn FnMut(Code, Value, usize) -> Result<Value>,
     ) -> Result<Vec<Value>> {
         let n = self.n();
-        c.each(range.0, range.1, 1, &start, &mut |c, i, sums| {
+        c.for_loop(range.0, range.1, 1, &start, &mut |c, i, sums| {
             let vectors: Vec<Value> = (0..n).map(|v| scratch(c, i, v)).collect::<Result<_>>()?;
             let mut next = vec![];
             for (r, sums) in sums.chunks(n).enumerate() {
@@ -349,7 +355,7 @@ impl Task<'_> {
         for count in counts {
             let step = c.index(count as i64)?;
             let end = c.add(at, c.mul(c.div(c.sub(hi, at)?, step)?, step)?)?;
-            carried = c.each(at, end, count as i64, &carried, &mut |c, i, carried| {
+            carried = c.for_loop(at, end, count as i64, &carried, &mut |c, i, carried| {
                 f(c, i, count, carried)
             })?;
             at = end;
@@ -442,7 +448,7 @@ impl Task<'_> {
         let inner =
             Task { scope: &inner, masks: self.masks.clone(), outer: self.outer.clone(), ..*self };
         let step = if rows { self.lanes as i64 } else { 1 };
-        c.each(c.index(0)?, c.index(self.at.columns)?, step, &[], &mut |c, e, _| {
+        c.for_loop(c.index(0)?, c.index(self.at.columns)?, step, &[], &mut |c, e, _| {
             for v in 0..self.n() {
                 if !rows {
                     let total = self.load(c, self.total, e, v)?;
@@ -460,10 +466,11 @@ impl Task<'_> {
                     shuffled(c, columns)?,
                     (!self.even).then_some((start, self.queries)),
                     &mut |c, i| {
-                        let mut dims: Vec<Val> = self.outer.iter().map(|i| Val::One(*i)).collect();
+                        let mut dims: Vec<LaneValue> =
+                            self.outer.iter().map(|i| LaneValue::Uniform(*i)).collect();
                         dims.extend([
-                            Val::One(c.add(start, c.index(i as i64)?)?),
-                            Val::Steps(e, 1),
+                            LaneValue::Uniform(c.add(start, c.index(i as i64)?)?),
+                            LaneValue::Strided(e, 1),
                         ]);
                         Ok((
                             memory,

@@ -6,12 +6,12 @@
 //! other. The scheme is Goto and van de Geijn's (Anatomy of High-Performance Matrix Multiplication,
 //! 2008), with rows where they have panels of rows.
 use crate::{
-    analysis::{Nest, Plan, Poly},
+    analysis::{Nest, NestPlan, Poly},
     emit::{
         body::Scope,
         code::Code,
-        lanes::{Lanes, Val},
-        loops::{Fixed, Loops, decode},
+        lanes::{LaneValue, Lanes},
+        loops::{FixedDims, Loops, decode},
     },
     strategies::cpu::{
         blocked_gemm::{MISMATCH, Params, Product, Unit, microkernel::Tile, product},
@@ -47,7 +47,7 @@ pub struct Blocks<'a> {
 /// Columns of a register tile.
 pub struct Group {
     /// Fixed loops: all but rows, vector and K.
-    pub fixed: Fixed,
+    pub fixed: FixedDims,
     /// First index in the vector dimension.
     pub start: Value,
     /// Vector count.
@@ -70,7 +70,7 @@ fn local(c: Code, element: Type, count: i64) -> Result<Value> {
 pub fn emit(
     c: Code,
     scope: &Scope<'_>,
-    plan: &Plan,
+    plan: &NestPlan,
     nest: &Nest,
     (unit, params): (Unit, &Params),
     threads: Threads,
@@ -139,11 +139,11 @@ pub fn emit(
     let all = Blocks { loops, product: p, unit, m, left_row, sums_row, left, right, sums, single };
     blocks(c, total, 1, threads, &mut |c, i| {
         let at = decode(c, i, &sizes)?;
-        let mut fixed: Fixed = vec![None; nest.extents.len()];
+        let mut fixed: FixedDims = vec![None; nest.extents.len()];
         outer.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
         let part = |i: Value, block: Value, size: Value| -> Result<Range> {
             let lo = c.mul(i, block)?;
-            Ok((lo, c.end(lo, block, size)?))
+            Ok((lo, c.block_end(lo, block, size)?))
         };
         let columns = part(at[outer.len()], n_size, columns)?;
         let rows = part(at[outer.len() + 1], m_size, rows)?;
@@ -156,7 +156,7 @@ impl Blocks<'_> {
     fn task(
         &self,
         c: Code,
-        fixed: &Fixed,
+        fixed: &FixedDims,
         rows: Range,
         columns: Range,
         (depth, k_block): (Value, i64),
@@ -165,8 +165,8 @@ impl Blocks<'_> {
             self.clear(c, rows, columns)?;
         }
         let zero = c.index(0)?;
-        c.each(zero, depth, k_block, &[], &mut |c, k, _| {
-            let ks = (k, c.end(k, c.index(k_block)?, depth)?);
+        c.for_loop(zero, depth, k_block, &[], &mut |c, k, _| {
+            let ks = (k, c.block_end(k, c.index(k_block)?, depth)?);
             self.copy_left(c, fixed, rows, ks)?;
             self.groups(c, fixed, columns, &mut |c, g| {
                 self.copy_right(c, g, ks)?;
@@ -184,7 +184,7 @@ impl Blocks<'_> {
                             c,
                             g,
                             rows,
-                            (first, c.end(first, c.index(self.m as i64)?, rows.1)?),
+                            (first, c.block_end(first, c.index(self.m as i64)?, rows.1)?),
                         ),
                         (false, _) => Ok(()),
                     }
@@ -208,7 +208,9 @@ impl Blocks<'_> {
     ) -> Result<()> {
         if self.unit == Unit::Amx {
             return c
-                .each(lo, hi, self.m as i64, &[], &mut |c, i, _| f(c, i, self.m).map(|()| vec![]))
+                .for_loop(lo, hi, self.m as i64, &[], &mut |c, i, _| {
+                    f(c, i, self.m).map(|()| vec![])
+                })
                 .map(drop);
         }
         let (mut at, mut counts) = (lo, vec![self.m]);
@@ -217,7 +219,7 @@ impl Blocks<'_> {
             let step = c.index(count as i64)?;
             let whole = c.div(c.sub(hi, at)?, step)?;
             let end = c.add(at, c.mul(whole, step)?)?;
-            c.each(at, end, count as i64, &[], &mut |c, i, _| f(c, i, count).map(|()| vec![]))?;
+            c.for_loop(at, end, count as i64, &[], &mut |c, i, _| f(c, i, count).map(|()| vec![]))?;
             at = end;
         }
         Ok(())
@@ -227,7 +229,7 @@ impl Blocks<'_> {
     fn groups(
         &self,
         c: Code,
-        fixed: &Fixed,
+        fixed: &FixedDims,
         (lo, hi): Range,
         f: &mut dyn FnMut(Code, &Group) -> Result<()>,
     ) -> Result<()> {
@@ -243,7 +245,7 @@ impl Blocks<'_> {
             return self.loops.chunks(c, lo, hi, &[], &mut one).map(drop);
         };
         let width = self.loops.scope.poly(c, &self.loops.nest.extents[self.product.vector])?;
-        c.each(c.div(lo, width)?, c.ceil_div(hi, width)?, 1, &[], &mut |c, i, _| {
+        c.for_loop(c.div(lo, width)?, c.ceil_div(hi, width)?, 1, &[], &mut |c, i, _| {
             let mut fixed = fixed.clone();
             fixed[d] = Some(i);
             let base = c.sub(c.mul(i, width)?, lo)?;
@@ -266,7 +268,7 @@ impl Blocks<'_> {
     }
 
     /// The fixed loops, with the one over rows if there is one.
-    pub fn at_row(&self, fixed: &Fixed, row: Value) -> Fixed {
+    pub fn at_row(&self, fixed: &FixedDims, row: Value) -> FixedDims {
         let mut fixed = fixed.clone();
         self.product.rows.iter().for_each(|d| fixed[*d] = Some(row));
         fixed
@@ -282,15 +284,18 @@ impl Blocks<'_> {
         let (Some(sums), all) = (self.sums, Lanes { count: self.loops.lanes, mask: None }) else {
             return Ok(());
         };
-        let start = Val::Many(all.many(c, Val::One(self.loops.scope.scalar(self.product.start)?))?);
+        let start = LaneValue::Vector(
+            all.vector(c, LaneValue::Uniform(self.loops.scope.scalar(self.product.start)?))?,
+        );
         let m = c.index(self.m as i64)?;
         // The last tile of a unit may extend past the last row.
         let count = c.mul(c.ceil_div(c.sub(rows.1, rows.0)?, m)?, m)?;
-        c.each(c.index(0)?, count, 1, &[], &mut |c, row, _| {
+        c.for_loop(c.index(0)?, count, 1, &[], &mut |c, row, _| {
             let row = c.mul(row, c.index(self.sums_row)?)?;
             let end = c.sub(columns.1, columns.0)?;
-            c.each(c.index(0)?, end, self.loops.lanes as i64, &[], &mut |c, i, _| {
-                all.store(c, sums, Val::Steps(c.add(row, i)?, 1), start, false).map(|()| vec![])
+            c.for_loop(c.index(0)?, end, self.loops.lanes as i64, &[], &mut |c, i, _| {
+                all.store(c, sums, LaneValue::Strided(c.add(row, i)?, 1), start, false)
+                    .map(|()| vec![])
             })
         })
         .map(drop)
@@ -300,11 +305,11 @@ impl Blocks<'_> {
     fn finish_rows(&self, c: Code, g: &Group, rows: Range, (lo, hi): Range) -> Result<()> {
         let Some(sums) = self.sums else { return Err("has no sums".into()) };
         let all = Lanes { count: self.loops.lanes, mask: None };
-        c.each(lo, hi, 1, &[], &mut |c, row, _| {
+        c.for_loop(lo, hi, 1, &[], &mut |c, row, _| {
             let at = self.sum_at(c, g, row, rows)?;
             let load = |n: usize| -> Result<Value> {
                 let i = c.add(at, c.index((n * self.loops.lanes) as i64)?)?;
-                all.load(c, sums, Val::Steps(i, 1)).and_then(|v| all.many(c, v))
+                all.load(c, sums, LaneValue::Strided(i, 1)).and_then(|v| all.vector(c, v))
             };
             let values: Vec<Value> = (0..g.count).map(load).collect::<Result<_>>()?;
             self.finish(c, g, row, &values).map(|()| vec![])

@@ -2,7 +2,7 @@
 use crate::{
     emit::{
         code::Code,
-        lanes::{Lanes, Val},
+        lanes::{LaneValue, Lanes},
         partials,
     },
     strategies::cpu::blocked_gemm::{
@@ -54,11 +54,12 @@ impl Tile<'_> {
             return Ok((panel, c.index((n * b.loops.lanes * pairs) as i64)?, c.index(row)?));
         }
         let (scope, access) = (b.loops.scope, b.input(b.product.right)?);
-        let Val::Steps(first, _) = b.loops.lane(c, g.start, n)? else {
+        let LaneValue::Strided(first, _) = b.loops.lane(c, g.start, n)? else {
             return Err("has vectors of one element".into());
         };
-        let dims = b.loops.dims(c, &g.fixed, Some(Val::One(first)))?;
-        let Val::One(base) = scope.address(c, &access.at, &dims, Lanes { count: 1, mask: None })?
+        let dims = b.loops.dims(c, &g.fixed, Some(LaneValue::Uniform(first)))?;
+        let LaneValue::Uniform(base) =
+            scope.address(c, &access.at, &dims, Lanes { count: 1, mask: None })?
         else {
             return Err("has columns that are not in one place".into());
         };
@@ -76,9 +77,9 @@ impl Tile<'_> {
         let lanes = Lanes { count: b.loops.lanes, mask: None };
         let places: Vec<(usize, usize)> =
             (0..self.count).flat_map(|r| (0..g.count).map(move |n| (r, n))).collect();
-        let place = |c: Code, (r, n): (usize, usize)| -> Result<Val> {
+        let place = |c: Code, (r, n): (usize, usize)| -> Result<LaneValue> {
             let row = c.add(self.first, c.index(r as i64)?)?;
-            Ok(Val::Steps(
+            Ok(LaneValue::Strided(
                 c.add(b.sum_at(c, g, row, self.rows)?, c.index((n * b.loops.lanes) as i64)?)?,
                 1,
             ))
@@ -86,41 +87,45 @@ impl Tile<'_> {
         let start = match b.sums {
             Some(sums) => places
                 .iter()
-                .map(|x| lanes.load(c, sums, place(c, *x)?).and_then(|v| lanes.many(c, v)))
+                .map(|x| lanes.load(c, sums, place(c, *x)?).and_then(|v| lanes.vector(c, v)))
                 .collect::<Result<Vec<_>>>()?,
             None => {
-                vec![lanes.many(c, Val::One(b.loops.scope.scalar(b.product.start)?))?; places.len()]
+                vec![
+                    lanes.vector(c, LaneValue::Uniform(b.loops.scope.scalar(b.product.start)?))?;
+                    places.len()
+                ]
             }
         };
         let left: Vec<Value> = (0..self.count).map(|r| self.left(c, r)).collect::<Result<_>>()?;
         let right: Vec<_> = (0..g.count).map(|n| self.right(c, n)).collect::<Result<_>>()?;
         let pairs = b.unit.depth();
-        let end = c.each(c.index(0)?, self.steps(c, pairs)?, 1, &start, &mut |c, k, sums| {
-            let mut columns = vec![];
-            for (memory, first, row) in &right {
-                let at = Val::Steps(c.add(*first, c.mul(k, *row)?)?, 1);
-                // Packed columns and stored panels are padded, and need no mask.
-                let mask = g.mask.filter(|_| b.right.is_none() && !b.product.stored);
-                let all = Lanes { count: b.loops.lanes * pairs as usize, mask };
-                columns.push(all.load(c, *memory, at).and_then(|v| all.many(c, v))?);
-            }
-            let k = c.mul(k, c.index(pairs)?)?;
-            let mut next = vec![];
-            for (r, at) in left.iter().enumerate() {
-                let x = self.spread(c, c.add(*at, k)?)?;
-                for (n, y) in columns.iter().enumerate() {
-                    let sum = sums[r * g.count + n];
-                    next.push(match b.unit {
-                        Unit::Fma => math::fma(c, x, *y, sum)?,
-                        _ => c.op("x86vector.avx512.dot", &[sum, x, *y], sum.ty(), &[])?,
-                    });
+        let end =
+            c.for_loop(c.index(0)?, self.steps(c, pairs)?, 1, &start, &mut |c, k, sums| {
+                let mut columns = vec![];
+                for (memory, first, row) in &right {
+                    let at = LaneValue::Strided(c.add(*first, c.mul(k, *row)?)?, 1);
+                    // Packed columns and stored panels are padded, and need no mask.
+                    let mask = g.mask.filter(|_| b.right.is_none() && !b.product.stored);
+                    let all = Lanes { count: b.loops.lanes * pairs as usize, mask };
+                    columns.push(all.load(c, *memory, at).and_then(|v| all.vector(c, v))?);
                 }
-            }
-            Ok(next)
-        })?;
+                let k = c.mul(k, c.index(pairs)?)?;
+                let mut next = vec![];
+                for (r, at) in left.iter().enumerate() {
+                    let x = self.spread(c, c.add(*at, k)?)?;
+                    for (n, y) in columns.iter().enumerate() {
+                        let sum = sums[r * g.count + n];
+                        next.push(match b.unit {
+                            Unit::Fma => math::fma(c, x, *y, sum)?,
+                            _ => c.op("x86vector.avx512.dot", &[sum, x, *y], sum.ty(), &[])?,
+                        });
+                    }
+                }
+                Ok(next)
+            })?;
         let Some(sums) = b.sums else { return Ok(Some(end)) };
         for (x, v) in places.iter().zip(&end) {
-            lanes.store(c, sums, place(c, *x)?, Val::Many(*v), false)?;
+            lanes.store(c, sums, place(c, *x)?, LaneValue::Vector(*v), false)?;
         }
         Ok(None)
     }
@@ -137,7 +142,7 @@ impl Tile<'_> {
         let i32 = Type::scalar(c.ctx(), DType::I32);
         let pair = vector::load(c, left, &[at], Type::vector(element, 2))?;
         let pair = vector::bitcast(c, pair, Type::vector(i32, 1))?;
-        let pair = partials::part(c, pair, 0)?;
+        let pair = partials::extract_lane(c, pair, 0)?;
         let all = vector::broadcast(c, pair, Type::vector(i32, lanes))?;
         vector::bitcast(c, all, Type::vector(element, 2 * lanes))
     }
@@ -172,7 +177,7 @@ impl Tile<'_> {
             });
         }
         let (left_row, step) = (c.index(b.left_row)?, c.index(16)?);
-        let end = c.each(c.index(0)?, self.steps(c, 32)?, 1, &start, &mut |c, k, sums| {
+        let end = c.for_loop(c.index(0)?, self.steps(c, 32)?, 1, &start, &mut |c, k, sums| {
             let mut columns = vec![];
             for n in 0..g.count {
                 let (memory, first, row) = self.right(c, n)?;

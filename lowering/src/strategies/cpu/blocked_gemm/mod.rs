@@ -4,7 +4,7 @@ pub(crate) mod microkernel;
 pub(crate) mod packing;
 
 use crate::{
-    analysis::{Access, Init, Kernel, Output, Plan, Poly, Stage},
+    analysis::{Access, Init, Kernel, NestPlan, Output, Poly, Stage},
     strategies::{Bf16, Cpu, Device, Emission, Match, Parameters, Request, Strategy, View},
 };
 use kiln_dialects::{ir::*, value::DType};
@@ -168,7 +168,7 @@ impl Product {
 }
 
 /// Matches a kernel that is a product, with or without epilogue stages.
-pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
+pub fn product(k: &Kernel, plan: &NestPlan) -> Option<Product> {
     let [nest] = plan.nests.as_slice() else { return None };
     let [stage] = nest.stages.as_slice() else { return None };
     let s = k.stages.get(*stage)?;
@@ -185,7 +185,7 @@ pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
         [d, p] if size(*p) == Some(2) => (*d, Some(*p)),
         _ => return None,
     };
-    let real = |o: &&Output| !plan.passed.get(o.access.buffer).copied().unwrap_or(false);
+    let real = |o: &&Output| !plan.forwarded.get(o.access.buffer).copied().unwrap_or(false);
     let written: Vec<&Output> =
         nest.all().filter_map(|s| k.stages.get(s)).flat_map(|s| &s.outputs).filter(real).collect();
     let parallel: Vec<usize> = (0..nest.extents.len()).filter(|d| !nest.reduction[*d]).collect();
@@ -270,7 +270,7 @@ const COPY: i64 = 384 << 10;
 const DEEP: i64 = 2048;
 
 /// Instructions and block sizes of a product. `None` if another strategy is better.
-fn blocks(k: &Kernel, plan: &Plan, p: &Product, m: &Cpu) -> Option<(Unit, Params)> {
+fn blocks(k: &Kernel, plan: &NestPlan, p: &Product, m: &Cpu) -> Option<(Unit, Params)> {
     let nest = plan.nests.first()?;
     let known = |d: usize| nest.extents[d].known();
     let rows = p.rows.map_or(Some(1), known);

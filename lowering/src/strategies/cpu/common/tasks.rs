@@ -1,11 +1,11 @@
 //! Worksharing: a thread's share of a kernel as a balanced range of consecutive tasks, from thread
 //! number and thread count.
 use crate::{
-    analysis::{Nest, Plan, Poly},
+    analysis::{Nest, NestPlan, Poly},
     emit::{
         body::Scope,
         code::Code,
-        loops::{Fixed, Loops, decode},
+        loops::{FixedDims, Loops, decode},
     },
     strategies::cpu::common::{
         cache_lines::{LINE, in_lines},
@@ -56,7 +56,7 @@ impl LoopParams {
 pub fn past_caches(
     c: Code,
     scope: &Scope<'_>,
-    plan: &Plan,
+    plan: &NestPlan,
     nest: &Nest,
     params: &LoopParams,
     write: &dyn Fn(Code, &Scope<'_>) -> Result<()>,
@@ -74,12 +74,12 @@ pub fn past_caches(
     let off = arith::andi(c, bits, c.index(LINE as i64 - 1)?)?;
     let at_lines = c.compare(CmpIPredicate::Eq, off, c.index(0)?)?;
     let past = Scope { nontemporal: true, ..near.clone() };
-    c.when(at_lines, &mut |c| write(c, &past), Some(&mut |c| write(c, &near)))
+    c.if_else(at_lines, &mut |c| write(c, &past), Some(&mut |c| write(c, &near)))
 }
 
 fn loops<'a>(
     scope: &'a Scope<'a>,
-    plan: &Plan,
+    plan: &NestPlan,
     nest: &'a Nest,
     params: &LoopParams,
     from: usize,
@@ -107,7 +107,7 @@ fn loops<'a>(
 pub fn rows(
     c: Code,
     scope: &Scope<'_>,
-    plan: &Plan,
+    plan: &NestPlan,
     params: &LoopParams,
     threads: Threads,
 ) -> Result<()> {
@@ -118,7 +118,7 @@ pub fn rows(
     blocks(c, total, params.block, threads, &mut |c, i| {
         let row = decode(c, i, &sizes)?;
         for n in &plan.nests {
-            let fixed: Fixed = (0..n.extents.len()).map(|d| row.get(d).copied()).collect();
+            let fixed: FixedDims = (0..n.extents.len()).map(|d| row.get(d).copied()).collect();
             loops(scope, plan, n, params, plan.rows).emit(c, &fixed, None)?;
         }
         Ok(())
@@ -136,14 +136,14 @@ pub fn blocks(
     let block = c.index(block as i64)?;
     let (begin, end) = share(c, c.ceil_div(total, block)?, threads)?;
     let (lo, hi) = (c.mul(begin, block)?, c.min(c.mul(end, block)?, total)?);
-    c.each(lo, hi, 1, &[], &mut |c, i, _| f(c, i).map(|()| vec![])).map(drop)
+    c.for_loop(lo, hi, 1, &[], &mut |c, i, _| f(c, i).map(|()| vec![])).map(drop)
 }
 
 /// Worksharing over the iterations of an independent nest.
 pub fn independent(
     c: Code,
     scope: &Scope<'_>,
-    plan: &Plan,
+    plan: &NestPlan,
     nest: &Nest,
     params: &LoopParams,
     threads: Threads,
@@ -158,7 +158,7 @@ pub fn independent(
         outer.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Result<_>>()?;
     let product =
         |c: Code, sizes: &[Value]| sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b));
-    let none: Fixed = vec![None; nest.extents.len()];
+    let none: FixedDims = vec![None; nest.extents.len()];
     let Some(v) = tiled else {
         return blocks(c, product(c, &sizes)?, block, threads, &mut |c, i| {
             let mut fixed = none.clone();
@@ -180,6 +180,6 @@ pub fn independent(
         let mut fixed = none.clone();
         outer.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
         let lo = c.mul(*at.last().ok_or("has no tile")?, tile)?;
-        loops.emit(c, &fixed, Some((lo, c.end(lo, tile, length)?)))
+        loops.emit(c, &fixed, Some((lo, c.block_end(lo, tile, length)?)))
     })
 }

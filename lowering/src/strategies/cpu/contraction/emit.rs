@@ -3,10 +3,10 @@
 use crate::{
     analysis::{Access, Buffer, Kernel, Lin, Nest, Poly, Role, row_major},
     emit::{
-        body::{Passed, Scope},
+        body::{ForwardedElements, Scope},
         code::{Code, distance},
         lanes::Lanes,
-        loops::{Fixed, Loops, decode},
+        loops::{FixedDims, Loops, decode},
     },
     strategies::cpu::{
         common::tasks::{Threads, blocks},
@@ -54,7 +54,7 @@ pub fn emit(
     // In place, an overwritten input cannot be read again.
     let again = scope.kernel.func.attr(IN_PLACE).is_none();
     let step = Step { most: tiles.m, across, again };
-    let none: Fixed = vec![None; nest.extents.len()];
+    let none: FixedDims = vec![None; nest.extents.len()];
     let size = |d: usize| scope.poly(c, &nest.extents[d]);
     let (m, n) = (size(roles.rows)?, size(roles.columns)?);
     let (m_block, n_block) = (c.index(tiles.m_block as i64)?, c.index(tiles.n_block as i64)?);
@@ -67,14 +67,14 @@ pub fn emit(
         roles.outer.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
         let part = |i: Value, block: Value, size: Value| -> Result<(Value, Value)> {
             let lo = c.mul(i, block)?;
-            Ok((lo, c.end(lo, block, size)?))
+            Ok((lo, c.block_end(lo, block, size)?))
         };
         let columns = part(at[roles.outer.len()], n_block, n)?;
         let rows = part(at[roles.outer.len() + 1], m_block, m)?;
         if roles.columns == roles.vector {
             return panel(c, &loops, &fixed, columns, (roles.rows, rows), &step, copy.as_ref());
         }
-        c.each(columns.0, columns.1, 1, &[], &mut |c, i, _| {
+        c.for_loop(columns.0, columns.1, 1, &[], &mut |c, i, _| {
             let mut fixed = fixed.clone();
             fixed[roles.columns] = Some(i);
             let whole = (c.index(0)?, loops.size(c, roles.vector, &fixed)?);
@@ -99,7 +99,7 @@ struct Step {
 fn panel(
     c: Code,
     loops: &Loops<'_>,
-    fixed: &Fixed,
+    fixed: &FixedDims,
     columns: (Value, Value),
     rows: (usize, (Value, Value)),
     step: &Step,
@@ -124,7 +124,7 @@ fn panel(
         if let Some((reads, all)) = square {
             let n = loops.lanes as i64;
             let whole = c.add(lo, c.index(all / n * n)?)?;
-            c.each(lo, whole, n, &[], &mut |c, i, _| {
+            c.for_loop(lo, whole, n, &[], &mut |c, i, _| {
                 registers::emit(c, &loops, fixed, start, (d, i), reads).map(|()| vec![])
             })?;
             at = whole;
@@ -148,7 +148,7 @@ fn panel(
             let size = c.index(group as i64)?;
             let whole = c.div(c.sub(hi, at)?, size)?;
             let end = c.add(at, c.mul(whole, size)?)?;
-            c.each(at, end, group as i64, &[], &mut |c, i, _| {
+            c.for_loop(at, end, group as i64, &[], &mut |c, i, _| {
                 loops
                     .parallel(c, fixed, Some(start), count, mask, Some((d, i, group)))
                     .map(|()| vec![])
@@ -191,7 +191,7 @@ impl Panel {
         &self,
         c: Code,
         loops: &Loops<'_>,
-        fixed: &Fixed,
+        fixed: &FixedDims,
         start: Value,
         count: usize,
         mask: Option<Value>,
@@ -225,7 +225,7 @@ impl Panel {
             ..scope.clone()
         };
         // The packed operand does not depend on the rows.
-        let rows: Fixed = fixed
+        let rows: FixedDims = fixed
             .iter()
             .enumerate()
             .map(|(d, v)| if v.is_none() && !loops.nest.reduction[d] { Some(start) } else { *v })
@@ -236,7 +236,7 @@ impl Panel {
                 free[vector] = None;
                 let dims = loops.dims(c, &free, Some(loops.lane(c, start, n)?))?;
                 let lanes = Lanes { count: loops.lanes, mask };
-                let v = scope.read(c, &old, &dims, lanes, &Passed::new())?;
+                let v = scope.read(c, &old, &dims, lanes, &ForwardedElements::new())?;
                 let all = Lanes { count: loops.lanes, mask: None };
                 all.store(c, self.memory, new.address(c, &at, &dims, all)?, v, false)?;
             }

@@ -2,7 +2,7 @@
 pub(crate) mod emit;
 
 use crate::{
-    analysis::{Access, Kernel, Nest, Output, Plan, Poly},
+    analysis::{Access, Kernel, Nest, NestPlan, Output, Poly},
     strategies::{
         Cpu, Device, Emission, Match, Parameters, Request, Strategy, View,
         cpu::common::{
@@ -107,7 +107,7 @@ const PACKED_ROWS: i64 = 1024;
 const PANEL: i64 = 256 << 10;
 
 /// The roles, if a kernel is one contraction, with or without stages on or beside the result.
-pub fn contraction(k: &Kernel, plan: &Plan, bits: usize) -> Option<Roles> {
+pub fn contraction(k: &Kernel, plan: &NestPlan, bits: usize) -> Option<Roles> {
     let nest = plan.main()?;
     let [stage] = nest.stages.as_slice() else { return None };
     let s = k.stages.get(*stage)?;
@@ -115,7 +115,7 @@ pub fn contraction(k: &Kernel, plan: &Plan, bits: usize) -> Option<Roles> {
     let [a, b] = s.inputs.as_slice() else { return None };
     let free = |d: &usize| !nest.reduction[*d] && nest.extents[*d].known() != Some(1);
     // Stores are contiguous; an operand with another order is packed.
-    let real = |o: &&Output| !plan.passed.get(o.access.buffer).copied().unwrap_or(false);
+    let real = |o: &&Output| !plan.forwarded.get(o.access.buffer).copied().unwrap_or(false);
     let written: Vec<&Output> =
         nest.all().filter_map(|s| k.stages.get(s)).flat_map(|s| &s.outputs).filter(real).collect();
     let vector = (0..nest.extents.len())
@@ -229,7 +229,7 @@ fn blocks(nest: &Nest, r: &Roles, m: &Cpu) -> Params {
 
 /// The roles of a parallel nest that stores along one dimension and loads along another. Blocks of
 /// both keep cache lines of both in the caches.
-pub fn transposition(k: &Kernel, plan: &Plan, nest: &Nest, bits: usize) -> Option<Roles> {
+pub fn transposition(k: &Kernel, plan: &NestPlan, nest: &Nest, bits: usize) -> Option<Roles> {
     let vector = vector_dim(k, plan, nest, 0)?;
     let reads: Vec<&Access> =
         nest.all().filter_map(|s| k.stages.get(s)).flat_map(|s| s.reads()).collect();

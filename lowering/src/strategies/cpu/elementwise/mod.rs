@@ -1,7 +1,7 @@
 //! Independent nests: elementwise work, and reductions that one thread computes each.
 
 use crate::{
-    analysis::{Kernel, Nest, Plan, Poly},
+    analysis::{Kernel, Nest, NestPlan, Poly},
     math::expand_math::ACCURACY,
     strategies::{
         Cpu, Device, Emission, Match, Parameters, Request, Strategy, View,
@@ -116,7 +116,7 @@ fn nests(e: &Emission<'_, '_>, params: &Params) -> Result<()> {
 const PREFETCH: i64 = 2048;
 
 /// Whether a nest writes more than the caches hold, in whole cache lines (non-temporal stores).
-pub fn streams(k: &Kernel, plan: &Plan, nest: &Nest, m: &Cpu) -> bool {
+pub fn streams(k: &Kernel, plan: &NestPlan, nest: &Nest, m: &Cpu) -> bool {
     let bytes = |o: &crate::analysis::Output| {
         let b = k.buffers.get(o.access.buffer)?;
         Some(Poly::product(&b.sizes).known()? * b.element.dtype().ok()?.byte_size() as i64)
@@ -125,7 +125,7 @@ pub fn streams(k: &Kernel, plan: &Plan, nest: &Nest, m: &Cpu) -> bool {
     written > m.l2 + m.l3 && in_lines(k, plan, nest, m.bits as usize)
 }
 
-fn params(k: &Kernel, plan: &Plan, m: &Cpu) -> Params {
+fn params(k: &Kernel, plan: &NestPlan, m: &Cpu) -> Params {
     let reduces = plan.nests.iter().any(|n| n.reduction.contains(&true));
     let past = !reduces && plan.nests.iter().any(|n| streams(k, plan, n, m));
     // With several math functions an iteration fills the out-of-order window, so that the processor

@@ -6,10 +6,10 @@
 use crate::{
     analysis::{Access, Init},
     emit::{
-        body::Passed,
+        body::ForwardedElements,
         code::Code,
-        lanes::{Lanes, Val},
-        loops::{Fixed, Loops},
+        lanes::{LaneValue, Lanes},
+        loops::{FixedDims, Loops},
     },
     strategies::cpu::common::transposed::shuffled,
 };
@@ -46,7 +46,7 @@ pub fn across(loops: &Loops<'_>, rows: usize) -> Option<Vec<Access>> {
 pub fn emit(
     c: Code,
     loops: &Loops<'_>,
-    fixed: &Fixed,
+    fixed: &FixedDims,
     start: Value,
     (rows, first): (usize, Value),
     across: &[Access],
@@ -61,9 +61,9 @@ pub fn emit(
             let mut at = fixed.clone();
             at[vector] = Some(c.add(start, c.index(lane as i64)?)?);
             let mut dims = loops.dims(c, &at, None)?;
-            dims[rows] = Val::Steps(first, 1);
-            let line = scope.read(c, a, &dims, all, &Passed::new())?;
-            lines.push(all.many(c, line)?);
+            dims[rows] = LaneValue::Strided(first, 1);
+            let line = scope.read(c, a, &dims, all, &ForwardedElements::new())?;
+            lines.push(all.vector(c, line)?);
         }
         turned.push((a, shuffled(c, lines)?));
     }
@@ -71,8 +71,8 @@ pub fn emit(
         let mut at = fixed.clone();
         at[rows] = Some(c.add(first, c.index(row as i64)?)?);
         let dims = loops.dims(c, &at, Some(loops.lane(c, start, 0)?))?;
-        let mut passed: Passed =
-            turned.iter().map(|(a, t)| ((*a).clone(), Val::Many(t[row]))).collect();
+        let mut passed: ForwardedElements =
+            turned.iter().map(|(a, t)| ((*a).clone(), LaneValue::Vector(t[row]))).collect();
         scope.iteration(c, &loops.nest.stages, &dims, all, &mut [], &mut passed)?;
     }
     Ok(())

@@ -224,7 +224,7 @@ impl Flash<'_> {
     }
     /// Loops over the query tiles of this CTA, with loop-carried values.
     pub(crate) fn each(&self, c: Code, carried: &[Value], body: &mut PlaceBody<'_>) -> Result<()> {
-        c.strided(
+        c.for_dynamic_step(
             threads::block(c)?,
             self.total,
             threads::blocks(c)?,
@@ -391,7 +391,7 @@ impl Flash<'_> {
     }
 
     fn release(&self, c: Code, t: &Thread<'_>, ring: Ring, slot: Value) -> Result<()> {
-        c.when(t.speaks, &mut |c| Ptx(c).mbarrier_arrive(self.empty(Ptx(c), ring, slot)?), None)
+        c.if_else(t.speaks, &mut |c| Ptx(c).mbarrier_arrive(self.empty(Ptx(c), ring, slot)?), None)
     }
     /// The first key tile, whose scores nothing overlaps.
     fn begin(&self, c: Code, t: &Thread<'_>, keys: [Value; 2]) -> Result<State> {
@@ -471,7 +471,7 @@ impl Flash<'_> {
             let one = c.index(1)?;
             let mut some = |to: Value, last: bool, far: bool| -> Result<()> {
                 let to = p.i32_to_index(to)?;
-                state = c.strided(from, to, one, &state, &mut |c, back, state| {
+                state = c.for_dynamic_step(from, to, one, &state, &mut |c, back, state| {
                     Ok(self
                         .step(
                             c,

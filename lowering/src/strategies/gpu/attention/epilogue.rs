@@ -2,9 +2,9 @@
 use crate::{
     analysis::Poly,
     emit::{
-        body::{Passed, Scope},
+        body::{ForwardedElements, Scope},
         code::Code,
-        lanes::{Lanes, Val},
+        lanes::{LaneValue, Lanes},
     },
     strategies::gpu::{
         attention::emit::{Flash, Seen, Thread},
@@ -63,9 +63,10 @@ impl Flash<'_> {
             let total = threads::butterfly(c, row.sum, 4, &|a, b| arith::addf(c, a, b))?;
             let (total, max_seen) = (or(total, 0.0)?, or(row.max, f64::NEG_INFINITY)?);
             let most = arith::mulf(c, max_seen, factor)?;
-            let dims = |c: Code, column: Val| -> Result<Vec<Val>> {
-                let mut dims: Vec<Val> = t.place.around.iter().map(|i| Val::One(*i)).collect();
-                dims.extend([Val::One(Ptx(c).i32_to_index(number)?), column]);
+            let dims = |c: Code, column: LaneValue| -> Result<Vec<LaneValue>> {
+                let mut dims: Vec<LaneValue> =
+                    t.place.around.iter().map(|i| LaneValue::Uniform(*i)).collect();
+                dims.extend([LaneValue::Uniform(Ptx(c).i32_to_index(number)?), column]);
                 Ok(dims)
             };
             // The values to store, the first column, the vector width.
@@ -75,22 +76,23 @@ impl Flash<'_> {
                 let column = p.i32_to_index(p.add_const(t.column, 8 * eight)?)?;
                 let own =
                     all[2 * half..][..2].iter().map(|x| or(*x, 0.0)).collect::<Result<Vec<_>>>()?;
-                let both = Val::Many(vector::from_elements(c, &own, Type::vector(p.f32(), 2))?);
-                let mut passed = Passed::from([
+                let both =
+                    LaneValue::Vector(vector::from_elements(c, &own, Type::vector(p.f32(), 2))?);
+                let mut passed = ForwardedElements::from([
                     (product.clone(), both),
-                    (sum.clone(), Val::One(total)),
-                    (max.clone(), Val::One(most)),
+                    (sum.clone(), LaneValue::Uniform(total)),
+                    (max.clone(), LaneValue::Uniform(most)),
                 ]);
                 inner.iteration(
                     c,
                     &[at.result],
-                    &dims(c, Val::Steps(column, 1))?,
+                    &dims(c, LaneValue::Strided(column, 1))?,
                     two,
                     &mut [],
                     &mut passed,
                 )?;
                 let made = passed.get(&result).copied().ok_or("has a stage without a result")?;
-                pairs.push((two.many(c, made)?, column));
+                pairs.push((two.vector(c, made)?, column));
             }
             for (four, own) in pairs.chunks(4).enumerate() {
                 if own.len() < 4 || !wide {
@@ -112,10 +114,10 @@ impl Flash<'_> {
                     let to = self.scope.address(
                         c,
                         &result.at,
-                        &dims(c, Val::Steps(*column, 1))?,
+                        &dims(c, LaneValue::Strided(*column, 1))?,
                         lanes,
                     )?;
-                    lanes.store(c, memory, to, Val::Many(*v), false)?;
+                    lanes.store(c, memory, to, LaneValue::Vector(*v), false)?;
                 }
                 Ok(())
             };
@@ -128,11 +130,12 @@ impl Flash<'_> {
                     None
                 };
                 let mut one = |c: Code| -> Result<()> {
-                    let mut dims: Vec<Val> = t.place.around.iter().map(|i| Val::One(*i)).collect();
-                    dims.push(Val::One(Ptx(c).i32_to_index(number)?));
-                    let mut passed = Passed::from([
-                        (sum.clone(), Val::One(total)),
-                        (max.clone(), Val::One(most)),
+                    let mut dims: Vec<LaneValue> =
+                        t.place.around.iter().map(|i| LaneValue::Uniform(*i)).collect();
+                    dims.push(LaneValue::Uniform(Ptx(c).i32_to_index(number)?));
+                    let mut passed = ForwardedElements::from([
+                        (sum.clone(), LaneValue::Uniform(total)),
+                        (max.clone(), LaneValue::Uniform(most)),
                     ]);
                     self.scope.iteration(
                         c,
@@ -144,13 +147,13 @@ impl Flash<'_> {
                     )
                 };
                 let both = c
-                    .both(&[Some(first), there].into_iter().flatten().collect::<Vec<_>>())?
+                    .all_of(&[Some(first), there].into_iter().flatten().collect::<Vec<_>>())?
                     .ok_or("has no condition")?;
-                c.when(both, &mut one, None)?;
+                c.if_else(both, &mut one, None)?;
                 p.warp_barrier()?;
             }
             if self.ragged[0] {
-                c.when(c.compare(CmpIPredicate::Slt, number, self.queries)?, &mut store, None)?;
+                c.if_else(c.compare(CmpIPredicate::Slt, number, self.queries)?, &mut store, None)?;
                 // Reconverge: wgmma needs whole warps.
                 p.warp_barrier()?;
             } else {

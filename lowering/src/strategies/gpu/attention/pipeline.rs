@@ -107,7 +107,7 @@ impl Flash<'_> {
                 p.mul_const(p.sub(p.number(self.keys)?, p.max(rest, p.number(0)?)?)?, ROW)?,
             );
             let nothing = c.integer(0, Type::vector(p.i32(), WORDS / 4))?;
-            c.strided(
+            c.for_dynamic_step(
                 p.i32_to_index(first)?,
                 p.i32_to_index(end)?,
                 c.index((WARPS * WARP * WORDS) as i64)?,
@@ -124,7 +124,7 @@ impl Flash<'_> {
             p.fence_proxy_async()?;
             p.named_barrier(t.group[0], WARPS * WARP)
         };
-        c.when(c.both(&some)?.ok_or("has no condition")?, &mut zeros, None)
+        c.if_else(c.all_of(&some)?.ok_or("has no condition")?, &mut zeros, None)
     }
     /// The producer. All stages are empty at first.
     pub(crate) fn produce(&self, c: Code) -> Result<()> {
@@ -135,7 +135,7 @@ impl Flash<'_> {
             // Without keys there is no memory to read: all rows are out of bounds, which TMA fills
             // with zeros.
             let none = arith::extui(c, p.eq_const(self.count, 0)?, zero.ty())?;
-            let next = c.strided(
+            let next = c.for_dynamic_step(
                 c.index(0)?,
                 p.i32_to_index(place.blocks[0])?,
                 c.index(1)?,

@@ -3,7 +3,7 @@
 pub(crate) mod emit;
 
 use crate::{
-    analysis::{Kernel, Nest, Plan},
+    analysis::{Kernel, Nest, NestPlan},
     strategies::{
         Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::common::{
@@ -78,7 +78,7 @@ impl Strategy for ColumnReduction {
 /// bytes that one access of every output takes.
 type Beside = (i64, i64, i64, i64);
 
-fn beside(k: &Kernel, plan: &Plan, nest: &Nest) -> Option<Beside> {
+fn beside(k: &Kernel, plan: &NestPlan, nest: &Nest) -> Option<Beside> {
     let (free, depth) = (dims(nest, 0, false), dims(nest, 0, true));
     let fast = fast_dim(k, plan, nest, &free)?;
     if fast_dim(k, plan, nest, &(0..nest.extents.len()).collect::<Vec<_>>()) != Some(fast) {

@@ -1,11 +1,11 @@
 //! Cooperative reduction by a group of threads: partial results per thread, then warp shuffles.
 use crate::{
-    analysis::{Nest, Plan},
+    analysis::{Nest, NestPlan},
     emit::{
-        body::{Passed, Scope},
+        body::{ForwardedElements, Scope},
         code::Code,
-        lanes::{Lanes, Val},
-        loops::{Fixed, Loops, decode},
+        lanes::{LaneValue, Lanes},
+        loops::{FixedDims, Loops, decode},
         partials,
     },
     strategies::gpu::common::{
@@ -20,7 +20,7 @@ pub struct Row<'a> {
     /// Scope of the emitted code.
     pub scope: &'a Scope<'a>,
     /// The kernel's nests.
-    pub plan: &'a Plan,
+    pub plan: &'a NestPlan,
     /// The thread group.
     pub group: Group,
     /// Most elements per vector access.
@@ -36,7 +36,7 @@ pub fn reduce(
     c: Code,
     row: &Row<'_>,
     nest: &Nest,
-    fixed: &Fixed,
+    fixed: &FixedDims,
     exchange: &[Option<Value>],
 ) -> Result<()> {
     let Row { scope, plan, group, most, pieces } = row;
@@ -60,22 +60,30 @@ pub fn reduce(
     let running = partials::identities(c, scope, nest, lanes)?;
     let step = c.index(group.size as i64)?;
     let parts =
-        c.unrolled(group.thread, total, step, *pieces, &running, &mut |c, i, running| {
+        c.for_unrolled(group.thread, total, step, *pieces, &running, &mut |c, i, running| {
             let mut fixed = fixed.clone();
             let at = decode(c, i, &sizes)?;
             outer.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
             let start = c.mul(*at.last().ok_or("has no loops")?, wide)?;
             let dims = loops.dims(c, &fixed, Some(loops.lane(c, start, 0)?))?;
             let mut running = running.to_vec();
-            scope.iteration(c, &nest.stages, &dims, each, &mut running, &mut Passed::new())?;
+            scope.iteration(
+                c,
+                &nest.stages,
+                &dims,
+                each,
+                &mut running,
+                &mut ForwardedElements::new(),
+            )?;
             Ok(running)
         })?;
     let dims = loops.dims(c, fixed, None)?;
-    let ending = Ending { scope, group: *group, lanes, dims: &dims, passed: &Passed::new() };
+    let ending =
+        Ending { scope, group: *group, lanes, dims: &dims, passed: &ForwardedElements::new() };
     let results = ending.results(c, nest, &parts, exchange)?;
     let one = Lanes { count: 1, mask: None };
     match group.speaks(c)? {
-        Some(speaks) => c.when(speaks, &mut |c| loops.finish(c, &dims, one, &results), None),
+        Some(speaks) => c.if_else(speaks, &mut |c| loops.finish(c, &dims, one, &results), None),
         None => loops.finish(c, &dims, one, &results),
     }
 }
@@ -89,9 +97,9 @@ pub struct Ending<'a> {
     /// Lanes of a partial result.
     pub lanes: usize,
     /// Loop dimensions of the results.
-    pub dims: &'a [Val],
+    pub dims: &'a [LaneValue],
     /// Elements that are already in registers.
-    pub passed: &'a Passed,
+    pub passed: &'a ForwardedElements,
 }
 
 impl Ending<'_> {
@@ -104,9 +112,9 @@ impl Ending<'_> {
         parts: &[Value],
         memory: &[Option<Value>],
     ) -> Result<Vec<Value>> {
-        let mine = partials::across(c, self.scope, nest, self.lanes, parts)?;
+        let mine = partials::reduce_lanes(c, self.scope, nest, self.lanes, parts)?;
         let two = |a: &[Value], b: &[Value]| partials::combined(c, self.scope, nest, 1, a, b);
         let values = self.group.all(c, &mine, memory, &two)?;
-        partials::with_start(c, self.scope, nest, self.dims, 1, &values, self.passed)
+        partials::combine_initial(c, self.scope, nest, self.dims, 1, &values, self.passed)
     }
 }

@@ -1,11 +1,11 @@
 //! Accumulator fragments as the tensor-core instructions leave them in a warp's registers: of a 16
 //! x 8 block, a thread holds 2 contiguous elements of a row and 2 of the row 8 below.
 use crate::{
-    analysis::{Nest, Output, Plan, Poly},
+    analysis::{Nest, NestPlan, Output, Poly},
     emit::{
-        body::{Passed, Scope},
+        body::{ForwardedElements, Scope},
         code::Code,
-        lanes::{Lanes, Val},
+        lanes::{LaneValue, Lanes},
         loops::decode,
     },
     strategies::gpu::{
@@ -18,7 +18,7 @@ use kiln_dialects::{ir::*, value::DType};
 /// A matrix product in its kernel, with its CTA tile.
 pub struct Results<'a> {
     pub scope: &'a Scope<'a>,
-    pub plan: &'a Plan,
+    pub plan: &'a NestPlan,
     pub nest: &'a Nest,
     pub product: &'a Product,
     /// Outputs of its stages, in the order of the right operands.
@@ -83,16 +83,26 @@ impl Results<'_> {
         Lanes { count: if pairs { 2 } else { 1 }, mask: None }
     }
     /// Loop dimensions of an element.
-    pub fn dims(&self, c: Code, batch: &[Value], row: Value, column: Val) -> Result<Vec<Val>> {
+    pub fn dims(
+        &self,
+        c: Code,
+        batch: &[Value],
+        row: Value,
+        column: LaneValue,
+    ) -> Result<Vec<LaneValue>> {
         let roles = &self.product.roles;
-        let mut dims = vec![Val::One(c.index(0)?); self.nest.extents.len()];
-        roles.batch.iter().zip(batch).for_each(|(d, i)| dims[*d] = Val::One(*i));
+        let mut dims = vec![LaneValue::Uniform(c.index(0)?); self.nest.extents.len()];
+        roles.batch.iter().zip(batch).for_each(|(d, i)| dims[*d] = LaneValue::Uniform(*i));
         let sizes: Vec<Value> = roles
             .rows
             .iter()
             .map(|d| self.scope.poly(c, &self.nest.extents[*d]))
             .collect::<Result<_>>()?;
-        roles.rows.iter().zip(decode(c, row, &sizes)?).for_each(|(d, i)| dims[*d] = Val::One(i));
+        roles
+            .rows
+            .iter()
+            .zip(decode(c, row, &sizes)?)
+            .for_each(|(d, i)| dims[*d] = LaneValue::Uniform(i));
         dims[roles.columns[0]] = column;
         Ok(dims)
     }
@@ -106,15 +116,19 @@ impl Results<'_> {
         batch: &[Value],
         [row, column]: [Value; 2],
         sums: &[&[Value]],
-    ) -> Result<Passed> {
-        let column = if lanes.count > 1 { Val::Steps(column, 1) } else { Val::One(column) };
+    ) -> Result<ForwardedElements> {
+        let column = if lanes.count > 1 {
+            LaneValue::Strided(column, 1)
+        } else {
+            LaneValue::Uniform(column)
+        };
         let dims = self.dims(c, batch, row, column)?;
-        let together = |all: &[Value]| -> Result<Val> {
+        let together = |all: &[Value]| -> Result<LaneValue> {
             if let [one] = all {
-                return Ok(Val::One(*one));
+                return Ok(LaneValue::Uniform(*one));
             }
             let ty = Type::vector(Type::scalar(c.ctx(), DType::F32), all.len());
-            Ok(Val::Many(vector::from_elements(c, all, ty)?))
+            Ok(LaneValue::Vector(vector::from_elements(c, all, ty)?))
         };
         let all = self
             .outs
@@ -130,7 +144,7 @@ impl Results<'_> {
             (self.rows(c)?, self.columns(c)?, self.lanes(), self.whole());
         let when =
             |c: Code, whole: bool, i: Value, n: Value, then: &mut dyn FnMut(Code) -> Result<()>| {
-                if whole { then(c) } else { c.when(c.below(i, n)?, then, None) }
+                if whole { then(c) } else { c.if_else(c.less_than(i, n)?, then, None) }
             };
         for (b, sums) in part.values.iter().enumerate() {
             let eights = sums.first().map_or(0, |s| s.len() / 4);

@@ -1,6 +1,6 @@
 //! Grid size of a kernel, as an affine map over its `index` parameters.
 use crate::{
-    analysis::{Kernel, Nest, Plan, Poly},
+    analysis::{Kernel, Nest, NestPlan, Poly},
     strategies::gpu::common::roles::roles_of,
 };
 use kiln_dialects::ir::*;
@@ -29,7 +29,7 @@ impl Extents {
     pub fn tiles(
         &self,
         k: &Kernel,
-        plan: &Plan,
+        plan: &NestPlan,
         m: usize,
         n: usize,
         split_k: usize,
@@ -52,7 +52,7 @@ fn parallel(n: &Nest) -> Vec<usize> {
 }
 
 /// The nest with the most results, as far as extents are static.
-pub fn largest(plan: &Plan) -> Option<&Nest> {
+pub fn largest(plan: &NestPlan) -> Option<&Nest> {
     plan.nests.iter().max_by_key(|n| {
         Poly::product(parallel(n).iter().map(|d| &n.extents[*d])).known().unwrap_or(i64::MAX)
     })

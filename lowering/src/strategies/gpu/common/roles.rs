@@ -1,6 +1,6 @@
 //! Roles of a contraction's dimensions: batch, M, N, K.
 use crate::{
-    analysis::{Kernel, Nest, Plan, Stage},
+    analysis::{Kernel, Nest, NestPlan, Stage},
     strategies::gpu::prologue::Prologue,
 };
 use kiln_dialects::value::DType;
@@ -22,7 +22,7 @@ pub struct Roles {
 
 /// The roles, if a kernel is one contraction of two float tensors with more than one row and
 /// column, with or without stages on or beside the result.
-pub fn contraction(k: &Kernel, plan: &Plan) -> Option<Roles> {
+pub fn contraction(k: &Kernel, plan: &NestPlan) -> Option<Roles> {
     let several = |r: &Roles| !r.rows.is_empty() && !r.columns.is_empty();
     // A prologue on an operand would also transform the zeros beyond its end.
     let plain = |s: &Stage| s.inputs.len() == 2 && Prologue::of(s).is_none();
@@ -30,7 +30,7 @@ pub fn contraction(k: &Kernel, plan: &Plan) -> Option<Roles> {
 }
 
 /// As [`contraction`], where an operand may have a single row.
-pub fn roles(k: &Kernel, plan: &Plan) -> Option<Roles> {
+pub fn roles(k: &Kernel, plan: &NestPlan) -> Option<Roles> {
     let nest = plan.main()?;
     let [stage] = nest.stages.as_slice() else { return None };
     roles_of(k, nest, *stage)

@@ -14,7 +14,7 @@ use crate::{
     emit::{
         body::Scope,
         code::Code,
-        lanes::{Lanes, Val},
+        lanes::{LaneValue, Lanes},
     },
     strategies::gpu::common::ptx::Ptx,
 };
@@ -405,12 +405,15 @@ impl<'a> Score<'a> {
     fn read(&self, c: Code, v: Value, row: usize, column: usize, known: &Known) -> Result<Value> {
         let (_, i) = v.block_arg().ok_or("reads what is no operand")?;
         let a: &Access = self.stage.inputs.get(i).ok_or("reads what is no operand")?;
-        let mut dims: Vec<Val> = known.outer.iter().map(|i| Val::One(*i)).collect();
+        let mut dims: Vec<LaneValue> = known.outer.iter().map(|i| LaneValue::Uniform(*i)).collect();
         let index = |v: Value| arith::index_cast(c, v, Type::index(c.ctx()));
-        dims.extend([Val::One(index(known.rows[row])?), Val::One(self.column(c, column, known)?)]);
+        dims.extend([
+            LaneValue::Uniform(index(known.rows[row])?),
+            LaneValue::Uniform(self.column(c, column, known)?),
+        ]);
         let one = Lanes { count: 1, mask: None };
         let at = self.scope.address(c, &a.at, &dims, one)?;
-        one.many(c, one.load(c, self.scope.buffer(a.buffer)?, at)?)
+        one.vector(c, one.load(c, self.scope.buffer(a.buffer)?, at)?)
     }
     /// Materialises a symbolic value with this type.
     fn whole(&self, c: Code, s: Sym, column: usize, ty: Type) -> Result<Value> {

@@ -1,6 +1,6 @@
 //! Thread and CTA indices, and communication among the threads of a CTA.
 use crate::{
-    emit::{code::Code, partials::Combine},
+    emit::{code::Code, partials::CombineFn},
     target::launch::WARP,
 };
 use kiln_dialects::ir::*;
@@ -100,7 +100,7 @@ pub fn butterflies(
     c: Code,
     values: &[Value],
     count: usize,
-    combine: &Combine<'_>,
+    combine: &CombineFn<'_>,
 ) -> Result<Vec<Value>> {
     let mut values = values.to_vec();
     let mut mask = count / 2;
@@ -149,12 +149,12 @@ impl Group {
         let count = c.index(groups as i64)?;
         let start = c.mul(block(c)?, count)?;
         let step = c.mul(blocks(c)?, count)?;
-        c.strided(start, total, step, &[], &mut |c, base, _| {
+        c.for_dynamic_step(start, total, step, &[], &mut |c, base, _| {
             let row = c.add(base, self.number)?;
             let (row, active) = match groups {
                 1 => (row, None),
                 _ => {
-                    let active = c.below(row, total)?;
+                    let active = c.less_than(row, total)?;
                     (c.select(active, row, base)?, Some(active))
                 }
             };
@@ -170,7 +170,7 @@ impl Group {
         } else {
             Some(c.compare(CmpIPredicate::Eq, self.thread, c.index(0)?)?)
         };
-        c.both(&[first, self.active].into_iter().flatten().collect::<Vec<_>>())
+        c.all_of(&[first, self.active].into_iter().flatten().collect::<Vec<_>>())
     }
 
     /// All-reduce over the group's threads. `exchange`: for each value one shared-memory slot per
@@ -180,7 +180,7 @@ impl Group {
         c: Code,
         values: &[Value],
         exchange: &[Option<Value>],
-        combine: &Combine<'_>,
+        combine: &CombineFn<'_>,
     ) -> Result<Vec<Value>> {
         let values = butterflies(c, values, WARP.min(self.size), combine)?;
         if self.size <= WARP || values.is_empty() {
@@ -199,7 +199,7 @@ impl Group {
             let at = c.add(base, warp)?;
             values.iter().zip(&memory).try_for_each(|(v, m)| memref::store(c, *v, *m, &[at]))
         };
-        c.when(first, &mut give, None)?;
+        c.if_else(first, &mut give, None)?;
         barrier(c)?;
         // Every warp reduces the warps' partial results by itself.
         let mine = c.add(base, c.rem(lane, c.index(warps as i64)?)?)?;

@@ -115,7 +115,7 @@ impl Ptx {
         count: usize,
     ) -> Result<Vec<Value>> {
         let all = self.aligned_load(address, Type::vector(element, count), 4 * count)?;
-        (0..count).map(|i| partials::part(self.0, all, i)).collect()
+        (0..count).map(|i| partials::extract_lane(self.0, all, i)).collect()
     }
     /// The same for two elements.
     pub fn load_shared_pair(self, address: Value, element: Type) -> Result<[Value; 2]> {

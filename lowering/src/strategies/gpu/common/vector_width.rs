@@ -1,13 +1,13 @@
 //! Fast dimension (coalescing) and vector width of a nest's accesses.
-use crate::analysis::{Access, Kernel, Nest, Plan, Poly};
+use crate::analysis::{Access, Kernel, Nest, NestPlan, Poly};
 
 /// All memory accesses of a nest.
 fn accesses<'a>(
     k: &'a Kernel,
-    plan: &'a Plan,
+    plan: &'a NestPlan,
     nest: &'a Nest,
 ) -> impl Iterator<Item = (&'a Access, bool)> {
-    let real = |a: &&Access| !plan.passed.get(a.buffer).copied().unwrap_or(false);
+    let real = |a: &&Access| !plan.forwarded.get(a.buffer).copied().unwrap_or(false);
     let stages = || nest.all().filter_map(|s| k.stages.get(s));
     let reads = stages().flat_map(|s| s.reads()).filter(real).map(|a| (a, false));
     reads
@@ -15,7 +15,7 @@ fn accesses<'a>(
 }
 
 /// The dimension of `of` along which most accesses are contiguous; the last one on a tie.
-pub fn fast_dim(k: &Kernel, plan: &Plan, nest: &Nest, of: &[usize]) -> Option<usize> {
+pub fn fast_dim(k: &Kernel, plan: &NestPlan, nest: &Nest, of: &[usize]) -> Option<usize> {
     let cost = |d: usize| -> i64 {
         let step = |a: &Access| match a.at.coefficient(d).known() {
             _ if a.at.in_rest(d) => 6,
@@ -38,19 +38,25 @@ pub fn fast_dim(k: &Kernel, plan: &Plan, nest: &Nest, of: &[usize]) -> Option<us
 
 /// Vector width along a dimension, at most 16 bytes. It is a power of two, so that every access
 /// that is contiguous there is aligned to its size.
-pub fn width(k: &Kernel, plan: &Plan, nest: &Nest, d: usize) -> usize {
+pub fn width(k: &Kernel, plan: &NestPlan, nest: &Nest, d: usize) -> usize {
     of_bytes(k, plan, nest, d, None, |all| all.max())
 }
 
 /// The vector width for the narrowest element type: wider elements take several accesses. `but`: a
 /// buffer to ignore.
-pub fn narrow_width(k: &Kernel, plan: &Plan, nest: &Nest, d: usize, but: Option<usize>) -> usize {
+pub fn narrow_width(
+    k: &Kernel,
+    plan: &NestPlan,
+    nest: &Nest,
+    d: usize,
+    but: Option<usize>,
+) -> usize {
     of_bytes(k, plan, nest, d, but, |all| all.min())
 }
 
 fn of_bytes(
     k: &Kernel,
-    plan: &Plan,
+    plan: &NestPlan,
     nest: &Nest,
     d: usize,
     but: Option<usize>,

@@ -1,7 +1,7 @@
 //! Warp specialisation: in the first warpgroup of a CTA one elected thread issues copies
 //! (producer); the other warpgroups run `wgmma` (consumers).
 use crate::{
-    emit::code::{Code, Then},
+    emit::code::{BranchBody, Code},
     strategies::gpu::common::{ptx::Ptx, threads},
 };
 use kiln_dialects::ir::*;
@@ -15,11 +15,11 @@ pub struct Roles<'a> {
     /// Registers of a producer and of a consumer thread (`setmaxnreg`), if they differ.
     pub registers: Option<(usize, usize)>,
     /// Initialises all mbarriers.
-    pub barriers: &'a mut Then<'a>,
+    pub barriers: &'a mut BranchBody<'a>,
     /// The producer thread.
-    pub copies: &'a mut Then<'a>,
+    pub copies: &'a mut BranchBody<'a>,
     /// What the producer warpgroup does after the last copy.
-    pub copied: Option<&'a mut Then<'a>>,
+    pub copied: Option<&'a mut BranchBody<'a>>,
     /// A consumer warpgroup.
     pub multiplies: &'a mut Multiplies<'a>,
 }
@@ -31,7 +31,7 @@ pub fn emit(c: Code, roles: Roles<'_>) -> Result<()> {
     let thread = p.thread_id()?;
     let warp = p.warp_id(thread)?;
     let first = p.eq_const(thread, 0)?;
-    c.when(
+    c.if_else(
         first,
         &mut |c| {
             barriers(c)?;
@@ -44,11 +44,11 @@ pub fn emit(c: Code, roles: Roles<'_>) -> Result<()> {
     let limit = |c: Code, count: Option<usize>, more: bool| {
         count.map_or(Ok(()), |n| Ptx(c).setmaxnreg(n, more))
     };
-    c.when(
+    c.if_else(
         copying,
         &mut |c| {
             limit(c, registers.map(|r| r.0), false)?;
-            c.when(first, copies, None)?;
+            c.if_else(first, copies, None)?;
             copied.as_mut().map_or(Ok(()), |copied| copied(c))
         },
         Some(&mut |c| {

@@ -3,7 +3,7 @@
 pub(crate) mod emit;
 
 use crate::{
-    analysis::{Body, Kernel, Lin, Place, Plan, Poly, Role},
+    analysis::{Body, Kernel, Lin, NestPlan, Poly, Role, StridedView},
     strategies::{
         Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::{
@@ -113,7 +113,7 @@ impl Window {
 
 /// Matches a kernel that is a depthwise convolution, with or without stages on or beside the
 /// result. All sizes but the batch are static.
-pub fn depthwise(k: &Kernel, plan: &Plan) -> Option<Window> {
+pub fn depthwise(k: &Kernel, plan: &NestPlan) -> Option<Window> {
     let nest = plan.main()?;
     let [stage] = nest.stages.as_slice() else { return None };
     let s = k.stages.get(*stage)?;
@@ -145,7 +145,7 @@ pub fn depthwise(k: &Kernel, plan: &Plan) -> Option<Window> {
                 (*at == Lin::default()).then_some(None)
             }
         };
-        let place: &Place = k.views.get(&s.op.operand(image))?;
+        let place: &StridedView = k.views.get(&s.op.operand(image))?;
         let buffer = k.buffers.get(place.buffer)?;
         let pads = k.pads.get(&place.buffer);
         if !matches!(buffer.role, Role::Input(_) | Role::Padded(_))
@@ -210,7 +210,7 @@ const BUSY: i64 = 512;
 
 /// Neighbouring output pixels in width per thread, so that it loads each input pixel of a row once:
 /// as many as keep the GPU busy.
-fn params(k: &Kernel, plan: &Plan, d: &Window) -> Option<Params> {
+fn params(k: &Kernel, plan: &NestPlan, d: &Window) -> Option<Params> {
     let nest = plan.main()?;
     let mut vector = narrow_width(k, plan, nest, d.fast()?, Some(d.image)) as i64;
     while vector > 1 && d.channels % vector != 0 {

@@ -1,7 +1,7 @@
 //! Matches convolutions of images that cuDNN has: with or without groups, a bias per filter, a
 //! residual, and a relu or a tanh gelu.
 use crate::{
-    analysis::{Kernel, Lin, Place, Plan, Poly, Role, Stage, row_major},
+    analysis::{Kernel, Lin, NestPlan, Poly, Role, Stage, StridedView, row_major},
     strategies::gpu::{
         common::roles::sums,
         library::{activation, element, epilogue::Sum, numbers, role, stated},
@@ -39,13 +39,13 @@ struct Found<'a> {
     /// Trip counts of the op's loops, some of which are merged into one loop of the nest.
     steps: Vec<Option<i64>>,
     loops: Loops,
-    image: &'a Place,
+    image: &'a StridedView,
     /// The weight's buffer, and its access over the op's loops.
     weight: (usize, Lin),
 }
 
 /// The `kiln.library` entries of a kernel that is a convolution.
-pub fn describe(k: &Kernel, plan: &Plan, tf32: bool) -> Option<Vec<(&'static str, Attr)>> {
+pub fn describe(k: &Kernel, plan: &NestPlan, tf32: bool) -> Option<Vec<(&'static str, Attr)>> {
     let [nest] = plan.nests.as_slice() else { return None };
     let (stages, _, element) = sums(k, nest)?;
     let [number] = stages.as_slice() else { return None };
@@ -193,7 +193,7 @@ fn found<'a>(k: &'a Kernel, stage: &'a Stage, image: usize, weight: usize) -> Op
     let (written, to) = (maps[2].as_ref()?, k.views.get(&op.result(0))?);
     let sized = |d: usize| {
         let own = |l: &Lin| l.as_dim() == Some(d);
-        let of = |lins: &[Lin], place: &Place| {
+        let of = |lins: &[Lin], place: &StridedView| {
             lins.iter().position(own).and_then(|i| place.sizes.get(i)?.known())
         };
         of(written, to).or_else(|| of(kernels, place))

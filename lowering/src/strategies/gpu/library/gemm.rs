@@ -1,6 +1,6 @@
 //! Matches products that cuBLASLt has: with or without a bias per column and a relu or a tanh gelu.
 use crate::{
-    analysis::{Kernel, Plan},
+    analysis::{Kernel, NestPlan},
     strategies::gpu::{
         library::{activation, element, epilogue::Sum, numbers, role, stated},
         wgmma_gemm::{self, Operand},
@@ -10,7 +10,7 @@ use kiln_dialects::{ir::*, value::DType};
 use kiln_runtime::gemm::{Gemm, Matrix, Vector};
 
 /// The `kiln.library` entries of a kernel that is a product.
-pub fn describe(k: &Kernel, plan: &Plan, tf32: bool) -> Option<Vec<(&'static str, Attr)>> {
+pub fn describe(k: &Kernel, plan: &NestPlan, tf32: bool) -> Option<Vec<(&'static str, Attr)>> {
     let [nest] = plan.nests.as_slice() else { return None };
     let c = k.func.ctx();
     let p = wgmma_gemm::product(k, plan).filter(|p| p.prologue.is_none())?;

@@ -3,10 +3,10 @@
 //! kernel's later stages on the accumulators. For a convolution the left tile's rows are pixels
 //! (im2col).
 use crate::{
-    analysis::Plan,
+    analysis::NestPlan,
     emit::{
         body::Scope,
-        code::{Code, known},
+        code::{Code, constant_value},
         loops::decode,
     },
     strategies::gpu::{
@@ -64,7 +64,7 @@ pub(crate) struct Side<'a> {
 }
 
 /// Emits the nest of a product, and the plan's other nests.
-pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Result<()> {
+pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Result<()> {
     let product = product(scope.kernel, plan)
         .ok_or("is no product whose rows cp.async copies 16 bytes at a time")?;
     let nest = &plan.nests[0];
@@ -103,7 +103,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Result<
     sizes.push(c.ceil_div(t.results.columns(c)?, c.index(n as i64)?)?);
     sizes.push(c.ceil_div(t.results.rows(c)?, c.index(m as i64)?)?);
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
-    c.strided(threads::block(c)?, total, threads::blocks(c)?, &[], &mut |c, tile, _| {
+    c.for_dynamic_step(threads::block(c)?, total, threads::blocks(c)?, &[], &mut |c, tile, _| {
         let at = decode(c, tile, &sizes)?;
         let (batch, [over, down]) = at.split_at(at.len() - 2) else {
             return Err("has no tiles".into());
@@ -296,11 +296,11 @@ impl Tile<'_> {
         };
         let ahead = self.stages - 1;
         for s in 0..ahead {
-            match known(self.steps) {
+            match constant_value(self.steps) {
                 Some(steps) if s as i64 >= steps => {}
                 None if s > 0 => {
-                    let more = c.below(c.index(s as i64)?, self.steps)?;
-                    c.when(more, &mut |c| copy(c, Ptx(c).number(s)?, Ptx(c).number(s)?), None)?;
+                    let more = c.less_than(c.index(s as i64)?, self.steps)?;
+                    c.if_else(more, &mut |c| copy(c, Ptx(c).number(s)?, Ptx(c).number(s)?), None)?;
                 }
                 _ => copy(c, p.number(s)?, p.number(s)?)?,
             }
@@ -310,12 +310,16 @@ impl Tile<'_> {
         let zero = c.number(0.0, p.f32())?;
         let sums = vec![zero; down * over / 32];
         let elements = self.elements(c, batch, row)?;
-        let end = match known(self.steps) {
+        let end = match constant_value(self.steps) {
             Some(steps) => p.number(steps as usize)?,
             None => p.index_to_i32(self.steps)?,
         };
-        let sums =
-            c.strided(c.index(0)?, self.steps, c.index(1)?, &sums, &mut |c, step, sums| {
+        let sums = c.for_dynamic_step(
+            c.index(0)?,
+            self.steps,
+            c.index(1)?,
+            &sums,
+            &mut |c, step, sums| {
                 let p = Ptx(c);
                 let step = p.index_to_i32(step)?;
                 // All threads' copies of the oldest stage are complete, and all threads have read
@@ -324,7 +328,11 @@ impl Tile<'_> {
                 threads::barrier(c)?;
                 let next = p.add_const(step, ahead)?;
                 let more = c.compare(CmpIPredicate::Slt, next, end)?;
-                c.when(more, &mut |c| copy(c, next, Ptx(c).rem_const(next, self.stages)?), None)?;
+                c.if_else(
+                    more,
+                    &mut |c| copy(c, next, Ptx(c).rem_const(next, self.stages)?),
+                    None,
+                )?;
                 p.cp_async_commit_group()?;
                 self.multiply(
                     c,
@@ -333,7 +341,8 @@ impl Tile<'_> {
                     (p.rem_const(step, self.stages)?, step),
                     sums,
                 )
-            })?;
+            },
+        )?;
         // The next tile reuses the pipeline's stages.
         threads::barrier(c)?;
         let [group, quarter] = [p.div_const(self.lane, 4)?, p.rem_const(self.lane, 4)?];

@@ -124,7 +124,7 @@ impl Tile<'_> {
                 c.compare(CmpIPredicate::Ult, p.add(pixel.at[0], further[0])?, high)?,
                 c.compare(CmpIPredicate::Ult, p.add(pixel.at[1], further[1])?, width)?,
             ];
-            let inside = c.both(&inside)?.ok_or("has no condition")?;
+            let inside = c.all_of(&inside)?.ok_or("has no condition")?;
             let from = arith::addi(p, pixel.begin, offset)?;
             p.cp_async(
                 p.add_const(to, i * COPIED * ROW)?,

@@ -4,7 +4,7 @@ pub(crate) mod emit;
 pub(crate) mod im2col;
 
 use crate::{
-    analysis::{Kernel, Nest, Plan, Poly},
+    analysis::{Kernel, Nest, NestPlan, Poly},
     strategies::{
         Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::{
@@ -96,7 +96,7 @@ const TILES: &[(usize, usize, usize)] = &[(128, 128, 3), (128, 64, 4), (64, 128,
 
 /// The matrix product of a kernel, if cp.async can copy its operands 16 bytes at a time. A
 /// convolution must meet the conditions of TMA's im2col mode.
-pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
+pub fn product(k: &Kernel, plan: &NestPlan) -> Option<Product> {
     wgmma_gemm::product(k, plan)
         .filter(|p| p.rights.len() == 1 && p.element != DType::F32 && p.raw != DType::F32)
 }

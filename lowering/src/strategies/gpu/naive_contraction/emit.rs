@@ -1,11 +1,11 @@
 //! Tiled contraction on CUDA cores: a CTA's threads copy a tile of both operands to shared memory,
 //! then each accumulates its register tile of the results.
 use crate::{
-    analysis::{Access, Nest, Output, Plan, Poly, Stage},
+    analysis::{Access, Nest, NestPlan, Output, Poly, Stage},
     emit::{
-        body::{Passed, Scope},
+        body::{ForwardedElements, Scope},
         code::Code,
-        lanes::{Lanes, Val},
+        lanes::{LaneValue, Lanes},
         loops::decode,
     },
     strategies::gpu::{
@@ -61,18 +61,18 @@ impl Contract<'_> {
         self.sizes(c, dims)?.into_iter().try_fold(c.index(1)?, |a, b| c.mul(a, b))
     }
     pub fn at(&self, c: Code, dims: &[usize], i: Value) -> Result<At> {
-        let there = c.below(i, self.total(c, dims)?)?;
+        let there = c.less_than(i, self.total(c, dims)?)?;
         let i = c.select(there, i, c.index(0)?)?;
         let all = decode(c, i, &self.sizes(c, dims)?)?;
         Ok(At { there, dims: dims.iter().copied().zip(all).collect() })
     }
     /// Loop dimensions as values; those that are not among `parts` are 0.
-    fn dims(&self, c: Code, parts: &[&[(usize, Value)]]) -> Result<Vec<Val>> {
+    fn dims(&self, c: Code, parts: &[&[(usize, Value)]]) -> Result<Vec<LaneValue>> {
         let zero = c.index(0)?;
         let of = |d: usize| {
             parts.iter().flat_map(|p| p.iter()).find(|(e, _)| *e == d).map_or(zero, |(_, v)| *v)
         };
-        Ok((0..self.nest.extents.len()).map(|d| Val::One(of(d))).collect())
+        Ok((0..self.nest.extents.len()).map(|d| LaneValue::Uniform(of(d))).collect())
     }
     /// Copies an operand's tile at (`across`, `deep`); elements out of bounds are 0.
     fn copy(
@@ -99,11 +99,12 @@ impl Contract<'_> {
                 let a = self.at(c, side.dims, c.add(across, x)?)?;
                 let d = self.at(c, &self.roles.depth, c.add(deep, k)?)?;
                 let dims = self.dims(c, &[batch, &a.dims, &d.dims])?;
-                let Val::One(v) = self.scope.read(c, side.access, &dims, ONE, &Passed::new())?
+                let LaneValue::Uniform(v) =
+                    self.scope.read(c, side.access, &dims, ONE, &ForwardedElements::new())?
                 else {
                     return Err("reads a vector".into());
                 };
-                let there = c.both(&[a.there, d.there])?.ok_or("has no bounds")?;
+                let there = c.all_of(&[a.there, d.there])?.ok_or("has no bounds")?;
                 let v = c.select(there, v, zero)?;
                 let place = c.add(c.mul(k, c.index(side.across as i64 + 1)?)?, x)?;
                 memref::store(c, v, side.memory, &[place])
@@ -111,7 +112,7 @@ impl Contract<'_> {
             if (n + 1) * self.threads <= count {
                 one(c)?;
             } else {
-                c.when(c.below(i, c.index(count as i64)?)?, &mut one, None)?;
+                c.if_else(c.less_than(i, c.index(count as i64)?)?, &mut one, None)?;
             }
         }
         Ok(())
@@ -129,8 +130,13 @@ impl Contract<'_> {
         for r in rows {
             for o in columns {
                 let dims = self.dims(c, &[batch, &r.dims, &o.dims])?;
-                let Some(Val::One(v)) =
-                    self.scope.start(c, &out.init, &dims, ONE, &Passed::new())?
+                let Some(LaneValue::Uniform(v)) = self.scope.initial_value(
+                    c,
+                    &out.init,
+                    &dims,
+                    ONE,
+                    &ForwardedElements::new(),
+                )?
                 else {
                     return Err("reduces into a tensor without contents".into());
                 };
@@ -144,20 +150,20 @@ impl Contract<'_> {
         &self,
         c: Code,
         stage: &Stage,
-        rows: &[Val],
-        columns: &[Val],
+        rows: &[LaneValue],
+        columns: &[LaneValue],
         sums: &[Value],
     ) -> Result<Vec<Value>> {
         let mut next = vec![];
         for (i, x) in rows.iter().enumerate() {
             for (j, y) in columns.iter().enumerate() {
-                let sum = Some(Val::One(sums[i * columns.len() + j]));
+                let sum = Some(LaneValue::Uniform(sums[i * columns.len() + j]));
                 match self
                     .scope
                     .stage(c, stage, vec![Some(*x), Some(*y), sum], &[], ONE)?
                     .as_slice()
                 {
-                    [Val::One(v)] => next.push(*v),
+                    [LaneValue::Uniform(v)] => next.push(*v),
                     _ => return Err("has a sum that is no scalar".into()),
                 }
             }
@@ -176,9 +182,9 @@ impl Contract<'_> {
         let scope = self.scope;
         for (i, r) in rows.iter().enumerate() {
             for (j, o) in columns.iter().enumerate() {
-                let there = c.both(&[r.there, o.there])?.ok_or("has no bounds")?;
-                let sum = Val::One(sums[i * columns.len() + j]);
-                c.when(
+                let there = c.all_of(&[r.there, o.there])?.ok_or("has no bounds")?;
+                let sum = LaneValue::Uniform(sums[i * columns.len() + j]);
+                c.if_else(
                     there,
                     &mut |c| {
                         let dims = self.dims(c, &[batch, &r.dims, &o.dims])?;
@@ -192,7 +198,7 @@ impl Contract<'_> {
                                 false,
                             )?;
                         }
-                        let mut passed = Passed::from([(out.access.clone(), sum)]);
+                        let mut passed = ForwardedElements::from([(out.access.clone(), sum)]);
                         scope.iteration(c, &self.nest.after, &dims, ONE, &mut [], &mut passed)
                     },
                     None,
@@ -207,7 +213,7 @@ impl Contract<'_> {
 pub fn emit(
     c: Code,
     scope: &Scope<'_>,
-    plan: &Plan,
+    plan: &NestPlan,
     params: &Params,
     threads: usize,
 ) -> Result<()> {
@@ -246,7 +252,7 @@ pub fn emit(
         let p = Ptx(c);
         depth_size = p.i32_to_index(p.opaque(p.index_to_i32(depth_size)?)?)?;
     }
-    c.strided(threads::block(c)?, total, threads::blocks(c)?, &[], &mut |c, tile, _| {
+    c.for_dynamic_step(threads::block(c)?, total, threads::blocks(c)?, &[], &mut |c, tile, _| {
         let at = decode(c, tile, &tiles)?;
         let batch: Vec<(usize, Value)> =
             roles.batch.iter().copied().zip(at.iter().copied()).collect();
@@ -265,24 +271,27 @@ pub fn emit(
             .collect::<Result<_>>()?;
         let running = me.begins(c, &batch, out, &rows, &columns)?;
         let step = c.index(depth as i64)?;
-        let sums = c.strided(c.index(0)?, depth_size, step, &running, &mut |c, k0, running| {
-            me.copy(c, &left, &batch, row0, k0, thread)?;
-            me.copy(c, &right, &batch, column0, k0, thread)?;
-            threads::barrier(c)?;
-            let next = c.each(c.index(0)?, step, 1, running, &mut |c, k, running| {
-                let load = |side: &Side<'_>, t: Value, i: usize, step: usize| -> Result<Val> {
-                    let at = place(c, c.mul(k, c.index(side.across as i64 + 1)?)?, t, i, step)?;
-                    ONE.load(c, side.memory, Val::One(at))
-                };
-                let xs: Vec<Val> =
-                    (0..m_each).map(|i| load(&left, ty, i, down)).collect::<Result<_>>()?;
-                let ys: Vec<Val> =
-                    (0..n_each).map(|j| load(&right, tx, j, over)).collect::<Result<_>>()?;
-                me.products(c, stage, &xs, &ys, running)
+        let sums =
+            c.for_dynamic_step(c.index(0)?, depth_size, step, &running, &mut |c, k0, running| {
+                me.copy(c, &left, &batch, row0, k0, thread)?;
+                me.copy(c, &right, &batch, column0, k0, thread)?;
+                threads::barrier(c)?;
+                let next = c.for_loop(c.index(0)?, step, 1, running, &mut |c, k, running| {
+                    let load =
+                        |side: &Side<'_>, t: Value, i: usize, step: usize| -> Result<LaneValue> {
+                            let at =
+                                place(c, c.mul(k, c.index(side.across as i64 + 1)?)?, t, i, step)?;
+                            ONE.load(c, side.memory, LaneValue::Uniform(at))
+                        };
+                    let xs: Vec<LaneValue> =
+                        (0..m_each).map(|i| load(&left, ty, i, down)).collect::<Result<_>>()?;
+                    let ys: Vec<LaneValue> =
+                        (0..n_each).map(|j| load(&right, tx, j, over)).collect::<Result<_>>()?;
+                    me.products(c, stage, &xs, &ys, running)
+                })?;
+                threads::barrier(c)?;
+                Ok(next)
             })?;
-            threads::barrier(c)?;
-            Ok(next)
-        })?;
         me.finish(c, &batch, out, (&rows, &columns), &sums)?;
         Ok(vec![])
     })?;

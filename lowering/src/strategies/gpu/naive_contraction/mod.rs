@@ -3,7 +3,7 @@
 pub(crate) mod emit;
 
 use crate::{
-    analysis::{Kernel, Plan},
+    analysis::{Kernel, NestPlan},
     strategies::{
         Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::{
@@ -108,7 +108,7 @@ impl Strategy for NaiveContraction {
 }
 
 /// Tiles of a contraction; `None` if M or N is too small for one.
-fn params(k: &Kernel, plan: &Plan, r: &Roles) -> Option<Params> {
+fn params(k: &Kernel, plan: &NestPlan, r: &Roles) -> Option<Params> {
     let nest = plan.nests.first()?;
     let (m, n) = (size(nest, &r.rows), size(nest, &r.columns));
     if m.is_some_and(|m| m < 8) || n.is_some_and(|n| n < 8) {

@@ -6,7 +6,7 @@ use crate::{
     analysis::{Access, Stage},
     emit::{
         code::Code,
-        lanes::{Lanes, Val},
+        lanes::{LaneValue, Lanes},
         partials,
     },
     strategies::gpu::{
@@ -219,12 +219,12 @@ impl<'a> Elements<'a> {
                 let all = all.collect::<Result<HashMap<Value, Value>>>()?;
                 let get = |v: Value| {
                     all.get(&v)
-                        .map(|v| Val::One(*v))
+                        .map(|v| LaneValue::Uniform(*v))
                         .ok_or_else(|| "takes what is not there".into())
                 };
                 let c = Code(c.0.at(op.loc()));
                 match self.results.scope.scalar_op(c, self.stage, op, &[], ONE, &get)? {
-                    Val::One(v) => v,
+                    LaneValue::Uniform(v) => v,
                     _ => return Err("has several values where one is wanted".into()),
                 }
             }
@@ -265,14 +265,15 @@ impl<'a> Elements<'a> {
         count: usize,
     ) -> Result<Vec<Value>> {
         let roles = &self.results.product.roles;
-        let mut dims = vec![Val::One(c.index(0)?); self.results.nest.extents.len()];
-        roles.batch.iter().zip(&self.batch).for_each(|(d, i)| dims[*d] = Val::One(*i));
-        dims[roles.rows[0]] = Val::One(row);
-        dims[roles.depth[0]] = if count > 1 { Val::Steps(column, 1) } else { Val::One(column) };
+        let mut dims = vec![LaneValue::Uniform(c.index(0)?); self.results.nest.extents.len()];
+        roles.batch.iter().zip(&self.batch).for_each(|(d, i)| dims[*d] = LaneValue::Uniform(*i));
+        dims[roles.rows[0]] = LaneValue::Uniform(row);
+        dims[roles.depth[0]] =
+            if count > 1 { LaneValue::Strided(column, 1) } else { LaneValue::Uniform(column) };
         let (lanes, scope) = (Lanes { count, mask: None }, self.results.scope);
         match lanes.load(c, scope.buffer(a.buffer)?, scope.address(c, &a.at, &dims, lanes)?)? {
-            Val::One(v) => Ok(vec![v]),
-            v => (0..count).map(|i| partials::part(c, lanes.many(c, v)?, i)).collect(),
+            LaneValue::Uniform(v) => Ok(vec![v]),
+            v => (0..count).map(|i| partials::extract_lane(c, lanes.vector(c, v)?, i)).collect(),
         }
     }
 }
@@ -280,5 +281,5 @@ impl<'a> Elements<'a> {
 /// Unpacks two adjacent elements from a 32-bit register.
 pub fn two(c: Code, word: Value, element: DType) -> Result<[Value; 2]> {
     let both = llvm::bitcast(c, word, Type::vector(Type::scalar(c.ctx(), element), 2))?;
-    Ok([partials::part(c, both, 0)?, partials::part(c, both, 1)?])
+    Ok([partials::extract_lane(c, both, 0)?, partials::extract_lane(c, both, 1)?])
 }

@@ -1,11 +1,11 @@
 //! Rows in registers: a group of threads loads its row once, in vector accesses. Every element
 //! stays in the thread that loaded it, from nest to nest; only results of reductions are exchanged.
 use crate::{
-    analysis::{Access, Nest, Plan, Role},
+    analysis::{Access, Nest, NestPlan, Role},
     emit::{
-        body::{Passed, Scope},
+        body::{ForwardedElements, Scope},
         code::Code,
-        lanes::{Lanes, Val},
+        lanes::{LaneValue, Lanes},
         loops::{decode, reducing},
         partials,
     },
@@ -23,7 +23,7 @@ use kiln_dialects::ir::*;
 const ONE: Lanes = Lanes { count: 1, mask: None };
 
 /// Emits all nests of a kernel whose rows fit registers.
-pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Result<()> {
+pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Result<()> {
     let length = register_rows::length(scope.kernel, plan)
         .ok_or("has no rows of one known size that its stages share")?;
     let (size, groups) = (params.row_threads, params.rows_per_cta);
@@ -49,8 +49,9 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Result<
         first.extents[..plan.rows].iter().map(|e| scope.poly(c, e)).collect::<Result<_>>()?;
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
     group.rounds(c, groups, total, &mut |c, group, row| {
-        let at: Vec<Val> = decode(c, row, &sizes)?.into_iter().map(Val::One).collect();
-        let speaks = Scope { writes: group.speaks(c)?, ..scope.clone() };
+        let at: Vec<LaneValue> =
+            decode(c, row, &sizes)?.into_iter().map(LaneValue::Uniform).collect();
+        let speaks = Scope { store_predicate: group.speaks(c)?, ..scope.clone() };
         let pieces = (0..count)
             .map(|p| Piece::of(c, scope, &group, (p, lanes), length))
             .collect::<Result<_>>()?;
@@ -61,7 +62,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Result<
             at,
             lanes: Lanes { count: lanes, mask: None },
             pieces,
-            known: Passed::new(),
+            known: ForwardedElements::new(),
         };
         for (nest, exchange) in plan.nests.iter().zip(&exchange) {
             row.nest(c, nest, exchange)?;
@@ -75,12 +76,12 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Result<
 /// Contiguous elements of a row that a thread holds.
 struct Piece<'a> {
     /// Index of the first; clamped to the row's first where the row has ended.
-    start: Val,
+    start: LaneValue,
     /// Predicate: whether the row has them; `None` if it always has.
     inside: Option<Value>,
     /// The scope with the predicate of their stores.
     scope: Scope<'a>,
-    known: Passed,
+    known: ForwardedElements,
 }
 
 impl<'a> Piece<'a> {
@@ -96,28 +97,34 @@ impl<'a> Piece<'a> {
             c.add(c.mul(group.thread, c.index(lanes as i64)?)?, c.index(before as i64)?)?;
         let mut inside = None;
         if before + group.size * lanes > length {
-            let condition = c.below(start, c.index(length as i64)?)?;
+            let condition = c.less_than(start, c.index(length as i64)?)?;
             start = c.select(condition, start, c.index(0)?)?;
             inside = Some(condition);
         }
-        let writes = c.both(&[inside, group.active].into_iter().flatten().collect::<Vec<_>>())?;
-        let start = if lanes == 1 { Val::One(start) } else { Val::Steps(start, 1) };
-        Ok(Piece { start, inside, scope: Scope { writes, ..scope.clone() }, known: Passed::new() })
+        let writes = c.all_of(&[inside, group.active].into_iter().flatten().collect::<Vec<_>>())?;
+        let start =
+            if lanes == 1 { LaneValue::Uniform(start) } else { LaneValue::Strided(start, 1) };
+        Ok(Piece {
+            start,
+            inside,
+            scope: Scope { store_predicate: writes, ..scope.clone() },
+            known: ForwardedElements::new(),
+        })
     }
 }
 
 /// State of a group's row across the nests.
 struct Row<'a> {
-    plan: &'a Plan,
+    plan: &'a NestPlan,
     group: Group,
     /// The scope in which only the group's first thread stores.
     speaks: Scope<'a>,
     /// Indices of the row.
-    at: Vec<Val>,
+    at: Vec<LaneValue>,
     lanes: Lanes,
     pieces: Vec<Piece<'a>>,
     /// Values that are uniform over the row.
-    known: Passed,
+    known: ForwardedElements,
 }
 
 impl Row<'_> {
@@ -147,7 +154,7 @@ impl Row<'_> {
         if running.is_empty() {
             return Ok(());
         }
-        let dims = [self.at.as_slice(), &[Val::One(c.index(0)?)]].concat();
+        let dims = [self.at.as_slice(), &[LaneValue::Uniform(c.index(0)?)]].concat();
         let ending = Ending {
             scope,
             group: self.group,
@@ -156,7 +163,7 @@ impl Row<'_> {
             passed: &self.known,
         };
         let results = ending.results(c, nest, &running, exchange)?;
-        for (o, v) in reducing(scope, nest).zip(results.into_iter().map(Val::One)) {
+        for (o, v) in reducing(scope, nest).zip(results.into_iter().map(LaneValue::Uniform)) {
             scope.write(c, o, &dims, ONE, v, false)?;
             self.known.insert(o.access.clone(), v);
         }
@@ -186,7 +193,7 @@ impl Row<'_> {
             for piece in &mut self.pieces {
                 let dims = [self.at.as_slice(), &[piece.start]].concat();
                 if !piece.known.contains_key(a) {
-                    let v = scope.read(c, a, &dims, self.lanes, &Passed::new())?;
+                    let v = scope.read(c, a, &dims, self.lanes, &ForwardedElements::new())?;
                     piece.known.insert(a.clone(), v);
                 }
             }

@@ -3,7 +3,7 @@
 pub(crate) mod emit;
 
 use crate::{
-    analysis::{Access, Kernel, Nest, Plan, Role, nests},
+    analysis::{Access, Kernel, Nest, NestPlan, Role, nests},
     strategies::{
         Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::common::{
@@ -91,15 +91,15 @@ const BLOCK: usize = 128;
 const THREADS: usize = 1024;
 
 /// Drops the memory of all intermediates: they are SSA values in registers.
-fn hold(k: &Kernel, plan: &mut Plan) {
-    for (passed, buffer) in plan.passed.iter_mut().zip(&k.buffers) {
+fn hold(k: &Kernel, plan: &mut NestPlan) {
+    for (passed, buffer) in plan.forwarded.iter_mut().zip(&k.buffers) {
         *passed |= buffer.role == Role::Temporary;
     }
 }
 
 /// The length of a row, if every nest iterates over its elements or once per row, and no nest reads
 /// another element of the row than its own iteration writes.
-pub fn length(k: &Kernel, plan: &Plan) -> Option<usize> {
+pub fn length(k: &Kernel, plan: &NestPlan) -> Option<usize> {
     let d = plan.rows;
     if !plan.dependent
         || plan
@@ -127,7 +127,7 @@ fn in_place(k: &Kernel) -> bool {
 
 /// Liveness: bytes per element in registers at the barrier with the highest register pressure, of
 /// values defined before it and used after it.
-fn live(k: &Kernel, plan: &Plan) -> usize {
+fn live(k: &Kernel, plan: &NestPlan) -> usize {
     let whole = |a: &&Access| a.at.uses(plan.rows);
     let stages = |nests: &'_ [Nest]| {
         nests.iter().flat_map(Nest::all).filter_map(|s| k.stages.get(s)).collect::<Vec<_>>()
@@ -154,7 +154,7 @@ fn live(k: &Kernel, plan: &Plan) -> usize {
 }
 
 /// The largest vector width of a nest to which the start of every row is aligned.
-pub fn lanes(k: &Kernel, plan: &Plan, length: usize) -> usize {
+pub fn lanes(k: &Kernel, plan: &NestPlan, length: usize) -> usize {
     let wide = plan
         .nests
         .iter()
@@ -169,7 +169,7 @@ pub fn lanes(k: &Kernel, plan: &Plan, length: usize) -> usize {
 }
 
 /// The parameters, if registers can hold the rows.
-pub fn params(k: &Kernel, plan: &Plan) -> Option<Params> {
+pub fn params(k: &Kernel, plan: &NestPlan) -> Option<Params> {
     let (length, live) = (length(k, plan)?, live(k, plan));
     if length.checked_mul(live)? > MOST {
         return None;

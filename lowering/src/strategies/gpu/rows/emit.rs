@@ -1,10 +1,10 @@
 //! Rows: a group of threads runs all nests for its row; intermediates are in shared memory.
 use crate::{
-    analysis::{Lin, Nest, Plan, Poly, Role},
+    analysis::{Lin, Nest, NestPlan, Poly, Role},
     emit::{
         body::Scope,
         code::Code,
-        loops::{Fixed, decode, reducing},
+        loops::{FixedDims, decode, reducing},
         partials,
     },
     strategies::gpu::common::shared,
@@ -27,7 +27,7 @@ const ONE_BY_ONE: i64 = 8;
 pub fn emit(
     c: Code,
     scope: &Scope<'_>,
-    plan: &Plan,
+    plan: &NestPlan,
     nests: &[&Nest],
     params: &Params,
 ) -> Result<()> {
@@ -51,7 +51,7 @@ pub fn emit(
         let all = Row { scope: &scope, plan, group, most: params.vector, pieces: params.unroll };
         let at = decode(c, row, &sizes)?;
         for (n, exchange) in nests.iter().zip(&exchange) {
-            let mut fixed: Fixed = vec![None; n.extents.len()];
+            let mut fixed: FixedDims = vec![None; n.extents.len()];
             rows.iter().zip(&at).for_each(|(d, i)| fixed[*d] = Some(*i));
             nest(c, &all, n, &fixed, exchange)?;
             threads::barrier(c)?;
@@ -69,7 +69,7 @@ pub fn exchanges(
     size: usize,
     groups: usize,
 ) -> Result<Vec<Option<Value>>> {
-    if !partials::possible(scope, nest) {
+    if !partials::combinable(scope, nest) {
         return Ok(vec![]);
     }
     let of = |o: &crate::analysis::Output| -> Result<Option<Value>> {
@@ -84,14 +84,14 @@ fn nest(
     c: Code,
     row: &Row<'_>,
     nest: &Nest,
-    fixed: &Fixed,
+    fixed: &FixedDims,
     exchange: &[Option<Value>],
 ) -> Result<()> {
     let Row { scope, plan, group, most, pieces } = row;
     let free: Vec<usize> =
         (0..nest.extents.len()).filter(|d| !nest.reduction[*d] && fixed[*d].is_none()).collect();
     let results = Poly::product(free.iter().map(|d| &nest.extents[*d])).known();
-    if !partials::possible(scope, nest) || results.is_none_or(|n| n >= ONE_BY_ONE) {
+    if !partials::combinable(scope, nest) || results.is_none_or(|n| n >= ONE_BY_ONE) {
         let share = Share {
             first: group.thread,
             step: c.index(group.size as i64)?,
@@ -107,7 +107,7 @@ fn nest(
     let sizes: Vec<Value> =
         free.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Result<_>>()?;
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
-    c.each(c.index(0)?, total, 1, &[], &mut |c, i, _| {
+    c.for_loop(c.index(0)?, total, 1, &[], &mut |c, i, _| {
         let mut fixed = fixed.clone();
         free.iter().zip(decode(c, i, &sizes)?).for_each(|(d, i)| fixed[*d] = Some(i));
         cooperative::reduce(c, row, nest, &fixed, exchange)?;
@@ -119,10 +119,10 @@ fn nest(
 
 /// The kernel with the scratch of group `number`: offsets its temporaries by that many times their
 /// span.
-fn with_groups(scope: &Scope<'_>, plan: &Plan, number: Value) -> crate::analysis::Kernel {
+fn with_groups(scope: &Scope<'_>, plan: &NestPlan, number: Value) -> crate::analysis::Kernel {
     let mut k = scope.kernel.clone();
     let span = |b: usize| (k.span(b, 0).unwrap_or(0) + 15) / 16 * 16;
-    let temporary = |b: usize| k.buffers[b].role == Role::Temporary && !plan.passed[b];
+    let temporary = |b: usize| k.buffers[b].role == Role::Temporary && !plan.forwarded[b];
     let before: Vec<Option<Lin>> = (0..k.buffers.len())
         .map(|b| {
             temporary(b).then(|| Lin::fixed(Poly::symbol(number).times(&Poly::number(span(b)))))
@@ -148,5 +148,5 @@ fn with_groups(scope: &Scope<'_>, plan: &Plan, number: Value) -> crate::analysis
 
 /// Whether the CTA has one group.
 fn only(number: Value) -> bool {
-    crate::emit::code::known(number) == Some(0)
+    crate::emit::code::constant_value(number) == Some(0)
 }

@@ -5,7 +5,7 @@
 pub(crate) mod emit;
 
 use crate::{
-    analysis::{Kernel, Nest, Plan, Poly, Role},
+    analysis::{Kernel, Nest, NestPlan, Poly, Role},
     strategies::{
         Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::common::{
@@ -117,7 +117,7 @@ fn launch(
 }
 
 /// Threads per row for this much work, and as many rows as fill a CTA and fit shared memory.
-fn params(k: &Kernel, plan: &Plan, work: i64) -> Params {
+fn params(k: &Kernel, plan: &NestPlan, work: i64) -> Params {
     let vector = |n: &Nest| {
         let free: Vec<usize> = (plan.rows..n.extents.len()).collect();
         fast_dim(k, plan, n, &free).map(|d| width(k, plan, n, d))
@@ -125,7 +125,7 @@ fn params(k: &Kernel, plan: &Plan, work: i64) -> Params {
     let vector = plan.nests.iter().filter_map(vector).max().unwrap_or(1) as i64;
     let group = power_below(work / (UNROLL * vector)).clamp(WARP as i64, MOST_THREADS);
     let scratch: i64 = (0..k.buffers.len())
-        .filter(|b| k.buffers[*b].role == Role::Temporary && !plan.passed[*b])
+        .filter(|b| k.buffers[*b].role == Role::Temporary && !plan.forwarded[*b])
         .map(|b| {
             (k.span(b, plan.rows).unwrap_or(0) + 15) / 16
                 * 16
@@ -148,7 +148,7 @@ fn params(k: &Kernel, plan: &Plan, work: i64) -> Params {
 
 /// The extent that each result of a nest reduces, if a group of threads is profitable: partial
 /// results combine, and what is reduced is contiguous or long.
-fn together(k: &Kernel, plan: &Plan, nest: &Nest) -> Option<i64> {
+fn together(k: &Kernel, plan: &NestPlan, nest: &Nest) -> Option<i64> {
     let (free, reduced) = (dims(nest, 0, false), dims(nest, 0, true));
     let work = size(nest, &reduced).unwrap_or(assumed::ROW);
     let all: Vec<usize> = (0..nest.extents.len()).collect();

@@ -1,7 +1,7 @@
 //! Scans along a strided axis (down columns): threads below each other share a column and combine
 //! the totals of the threads above.
 use crate::{
-    emit::{code::Code, lanes::Val, loops::decode},
+    emit::{code::Code, lanes::LaneValue, loops::decode},
     strategies::gpu::common::shared,
     strategies::gpu::{
         common::threads,
@@ -28,15 +28,16 @@ impl Walk<'_> {
         let first =
             (0..self.pieces).map(|p| c.add(own, c.index(p as i64)?)).collect::<Result<Vec<_>>>()?;
         let (start, step) = (c.mul(threads::block(c)?, side)?, c.mul(threads::blocks(c)?, side)?);
-        let val = |i: Value| if count == 1 { Val::One(i) } else { Val::Steps(i, 1) };
+        let val =
+            |i: Value| if count == 1 { LaneValue::Uniform(i) } else { LaneValue::Strided(i, 1) };
         // Uniform trip count across the CTA, so that every thread reaches each barrier.
-        c.strided(start, total, step, &[], &mut |c, base, _| {
+        c.for_dynamic_step(start, total, step, &[], &mut |c, base, _| {
             let item = c.add(base, column)?;
-            let active = c.below(item, total)?;
+            let active = c.less_than(item, total)?;
             let mut at = decode(c, c.select(active, item, base)?, &sizes)?;
             let last = c.mul(at.pop().ok_or("has no columns")?, c.index(count as i64)?)?;
-            let mut at: Vec<(usize, Val)> =
-                dims.iter().copied().zip(at.into_iter().map(Val::One)).collect();
+            let mut at: Vec<(usize, LaneValue)> =
+                dims.iter().copied().zip(at.into_iter().map(LaneValue::Uniform)).collect();
             at.push((self.fast, val(last)));
             let mut state = vec![self.identity(c, self.lanes)?];
             if memory.is_some() {
@@ -63,7 +64,11 @@ impl Walk<'_> {
                             let place = |c: Code, from: Value, thread: Value| {
                                 c.mul(c.add(from, thread)?, c.index(count as i64)?).map(val)
                             };
-                            let many = if count == 1 { Val::One(own) } else { Val::Many(own) };
+                            let many = if count == 1 {
+                                LaneValue::Uniform(own)
+                            } else {
+                                LaneValue::Vector(own)
+                            };
                             self.lanes.store(
                                 c,
                                 memory,
@@ -80,10 +85,10 @@ impl Walk<'_> {
                                     c.add(column, c.index((other * beside) as i64)?)?,
                                 )?;
                                 let v = self.lanes.load(c, memory, at)?;
-                                sum = self.two(c, sum, self.lanes.many(c, v)?)?;
+                                sum = self.two(c, sum, self.lanes.vector(c, v)?)?;
                                 if other + 1 < across {
                                     start = c.select(
-                                        c.below(c.index(other as i64)?, part)?,
+                                        c.less_than(c.index(other as i64)?, part)?,
                                         sum,
                                         start,
                                     )?;

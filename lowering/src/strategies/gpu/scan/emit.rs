@@ -9,11 +9,11 @@
 //! above. The exchange is double-buffered, so that a step takes one barrier.
 
 use crate::{
-    analysis::{Access, Combine, Nest, Output, Plan, Stage},
+    analysis::{Access, Combine, Nest, NestPlan, Output, Stage},
     emit::{
-        body::{Passed, Scope},
+        body::{ForwardedElements, Scope},
         code::Code,
-        lanes::{Lanes, Val},
+        lanes::{LaneValue, Lanes},
     },
     strategies::gpu::scan::{self, Params, ScanLoop},
 };
@@ -42,17 +42,17 @@ pub(crate) struct Walk<'a> {
 
 /// Contiguous elements that a thread has at one position.
 pub(crate) struct Piece<'a> {
-    pub(crate) dims: Vec<Val>,
+    pub(crate) dims: Vec<LaneValue>,
     /// Predicate: whether they exist; `None` if always. If not, the position is clamped.
     pub(crate) inside: Option<Value>,
     /// The scope with the predicate of their stores.
     pub(crate) scope: Scope<'a>,
-    pub(crate) known: Passed,
+    pub(crate) known: ForwardedElements,
 }
 
 /// The loops around the axis: their indices, and the predicate of the thread's stores.
 pub(crate) struct Around {
-    pub(crate) at: Vec<(usize, Val)>,
+    pub(crate) at: Vec<(usize, LaneValue)>,
     pub(crate) active: Option<Value>,
 }
 
@@ -61,7 +61,7 @@ type Combined<'f, 'a> =
     dyn FnMut(Code, &[Value], Vec<Piece<'a>>, Vec<Value>) -> Result<Vec<Value>> + 'f;
 
 /// Emits the kernel.
-pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Result<()> {
+pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Result<()> {
     let k = scope.kernel;
     let missing = "has a schedule for scans, but is none";
     let (scan, nest) = scan::scan(k, plan).zip(plan.nests.first()).ok_or(missing)?;
@@ -99,7 +99,7 @@ impl<'a> Walk<'a> {
     /// The identity of the combination, in every lane.
     pub(crate) fn identity(&self, c: Code, lanes: Lanes) -> Result<Value> {
         let identity = self.combine.identity().ok_or("has no identity")?;
-        lanes.many(c, Val::One(arith::constant(c, identity)?))
+        lanes.vector(c, LaneValue::Uniform(arith::constant(c, identity)?))
     }
     /// Combines `a` with `b`, which comes after it.
     pub(crate) fn two(&self, c: Code, a: Value, b: Value) -> Result<Value> {
@@ -129,7 +129,7 @@ impl<'a> Walk<'a> {
         if self.nest.extents[self.scan.axis].known().is_some_and(|n| n > 0) {
             return Ok((sizes, total));
         }
-        let some = c.below(c.index(0)?, self.length(c)?)?;
+        let some = c.less_than(c.index(0)?, self.length(c)?)?;
         Ok((sizes, c.select(some, total, c.index(0)?)?))
     }
 
@@ -138,13 +138,13 @@ impl<'a> Walk<'a> {
         let axis = self.scan.axis;
         let (mut place, mut inside) = (i, None);
         if !even {
-            let there = c.below(i, self.length(c)?)?;
+            let there = c.less_than(i, self.length(c)?)?;
             (place, inside) = (c.select(there, i, c.index(0)?)?, Some(there));
         }
         let along = if self.fast == axis && self.lanes.count > 1 {
-            Val::Steps(place, 1)
+            LaneValue::Strided(place, 1)
         } else {
-            Val::One(place)
+            LaneValue::Uniform(place)
         };
         let of = |d: usize| {
             if d == axis {
@@ -157,25 +157,26 @@ impl<'a> Walk<'a> {
             .map(of)
             .collect::<Option<_>>()
             .ok_or("has a loop that is not there")?;
-        let writes = c.both(&[inside, around.active].into_iter().flatten().collect::<Vec<_>>())?;
+        let writes =
+            c.all_of(&[inside, around.active].into_iter().flatten().collect::<Vec<_>>())?;
         Ok(Piece {
             dims,
             inside,
-            scope: Scope { writes, ..self.scope.clone() },
-            known: Passed::new(),
+            scope: Scope { store_predicate: writes, ..self.scope.clone() },
+            known: ForwardedElements::new(),
         })
     }
 
     /// Loads of a piece.
-    fn read(&self, c: Code, piece: &Piece<'_>) -> Result<Vec<Val>> {
+    fn read(&self, c: Code, piece: &Piece<'_>) -> Result<Vec<LaneValue>> {
         self.reads
             .iter()
-            .map(|a| self.scope.read(c, a, &piece.dims, self.lanes, &Passed::new()))
+            .map(|a| self.scope.read(c, a, &piece.dims, self.lanes, &ForwardedElements::new()))
             .collect()
     }
 
     /// Runs the prologue stages on a piece and returns its scan inputs; identity beyond the axis.
-    fn take(&self, c: Code, piece: &mut Piece<'_>, read: &[Val]) -> Result<Value> {
+    fn take(&self, c: Code, piece: &mut Piece<'_>, read: &[LaneValue]) -> Result<Value> {
         piece.known.extend(self.reads.iter().map(|a| (*a).clone()).zip(read.iter().copied()));
         let at = self.nest.stages.iter().position(|s| *s == self.scan.stage).unwrap_or(0);
         piece.scope.iteration(
@@ -186,7 +187,7 @@ impl<'a> Walk<'a> {
             &mut [],
             &mut piece.known,
         )?;
-        let v = piece.scope.part(
+        let v = piece.scope.body_value(
             c,
             self.stage,
             self.scan.value,
@@ -194,7 +195,7 @@ impl<'a> Walk<'a> {
             self.lanes,
             &piece.known,
         )?;
-        let v = self.lanes.many(c, v)?;
+        let v = self.lanes.vector(c, v)?;
         match piece.inside {
             Some(inside) => c.select(inside, v, self.identity(c, self.lanes)?),
             None => Ok(v),
@@ -203,7 +204,7 @@ impl<'a> Walk<'a> {
 
     /// Stores the scan's result for a piece and runs the epilogue stages.
     pub(crate) fn give(&self, c: Code, piece: &mut Piece<'_>, v: Value) -> Result<()> {
-        let v = if self.lanes.count == 1 { Val::One(v) } else { Val::Many(v) };
+        let v = if self.lanes.count == 1 { LaneValue::Uniform(v) } else { LaneValue::Vector(v) };
         piece.scope.write(c, self.out, &piece.dims, self.lanes, v, false)?;
         piece.known.insert(self.out.access.clone(), v);
         let at = self.nest.stages.iter().position(|s| *s == self.scan.stage).unwrap_or(0);
@@ -240,26 +241,31 @@ impl<'a> Walk<'a> {
         let read = |c: Code, pieces: &[Piece<'_>]| {
             pieces.iter().map(|p| self.read(c, p)).collect::<Result<Vec<_>>>()
         };
-        let value = |(Val::One(v) | Val::Many(v) | Val::Steps(v, _)): &Val| *v;
+        let value =
+            |(LaneValue::Uniform(v) | LaneValue::Vector(v) | LaneValue::Strided(v, _)): &LaneValue| *v;
         let ahead = if self.ahead { read(c, &at(c, c.index(0)?)?)? } else { vec![] };
         let carried: Vec<Value> =
             state.iter().copied().chain(ahead.iter().flatten().map(value)).collect();
-        c.each(c.index(0)?, n, size, &carried, &mut |c, start, carried| {
+        c.for_loop(c.index(0)?, n, size, &carried, &mut |c, start, carried| {
             let (state, known) = carried.split_at(state.len());
             let mut pieces = at(c, start)?;
             let (mut mine, mut next) = (vec![], vec![]);
             if self.ahead {
                 let mut known = known.iter();
                 for all in &ahead {
-                    let again = |(old, v): (&Val, &Value)| {
-                        if let Val::One(_) = old { Val::One(*v) } else { Val::Many(*v) }
+                    let again = |(old, v): (&LaneValue, &Value)| {
+                        if let LaneValue::Uniform(_) = old {
+                            LaneValue::Uniform(*v)
+                        } else {
+                            LaneValue::Vector(*v)
+                        }
                     };
                     mine.push(all.iter().zip(known.by_ref()).map(again).collect::<Vec<_>>());
                 }
                 // The prefetch past the last step is the last step again, or clamped positions.
                 let mut then = c.add(start, step)?;
                 if even {
-                    then = c.select(c.below(then, n)?, then, start)?;
+                    then = c.select(c.less_than(then, n)?, then, start)?;
                 }
                 next = read(c, &at(c, then)?)?;
             } else {

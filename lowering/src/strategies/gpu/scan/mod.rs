@@ -7,7 +7,9 @@ pub(crate) mod emit;
 pub(crate) mod rows;
 
 use crate::{
-    analysis::{Access, Body, Init, Kernel, Lin, Nest, Plan, Poly, Role, Stage, drop_units, nests},
+    analysis::{
+        Access, Body, Init, Kernel, Lin, Nest, NestPlan, Poly, Role, Stage, drop_units, nests,
+    },
     strategies::{
         Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::common::{
@@ -111,7 +113,7 @@ const SHORT: i64 = 1024;
 
 /// Rewrites a kernel's scan, a reduction for each element, as one with O(n) steps, with its plan.
 /// `None` if there is no scan or several, or if another stage has other loops.
-pub fn walk(mut k: Kernel) -> Option<(Kernel, Plan)> {
+pub fn walk(mut k: Kernel) -> Option<(Kernel, NestPlan)> {
     let mut all = (0..k.stages.len()).filter_map(|s| Some((s, *k.stages[s].scan()?)));
     let (Some((number, t)), None) = (all.next(), all.next()) else { return None };
     // Drops unit dimensions, wherever they are.
@@ -149,7 +151,7 @@ fn in_place(k: &Kernel) -> bool {
 }
 
 /// The scan of a kernel that [`walk`] has rewritten.
-pub fn scan(k: &Kernel, plan: &Plan) -> Option<ScanLoop> {
+pub fn scan(k: &Kernel, plan: &NestPlan) -> Option<ScanLoop> {
     let nest = plan.nests.first()?;
     nest.stages.iter().find_map(|number| {
         let s = k.stages.get(*number)?;
@@ -170,7 +172,7 @@ fn refused(k: &Kernel) -> Option<String> {
 }
 
 /// The dimension of vector accesses of a scan, and the vector width.
-pub fn lanes(k: &Kernel, plan: &Plan, nest: &Nest) -> Option<(usize, usize)> {
+pub fn lanes(k: &Kernel, plan: &NestPlan, nest: &Nest) -> Option<(usize, usize)> {
     let all: Vec<usize> = (0..nest.extents.len()).collect();
     let fast = fast_dim(k, plan, nest, &all)?;
     let mut lanes = width(k, plan, nest, fast);
@@ -181,11 +183,11 @@ pub fn lanes(k: &Kernel, plan: &Plan, nest: &Nest) -> Option<(usize, usize)> {
 }
 
 /// Bytes of the widest element that the scan loads or stores.
-fn bytes(k: &Kernel, plan: &Plan, nest: &Nest) -> i64 {
+fn bytes(k: &Kernel, plan: &NestPlan, nest: &Nest) -> i64 {
     let stages = || nest.stages.iter().filter_map(|s| k.stages.get(*s));
     let all = stages().flat_map(|s| s.reads().chain(s.outputs.iter().map(|o| &o.access)));
     let real = all.filter(|a| {
-        !plan.passed.get(a.buffer).copied().unwrap_or(false)
+        !plan.forwarded.get(a.buffer).copied().unwrap_or(false)
             && k.buffers[a.buffer].role != Role::Temporary
     });
     real.map(|a| crate::strategies::gpu::common::vector_width::bytes(k, a) as i64)
@@ -213,7 +215,7 @@ pub fn reads<'a>(k: &'a Kernel, nest: &Nest, axis: usize) -> Vec<&'a Access> {
 }
 
 /// Parameters of a scan.
-fn params(k: &Kernel, plan: &Plan) -> Option<Params> {
+fn params(k: &Kernel, plan: &NestPlan) -> Option<Params> {
     let (scan, nest) = (scan(k, plan)?, plan.nests.first()?);
     let (fast, lanes) = lanes(k, plan, nest)?;
     let lanes = lanes as i64;

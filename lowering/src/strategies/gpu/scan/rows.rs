@@ -1,6 +1,6 @@
 //! Scans along a contiguous axis: shuffles within a warp, shared memory between the warps of a row.
 use crate::{
-    emit::{code::Code, lanes::Val, loops::decode, partials::part},
+    emit::{code::Code, lanes::LaneValue, loops::decode, partials::extract_lane},
     strategies::gpu::common::shared,
     strategies::gpu::{
         common::threads::{self, Group},
@@ -41,7 +41,7 @@ impl Walk<'_> {
             let at = dims
                 .iter()
                 .copied()
-                .zip(decode(c, row, &sizes)?.into_iter().map(Val::One))
+                .zip(decode(c, row, &sizes)?.into_iter().map(LaneValue::Uniform))
                 .collect();
             let around = Around { at, active: group.active };
             let mut state = vec![self.identity(c, ONE)?];
@@ -102,7 +102,7 @@ impl Walk<'_> {
         }
         let mut all: Vec<Value> = vec![];
         for i in 0..self.lanes.count {
-            let one = part(c, v, i)?;
+            let one = extract_lane(c, v, i)?;
             all.push(all.last().map_or(Ok(one), |before| self.two(c, *before, one))?);
         }
         Ok(all)
@@ -152,9 +152,10 @@ impl Walk<'_> {
             let at = |p: usize| c.add(mine, c.index((p * warps) as i64)?);
             all.iter().enumerate().try_for_each(|(p, v)| memref::store(c, *v, memory, &[at(p)?]))
         };
-        c.when(last, &mut give, None)?;
+        c.if_else(last, &mut give, None)?;
         threads::barrier(c)?;
-        let there = if count < WARP { Some(c.below(lane, c.index(count as i64)?)?) } else { None };
+        let there =
+            if count < WARP { Some(c.less_than(lane, c.index(count as i64)?)?) } else { None };
         let from = there.map_or(Ok(lane), |there| c.select(there, lane, c.index(0)?))?;
         let mut v = memref::load(c, memory, &[c.add(place, from)?])?;
         if let Some(there) = there {

@@ -3,8 +3,8 @@
 //! 16 bytes at a time: a warp's 4 by 8 threads read 4 distinct addresses of the left tile and 8
 //! adjacent ones of the right tile, without bank conflicts.
 use crate::{
-    analysis::Plan,
-    emit::{body::Scope, code::Code, lanes::Val, loops::decode},
+    analysis::NestPlan,
+    emit::{body::Scope, code::Code, lanes::LaneValue, loops::decode},
     strategies::gpu::{
         common::{grid_stride, ptx::Ptx, threads},
         naive_contraction::emit::{At, Contract},
@@ -135,11 +135,11 @@ impl Tile<'_> {
         Ok(())
     }
     /// Four adjacent elements, or two groups of four that are `apart`, of a tile in shared memory.
-    fn fragment(&self, p: Ptx, at: Value, each: usize, apart: usize) -> Result<Vec<Val>> {
+    fn fragment(&self, p: Ptx, at: Value, each: usize, apart: usize) -> Result<Vec<LaneValue>> {
         let quads = (0..each / UNIT)
             .map(|i| p.load_shared_vector(p.add_const(at, i * apart * BYTES)?, p.f32(), UNIT))
             .collect::<Result<Vec<_>>>()?;
-        Ok(quads.concat().into_iter().map(Val::One).collect())
+        Ok(quads.concat().into_iter().map(LaneValue::Uniform).collect())
     }
 }
 
@@ -147,7 +147,7 @@ impl Tile<'_> {
 pub fn emit(
     c: Code,
     scope: &Scope<'_>,
-    plan: &Plan,
+    plan: &NestPlan,
     params: &Params,
     threads: usize,
 ) -> Result<()> {
@@ -187,7 +187,7 @@ pub fn emit(
     tiles
         .extend([c.ceil_div(all[0], c.index(m as i64)?)?, c.ceil_div(all[1], c.index(n as i64)?)?]);
     let total = tiles.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
-    c.strided(threads::block(c)?, total, threads::blocks(c)?, &[], &mut |c, tile, _| {
+    c.for_dynamic_step(threads::block(c)?, total, threads::blocks(c)?, &[], &mut |c, tile, _| {
         let p = Ptx(c);
         let at = decode(c, tile, &tiles)?;
         let batch: Vec<(usize, Value)> =
@@ -221,46 +221,56 @@ pub fn emit(
         let sizes = [(m, m_each), (n, n_each)];
         let (rows, columns) = positions(&me, c, first, [down, across], sizes)?;
         let begins = me.begins(c, &batch, out, &rows, &columns)?;
-        let sums = c.strided(c.index(0)?, steps, c.index(1)?, &begins, &mut |c, step, sums| {
-            let p = Ptx(c);
-            let step = p.index_to_i32(step)?;
-            // All threads' copies of the oldest stage are complete, and all threads have read the
-            // stage that is filled next.
-            p.cp_async_wait_group(ahead - 1)?;
-            threads::barrier(c)?;
-            let next = p.add_const(step, ahead)?;
-            t.copy(p, sides, p.mul_const(next, depth)?, p.rem_const(next, stages)?)?;
-            p.cp_async_commit_group()?;
-            let slot = p.add(t.ring, p.mul_const(p.rem_const(step, stages)?, t.slot)?)?;
-            let (left, right) = (
-                p.add(slot, p.mul_const(down, BYTES)?)?,
-                p.add(slot, p.add_const(p.mul_const(across, BYTES)?, BYTES * depth * pitch(m))?)?,
-            );
-            c.each(c.index(0)?, c.index(depth as i64)?, unroll as i64, sums, &mut |c, k, sums| {
-                let (p, mut sums) = (Ptx(c), sums.to_vec());
-                let k = p.index_to_i32(k)?;
+        let sums =
+            c.for_dynamic_step(c.index(0)?, steps, c.index(1)?, &begins, &mut |c, step, sums| {
+                let p = Ptx(c);
+                let step = p.index_to_i32(step)?;
+                // All threads' copies of the oldest stage are complete, and all threads have read the
+                // stage that is filled next.
+                p.cp_async_wait_group(ahead - 1)?;
+                threads::barrier(c)?;
+                let next = p.add_const(step, ahead)?;
+                t.copy(p, sides, p.mul_const(next, depth)?, p.rem_const(next, stages)?)?;
+                p.cp_async_commit_group()?;
+                let slot = p.add(t.ring, p.mul_const(p.rem_const(step, stages)?, t.slot)?)?;
                 let (left, right) = (
-                    p.add(left, p.mul_const(k, BYTES * pitch(m))?)?,
-                    p.add(right, p.mul_const(k, BYTES * pitch(n))?)?,
+                    p.add(slot, p.mul_const(down, BYTES)?)?,
+                    p.add(
+                        slot,
+                        p.add_const(p.mul_const(across, BYTES)?, BYTES * depth * pitch(m))?,
+                    )?,
                 );
-                for i in 0..unroll {
-                    let xs = t.fragment(
-                        p,
-                        p.add_const(left, i * BYTES * pitch(m))?,
-                        m_each,
-                        m / m_each * UNIT,
-                    )?;
-                    let ys = t.fragment(
-                        p,
-                        p.add_const(right, i * BYTES * pitch(n))?,
-                        n_each,
-                        n / n_each * UNIT,
-                    )?;
-                    sums = me.products(c, stage, &xs, &ys, &sums)?;
-                }
-                Ok(sums)
-            })
-        })?;
+                c.for_loop(
+                    c.index(0)?,
+                    c.index(depth as i64)?,
+                    unroll as i64,
+                    sums,
+                    &mut |c, k, sums| {
+                        let (p, mut sums) = (Ptx(c), sums.to_vec());
+                        let k = p.index_to_i32(k)?;
+                        let (left, right) = (
+                            p.add(left, p.mul_const(k, BYTES * pitch(m))?)?,
+                            p.add(right, p.mul_const(k, BYTES * pitch(n))?)?,
+                        );
+                        for i in 0..unroll {
+                            let xs = t.fragment(
+                                p,
+                                p.add_const(left, i * BYTES * pitch(m))?,
+                                m_each,
+                                m / m_each * UNIT,
+                            )?;
+                            let ys = t.fragment(
+                                p,
+                                p.add_const(right, i * BYTES * pitch(n))?,
+                                n_each,
+                                n / n_each * UNIT,
+                            )?;
+                            sums = me.products(c, stage, &xs, &ys, &sums)?;
+                        }
+                        Ok(sums)
+                    },
+                )
+            })?;
         // The next tile reuses the stages; copies beyond K may still be in flight.
         p.cp_async_wait_group(0)?;
         threads::barrier(c)?;

@@ -3,7 +3,7 @@
 pub(crate) mod emit;
 
 use crate::{
-    analysis::{Access, Kernel, Nest, Plan, Poly, Role},
+    analysis::{Access, Kernel, Nest, NestPlan, Poly, Role},
     strategies::{
         Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::{
@@ -162,7 +162,7 @@ pub struct Product {
 }
 
 /// The matrix product of a kernel, if its addresses are affine.
-pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
+pub fn product(k: &Kernel, plan: &NestPlan) -> Option<Product> {
     let nest = plan.main()?;
     let roles = contraction(k, plan)?;
     let stage = k.stages.get(roles.stage)?;

@@ -3,11 +3,11 @@
 //! operands. The warps of a CTA take K steps in turn; a reduction in warp order adds their
 //! accumulators.
 use crate::{
-    analysis::{Access, Nest, Output, Plan, Stage},
+    analysis::{Access, Nest, NestPlan, Output, Stage},
     emit::{
-        body::{Passed, Scope},
+        body::{ForwardedElements, Scope},
         code::Code,
-        lanes::{Lanes, Val},
+        lanes::{LaneValue, Lanes},
         loops::decode,
     },
     strategies::gpu::{
@@ -44,7 +44,7 @@ struct Tile<'a> {
 }
 
 /// Emits the nest of such a product, and the plan's other nests.
-pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Result<()> {
+pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Result<()> {
     let product = skinny_gemm::product(scope.kernel, plan)
         .ok_or("is no product of few rows of bf16 or f16")?;
     let nest = &plan.nests[0];
@@ -81,10 +81,10 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &Plan, params: &Params) -> Result<
     let mut sizes = t.sizes(c, &product.batch)?;
     sizes.push(c.ceil_div(many, c.index(rows as i64)?)?);
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
-    c.strided(threads::block(c)?, total, threads::blocks(c)?, &[], &mut |c, tile, _| {
+    c.for_dynamic_step(threads::block(c)?, total, threads::blocks(c)?, &[], &mut |c, tile, _| {
         let at = decode(c, tile, &sizes)?;
-        let mut dims = vec![Val::One(c.index(0)?); nest.extents.len()];
-        product.batch.iter().zip(&at).for_each(|(d, i)| dims[*d] = Val::One(*i));
+        let mut dims = vec![LaneValue::Uniform(c.index(0)?); nest.extents.len()];
+        product.batch.iter().zip(&at).for_each(|(d, i)| dims[*d] = LaneValue::Uniform(*i));
         let first = c.mul(*at.last().ok_or("has no tiles")?, c.index(rows as i64)?)?;
         let sums = t.multiply(c, &dims, first, many)?;
         t.exchange(c, sums)?;
@@ -105,12 +105,12 @@ impl Tile<'_> {
         self.sizes(c, dims)?.into_iter().try_fold(c.index(1)?, |a, b| c.mul(a, b))
     }
     /// The loop dimensions, with those of an operand's row set.
-    fn row(&self, c: Code, dims: &[Val], side: &Side, row: Value) -> Result<Vec<Val>> {
+    fn row(&self, c: Code, dims: &[LaneValue], side: &Side, row: Value) -> Result<Vec<LaneValue>> {
         let mut dims = dims.to_vec();
         side.dims
             .iter()
             .zip(decode(c, row, &self.sizes(c, &side.dims)?)?)
-            .for_each(|(d, i)| dims[*d] = Val::One(i));
+            .for_each(|(d, i)| dims[*d] = LaneValue::Uniform(i));
         Ok(dims)
     }
     /// The rows of an operand that a thread reads, from `first` on with a constant step, clamped to
@@ -118,12 +118,12 @@ impl Tile<'_> {
     fn rows(
         &self,
         c: Code,
-        dims: &[Val],
+        dims: &[LaneValue],
         side: &Side,
         (first, size): (Value, Value),
         apart: usize,
         count: usize,
-    ) -> Result<Vec<Vec<Val>>> {
+    ) -> Result<Vec<Vec<LaneValue>>> {
         let last = c.sub(size, c.index(1)?)?;
         let of = |i: usize| {
             self.row(c, dims, side, c.min(c.add(first, c.index((i * apart) as i64)?)?, last)?)
@@ -135,13 +135,14 @@ impl Tile<'_> {
         &self,
         c: Code,
         access: &Access,
-        row: &[Val],
+        row: &[LaneValue],
         deep: Value,
         inside: Option<Value>,
     ) -> Result<Vec<Value>> {
         let mut dims = row.to_vec();
-        dims[self.product.depth.0] = Val::Steps(deep, 1);
-        let v = WIDE.many(c, self.scope.read(c, access, &dims, WIDE, &Passed::new())?)?;
+        dims[self.product.depth.0] = LaneValue::Strided(deep, 1);
+        let v =
+            WIDE.vector(c, self.scope.read(c, access, &dims, WIDE, &ForwardedElements::new())?)?;
         let words = Type::vector(Type::scalar(c.ctx(), DType::I32), 4);
         let mut v = vector::bitcast(c, v, words)?;
         if let Some(inside) = inside {
@@ -154,7 +155,13 @@ impl Tile<'_> {
 
     /// A warp's accumulators of a tile: by matrix, by 16 of its rows, by 8 of the few rows, four
     /// each.
-    fn multiply(&self, c: Code, dims: &[Val], first: Value, many: Value) -> Result<Vec<Value>> {
+    fn multiply(
+        &self,
+        c: Code,
+        dims: &[LaneValue],
+        first: Value,
+        many: Value,
+    ) -> Result<Vec<Value>> {
         let Few { depth: (_, depth), many: matrix, few, count, element, .. } = self.product;
         let (down, over) = (self.rows / INSTRUCTION.0, self.product.columns());
         let [group, quarter] = self.lane;
@@ -164,7 +171,7 @@ impl Tile<'_> {
             self.rows(c, dims, few, (group, c.index(*count as i64)?), INSTRUCTION.1, over)?;
         let zero = c.number(0.0, Type::scalar(c.ctx(), DType::F32))?;
         let (steps, turn) = (c.index(depth.div_ceil(DEPTH) as i64)?, c.index(self.warps as i64)?);
-        c.unrolled(
+        c.for_unrolled(
             self.warp,
             steps,
             turn,
@@ -177,11 +184,11 @@ impl Tile<'_> {
                 )?;
                 let mut inside = None;
                 if depth % DEPTH != 0 {
-                    let there = c.below(deep, c.index(*depth as i64)?)?;
+                    let there = c.less_than(deep, c.index(*depth as i64)?)?;
                     deep = c.select(there, deep, c.index(0)?)?;
                     inside = Some(there);
                 }
-                let read = |a: &Access, rows: &[Vec<Val>]| {
+                let read = |a: &Access, rows: &[Vec<LaneValue>]| {
                     rows.iter()
                         .map(|r| self.read(c, a, r, deep, inside))
                         .collect::<Result<Vec<_>>>()
@@ -255,11 +262,11 @@ impl Tile<'_> {
             } else {
                 let mine =
                     c.compare(CmpIPredicate::Eq, c.div(self.warp, parts)?, c.index(round as i64)?)?;
-                c.when(mine, &mut |c| put(c), None)?;
+                c.if_else(mine, &mut |c| put(c), None)?;
             }
             threads::barrier(c)?;
             if round > 0 {
-                let first = c.below(self.warp, parts)?;
+                let first = c.less_than(self.warp, parts)?;
                 for (v, at) in sums.iter_mut().zip(&places) {
                     let other = memref::load(c, self.memory, &[*at])?;
                     *v = c.select(first, arith::addf(c, *v, other)?, *v)?;
@@ -270,41 +277,47 @@ impl Tile<'_> {
         Ok(())
     }
     /// Reduces the warps' accumulators and runs the epilogue, element by element.
-    fn finish(&self, c: Code, dims: &[Val], first: Value, many: Value) -> Result<()> {
+    fn finish(&self, c: Code, dims: &[LaneValue], first: Value, many: Value) -> Result<()> {
         let Few { many: matrix, few, count, .. } = self.product;
         let rows = c.index(self.rows as i64)?;
         let all = c.index((self.rows * count) as i64)?;
-        c.strided(self.thread, all, c.index((WARP * self.warps) as i64)?, &[], &mut |c, i, _| {
-            let (column, mine) = (c.div(i, rows)?, c.rem(i, rows)?);
-            let row = c.add(first, mine)?;
-            let mut one = |c: Code| -> Result<()> {
-                let sum = |matrix: usize| -> Result<Val> {
-                    let column = c.add(
-                        column,
-                        c.index((matrix * self.product.columns() * INSTRUCTION.1) as i64)?,
-                    )?;
-                    let part = |w: usize| -> Result<Value> {
-                        let at = self.place(c, c.index(w as i64)?, column, mine)?;
-                        memref::load(c, self.memory, &[at])
+        c.for_dynamic_step(
+            self.thread,
+            all,
+            c.index((WARP * self.warps) as i64)?,
+            &[],
+            &mut |c, i, _| {
+                let (column, mine) = (c.div(i, rows)?, c.rem(i, rows)?);
+                let row = c.add(first, mine)?;
+                let mut one = |c: Code| -> Result<()> {
+                    let sum = |matrix: usize| -> Result<LaneValue> {
+                        let column = c.add(
+                            column,
+                            c.index((matrix * self.product.columns() * INSTRUCTION.1) as i64)?,
+                        )?;
+                        let part = |w: usize| -> Result<Value> {
+                            let at = self.place(c, c.index(w as i64)?, column, mine)?;
+                            memref::load(c, self.memory, &[at])
+                        };
+                        let mut sum = part(0)?;
+                        for w in 1..self.parts {
+                            sum = arith::addf(c, sum, part(w)?)?;
+                        }
+                        Ok(LaneValue::Uniform(sum))
                     };
-                    let mut sum = part(0)?;
-                    for w in 1..self.parts {
-                        sum = arith::addf(c, sum, part(w)?)?;
-                    }
-                    Ok(Val::One(sum))
+                    let dims = self.row(c, dims, few, column)?;
+                    let dims = self.row(c, &dims, matrix, row)?;
+                    let all = self
+                        .outs
+                        .iter()
+                        .enumerate()
+                        .map(|(i, o)| Ok((*o, sum(i)?)))
+                        .collect::<Result<Vec<_>>>()?;
+                    accumulators::finish(c, self.scope, self.nest, ONE, &dims, &all).map(drop)
                 };
-                let dims = self.row(c, dims, few, column)?;
-                let dims = self.row(c, &dims, matrix, row)?;
-                let all = self
-                    .outs
-                    .iter()
-                    .enumerate()
-                    .map(|(i, o)| Ok((*o, sum(i)?)))
-                    .collect::<Result<Vec<_>>>()?;
-                accumulators::finish(c, self.scope, self.nest, ONE, &dims, &all).map(drop)
-            };
-            c.when(c.below(row, many)?, &mut one, None).map(|()| vec![])
-        })
+                c.if_else(c.less_than(row, many)?, &mut one, None).map(|()| vec![])
+            },
+        )
         .map(drop)
     }
 }

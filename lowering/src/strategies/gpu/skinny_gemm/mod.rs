@@ -3,7 +3,7 @@
 pub(crate) mod emit;
 
 use crate::{
-    analysis::{Access, Kernel, Nest, Plan, Poly, Role, Stage},
+    analysis::{Access, Kernel, Nest, NestPlan, Poly, Role, Stage},
     strategies::{
         Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::{
@@ -144,7 +144,7 @@ pub fn readable(k: &Kernel, a: &Access, deep: usize) -> bool {
 }
 
 /// The skinny product of a kernel, if both operands can be read in 16-byte vectors.
-pub fn product(k: &Kernel, plan: &Plan) -> Option<Few> {
+pub fn product(k: &Kernel, plan: &NestPlan) -> Option<Few> {
     let nest = plan.main()?;
     let (stages, roles, element) = sums(k, nest).filter(|(.., element)| *element != DType::F32)?;
     let Roles { batch, rows, columns, depth, .. } = roles;

@@ -5,9 +5,9 @@
 //! combined result has m = max m_i, l = sum l_i e^(m_i - m), o = sum o_i e^(m_i - m).
 use crate::{
     emit::{
-        body::Passed,
+        body::ForwardedElements,
         code::Code,
-        lanes::{Lanes, Val},
+        lanes::{LaneValue, Lanes},
     },
     strategies::gpu::{
         common::{ptx::Ptx, threads},
@@ -80,7 +80,7 @@ impl Split<'_> {
                 self.store(Ptx(c), state.most[half], most, 4)?;
                 self.store(Ptx(c), state.sums[half], Ptx(c).add_const(most, self.further())?, 4)
             };
-            c.when(p.eq_const(self.lane[1], 0)?, &mut rest, None)?;
+            c.if_else(p.eq_const(self.lane[1], 0)?, &mut rest, None)?;
         }
         Ok(())
     }
@@ -113,7 +113,7 @@ impl Split<'_> {
     ) -> Result<()> {
         let columns = self.form.at.columns as usize;
         let (all, step) = (c.index((self.rows * columns) as i64)?, c.index(step as i64)?);
-        c.strided(Ptx(c).i32_to_index(from)?, all, step, &[], &mut |c, i, _| {
+        c.for_dynamic_step(Ptx(c).i32_to_index(from)?, all, step, &[], &mut |c, i, _| {
             let i = Ptx(c).index_to_i32(i)?;
             body(c, Ptx(c).div_const(i, columns)?, Ptx(c).rem_const(i, columns)?).map(|()| vec![])
         })
@@ -149,7 +149,7 @@ impl Split<'_> {
                 self.store(Ptx(c), whole.most, most, 4)?;
                 self.store(Ptx(c), whole.sum, Ptx(c).add_const(most, self.further())?, 4)
             };
-            c.when(p.eq_const(column, 0)?, &mut rest, None)
+            c.if_else(p.eq_const(column, 0)?, &mut rest, None)
         })?;
         if self.parts == 1 {
             // The next tile reuses the buffer.
@@ -204,20 +204,23 @@ impl Split<'_> {
                 value: or(whole.value, 0.0)?,
             };
             let most = arith::mulf(p, whole.most, factor)?;
-            let mut dims: Vec<Val> = outer.into_iter().map(Val::One).collect();
-            dims.extend([Val::One(p.i32_to_index(query)?), Val::One(p.i32_to_index(column)?)]);
-            let mut passed = Passed::from([
-                (product.clone(), Val::One(whole.value)),
-                (sum.clone(), Val::One(whole.sum)),
-                (max.clone(), Val::One(most)),
+            let mut dims: Vec<LaneValue> = outer.into_iter().map(LaneValue::Uniform).collect();
+            dims.extend([
+                LaneValue::Uniform(p.i32_to_index(query)?),
+                LaneValue::Uniform(p.i32_to_index(column)?),
+            ]);
+            let mut passed = ForwardedElements::from([
+                (product.clone(), LaneValue::Uniform(whole.value)),
+                (sum.clone(), LaneValue::Uniform(whole.sum)),
+                (max.clone(), LaneValue::Uniform(most)),
             ]);
             self.scope.iteration(c, &[at.result], &dims, ONE, &mut [], &mut passed)?;
             let Some(lse) = at.lse else { return Ok(()) };
             dims.pop();
             let mut own =
                 |c: Code| self.scope.iteration(c, &[lse], &dims, ONE, &mut [], &mut passed.clone());
-            c.when(p.eq_const(column, 0)?, &mut own, None)
+            c.if_else(p.eq_const(column, 0)?, &mut own, None)
         };
-        c.when(c.compare(CmpIPredicate::Slt, row, self.total)?, &mut one, None)
+        c.if_else(c.compare(CmpIPredicate::Slt, row, self.total)?, &mut one, None)
     }
 }

@@ -8,9 +8,9 @@
 use crate::{
     analysis::{Access, Poly},
     emit::{
-        body::{Passed, Scope},
+        body::{ForwardedElements, Scope},
         code::Code,
-        lanes::{Lanes, Val},
+        lanes::{LaneValue, Lanes},
         loops::decode,
     },
     strategies::gpu::{
@@ -167,10 +167,11 @@ impl Split<'_> {
         &self,
         c: Code,
         access: &Access,
-        dims: &[Val],
+        dims: &[LaneValue],
         inside: Option<Value>,
     ) -> Result<Vec<Value>> {
-        let v = WIDE.many(c, self.scope.read(c, access, dims, WIDE, &Passed::new())?)?;
+        let v =
+            WIDE.vector(c, self.scope.read(c, access, dims, WIDE, &ForwardedElements::new())?)?;
         let words = Type::vector(Ptx(c).i32(), 4);
         let mut v = vector::bitcast(c, v, words)?;
         if let Some(inside) = inside {
@@ -194,7 +195,7 @@ impl Split<'_> {
         if size as usize >= (step + 1) * wide {
             return Ok((at, None));
         }
-        let inside = c.below(at, c.index(size)?)?;
+        let inside = c.less_than(at, c.index(size)?)?;
         Ok((c.select(inside, at, c.index(0)?)?, Some(inside)))
     }
     /// Queries as left fragments: by 32 elements of K, four registers of each row. `here`: emit the
@@ -206,11 +207,12 @@ impl Split<'_> {
             let (deep, inside) = self.along(c, i, DEPTH, self.lane[1], at.depth)?;
             let one = |r: &Row| {
                 let query = if here { Ptx(c).opaque(r.query)? } else { r.query };
-                let mut dims: Vec<Val> = r.outer.iter().map(|i| Val::One(*i)).collect();
+                let mut dims: Vec<LaneValue> =
+                    r.outer.iter().map(|i| LaneValue::Uniform(*i)).collect();
                 dims.extend([
-                    Val::One(Ptx(c).i32_to_index(query)?),
-                    Val::One(c.index(0)?),
-                    Val::Steps(deep, 1),
+                    LaneValue::Uniform(Ptx(c).i32_to_index(query)?),
+                    LaneValue::Uniform(c.index(0)?),
+                    LaneValue::Strided(deep, 1),
                 ]);
                 self.words(c, access, &dims, inside)
             };
@@ -219,9 +221,10 @@ impl Split<'_> {
         (0..(at.depth as usize).div_ceil(DEPTH)).map(step).collect()
     }
     /// The outer loops of keys.
-    fn outer(&self, c: Code, place: &Place) -> Result<Vec<Val>> {
-        let mut dims: Vec<Val> = place.around.iter().map(|i| Val::One(*i)).collect();
-        dims.resize(self.form.at.outer, Val::One(c.index(0)?));
+    fn outer(&self, c: Code, place: &Place) -> Result<Vec<LaneValue>> {
+        let mut dims: Vec<LaneValue> =
+            place.around.iter().map(|i| LaneValue::Uniform(*i)).collect();
+        dims.resize(self.form.at.outer, LaneValue::Uniform(c.index(0)?));
         Ok(dims)
     }
     /// A key, clamped to the last one.
@@ -241,7 +244,11 @@ impl Split<'_> {
             let step = |i: usize| {
                 let (deep, inside) = self.along(c, i, DEPTH, self.lane[1], at.depth)?;
                 let mut dims = self.outer(c, place)?;
-                dims.extend([Val::One(c.index(0)?), Val::One(key), Val::Steps(deep, 1)]);
+                dims.extend([
+                    LaneValue::Uniform(c.index(0)?),
+                    LaneValue::Uniform(key),
+                    LaneValue::Strided(deep, 1),
+                ]);
                 self.words(c, access, &dims, inside)
             };
             (0..(at.depth as usize).div_ceil(DEPTH)).map(step).collect()
@@ -271,9 +278,9 @@ impl Split<'_> {
                     };
                     let mut dims = self.outer(c, place)?;
                     dims.extend([
-                        Val::One(c.index(0)?),
-                        Val::Steps(column, 1),
-                        Val::One(self.key(p, place, key)?),
+                        LaneValue::Uniform(c.index(0)?),
+                        LaneValue::Strided(column, 1),
+                        LaneValue::Uniform(self.key(p, place, key)?),
                     ]);
                     self.words(c, access, &dims, inside)
                 };
@@ -435,7 +442,7 @@ impl Split<'_> {
             values: vec![nothing; columns / 4 * halves],
         };
         let turn = c.index((self.parts * self.warps) as i64)?;
-        let done = c.strided(
+        let done = c.for_dynamic_step(
             p.i32_to_index(mine)?,
             p.i32_to_index(steps)?,
             turn,
@@ -506,7 +513,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, params: &Params) -> Result<()> {
         total: p.index_to_i32(total)?,
         ragged,
     };
-    c.strided(c.div(block, each)?, tiles, c.div(blocks, each)?, &[], &mut |c, tile, _| {
+    c.for_dynamic_step(c.div(block, each)?, tiles, c.div(blocks, each)?, &[], &mut |c, tile, _| {
         t.tile(c, &t.place(c, tile, down, &sizes)?).map(|()| vec![])
     })
     .map(drop)

@@ -9,11 +9,11 @@
 //! different units of banks, and the four threads beside them in the words of each. (With scalar
 //! loads, two elements of 2 bytes and four of 1 byte share a bank.)
 use crate::{
-    analysis::{Access, Nest, Plan, Role},
+    analysis::{Access, Nest, NestPlan, Role},
     emit::{
-        body::{Passed, Scope},
+        body::{ForwardedElements, Scope},
         code::Code,
-        lanes::{Lanes, Val},
+        lanes::{LaneValue, Lanes},
         loops::decode,
         partials,
     },
@@ -70,7 +70,7 @@ struct At {
 pub fn emit(
     c: Code,
     scope: &Scope<'_>,
-    plan: &Plan,
+    plan: &NestPlan,
     params: &Params,
     threads: usize,
 ) -> Result<()> {
@@ -105,7 +105,7 @@ pub fn emit(
     }
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
     // Uniform trip count across the CTA, so that every thread reaches each barrier.
-    c.strided(threads::block(c)?, total, threads::blocks(c)?, &[], &mut |c, i, _| {
+    c.for_dynamic_step(threads::block(c)?, total, threads::blocks(c)?, &[], &mut |c, i, _| {
         let mut indices = decode(c, i, &sizes)?;
         let begin =
             |i: Option<Value>, size: usize| c.mul(i.ok_or("has no loops")?, c.index(size as i64)?);
@@ -133,7 +133,7 @@ impl Tile<'_> {
         let at_once = rounds.min(AT_ONCE);
         let even = count.is_multiple_of(self.threads);
         let step = (at_once * self.threads) as i64;
-        c.each(
+        c.for_loop(
             c.index(0)?,
             c.index((rounds * self.threads) as i64)?,
             step,
@@ -146,7 +146,7 @@ impl Tile<'_> {
                     all.push(if even {
                         (i, None)
                     } else {
-                        let there = c.below(i, c.index(count as i64)?)?;
+                        let there = c.less_than(i, c.index(count as i64)?)?;
                         (c.select(there, i, c.index(0)?)?, Some(there))
                     });
                 }
@@ -162,13 +162,14 @@ impl Tile<'_> {
         if size.multiple_of(tile as i64) {
             return Ok((i, None));
         }
-        let there = c.below(i, self.scope.poly(c, size)?)?;
+        let there = c.less_than(i, self.scope.poly(c, size)?)?;
         Ok((c.select(there, i, c.index(0)?)?, Some(there)))
     }
 
     /// Loop dimensions as values, of which one may be a vector's.
-    fn dims(&self, at: &At, down: Val, over: Val) -> Result<Vec<Val>> {
-        let around = |d: usize| at.around.iter().find(|(e, _)| *e == d).map(|(_, i)| Val::One(*i));
+    fn dims(&self, at: &At, down: LaneValue, over: LaneValue) -> Result<Vec<LaneValue>> {
+        let around =
+            |d: usize| at.around.iter().find(|(e, _)| *e == d).map(|(_, i)| LaneValue::Uniform(*i));
         let of = |d: usize| match d {
             d if d == self.turn.down => Ok(down),
             d if d == self.turn.over => Ok(over),
@@ -201,22 +202,24 @@ impl Tile<'_> {
                 let (i, j) = (c.mul(group, wide)?, c.rem(rest, over)?);
                 let (x, _) = self.inside(c, self.turn.over, c.add(at.over, j)?, self.over)?;
                 let (y, _) = self.inside(c, self.turn.down, c.add(at.down, i)?, self.down)?;
-                let y = if side.width == 1 { Val::One(y) } else { Val::Steps(y, 1) };
+                let y =
+                    if side.width == 1 { LaneValue::Uniform(y) } else { LaneValue::Strided(y, 1) };
                 let v = self.scope.read(
                     c,
                     side.access,
-                    &self.dims(at, y, Val::One(x))?,
+                    &self.dims(at, y, LaneValue::Uniform(x))?,
                     each,
-                    &Passed::new(),
+                    &ForwardedElements::new(),
                 )?;
-                read.push((group, i, j, each.many(c, v)?, *there));
+                read.push((group, i, j, each.vector(c, v)?, *there));
             }
             for (group, i, j, v, there) in read {
                 let store = &mut |c: Code| -> Result<()> {
                     // All of them are in one swizzle group.
                     let place = self.place(c, side, group, i, j)?;
                     for n in 0..side.width {
-                        let one = if side.width == 1 { v } else { partials::part(c, v, n)? };
+                        let one =
+                            if side.width == 1 { v } else { partials::extract_lane(c, v, n)? };
                         memref::store(
                             c,
                             one,
@@ -227,7 +230,7 @@ impl Tile<'_> {
                     Ok(())
                 };
                 match there {
-                    Some(there) => c.when(there, store, None)?,
+                    Some(there) => c.if_else(there, store, None)?,
                     None => store(c)?,
                 }
             }
@@ -239,7 +242,9 @@ impl Tile<'_> {
     fn compute(&self, c: Code, sides: &[Side<'_>], at: &At) -> Result<()> {
         let each = Lanes { count: self.lanes, mask: None };
         let across = c.index((self.over / self.lanes) as i64)?;
-        let some = |v: Value| if self.lanes == 1 { Val::One(v) } else { Val::Steps(v, 1) };
+        let some = |v: Value| {
+            if self.lanes == 1 { LaneValue::Uniform(v) } else { LaneValue::Strided(v, 1) }
+        };
         let stages = || self.nest.stages.iter().filter_map(|s| self.scope.kernel.stages.get(*s));
         let input = |a: &Access| {
             matches!(self.scope.kernel.buffers.get(a.buffer).map(|b| b.role), Some(Role::Input(_)))
@@ -251,8 +256,8 @@ impl Tile<'_> {
                     (c.div(*n, across)?, c.mul(c.rem(*n, across)?, c.index(self.lanes as i64)?)?);
                 let (x, right) = self.inside(c, self.turn.over, c.add(at.over, j)?, self.over)?;
                 let (y, above) = self.inside(c, self.turn.down, c.add(at.down, i)?, self.down)?;
-                let dims = self.dims(at, Val::One(y), some(x))?;
-                let mut known = Passed::new();
+                let dims = self.dims(at, LaneValue::Uniform(y), some(x))?;
+                let mut known = ForwardedElements::new();
                 for side in sides {
                     let place =
                         self.place(c, side, c.div(i, c.index(side.width as i64)?)?, i, j)?;
@@ -260,16 +265,18 @@ impl Tile<'_> {
                 }
                 for a in stages().flat_map(|s| s.reads()).filter(|a| input(a)) {
                     if !known.contains_key(a) {
-                        known
-                            .insert(a.clone(), self.scope.read(c, a, &dims, each, &Passed::new())?);
+                        known.insert(
+                            a.clone(),
+                            self.scope.read(c, a, &dims, each, &ForwardedElements::new())?,
+                        );
                     }
                 }
                 let writes =
-                    c.both(&[*there, right, above].into_iter().flatten().collect::<Vec<_>>())?;
+                    c.all_of(&[*there, right, above].into_iter().flatten().collect::<Vec<_>>())?;
                 work.push((dims, known, writes));
             }
             for (dims, mut known, writes) in work {
-                let scope = Scope { writes, ..self.scope.clone() };
+                let scope = Scope { store_predicate: writes, ..self.scope.clone() };
                 scope.iteration(c, &self.nest.stages, &dims, each, &mut [], &mut known)?;
             }
             Ok(())

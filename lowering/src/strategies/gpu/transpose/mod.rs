@@ -8,7 +8,7 @@
 pub(crate) mod emit;
 
 use crate::{
-    analysis::{Access, Kernel, Nest, Plan, Poly, Role},
+    analysis::{Access, Kernel, Nest, NestPlan, Poly, Role},
     strategies::{
         Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
         gpu::common::{
@@ -101,19 +101,19 @@ const THREADS: i64 = 256;
 const SIZES: (usize, usize) = (16, 128);
 
 /// The largest nest of a kernel that can be tiled as a transpose.
-pub fn turn(k: &Kernel, plan: &Plan) -> Option<Turn> {
+pub fn turn(k: &Kernel, plan: &NestPlan) -> Option<Turn> {
     let size = |n: &Nest| Poly::product(&n.extents).known().unwrap_or(i64::MAX);
     let all = (0..plan.nests.len()).filter(|_| !plan.dependent).filter_map(|n| of(k, plan, n));
     all.max_by_key(|t| (size(&plan.nests[t.nest]), std::cmp::Reverse(t.nest)))
 }
 
-fn of(k: &Kernel, plan: &Plan, number: usize) -> Option<Turn> {
+fn of(k: &Kernel, plan: &NestPlan, number: usize) -> Option<Turn> {
     let nest = &plan.nests[number];
     if nest.reduction.contains(&true) || nest.split.is_some() || !nest.after.is_empty() {
         return None;
     }
     let stages = || nest.stages.iter().filter_map(|s| k.stages.get(*s));
-    let real = |a: &&Access| !plan.passed.get(a.buffer).copied().unwrap_or(false);
+    let real = |a: &&Access| !plan.forwarded.get(a.buffer).copied().unwrap_or(false);
     let beside = |a: &Access, d: usize| a.at.coefficient(d).known() == Some(1) && !a.at.in_rest(d);
     let written: Vec<&Access> =
         stages().flat_map(|s| &s.outputs).map(|o| &o.access).filter(real).collect();
@@ -168,7 +168,7 @@ impl Turn {
         }
     }
     /// Vector width of a transposed operand's loads along `down`.
-    pub fn read_width(&self, k: &Kernel, plan: &Plan, a: &Access) -> usize {
+    pub fn read_width(&self, k: &Kernel, plan: &NestPlan, a: &Access) -> usize {
         let size = &plan.nests[self.nest].extents[self.down];
         let mut w =
             if k.pads.contains_key(&a.buffer) { 1 } else { aligned_width(k, self.down, &[a], &[]) };
@@ -178,10 +178,10 @@ impl Turn {
         w
     }
     /// Vector width along `over`, of stores and of the operands that are not transposed.
-    pub fn write_width(&self, k: &Kernel, plan: &Plan) -> usize {
+    pub fn write_width(&self, k: &Kernel, plan: &NestPlan) -> usize {
         let nest = &plan.nests[self.nest];
         let stages = || nest.stages.iter().filter_map(|s| k.stages.get(*s));
-        let real = |a: &&Access| !plan.passed.get(a.buffer).copied().unwrap_or(false);
+        let real = |a: &&Access| !plan.forwarded.get(a.buffer).copied().unwrap_or(false);
         let reads = stages().flat_map(|s| s.reads());
         let all: Vec<&Access> = reads
             .chain(stages().flat_map(|s| &s.outputs).map(|o| &o.access))
@@ -213,7 +213,7 @@ fn sectors(run: i64, bytes: i64) -> i64 {
 }
 
 /// The parameters, if the cost model finds tiling profitable.
-fn params(k: &Kernel, plan: &Plan) -> Option<Params> {
+fn params(k: &Kernel, plan: &NestPlan) -> Option<Params> {
     let t = turn(k, plan)?;
     let nest = &plan.nests[t.nest];
     let size = |d: usize| nest.extents[d].known().unwrap_or(assumed::TRANSPOSE);
@@ -225,7 +225,7 @@ fn params(k: &Kernel, plan: &Plan) -> Option<Params> {
             .flat_map(|s| &s.outputs)
             .map(|o| &o.access)
     };
-    let written = || written().filter(|a| !plan.passed.get(a.buffer).copied().unwrap_or(false));
+    let written = || written().filter(|a| !plan.forwarded.get(a.buffer).copied().unwrap_or(false));
     let least = t.turned.iter().chain(written()).map(|a| bytes(k, a)).min()?;
     let all: usize = t.turned.iter().map(|a| bytes(k, a)).sum();
     let side = if least > 2 || all * 64 * 64 > SHARED as usize { 32 } else { 64 };

@@ -6,7 +6,7 @@
 //! an mbarrier counts the bytes: making threads' stores visible to a whole cluster would take
 //! microseconds.
 use crate::{
-    emit::code::{Code, known},
+    emit::code::{Code, constant_value},
     strategies::gpu::{
         common::{ptx::Ptx, threads},
         wgmma_gemm::{emit::Tile, split_k::ROWS},
@@ -47,7 +47,8 @@ impl Share {
         }
         let all = c.index(parts as i64)?;
         let rank = c.rem(threads::block(c)?, all)?;
-        let even = known(steps).filter(|n| n % parts as i64 == 0).map(|n| n / parts as i64);
+        let even =
+            constant_value(steps).filter(|n| n % parts as i64 == 0).map(|n| n / parts as i64);
         let begin = |rank: Value| c.div(c.mul(rank, steps)?, all);
         let first = begin(rank)?;
         let end = begin(c.add(rank, c.index(1)?)?)?;
@@ -130,7 +131,7 @@ impl Tile<'_> {
                 self.part.parts,
             )?;
             let to = place(p, distance)?;
-            c.when(
+            c.if_else(
                 p.eq_const(lane, 0)?,
                 &mut |c| {
                     Ptx(c).bulk_copy_to_cluster(from, to, owner, self.unit(), self.sums(Ptx(c))?)
@@ -152,7 +153,7 @@ impl Tile<'_> {
             }
             finish(c, &[all])
         };
-        c.when(mine, &mut take, Some(&mut give))?;
+        c.if_else(mine, &mut take, Some(&mut give))?;
         // A CTA must not exit while another one reads its shared memory.
         p.cluster_barrier_relaxed()
     }

@@ -8,10 +8,10 @@
 //! their warps arrives.
 
 use crate::{
-    analysis::Plan,
+    analysis::NestPlan,
     emit::{
         body::Scope,
-        code::{Code, Then, known, rolled},
+        code::{BranchBody, Code, constant_value, rolled},
         loops::decode,
     },
     strategies::gpu::{
@@ -146,13 +146,13 @@ impl Tile<'_> {
             Ok([arith::divui(p, rest, height)?, arith::remui(p, rest, height)?])
         };
         let [column, row] =
-            match known(self.tiles[0]).map(|n| (n as usize / BAND, n as usize % BAND)) {
+            match constant_value(self.tiles[0]).map(|n| (n as usize / BAND, n as usize % BAND)) {
                 Some((_, 0)) => parts(p.number(BAND)?)?,
                 Some((0, last)) => parts(p.number(last)?)?,
                 // Branch so that the divisor is a constant: with `minui`, LLVM emits a 16-bit division,
                 // a call that `cuLink` resolves, and calls serialise wgmma.
                 Some((bands, last)) => {
-                    let whole = c.below(band, p.number(bands)?)?;
+                    let whole = c.less_than(band, p.number(bands)?)?;
                     let (full, part) = (parts(p.number(BAND)?)?, parts(p.number(last)?)?);
                     [c.select(whole, full[0], part[0])?, c.select(whole, full[1], part[1])?]
                 }
@@ -173,7 +173,7 @@ impl Tile<'_> {
     ) -> Result<()> {
         let parts = c.index(self.part.parts as i64)?;
         let (first, step) = (c.div(threads::block(c)?, parts)?, c.div(threads::blocks(c)?, parts)?);
-        c.strided(first, self.total, step, carried, &mut |c, tile, carried| {
+        c.for_dynamic_step(first, self.total, step, carried, &mut |c, tile, carried| {
             body(c, &self.place(c, tile)?, carried)
         })?;
         Ok(())
@@ -224,7 +224,7 @@ impl Tile<'_> {
                 place.batch.iter().map(|b| p.index_to_i32(*b)).collect::<Result<_>>()?;
             let pixel =
                 self.product().window.as_ref().map(|w| self.pixel(p, w, place.row)).transpose()?;
-            c.strided(
+            c.for_dynamic_step(
                 self.part.first,
                 self.part.end,
                 c.index(1)?,
@@ -325,7 +325,7 @@ impl Tile<'_> {
             let p = Ptx(c);
             let speaks = p.eq_const(thread, 0)?;
             let release = |c: Code, slot: Value| {
-                c.when(speaks, &mut |c| Ptx(c).mbarrier_arrive(self.empty(Ptx(c), slot)?), None)
+                c.if_else(speaks, &mut |c| Ptx(c).mbarrier_arrive(self.empty(Ptx(c), slot)?), None)
             };
             let nothing: Vec<Value> =
                 (0..blocks).map(|_| p.undef_accumulators(self.n)).collect::<Result<_>>()?;
@@ -337,7 +337,7 @@ impl Tile<'_> {
             state.extend(self.next(p, carried[0], carried[1])?);
             state.push(carried[0]);
             let (one, steps) = (c.index(1)?, self.part.count);
-            let done = c.strided(one, steps, one, &state, &mut |c, _, state| {
+            let done = c.for_dynamic_step(one, steps, one, &state, &mut |c, _, state| {
                 let p = Ptx(c);
                 let (sums, rest) = state.split_at(blocks);
                 let [slot, parity, before] = [rest[0], rest[1], rest[2]];
@@ -350,7 +350,7 @@ impl Tile<'_> {
             })?;
             // LLVM would unroll the loop and keep the addresses of all K steps live beside the
             // accumulators. LLVM and ptxas leave longer loops rolled.
-            if known(steps).is_some_and(|n| {
+            if constant_value(steps).is_some_and(|n| {
                 n as usize <= SHORT && n as usize * blocks * (ROW / 32) > WRITTEN_OUT
             }) {
                 rolled(&done)?;
@@ -413,7 +413,7 @@ impl Tile<'_> {
 pub fn emit(
     c: Code,
     scope: &Scope<'_>,
-    plan: &Plan,
+    plan: &NestPlan,
     params: &Params,
     maps: &[Value],
 ) -> Result<()> {
@@ -504,7 +504,7 @@ pub fn emit(
         registers: (groups > 1).then_some(REGISTERS[usize::from(params.ctas_per_sm > 1)]),
         barriers: &mut barriers,
         copies: &mut |c| t.produce(c),
-        copied: (parts > 1).then_some(&mut copied as &mut Then<'_>),
+        copied: (parts > 1).then_some(&mut copied as &mut BranchBody<'_>),
         multiplies: &mut |c, group, thread, warp| {
             t.consume(c, group, thread, warp)?;
             // A CTA must not exit before TMA has read its shared memory.
@@ -512,7 +512,7 @@ pub fn emit(
             if t.stored.is_empty() {
                 Ok(())
             } else {
-                c.when(stores, &mut |c| Ptx(c).tma_store_wait(0, true), None)
+                c.if_else(stores, &mut |c| Ptx(c).tma_store_wait(0, true), None)
             }
         },
     };

@@ -1,7 +1,7 @@
 //! Implicit GEMM: for channels-last (NHWC) convolutions, TMA's im2col mode loads a pixel's channels
 //! at each window position, so that a matrix product remains.
 use crate::{
-    analysis::{Kernel, Lin, Place, Poly, Role, Stage},
+    analysis::{Kernel, Lin, Poly, Role, Stage, StridedView},
     strategies::gpu::wgmma_gemm::{DEPTH, Operand},
 };
 
@@ -130,7 +130,7 @@ pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, Operand, Operand)> {
     {
         return None;
     }
-    let whole = |p: &Place| {
+    let whole = |p: &StridedView| {
         p.offset.is_zero() && k.buffers.get(p.buffer).is_some_and(|b| b.sizes == p.sizes)
     };
     let padded = k.pads.get(&input.buffer);

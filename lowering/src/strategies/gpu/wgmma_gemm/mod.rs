@@ -13,7 +13,7 @@ pub(crate) mod tensor_maps;
 pub(crate) mod tiles;
 
 use crate::{
-    analysis::{Access, Kernel, Nest, Plan, Poly, Role, Stage},
+    analysis::{Access, Kernel, Nest, NestPlan, Poly, Role, Stage},
     strategies::{
         Device, Emission, Launch, Match, Parameters, Request, Strategy, View,
         gpu::{
@@ -288,7 +288,7 @@ pub fn fits(p: &Params, nest: &Nest, product: &Product) -> Result<()> {
 /// The matrix product of a kernel, if TMA can read both operands. TMA needs 16-byte alignment of
 /// the base and of all strides but the contiguous one. K is not 0. The caller decides whether f32
 /// may be rounded to tf32.
-pub fn product(k: &Kernel, plan: &Plan) -> Option<Product> {
+pub fn product(k: &Kernel, plan: &NestPlan) -> Option<Product> {
     let nest = plan.main()?;
     let Some((stages, roles, element)) = sums(k, nest) else { return computed(k, nest) };
     if roles.columns.len() != 1 || roles.rows.is_empty() || roles.batch.len() > 3 {

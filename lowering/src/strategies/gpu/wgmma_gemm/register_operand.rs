@@ -110,7 +110,7 @@ impl Tile<'_> {
             // have.
             let speaks = p.eq_const(lane, 0)?;
             let release = |c: Code, slot: Value| {
-                c.when(speaks, &mut |c| Ptx(c).mbarrier_arrive(self.empty(Ptx(c), slot)?), None)
+                c.if_else(speaks, &mut |c| Ptx(c).mbarrier_arrive(self.empty(Ptx(c), slot)?), None)
             };
             let ready = |c: Code, slot: Value, parity: Value| {
                 Ptx(c).mbarrier_wait(self.full(Ptx(c), slot)?, parity)
@@ -128,26 +128,28 @@ impl Tile<'_> {
             state.extend(carried);
             let count = self.n / 2;
             let one = c.index(1)?;
-            let done = c.strided(one, self.part.count, one, &state, &mut |c, step, state| {
-                let p = Ptx(c);
-                let ((sums, rest), end) = (state.split_at(count), state.len());
-                let (left, [slot, parity]) =
-                    (&rest[..end - count - 2], [state[end - 2], state[end - 1]]);
-                let sums = self.weigh(p, left, sums, slot)?;
-                let next = self.next(p, slot, parity)?;
-                ready(c, next[0], next[1])?;
-                let made = self.left(c, &t, next[0], p.index_to_i32(step)?)?;
-                // Ends a basic block: otherwise ptxas sinks the prologue below the wgmma wait. For
-                // the same reason the prologue's results pass through that wait and are packed only
-                // after it.
-                ready(c, next[0], next[1])?;
-                let mut done = p.wgmma_wait_group(0, &[sums.as_slice(), &made].concat(), left)?;
-                let made = done.split_off(count);
-                release(c, slot)?;
-                done.extend(t.elements.packed(p, &made)?);
-                done.extend(next);
-                Ok(done)
-            })?;
+            let done =
+                c.for_dynamic_step(one, self.part.count, one, &state, &mut |c, step, state| {
+                    let p = Ptx(c);
+                    let ((sums, rest), end) = (state.split_at(count), state.len());
+                    let (left, [slot, parity]) =
+                        (&rest[..end - count - 2], [state[end - 2], state[end - 1]]);
+                    let sums = self.weigh(p, left, sums, slot)?;
+                    let next = self.next(p, slot, parity)?;
+                    ready(c, next[0], next[1])?;
+                    let made = self.left(c, &t, next[0], p.index_to_i32(step)?)?;
+                    // Ends a basic block: otherwise ptxas sinks the prologue below the wgmma wait. For
+                    // the same reason the prologue's results pass through that wait and are packed only
+                    // after it.
+                    ready(c, next[0], next[1])?;
+                    let mut done =
+                        p.wgmma_wait_group(0, &[sums.as_slice(), &made].concat(), left)?;
+                    let made = done.split_off(count);
+                    release(c, slot)?;
+                    done.extend(t.elements.packed(p, &made)?);
+                    done.extend(next);
+                    Ok(done)
+                })?;
             let ((sums, rest), end) = (done.split_at(count), done.len());
             let (left, [slot, parity]) = (&rest[..end - count - 2], [done[end - 2], done[end - 1]]);
             let sums = self.weigh(p, left, sums, slot)?;

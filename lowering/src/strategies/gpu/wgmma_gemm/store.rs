@@ -3,9 +3,9 @@
 //! by row.
 use crate::{
     emit::{
-        body::{Passed, Scope},
+        body::{ForwardedElements, Scope},
         code::Code,
-        lanes::{Lanes, Val},
+        lanes::{LaneValue, Lanes},
     },
     strategies::gpu::{
         common::ptx::Ptx,
@@ -49,7 +49,7 @@ impl Staging<'_> {
     /// A buffer that no TMA store still reads.
     fn place(&mut self, c: Code) -> Result<Value> {
         let left = usize::from(self.all && !(self.odd && self.taken == 0));
-        c.when(self.speaks, &mut |c| Ptx(c).tma_store_wait(left, false), None)?;
+        c.if_else(self.speaks, &mut |c| Ptx(c).tma_store_wait(left, false), None)?;
         Ptx(c).warp_barrier()?;
         let at = Ptx(c).add_const(self.memory, self.taken % 2 * STORED * ROW)?;
         self.taken += 1;
@@ -142,7 +142,7 @@ impl Tile<'_> {
                     for half in 0..2 {
                         let row = p.i32_to_index(p.add_const(mine, 64 * b + 8 * half)?)?;
                         let row = inside(c, row, rows, whole_rows, 1)?;
-                        let mut passed: Vec<Passed> = vec![];
+                        let mut passed: Vec<ForwardedElements> = vec![];
                         for e in (0..2).step_by(lanes.count) {
                             let own: Vec<&[Value]> = sums
                                 .iter()
@@ -165,7 +165,11 @@ impl Tile<'_> {
                                     .copied()
                                     .ok_or("has a result that no stage computes")
                             });
-                            halves[i].push(pair(c, lanes, &all.collect::<Result<Vec<Val>, _>>()?)?);
+                            halves[i].push(pair(
+                                c,
+                                lanes,
+                                &all.collect::<Result<Vec<LaneValue>, _>>()?,
+                            )?);
                         }
                     }
                     for (all, two) in found.iter_mut().zip(halves) {
@@ -191,7 +195,11 @@ impl Tile<'_> {
                         p.fence_proxy_async()?;
                         p.warp_barrier()?;
                         let at = [&[column, row], batch.as_slice()].concat();
-                        c.when(staging.speaks, &mut |c| Ptx(c).tma_store(map, memory, &at), None)?;
+                        c.if_else(
+                            staging.speaks,
+                            &mut |c| Ptx(c).tma_store(map, memory, &at),
+                            None,
+                        )?;
                     }
                 }
             }
@@ -221,60 +229,70 @@ impl Tile<'_> {
             Ptx(c).i32_to_index(staging.lane)?,
         );
         let single = Lanes { count: 1, mask: None };
-        c.strided(c.index(0)?, c.index(STORED as i64)?, c.index(1)?, &[], &mut |c, r, _| {
-            let at = c.add(row, r)?;
-            let mut line = |c: Code| -> Result<()> {
-                let dims = t.dims(c, batch, at, Val::One(column))?;
-                let Val::One(begin) = t.scope.address(c, &s.access.at, &dims, single)? else {
-                    return Err("has a row of addresses".into());
-                };
-                let odd = c.rem(begin, c.index(2)?)?;
-                let read = |c: Code, e: Value| -> Result<Value> {
-                    let (p, e) = (Ptx(c), Ptx(c).index_to_i32(e)?);
-                    let at = p.add(
-                        staging.at(p, place, p.index_to_i32(r)?, p.div_const(e, 8)?)?,
-                        p.mul_const(p.rem_const(e, 8)?, 2)?,
-                    )?;
-                    p.load_shared(at, element)
-                };
-                let there = |c: Code, e: Value| -> Result<Value> {
-                    let (inside, left) =
-                        (c.below(e, c.index(width)?)?, c.below(c.add(column, e)?, columns)?);
-                    c.both(&[inside, left])?.ok_or_else(|| "has no bounds".to_string().into())
-                };
-                let one = |c: Code, e: Value| -> Result<()> {
-                    let store = &mut |c: Code| {
-                        single.store(
+        c.for_dynamic_step(
+            c.index(0)?,
+            c.index(STORED as i64)?,
+            c.index(1)?,
+            &[],
+            &mut |c, r, _| {
+                let at = c.add(row, r)?;
+                let mut line = |c: Code| -> Result<()> {
+                    let dims = t.dims(c, batch, at, LaneValue::Uniform(column))?;
+                    let LaneValue::Uniform(begin) =
+                        t.scope.address(c, &s.access.at, &dims, single)?
+                    else {
+                        return Err("has a row of addresses".into());
+                    };
+                    let odd = c.rem(begin, c.index(2)?)?;
+                    let read = |c: Code, e: Value| -> Result<Value> {
+                        let (p, e) = (Ptx(c), Ptx(c).index_to_i32(e)?);
+                        let at = p.add(
+                            staging.at(p, place, p.index_to_i32(r)?, p.div_const(e, 8)?)?,
+                            p.mul_const(p.rem_const(e, 8)?, 2)?,
+                        )?;
+                        p.load_shared(at, element)
+                    };
+                    let there = |c: Code, e: Value| -> Result<Value> {
+                        let (inside, left) = (
+                            c.less_than(e, c.index(width)?)?,
+                            c.less_than(c.add(column, e)?, columns)?,
+                        );
+                        c.all_of(&[inside, left])?.ok_or_else(|| "has no bounds".to_string().into())
+                    };
+                    let one = |c: Code, e: Value| -> Result<()> {
+                        let store = &mut |c: Code| {
+                            single.store(
+                                c,
+                                memory,
+                                LaneValue::Uniform(c.add(begin, e)?),
+                                LaneValue::Uniform(read(c, e)?),
+                                false,
+                            )
+                        };
+                        c.if_else(there(c, e)?, store, None)
+                    };
+                    let first = c.add(c.mul(lane, c.index(2)?)?, odd)?;
+                    let second = c.add(first, c.index(1)?)?;
+                    let mut two = |c: Code| -> Result<()> {
+                        let all = [read(c, first)?, read(c, second)?];
+                        let both = vector::from_elements(c, &all, Type::vector(element, 2))?;
+                        Lanes { count: 2, mask: None }.store(
                             c,
                             memory,
-                            Val::One(c.add(begin, e)?),
-                            Val::One(read(c, e)?),
+                            LaneValue::Strided(c.add(begin, first)?, 1),
+                            LaneValue::Vector(both),
                             false,
                         )
                     };
-                    c.when(there(c, e)?, store, None)
+                    c.if_else(there(c, second)?, &mut two, Some(&mut |c| one(c, first)))?;
+                    let front = c
+                        .all_of(&[c.compare(CmpIPredicate::Eq, odd, c.index(1)?)?, staging.speaks])?
+                        .ok_or("has no bounds")?;
+                    c.if_else(front, &mut |c| one(c, c.index(0)?), None)
                 };
-                let first = c.add(c.mul(lane, c.index(2)?)?, odd)?;
-                let second = c.add(first, c.index(1)?)?;
-                let mut two = |c: Code| -> Result<()> {
-                    let all = [read(c, first)?, read(c, second)?];
-                    let both = vector::from_elements(c, &all, Type::vector(element, 2))?;
-                    Lanes { count: 2, mask: None }.store(
-                        c,
-                        memory,
-                        Val::Steps(c.add(begin, first)?, 1),
-                        Val::Many(both),
-                        false,
-                    )
-                };
-                c.when(there(c, second)?, &mut two, Some(&mut |c| one(c, first)))?;
-                let front = c
-                    .both(&[c.compare(CmpIPredicate::Eq, odd, c.index(1)?)?, staging.speaks])?
-                    .ok_or("has no bounds")?;
-                c.when(front, &mut |c| one(c, c.index(0)?), None)
-            };
-            c.when(c.below(at, rows)?, &mut line, None).map(|()| vec![])
-        })?;
+                c.if_else(c.less_than(at, rows)?, &mut line, None).map(|()| vec![])
+            },
+        )?;
         // Reconverge: wgmma needs whole warps.
         Ptx(c).warp_barrier()
     }
@@ -292,13 +310,13 @@ fn nothing(c: Code, s: &Stored) -> Result<Value> {
 }
 
 /// Two adjacent elements as a vector.
-fn pair(c: Code, lanes: Lanes, all: &[Val]) -> Result<Value> {
+fn pair(c: Code, lanes: Lanes, all: &[LaneValue]) -> Result<Value> {
     match all {
-        [one] => lanes.many(c, *one),
+        [one] => lanes.vector(c, *one),
         _ => {
             let single = Lanes { count: 1, mask: None };
             let values: Vec<Value> =
-                all.iter().map(|v| single.many(c, *v)).collect::<Result<_>>()?;
+                all.iter().map(|v| single.vector(c, *v)).collect::<Result<_>>()?;
             let ty = values.first().ok_or("has no values")?.ty();
             vector::from_elements(c, &values, Type::vector(ty, values.len()))
         }

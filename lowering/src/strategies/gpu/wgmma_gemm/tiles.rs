@@ -62,7 +62,7 @@ pub fn choose(nest: &Nest, p: &Product) -> (Params, f64) {
     let left = p
         .prologue
         .as_ref()
-        .map_or(Left::default(), |prologue| Left { clocks: prologue.clocks(), slabs: p.slabs() });
+        .map_or(Left::default(), |prologue| Left { clocks: prologue.clocks(), slices: p.slabs() });
     // A cluster launch needs the grid before the call, so K is split for static sizes only.
     let most = if split_k::known(nest) { usize::MAX } else { 1 };
     let how = How { rights: p.rights.len(), left, most, pixels: p.window.is_some() };
@@ -85,7 +85,7 @@ fn fitting(left: Left, (m, n, stages, resident): Tile) -> Option<Tile> {
     if left.clocks == 0.0 {
         return Some((m, n, stages, resident));
     }
-    let ring = |stages: &usize| resident * bytes(left.slabs * m, n, *stages, (m / 64).min(2));
+    let ring = |stages: &usize| resident * bytes(left.slices * m, n, *stages, (m / 64).min(2));
     let most = (2..=stages).rev().find(|stages| ring(stages) <= SHARED);
     most.filter(|_| computes(m, n, resident)).map(|stages| (m, n, stages, resident))
 }
@@ -119,7 +119,7 @@ fn fastest([batch, rows, columns, steps]: [i64; 4], how: How) -> (f64, Tile, usi
     let all = shared.map(|(tile, parts)| (time_of(tile, parts, sizes, how), tile, parts));
     let (time, tile, parts) =
         all.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((f64::MAX, TILES[0], 1));
-    let bytes = 2 * batch * (left.slabs as i64 * sizes[1] + sizes[2]) * steps * DEPTH as i64;
+    let bytes = 2 * batch * (left.slices as i64 * sizes[1] + sizes[2]) * steps * DEPTH as i64;
     (START + time.max(bytes as f64 / PROCESSORS as f64 / MEMORY), tile, parts)
 }
 
@@ -146,7 +146,7 @@ fn time_of(
     let (each, elements) = (up(tiles, split_k::clusters(parts)) as f64, (m * n) as f64);
     let multiply = elements * DEPTH as f64 / RATE;
     let busy = (tiles.saturating_mul(parts as i64) as f64 / PROCESSORS as f64).clamp(0.01, 1.0);
-    let load = ((m * left.slabs + n) * 2 * DEPTH) as f64 / (BANDWIDTH[0] / busy).min(BANDWIDTH[1]);
+    let load = ((m * left.slices + n) * 2 * DEPTH) as f64 / (BANDWIDTH[0] / busy).min(BANDWIDTH[1]);
     let pixels = if how.pixels { m as f64 * PIXEL } else { 0.0 };
     let wait = LATENCY / (stages as f64 * (resident as f64).min(each));
     // The threads that run the prologue are those that wait for wgmma, so the two add up.
