@@ -46,7 +46,7 @@ impl Pass for Tile {
         for func in kernels_of(root) {
             let (row, schedule) = scheduled(func, Device::Cpu)?;
             let view = Analysis::of(func)?
-                .view(row.view())
+                .nests(row.nesting())
                 .ok_or_else(|| Error::at(func, row.mismatch()))?;
             let (mut kernel, plan) = (view.0.clone(), &view.1);
             let index = Type::index(func.ctx());

@@ -43,7 +43,7 @@ impl Pass for GpuTile {
             let (row, schedule) = scheduled(func, Device::Gpu)?;
             let types = row.arguments(func).at(func)?;
             let view = Analysis::of(func)?
-                .view(row.view())
+                .nests(row.nesting())
                 .ok_or_else(|| Error::at(func, row.mismatch()))?;
             let (mut kernel, plan) = (view.0.clone(), &view.1);
             let copies = row.scratch_copies(func, schedule)?;

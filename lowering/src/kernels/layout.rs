@@ -275,8 +275,12 @@ impl ChannelsLast {
                 self.record(op, new);
             }
             (OpKind::Reverse, Some(input)) => {
-                let mut dims: Vec<i64> =
-                    Reverse::of(op).ok_or_malformed(op)?.dims.iter().map(|d| nhwc_dim(*d)).collect();
+                let mut dims: Vec<i64> = Reverse::of(op)
+                    .ok_or_malformed(op)?
+                    .dims
+                    .iter()
+                    .map(|d| nhwc_dim(*d))
+                    .collect();
                 dims.sort_unstable();
                 let new = b.add(&Reverse { input, dims })?;
                 self.record(op, new);

@@ -20,7 +20,7 @@ pub use launch::Launch;
 pub use parameters::{
     Domain, ParameterRow, ParameterValue, Parameters, SCHEDULE, read as read_parameters,
 };
-pub use request::{Analysed, Analysis, Bf16, Cpu, Gpu, Machine, Match, Request, View};
+pub use request::{Analysed, Analysis, Bf16, Cpu, Gpu, Machine, Match, Nesting, Request};
 
 use crate::{
     analysis::{Kernel, NestPlan},
@@ -60,7 +60,7 @@ pub trait Strategy: 'static {
     /// One sentence on what it computes, for tables.
     const SUMMARY: &'static str;
     /// The loops that it sees.
-    const VIEW: View;
+    const NESTING: Nesting;
     /// Why a kernel whose schedule names this strategy cannot have it.
     const MISMATCH: &'static str = "computes nothing of this kind";
     /// Whether matches state a cost, by which neighbouring rows of the table compete.

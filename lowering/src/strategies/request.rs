@@ -8,34 +8,34 @@ use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
 /// The loops that a strategy sees of a kernel.
 #[derive(Clone, Copy, Debug)]
-pub struct View {
+pub struct Nesting {
     /// Names it: equal views have equal names.
     pub name: &'static str,
     /// Makes it; `None` where the kernel has none of this kind.
-    pub make: fn(Kernel) -> Option<(Kernel, NestPlan)>,
+    pub build: fn(Kernel) -> Option<(Kernel, NestPlan)>,
 }
 
-impl View {
+impl Nesting {
     /// All stages as they are, such as those of an attention.
-    pub const WHOLE: View = View {
+    pub const NONE: Nesting = Nesting {
         name: "whole",
-        make: |k| {
+        build: |k| {
             let plan = NestPlan::whole(&k);
             Some((k, plan))
         },
     };
     /// Loop nests whose intermediates have scratch on a processor's stack.
-    pub const CPU_NESTS: View = View {
+    pub const CPU: Nesting = Nesting {
         name: "cpu_nests",
-        make: |mut k| {
+        build: |mut k| {
             let plan = analysis::nests(&mut k, SCRATCH);
             Some((k, plan))
         },
     };
     /// Loop nests whose intermediates fit shared memory.
-    pub const GPU_NESTS: View = View {
+    pub const GPU: Nesting = Nesting {
         name: "gpu_nests",
-        make: |mut k| {
+        build: |mut k| {
             let plan = analysis::nests(&mut k, SHARED);
             Some((k, plan))
         },
@@ -51,22 +51,22 @@ pub struct Analysis {
     /// The kernel's function.
     pub func: Op,
     kernel: Kernel,
-    views: RefCell<HashMap<&'static str, Option<Analysed>>>,
+    nested: RefCell<HashMap<&'static str, Option<Analysed>>>,
 }
 
 impl Analysis {
     /// Reads a kernel's function on level `linalg` or `scheduled`.
     pub fn of(func: Op) -> Result<Analysis> {
-        Ok(Analysis { func, kernel: analysis::read(func)?, views: RefCell::default() })
+        Ok(Analysis { func, kernel: analysis::read(func)?, nested: RefCell::default() })
     }
     /// The kernel without a view.
     pub fn kernel(&self) -> &Kernel {
         &self.kernel
     }
     /// A view; `None` where the kernel has none of this kind.
-    pub fn view(&self, view: View) -> Option<Analysed> {
-        let mut views = self.views.borrow_mut();
-        let make = || (view.make)(self.kernel.clone()).map(Rc::new);
+    pub fn nests(&self, view: Nesting) -> Option<Analysed> {
+        let mut views = self.nested.borrow_mut();
+        let make = || (view.build)(self.kernel.clone()).map(Rc::new);
         views.entry(view.name).or_insert_with(make).clone()
     }
 }

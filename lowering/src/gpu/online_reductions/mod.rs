@@ -70,7 +70,7 @@ impl Pass for OnlineReductions {
 /// Whether registers hold the kernel's rows from the first stage to the last, so that each is read
 /// once anyway.
 fn held(analysis: &Analysis) -> bool {
-    let view = analysis.view(register_rows::VIEW);
+    let view = analysis.nests(register_rows::NESTING);
     view.is_some_and(|v| register_rows::params(&v.0, &v.1).is_some())
 }
 

@@ -14,7 +14,7 @@ use crate::{
         loops::{FixedDims, Loops, decode},
     },
     strategies::cpu::{
-        blocked_gemm::{MISMATCH, Params, Product, Unit, microkernel::Tile, product},
+        blocked_gemm::{MISMATCH, Params, Product, Unit, microkernel::RegisterTile, product},
         common::tasks::{Threads, blocks},
     },
 };
@@ -31,21 +31,21 @@ pub struct Blocks<'a> {
     /// Rows of a register tile.
     pub m: usize,
     /// Row stride of the packed left matrix, in elements.
-    pub left_row: i64,
+    pub left_stride: i64,
     /// Row stride of the accumulators in scratch, in elements.
-    pub sums_row: i64,
+    pub accumulator_stride: i64,
     /// Packed rows of the left matrix.
     pub left: Value,
     /// Packed columns of the right matrix; `None` if they are read in place.
     pub right: Option<Value>,
     /// Accumulators in scratch, if there are several blocks of K or the unit requires them.
-    pub sums: Option<Value>,
+    pub accumulators: Option<Value>,
     /// Whether K is one block.
     pub single: bool,
 }
 
 /// Columns of a register tile.
-pub struct Group {
+pub struct ColumnGroup {
     /// Fixed loops: all but rows, vector and K.
     pub fixed: FixedDims,
     /// First index in the vector dimension.
@@ -100,7 +100,7 @@ pub fn emit(
         }
     }
     let loops = Loops { scope, nest, vector: Some(p.vector), lanes, unroll: params.n };
-    let depth = nest.extents[p.depth].times(&Poly::number(if p.pair.is_some() { 2 } else { 1 }));
+    let depth = nest.extents[p.k].times(&Poly::number(if p.k_pair.is_some() { 2 } else { 1 }));
     let single = depth.known().is_some_and(|k| k <= k_block as i64);
     let stage =
         nest.stages.first().and_then(|s| scope.kernel.stages.get(*s)).ok_or("has no stage")?;
@@ -110,8 +110,8 @@ pub fn emit(
     // One cache line of padding, so that rows do not share cache sets.
     let (left_row, sums_row) = (k_block as i64 + 64 / unit.size(), up(n_block, lanes) as i64);
     let left = local(c, element(p.left)?, m_block as i64 * left_row)?;
-    let pack = params.pack || (unit != Unit::Fma && !p.stored);
-    if !pack && !p.stored && stage.inputs[p.right].at.coefficient(p.vector).known() != Some(1) {
+    let pack = params.pack || (unit != Unit::Fma && !p.is_packed);
+    if !pack && !p.is_packed && stage.inputs[p.right].at.coefficient(p.vector).known() != Some(1) {
         return Err("has a schedule that does not pack, but columns that are not contiguous".into());
     }
     let right = if pack {
@@ -136,7 +136,18 @@ pub fn emit(
     sizes.extend([c.ceil_div(columns, n_size)?, c.ceil_div(rows, m_size)?]);
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
     let (depth, outer) = (scope.poly(c, &depth)?, p.outer.clone());
-    let all = Blocks { loops, product: p, unit, m, left_row, sums_row, left, right, sums, single };
+    let all = Blocks {
+        loops,
+        product: p,
+        unit,
+        m,
+        left_stride: left_row,
+        accumulator_stride: sums_row,
+        left,
+        right,
+        accumulators: sums,
+        single,
+    };
     blocks(c, total, 1, threads, &mut |c, i| {
         let at = decode(c, i, &sizes)?;
         let mut fixed: FixedDims = vec![None; nest.extents.len()];
@@ -171,7 +182,7 @@ impl Blocks<'_> {
             self.groups(c, fixed, columns, &mut |c, g| {
                 self.copy_right(c, g, ks)?;
                 self.tiles(c, rows, &mut |c, first, count| {
-                    let tile = Tile { blocks: self, group: g, rows, first, count, ks };
+                    let tile = RegisterTile { blocks: self, group: g, rows, first, count, ks };
                     let sums = tile.multiply(c)?;
                     match (self.single, sums) {
                         (true, Some(sums)) => {
@@ -231,17 +242,23 @@ impl Blocks<'_> {
         c: Code,
         fixed: &FixedDims,
         (lo, hi): Range,
-        f: &mut dyn FnMut(Code, &Group) -> Result<()>,
+        f: &mut dyn FnMut(Code, &ColumnGroup) -> Result<()>,
     ) -> Result<()> {
         let Some(d) = self.product.panels else {
-            let mut one = |c: Code,
-                           start: Value,
-                           count: usize,
-                           mask: Option<Value>,
-                           _: &[Value]| {
-                f(c, &Group { fixed: fixed.clone(), start, count, mask, column: c.sub(start, lo)? })
+            let mut one =
+                |c: Code, start: Value, count: usize, mask: Option<Value>, _: &[Value]| {
+                    f(
+                        c,
+                        &ColumnGroup {
+                            fixed: fixed.clone(),
+                            start,
+                            count,
+                            mask,
+                            column: c.sub(start, lo)?,
+                        },
+                    )
                     .map(|()| vec![])
-            };
+                };
             return self.loops.chunks(c, lo, hi, &[], &mut one).map(drop);
         };
         let width = self.loops.scope.poly(c, &self.loops.nest.extents[self.product.vector])?;
@@ -253,7 +270,7 @@ impl Blocks<'_> {
             self.loops.chunks(c, c.index(0)?, size, &[], &mut |c, start, count, mask, _| {
                 f(
                     c,
-                    &Group {
+                    &ColumnGroup {
                         fixed: fixed.clone(),
                         start,
                         count,
@@ -275,13 +292,20 @@ impl Blocks<'_> {
     }
 
     /// The scratch address of a group's row of accumulators.
-    pub fn sum_at(&self, c: Code, g: &Group, row: Value, rows: Range) -> Result<Value> {
-        c.add(c.mul(c.sub(row, rows.0)?, c.index(self.sums_row)?)?, g.column)
+    pub fn accumulator_address(
+        &self,
+        c: Code,
+        g: &ColumnGroup,
+        row: Value,
+        rows: Range,
+    ) -> Result<Value> {
+        c.add(c.mul(c.sub(row, rows.0)?, c.index(self.accumulator_stride)?)?, g.column)
     }
 
     /// Initialises the accumulators with the stage's scalar.
     fn clear(&self, c: Code, rows: Range, columns: Range) -> Result<()> {
-        let (Some(sums), all) = (self.sums, Lanes { count: self.loops.lanes, mask: None }) else {
+        let (Some(sums), all) = (self.accumulators, Lanes { count: self.loops.lanes, mask: None })
+        else {
             return Ok(());
         };
         let start = LaneValue::Vector(
@@ -291,7 +315,7 @@ impl Blocks<'_> {
         // The last tile of a unit may extend past the last row.
         let count = c.mul(c.ceil_div(c.sub(rows.1, rows.0)?, m)?, m)?;
         c.for_loop(c.index(0)?, count, 1, &[], &mut |c, row, _| {
-            let row = c.mul(row, c.index(self.sums_row)?)?;
+            let row = c.mul(row, c.index(self.accumulator_stride)?)?;
             let end = c.sub(columns.1, columns.0)?;
             c.for_loop(c.index(0)?, end, self.loops.lanes as i64, &[], &mut |c, i, _| {
                 all.store(c, sums, LaneValue::Strided(c.add(row, i)?, 1), start, false)
@@ -302,11 +326,11 @@ impl Blocks<'_> {
     }
 
     /// Epilogue: runs the stages that follow on rows of accumulators in scratch.
-    fn finish_rows(&self, c: Code, g: &Group, rows: Range, (lo, hi): Range) -> Result<()> {
-        let Some(sums) = self.sums else { return Err("has no sums".into()) };
+    fn finish_rows(&self, c: Code, g: &ColumnGroup, rows: Range, (lo, hi): Range) -> Result<()> {
+        let Some(sums) = self.accumulators else { return Err("has no sums".into()) };
         let all = Lanes { count: self.loops.lanes, mask: None };
         c.for_loop(lo, hi, 1, &[], &mut |c, row, _| {
-            let at = self.sum_at(c, g, row, rows)?;
+            let at = self.accumulator_address(c, g, row, rows)?;
             let load = |n: usize| -> Result<Value> {
                 let i = c.add(at, c.index((n * self.loops.lanes) as i64)?)?;
                 all.load(c, sums, LaneValue::Strided(i, 1)).and_then(|v| all.vector(c, v))
@@ -317,7 +341,7 @@ impl Blocks<'_> {
         .map(drop)
     }
 
-    fn finish(&self, c: Code, g: &Group, row: Value, sums: &[Value]) -> Result<()> {
+    fn finish(&self, c: Code, g: &ColumnGroup, row: Value, sums: &[Value]) -> Result<()> {
         let fixed = self.at_row(&g.fixed, row);
         let lanes = Lanes { count: self.loops.lanes, mask: g.mask };
         sums.iter().enumerate().try_for_each(|(n, v)| {

@@ -8,7 +8,7 @@ use crate::{
     },
     strategies::cpu::blocked_gemm::{
         Unit,
-        emit::{Blocks, Group, Range},
+        emit::{Blocks, ColumnGroup, Range},
     },
 };
 use kiln_dialects::ir::*;
@@ -39,7 +39,7 @@ impl Blocks<'_> {
             let fixed = self.at_row(fixed, row);
             let one = Lanes { count: 1, mask: None };
             let base = scope.address(c, &access.at, &self.loops.dims(c, &fixed, None)?, one)?;
-            let to = c.mul(c.sub(row, rows.0)?, c.index(self.left_row)?)?;
+            let to = c.mul(c.sub(row, rows.0)?, c.index(self.left_stride)?)?;
             let copy = |c: Code, k: Value, mask: Option<Value>| -> Result<()> {
                 let lanes = Lanes { count, mask };
                 let at = lanes.add_or_sub(
@@ -68,7 +68,7 @@ impl Blocks<'_> {
 
     /// Packs columns of the right matrix as `[k][column]` of f32 or `[k / 2][column][2]` of bf16,
     /// zero-padded.
-    pub fn copy_right(&self, c: Code, g: &Group, (k0, k1): Range) -> Result<()> {
+    pub fn copy_right(&self, c: Code, g: &ColumnGroup, (k0, k1): Range) -> Result<()> {
         let Some(panel) = self.right else { return Ok(()) };
         let (scope, access) = (self.loops.scope, self.input(self.product.right)?);
         let (memory, step) =
@@ -134,7 +134,7 @@ impl Blocks<'_> {
         c.for_loop(whole, k1, 2, &[], &mut |c, k, _| {
             pair(c, k, &mut |c, n| woven(c, read(c, k, n)?, zeros(c, count)?)).map(|()| vec![])
         })?;
-        let depth = c.index(self.unit.depth())?;
+        let depth = c.index(self.unit.k())?;
         let filled = c.add(k0, c.mul(c.ceil_div(c.sub(k1, k0)?, depth)?, depth)?)?;
         let done = c.add(k0, c.mul(c.ceil_div(c.sub(k1, k0)?, two)?, two)?)?;
         c.for_loop(done, filled, 2, &[], &mut |c, k, _| {

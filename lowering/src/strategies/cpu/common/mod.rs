@@ -8,7 +8,7 @@ use crate::analysis::{Kernel, NestPlan};
 use kiln_dialects::ir::walk;
 
 /// Least work of a task, in elements.
-pub const LEAST: i64 = 16384;
+pub const MIN_TASK_ELEMENTS: i64 = 16384;
 
 /// Unroll factor of the innermost loop in vectors: short bodies leave registers for more.
 pub fn unroll(k: &Kernel, plan: &NestPlan) -> usize {

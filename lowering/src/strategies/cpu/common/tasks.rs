@@ -46,14 +46,14 @@ pub struct LoopParams {
 impl LoopParams {
     /// Parameters of nests beside a contraction, or of those in a transpose kernel that transpose
     /// nothing.
-    pub fn beside(bits: usize) -> LoopParams {
+    pub fn for_side_nests(bits: usize) -> LoopParams {
         LoopParams { bits, block: 16, tasks: 8, unroll: 4, ..LoopParams::default() }
     }
 }
 
 /// Versions a nest emitted by `write` with non-temporal stores. A runtime check of the results'
 /// alignment to cache lines selects it.
-pub fn past_caches(
+pub fn with_nontemporal(
     c: Code,
     scope: &Scope<'_>,
     plan: &NestPlan,

@@ -53,7 +53,7 @@ pub fn emit(
     let across = registers::across(&loops, roles.rows).filter(|_| tiles.in_registers);
     // In place, an overwritten input cannot be read again.
     let again = scope.kernel.func.attr(IN_PLACE).is_none();
-    let step = Step { most: tiles.m, across, again };
+    let step = RowBlocking { max_rows: tiles.m, transposed: across, may_recompute: again };
     let none: FixedDims = vec![None; nest.extents.len()];
     let size = |d: usize| scope.poly(c, &nest.extents[d]);
     let (m, n) = (size(roles.rows)?, size(roles.columns)?);
@@ -86,13 +86,13 @@ pub fn emit(
 }
 
 /// How rows are divided.
-struct Step {
+struct RowBlocking {
     /// Most rows at once.
-    most: usize,
+    max_rows: usize,
     /// Operands that are transposed in registers.
-    across: Option<Vec<Access>>,
+    transposed: Option<Vec<Access>>,
     /// Whether a row may be computed twice.
-    again: bool,
+    may_recompute: bool,
 }
 
 /// All rows for each group of vectors, so that the group's operand stays in the L1 cache.
@@ -102,7 +102,7 @@ fn panel(
     fixed: &FixedDims,
     columns: (Value, Value),
     rows: (usize, (Value, Value)),
-    step: &Step,
+    step: &RowBlocking,
     copy: Option<&Panel>,
 ) -> Result<()> {
     let (d, (lo, hi)) = rows;
@@ -117,7 +117,7 @@ fn panel(
         let loops = Loops { scope: scope.as_ref().unwrap_or(loops.scope), ..*loops };
         let mut at = lo;
         let square = step
-            .across
+            .transposed
             .as_ref()
             .filter(|_| count == 1 && mask.is_none())
             .zip(distance(lo, hi).filter(|n| *n >= loops.lanes as i64));
@@ -128,7 +128,7 @@ fn panel(
                 registers::emit(c, &loops, fixed, start, (d, i), reads).map(|()| vec![])
             })?;
             at = whole;
-            if all % n != 0 && step.again {
+            if all % n != 0 && step.may_recompute {
                 // The last square overlaps the one before it.
                 registers::emit(
                     c,
@@ -142,8 +142,8 @@ fn panel(
             }
         }
         // Remaining rows take smaller tiles.
-        let mut counts = vec![step.most.max(1)];
-        counts.extend([4, 1].into_iter().filter(|n| *n < step.most));
+        let mut counts = vec![step.max_rows.max(1)];
+        counts.extend([4, 1].into_iter().filter(|n| *n < step.max_rows));
         for group in counts {
             let size = c.index(group as i64)?;
             let whole = c.div(c.sub(hi, at)?, size)?;

@@ -4,7 +4,7 @@ pub(crate) mod emit;
 use crate::{
     analysis::{Access, Kernel, Nest, NestPlan, Output, Poly},
     strategies::{
-        Cpu, Device, Emission, Match, Parameters, Request, Strategy, View,
+        Cpu, Device, Emission, Match, Nesting, Parameters, Request, Strategy,
         cpu::common::{
             tasks::{LoopParams, independent},
             vector::{lanes, vector_dim},
@@ -44,7 +44,7 @@ impl Strategy for Contraction {
     const NAME: &'static str = "contraction";
     const DEVICE: Device = Device::Cpu;
     const SUMMARY: &'static str = "Sums of products: register tiles in blocks for the L2 cache";
-    const VIEW: View = View::CPU_NESTS;
+    const NESTING: Nesting = Nesting::CPU;
     const MISMATCH: &'static str = "is no contraction";
 
     fn matches(r: &Request<'_>) -> Match<Params> {
@@ -71,7 +71,7 @@ impl Strategy for Contraction {
             in_registers: false,
         };
         emit::emit(e.c, e.scope, first, &roles, &tiles, threads)?;
-        let rest = LoopParams::beside(params.bits);
+        let rest = LoopParams::for_side_nests(params.bits);
         beside.iter().try_for_each(|n| independent(e.c, e.scope, e.plan, n, &rest, threads))
     }
 }
@@ -99,7 +99,7 @@ pub struct Roles {
 
 /// Rows whose stride is a multiple of this many bytes map to the same L1 cache sets: 64 sets of 64
 /// bytes.
-const SETS: i64 = 4096;
+const L1_WAY_BYTES: i64 = 4096;
 
 /// Rows that share a packed panel before the next one is packed.
 const PACKED_ROWS: i64 = 1024;
@@ -157,7 +157,7 @@ pub fn contraction(k: &Kernel, plan: &NestPlan, bits: usize) -> Option<Roles> {
     }
     let pack = worth.then_some(at);
     let bytes = k.buffers.get(other.buffer)?.element.dtype().ok()?.byte_size() as i64;
-    let crowded = other.at.coefficient(rows).known().is_some_and(|n| n * bytes % SETS == 0);
+    let crowded = other.at.coefficient(rows).known().is_some_and(|n| n * bytes % L1_WAY_BYTES == 0);
     Some(Roles { vector, lanes: count, rows, columns, outer, pack, crowded })
 }
 

@@ -7,7 +7,7 @@ use crate::{
         lanes::{LaneValue, Lanes},
     },
     strategies::gpu::{
-        attention::emit::{Flash, Seen, Thread},
+        attention::emit::{Flash, SoftmaxState, Thread},
         common::{ptx::Ptx, threads},
     },
 };
@@ -21,9 +21,9 @@ impl Flash<'_> {
         c: Code,
         t: &Thread<'_>,
         sums: &[Value],
-        rows: &[Seen; 2],
+        rows: &[SoftmaxState; 2],
     ) -> Result<()> {
-        let (p, k, at) = (Ptx(c), self.scope.kernel, &self.form.at);
+        let (p, k, at) = (Ptx(c), self.scope.kernel, &self.pattern.at);
         let written = |s: usize| {
             k.stages
                 .get(s)
@@ -53,8 +53,11 @@ impl Flash<'_> {
         let (two, quad) = (Lanes { count: 2, mask: None }, p.rem_const(t.lane, 4)?);
         for (half, row) in rows.iter().enumerate() {
             let number = p.add_const(t.row, 8 * half)?;
-            let counts =
-                t.place.queries.map(|n| c.compare(CmpIPredicate::Slt, number, n)).transpose()?;
+            let counts = t
+                .query_tile
+                .queries
+                .map(|n| c.compare(CmpIPredicate::Slt, number, n))
+                .transpose()?;
             // The row's value, or `other` for a query beyond the valid ones.
             let or = |x: Value, other: f64| match counts {
                 Some(counts) => c.select(counts, x, c.number(other, x.ty())?),
@@ -65,7 +68,7 @@ impl Flash<'_> {
             let most = arith::mulf(c, max_seen, factor)?;
             let dims = |c: Code, column: LaneValue| -> Result<Vec<LaneValue>> {
                 let mut dims: Vec<LaneValue> =
-                    t.place.around.iter().map(|i| LaneValue::Uniform(*i)).collect();
+                    t.query_tile.outer.iter().map(|i| LaneValue::Uniform(*i)).collect();
                 dims.extend([LaneValue::Uniform(Ptx(c).i32_to_index(number)?), column]);
                 Ok(dims)
             };
@@ -103,7 +106,7 @@ impl Flash<'_> {
                     own.iter().map(|(v, _)| p.bitcast_i32(*v)).collect::<Result<Vec<_>>>()?;
                 let column = p.add_const(p.mul_const(quad, 8)?, 32 * four)?;
                 stored.push((
-                    p.bitcast_vector(&threads::turned(c, words, quad)?, element)?,
+                    p.bitcast_vector(&threads::transpose_lanes(c, words, quad)?, element)?,
                     p.i32_to_index(column)?,
                     8,
                 ));
@@ -124,14 +127,14 @@ impl Flash<'_> {
             if let Some(lse) = at.lse {
                 // One of the four lanes that share a row stores.
                 let first = p.eq_const(quad, 0)?;
-                let there = if self.ragged[0] {
+                let there = if self.partial_tiles[0] {
                     Some(c.compare(CmpIPredicate::Slt, number, self.queries)?)
                 } else {
                     None
                 };
                 let mut one = |c: Code| -> Result<()> {
                     let mut dims: Vec<LaneValue> =
-                        t.place.around.iter().map(|i| LaneValue::Uniform(*i)).collect();
+                        t.query_tile.outer.iter().map(|i| LaneValue::Uniform(*i)).collect();
                     dims.push(LaneValue::Uniform(Ptx(c).i32_to_index(number)?));
                     let mut passed = ForwardedElements::from([
                         (sum.clone(), LaneValue::Uniform(total)),
@@ -152,7 +155,7 @@ impl Flash<'_> {
                 c.if_else(both, &mut one, None)?;
                 p.warp_barrier()?;
             }
-            if self.ragged[0] {
+            if self.partial_tiles[0] {
                 c.if_else(c.compare(CmpIPredicate::Slt, number, self.queries)?, &mut store, None)?;
                 // Reconverge: wgmma needs whole warps.
                 p.warp_barrier()?;

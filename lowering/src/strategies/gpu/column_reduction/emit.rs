@@ -52,7 +52,7 @@ pub fn emit(
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
     let all = deep.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
 
-    let (across, thread) = (c.index(columns as i64)?, threads::thread(c)?);
+    let (across, thread) = (c.index(columns as i64)?, threads::thread_id(c)?);
     let (column, part) = (c.rem(thread, across)?, c.div(thread, across)?);
     let place = c.mul(thread, wide)?;
     let memory = |o: &Output| {
@@ -64,7 +64,8 @@ pub fn emit(
     };
     let memory: Vec<Value> =
         if parts > 1 { reducing(scope, nest).map(memory).collect::<Result<_>>()? } else { vec![] };
-    let (start, step) = (c.mul(threads::block(c)?, across)?, c.mul(threads::blocks(c)?, across)?);
+    let (start, step) =
+        (c.mul(threads::block_id(c)?, across)?, c.mul(threads::grid_dim(c)?, across)?);
     // Uniform trip count across the CTA, so that every thread reaches each barrier.
     c.for_dynamic_step(start, total, step, &[], &mut |c, base, _| {
         let item = c.add(base, column)?;

@@ -9,24 +9,24 @@ use crate::{
         partials,
     },
     strategies::gpu::common::{
-        threads::Group,
+        threads::ThreadGroup,
         vector_width::{fast_dim, width},
     },
 };
 use kiln_dialects::ir::*;
 
 /// What all nests of a row share.
-pub struct Row<'a> {
+pub struct CooperativeRow<'a> {
     /// Scope of the emitted code.
     pub scope: &'a Scope<'a>,
     /// The kernel's nests.
     pub plan: &'a NestPlan,
     /// The thread group.
-    pub group: Group,
+    pub group: ThreadGroup,
     /// Most elements per vector access.
-    pub most: usize,
+    pub max_vector: usize,
     /// Accesses that a thread keeps in flight.
-    pub pieces: usize,
+    pub unroll: usize,
 }
 
 /// Reduces all reduction dimensions of a nest whose parallel dimensions are fixed; the group's
@@ -34,12 +34,12 @@ pub struct Row<'a> {
 /// output.
 pub fn reduce(
     c: Code,
-    row: &Row<'_>,
+    row: &CooperativeRow<'_>,
     nest: &Nest,
     fixed: &FixedDims,
     exchange: &[Option<Value>],
 ) -> Result<()> {
-    let Row { scope, plan, group, most, pieces } = row;
+    let CooperativeRow { scope, plan, group, max_vector: most, unroll: pieces } = row;
     let depth: Vec<usize> = (0..nest.extents.len()).filter(|d| nest.reduction[*d]).collect();
     let fast = fast_dim(scope.kernel, plan, nest, &depth).ok_or("has nothing to reduce")?;
     let mut lanes = width(scope.kernel, plan, nest, fast).min((*most).max(1));
@@ -78,31 +78,36 @@ pub fn reduce(
             Ok(running)
         })?;
     let dims = loops.dims(c, fixed, None)?;
-    let ending =
-        Ending { scope, group: *group, lanes, dims: &dims, passed: &ForwardedElements::new() };
+    let ending = FinalReduction {
+        scope,
+        group: *group,
+        lanes,
+        dims: &dims,
+        forwarded: &ForwardedElements::new(),
+    };
     let results = ending.results(c, nest, &parts, exchange)?;
     let one = Lanes { count: 1, mask: None };
-    match group.speaks(c)? {
+    match group.elected(c)? {
         Some(speaks) => c.if_else(speaks, &mut |c| loops.finish(c, &dims, one, &results), None),
         None => loops.finish(c, &dims, one, &results),
     }
 }
 
 /// How per-thread partial results become final values.
-pub struct Ending<'a> {
+pub struct FinalReduction<'a> {
     /// Scope of the emitted code.
     pub scope: &'a Scope<'a>,
     /// The thread group.
-    pub group: Group,
+    pub group: ThreadGroup,
     /// Lanes of a partial result.
     pub lanes: usize,
     /// Loop dimensions of the results.
     pub dims: &'a [LaneValue],
     /// Elements that are already in registers.
-    pub passed: &'a ForwardedElements,
+    pub forwarded: &'a ForwardedElements,
 }
 
-impl Ending<'_> {
+impl FinalReduction<'_> {
     /// Final values of all reductions of a nest, the same in all threads of the group. `memory`:
     /// for each value one shared-memory slot per warp of the CTA.
     pub fn results(
@@ -114,7 +119,7 @@ impl Ending<'_> {
     ) -> Result<Vec<Value>> {
         let mine = partials::reduce_lanes(c, self.scope, nest, self.lanes, parts)?;
         let two = |a: &[Value], b: &[Value]| partials::combined(c, self.scope, nest, 1, a, b);
-        let values = self.group.all(c, &mine, memory, &two)?;
-        partials::combine_initial(c, self.scope, nest, self.dims, 1, &values, self.passed)
+        let values = self.group.all_reduce(c, &mine, memory, &two)?;
+        partials::combine_initial(c, self.scope, nest, self.dims, 1, &values, self.forwarded)
     }
 }

@@ -16,7 +16,7 @@ use crate::{
 use kiln_dialects::{ir::*, value::DType};
 
 /// A matrix product in its kernel, with its CTA tile.
-pub struct Results<'a> {
+pub struct ProductResults<'a> {
     pub scope: &'a Scope<'a>,
     pub plan: &'a NestPlan,
     pub nest: &'a Nest,
@@ -28,17 +28,17 @@ pub struct Results<'a> {
 }
 
 /// A warp's fragment of a tile.
-pub struct Part<'a> {
+pub struct WarpFragment<'a> {
     pub batch: &'a [Value],
     /// The thread's first row and column, of index type.
     pub at: [Value; 2],
     /// Distance between the blocks of 16 rows.
-    pub apart: usize,
+    pub row_stride: usize,
     /// The thread's accumulators by block of 16 rows and by right operand: four per 8 columns.
     pub values: &'a [Vec<&'a [Value]>],
 }
 
-impl Results<'_> {
+impl ProductResults<'_> {
     /// Row count (M).
     pub fn rows(&self, c: Code) -> Result<Value> {
         self.product
@@ -57,10 +57,12 @@ impl Results<'_> {
     }
     /// Trip count of the K loop, one at least.
     pub fn steps(&self, c: Code) -> Result<Value> {
-        let depth = Poly::product(self.product.roles.depth.iter().map(|d| &self.nest.extents[*d]));
+        let depth = Poly::product(self.product.roles.k.iter().map(|d| &self.nest.extents[*d]));
         match depth.known() {
             Some(_) => c.index(self.product.steps(self.nest)),
-            None => c.ceil_div(self.scope.poly(c, &depth)?, c.index(self.product.depth() as i64)?),
+            None => {
+                c.ceil_div(self.scope.poly(c, &depth)?, c.index(self.product.k_per_stage() as i64)?)
+            }
         }
     }
     fn multiple(&self, dims: &[usize], of: usize) -> bool {
@@ -68,7 +70,7 @@ impl Results<'_> {
         size.multiple_of(of as i64)
     }
     /// Whether M, and N, are a multiple of the tile's.
-    pub fn whole(&self) -> [bool; 2] {
+    pub fn is_full(&self) -> [bool; 2] {
         let roles = &self.product.roles;
         [self.multiple(&roles.rows, self.tile[0]), self.multiple(&roles.columns, self.tile[1])]
     }
@@ -139,9 +141,9 @@ impl Results<'_> {
         accumulators::finish(c, scope, self.nest, lanes, &dims, &all)
     }
     /// Runs the epilogue stages on the accumulators; each thread stores its own results.
-    pub fn spread(&self, c: Code, scope: &Scope<'_>, part: &Part<'_>) -> Result<()> {
+    pub fn store(&self, c: Code, scope: &Scope<'_>, part: &WarpFragment<'_>) -> Result<()> {
         let (rows, columns, lanes, [whole_rows, whole_columns]) =
-            (self.rows(c)?, self.columns(c)?, self.lanes(), self.whole());
+            (self.rows(c)?, self.columns(c)?, self.lanes(), self.is_full());
         let when =
             |c: Code, whole: bool, i: Value, n: Value, then: &mut dyn FnMut(Code) -> Result<()>| {
                 if whole { then(c) } else { c.if_else(c.less_than(i, n)?, then, None) }
@@ -149,7 +151,7 @@ impl Results<'_> {
         for (b, sums) in part.values.iter().enumerate() {
             let eights = sums.first().map_or(0, |s| s.len() / 4);
             for half in 0..2 {
-                let row = c.add(part.at[0], c.index((part.apart * b + 8 * half) as i64)?)?;
+                let row = c.add(part.at[0], c.index((part.row_stride * b + 8 * half) as i64)?)?;
                 when(c, whole_rows, row, rows, &mut |c| {
                     for eight in 0..eights {
                         for e in (0..2).step_by(lanes.count) {

@@ -7,7 +7,7 @@ use kiln_dialects::ir::*;
 
 /// Grid size where an extent is not affine in the parameters. Kernels are grid-stride, so that any
 /// grid size is correct.
-pub const OTHERWISE: i64 = 1024;
+pub const DEFAULT_GRID: i64 = 1024;
 
 /// A kernel's sizes, for affine expressions over them.
 pub struct Extents(Vec<Value>);
@@ -58,11 +58,11 @@ pub fn largest(plan: &NestPlan) -> Option<&Nest> {
     })
 }
 
-/// Affine map of an expression over the kernel's sizes, or [`OTHERWISE`] where there is none.
+/// Affine map of an expression over the kernel's sizes, or [`DEFAULT_GRID`] where there is none.
 pub fn grid(k: &Kernel, expression: impl FnOnce(&Extents) -> Option<String>) -> Result<Attr> {
     let sizes: Vec<Value> = k.block.args().into_iter().filter(|a| a.ty().is_index()).collect();
     let extents = Extents(sizes);
-    let expression = expression(&extents).unwrap_or_else(|| OTHERWISE.to_string());
+    let expression = expression(&extents).unwrap_or_else(|| DEFAULT_GRID.to_string());
     map(k.func.ctx(), &[expression], extents.0.len())
 }
 

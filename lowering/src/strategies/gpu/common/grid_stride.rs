@@ -26,14 +26,21 @@ pub fn grid(
     most: usize,
 ) -> Result<()> {
     let threads = c.index(threads as i64)?;
-    let first = c.add(c.mul(threads::block(c)?, threads)?, threads::thread(c)?)?;
-    let step = c.mul(threads::blocks(c)?, threads)?;
+    let first = c.add(c.mul(threads::block_id(c)?, threads)?, threads::thread_id(c)?)?;
+    let step = c.mul(threads::grid_dim(c)?, threads)?;
     let none: FixedDims = vec![None; nest.extents.len()];
-    items(c, scope, plan, nest, &none, &Share { first, step, active: None, most, pieces: 1 })
+    items(
+        c,
+        scope,
+        plan,
+        nest,
+        &none,
+        &ThreadItems { first, step, active: None, max_vector: most, unroll: 1 },
+    )
 }
 
 /// Which items a thread takes.
-pub struct Share {
+pub struct ThreadItems {
     /// First item.
     pub first: Value,
     /// Stride to the next item.
@@ -41,9 +48,9 @@ pub struct Share {
     /// Predicate: the thread takes no items unless it holds.
     pub active: Option<Value>,
     /// Most elements per item.
-    pub most: usize,
+    pub max_vector: usize,
     /// Items whose loads are in flight at once.
-    pub pieces: usize,
+    pub unroll: usize,
 }
 
 /// The thread's items over the parallel dimensions that are not fixed. Reductions are loops inside
@@ -54,12 +61,12 @@ pub fn items(
     plan: &NestPlan,
     nest: &Nest,
     fixed: &FixedDims,
-    share: &Share,
+    share: &ThreadItems,
 ) -> Result<()> {
     let free: Vec<usize> =
         (0..nest.extents.len()).filter(|d| !nest.reduction[*d] && fixed[*d].is_none()).collect();
     let fast = fast_dim(scope.kernel, plan, nest, &free);
-    let lanes = fast.map_or(1, |d| width(scope.kernel, plan, nest, d)).min(share.most.max(1));
+    let lanes = fast.map_or(1, |d| width(scope.kernel, plan, nest, d)).min(share.max_vector.max(1));
     let outer: Vec<usize> = free.into_iter().filter(|d| Some(*d) != fast).collect();
     let mut sizes: Vec<Value> =
         outer.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Result<_>>()?;
@@ -75,13 +82,13 @@ pub fn items(
     let of = |lanes| Loops { scope, nest, vector: fast, lanes, unroll: 1 };
     let of_lanes = |n: &Poly| (lanes > 1 || n.known().is_some()) && n.multiple_of(lanes as i64);
     let even = fast.is_some_and(|d| of_lanes(&nest.extents[d]));
-    if share.pieces > 1 && even && nest.split.is_none() && !nest.reduction.contains(&true) {
+    if share.unroll > 1 && even && nest.split.is_none() && !nest.reduction.contains(&true) {
         let loops = of(lanes);
         return c.for_unrolled_indices(
             share.first,
             total,
             share.step,
-            share.pieces,
+            share.unroll,
             &mut |c, all| {
                 let mut places = vec![];
                 for i in all {
@@ -91,7 +98,7 @@ pub fn items(
                     let start = c.mul(*at.last().ok_or("has no loops")?, wide)?;
                     places.push(loops.dims(c, &fixed, Some(loops.lane(c, start, 0)?))?);
                 }
-                together(c, scope, nest, &places, lanes)
+                unrolled_items(c, scope, nest, &places, lanes)
             },
         );
     }
@@ -140,7 +147,7 @@ pub fn items(
 
 /// Items of a nest without reductions, each with as many elements at each position. All loads of
 /// the kernel's arguments are issued first.
-fn together(
+fn unrolled_items(
     c: Code,
     scope: &Scope<'_>,
     nest: &Nest,

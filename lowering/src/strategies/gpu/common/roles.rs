@@ -17,7 +17,7 @@ pub struct Roles {
     /// N: only the second operand has them.
     pub columns: Vec<usize>,
     /// K: reduction dimensions.
-    pub depth: Vec<usize>,
+    pub k: Vec<usize>,
 }
 
 /// The roles, if a kernel is one contraction of two float tensors with more than one row and
@@ -48,10 +48,10 @@ pub fn roles_of(k: &Kernel, nest: &Nest, stage: usize) -> Option<Roles> {
     if !s.captured.is_empty() || !s.indexed.is_empty() || nest.split.is_some() {
         return None;
     }
-    let mut r = Roles { stage, batch: vec![], rows: vec![], columns: vec![], depth: vec![] };
+    let mut r = Roles { stage, batch: vec![], rows: vec![], columns: vec![], k: vec![] };
     for d in 0..nest.extents.len() {
         let list = match (nest.reduction[d], a.at.uses(d), b.at.uses(d)) {
-            (true, true, true) => &mut r.depth,
+            (true, true, true) => &mut r.k,
             (true, ..) => return None,
             (_, true, true) => &mut r.batch,
             (_, true, false) => &mut r.rows,
@@ -60,12 +60,12 @@ pub fn roles_of(k: &Kernel, nest: &Nest, stage: usize) -> Option<Roles> {
         };
         list.push(d);
     }
-    (!r.depth.is_empty()).then_some(r)
+    (!r.k.is_empty()).then_some(r)
 }
 
 /// The contracting stages of a nest, one or two, with their roles and their operands' dtype. Each
 /// contracts bf16, f16 or f32 over the same loops.
-pub fn sums(k: &Kernel, nest: &Nest) -> Option<(Vec<usize>, Roles, DType)> {
+pub fn contractions(k: &Kernel, nest: &Nest) -> Option<(Vec<usize>, Roles, DType)> {
     let all: Vec<(Roles, DType)> = nest
         .stages
         .iter()
@@ -77,7 +77,7 @@ pub fn sums(k: &Kernel, nest: &Nest) -> Option<(Vec<usize>, Roles, DType)> {
             && r.batch == first.batch
             && r.rows == first.rows
             && r.columns == first.columns
-            && r.depth == first.depth
+            && r.k == first.k
     };
     others.iter().all(same).then(|| (nest.stages.clone(), first.clone(), *element))
 }

@@ -16,7 +16,7 @@ use crate::{
 use kiln_dialects::ir::*;
 
 /// What all pixels of a thread share.
-struct Line<'a> {
+struct PixelRow<'a> {
     scope: &'a Scope<'a>,
     d: &'a Window,
     lanes: Lanes,
@@ -28,13 +28,13 @@ struct Line<'a> {
     start: Value,
 }
 
-impl Line<'_> {
+impl PixelRow<'_> {
     fn lane(&self, i: Value) -> LaneValue {
         if self.lanes.count == 1 { LaneValue::Uniform(i) } else { LaneValue::Strided(i, 1) }
     }
     /// The channels of a pixel; zeros in the padding.
     fn pixel(&self, c: Code, x: Value) -> Result<LaneValue> {
-        let (memory, wide) = (self.scope.buffer(self.d.image)?, &self.d.along[1]);
+        let (memory, wide) = (self.scope.buffer(self.d.image)?, &self.d.spatial[1]);
         let beside = if wide.padded { Some(c.less_than(x, c.index(wide.image)?)?) } else { None };
         let inside = c.all_of(&[self.inside, beside].into_iter().flatten().collect::<Vec<_>>())?;
         let at = c.add(c.mul(c.add(self.start, x)?, c.index(self.d.channels)?)?, self.channel)?;
@@ -58,7 +58,7 @@ pub fn emit(
     let d =
         depthwise(scope.kernel, plan).ok_or("is no depthwise convolution with channels last")?;
     let (nest, stage) = (&plan.nests[0], &scope.kernel.stages[d.stage]);
-    let [high, wide] = &d.along;
+    let [high, wide] = &d.spatial;
     let vector = params.vector as i64;
     if d.channels % vector != 0 {
         return Err(format!(
@@ -80,8 +80,8 @@ pub fn emit(
     ];
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
     let block = c.index(threads as i64)?;
-    let first = c.add(c.mul(threads::block(c)?, block)?, threads::thread(c)?)?;
-    c.for_dynamic_step(first, total, c.mul(threads::blocks(c)?, block)?, &[], &mut |c, i, _| {
+    let first = c.add(c.mul(threads::block_id(c)?, block)?, threads::thread_id(c)?)?;
+    c.for_dynamic_step(first, total, c.mul(threads::grid_dim(c)?, block)?, &[], &mut |c, i, _| {
         let at = decode(c, i, &sizes)?;
         let [image, line, part, channels] = at.as_slice() else {
             return Err("has lost an index".into());
@@ -124,7 +124,7 @@ pub fn emit(
                 if high.padded { Some(c.less_than(y, c.index(high.image)?)?) } else { None };
             let start =
                 c.mul(c.add(c.mul(*image, c.index(high.image)?)?, y)?, c.index(wide.image)?)?;
-            let row = Line { scope, d: &d, lanes, channel, inside, start };
+            let row = PixelRow { scope, d: &d, lanes, channel, inside, start };
             let weight = &stage.inputs[usize::from(d.first)];
             let read = |n: i64| {
                 scope.read(

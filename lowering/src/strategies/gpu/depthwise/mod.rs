@@ -5,7 +5,8 @@ pub(crate) mod emit;
 use crate::{
     analysis::{Body, Kernel, Lin, NestPlan, Poly, Role, StridedView},
     strategies::{
-        Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
+        Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
+        doubled_and_halved,
         gpu::{
             common::{
                 assumed,
@@ -42,7 +43,7 @@ impl Strategy for Depthwise {
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str =
         "Depthwise convolutions and pools, channels last: a thread per channel vector";
-    const VIEW: View = View::GPU_NESTS;
+    const NESTING: Nesting = Nesting::GPU;
     const MISMATCH: &'static str = "is no depthwise convolution with channels last";
     const LIBRARIES: &'static [&'static str] = &[CUDNN];
 
@@ -68,7 +69,7 @@ impl Strategy for Depthwise {
 
 /// A spatial dimension of the window: height or width.
 #[derive(Clone, Debug)]
-pub struct Along {
+pub struct SpatialDim {
     /// The reduction loop over the window; `None` if its size is 1.
     pub dim: Option<usize>,
     /// Window size.
@@ -101,7 +102,7 @@ pub struct Window {
     /// Channels.
     pub channels: i64,
     /// Height and width.
-    pub along: [Along; 2],
+    pub spatial: [SpatialDim; 2],
 }
 
 impl Window {
@@ -158,24 +159,25 @@ pub fn depthwise(k: &Kernel, plan: &NestPlan) -> Option<Window> {
             return None;
         }
         let of_result = &k.views.get(&s.op.result(0))?.sizes;
-        let direction =
-            |i: usize, (parallel, window): ((usize, i64), Option<(usize, i64)>)| -> Option<Along> {
-                let dim = window.map_or(Some(None), |(d, _)| loops(d))?;
-                let whole = place.sizes.get(1 + i)?.known()?;
-                let (low, image) =
-                    pads.map_or(Some((0, whole)), |p| Some((p[1 + i].0, p[1 + i].1.known()?)))?;
-                let size = dim.map_or(Some(1), |d| nest.extents.get(d)?.known())?;
-                Some(Along {
-                    dim,
-                    size,
-                    stride: parallel.1,
-                    dilation: window.map_or(1, |w| w.1),
-                    low,
-                    image,
-                    out: of_result.get(1 + i)?.known()?,
-                    padded: whole != image,
-                })
-            };
+        let direction = |i: usize,
+                         (parallel, window): ((usize, i64), Option<(usize, i64)>)|
+         -> Option<SpatialDim> {
+            let dim = window.map_or(Some(None), |(d, _)| loops(d))?;
+            let whole = place.sizes.get(1 + i)?.known()?;
+            let (low, image) =
+                pads.map_or(Some((0, whole)), |p| Some((p[1 + i].0, p[1 + i].1.known()?)))?;
+            let size = dim.map_or(Some(1), |d| nest.extents.get(d)?.known())?;
+            Some(SpatialDim {
+                dim,
+                size,
+                stride: parallel.1,
+                dilation: window.map_or(1, |w| w.1),
+                low,
+                image,
+                out: of_result.get(1 + i)?.known()?,
+                padded: whole != image,
+            })
+        };
         let along = [direction(0, steps_h)?, direction(1, steps_w)?];
         let dims = [loops(own[0])?, loops(own[1])?, loops(own[2])?, Some(loops(own[3])??)];
         // A collapsed loop is none of the result's own.
@@ -198,7 +200,7 @@ pub fn depthwise(k: &Kernel, plan: &NestPlan) -> Option<Window> {
             first,
             dims,
             channels,
-            along,
+            spatial: along,
         })
     })
 }
@@ -206,7 +208,7 @@ pub fn depthwise(k: &Kernel, plan: &NestPlan) -> Option<Window> {
 /// Threads per CTA.
 const THREADS: i64 = 128;
 /// Threads that an SM should have before each takes more pixels.
-const BUSY: i64 = 512;
+const THREADS_PER_SM: i64 = 512;
 
 /// Neighbouring output pixels in width per thread, so that it loads each input pixel of a row once:
 /// as many as keep the GPU busy.
@@ -217,16 +219,17 @@ fn params(k: &Kernel, plan: &NestPlan, d: &Window) -> Option<Params> {
         vector /= 2;
     }
     let images = d.dims[0].map_or(1, |n| nest.extents[n].known().unwrap_or(assumed::IMAGES));
-    let lines = images * d.along[0].out * (d.channels / vector);
-    let busy =
-        |across: &i64| lines * ((d.along[1].out + across - 1) / across) >= BUSY * PROCESSORS as i64;
-    let across = [4, 2].into_iter().find(|a| *a <= d.along[1].out && busy(a)).unwrap_or(1);
+    let lines = images * d.spatial[0].out * (d.channels / vector);
+    let busy = |across: &i64| {
+        lines * ((d.spatial[1].out + across - 1) / across) >= THREADS_PER_SM * PROCESSORS as i64
+    };
+    let across = [4, 2].into_iter().find(|a| *a <= d.spatial[1].out && busy(a)).unwrap_or(1);
     Some(Params { pixels: across as usize, threads: THREADS as usize, vector: vector as usize })
 }
 
 /// Work items per line of the result and its channels, and the loops outside of these.
 fn pieces(d: &Window, p: &Params) -> (i64, Vec<usize>) {
-    let across = (p.pixels as i64).clamp(1, d.along[1].out);
-    let lines = (d.along[1].out + across - 1) / across;
+    let across = (p.pixels as i64).clamp(1, d.spatial[1].out);
+    let lines = (d.spatial[1].out + across - 1) / across;
     (lines * (d.channels / p.vector as i64), d.dims[..2].iter().flatten().copied().collect())
 }

@@ -4,7 +4,8 @@
 use crate::{
     analysis::Nest,
     strategies::{
-        Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
+        Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
+        doubled_and_halved,
         gpu::common::{
             dims,
             grid::{grid, largest},
@@ -37,7 +38,7 @@ impl Strategy for Elementwise {
     const NAME: &'static str = "elementwise";
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str = "A thread per vector of neighbouring results, grid-stride";
-    const VIEW: View = View::GPU_NESTS;
+    const NESTING: Nesting = Nesting::GPU;
     const MISMATCH: &'static str =
         "has stages that depend on each other; strategy rows computes these";
 

@@ -2,7 +2,7 @@
 use crate::{
     analysis::{Kernel, NestPlan},
     strategies::gpu::{
-        library::{activation, element, epilogue::Sum, numbers, role, stated},
+        library::{activation, activation_entry, element, epilogue::ReductionStage, numbers, role},
         wgmma_gemm::{self, Operand},
     },
 };
@@ -19,7 +19,7 @@ pub fn describe(k: &Kernel, plan: &NestPlan, tf32: bool) -> Option<Vec<(&'static
         && p.window.is_none()
         && r.rows.len() == 1
         && r.columns.len() == 1
-        && r.depth.len() == 1
+        && r.k.len() == 1
         && r.batch.len() < 2;
     let outputs: Vec<_> = k
         .stages
@@ -32,8 +32,9 @@ pub fn describe(k: &Kernel, plan: &NestPlan, tf32: bool) -> Option<Vec<(&'static
     else {
         return None;
     };
-    let made = Sum { k, nest, stage: *stage, across: &[(r.columns[0], 1)], elements: &[] }
-        .of(out.access.buffer)?;
+    let made =
+        ReductionStage { k, nest, stage: *stage, bias_loops: &[(r.columns[0], 1)], elements: &[] }
+            .terms(out.access.buffer)?;
     // The layout of the result: rows contiguous.
     let dims: Vec<usize> =
         [r.columns[0], r.rows[0]].into_iter().chain(r.batch.iter().copied()).collect();
@@ -71,10 +72,10 @@ pub fn describe(k: &Kernel, plan: &NestPlan, tf32: bool) -> Option<Vec<(&'static
     }
     let mut entries = vec![
         ("batch", Attr::i64(c, batch)),
-        ("left", matrix(&operand(&p.left, p.left.deep)?, factor)),
+        ("left", matrix(&operand(&p.left, p.left.k_major)?, factor)),
         ("result", matrix(&place, result)),
         // The right operand's K dimension is its rows.
-        ("right", matrix(&operand(&p.rights[0], !p.rights[0].deep)?, factor)),
+        ("right", matrix(&operand(&p.rights[0], !p.rights[0].k_major)?, factor)),
     ];
     if let Some((buffer, offset)) = made.bias {
         let Some(Some(number)) = role(k, buffer) else { return None };
@@ -87,7 +88,7 @@ pub fn describe(k: &Kernel, plan: &NestPlan, tf32: bool) -> Option<Vec<(&'static
             ),
         ));
     }
-    entries.extend(stated(c, made.activation));
+    entries.extend(activation_entry(c, made.activation));
     if tf32 && p.element == DType::F32 {
         entries.push(("tf32", Attr::i64(c, 1)));
     }

@@ -69,7 +69,7 @@ fn element(a: Attr) -> Option<String> {
 }
 
 /// The entry of an activation, if it is not none.
-fn stated(c: Ctx, activation: Activation) -> Option<(&'static str, Attr)> {
+fn activation_entry(c: Ctx, activation: Activation) -> Option<(&'static str, Attr)> {
     let (name, _) =
         Activation::ALL.iter().find(|(_, a)| *a == activation && *a != Activation::None)?;
     Some(("activation", Attr::string(c, name)))

@@ -4,7 +4,7 @@ use crate::{
     emit::code::Code,
     strategies::gpu::{
         common::ptx::Ptx,
-        mma_gemm::emit::{COPIED, Side, Tile},
+        mma_gemm::emit::{MmaTile, OperandTile, ROWS_PER_COPY},
         wgmma_gemm::{DEPTH, ROW, im2col::Window},
     },
 };
@@ -17,9 +17,9 @@ pub struct Pixel {
 }
 
 /// A coordinate outside of every image.
-const NOWHERE: i64 = -(1 << 30);
+const OUT_OF_IMAGE: i64 = -(1 << 30);
 
-impl Tile<'_> {
+impl MmaTile<'_> {
     fn number(&self, c: Code, p: &crate::analysis::Poly) -> Result<Value> {
         Ptx(c).index_to_i32(self.results.scope.poly(c, p)?)
     }
@@ -39,7 +39,7 @@ impl Tile<'_> {
         let distance = |i: usize| self.results.scope.poly(c, &strides[i]);
         let own = p.add(first, p.div_const(self.thread, 8)?)?;
         let one = |i: usize| -> Result<Pixel> {
-            let row = p.add_const(own, i * COPIED)?;
+            let row = p.add_const(own, i * ROWS_PER_COPY)?;
             let (line, across) = (arith::divui(p, row, wide)?, arith::remui(p, row, wide)?);
             let (image, down) = (arith::divui(p, line, high)?, arith::remui(p, line, high)?);
             let from = |x: Value, i: usize| {
@@ -52,17 +52,17 @@ impl Tile<'_> {
                 c.add(c.mul(signed(image)?, distance(2)?)?, c.mul(signed(h)?, distance(1)?)?)?;
             let element = c.add(rows, c.mul(signed(x)?, distance(0)?)?)?;
             let there = c.compare(CmpIPredicate::Slt, row, total)?;
-            let h = c.select(there, h, p.constant(NOWHERE)?)?;
+            let h = c.select(there, h, p.constant(OUT_OF_IMAGE)?)?;
             Ok(Pixel { at: [h, x], begin: arith::addi(p, begin, p.size_in_bytes(element, 2)?)? })
         };
-        (0..self.m / COPIED).map(one).collect()
+        (0..self.m / ROWS_PER_COPY).map(one).collect()
     }
     /// Issues the cp.asyncs of a K step: channels at one window position, or their weights.
     pub(crate) fn copy_window(
         &self,
         c: Code,
         w: &Window,
-        side: &Side<'_>,
+        side: &OperandTile<'_>,
         step: Value,
         to: Value,
         chunk: Value,
@@ -89,16 +89,18 @@ impl Tile<'_> {
             );
             let (rows, stride) = (self.number(c, size)?, self.results.scope.poly(c, stride)?);
             let near = p.i32_to_index(p.add(p.mul_const(place, w.channels as usize)?, channel)?)?;
-            for i in 0..side.across / COPIED {
-                let far =
-                    p.add(side.first, p.add_const(p.div_const(self.thread, 8)?, i * COPIED)?)?;
+            for i in 0..side.across / ROWS_PER_COPY {
+                let far = p.add(
+                    side.first,
+                    p.add_const(p.div_const(self.thread, 8)?, i * ROWS_PER_COPY)?,
+                )?;
                 let from = arith::addi(
                     p,
-                    side.begin,
+                    side.base,
                     p.size_in_bytes(c.add(c.mul(p.i32_to_index(far)?, stride)?, near)?, 2)?,
                 )?;
                 p.cp_async(
-                    p.add_const(to, i * COPIED * ROW)?,
+                    p.add_const(to, i * ROWS_PER_COPY * ROW)?,
                     from,
                     c.select(c.compare(CmpIPredicate::Slt, far, rows)?, left, zero)?,
                     16,
@@ -127,7 +129,7 @@ impl Tile<'_> {
             let inside = c.all_of(&inside)?.ok_or("has no condition")?;
             let from = arith::addi(p, pixel.begin, offset)?;
             p.cp_async(
-                p.add_const(to, i * COPIED * ROW)?,
+                p.add_const(to, i * ROWS_PER_COPY * ROW)?,
                 from,
                 c.select(inside, left, zero)?,
                 16,

@@ -6,7 +6,8 @@ pub(crate) mod im2col;
 use crate::{
     analysis::{Kernel, Nest, NestPlan, Poly},
     strategies::{
-        Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
+        Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
+        doubled_and_halved,
         gpu::{
             common::{assumed, ceil_div as up, grid::grid},
             wgmma_gemm::{self, Product, ROW, tiles::PROCESSORS},
@@ -40,7 +41,7 @@ impl Strategy for MmaGemm {
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str =
         "Products and convolutions of bf16 and f16 by mma.sync and cp.async";
-    const VIEW: View = View::GPU_NESTS;
+    const NESTING: Nesting = Nesting::GPU;
     const MISMATCH: &'static str = "is no product whose rows cp.async copies 16 bytes at a time";
     const LIBRARIES: &'static [&'static str] = &[CUBLASLT, CUDNN];
 

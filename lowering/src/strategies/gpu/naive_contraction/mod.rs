@@ -5,7 +5,8 @@ pub(crate) mod emit;
 use crate::{
     analysis::{Kernel, NestPlan},
     strategies::{
-        Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
+        Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
+        doubled_and_halved,
         gpu::{
             common::{
                 check_threads,
@@ -70,7 +71,7 @@ impl Strategy for NaiveContraction {
     const NAME: &'static str = "naive_contraction";
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str = "Any sum of products: gathered tiles in shared memory, FMAs";
-    const VIEW: View = View::GPU_NESTS;
+    const NESTING: Nesting = Nesting::GPU;
     const MISMATCH: &'static str = "is no contraction";
     const LIBRARIES: &'static [&'static str] = &[CUBLASLT, CUDNN];
 

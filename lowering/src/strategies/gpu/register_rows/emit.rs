@@ -11,8 +11,8 @@ use crate::{
     },
     strategies::gpu::{
         common::{
-            cooperative::Ending,
-            threads::{self, Group},
+            cooperative::FinalReduction,
+            threads::{self, ThreadGroup},
         },
         register_rows::{self, Params},
         rows::emit::exchanges,
@@ -40,7 +40,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Res
             "has a schedule whose group * pieces * vector is less than the {length} elements of its rows"
         ).into());
     }
-    let group = Group::of(c, size, groups)?;
+    let group = ThreadGroup::of(c, size, groups)?;
     let exchange: Vec<_> =
         plan.nests.iter().map(|n| exchanges(c, scope, n, size, groups)).collect::<Result<_>>()?;
     let barriers = exchange.iter().filter(|all| all.iter().any(Option::is_some)).count();
@@ -48,21 +48,21 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Res
     let sizes: Vec<Value> =
         first.extents[..plan.rows].iter().map(|e| scope.poly(c, e)).collect::<Result<_>>()?;
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
-    group.rounds(c, groups, total, &mut |c, group, row| {
+    group.for_each_row(c, groups, total, &mut |c, group, row| {
         let at: Vec<LaneValue> =
             decode(c, row, &sizes)?.into_iter().map(LaneValue::Uniform).collect();
-        let speaks = Scope { store_predicate: group.speaks(c)?, ..scope.clone() };
+        let speaks = Scope { store_predicate: group.elected(c)?, ..scope.clone() };
         let pieces = (0..count)
-            .map(|p| Piece::of(c, scope, &group, (p, lanes), length))
+            .map(|p| RowChunk::of(c, scope, &group, (p, lanes), length))
             .collect::<Result<_>>()?;
-        let mut row = Row {
+        let mut row = RegisterRow {
             plan,
             group,
-            speaks,
+            elected: speaks,
             at,
             lanes: Lanes { count: lanes, mask: None },
-            pieces,
-            known: ForwardedElements::new(),
+            chunks: pieces,
+            uniform: ForwardedElements::new(),
         };
         for (nest, exchange) in plan.nests.iter().zip(&exchange) {
             row.nest(c, nest, exchange)?;
@@ -74,7 +74,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Res
 }
 
 /// Contiguous elements of a row that a thread holds.
-struct Piece<'a> {
+struct RowChunk<'a> {
     /// Index of the first; clamped to the row's first where the row has ended.
     start: LaneValue,
     /// Predicate: whether the row has them; `None` if it always has.
@@ -84,14 +84,14 @@ struct Piece<'a> {
     known: ForwardedElements,
 }
 
-impl<'a> Piece<'a> {
+impl<'a> RowChunk<'a> {
     fn of(
         c: Code,
         scope: &Scope<'a>,
-        group: &Group,
+        group: &ThreadGroup,
         (number, lanes): (usize, usize),
         length: usize,
-    ) -> Result<Piece<'a>> {
+    ) -> Result<RowChunk<'a>> {
         let before = number * group.size * lanes;
         let mut start =
             c.add(c.mul(group.thread, c.index(lanes as i64)?)?, c.index(before as i64)?)?;
@@ -104,7 +104,7 @@ impl<'a> Piece<'a> {
         let writes = c.all_of(&[inside, group.active].into_iter().flatten().collect::<Vec<_>>())?;
         let start =
             if lanes == 1 { LaneValue::Uniform(start) } else { LaneValue::Strided(start, 1) };
-        Ok(Piece {
+        Ok(RowChunk {
             start,
             inside,
             scope: Scope { store_predicate: writes, ..scope.clone() },
@@ -114,30 +114,37 @@ impl<'a> Piece<'a> {
 }
 
 /// State of a group's row across the nests.
-struct Row<'a> {
+struct RegisterRow<'a> {
     plan: &'a NestPlan,
-    group: Group,
+    group: ThreadGroup,
     /// The scope in which only the group's first thread stores.
-    speaks: Scope<'a>,
+    elected: Scope<'a>,
     /// Indices of the row.
     at: Vec<LaneValue>,
     lanes: Lanes,
-    pieces: Vec<Piece<'a>>,
+    chunks: Vec<RowChunk<'a>>,
     /// Values that are uniform over the row.
-    known: ForwardedElements,
+    uniform: ForwardedElements,
 }
 
-impl Row<'_> {
+impl RegisterRow<'_> {
     fn nest(&mut self, c: Code, nest: &Nest, exchange: &[Option<Value>]) -> Result<()> {
         if nest.extents.len() == self.plan.rows {
-            return self.speaks.iteration(c, &nest.stages, &self.at, ONE, &mut [], &mut self.known);
+            return self.elected.iteration(
+                c,
+                &nest.stages,
+                &self.at,
+                ONE,
+                &mut [],
+                &mut self.uniform,
+            );
         }
-        self.reads(c, nest)?;
-        let scope = &self.speaks;
+        self.load(c, nest)?;
+        let scope = &self.elected;
         let mut running = partials::identities(c, scope, nest, self.lanes.count)?;
-        for piece in &mut self.pieces {
+        for piece in &mut self.chunks {
             let dims = [self.at.as_slice(), &[piece.start]].concat();
-            piece.known.extend(self.known.iter().map(|(a, v)| (a.clone(), *v)));
+            piece.known.extend(self.uniform.iter().map(|(a, v)| (a.clone(), *v)));
             let old = running.clone();
             piece.scope.iteration(
                 c,
@@ -155,26 +162,26 @@ impl Row<'_> {
             return Ok(());
         }
         let dims = [self.at.as_slice(), &[LaneValue::Uniform(c.index(0)?)]].concat();
-        let ending = Ending {
+        let ending = FinalReduction {
             scope,
             group: self.group,
             lanes: self.lanes.count,
             dims: &dims,
-            passed: &self.known,
+            forwarded: &self.uniform,
         };
         let results = ending.results(c, nest, &running, exchange)?;
         for (o, v) in reducing(scope, nest).zip(results.into_iter().map(LaneValue::Uniform)) {
             scope.write(c, o, &dims, ONE, v, false)?;
-            self.known.insert(o.access.clone(), v);
+            self.uniform.insert(o.access.clone(), v);
         }
-        scope.iteration(c, &nest.after, &dims, ONE, &mut [], &mut self.known)
+        scope.iteration(c, &nest.after, &dims, ONE, &mut [], &mut self.uniform)
     }
 
     /// Issues all loads of the row that a nest is the first to need, before its arithmetic, so that
     /// they are in flight together. Operands shared by all rows, such as weights, hit the cache and
     /// need not occupy registers so early.
-    fn reads(&mut self, c: Code, nest: &Nest) -> Result<()> {
-        let scope = &self.speaks;
+    fn load(&mut self, c: Code, nest: &Nest) -> Result<()> {
+        let scope = &self.elected;
         let own = |a: &Access| {
             a.at.uses(self.plan.rows)
                 && (self.plan.rows == 0 || (0..self.plan.rows).any(|d| a.at.uses(d)))
@@ -190,7 +197,7 @@ impl Row<'_> {
             .flat_map(|s| s.reads())
             .filter(input);
         for a in all {
-            for piece in &mut self.pieces {
+            for piece in &mut self.chunks {
                 let dims = [self.at.as_slice(), &[piece.start]].concat();
                 if !piece.known.contains_key(a) {
                     let v = scope.read(c, a, &dims, self.lanes, &ForwardedElements::new())?;

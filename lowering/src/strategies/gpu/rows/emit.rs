@@ -10,9 +10,9 @@ use crate::{
     strategies::gpu::common::shared,
     strategies::{
         gpu::common::{
-            cooperative::{self, Row},
-            grid_stride::{Share, items},
-            threads::{self, Group},
+            cooperative::{self, CooperativeRow},
+            grid_stride::{ThreadItems, items},
+            threads::{self, ThreadGroup},
         },
         gpu::rows::Params,
     },
@@ -37,7 +37,7 @@ pub fn emit(
         false => (0..first.extents.len()).filter(|d| !first.reduction[*d]).collect(),
     };
     let (size, groups) = (params.row_threads, params.rows_per_cta);
-    let group = Group::of(c, size, groups)?;
+    let group = ThreadGroup::of(c, size, groups)?;
     let exchange: Vec<_> =
         nests.iter().map(|n| exchanges(c, scope, n, size, groups)).collect::<Result<_>>()?;
     // Each group has its own slice of the scratch.
@@ -47,8 +47,14 @@ pub fn emit(
     let sizes: Vec<Value> =
         rows.iter().map(|d| scope.poly(c, &first.extents[*d])).collect::<Result<_>>()?;
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
-    group.rounds(c, groups, total, &mut |c, group, row| {
-        let all = Row { scope: &scope, plan, group, most: params.vector, pieces: params.unroll };
+    group.for_each_row(c, groups, total, &mut |c, group, row| {
+        let all = CooperativeRow {
+            scope: &scope,
+            plan,
+            group,
+            max_vector: params.vector,
+            unroll: params.unroll,
+        };
         let at = decode(c, row, &sizes)?;
         for (n, exchange) in nests.iter().zip(&exchange) {
             let mut fixed: FixedDims = vec![None; n.extents.len()];
@@ -82,22 +88,22 @@ pub fn exchanges(
 /// Emits one nest of a row.
 fn nest(
     c: Code,
-    row: &Row<'_>,
+    row: &CooperativeRow<'_>,
     nest: &Nest,
     fixed: &FixedDims,
     exchange: &[Option<Value>],
 ) -> Result<()> {
-    let Row { scope, plan, group, most, pieces } = row;
+    let CooperativeRow { scope, plan, group, max_vector: most, unroll: pieces } = row;
     let free: Vec<usize> =
         (0..nest.extents.len()).filter(|d| !nest.reduction[*d] && fixed[*d].is_none()).collect();
     let results = Poly::product(free.iter().map(|d| &nest.extents[*d])).known();
     if !partials::combinable(scope, nest) || results.is_none_or(|n| n >= ONE_BY_ONE) {
-        let share = Share {
+        let share = ThreadItems {
             first: group.thread,
             step: c.index(group.size as i64)?,
             active: group.active,
-            most: *most,
-            pieces: *pieces,
+            max_vector: *most,
+            unroll: *pieces,
         };
         return items(c, scope, plan, nest, fixed, &share);
     }

@@ -7,11 +7,12 @@ pub(crate) mod emit;
 use crate::{
     analysis::{Kernel, Nest, NestPlan, Poly, Role},
     strategies::{
-        Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
+        Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
+        doubled_and_halved,
         gpu::common::{
-            assumed, check_threads, combine, dims,
+            assumed, check_threads, combine, dims, floor_power_of_two,
             grid::{grid, largest},
-            power_below, size,
+            size,
             vector_width::{fast_dim, width},
         },
     },
@@ -53,7 +54,7 @@ impl Strategy for Rows {
     const NAME: &'static str = "rows";
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str = "Stages that share rows, which a group of threads reads again";
-    const VIEW: View = View::GPU_NESTS;
+    const NESTING: Nesting = Nesting::GPU;
     const MISMATCH: &'static str = "has no rows that its stages share";
 
     fn matches(r: &Request<'_>) -> Match<Params> {
@@ -82,7 +83,7 @@ impl Strategy for RowReduction {
     const NAME: &'static str = "row_reduction";
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str = "A group of threads a result: partial results, then shuffles";
-    const VIEW: View = View::GPU_NESTS;
+    const NESTING: Nesting = Nesting::GPU;
     const MISMATCH: &'static str =
         "has stages that depend on each other; strategy rows computes these";
 
@@ -123,7 +124,7 @@ fn params(k: &Kernel, plan: &NestPlan, work: i64) -> Params {
         fast_dim(k, plan, n, &free).map(|d| width(k, plan, n, d))
     };
     let vector = plan.nests.iter().filter_map(vector).max().unwrap_or(1) as i64;
-    let group = power_below(work / (UNROLL * vector)).clamp(WARP as i64, MOST_THREADS);
+    let group = floor_power_of_two(work / (UNROLL * vector)).clamp(WARP as i64, MOST_THREADS);
     let scratch: i64 = (0..k.buffers.len())
         .filter(|b| k.buffers[*b].role == Role::Temporary && !plan.forwarded[*b])
         .map(|b| {

@@ -22,7 +22,7 @@ use kiln_dialects::ir::*;
 pub(crate) const ONE: Lanes = Lanes { count: 1, mask: None };
 
 /// What all parts of the emission share.
-pub(crate) struct Walk<'a> {
+pub(crate) struct ScanEmitter<'a> {
     scope: &'a Scope<'a>,
     pub(crate) nest: &'a Nest,
     pub(crate) scan: ScanLoop,
@@ -34,14 +34,14 @@ pub(crate) struct Walk<'a> {
     pub(crate) fast: usize,
     pub(crate) across: usize,
     pub(crate) beside: usize,
-    pub(crate) pieces: usize,
-    ahead: bool,
+    pub(crate) chunks: usize,
+    prefetch: bool,
     /// Loads of the kernel's arguments that depend on the axis.
     reads: Vec<&'a Access>,
 }
 
 /// Contiguous elements that a thread has at one position.
-pub(crate) struct Piece<'a> {
+pub(crate) struct ScanChunk<'a> {
     pub(crate) dims: Vec<LaneValue>,
     /// Predicate: whether they exist; `None` if always. If not, the position is clamped.
     pub(crate) inside: Option<Value>,
@@ -51,14 +51,14 @@ pub(crate) struct Piece<'a> {
 }
 
 /// The loops around the axis: their indices, and the predicate of the thread's stores.
-pub(crate) struct Around {
+pub(crate) struct OuterPosition {
     pub(crate) at: Vec<(usize, LaneValue)>,
     pub(crate) active: Option<Value>,
 }
 
 /// Body of a step: maps state, pieces and the pieces' scan inputs to the next state.
 type Combined<'f, 'a> =
-    dyn FnMut(Code, &[Value], Vec<Piece<'a>>, Vec<Value>) -> Result<Vec<Value>> + 'f;
+    dyn FnMut(Code, &[Value], Vec<ScanChunk<'a>>, Vec<Value>) -> Result<Vec<Value>> + 'f;
 
 /// Emits the kernel.
 pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Result<()> {
@@ -74,7 +74,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Res
             "has a schedule whose vector is {count}, but its elements can be read {widest} at a time"
         ).into());
     }
-    let walk = Walk {
+    let linear_scan = ScanEmitter {
         scope,
         nest,
         scan,
@@ -85,14 +85,14 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Res
         fast,
         across: params.row_threads,
         beside: params.rows_per_cta,
-        pieces: params.items,
-        ahead: params.prefetch,
+        chunks: params.items,
+        prefetch: params.prefetch,
         reads: scan::reads(k, nest, scan.axis),
     };
-    if fast == scan.axis { walk.rows(c) } else { walk.columns(c) }
+    if fast == scan.axis { linear_scan.rows(c) } else { linear_scan.columns(c) }
 }
 
-impl<'a> Walk<'a> {
+impl<'a> ScanEmitter<'a> {
     pub(crate) fn element(&self) -> Type {
         self.combine.op.result(0).ty()
     }
@@ -102,7 +102,7 @@ impl<'a> Walk<'a> {
         lanes.vector(c, LaneValue::Uniform(arith::constant(c, identity)?))
     }
     /// Combines `a` with `b`, which comes after it.
-    pub(crate) fn two(&self, c: Code, a: Value, b: Value) -> Result<Value> {
+    pub(crate) fn combine_two(&self, c: Code, a: Value, b: Value) -> Result<Value> {
         let attrs = self.combine.op.attrs();
         let attrs: Vec<(&str, Attr)> = attrs.iter().map(|(n, a)| (n.as_str(), *a)).collect();
         c.op(&self.combine.op.name(), &[a, b], a.ty(), &attrs)
@@ -134,7 +134,13 @@ impl<'a> Walk<'a> {
     }
 
     /// The thread's piece at index `i` of the axis. `even`: whether all steps are whole.
-    fn piece(&self, c: Code, around: &Around, i: Value, even: bool) -> Result<Piece<'a>> {
+    fn chunk(
+        &self,
+        c: Code,
+        around: &OuterPosition,
+        i: Value,
+        even: bool,
+    ) -> Result<ScanChunk<'a>> {
         let axis = self.scan.axis;
         let (mut place, mut inside) = (i, None);
         if !even {
@@ -159,7 +165,7 @@ impl<'a> Walk<'a> {
             .ok_or("has a loop that is not there")?;
         let writes =
             c.all_of(&[inside, around.active].into_iter().flatten().collect::<Vec<_>>())?;
-        Ok(Piece {
+        Ok(ScanChunk {
             dims,
             inside,
             scope: Scope { store_predicate: writes, ..self.scope.clone() },
@@ -168,7 +174,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Loads of a piece.
-    fn read(&self, c: Code, piece: &Piece<'_>) -> Result<Vec<LaneValue>> {
+    fn read(&self, c: Code, piece: &ScanChunk<'_>) -> Result<Vec<LaneValue>> {
         self.reads
             .iter()
             .map(|a| self.scope.read(c, a, &piece.dims, self.lanes, &ForwardedElements::new()))
@@ -176,7 +182,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Runs the prologue stages on a piece and returns its scan inputs; identity beyond the axis.
-    fn take(&self, c: Code, piece: &mut Piece<'_>, read: &[LaneValue]) -> Result<Value> {
+    fn prologue(&self, c: Code, piece: &mut ScanChunk<'_>, read: &[LaneValue]) -> Result<Value> {
         piece.known.extend(self.reads.iter().map(|a| (*a).clone()).zip(read.iter().copied()));
         let at = self.nest.stages.iter().position(|s| *s == self.scan.stage).unwrap_or(0);
         piece.scope.iteration(
@@ -203,7 +209,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Stores the scan's result for a piece and runs the epilogue stages.
-    pub(crate) fn give(&self, c: Code, piece: &mut Piece<'_>, v: Value) -> Result<()> {
+    pub(crate) fn epilogue(&self, c: Code, piece: &mut ScanChunk<'_>, v: Value) -> Result<()> {
         let v = if self.lanes.count == 1 { LaneValue::Uniform(v) } else { LaneValue::Vector(v) };
         piece.scope.write(c, self.out, &piece.dims, self.lanes, v, false)?;
         piece.known.insert(self.out.access.clone(), v);
@@ -220,37 +226,37 @@ impl<'a> Walk<'a> {
 
     /// The steps of an axis, one after the other. `first`: where the thread's pieces begin within a
     /// step.
-    pub(crate) fn parts(
+    pub(crate) fn for_each_step(
         &self,
         c: Code,
-        around: &Around,
+        around: &OuterPosition,
         first: &[Value],
         each: usize,
         state: &[Value],
         combine: &mut Combined<'_, 'a>,
     ) -> Result<()> {
-        let size = (self.across * self.pieces * each) as i64;
+        let size = (self.across * self.chunks * each) as i64;
         let even = self.nest.extents[self.scan.axis].multiple_of(size);
         let (n, step) = (self.length(c)?, c.index(size)?);
         let at = |c: Code, start: Value| {
             first
                 .iter()
-                .map(|i| self.piece(c, around, c.add(start, *i)?, even))
+                .map(|i| self.chunk(c, around, c.add(start, *i)?, even))
                 .collect::<Result<Vec<_>>>()
         };
-        let read = |c: Code, pieces: &[Piece<'_>]| {
+        let read = |c: Code, pieces: &[ScanChunk<'_>]| {
             pieces.iter().map(|p| self.read(c, p)).collect::<Result<Vec<_>>>()
         };
         let value =
             |(LaneValue::Uniform(v) | LaneValue::Vector(v) | LaneValue::Strided(v, _)): &LaneValue| *v;
-        let ahead = if self.ahead { read(c, &at(c, c.index(0)?)?)? } else { vec![] };
+        let ahead = if self.prefetch { read(c, &at(c, c.index(0)?)?)? } else { vec![] };
         let carried: Vec<Value> =
             state.iter().copied().chain(ahead.iter().flatten().map(value)).collect();
         c.for_loop(c.index(0)?, n, size, &carried, &mut |c, start, carried| {
             let (state, known) = carried.split_at(state.len());
             let mut pieces = at(c, start)?;
             let (mut mine, mut next) = (vec![], vec![]);
-            if self.ahead {
+            if self.prefetch {
                 let mut known = known.iter();
                 for all in &ahead {
                     let again = |(old, v): (&LaneValue, &Value)| {
@@ -274,7 +280,7 @@ impl<'a> Walk<'a> {
             let given = pieces
                 .iter_mut()
                 .zip(&mine)
-                .map(|(p, read)| self.take(c, p, read))
+                .map(|(p, read)| self.prologue(c, p, read))
                 .collect::<Result<Vec<_>>>()?;
             let state = combine(c, state, pieces, given)?;
             Ok(state.into_iter().chain(next.iter().flatten().map(value)).collect())

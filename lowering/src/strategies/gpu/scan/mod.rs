@@ -11,7 +11,8 @@ use crate::{
         Access, Body, Init, Kernel, Lin, Nest, NestPlan, Poly, Role, Stage, drop_units, nests,
     },
     strategies::{
-        Device, Emission, Launch, Match, Parameters, Request, Strategy, View, doubled_and_halved,
+        Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
+        doubled_and_halved,
         gpu::common::{
             assumed, check_threads,
             grid::grid,
@@ -50,7 +51,7 @@ impl Strategy for Scan {
     const NAME: &'static str = "scan";
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str = "Cumulative sums, products and extremes: one walk along an axis";
-    const VIEW: View = View { name: "scan", make: walk };
+    const NESTING: Nesting = Nesting { name: "scan", build: linear_scan };
     const MISMATCH: &'static str = "is no scan";
 
     fn matches(r: &Request<'_>) -> Match<Params> {
@@ -93,7 +94,7 @@ pub struct ScanLoop {
     /// The value of the stage's body that is combined.
     pub value: Value,
     /// Whether the scan is exclusive.
-    pub before: bool,
+    pub exclusive: bool,
 }
 
 /// Warps that keep the GPU busy, if each thread has `BYTES` in flight.
@@ -101,19 +102,19 @@ const WARPS: i64 = 4096;
 /// Bytes that a thread keeps in flight.
 const BYTES: i64 = 64;
 /// Registers for what a thread combines down a column.
-const WORDS: i64 = 64;
+const SCAN_REGISTERS: i64 = 64;
 /// Threads per CTA with small groups.
 const BLOCK: i64 = 128;
 /// Most threads that share a strided axis: each combines the totals of all of these.
-const ACROSS: i64 = 16;
+const MAX_STRIDED_THREADS: i64 = 16;
 /// Least bytes of neighbouring columns that a CTA reads.
-const SIDE: i64 = 64;
+const MIN_COLUMN_BYTES: i64 = 64;
 /// Longest axis that is scanned in O(n²), each element by a reduction, without a remark.
-const SHORT: i64 = 1024;
+const MAX_QUADRATIC: i64 = 1024;
 
 /// Rewrites a kernel's scan, a reduction for each element, as one with O(n) steps, with its plan.
 /// `None` if there is no scan or several, or if another stage has other loops.
-pub fn walk(mut k: Kernel) -> Option<(Kernel, NestPlan)> {
+pub fn linear_scan(mut k: Kernel) -> Option<(Kernel, NestPlan)> {
     let mut all = (0..k.stages.len()).filter_map(|s| Some((s, *k.stages[s].scan()?)));
     let (Some((number, t)), None) = (all.next(), all.next()) else { return None };
     // Drops unit dimensions, wherever they are.
@@ -150,21 +151,21 @@ fn in_place(k: &Kernel) -> bool {
     })
 }
 
-/// The scan of a kernel that [`walk`] has rewritten.
+/// The scan of a kernel that [`linear_scan`] has rewritten.
 pub fn scan(k: &Kernel, plan: &NestPlan) -> Option<ScanLoop> {
     let nest = plan.nests.first()?;
     nest.stages.iter().find_map(|number| {
         let s = k.stages.get(*number)?;
         let own = s.scan()?;
         let axis = s.dims.get(own.over)?.as_dim()?;
-        Some(ScanLoop { stage: *number, axis, value: own.value, before: own.exclusive })
+        Some(ScanLoop { stage: *number, axis, value: own.value, exclusive: own.exclusive })
     })
 }
 
 /// Why a long scan is not computed in one walk and stays O(n²).
 fn refused(k: &Kernel) -> Option<String> {
     let t = k.stages.iter().find_map(|s| Some(s.extents[s.scan()?.over].clone()))?;
-    let long = t.known().is_none_or(|n| n > SHORT);
+    let long = t.known().is_none_or(|n| n > MAX_QUADRATIC);
     long.then(|| {
         "the scan shares its kernel with other loops, so that it costs O(n²) in the axis length"
             .into()
@@ -255,11 +256,13 @@ fn params(k: &Kernel, plan: &NestPlan) -> Option<Params> {
             .ok()?
             .byte_size() as i64
             / 4;
-        let most = (WORDS / (reads * lanes * words.max(1))).clamp(2, 16);
-        let across = below((WARPS * WARP as i64 / 2 / columns).min(n / 4)).clamp(1, ACROSS);
-        let side = (SIDE / (lanes * bytes(k, plan, nest))).clamp(2, ACROSS);
+        let most = (SCAN_REGISTERS / (reads * lanes * words.max(1))).clamp(2, 16);
+        let across =
+            below((WARPS * WARP as i64 / 2 / columns).min(n / 4)).clamp(1, MAX_STRIDED_THREADS);
+        let side =
+            (MIN_COLUMN_BYTES / (lanes * bytes(k, plan, nest))).clamp(2, MAX_STRIDED_THREADS);
         // Narrow CTAs where there are few columns.
-        let beside = if across == ACROSS {
+        let beside = if across == MAX_STRIDED_THREADS {
             side
         } else {
             (BLOCK / across).min(above(columns)).max(side).max(WARP as i64 / across)

@@ -7,8 +7,8 @@ use crate::{
     emit::{body::Scope, code::Code, lanes::LaneValue, loops::decode},
     strategies::gpu::{
         common::{grid_stride, ptx::Ptx, threads},
-        naive_contraction::emit::{At, Contract},
-        simt_gemm::{LANES, Params, Side, UNIT, pitch, product, slot},
+        naive_contraction::emit::{ContractionEmitter, Position},
+        simt_gemm::{LANES, Params, SimtOperand, UNIT, pitch, product, stage_bytes},
     },
     target::launch::WARP,
 };
@@ -17,55 +17,57 @@ use kiln_dialects::ir::*;
 /// Bytes of an element.
 const BYTES: usize = 4;
 /// Elements of K that adjacent threads copy from a K-major operand: 32 bytes, one memory sector.
-const DEEP: usize = 8;
+const K_PER_COPY: usize = 8;
 
 /// What all parts of the emission share.
-struct Tile<'a> {
+struct SimtTile<'a> {
     scope: &'a Scope<'a>,
-    depth: usize,
+    k_per_stage: usize,
     /// Threads of the CTA.
     threads: usize,
     /// Bytes of a pipeline stage.
-    slot: usize,
+    stage_bytes: usize,
     /// The base of the pipeline's stages in shared memory.
-    ring: Value,
+    pipeline: Value,
     thread: Value,
     /// The size of K.
     end: Value,
 }
 
 /// One cp.async of a thread, repeated in each K step.
-struct Piece {
+struct AsyncCopy {
     /// The source address, in the first K step.
-    from: Value,
+    source: Value,
     /// The destination offset in a stage.
-    to: Value,
+    destination: Value,
     /// The position in K, in the first K step.
-    deep: Value,
+    k: Value,
     /// Bytes to copy, if the position in K is in bounds.
     bytes: Value,
 }
 
-impl Tile<'_> {
+impl SimtTile<'_> {
     /// This thread's copies in a K step of an operand's tile. `first`: the tile's first row (left)
     /// or column (right); `size`: how many the operand has; `across`: how many the tile has.
-    fn pieces(
+    fn copies(
         &self,
         p: Ptx,
-        side: &Side,
+        side: &SimtOperand,
         (first, size, across): (Value, Value, usize),
         begin: Value,
         offset: usize,
-    ) -> Result<Vec<Piece>> {
+    ) -> Result<Vec<AsyncCopy>> {
         let (scope, zero) = (self.scope, p.number(0)?);
-        let strides = [scope.poly(p.0, &side.across)?, scope.poly(p.0, &side.deep)?];
-        let unit = if side.wide { UNIT } else { 1 };
+        let strides = [scope.poly(p.0, &side.mn_stride)?, scope.poly(p.0, &side.k_stride)?];
+        let unit = if side.is_vectorised { UNIT } else { 1 };
         // The positions, in K and across, of a thread's copies.
-        let places: Vec<(Value, Value)> = if side.is_deep() {
-            let (k, x) = (p.rem_const(self.thread, DEEP)?, p.div_const(self.thread, DEEP)?);
-            let step = self.threads / DEEP;
-            let all = (0..across / step)
-                .flat_map(|j| (0..self.depth / DEEP).map(move |h| (h * DEEP, j * step)));
+        let places: Vec<(Value, Value)> = if side.is_k_major() {
+            let (k, x) =
+                (p.rem_const(self.thread, K_PER_COPY)?, p.div_const(self.thread, K_PER_COPY)?);
+            let step = self.threads / K_PER_COPY;
+            let all = (0..across / step).flat_map(|j| {
+                (0..self.k_per_stage / K_PER_COPY).map(move |h| (h * K_PER_COPY, j * step))
+            });
             all.map(|(h, j)| Ok((p.add_const(k, h)?, p.add_const(x, j)?))).collect::<Result<_>>()?
         } else {
             let wide = across / unit;
@@ -73,7 +75,7 @@ impl Tile<'_> {
                 p.mul_const(p.rem_const(self.thread, wide)?, unit)?,
                 p.div_const(self.thread, wide)?,
             );
-            let count = across * self.depth / unit / self.threads;
+            let count = across * self.k_per_stage / unit / self.threads;
             match self.threads >= wide {
                 true => (0..count)
                     .map(|j| Ok((p.add_const(k, j * self.threads / wide)?, x)))
@@ -93,7 +95,7 @@ impl Tile<'_> {
                 }
             }
         };
-        let piece = |(deep, x): (Value, Value)| -> Result<Piece> {
+        let piece = |(deep, x): (Value, Value)| -> Result<AsyncCopy> {
             let at = p.add(first, x)?;
             let element = p.0.add(
                 p.0.mul(p.i32_to_index(at)?, strides[0])?,
@@ -105,30 +107,41 @@ impl Tile<'_> {
                 offset,
             )?;
             let left = p.mul_const(p.sub(size, at)?, BYTES)?;
-            Ok(Piece { from, to, deep, bytes: p.min(p.max(left, zero)?, p.number(BYTES * unit)?)? })
+            Ok(AsyncCopy {
+                source: from,
+                destination: to,
+                k: deep,
+                bytes: p.min(p.max(left, zero)?, p.number(BYTES * unit)?)?,
+            })
         };
         places.into_iter().map(piece).collect()
     }
     /// Issues the cp.asyncs of a K step into a stage. `base`: the step's first position in K.
-    fn copy(&self, p: Ptx, sides: [(&Side, &[Piece]); 2], base: Value, slot: Value) -> Result<()> {
+    fn copy_stage(
+        &self,
+        p: Ptx,
+        sides: [(&SimtOperand, &[AsyncCopy]); 2],
+        base: Value,
+        stage_bytes: Value,
+    ) -> Result<()> {
         let (c, zero) = (p.0, p.number(0)?);
-        let to = p.add(self.ring, p.mul_const(slot, self.slot)?)?;
-        for (side, pieces) in sides {
+        let to = p.add(self.pipeline, p.mul_const(stage_bytes, self.stage_bytes)?)?;
+        for (side, copies) in sides {
             let further = p.size_in_bytes(
-                c.mul(p.i32_to_index(base)?, self.scope.poly(c, &side.deep)?)?,
+                c.mul(p.i32_to_index(base)?, self.scope.poly(c, &side.k_stride)?)?,
                 BYTES,
             )?;
-            for piece in pieces {
-                let there = c.compare(CmpIPredicate::Slt, p.add(base, piece.deep)?, self.end)?;
+            for piece in copies {
+                let there = c.compare(CmpIPredicate::Slt, p.add(base, piece.k)?, self.end)?;
                 let bytes = c.select(there, piece.bytes, zero)?;
                 // Out of bounds no byte is copied, since the address may be unmapped; cp.async
                 // writes zeros.
-                let from = arith::addi(p, piece.from, further)?;
+                let from = arith::addi(p, piece.source, further)?;
                 p.cp_async(
-                    p.add(to, piece.to)?,
+                    p.add(to, piece.destination)?,
                     from,
                     bytes,
-                    if side.wide { UNIT * BYTES } else { BYTES },
+                    if side.is_vectorised { UNIT * BYTES } else { BYTES },
                 )?;
             }
         }
@@ -157,17 +170,23 @@ pub fn emit(
     let out = stage.outputs.first().ok_or("has no result")?;
     let (m, n, m_each, n_each) = (params.block_m, params.block_n, params.thread_m, params.thread_n);
     let (depth, stages, unroll) = (params.block_k, params.stages, params.unroll);
-    let me = Contract { scope, nest, roles: product.roles.clone(), threads, depth };
+    let me = ContractionEmitter {
+        scope,
+        nest,
+        roles: product.roles.clone(),
+        threads,
+        k_per_tile: depth,
+    };
     let p = Ptx(c);
     let thread = p.thread_id()?;
-    let end = me.total(c, &product.roles.depth)?;
+    let end = me.total(c, &product.roles.k)?;
     let steps = c.ceil_div(end, c.index(depth as i64)?)?;
-    let t = Tile {
+    let t = SimtTile {
         scope,
-        depth,
+        k_per_stage: depth,
         threads,
-        slot: slot(params),
-        ring: p.dynamic_shared(scope.kernel.func)?,
+        stage_bytes: stage_bytes(params),
+        pipeline: p.dynamic_shared(scope.kernel.func)?,
         thread,
         end: p.index_to_i32(end)?,
     };
@@ -187,112 +206,127 @@ pub fn emit(
     tiles
         .extend([c.ceil_div(all[0], c.index(m as i64)?)?, c.ceil_div(all[1], c.index(n as i64)?)?]);
     let total = tiles.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
-    c.for_dynamic_step(threads::block(c)?, total, threads::blocks(c)?, &[], &mut |c, tile, _| {
-        let p = Ptx(c);
-        let at = decode(c, tile, &tiles)?;
-        let batch: Vec<(usize, Value)> =
-            product.roles.batch.iter().copied().zip(at.iter().copied()).collect();
-        let first = [
-            p.mul_const(p.index_to_i32(at[batch.len()])?, m)?,
-            p.mul_const(p.index_to_i32(at[batch.len() + 1])?, n)?,
-        ];
-        let pieces = |side: &Side, first: Value, size: Value, across: usize, offset: usize| {
-            let mut begin = scope.poly(c, &side.access.at.constant)?;
-            for (d, i) in &batch {
-                begin =
-                    c.add(begin, c.mul(*i, scope.poly(c, &side.access.at.coefficient(*d))?)?)?;
-            }
-            let begin = arith::addi(
-                p,
-                p.base_address(scope.buffer(side.access.buffer)?)?,
-                p.size_in_bytes(begin, BYTES)?,
-            )?;
-            t.pieces(p, side, (first, p.index_to_i32(size)?, across), begin, offset)
-        };
-        let left = pieces(&product.left, first[0], all[0], m, 0)?;
-        let right = pieces(&product.right, first[1], all[1], n, BYTES * depth * pitch(m))?;
-        let sides = [(&product.left, left.as_slice()), (&product.right, right.as_slice())];
-        let ahead = stages - 1;
-        for s in 0..ahead {
-            // Beyond K nothing is read, and zeros are written.
-            t.copy(p, sides, p.number(s * depth)?, p.number(s)?)?;
-            p.cp_async_commit_group()?;
-        }
-        let sizes = [(m, m_each), (n, n_each)];
-        let (rows, columns) = positions(&me, c, first, [down, across], sizes)?;
-        let begins = me.begins(c, &batch, out, &rows, &columns)?;
-        let sums =
-            c.for_dynamic_step(c.index(0)?, steps, c.index(1)?, &begins, &mut |c, step, sums| {
-                let p = Ptx(c);
-                let step = p.index_to_i32(step)?;
-                // All threads' copies of the oldest stage are complete, and all threads have read the
-                // stage that is filled next.
-                p.cp_async_wait_group(ahead - 1)?;
-                threads::barrier(c)?;
-                let next = p.add_const(step, ahead)?;
-                t.copy(p, sides, p.mul_const(next, depth)?, p.rem_const(next, stages)?)?;
+    c.for_dynamic_step(
+        threads::block_id(c)?,
+        total,
+        threads::grid_dim(c)?,
+        &[],
+        &mut |c, tile, _| {
+            let p = Ptx(c);
+            let at = decode(c, tile, &tiles)?;
+            let batch: Vec<(usize, Value)> =
+                product.roles.batch.iter().copied().zip(at.iter().copied()).collect();
+            let first = [
+                p.mul_const(p.index_to_i32(at[batch.len()])?, m)?,
+                p.mul_const(p.index_to_i32(at[batch.len() + 1])?, n)?,
+            ];
+            let copies =
+                |side: &SimtOperand, first: Value, size: Value, across: usize, offset: usize| {
+                    let mut begin = scope.poly(c, &side.access.at.constant)?;
+                    for (d, i) in &batch {
+                        begin = c.add(
+                            begin,
+                            c.mul(*i, scope.poly(c, &side.access.at.coefficient(*d))?)?,
+                        )?;
+                    }
+                    let begin = arith::addi(
+                        p,
+                        p.base_address(scope.buffer(side.access.buffer)?)?,
+                        p.size_in_bytes(begin, BYTES)?,
+                    )?;
+                    t.copies(p, side, (first, p.index_to_i32(size)?, across), begin, offset)
+                };
+            let left = copies(&product.left, first[0], all[0], m, 0)?;
+            let right = copies(&product.right, first[1], all[1], n, BYTES * depth * pitch(m))?;
+            let sides = [(&product.left, left.as_slice()), (&product.right, right.as_slice())];
+            let ahead = stages - 1;
+            for s in 0..ahead {
+                // Beyond K nothing is read, and zeros are written.
+                t.copy_stage(p, sides, p.number(s * depth)?, p.number(s)?)?;
                 p.cp_async_commit_group()?;
-                let slot = p.add(t.ring, p.mul_const(p.rem_const(step, stages)?, t.slot)?)?;
-                let (left, right) = (
-                    p.add(slot, p.mul_const(down, BYTES)?)?,
-                    p.add(
-                        slot,
-                        p.add_const(p.mul_const(across, BYTES)?, BYTES * depth * pitch(m))?,
-                    )?,
-                );
-                c.for_loop(
-                    c.index(0)?,
-                    c.index(depth as i64)?,
-                    unroll as i64,
-                    sums,
-                    &mut |c, k, sums| {
-                        let (p, mut sums) = (Ptx(c), sums.to_vec());
-                        let k = p.index_to_i32(k)?;
-                        let (left, right) = (
-                            p.add(left, p.mul_const(k, BYTES * pitch(m))?)?,
-                            p.add(right, p.mul_const(k, BYTES * pitch(n))?)?,
-                        );
-                        for i in 0..unroll {
-                            let xs = t.fragment(
-                                p,
-                                p.add_const(left, i * BYTES * pitch(m))?,
-                                m_each,
-                                m / m_each * UNIT,
-                            )?;
-                            let ys = t.fragment(
-                                p,
-                                p.add_const(right, i * BYTES * pitch(n))?,
-                                n_each,
-                                n / n_each * UNIT,
-                            )?;
-                            sums = me.products(c, stage, &xs, &ys, &sums)?;
-                        }
-                        Ok(sums)
-                    },
-                )
-            })?;
-        // The next tile reuses the stages; copies beyond K may still be in flight.
-        p.cp_async_wait_group(0)?;
-        threads::barrier(c)?;
-        // Rematerialised, so that no register holds it through the main loop.
-        let again = mine(p, p.opaque(thread)?)?;
-        let (rows, columns) = positions(&me, c, first, again, sizes)?;
-        me.finish(c, &batch, out, (&rows, &columns), &sums)?;
-        Ok(vec![])
-    })?;
+            }
+            let sizes = [(m, m_each), (n, n_each)];
+            let (rows, columns) = positions(&me, c, first, [down, across], sizes)?;
+            let begins = me.initial_values(c, &batch, out, &rows, &columns)?;
+            let sums = c.for_dynamic_step(
+                c.index(0)?,
+                steps,
+                c.index(1)?,
+                &begins,
+                &mut |c, step, sums| {
+                    let p = Ptx(c);
+                    let step = p.index_to_i32(step)?;
+                    // All threads' copies of the oldest stage are complete, and all threads have read the
+                    // stage that is filled next.
+                    p.cp_async_wait_group(ahead - 1)?;
+                    threads::barrier(c)?;
+                    let next = p.add_const(step, ahead)?;
+                    t.copy_stage(p, sides, p.mul_const(next, depth)?, p.rem_const(next, stages)?)?;
+                    p.cp_async_commit_group()?;
+                    let stage_bytes =
+                        p.add(t.pipeline, p.mul_const(p.rem_const(step, stages)?, t.stage_bytes)?)?;
+                    let (left, right) = (
+                        p.add(stage_bytes, p.mul_const(down, BYTES)?)?,
+                        p.add(
+                            stage_bytes,
+                            p.add_const(p.mul_const(across, BYTES)?, BYTES * depth * pitch(m))?,
+                        )?,
+                    );
+                    c.for_loop(
+                        c.index(0)?,
+                        c.index(depth as i64)?,
+                        unroll as i64,
+                        sums,
+                        &mut |c, k, sums| {
+                            let (p, mut sums) = (Ptx(c), sums.to_vec());
+                            let k = p.index_to_i32(k)?;
+                            let (left, right) = (
+                                p.add(left, p.mul_const(k, BYTES * pitch(m))?)?,
+                                p.add(right, p.mul_const(k, BYTES * pitch(n))?)?,
+                            );
+                            for i in 0..unroll {
+                                let xs = t.fragment(
+                                    p,
+                                    p.add_const(left, i * BYTES * pitch(m))?,
+                                    m_each,
+                                    m / m_each * UNIT,
+                                )?;
+                                let ys = t.fragment(
+                                    p,
+                                    p.add_const(right, i * BYTES * pitch(n))?,
+                                    n_each,
+                                    n / n_each * UNIT,
+                                )?;
+                                sums = me.products(c, stage, &xs, &ys, &sums)?;
+                            }
+                            Ok(sums)
+                        },
+                    )
+                },
+            )?;
+            // The next tile reuses the stages; copies beyond K may still be in flight.
+            p.cp_async_wait_group(0)?;
+            threads::barrier(c)?;
+            // Rematerialised, so that no register holds it through the main loop.
+            let again = mine(p, p.opaque(thread)?)?;
+            let (rows, columns) = positions(&me, c, first, again, sizes)?;
+            me.finish(c, &batch, out, (&rows, &columns), &sums)?;
+            Ok(vec![])
+        },
+    )?;
     plan.nests.iter().skip(1).try_for_each(|n| grid_stride::grid(c, scope, plan, n, threads, 4))
 }
 
 /// A thread's rows and columns: groups of four, with a stride of all threads' groups.
 fn positions(
-    me: &Contract<'_>,
+    me: &ContractionEmitter<'_>,
     c: Code,
     first: [Value; 2],
     mine: [Value; 2],
     sizes: [(usize, usize); 2],
-) -> Result<(Vec<At>, Vec<At>)> {
+) -> Result<(Vec<Position>, Vec<Position>)> {
     let p = Ptx(c);
-    let of = |i: usize, dims: &[usize]| -> Result<Vec<At>> {
+    let of = |i: usize, dims: &[usize]| -> Result<Vec<Position>> {
         let (wide, each) = sizes[i];
         let begin = p.add(first[i], mine[i])?;
         (0..each)

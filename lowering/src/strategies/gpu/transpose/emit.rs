@@ -19,14 +19,14 @@ use crate::{
     },
     strategies::gpu::{
         common::{grid_stride, shared, threads, vector_width::bytes},
-        transpose::{Params, Turn, turn},
+        transpose::{Params, TransposedNest, transposed_nest},
     },
     target::launch::WARP,
 };
 use kiln_dialects::ir::*;
 
 /// Threads of a warp that read contiguous runs of 16 bytes each.
-const BESIDE: usize = 8;
+const THREADS_PER_RUN: usize = 8;
 /// Most accesses that a thread keeps in flight.
 const AT_ONCE: usize = 8;
 
@@ -34,7 +34,7 @@ const AT_ONCE: usize = 8;
 type Numbered<'a> = dyn FnMut(Code, &[(Value, Option<Value>)]) -> Result<()> + 'a;
 
 /// A tile in shared memory.
-struct Side<'a> {
+struct StagedOperand<'a> {
     access: &'a Access,
     memory: Value,
     /// Vector width of loads along `down`.
@@ -42,14 +42,14 @@ struct Side<'a> {
     /// Elements in 16 bytes.
     unit: usize,
     /// Neighbouring threads of a warp along `down`.
-    beside: usize,
+    threads_per_run: usize,
 }
 
 /// What all parts of the emission share.
-struct Tile<'a> {
+struct TransposeTile<'a> {
     scope: &'a Scope<'a>,
     nest: &'a Nest,
-    turn: &'a Turn,
+    transposed_nest: &'a TransposedNest,
     threads: usize,
     /// Tile extents in both dimensions.
     down: usize,
@@ -60,8 +60,8 @@ struct Tile<'a> {
 }
 
 /// Origin of a tile: indices of the loops around it, and along both dimensions.
-struct At {
-    around: Vec<(usize, Value)>,
+struct TileOrigin {
+    outer: Vec<(usize, Value)>,
     down: Value,
     over: Value,
 }
@@ -75,57 +75,78 @@ pub fn emit(
     threads: usize,
 ) -> Result<()> {
     let k = scope.kernel;
-    let turn = turn(k, plan).ok_or("has no operand in another dimension order than its result")?;
-    let (nest, down, over) = (&plan.nests[turn.nest], params.tile_rows, params.tile_columns);
-    let accesses = turn.tiles(k, params)?;
-    let side = |access| -> Result<Side<'_>> {
+    let transposed_nest = transposed_nest(k, plan)
+        .ok_or("has no operand in another dimension order than its result")?;
+    let (nest, down, over) =
+        (&plan.nests[transposed_nest.nest], params.tile_rows, params.tile_columns);
+    let accesses = transposed_nest.tiles(k, params)?;
+    let side = |access| -> Result<StagedOperand<'_>> {
         let size = bytes(k, access);
-        let width = turn.read_width(k, plan, access);
+        let width = transposed_nest.read_width(k, plan, access);
         let element = k.buffers.get(access.buffer).ok_or("has no such operand")?.element;
         // Each row's run is whole sectors of 32 bytes.
-        let beside = BESIDE.max(2 * 16 / (size * width)).min(down / width).min(WARP);
-        Ok(Side {
+        let beside = THREADS_PER_RUN.max(2 * 16 / (size * width)).min(down / width).min(WARP);
+        Ok(StagedOperand {
             access,
             memory: shared(c, element, (down * over) as i64)?,
             width,
             unit: 16 / size,
-            beside,
+            threads_per_run: beside,
         })
     };
-    let sides: Vec<Side<'_>> = accesses.iter().map(side).collect::<Result<_>>()?;
-    let lanes = turn.write_width(k, plan).min(params.vector);
-    let tile =
-        Tile { scope, nest, turn: &turn, threads, down, over, lanes, thread: threads::thread(c)? };
+    let sides: Vec<StagedOperand<'_>> = accesses.iter().map(side).collect::<Result<_>>()?;
+    let lanes = transposed_nest.write_width(k, plan).min(params.vector);
+    let tile = TransposeTile {
+        scope,
+        nest,
+        transposed_nest: &transposed_nest,
+        threads,
+        down,
+        over,
+        lanes,
+        thread: threads::thread_id(c)?,
+    };
 
-    let outer = turn.outer(nest);
+    let outer = transposed_nest.outer(nest);
     let mut sizes: Vec<Value> =
         outer.iter().map(|d| scope.poly(c, &nest.extents[*d])).collect::<Result<_>>()?;
-    for (d, size) in [(turn.down, down), (turn.over, over)] {
+    for (d, size) in [(transposed_nest.load_dim, down), (transposed_nest.store_dim, over)] {
         sizes.push(c.ceil_div(scope.poly(c, &nest.extents[d])?, c.index(size as i64)?)?);
     }
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
     // Uniform trip count across the CTA, so that every thread reaches each barrier.
-    c.for_dynamic_step(threads::block(c)?, total, threads::blocks(c)?, &[], &mut |c, i, _| {
-        let mut indices = decode(c, i, &sizes)?;
-        let begin =
-            |i: Option<Value>, size: usize| c.mul(i.ok_or("has no loops")?, c.index(size as i64)?);
-        let (x, y) = (begin(indices.pop(), over)?, begin(indices.pop(), down)?);
-        let at = At { around: outer.iter().copied().zip(indices).collect(), down: y, over: x };
-        sides.iter().try_for_each(|s| tile.fill(c, s, &at))?;
-        threads::barrier(c)?;
-        tile.compute(c, &sides, &at)?;
-        // WAR barrier: the next tile overwrites this one in shared memory.
-        threads::barrier(c)?;
-        Ok(vec![])
-    })?;
+    c.for_dynamic_step(
+        threads::block_id(c)?,
+        total,
+        threads::grid_dim(c)?,
+        &[],
+        &mut |c, i, _| {
+            let mut indices = decode(c, i, &sizes)?;
+            let begin = |i: Option<Value>, size: usize| {
+                c.mul(i.ok_or("has no loops")?, c.index(size as i64)?)
+            };
+            let (x, y) = (begin(indices.pop(), over)?, begin(indices.pop(), down)?);
+            let at = TileOrigin {
+                outer: outer.iter().copied().zip(indices).collect(),
+                down: y,
+                over: x,
+            };
+            sides.iter().try_for_each(|s| tile.stage_operand(c, s, &at))?;
+            threads::barrier(c)?;
+            tile.compute(c, &sides, &at)?;
+            // WAR barrier: the next tile overwrites this one in shared memory.
+            threads::barrier(c)?;
+            Ok(vec![])
+        },
+    )?;
     plan.nests
         .iter()
         .enumerate()
-        .filter(|(n, _)| *n != turn.nest)
+        .filter(|(n, _)| *n != transposed_nest.nest)
         .try_for_each(|(_, n)| grid_stride::grid(c, scope, plan, n, threads, lanes))
 }
 
-impl Tile<'_> {
+impl TransposeTile<'_> {
     /// Shares `count` indices among the CTA's threads, several at once. An index beyond them is
     /// clamped, and its predicate is false.
     fn share(&self, c: Code, count: usize, body: &mut Numbered<'_>) -> Result<()> {
@@ -167,19 +188,26 @@ impl Tile<'_> {
     }
 
     /// Loop dimensions as values, of which one may be a vector's.
-    fn dims(&self, at: &At, down: LaneValue, over: LaneValue) -> Result<Vec<LaneValue>> {
+    fn dims(&self, at: &TileOrigin, down: LaneValue, over: LaneValue) -> Result<Vec<LaneValue>> {
         let around =
-            |d: usize| at.around.iter().find(|(e, _)| *e == d).map(|(_, i)| LaneValue::Uniform(*i));
+            |d: usize| at.outer.iter().find(|(e, _)| *e == d).map(|(_, i)| LaneValue::Uniform(*i));
         let of = |d: usize| match d {
-            d if d == self.turn.down => Ok(down),
-            d if d == self.turn.over => Ok(over),
+            d if d == self.transposed_nest.load_dim => Ok(down),
+            d if d == self.transposed_nest.store_dim => Ok(over),
             d => around(d).ok_or_else(|| "has a loop that is not there".into()),
         };
         (0..self.nest.extents.len()).map(of).collect()
     }
 
     /// Shared-memory address of tile element (`i`, `j`), with `i` in this group of rows.
-    fn place(&self, c: Code, side: &Side<'_>, group: Value, i: Value, j: Value) -> Result<Value> {
+    fn address(
+        &self,
+        c: Code,
+        side: &StagedOperand<'_>,
+        group: Value,
+        i: Value,
+        j: Value,
+    ) -> Result<Value> {
         let unit = c.index(side.unit as i64)?;
         let mask = c.index((self.over / side.unit) as i64 - 1)?;
         let key = arith::andi(c, group, mask)?;
@@ -190,18 +218,20 @@ impl Tile<'_> {
 
     /// Loads an operand along its own contiguous dimension and stores it to shared memory.
     /// Out-of-bounds indices are clamped.
-    fn fill(&self, c: Code, side: &Side<'_>, at: &At) -> Result<()> {
+    fn stage_operand(&self, c: Code, side: &StagedOperand<'_>, at: &TileOrigin) -> Result<()> {
         let each = Lanes { count: side.width, mask: None };
         let wide = c.index(side.width as i64)?;
-        let (beside, over) = (c.index(side.beside as i64)?, c.index(self.over as i64)?);
+        let (beside, over) = (c.index(side.threads_per_run as i64)?, c.index(self.over as i64)?);
         self.share(c, self.down / side.width * self.over, &mut |c, all| {
             let mut read = vec![];
             for (n, there) in all {
                 let rest = c.div(*n, beside)?;
                 let group = c.add(c.mul(c.div(rest, over)?, beside)?, c.rem(*n, beside)?)?;
                 let (i, j) = (c.mul(group, wide)?, c.rem(rest, over)?);
-                let (x, _) = self.inside(c, self.turn.over, c.add(at.over, j)?, self.over)?;
-                let (y, _) = self.inside(c, self.turn.down, c.add(at.down, i)?, self.down)?;
+                let (x, _) =
+                    self.inside(c, self.transposed_nest.store_dim, c.add(at.over, j)?, self.over)?;
+                let (y, _) =
+                    self.inside(c, self.transposed_nest.load_dim, c.add(at.down, i)?, self.down)?;
                 let y =
                     if side.width == 1 { LaneValue::Uniform(y) } else { LaneValue::Strided(y, 1) };
                 let v = self.scope.read(
@@ -216,7 +246,7 @@ impl Tile<'_> {
             for (group, i, j, v, there) in read {
                 let store = &mut |c: Code| -> Result<()> {
                     // All of them are in one swizzle group.
-                    let place = self.place(c, side, group, i, j)?;
+                    let place = self.address(c, side, group, i, j)?;
                     for n in 0..side.width {
                         let one =
                             if side.width == 1 { v } else { partials::extract_lane(c, v, n)? };
@@ -239,7 +269,7 @@ impl Tile<'_> {
     }
 
     /// Runs the nest's stages on a tile, with the transposed operands from shared memory.
-    fn compute(&self, c: Code, sides: &[Side<'_>], at: &At) -> Result<()> {
+    fn compute(&self, c: Code, sides: &[StagedOperand<'_>], at: &TileOrigin) -> Result<()> {
         let each = Lanes { count: self.lanes, mask: None };
         let across = c.index((self.over / self.lanes) as i64)?;
         let some = |v: Value| {
@@ -254,13 +284,15 @@ impl Tile<'_> {
             for (n, there) in all {
                 let (i, j) =
                     (c.div(*n, across)?, c.mul(c.rem(*n, across)?, c.index(self.lanes as i64)?)?);
-                let (x, right) = self.inside(c, self.turn.over, c.add(at.over, j)?, self.over)?;
-                let (y, above) = self.inside(c, self.turn.down, c.add(at.down, i)?, self.down)?;
+                let (x, right) =
+                    self.inside(c, self.transposed_nest.store_dim, c.add(at.over, j)?, self.over)?;
+                let (y, above) =
+                    self.inside(c, self.transposed_nest.load_dim, c.add(at.down, i)?, self.down)?;
                 let dims = self.dims(at, LaneValue::Uniform(y), some(x))?;
                 let mut known = ForwardedElements::new();
                 for side in sides {
                     let place =
-                        self.place(c, side, c.div(i, c.index(side.width as i64)?)?, i, j)?;
+                        self.address(c, side, c.div(i, c.index(side.width as i64)?)?, i, j)?;
                     known.insert(side.access.clone(), each.load(c, side.memory, some(place))?);
                 }
                 for a in stages().flat_map(|s| s.reads()).filter(|a| input(a)) {

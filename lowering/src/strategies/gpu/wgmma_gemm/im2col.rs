@@ -36,7 +36,7 @@ impl Window {
     /// Merges a window row into the channel dimension if that takes fewer K steps. The pixels of a
     /// window row are contiguous, so this is possible where no padding occurs along the width.
     /// Returns also the number of start positions in an image row of this width.
-    fn joined(self, width: Poly) -> (Window, Poly) {
+    fn with_merged_rows(self, width: Poly) -> (Window, Poly) {
         let row = self.sizes[1];
         let one =
             Window { sizes: [self.sizes[0], 1], channels: self.channels * row, ..self.clone() };
@@ -63,15 +63,15 @@ fn single(l: &Lin) -> Option<(usize, i64)> {
 }
 
 /// A loop and its step in the image.
-pub type Step = (usize, i64);
+pub type LoopStride = (usize, i64);
 
 /// The terms of a pixel index: the output loop with its stride, and the window loop with its
 /// dilation, if the window has more than one position.
-pub fn pixel(l: &Lin, reduction: &[bool]) -> Option<(Step, Option<Step>)> {
+pub fn pixel(l: &Lin, reduction: &[bool]) -> Option<(LoopStride, Option<LoopStride>)> {
     if !l.constant.is_zero() || !l.rest.is_empty() || l.dims.len() > 2 {
         return None;
     }
-    let of = |reduces: bool| -> Option<Option<Step>> {
+    let of = |reduces: bool| -> Option<Option<LoopStride>> {
         let mut found = l.dims.iter().filter(|(d, _)| reduction.get(**d) == Some(&reduces));
         let first = found.next().map(|(d, p)| Some((*d, p.known()?)));
         if found.next().is_some() { None } else { first.map_or(Some(None), |f| f.map(Some)) }
@@ -156,19 +156,19 @@ pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, Operand, Operand)> {
         high: [high(1)?, high(2)?],
         channels,
     };
-    if padded.is_some_and(|all| all[0].0 != 0 || all[3].0 != 0) || !counts(&found) {
+    if padded.is_some_and(|all| all[0].0 != 0 || all[3].0 != 0) || !fits_descriptor(&found) {
         return None;
     }
     let pixel = Poly::number(channels);
     let row = width.times(&pixel);
-    let (found, width) = found.joined(width);
+    let (found, width) = found.with_merged_rows(width);
     let [size_h, size_w] = found.sizes;
     let c = Poly::number(found.channels);
     let image = Operand {
         buffer: input.buffer,
         argument,
         offset: Poly::default(),
-        deep: true,
+        k_major: true,
         dims: vec![],
         sizes: vec![c.clone(), width, height.clone(), sizes.first()?.clone()],
         strides: vec![pixel, row.clone(), row.times(&height)],
@@ -185,7 +185,7 @@ pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, Operand, Operand)> {
         buffer: filters.buffer,
         argument,
         offset: Poly::default(),
-        deep: true,
+        k_major: true,
         dims: vec![],
         sizes,
         strides,
@@ -195,7 +195,7 @@ pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, Operand, Operand)> {
 
 /// Whether strides, corners and offsets fit a descriptor in im2col mode: corners and offsets have 8
 /// bits.
-fn counts(w: &Window) -> bool {
+fn fits_descriptor(w: &Window) -> bool {
     (0..2).all(|i| {
         let behind = w.high[i] - w.reach(i);
         (1..=8).contains(&w.strides[i])

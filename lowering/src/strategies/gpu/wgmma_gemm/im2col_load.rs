@@ -2,11 +2,11 @@
 //! output pixels, across rows and images.
 use crate::strategies::gpu::{
     common::ptx::Ptx,
-    wgmma_gemm::{DEPTH, emit::Tile, im2col::Window},
+    wgmma_gemm::{DEPTH, emit::WgmmaTile, im2col::Window},
 };
 use kiln_dialects::ir::*;
 
-impl Tile<'_> {
+impl WgmmaTile<'_> {
     /// Where the window of an output pixel begins: width, height, image.
     pub fn pixel(&self, p: Ptx, w: &Window, row: Value) -> Result<[Value; 3]> {
         let size = |i: usize| p.index_to_i32(self.results.scope.poly(p.0, &w.out[i])?);
@@ -32,11 +32,11 @@ impl Tile<'_> {
         barrier: Value,
     ) -> Result<()> {
         let blocks = w.blocks() as usize;
-        let (place, channel) =
+        let (tile_coord, channel) =
             (p.div_const(step, blocks)?, p.mul_const(p.rem_const(step, blocks)?, DEPTH)?);
         let wide = w.sizes[1] as usize;
-        let across = p.mul_const(p.rem_const(place, wide)?, w.dilation[1] as usize)?;
-        let down = p.mul_const(p.div_const(place, wide)?, w.dilation[0] as usize)?;
+        let across = p.mul_const(p.rem_const(tile_coord, wide)?, w.dilation[1] as usize)?;
+        let down = p.mul_const(p.div_const(tile_coord, wide)?, w.dilation[0] as usize)?;
         p.tma_load_im2col(
             left,
             self.left_map,
@@ -47,7 +47,7 @@ impl Tile<'_> {
         let weight = if self.results.product.rights[0].sizes.len() == 2 {
             vec![p.mul_const(step, DEPTH)?, column]
         } else {
-            vec![channel, place, column]
+            vec![channel, tile_coord, column]
         };
         p.tma_load(right, self.right_maps[0], &weight, barrier)
     }

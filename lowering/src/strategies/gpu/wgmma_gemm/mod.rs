@@ -7,20 +7,20 @@ pub(crate) mod im2col;
 pub(crate) mod im2col_load;
 pub(crate) mod register_operand;
 pub mod split_k;
+pub(crate) mod staged_results;
 pub(crate) mod store;
-pub(crate) mod stored;
 pub(crate) mod tensor_maps;
 pub(crate) mod tiles;
 
 use crate::{
     analysis::{Access, Kernel, Nest, NestPlan, Poly, Role, Stage},
     strategies::{
-        Device, Emission, Launch, Match, Parameters, Request, Strategy, View,
+        Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
         gpu::{
             common::{
                 assumed,
                 grid::grid,
-                roles::{Roles, roles_of, sums},
+                roles::{Roles, contractions, roles_of},
             },
             prologue::Prologue,
         },
@@ -59,7 +59,7 @@ pub struct Params {
 /// Tiles that autotuning tries beyond those of the cost model: rows, columns, stages, CTAs per SM.
 /// They are narrow tiles with deep pipelines, of which a product has more, and pairs of CTAs per SM
 /// of which one multiplies while the other waits.
-const FURTHER: &[(usize, usize, usize, usize)] = &[
+const MORE_TILES: &[(usize, usize, usize, usize)] = &[
     (64, 64, 8, 1),
     (64, 64, 3, 2),
     (64, 128, 6, 1),
@@ -75,7 +75,7 @@ impl Strategy for WgmmaGemm {
     const NAME: &'static str = "wgmma_gemm";
     const DEVICE: Device = Device::Gpu;
     const SUMMARY: &'static str = "Products and convolutions by wgmma, operands by TMA, persistent";
-    const VIEW: View = View::GPU_NESTS;
+    const NESTING: Nesting = Nesting::GPU;
     const MISMATCH: &'static str = "is no product that wgmma and TMA take";
     const LIBRARIES: &'static [&'static str] = &[CUBLASLT, CUDNN];
     const COMPETES: bool = true;
@@ -100,7 +100,7 @@ impl Strategy for WgmmaGemm {
             )
             .into());
         }
-        split_k::possible(p)?;
+        split_k::check_tile(p)?;
         fits(p, nest, &product)?;
         let tiles = |e: &crate::strategies::gpu::common::grid::Extents| {
             e.tiles(r.kernel, r.plan, p.block_m, p.block_n, p.split_k)
@@ -109,7 +109,7 @@ impl Strategy for WgmmaGemm {
             grid: Some(grid(r.kernel, tiles)?),
             threads: 128 * (1 + groups(p)),
             cluster: p.split_k,
-            shared_bytes: Some(shared(p, product.slabs())),
+            shared_bytes: Some(shared(p, product.slices())),
             tensor_maps: Some(tensor_maps::maps(r.kernel, nest, &product, p)?),
             ctas_per_sm: (p.ctas_per_sm > 0).then_some(p.ctas_per_sm),
             persistent: true,
@@ -132,7 +132,7 @@ impl Strategy for WgmmaGemm {
             // Persistent CTAs, and one CTA per tile.
             all.extend([*resident, 0].map(|ctas| tile(*m, *n, *stages, ctas, 1)));
         }
-        all.extend(FURTHER.iter().map(|(m, n, stages, ctas)| tile(*m, *n, *stages, *ctas, 1)));
+        all.extend(MORE_TILES.iter().map(|(m, n, stages, ctas)| tile(*m, *n, *stages, *ctas, 1)));
         all.extend(
             split_k::shared().map(|((m, n, stages, _), parts)| tile(*m, *n, *stages, 0, parts)),
         );
@@ -163,7 +163,7 @@ pub struct Operand {
     /// The offset of the first element.
     pub offset: Poly,
     /// Whether the operand is K-major: contiguous in the K dimension. Otherwise it is MN-major.
-    pub deep: bool,
+    pub k_major: bool,
     /// The loops along its dimensions, where each is a single loop.
     pub dims: Vec<usize>,
     /// Sizes: of the contiguous dimension, of the other matrix dimension, of the batch. For images:
@@ -177,12 +177,12 @@ pub struct Operand {
 impl Operand {
     /// Whether one TMA load covers an MN-major tile. Its slices need a descriptor dimension of
     /// their own, of the five that TMA has, and the contiguous size must be a multiple of a slice.
-    pub fn at_once(&self, across: usize) -> bool {
+    pub fn is_single_load(&self, across: usize) -> bool {
         let whole = self.sizes.first().and_then(Poly::known).is_some_and(|n| n % DEPTH as i64 == 0);
-        !self.deep && across > DEPTH && whole && self.sizes.len() < 5
+        !self.k_major && across > DEPTH && whole && self.sizes.len() < 5
     }
     /// The operand with its slices as a dimension: 64 elements, K, slices, batch.
-    fn by_slabs(&self) -> Operand {
+    fn with_slices(&self) -> Operand {
         let mut o = self.clone();
         let slabs = o.sizes.first().and_then(Poly::known).unwrap_or_default() / DEPTH as i64;
         o.sizes[0] = Poly::number(DEPTH as i64);
@@ -216,18 +216,18 @@ pub struct Product {
 
 impl Product {
     /// K of a pipeline stage, in elements.
-    pub fn depth(&self) -> usize {
+    pub fn k_per_stage(&self) -> usize {
         ROW / self.element.byte_size()
     }
     /// Slices of the left operand's tile: rows of 128 bytes for each of its rows.
-    pub fn slabs(&self) -> usize {
-        self.depth() * self.raw.byte_size() / ROW
+    pub fn slices(&self) -> usize {
+        self.k_per_stage() * self.raw.byte_size() / ROW
     }
     /// K steps; for a dynamic K, those of the assumed extent.
     pub fn steps(&self, nest: &Nest) -> i64 {
         let (depth, each) = (
-            Poly::product(self.roles.depth.iter().map(|d| &nest.extents[*d])),
-            self.depth() as i64,
+            Poly::product(self.roles.k.iter().map(|d| &nest.extents[*d])),
+            self.k_per_stage() as i64,
         );
         let depth = depth.known().unwrap_or(assumed::PRODUCT);
         self.window.as_ref().map_or_else(|| (depth + each - 1) / each, Window::steps)
@@ -258,7 +258,7 @@ pub fn shared(p: &Params, slabs: usize) -> usize {
 
 /// Whether registers hold the accumulators of a tile and the computed left fragments of two K
 /// steps, the current and the next.
-fn computes(m: usize, n: usize, resident: usize) -> bool {
+fn fits_registers(m: usize, n: usize, resident: usize) -> bool {
     m <= 128 && (resident < 2 || n <= 64)
 }
 
@@ -270,13 +270,13 @@ fn computes(m: usize, n: usize, resident: usize) -> bool {
 pub fn fits(p: &Params, nest: &Nest, product: &Product) -> Result<()> {
     split_k::fits(p, nest, product)?;
     let (m, n, resident) = (p.block_m, p.block_n, p.ctas_per_sm);
-    if product.prologue.is_some() && !computes(m, n, resident) {
+    if product.prologue.is_some() && !fits_registers(m, n, resident) {
         return Err(format!(
             "has block_m = {m}, block_n = {n}, ctas_per_sm = {resident}, but registers hold the computed left operand of at most 128 rows, and next to another \
              CTA accumulators of 64 columns"
         ).into());
     }
-    match shared(p, product.slabs()) {
+    match shared(p, product.slices()) {
         bytes if bytes > SHARED => {
             Err(format!("has a schedule of {bytes} bytes of shared memory; {SHARED} are possible")
                 .into())
@@ -290,7 +290,9 @@ pub fn fits(p: &Params, nest: &Nest, product: &Product) -> Result<()> {
 /// may be rounded to tf32.
 pub fn product(k: &Kernel, plan: &NestPlan) -> Option<Product> {
     let nest = plan.main()?;
-    let Some((stages, roles, element)) = sums(k, nest) else { return computed(k, nest) };
+    let Some((stages, roles, element)) = contractions(k, nest) else {
+        return with_prologue(k, nest);
+    };
     if roles.columns.len() != 1 || roles.rows.is_empty() || roles.batch.len() > 3 {
         return None;
     }
@@ -299,16 +301,16 @@ pub fn product(k: &Kernel, plan: &NestPlan) -> Option<Product> {
     if !sums.iter().all(|s| s.inputs.first() == Some(a)) {
         return None;
     }
-    if roles.rows.len() == 1 && roles.depth.len() == 1 {
+    if roles.rows.len() == 1 && roles.k.len() == 1 {
         let left = operand(k, nest, a, roles.rows[0], &roles)?;
         let rights: Vec<Operand> = sums
             .iter()
             .map(|s| operand(k, nest, s.inputs.get(1)?, roles.columns[0], &roles))
             .collect::<Option<_>>()?;
-        let deep = rights[0].deep;
+        let deep = rights[0].k_major;
         // wgmma reads tf32 operands K-major only.
-        let fits = element != DType::F32 || (deep && left.deep);
-        let fits = fits && rights.iter().all(|r| r.deep == deep);
+        let fits = element != DType::F32 || (deep && left.k_major);
+        let fits = fits && rights.iter().all(|r| r.k_major == deep);
         return fits.then_some(Product {
             roles,
             element,
@@ -335,13 +337,13 @@ pub fn product(k: &Kernel, plan: &NestPlan) -> Option<Product> {
 }
 
 /// A product whose K-major left operand is computed from memory by a prologue.
-fn computed(k: &Kernel, nest: &Nest) -> Option<Product> {
+fn with_prologue(k: &Kernel, nest: &Nest) -> Option<Product> {
     let [number] = nest.stages.as_slice() else { return None };
     let (stage, roles) = (k.stages.get(*number)?, roles_of(k, nest, *number)?);
     let prologue = Prologue::of(stage)?;
     let raw = prologue.raw(stage)?;
     let ([row], [column], [_]) =
-        (roles.rows.as_slice(), roles.columns.as_slice(), roles.depth.as_slice())
+        (roles.rows.as_slice(), roles.columns.as_slice(), roles.k.as_slice())
     else {
         return None;
     };
@@ -349,16 +351,16 @@ fn computed(k: &Kernel, nest: &Nest) -> Option<Product> {
     let element = of(raw).filter(|d| [DType::BF16, DType::F16, DType::F32].contains(d))?;
     // Threads read the prologue's other operands from global memory: those of rows once, those of
     // columns in each K step.
-    let both = |a: &Access| a.at.uses(*row) && a.at.uses(roles.depth[0]);
+    let both = |a: &Access| a.at.uses(*row) && a.at.uses(roles.k[0]);
     let read = |i: &usize| {
         stage.inputs.get(*i).is_some_and(|a| {
             a == raw || !both(a) && a.at.rest.is_empty() && !k.pads.contains_key(&a.buffer)
         })
     };
     let left = operand(k, nest, raw, *row, &roles)
-        .filter(|o| o.deep && prologue.inputs.iter().all(read))?;
+        .filter(|o| o.k_major && prologue.inputs.iter().all(read))?;
     let right = operand(k, nest, stage.inputs.get(prologue.right)?, *column, &roles)?;
-    let fits = roles.batch.len() <= 3 && nest.extents.get(roles.depth[0])?.multiple_of(2);
+    let fits = roles.batch.len() <= 3 && nest.extents.get(roles.k[0])?.multiple_of(2);
     let (element, raw, stages) = (prologue.element, element, vec![*number]);
     fits.then_some(Product {
         roles,
@@ -373,7 +375,7 @@ fn computed(k: &Kernel, nest: &Nest) -> Option<Product> {
 }
 
 fn operand(k: &Kernel, nest: &Nest, a: &Access, across: usize, roles: &Roles) -> Option<Operand> {
-    let depth = *roles.depth.first()?;
+    let depth = *roles.k.first()?;
     let deep = a.at.coefficient(depth).known() == Some(1);
     // The first K step is peeled, without a check that there is one.
     nest.extents.get(depth)?.at_least().filter(|n| *n > 0)?;
@@ -400,7 +402,15 @@ pub fn rows(
     )?;
     let sizes = dims.iter().map(|d| extents.get(*d).cloned()).collect::<Option<_>>()?;
     let (argument, offset) = (im2col::argument(k, number)?, a.at.constant.clone());
-    Some(Operand { buffer: a.buffer, argument, offset, deep, dims: dims.to_vec(), sizes, strides })
+    Some(Operand {
+        buffer: a.buffer,
+        argument,
+        offset,
+        k_major: deep,
+        dims: dims.to_vec(),
+        sizes,
+        strides,
+    })
 }
 
 /// The strides of all `dims` but the first, if TMA can address them: the first is contiguous, the

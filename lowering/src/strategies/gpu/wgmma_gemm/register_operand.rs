@@ -5,10 +5,10 @@ use crate::{
     emit::code::Code,
     strategies::gpu::{
         common::ptx::Ptx,
-        prologue::{emit as prologue_emit, emit::Elements},
+        prologue::{emit as prologue_emit, emit::PrologueElements},
         wgmma_gemm::{
             DEPTH, ROW,
-            emit::{Fragments, Tile},
+            emit::{Fragments, WgmmaTile},
         },
     },
 };
@@ -16,7 +16,7 @@ use kiln_dialects::{ir::*, value::DType};
 
 /// A consumer thread at a tile.
 struct Thread<'a> {
-    elements: Elements<'a>,
+    elements: PrologueElements<'a>,
     lane: Value,
     /// The first of the warp's 16 rows in the tile.
     row: Value,
@@ -24,10 +24,10 @@ struct Thread<'a> {
     column: Value,
 }
 
-impl Tile<'_> {
+impl WgmmaTile<'_> {
     /// Bytes of the left operand's pipeline stage.
     pub fn left_bytes(&self) -> usize {
-        self.m * self.product().slabs() * ROW
+        self.m * self.product().slices() * ROW
     }
 
     /// The computed left fragments of a K step, in f32. Of each 16 columns: two rows of the first 8
@@ -35,7 +35,7 @@ impl Tile<'_> {
     fn left(&self, c: Code, t: &Thread<'_>, slot: Value, step: Value) -> Result<Vec<Value>> {
         let p = Ptx(c);
         let mut known = t.elements.step(c, p.add(p.mul_const(step, DEPTH)?, t.column)?)?;
-        let tile = p.add(self.ring, p.mul_const(slot, self.bytes())?)?;
+        let tile = p.add(self.pipeline, p.mul_const(slot, self.stage_bytes())?)?;
         let mut made = vec![];
         for k in 0..DEPTH / 16 {
             for (i, pair) in self.raw(p, t, tile, k)?.into_iter().enumerate() {
@@ -61,7 +61,7 @@ impl Tile<'_> {
             return p
                 .ldmatrix(p.add(tile, at)?, false)?
                 .into_iter()
-                .map(|word| prologue_emit::two(p.0, word, raw))
+                .map(|word| prologue_emit::unpack_pair(p.0, word, raw))
                 .collect();
         }
         // A slice of 32-bit elements has half as many columns.
@@ -80,10 +80,18 @@ impl Tile<'_> {
     }
 
     /// Issues the wgmmas of a K step.
-    fn weigh(&self, p: Ptx, left: &[Value], sums: &[Value], slot: Value) -> Result<Vec<Value>> {
-        let (deep, element) = (self.product().rights[0].deep, self.product().element);
-        let right =
-            p.add_const(p.add(self.ring, p.mul_const(slot, self.bytes())?)?, self.left_bytes())?;
+    fn multiply_registers(
+        &self,
+        p: Ptx,
+        left: &[Value],
+        sums: &[Value],
+        slot: Value,
+    ) -> Result<Vec<Value>> {
+        let (deep, element) = (self.product().rights[0].k_major, self.product().element);
+        let right = p.add_const(
+            p.add(self.pipeline, p.mul_const(slot, self.stage_bytes())?)?,
+            self.left_bytes(),
+        )?;
         let right = p.wgmma_descriptor(right, deep)?;
         let mut sums = sums.to_vec();
         p.wgmma_fence()?;
@@ -103,60 +111,89 @@ impl Tile<'_> {
         thread: Value,
         warp: Value,
     ) -> Result<()> {
-        self.each(c, &[Ptx(c).number(0)?, Ptx(c).number(0)?], &mut |c, place, carried| {
-            let p = Ptx(c);
-            let lane = p.rem_const(thread, 32)?;
-            // Each warp elects a lane to arrive: it may have read its rows before the other warps
-            // have.
-            let speaks = p.eq_const(lane, 0)?;
-            let release = |c: Code, slot: Value| {
-                c.if_else(speaks, &mut |c| Ptx(c).mbarrier_arrive(self.empty(Ptx(c), slot)?), None)
-            };
-            let ready = |c: Code, slot: Value, parity: Value| {
-                Ptx(c).mbarrier_wait(self.full(Ptx(c), slot)?, parity)
-            };
-            let row = p.add(self.own_row(p, group)?, p.mul_const(p.rem_const(warp, 4)?, 16)?)?;
-            let own = p.add(p.add(place.row, row)?, p.div_const(lane, 4)?)?;
-            let elements =
-                Elements::of(c, &self.results, &place.batch, &[own, p.add_const(own, 8)?])?;
-            let t = Thread { elements, lane, row, column: p.mul_const(p.rem_const(lane, 4)?, 2)? };
-            ready(c, carried[0], carried[1])?;
-            let made = self.left(c, &t, carried[0], p.number(0)?)?;
-            let zero = c.number(0.0, p.f32())?;
-            let mut state = vec![zero; self.n / 2];
-            state.extend(t.elements.packed(p, &made)?);
-            state.extend(carried);
-            let count = self.n / 2;
-            let one = c.index(1)?;
-            let done =
-                c.for_dynamic_step(one, self.part.count, one, &state, &mut |c, step, state| {
-                    let p = Ptx(c);
-                    let ((sums, rest), end) = (state.split_at(count), state.len());
-                    let (left, [slot, parity]) =
-                        (&rest[..end - count - 2], [state[end - 2], state[end - 1]]);
-                    let sums = self.weigh(p, left, sums, slot)?;
-                    let next = self.next(p, slot, parity)?;
-                    ready(c, next[0], next[1])?;
-                    let made = self.left(c, &t, next[0], p.index_to_i32(step)?)?;
-                    // Ends a basic block: otherwise ptxas sinks the prologue below the wgmma wait. For
-                    // the same reason the prologue's results pass through that wait and are packed only
-                    // after it.
-                    ready(c, next[0], next[1])?;
-                    let mut done =
-                        p.wgmma_wait_group(0, &[sums.as_slice(), &made].concat(), left)?;
-                    let made = done.split_off(count);
-                    release(c, slot)?;
-                    done.extend(t.elements.packed(p, &made)?);
-                    done.extend(next);
-                    Ok(done)
-                })?;
-            let ((sums, rest), end) = (done.split_at(count), done.len());
-            let (left, [slot, parity]) = (&rest[..end - count - 2], [done[end - 2], done[end - 1]]);
-            let sums = self.weigh(p, left, sums, slot)?;
-            let sums = p.wgmma_wait_group(0, &sums, left)?;
-            release(c, slot)?;
-            self.finish(c, &Fragments { place, group, thread, warp, values: vec![vec![&sums]] })?;
-            Ok(self.next(p, slot, parity)?.to_vec())
-        })
+        self.for_each_tile(
+            c,
+            &[Ptx(c).number(0)?, Ptx(c).number(0)?],
+            &mut |c, tile_coord, carried| {
+                let p = Ptx(c);
+                let lane = p.rem_const(thread, 32)?;
+                // Each warp elects a lane to arrive: it may have read its rows before the other warps
+                // have.
+                let speaks = p.eq_const(lane, 0)?;
+                let release = |c: Code, slot: Value| {
+                    c.if_else(
+                        speaks,
+                        &mut |c| Ptx(c).mbarrier_arrive(self.empty_barrier(Ptx(c), slot)?),
+                        None,
+                    )
+                };
+                let ready = |c: Code, slot: Value, parity: Value| {
+                    Ptx(c).mbarrier_wait(self.full_barrier(Ptx(c), slot)?, parity)
+                };
+                let row =
+                    p.add(self.warpgroup_row(p, group)?, p.mul_const(p.rem_const(warp, 4)?, 16)?)?;
+                let own = p.add(p.add(tile_coord.row, row)?, p.div_const(lane, 4)?)?;
+                let elements = PrologueElements::of(
+                    c,
+                    &self.results,
+                    &tile_coord.batch,
+                    &[own, p.add_const(own, 8)?],
+                )?;
+                let t =
+                    Thread { elements, lane, row, column: p.mul_const(p.rem_const(lane, 4)?, 2)? };
+                ready(c, carried[0], carried[1])?;
+                let made = self.left(c, &t, carried[0], p.number(0)?)?;
+                let zero = c.number(0.0, p.f32())?;
+                let mut state = vec![zero; self.n / 2];
+                state.extend(t.elements.packed(p, &made)?);
+                state.extend(carried);
+                let count = self.n / 2;
+                let one = c.index(1)?;
+                let done = c.for_dynamic_step(
+                    one,
+                    self.k_split.count,
+                    one,
+                    &state,
+                    &mut |c, step, state| {
+                        let p = Ptx(c);
+                        let ((sums, rest), end) = (state.split_at(count), state.len());
+                        let (left, [slot, parity]) =
+                            (&rest[..end - count - 2], [state[end - 2], state[end - 1]]);
+                        let sums = self.multiply_registers(p, left, sums, slot)?;
+                        let next = self.next_stage(p, slot, parity)?;
+                        ready(c, next[0], next[1])?;
+                        let made = self.left(c, &t, next[0], p.index_to_i32(step)?)?;
+                        // Ends a basic block: otherwise ptxas sinks the prologue below the wgmma wait. For
+                        // the same reason the prologue's results pass through that wait and are packed only
+                        // after it.
+                        ready(c, next[0], next[1])?;
+                        let mut done =
+                            p.wgmma_wait_group(0, &[sums.as_slice(), &made].concat(), left)?;
+                        let made = done.split_off(count);
+                        release(c, slot)?;
+                        done.extend(t.elements.packed(p, &made)?);
+                        done.extend(next);
+                        Ok(done)
+                    },
+                )?;
+                let ((sums, rest), end) = (done.split_at(count), done.len());
+                let (left, [slot, parity]) =
+                    (&rest[..end - count - 2], [done[end - 2], done[end - 1]]);
+                let sums = self.multiply_registers(p, left, sums, slot)?;
+                let sums = p.wgmma_wait_group(0, &sums, left)?;
+                release(c, slot)?;
+                self.finish(
+                    c,
+                    &Fragments {
+                        coord: tile_coord,
+                        warpgroup: group,
+                        thread,
+                        warp,
+                        values: vec![vec![&sums]],
+                    },
+                )?;
+                Ok(self.next_stage(p, slot, parity)?.to_vec())
+            },
+        )
     }
 }

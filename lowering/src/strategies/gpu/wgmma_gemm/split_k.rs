@@ -5,7 +5,7 @@ use crate::{
     analysis::{Nest, Poly},
     strategies::gpu::wgmma_gemm::{
         Params, Product, ROW,
-        tiles::{PROCESSORS, TILES, Tile},
+        tiles::{PROCESSORS, TILES, TileConfig},
     },
 };
 use kiln_dialects::Result;
@@ -20,9 +20,9 @@ pub const BARRIER: usize = 8;
 /// thread's registers cannot hold both its own and the received accumulators.
 const MOST: usize = 128;
 /// Bytes per clock that an SM receives over distributed shared memory when all SMs do.
-const SENT: f64 = 17.0;
+const DSMEM_BYTES_PER_CLOCK: f64 = 17.0;
 /// Clocks of the cluster barriers, and of the longer launch of a cluster.
-const MEET: f64 = 2500.0;
+const CLUSTER_BARRIER_CLOCKS: f64 = 2500.0;
 
 /// Clusters guaranteed to be co-resident. A cluster cannot span a GPC (up to 18 SMs), and the
 /// number of usable SMs per GPC differs from card to card. Of 32 clusters of 4, and of 16 of 8,
@@ -37,43 +37,47 @@ pub fn clusters(parts: usize) -> usize {
 
 /// Estimated clocks to reduce the accumulators of a tile across a cluster.
 pub fn exchange(m: usize, n: usize, parts: usize) -> f64 {
-    if parts == 1 { 0.0 } else { MEET + (4 * m * n * (parts - 1) / parts) as f64 / SENT }
+    if parts == 1 {
+        0.0
+    } else {
+        CLUSTER_BARRIER_CLOCKS + (4 * m * n * (parts - 1) / parts) as f64 / DSMEM_BYTES_PER_CLOCK
+    }
 }
 
 /// Whether `parts` CTAs can split the K of an `m` × `n` tile.
-fn shares(m: usize, n: usize, parts: usize) -> bool {
+fn can_split(m: usize, n: usize, parts: usize) -> bool {
     PARTS.contains(&parts) && m.max(n) <= MOST && parts <= m / ROWS
 }
 
 /// The cost model's tiles with each split-K factor; a split tile has one CTA per SM.
-pub fn shared() -> impl Iterator<Item = (&'static Tile, usize)> {
-    let several = |tile: &'static Tile| {
+pub fn shared() -> impl Iterator<Item = (&'static TileConfig, usize)> {
+    let several = |tile: &'static TileConfig| {
         PARTS.iter().filter(|parts| **parts > 1).map(move |parts| (tile, *parts))
     };
     TILES
         .iter()
         .flat_map(several)
-        .filter(|((m, n, _, resident), parts)| *resident == 1 && shares(*m, *n, *parts))
+        .filter(|((m, n, _, resident), parts)| *resident == 1 && can_split(*m, *n, *parts))
 }
 
 /// Whether the cost model considers a split-K factor for an `m` × `n` tile, given CTAs per SM and K
 /// steps.
-pub fn worth([m, n]: [usize; 2], resident: usize, steps: i64, parts: usize) -> bool {
-    parts == 1 || (shares(m, n, parts) && resident == 1 && steps >= 2 * parts as i64)
+pub fn is_profitable([m, n]: [usize; 2], resident: usize, steps: i64, parts: usize) -> bool {
+    parts == 1 || (can_split(m, n, parts) && resident == 1 && steps >= 2 * parts as i64)
 }
 
 /// Checks the tile of a split-K schedule.
 ///
 /// # Errors
 /// The factor, the tile or the pipeline does not allow splitting K.
-pub fn possible(s: &Params) -> Result<()> {
+pub fn check_tile(s: &Params) -> Result<()> {
     let (m, n, parts) = (s.block_m, s.block_n, s.split_k);
     if parts == 1 {
         return Ok(());
     }
     // A CTA's own and received accumulators reuse the pipeline's shared memory.
     let room = 8 * m * n <= s.stages * (m + n) * ROW;
-    if !shares(m, n, parts) || !room || s.ctas_per_sm != 0 {
+    if !can_split(m, n, parts) || !room || s.ctas_per_sm != 0 {
         let text = "CTAs of a cluster share tiles of at most 128 rows, 16 for each CTA, and 128 \
                     columns, whose accumulators fit half of the pipeline, with ctas_per_sm = 0";
         return Err(format!(

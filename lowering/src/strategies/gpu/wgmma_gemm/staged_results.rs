@@ -8,7 +8,7 @@ use kiln_dialects::value::DType;
 
 /// A result that is staged in shared memory.
 #[derive(Clone, Debug)]
-pub struct Stored {
+pub struct StagedResult {
     /// The store's access.
     pub access: Access,
     /// The element type: bf16, f16 or f32.
@@ -17,7 +17,7 @@ pub struct Stored {
     pub tensor: Option<Operand>,
 }
 
-impl Stored {
+impl StagedResult {
     /// Columns of a slice: 128 bytes.
     pub fn columns(&self) -> usize {
         crate::strategies::gpu::wgmma_gemm::ROW / self.element.byte_size()
@@ -27,12 +27,12 @@ impl Stored {
 /// The staged results of a product. TMA stores those whose rows are contiguous and whose other
 /// strides are multiples of 16 bytes. 16-bit results are staged also where the other strides are
 /// not: otherwise a warp's threads would store single elements of eight rows at once.
-pub fn stored(k: &Kernel, nest: &Nest, p: &Product) -> Vec<Stored> {
+pub fn staged_results(k: &Kernel, nest: &Nest, p: &Product) -> Vec<StagedResult> {
     let stages = nest.all().filter_map(|s| k.stages.get(s));
     stages.flat_map(|s| &s.outputs).filter_map(|o| one(k, nest, p, o)).collect()
 }
 
-fn one(k: &Kernel, nest: &Nest, p: &Product, o: &Output) -> Option<Stored> {
+fn one(k: &Kernel, nest: &Nest, p: &Product, o: &Output) -> Option<StagedResult> {
     let [over] = p.roles.columns.as_slice() else { return None };
     let (a, buffer) = (&o.access, k.buffers.get(o.access.buffer)?);
     let Role::Output(number) = buffer.role else { return None };
@@ -48,7 +48,7 @@ fn one(k: &Kernel, nest: &Nest, p: &Product, o: &Output) -> Option<Stored> {
     let rows = element.byte_size() == 2
         && a.at.coefficient(*over).known() == Some(1)
         && a.at.rest.is_empty();
-    (tensor.is_some() || rows).then(|| Stored { access: a.clone(), element, tensor })
+    (tensor.is_some() || rows).then(|| StagedResult { access: a.clone(), element, tensor })
 }
 
 /// Result `number` as TMA addresses it: N contiguous, then rows, then batch.
@@ -87,7 +87,7 @@ fn tensor(
         buffer: a.buffer,
         argument: tensors + number,
         offset: a.at.constant.clone(),
-        deep: false,
+        k_major: false,
         dims: vec![],
         sizes,
         strides,
