@@ -54,7 +54,7 @@ pub fn emit(
     let (scope, n) = (loops.scope, loops.lanes);
     let vector = loops.vector.ok_or("has no vector dimension")?;
     let all = Lanes { count: n, mask: None };
-    let mut turned: Vec<(&Access, Vec<Value>)> = vec![];
+    let mut transposed: Vec<(&Access, Vec<Value>)> = vec![];
     for a in across {
         let mut lines = vec![];
         for lane in 0..n {
@@ -65,14 +65,14 @@ pub fn emit(
             let line = scope.read(c, a, &dims, all, &ForwardedElements::new())?;
             lines.push(all.vector(c, line)?);
         }
-        turned.push((a, shuffled(c, lines)?));
+        transposed.push((a, shuffled(c, lines)?));
     }
     for row in 0..n {
         let mut at = fixed.clone();
         at[rows] = Some(c.add(first, c.index(row as i64)?)?);
         let dims = loops.dims(c, &at, Some(loops.lane(c, start, 0)?))?;
         let mut passed: ForwardedElements =
-            turned.iter().map(|(a, t)| ((*a).clone(), LaneValue::Vector(t[row]))).collect();
+            transposed.iter().map(|(a, t)| ((*a).clone(), LaneValue::Vector(t[row]))).collect();
         scope.iteration(c, &loops.nest.stages, &dims, all, &mut [], &mut passed)?;
     }
     Ok(())

@@ -251,7 +251,7 @@ impl Flash<'_> {
     }
 
     /// Issues the wgmmas of queries and keys.
-    fn scores(&self, p: Ptx, queries: Value, slot: Value) -> Result<Value> {
+    fn scores(&self, p: Ptx, queries: Value, stage: Value) -> Result<Value> {
         let mma = Mma {
             columns: self.keys,
             element: wgmma_type(self.pattern.element),
@@ -260,7 +260,7 @@ impl Flash<'_> {
         };
         let (left, right) = (
             p.wgmma_descriptor(queries, true)?,
-            p.wgmma_descriptor(self.stage_address(p, Pipeline::Keys, slot)?, true)?,
+            p.wgmma_descriptor(self.stage_address(p, Pipeline::Keys, stage)?, true)?,
         );
         let mut sums = p.undef_accumulators(self.keys)?;
         p.wgmma_fence()?;
@@ -281,10 +281,10 @@ impl Flash<'_> {
         p: Ptx,
         weights: &[Value],
         sums: &[Value],
-        slot: Value,
+        stage: Value,
     ) -> Result<Vec<Value>> {
         let right = p.wgmma_descriptor_strided(
-            self.stage_address(p, Pipeline::Values, slot)?,
+            self.stage_address(p, Pipeline::Values, stage)?,
             self.keys * ROW,
         )?;
         let mut sums = sums.to_vec();
@@ -417,10 +417,10 @@ impl Flash<'_> {
         made.chunks(2).map(|x| p.pack_pair(self.pattern.element, x[0], x[1])).collect()
     }
 
-    fn release(&self, c: Code, t: &Thread<'_>, pipeline: Pipeline, slot: Value) -> Result<()> {
+    fn release(&self, c: Code, t: &Thread<'_>, pipeline: Pipeline, stage: Value) -> Result<()> {
         c.if_else(
             t.elected,
-            &mut |c| Ptx(c).mbarrier_arrive(self.empty_barrier(Ptx(c), pipeline, slot)?),
+            &mut |c| Ptx(c).mbarrier_arrive(self.empty_barrier(Ptx(c), pipeline, stage)?),
             None,
         )
     }
@@ -491,7 +491,7 @@ impl Flash<'_> {
         let high = p.add(p.mul_const(p.rem_const(warp, 4)?, 16)?, p.div_const(lane, 4)?)?;
         let (row, column) =
             (p.add(p.mul_const(group, ROWS)?, high)?, p.mul_const(p.rem_const(lane, 4)?, 2)?);
-        let speaks = p.eq_const(lane, 0)?;
+        let elected = p.eq_const(lane, 0)?;
         self.for_each_tile(c, &[zero; 4], &mut |c, query_tile, carried| {
             let (p, query) = (Ptx(c), [carried[0], carried[1]]);
             let row = p.add(query_tile.first, row)?;
@@ -509,7 +509,7 @@ impl Flash<'_> {
             )?;
             let t = Thread {
                 query_tile,
-                elected: speaks,
+                elected: elected,
                 lane,
                 row,
                 column,

@@ -28,11 +28,11 @@ impl Flash<'_> {
         }
     }
     /// The address of a stage.
-    pub(crate) fn stage_address(&self, p: Ptx, pipeline: Pipeline, slot: Value) -> Result<Value> {
+    pub(crate) fn stage_address(&self, p: Ptx, pipeline: Pipeline, stage: Value) -> Result<Value> {
         let (start, bytes, _) = self.stage_layout(pipeline);
-        p.add(p.add_const(self.base, start)?, p.mul_const(slot, bytes)?)
+        p.add(p.add_const(self.base, start)?, p.mul_const(stage, bytes)?)
     }
-    pub(crate) fn full_barrier(&self, p: Ptx, pipeline: Pipeline, slot: Value) -> Result<Value> {
+    pub(crate) fn full_barrier(&self, p: Ptx, pipeline: Pipeline, stage: Value) -> Result<Value> {
         let [query, key, value] = self.bytes;
         let barriers = query * self.q_stages + (key + value) * self.kv_stages;
         let before = match pipeline {
@@ -40,19 +40,19 @@ impl Flash<'_> {
             Pipeline::Keys => 16 * self.q_stages,
             Pipeline::Values => 16 * (self.q_stages + self.kv_stages),
         };
-        p.add(p.add_const(self.base, barriers + before)?, p.mul_const(slot, 8)?)
+        p.add(p.add_const(self.base, barriers + before)?, p.mul_const(stage, 8)?)
     }
-    pub(crate) fn empty_barrier(&self, p: Ptx, pipeline: Pipeline, slot: Value) -> Result<Value> {
-        p.add_const(self.full_barrier(p, pipeline, slot)?, 8 * self.stage_layout(pipeline).2)
+    pub(crate) fn empty_barrier(&self, p: Ptx, pipeline: Pipeline, stage: Value) -> Result<Value> {
+        p.add_const(self.full_barrier(p, pipeline, stage)?, 8 * self.stage_layout(pipeline).2)
     }
     /// The next stage, and its phase parity.
     pub(crate) fn next_stage(
         &self,
         p: Ptx,
         pipeline: Pipeline,
-        [slot, parity]: [Value; 2],
+        [stage, parity]: [Value; 2],
     ) -> Result<[Value; 2]> {
-        p.next_stage(slot, parity, self.stage_layout(pipeline).2)
+        p.next_stage(stage, parity, self.stage_layout(pipeline).2)
     }
 
     /// Waits until a stage is empty and loads all slices of a block of rows into it.
@@ -60,7 +60,7 @@ impl Flash<'_> {
         &self,
         p: Ptx,
         pipeline: Pipeline,
-        [slot, parity]: [Value; 2],
+        [stage, parity]: [Value; 2],
         row: Value,
         query_tile: &QueryTile,
     ) -> Result<()> {
@@ -72,9 +72,9 @@ impl Flash<'_> {
         let bytes = self.stage_layout(pipeline).1;
         let rows =
             if matches!(pipeline, Pipeline::Queries) { self.warpgroups * ROWS } else { self.keys };
-        p.mbarrier_wait(self.empty_barrier(p, pipeline, slot)?, parity)?;
+        p.mbarrier_wait(self.empty_barrier(p, pipeline, stage)?, parity)?;
         let (full, to) =
-            (self.full_barrier(p, pipeline, slot)?, self.stage_address(p, pipeline, slot)?);
+            (self.full_barrier(p, pipeline, stage)?, self.stage_address(p, pipeline, stage)?);
         p.mbarrier_arrive_expect_tx(full, bytes)?;
         let around: Vec<Value> = o
             .dims
@@ -82,9 +82,9 @@ impl Flash<'_> {
             .skip(2)
             .map(|d| p.index_to_i32(query_tile.outer[*d]))
             .collect::<Result<_>>()?;
-        for slab in 0..bytes / (rows * ROW) {
-            let at = [&[p.number(slab * DEPTH)?, row], around.as_slice()].concat();
-            p.tma_load(p.add_const(to, slab * rows * ROW)?, map, &at, full)?;
+        for slice in 0..bytes / (rows * ROW) {
+            let at = [&[p.number(slice * DEPTH)?, row], around.as_slice()].concat();
+            p.tma_load(p.add_const(to, slice * rows * ROW)?, map, &at, full)?;
         }
         Ok(())
     }
@@ -94,7 +94,7 @@ impl Flash<'_> {
         &self,
         c: Code,
         t: &Thread<'_>,
-        [slot, parity]: [Value; 2],
+        [stage, parity]: [Value; 2],
     ) -> Result<()> {
         let p = Ptx(c);
         let rest = p.sub(t.query_tile.count, self.first_key(p, t.query_tile, p.number(0)?)?)?;
@@ -104,9 +104,9 @@ impl Flash<'_> {
         ];
         let mut zeros = |c: Code| -> Result<()> {
             let p = Ptx(c);
-            p.mbarrier_wait(self.full_barrier(p, Pipeline::Values, slot)?, parity)?;
+            p.mbarrier_wait(self.full_barrier(p, Pipeline::Values, stage)?, parity)?;
             let begin = p.add(
-                self.stage_address(p, Pipeline::Values, slot)?,
+                self.stage_address(p, Pipeline::Values, stage)?,
                 p.mul_const(p.max(rest, p.number(0)?)?, ROW)?,
             )?;
             let (first, end) = (
@@ -122,8 +122,8 @@ impl Flash<'_> {
                 &mut |c, at, _| {
                     let p = Ptx(c);
                     let at = p.add(begin, p.index_to_i32(at)?)?;
-                    for slab in 0..self.pattern.slices()[1] {
-                        p.store_shared(p.add_const(at, slab * self.keys * ROW)?, nothing, WORDS)?;
+                    for slice in 0..self.pattern.slices()[1] {
+                        p.store_shared(p.add_const(at, slice * self.keys * ROW)?, nothing, WORDS)?;
                     }
                     Ok(vec![])
                 },

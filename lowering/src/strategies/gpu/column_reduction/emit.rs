@@ -48,9 +48,9 @@ pub fn emit(
     let size = |d: &usize| scope.poly(c, &nest.extents[*d]);
     let mut sizes: Vec<Value> = outer.iter().map(size).collect::<Result<_>>()?;
     sizes.push(c.div(size(&fast)?, wide)?);
-    let deep: Vec<Value> = depth.iter().map(size).collect::<Result<_>>()?;
+    let k_sizes: Vec<Value> = depth.iter().map(size).collect::<Result<_>>()?;
     let total = sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
-    let all = deep.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
+    let all = k_sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
 
     let (across, thread) = (c.index(columns as i64)?, threads::thread_id(c)?);
     let (column, part) = (c.rem(thread, across)?, c.div(thread, across)?);
@@ -84,7 +84,7 @@ pub fn emit(
             &running,
             &mut |c, i, running| {
                 let mut fixed = fixed.clone();
-                depth.iter().zip(decode(c, i, &deep)?).for_each(|(d, i)| fixed[*d] = Some(i));
+                depth.iter().zip(decode(c, i, &k_sizes)?).for_each(|(d, i)| fixed[*d] = Some(i));
                 let dims = loops.dims(c, &fixed, Some(lane))?;
                 let mut running = running.to_vec();
                 scope.iteration(
@@ -136,7 +136,7 @@ pub fn emit(
         } else {
             Some(c.compare(CmpIPredicate::Eq, part, c.index(0)?)?)
         };
-        let speaks = c
+        let elected = c
             .all_of(&[Some(inside), nearest].into_iter().flatten().collect::<Vec<_>>())?
             .ok_or("has no thread")?;
         let finish = &mut |c: Code| -> Result<()> {
@@ -151,7 +151,7 @@ pub fn emit(
             )?;
             loops.finish(c, &dims, each, &results)
         };
-        c.if_else(speaks, finish, None)?;
+        c.if_else(elected, finish, None)?;
         // WAR barrier: the next columns' partial results overwrite this shared memory.
         if parts > 1 {
             threads::barrier(c)?;

@@ -88,7 +88,7 @@ pub fn reduce(
     let results = ending.results(c, nest, &parts, exchange)?;
     let one = Lanes { count: 1, mask: None };
     match group.elected(c)? {
-        Some(speaks) => c.if_else(speaks, &mut |c| loops.finish(c, &dims, one, &results), None),
+        Some(elected) => c.if_else(elected, &mut |c| loops.finish(c, &dims, one, &results), None),
         None => loops.finish(c, &dims, one, &results),
     }
 }

@@ -156,8 +156,8 @@ impl Ptx {
     }
 
     /// The next stage of a ring of `count` stages, and the parity of its phase.
-    pub fn next_stage(self, slot: Value, parity: Value, count: usize) -> Result<[Value; 2]> {
-        let next = self.add_const(slot, 1)?;
+    pub fn next_stage(self, stage: Value, parity: Value, count: usize) -> Result<[Value; 2]> {
+        let next = self.add_const(stage, 1)?;
         let around = self.eq_const(next, count)?;
         let other = arith::xori(self, parity, self.number(1)?)?;
         let first = arith::select(self, around, self.number(0)?, next)?;
@@ -228,12 +228,12 @@ impl Ptx {
     /// The same where slices of 64 elements a row are `apart` bytes apart. A tile of one slice only
     /// is K-major.
     pub fn wgmma_descriptor_strided(self, address: Value, apart: usize) -> Result<Value> {
-        let slab = (apart as i64) >> 4;
+        let slice = (apart as i64) >> 4;
         let i64_ty = Type::scalar(self.0.ctx(), DType::I64);
         // The address field has 14 bits; above them the address holds the CTA rank in its cluster.
         let field = arith::andi(self, self.div_const(address, 16)?, self.constant(0x3fff)?)?;
         let at = arith::extui(self, field, i64_ty)?;
-        let fixed = self.0.integer((1i64 << 62) | ((1024 >> 4) << 32) | (slab << 16), i64_ty)?;
+        let fixed = self.0.integer((1i64 << 62) | ((1024 >> 4) << 32) | (slice << 16), i64_ty)?;
         arith::ori(self, at, fixed)
     }
     /// Advances a descriptor by this many bytes.
@@ -351,14 +351,14 @@ impl Ptx {
             .result()
     }
     /// Starts a `wgmma` whose left operand, 64 rows by K = 16, is in registers: four per thread
-    /// with two elements each. The NVVM op takes it from shared memory only. `deep`: whether the
+    /// with two elements each. The NVVM op takes it from shared memory only. `k_major`: whether the
     /// right operand is K-major, else MN-major.
     pub fn wgmma_register_operand(
         self,
         element: DType,
         left: &[Value],
         right: Value,
-        deep: bool,
+        k_major: bool,
         sums: &[Value],
     ) -> Result<Vec<Value>> {
         let n = sums.len();
@@ -372,7 +372,7 @@ impl Ptx {
             list(0, n),
             list(2 * n, left.len()),
             2 * n + left.len(),
-            usize::from(!deep)
+            usize::from(!k_major)
         );
         let (made, tied) = (sums.iter().map(|_| "=f".to_string()), (0..n).map(|i| i.to_string()));
         let constraints: Vec<String> = made

@@ -154,19 +154,19 @@ impl MmaTile<'_> {
         Ok(OperandTile { operand, left, across, base: begin, first, pixels })
     }
     /// The address of an operand's tile in a stage.
-    fn stage_address(&self, p: Ptx, slot: Value, left: bool) -> Result<Value> {
-        let at = p.add(self.pipeline, p.mul_const(slot, (self.m + self.n) * ROW)?)?;
+    fn stage_address(&self, p: Ptx, stage: Value, left: bool) -> Result<Value> {
+        let at = p.add(self.pipeline, p.mul_const(stage, (self.m + self.n) * ROW)?)?;
         p.add_const(at, if left { 0 } else { self.m * ROW })
     }
 
     /// Issues the cp.asyncs of a K step. A row of a tile is 64 contiguous elements; an MN-major
     /// operand's tile has slices of 64 rows (K).
-    fn copy_stage(&self, c: Code, side: &OperandTile<'_>, step: Value, slot: Value) -> Result<()> {
+    fn copy_stage(&self, c: Code, side: &OperandTile<'_>, step: Value, stage: Value) -> Result<()> {
         let (p, o) = (Ptx(c), side.operand);
         let (row, chunk) = (p.div_const(self.thread, 8)?, p.rem_const(self.thread, 8)?);
         let place = arith::xori(p, chunk, p.rem_const(row, 8)?)?;
         let to = p.add(
-            self.stage_address(p, slot, side.left)?,
+            self.stage_address(p, stage, side.left)?,
             p.add(p.mul_const(row, ROW)?, p.mul_const(place, 16)?)?,
         )?;
         if let Some(w) = &self.results.product.window {
@@ -178,10 +178,11 @@ impl MmaTile<'_> {
         let depth = p.mul_const(step, DEPTH)?;
         let (near0, far0) = if o.k_major { (depth, side.first) } else { (side.first, depth) };
         let (near0, far0) = (p.add(near0, p.mul_const(chunk, 8)?)?, p.add(far0, row)?);
-        let (slabs, rows) = if o.k_major { (1, side.across) } else { (side.across / DEPTH, DEPTH) };
+        let (slices, rows) =
+            if o.k_major { (1, side.across) } else { (side.across / DEPTH, DEPTH) };
         let zero = p.number(0)?;
-        for slab in 0..slabs {
-            let near = p.add_const(near0, slab * DEPTH)?;
+        for slice in 0..slices {
+            let near = p.add_const(near0, slice * DEPTH)?;
             // The bytes left in the row, at most 16: cp.async fills the rest with zeros.
             let left =
                 p.min(p.max(p.mul_const(p.sub(near_size, near)?, 2)?, zero)?, p.number(16)?)?;
@@ -190,7 +191,7 @@ impl MmaTile<'_> {
                 let inside = c.compare(CmpIPredicate::Slt, far, far_size)?;
                 let element = c.add(c.mul(p.i32_to_index(far)?, stride)?, p.i32_to_index(near)?)?;
                 let from = arith::addi(p, side.base, p.size_in_bytes(element, 2)?)?;
-                let to = p.add_const(to, slab * SLICE_BYTES + i * ROWS_PER_COPY * ROW)?;
+                let to = p.add_const(to, slice * SLICE_BYTES + i * ROWS_PER_COPY * ROW)?;
                 p.cp_async(to, from, c.select(inside, left, zero)?, 16)?;
             }
         }
@@ -207,26 +208,26 @@ impl MmaTile<'_> {
         x: Value,
         k: usize,
     ) -> Result<[Value; 4]> {
-        let deep = side.operand.k_major;
+        let k_major = side.operand.k_major;
         let (low, high) = (p.rem_const(self.lane, 8)?, p.div_const(self.lane, 16)?);
         let middle = p.rem_const(p.div_const(self.lane, 8)?, 2)?;
         // The row and 16-byte chunk that each lane addresses. A left fragment has the second 8 rows
         // before the second 8 of K.
-        let (row, chunk) = if side.left == deep {
+        let (row, chunk) = if side.left == k_major {
             (p.rem_const(self.lane, 16)?, high)
         } else {
             (p.add(low, p.mul_const(high, 8)?)?, middle)
         };
         let swizzled = |chunk: Value| p.mul_const(arith::xori(p, chunk, low)?, 16);
-        let at = if deep {
+        let at = if k_major {
             let chunk = arith::xori(p, chunk, p.number(2 * k)?)?;
             p.add(p.mul_const(p.add(x, row)?, ROW)?, swizzled(chunk)?)?
         } else {
             let chunk = p.add(p.rem_const(p.div_const(x, 8)?, 8)?, chunk)?;
-            let slab = p.mul_const(p.div_const(x, DEPTH)?, SLICE_BYTES)?;
-            p.add(slab, p.add(p.mul_const(p.add_const(row, 16 * k)?, ROW)?, swizzled(chunk)?)?)?
+            let slice = p.mul_const(p.div_const(x, DEPTH)?, SLICE_BYTES)?;
+            p.add(slice, p.add(p.mul_const(p.add_const(row, 16 * k)?, ROW)?, swizzled(chunk)?)?)?
         };
-        p.ldmatrix(p.add(tile, at)?, !deep)
+        p.ldmatrix(p.add(tile, at)?, !k_major)
     }
 
     /// The left operand's prologue at a tile, if it has one. A thread has two of each 16 of a
@@ -254,7 +255,7 @@ impl MmaTile<'_> {
         c: Code,
         sides: [&OperandTile<'_>; 2],
         elements: Option<&PrologueElements<'_>>,
-        (slot, step): (Value, Value),
+        (stage, step): (Value, Value),
         sums: &[Value],
     ) -> Result<Vec<Value>> {
         let (p, mut sums) = (Ptx(c), sums.to_vec());
@@ -266,7 +267,7 @@ impl MmaTile<'_> {
         for k in 0..DEPTH / 16 {
             let read =
                 |side: &OperandTile<'_>, first: Value, count: usize| -> Result<Vec<[Value; 4]>> {
-                    let tile = self.stage_address(p, slot, side.left)?;
+                    let tile = self.stage_address(p, stage, side.left)?;
                     (0..count)
                         .map(|i| self.fragment(p, side, tile, p.add_const(first, 16 * i)?, k))
                         .collect()
@@ -310,9 +311,9 @@ impl MmaTile<'_> {
         let p = Ptx(c);
         let (left, right) =
             (self.operand_tile(p, true, batch, row)?, self.operand_tile(p, false, batch, column)?);
-        let copy = |c: Code, step: Value, slot: Value| {
-            self.copy_stage(c, &left, step, slot)?;
-            self.copy_stage(c, &right, step, slot)
+        let copy = |c: Code, step: Value, stage: Value| {
+            self.copy_stage(c, &left, step, stage)?;
+            self.copy_stage(c, &right, step, stage)
         };
         let ahead = self.stages - 1;
         for s in 0..ahead {

@@ -74,14 +74,14 @@ impl ContractionEmitter<'_> {
         };
         Ok((0..self.nest.extents.len()).map(|d| LaneValue::Uniform(of(d))).collect())
     }
-    /// Copies an operand's tile at (`across`, `deep`); elements out of bounds are 0.
+    /// Copies an operand's tile at (`across`, `k_index`); elements out of bounds are 0.
     fn copy(
         &self,
         c: Code,
         side: &OperandTile<'_>,
         batch: &[(usize, Value)],
         across: Value,
-        deep: Value,
+        k_index: Value,
         thread: Value,
     ) -> Result<()> {
         let buffer = self.scope.buffer(side.access.buffer)?;
@@ -97,7 +97,7 @@ impl ContractionEmitter<'_> {
             };
             let mut one = |c: Code| -> Result<()> {
                 let a = self.at(c, side.dims, c.add(across, x)?)?;
-                let d = self.at(c, &self.roles.k, c.add(deep, k)?)?;
+                let d = self.at(c, &self.roles.k, c.add(k_index, k)?)?;
                 let dims = self.dims(c, &[batch, &a.dims, &d.dims])?;
                 let LaneValue::Uniform(v) =
                     self.scope.read(c, side.access, &dims, ONE, &ForwardedElements::new())?
@@ -229,20 +229,20 @@ pub fn emit(
         shared(c, element, ((across + 1) * depth) as i64)
     };
     let inner = *roles.k.last().ok_or("has nothing to sum")?;
-    let deep = |a: &Access| a.at.coefficient(inner).known() == Some(1);
+    let k_index = |a: &Access| a.at.coefficient(inner).known() == Some(1);
     let left = OperandTile {
         access: a,
         memory: memory(a, m)?,
         dims: &roles.rows,
         across: m,
-        k_contiguous: deep(a),
+        k_contiguous: k_index(a),
     };
     let right = OperandTile {
         access: b,
         memory: memory(b, n)?,
         dims: &roles.columns,
         across: n,
-        k_contiguous: deep(b),
+        k_contiguous: k_index(b),
     };
 
     let thread = threads::thread_id(c)?;

@@ -77,7 +77,7 @@ impl<'a> PrologueElements<'a> {
         let access = prologue.raw(stage).ok_or("has no left operand")?;
         let number = stage.inputs.iter().position(|a| a == access).ok_or("has no left operand")?;
         let raw = *args.get(number).ok_or("has no left operand")?;
-        let ([row], [deep]) = (product.roles.rows.as_slice(), product.roles.k.as_slice()) else {
+        let ([row], [k_dim]) = (product.roles.rows.as_slice(), product.roles.k.as_slice()) else {
             return Err("has several dimensions of rows".into());
         };
         let mut depends = HashMap::new();
@@ -87,7 +87,7 @@ impl<'a> PrologueElements<'a> {
                 *args.get(*i).ok_or("reads what is no input")?,
             );
             depends
-                .insert(v, u8::from(a.at.uses(*row)) * ROW + u8::from(a.at.uses(*deep)) * COLUMN);
+                .insert(v, u8::from(a.at.uses(*row)) * ROW + u8::from(a.at.uses(*k_dim)) * COLUMN);
         }
         for op in &prologue.ops {
             let bits = op.operands().iter().filter_map(|v| depends.get(v)).fold(0, |a, b| a | b);
@@ -102,7 +102,7 @@ impl<'a> PrologueElements<'a> {
             if results.is_full()[0] { Ok(row) } else { c.min(row, last) }
         };
         let rows: Vec<Value> = rows.iter().map(there).collect::<Result<_>>()?;
-        let extent = &results.nest.extents[*deep];
+        let extent = &results.nest.extents[*k_dim];
         let depth = if extent.multiple_of(DEPTH as i64) {
             None
         } else {
@@ -243,9 +243,9 @@ impl<'a> PrologueElements<'a> {
             None => column,
         };
         let (column, zero) = (p.i32_to_index(column)?, c.index(0)?);
-        let deep = self.results.product.roles.k[0];
-        let even = |d: &usize, n: &crate::analysis::Poly| *d == deep || n.multiple_of(2);
-        let together = a.at.coefficient(deep).known() == Some(1)
+        let k_dim = self.results.product.roles.k[0];
+        let even = |d: &usize, n: &crate::analysis::Poly| *d == k_dim || n.multiple_of(2);
+        let together = a.at.coefficient(k_dim).known() == Some(1)
             && a.at.constant.multiple_of(2)
             && a.at.dims.iter().all(|(d, n)| even(d, n));
         if together {

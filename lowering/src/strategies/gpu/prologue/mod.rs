@@ -80,7 +80,7 @@ impl Prologue {
     /// dimension.
     pub fn raw<'s>(&self, stage: &'s Stage) -> Option<&'s Access> {
         let right = stage.inputs.get(self.right)?;
-        let deep = |a: &Access| {
+        let k_dim = |a: &Access| {
             (0..stage.extents.len()).all(|d| {
                 let summed = stage.reduction.get(d) == Some(&true);
                 let others =
@@ -88,7 +88,7 @@ impl Prologue {
                 a.at.uses(d) || !(summed || others)
             })
         };
-        let mut all = self.inputs.iter().filter_map(|i| stage.inputs.get(*i)).filter(|a| deep(a));
+        let mut all = self.inputs.iter().filter_map(|i| stage.inputs.get(*i)).filter(|a| k_dim(a));
         let raw = all.next().filter(|a| a.at.rest.is_empty() && *a != right)?;
         all.next().is_none().then_some(raw)
     }

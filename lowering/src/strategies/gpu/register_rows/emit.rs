@@ -51,14 +51,14 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Res
     group.for_each_row(c, groups, total, &mut |c, group, row| {
         let at: Vec<LaneValue> =
             decode(c, row, &sizes)?.into_iter().map(LaneValue::Uniform).collect();
-        let speaks = Scope { store_predicate: group.elected(c)?, ..scope.clone() };
+        let elected = Scope { store_predicate: group.elected(c)?, ..scope.clone() };
         let pieces = (0..count)
             .map(|p| RowChunk::of(c, scope, &group, (p, lanes), length))
             .collect::<Result<_>>()?;
         let mut row = RegisterRow {
             plan,
             group,
-            elected: speaks,
+            elected: elected,
             at,
             lanes: Lanes { count: lanes, mask: None },
             chunks: pieces,

@@ -95,22 +95,22 @@ impl SimtTile<'_> {
                 }
             }
         };
-        let piece = |(deep, x): (Value, Value)| -> Result<AsyncCopy> {
+        let piece = |(k_index, x): (Value, Value)| -> Result<AsyncCopy> {
             let at = p.add(first, x)?;
             let element = p.0.add(
                 p.0.mul(p.i32_to_index(at)?, strides[0])?,
-                p.0.mul(p.i32_to_index(deep)?, strides[1])?,
+                p.0.mul(p.i32_to_index(k_index)?, strides[1])?,
             )?;
             let from = arith::addi(p, begin, p.size_in_bytes(element, BYTES)?)?;
             let to = p.add_const(
-                p.add(p.mul_const(deep, BYTES * pitch(across))?, p.mul_const(x, BYTES)?)?,
+                p.add(p.mul_const(k_index, BYTES * pitch(across))?, p.mul_const(x, BYTES)?)?,
                 offset,
             )?;
             let left = p.mul_const(p.sub(size, at)?, BYTES)?;
             Ok(AsyncCopy {
                 source: from,
                 destination: to,
-                k: deep,
+                k: k_index,
                 bytes: p.min(p.max(left, zero)?, p.number(BYTES * unit)?)?,
             })
         };

@@ -177,14 +177,14 @@ pub fn product(k: &Kernel, plan: &NestPlan) -> Option<Product> {
         let linear = a.at.rest.is_empty()
             && matches!(buffer.role, Role::Input(_))
             && buffer.element.dtype() == Ok(DType::F32);
-        let (beside, deep) = (a.at.coefficient(across), a.at.coefficient(*depth));
+        let (beside, k_dim) = (a.at.coefficient(across), a.at.coefficient(*depth));
         let units = |p: &Poly| p.multiple_of(UNIT as i64);
         let others = a.at.dims.iter().all(|(d, p)| *d == across || units(p));
         let wide = beside.known() == Some(1) && others && units(&a.at.constant);
         linear.then(|| SimtOperand {
             access: a.clone(),
             mn_stride: beside,
-            k_stride: deep,
+            k_stride: k_dim,
             is_vectorised: wide,
         })
     };

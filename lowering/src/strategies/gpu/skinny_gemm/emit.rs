@@ -150,11 +150,11 @@ impl SkinnyTile<'_> {
         c: Code,
         access: &Access,
         row: &[LaneValue],
-        deep: Value,
+        k_index: Value,
         inside: Option<Value>,
     ) -> Result<Vec<Value>> {
         let mut dims = row.to_vec();
-        dims[self.product.k.0] = LaneValue::Strided(deep, 1);
+        dims[self.product.k.0] = LaneValue::Strided(k_index, 1);
         let v =
             WIDE.vector(c, self.scope.read(c, access, &dims, WIDE, &ForwardedElements::new())?)?;
         let words = Type::vector(Type::scalar(c.ctx(), DType::I32), 4);
@@ -193,19 +193,19 @@ impl SkinnyTile<'_> {
             self.unroll,
             &vec![zero; 4 * self.stages.len() * down * over],
             &mut |c, step, sums| {
-                let mut deep = c.add(
+                let mut k_index = c.add(
                     c.mul(step, c.index(DEPTH as i64)?)?,
                     c.mul(quarter, c.index(VECTOR as i64)?)?,
                 )?;
                 let mut inside = None;
                 if depth % DEPTH != 0 {
-                    let there = c.less_than(deep, c.index(*depth as i64)?)?;
-                    deep = c.select(there, deep, c.index(0)?)?;
+                    let there = c.less_than(k_index, c.index(*depth as i64)?)?;
+                    k_index = c.select(there, k_index, c.index(0)?)?;
                     inside = Some(there);
                 }
                 let read = |a: &Access, rows: &[Vec<LaneValue>]| {
                     rows.iter()
-                        .map(|r| self.read(c, a, r, deep, inside))
+                        .map(|r| self.read(c, a, r, k_index, inside))
                         .collect::<Result<Vec<_>>>()
                 };
                 let left = self

@@ -133,15 +133,15 @@ impl SkinnyProduct {
 }
 
 /// Whether an argument can be read in 16-byte vectors along a loop.
-pub fn readable(k: &Kernel, a: &Access, deep: usize) -> bool {
+pub fn readable(k: &Kernel, a: &Access, k_dim: usize) -> bool {
     let units = |p: &Poly| p.multiple_of(VECTOR as i64);
-    let others = a.at.dims.iter().all(|(d, p)| *d == deep || units(p));
+    let others = a.at.dims.iter().all(|(d, p)| *d == k_dim || units(p));
     let input = matches!(k.buffers.get(a.buffer).map(|b| b.role), Some(Role::Input(_)));
     input
         && others
         && units(&a.at.constant)
         && a.at.rest.is_empty()
-        && a.at.coefficient(deep).known() == Some(1)
+        && a.at.coefficient(k_dim).known() == Some(1)
 }
 
 /// The skinny product of a kernel, if both operands can be read in 16-byte vectors.
@@ -151,9 +151,9 @@ pub fn product(k: &Kernel, plan: &NestPlan) -> Option<SkinnyProduct> {
         contractions(k, nest).filter(|(.., element)| *element != DType::F32)?;
     let Roles { batch, rows, columns, k: depth, .. } = roles;
     let all: Vec<&Stage> = stages.iter().filter_map(|s| k.stages.get(*s)).collect();
-    let [deep] = depth.as_slice() else { return None };
+    let [k_dim] = depth.as_slice() else { return None };
     let size =
-        nest.extents[*deep].known().filter(|n| *n >= DEPTH as i64 && n % VECTOR as i64 == 0)?;
+        nest.extents[*k_dim].known().filter(|n| *n >= DEPTH as i64 && n % VECTOR as i64 == 0)?;
     let known = |dims: &[usize]| Poly::product(dims.iter().map(|d| &nest.extents[*d])).known();
     let (x, y) = (known(&rows).unwrap_or(i64::MAX), known(&columns).unwrap_or(i64::MAX));
     let sides = [SkinnyOperand { input: 0, dims: rows }, SkinnyOperand { input: 1, dims: columns }];
@@ -163,11 +163,11 @@ pub fn product(k: &Kernel, plan: &NestPlan) -> Option<SkinnyProduct> {
     let fits = (1..=MAX_ROWS).contains(&x.min(y)) && x.max(y) >= INSTRUCTION.0 as i64;
     let fits = fits
         && shared
-        && all.iter().flat_map(|s| s.inputs.iter().take(2)).all(|a| readable(k, a, *deep));
+        && all.iter().flat_map(|s| s.inputs.iter().take(2)).all(|a| readable(k, a, *k_dim));
     fits.then_some(SkinnyProduct {
         stages,
         batch,
-        k: (*deep, size as usize),
+        k: (*k_dim, size as usize),
         element,
         matrix: many,
         skinny: few,

@@ -209,7 +209,7 @@ impl Split<'_> {
         let at = &self.pattern.at;
         let access = &self.scope.kernel.stages[at.scores].inputs[0];
         let step = |i: usize| -> Result<Vec<Vec<Value>>> {
-            let (deep, inside) = self.lane_address(c, i, DEPTH, self.lane[1], at.depth)?;
+            let (k_index, inside) = self.lane_address(c, i, DEPTH, self.lane[1], at.depth)?;
             let one = |r: &Row| {
                 let query = if here { Ptx(c).opaque(r.query)? } else { r.query };
                 let mut dims: Vec<LaneValue> =
@@ -217,7 +217,7 @@ impl Split<'_> {
                 dims.extend([
                     LaneValue::Uniform(Ptx(c).i32_to_index(query)?),
                     LaneValue::Uniform(c.index(0)?),
-                    LaneValue::Strided(deep, 1),
+                    LaneValue::Strided(k_index, 1),
                 ]);
                 self.load_vector(c, access, &dims, inside)
             };
@@ -248,12 +248,12 @@ impl Split<'_> {
             let key =
                 self.key(p, row_tile, p.add(start, p.add_const(self.lane[0], EIGHT * j)?)?)?;
             let step = |i: usize| {
-                let (deep, inside) = self.lane_address(c, i, DEPTH, self.lane[1], at.depth)?;
+                let (k_index, inside) = self.lane_address(c, i, DEPTH, self.lane[1], at.depth)?;
                 let mut dims = self.outer(c, row_tile)?;
                 dims.extend([
                     LaneValue::Uniform(c.index(0)?),
                     LaneValue::Uniform(key),
-                    LaneValue::Strided(deep, 1),
+                    LaneValue::Strided(k_index, 1),
                 ]);
                 self.load_vector(c, access, &dims, inside)
             };

@@ -142,10 +142,10 @@ fn of(k: &Kernel, plan: &NestPlan, number: usize) -> Option<TransposedNest> {
         all.iter().filter(|(d, _)| *d == down).map(|(_, a)| bytes(k, a)).sum::<usize>()
     };
     let down = all.iter().map(|(d, _)| *d).rev().max_by_key(|d| weight(*d))?;
-    let mut turned: Vec<Access> =
+    let mut transposed: Vec<Access> =
         all.into_iter().filter(|(d, _)| *d == down).map(|(_, a)| a).collect();
-    turned.sort_by_key(|a| std::cmp::Reverse(bytes(k, a)));
-    Some(TransposedNest { nest: number, store_dim: over, load_dim: down, operands: turned })
+    transposed.sort_by_key(|a| std::cmp::Reverse(bytes(k, a)));
+    Some(TransposedNest { nest: number, store_dim: over, load_dim: down, operands: transposed })
 }
 
 impl TransposedNest {

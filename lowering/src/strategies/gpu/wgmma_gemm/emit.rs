@@ -118,15 +118,15 @@ impl WgmmaTile<'_> {
     pub(crate) fn staging(&self, p: Ptx) -> Result<Value> {
         p.add_const(self.pipeline, self.stages * self.stage_bytes())
     }
-    pub(crate) fn full_barrier(&self, p: Ptx, slot: Value) -> Result<Value> {
-        p.add(p.add_const(self.staging(p)?, staging(self.warpgroups))?, p.mul_const(slot, 8)?)
+    pub(crate) fn full_barrier(&self, p: Ptx, stage: Value) -> Result<Value> {
+        p.add(p.add_const(self.staging(p)?, staging(self.warpgroups))?, p.mul_const(stage, 8)?)
     }
-    pub(crate) fn empty_barrier(&self, p: Ptx, slot: Value) -> Result<Value> {
-        p.add_const(self.full_barrier(p, slot)?, 8 * self.stages)
+    pub(crate) fn empty_barrier(&self, p: Ptx, stage: Value) -> Result<Value> {
+        p.add_const(self.full_barrier(p, stage)?, 8 * self.stages)
     }
     /// The next stage, and its phase parity.
-    pub(crate) fn next_stage(&self, p: Ptx, slot: Value, parity: Value) -> Result<[Value; 2]> {
-        p.next_stage(slot, parity, self.stages)
+    pub(crate) fn next_stage(&self, p: Ptx, stage: Value, parity: Value) -> Result<[Value; 2]> {
+        p.next_stage(stage, parity, self.stages)
     }
     /// The position of a tile, given its linear number.
     fn tile_coord(&self, c: Code, tile: Value) -> Result<TileCoord> {
@@ -239,11 +239,11 @@ impl WgmmaTile<'_> {
                     c.index(1)?,
                     carried,
                     &mut |c, step, carried| {
-                        let (p, [slot, parity]) = (Ptx(c), [carried[0], carried[1]]);
-                        p.mbarrier_wait(self.empty_barrier(p, slot)?, parity)?;
-                        let full = self.full_barrier(p, slot)?;
+                        let (p, [stage, parity]) = (Ptx(c), [carried[0], carried[1]]);
+                        p.mbarrier_wait(self.empty_barrier(p, stage)?, parity)?;
+                        let full = self.full_barrier(p, stage)?;
                         p.mbarrier_arrive_expect_tx(full, self.stage_bytes())?;
-                        let left = p.add(self.pipeline, p.mul_const(slot, self.stage_bytes())?)?;
+                        let left = p.add(self.pipeline, p.mul_const(stage, self.stage_bytes())?)?;
                         let right = p.add_const(left, self.left_bytes())?;
                         if let (Some(w), Some(pixel)) = (&self.product().window, &pixel) {
                             self.copy_window(
@@ -258,13 +258,13 @@ impl WgmmaTile<'_> {
                         } else {
                             let depth =
                                 p.mul_const(p.index_to_i32(step)?, self.product().k_per_stage())?;
-                            let slabs = self.product().slices();
-                            for slab in 0..slabs {
+                            let slices = self.product().slices();
+                            for slice in 0..slices {
                                 let (to, depth) = (
-                                    p.add_const(left, slab * self.m * ROW)?,
+                                    p.add_const(left, slice * self.m * ROW)?,
                                     p.add_const(
                                         depth,
-                                        slab * self.product().k_per_stage() / slabs,
+                                        slice * self.product().k_per_stage() / slices,
                                     )?,
                                 );
                                 self.load_operand(
@@ -290,7 +290,7 @@ impl WgmmaTile<'_> {
                                 )?;
                             }
                         }
-                        Ok(self.next_stage(p, slot, parity)?.to_vec())
+                        Ok(self.next_stage(p, stage, parity)?.to_vec())
                     },
                 )
             },
@@ -301,7 +301,7 @@ impl WgmmaTile<'_> {
     fn multiply(
         &self,
         p: Ptx,
-        slot: Value,
+        stage: Value,
         group: Value,
         sums: &[Value],
         first: bool,
@@ -310,12 +310,12 @@ impl WgmmaTile<'_> {
         let (left_deep, right_deep) = (product.left.k_major, product.rights[0].k_major);
         let element = wgmma_type(product.element);
         let mma = Mma { columns: self.n, element, a_k_major: left_deep, b_k_major: right_deep };
-        let left = p.add(self.pipeline, p.mul_const(slot, self.stage_bytes())?)?;
+        let left = p.add(self.pipeline, p.mul_const(stage, self.stage_bytes())?)?;
         let right = p.wgmma_descriptor(p.add_const(left, self.m * ROW)?, right_deep)?;
         // 64 rows take 8 KiB, K-major or MN-major.
         let mine = p.mul_const(self.warpgroup_row(p, group)?, ROW)?;
         let left = p.wgmma_descriptor(p.add(left, mine)?, left_deep)?;
-        let step = |deep: bool| if deep { 32 } else { 16 * ROW };
+        let step = |k_major: bool| if k_major { 32 } else { 16 * ROW };
         p.wgmma_fence()?;
         let mut sums = sums.to_vec();
         // A wgmma takes 32 bytes of K, for any element type.
@@ -340,11 +340,11 @@ impl WgmmaTile<'_> {
             &[Ptx(c).number(0)?, Ptx(c).number(0)?],
             &mut |c, tile_coord, carried| {
                 let p = Ptx(c);
-                let speaks = p.eq_const(thread, 0)?;
-                let release = |c: Code, slot: Value| {
+                let elected = p.eq_const(thread, 0)?;
+                let release = |c: Code, stage: Value| {
                     c.if_else(
-                        speaks,
-                        &mut |c| Ptx(c).mbarrier_arrive(self.empty_barrier(Ptx(c), slot)?),
+                        elected,
+                        &mut |c| Ptx(c).mbarrier_arrive(self.empty_barrier(Ptx(c), stage)?),
                         None,
                     )
                 };
@@ -361,12 +361,12 @@ impl WgmmaTile<'_> {
                 let done = c.for_dynamic_step(one, steps, one, &state, &mut |c, _, state| {
                     let p = Ptx(c);
                     let (sums, rest) = state.split_at(blocks);
-                    let [slot, parity, before] = [rest[0], rest[1], rest[2]];
-                    p.mbarrier_wait(self.full_barrier(p, slot)?, parity)?;
-                    let mut next = self.multiply(p, slot, group, sums, false)?;
+                    let [stage, parity, before] = [rest[0], rest[1], rest[2]];
+                    p.mbarrier_wait(self.full_barrier(p, stage)?, parity)?;
+                    let mut next = self.multiply(p, stage, group, sums, false)?;
                     release(c, before)?;
-                    next.extend(self.next_stage(p, slot, parity)?);
-                    next.push(slot);
+                    next.extend(self.next_stage(p, stage, parity)?);
+                    next.push(stage);
                     Ok(next)
                 })?;
                 // LLVM would unroll the loop and keep the addresses of all K steps live beside the

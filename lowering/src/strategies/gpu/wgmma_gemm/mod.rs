@@ -184,9 +184,9 @@ impl Operand {
     /// The operand with its slices as a dimension: 64 elements, K, slices, batch.
     fn with_slices(&self) -> Operand {
         let mut o = self.clone();
-        let slabs = o.sizes.first().and_then(Poly::known).unwrap_or_default() / DEPTH as i64;
+        let slices = o.sizes.first().and_then(Poly::known).unwrap_or_default() / DEPTH as i64;
         o.sizes[0] = Poly::number(DEPTH as i64);
-        o.sizes.insert(2, Poly::number(slabs));
+        o.sizes.insert(2, Poly::number(slices));
         o.strides.insert(1, Poly::number(DEPTH as i64));
         o
     }
@@ -250,9 +250,9 @@ fn bytes(m: usize, n: usize, stages: usize, groups: usize) -> usize {
     (m + n) * ROW * stages + staging(groups) + 16 * stages + 1024
 }
 
-/// Bytes of shared memory of a CTA. `slabs`: slices of the left operand's tile.
-pub fn shared(p: &Params, slabs: usize) -> usize {
-    bytes(slabs * p.block_m, p.block_n, p.stages, groups(p))
+/// Bytes of shared memory of a CTA. `slices`: slices of the left operand's tile.
+pub fn shared(p: &Params, slices: usize) -> usize {
+    bytes(slices * p.block_m, p.block_n, p.stages, groups(p))
         + if p.split_k > 1 { split_k::BARRIER } else { 0 }
 }
 
@@ -307,10 +307,10 @@ pub fn product(k: &Kernel, plan: &NestPlan) -> Option<Product> {
             .iter()
             .map(|s| operand(k, nest, s.inputs.get(1)?, roles.columns[0], &roles))
             .collect::<Option<_>>()?;
-        let deep = rights[0].k_major;
+        let k_major = rights[0].k_major;
         // wgmma reads tf32 operands K-major only.
-        let fits = element != DType::F32 || (deep && left.k_major);
-        let fits = fits && rights.iter().all(|r| r.k_major == deep);
+        let fits = element != DType::F32 || (k_major && left.k_major);
+        let fits = fits && rights.iter().all(|r| r.k_major == k_major);
         return fits.then_some(Product {
             roles,
             element,
@@ -376,12 +376,12 @@ fn with_prologue(k: &Kernel, nest: &Nest) -> Option<Product> {
 
 fn operand(k: &Kernel, nest: &Nest, a: &Access, across: usize, roles: &Roles) -> Option<Operand> {
     let depth = *roles.k.first()?;
-    let deep = a.at.coefficient(depth).known() == Some(1);
+    let k_major = a.at.coefficient(depth).known() == Some(1);
     // The first K step is peeled, without a check that there is one.
     nest.extents.get(depth)?.at_least().filter(|n| *n > 0)?;
-    let (near, far) = if deep { (depth, across) } else { (across, depth) };
+    let (near, far) = if k_major { (depth, across) } else { (across, depth) };
     let dims: Vec<usize> = [near, far].into_iter().chain(roles.batch.iter().copied()).collect();
-    rows(k, &nest.extents, a, &dims, deep)
+    rows(k, &nest.extents, a, &dims, k_major)
 }
 
 /// An operand whose access has exactly `dims`, loops of these extents, the contiguous one first;
@@ -391,7 +391,7 @@ pub fn rows(
     extents: &[Poly],
     a: &Access,
     dims: &[usize],
-    deep: bool,
+    k_major: bool,
 ) -> Option<Operand> {
     let Role::Input(number) = k.buffers.get(a.buffer)?.role else { return None };
     let strides = tensor(
@@ -406,7 +406,7 @@ pub fn rows(
         buffer: a.buffer,
         argument,
         offset,
-        k_major: deep,
+        k_major: k_major,
         dims: dims.to_vec(),
         sizes,
         strides,

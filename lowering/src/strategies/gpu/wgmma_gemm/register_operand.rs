@@ -32,10 +32,10 @@ impl WgmmaTile<'_> {
 
     /// The computed left fragments of a K step, in f32. Of each 16 columns: two rows of the first 8
     /// columns, then two rows of the second 8, each with two adjacent elements.
-    fn left(&self, c: Code, t: &Thread<'_>, slot: Value, step: Value) -> Result<Vec<Value>> {
+    fn left(&self, c: Code, t: &Thread<'_>, stage: Value, step: Value) -> Result<Vec<Value>> {
         let p = Ptx(c);
         let mut known = t.elements.step(c, p.add(p.mul_const(step, DEPTH)?, t.column)?)?;
-        let tile = p.add(self.pipeline, p.mul_const(slot, self.stage_bytes())?)?;
+        let tile = p.add(self.pipeline, p.mul_const(stage, self.stage_bytes())?)?;
         let mut made = vec![];
         for k in 0..DEPTH / 16 {
             for (i, pair) in self.raw(p, t, tile, k)?.into_iter().enumerate() {
@@ -85,19 +85,19 @@ impl WgmmaTile<'_> {
         p: Ptx,
         left: &[Value],
         sums: &[Value],
-        slot: Value,
+        stage: Value,
     ) -> Result<Vec<Value>> {
-        let (deep, element) = (self.product().rights[0].k_major, self.product().element);
+        let (k_major, element) = (self.product().rights[0].k_major, self.product().element);
         let right = p.add_const(
-            p.add(self.pipeline, p.mul_const(slot, self.stage_bytes())?)?,
+            p.add(self.pipeline, p.mul_const(stage, self.stage_bytes())?)?,
             self.left_bytes(),
         )?;
-        let right = p.wgmma_descriptor(right, deep)?;
+        let right = p.wgmma_descriptor(right, k_major)?;
         let mut sums = sums.to_vec();
         p.wgmma_fence()?;
         for (k, left) in left.chunks(4).enumerate() {
-            let right = p.advance_descriptor(right, k * if deep { 32 } else { 16 * ROW })?;
-            sums = p.wgmma_register_operand(element, left, right, deep, &sums)?;
+            let right = p.advance_descriptor(right, k * if k_major { 32 } else { 16 * ROW })?;
+            sums = p.wgmma_register_operand(element, left, right, k_major, &sums)?;
         }
         p.wgmma_commit_group()?;
         Ok(sums)
@@ -119,16 +119,16 @@ impl WgmmaTile<'_> {
                 let lane = p.rem_const(thread, 32)?;
                 // Each warp elects a lane to arrive: it may have read its rows before the other warps
                 // have.
-                let speaks = p.eq_const(lane, 0)?;
-                let release = |c: Code, slot: Value| {
+                let elected = p.eq_const(lane, 0)?;
+                let release = |c: Code, stage: Value| {
                     c.if_else(
-                        speaks,
-                        &mut |c| Ptx(c).mbarrier_arrive(self.empty_barrier(Ptx(c), slot)?),
+                        elected,
+                        &mut |c| Ptx(c).mbarrier_arrive(self.empty_barrier(Ptx(c), stage)?),
                         None,
                     )
                 };
-                let ready = |c: Code, slot: Value, parity: Value| {
-                    Ptx(c).mbarrier_wait(self.full_barrier(Ptx(c), slot)?, parity)
+                let ready = |c: Code, stage: Value, parity: Value| {
+                    Ptx(c).mbarrier_wait(self.full_barrier(Ptx(c), stage)?, parity)
                 };
                 let row =
                     p.add(self.warpgroup_row(p, group)?, p.mul_const(p.rem_const(warp, 4)?, 16)?)?;
@@ -157,10 +157,10 @@ impl WgmmaTile<'_> {
                     &mut |c, step, state| {
                         let p = Ptx(c);
                         let ((sums, rest), end) = (state.split_at(count), state.len());
-                        let (left, [slot, parity]) =
+                        let (left, [stage, parity]) =
                             (&rest[..end - count - 2], [state[end - 2], state[end - 1]]);
-                        let sums = self.multiply_registers(p, left, sums, slot)?;
-                        let next = self.next_stage(p, slot, parity)?;
+                        let sums = self.multiply_registers(p, left, sums, stage)?;
+                        let next = self.next_stage(p, stage, parity)?;
                         ready(c, next[0], next[1])?;
                         let made = self.left(c, &t, next[0], p.index_to_i32(step)?)?;
                         // Ends a basic block: otherwise ptxas sinks the prologue below the wgmma wait. For
@@ -170,18 +170,18 @@ impl WgmmaTile<'_> {
                         let mut done =
                             p.wgmma_wait_group(0, &[sums.as_slice(), &made].concat(), left)?;
                         let made = done.split_off(count);
-                        release(c, slot)?;
+                        release(c, stage)?;
                         done.extend(t.elements.packed(p, &made)?);
                         done.extend(next);
                         Ok(done)
                     },
                 )?;
                 let ((sums, rest), end) = (done.split_at(count), done.len());
-                let (left, [slot, parity]) =
+                let (left, [stage, parity]) =
                     (&rest[..end - count - 2], [done[end - 2], done[end - 1]]);
-                let sums = self.multiply_registers(p, left, sums, slot)?;
+                let sums = self.multiply_registers(p, left, sums, stage)?;
                 let sums = p.wgmma_wait_group(0, &sums, left)?;
-                release(c, slot)?;
+                release(c, stage)?;
                 self.finish(
                     c,
                     &Fragments {
@@ -192,7 +192,7 @@ impl WgmmaTile<'_> {
                         values: vec![vec![&sums]],
                     },
                 )?;
-                Ok(self.next_stage(p, slot, parity)?.to_vec())
+                Ok(self.next_stage(p, stage, parity)?.to_vec())
             },
         )
     }

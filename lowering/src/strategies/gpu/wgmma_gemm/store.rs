@@ -104,9 +104,9 @@ impl WgmmaTile<'_> {
         let (group, thread, warp) = (*group, *thread, *warp);
         let lane = p.rem_const(thread, 32)?;
         let own = p.add(p.mul_const(group, 4)?, p.rem_const(warp, 4)?)?;
-        let slabs = self.operand_columns() / DEPTH * values.len();
+        let slices = self.operand_columns() / DEPTH * values.len();
         let places: usize =
-            self.staged_results.iter().map(|(s, _)| DEPTH / s.columns()).sum::<usize>() * slabs;
+            self.staged_results.iter().map(|(s, _)| DEPTH / s.columns()).sum::<usize>() * slices;
         let mut staging = Staging {
             results: self.staged_results.iter().map(|(s, map)| (s, *map)).collect(),
             memory: p.add(self.staging(p)?, p.mul_const(own, 2 * STORED * ROW)?)?,
@@ -129,10 +129,10 @@ impl WgmmaTile<'_> {
         let over = p.add(column0, p.mul_const(p.rem_const(lane, 4)?, 2)?)?;
         let lanes = self.results.lanes();
         for (b, sums) in values.iter().enumerate() {
-            for slab in 0..self.operand_columns() / DEPTH {
+            for slice in 0..self.operand_columns() / DEPTH {
                 // By result, by 8 columns, by upper or lower 8 rows.
                 let mut found: Vec<Vec<[Value; 2]>> = vec![vec![]; staging.results.len()];
-                for eight in 8 * slab..8 * slab + 8 {
+                for eight in 8 * slice..8 * slice + 8 {
                     // Columns beyond the result are not computed; TMA clips them.
                     if known.is_some_and(|n| n <= 8 * eight as i64) {
                         for ((s, _), all) in staging.results.iter().zip(&mut found) {
@@ -189,7 +189,7 @@ impl WgmmaTile<'_> {
                         } else {
                             staging.stage_32_bit(p, memory, pairs)?
                         }
-                        let column = p.add_const(column0, slab * DEPTH + part * s.columns())?;
+                        let column = p.add_const(column0, slice * DEPTH + part * s.columns())?;
                         let row = p.add_const(row0, 64 * b)?;
                         let Some(map) = map else {
                             p.warp_barrier()?;
