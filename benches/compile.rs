@@ -110,7 +110,7 @@ fn layers(c: &mut Criterion) {
             verify: false,
             salt: "bench",
             progress: &|_, _| (),
-            made: &|_, _| (),
+            on_kernel: &|_, _| (),
             schedules: &Default::default(),
             cancellation: Default::default(),
             debug: Default::default(),

@@ -180,7 +180,7 @@ mod dlpack {
     }
 
     /// A DLPack tensor, checked as far as it can be.
-    struct Parts<'a> {
+    struct DlpackParts<'a> {
         device: DeviceId,
         dtype: &'static str,
         shape: &'a [usize],
@@ -190,7 +190,10 @@ mod dlpack {
 
     /// # Safety
     /// As for [`View::from_dlpack`].
-    unsafe fn parts<'a>(what: &'static str, t: &'a DLTensor) -> Result<Parts<'a>, CallError> {
+    unsafe fn dlpack_parts<'a>(
+        what: &'static str,
+        t: &'a DLTensor,
+    ) -> Result<DlpackParts<'a>, CallError> {
         let refuse = |reason: String| tensor_error(what, "", reason);
         let device = match t.device.device_type {
             DLDeviceType::CPU | DLDeviceType::CUDAHOST => DeviceId::Host,
@@ -217,7 +220,7 @@ mod dlpack {
             false => t.data.cast::<u8>().wrapping_add(t.byte_offset as usize),
         };
         if rank == 0 {
-            return Ok(Parts { device, dtype, shape: &[], strides: Some(&[]), data });
+            return Ok(DlpackParts { device, dtype, shape: &[], strides: Some(&[]), data });
         }
         if t.shape.is_null() {
             return Err(refuse("has no shape".into()));
@@ -234,7 +237,7 @@ mod dlpack {
                 .then(|| std::slice::from_raw_parts(t.strides.cast::<isize>().cast_const(), rank));
             (std::slice::from_raw_parts(t.shape.cast::<usize>().cast_const(), rank), strides)
         };
-        Ok(Parts { device, dtype, shape, strides, data })
+        Ok(DlpackParts { device, dtype, shape, strides, data })
     }
 
     impl<'a> View<'a> {
@@ -247,7 +250,7 @@ mod dlpack {
         pub unsafe fn from_dlpack(t: &'a DLTensor) -> Result<View<'a>, CallError> {
             // SAFETY: the caller's promise.
             unsafe {
-                let p = parts("input", t)?;
+                let p = dlpack_parts("input", t)?;
                 Ok(match p.device {
                     DeviceId::Host => View::at(DeviceId::Host, p.dtype, p.shape, p.strides, p.data),
                     DeviceId::Cuda(info) => {
@@ -268,7 +271,7 @@ mod dlpack {
         pub unsafe fn from_dlpack(t: &'a mut DLTensor) -> Result<ViewMut<'a>, CallError> {
             // SAFETY: the caller's promise.
             unsafe {
-                let p = parts("output", t)?;
+                let p = dlpack_parts("output", t)?;
                 Ok(ViewMut::at(p.device, p.dtype, p.shape, p.strides, p.data))
             }
         }

@@ -33,7 +33,7 @@ enum Action {
     },
 }
 
-fn stop(r: Remark) -> CliError {
+fn cache_error(r: Remark) -> CliError {
     CliError::usage(r.to_string())
 }
 
@@ -45,21 +45,21 @@ impl Cache {
                 "there is no cache: KILN_CACHE_DIR is off, or there is no home folder",
             ));
         };
-        let store = Store::open(dir).map_err(stop)?;
+        let store = Store::open(dir).map_err(cache_error)?;
         match &self.action {
             Action::Stat => {
-                let (programs, kernels) = store.count().map_err(stop)?;
+                let (programs, kernels) = store.count().map_err(cache_error)?;
                 println!("{}, at most {} KiB", dir.display(), options.cache_bytes >> 10);
                 println!("{} programs, {} KiB", programs.entries, programs.bytes >> 10);
                 println!("{} kernels, {} KiB", kernels.entries, kernels.bytes >> 10);
             }
-            Action::Clear => println!("{} KiB freed", store.trim(0).map_err(stop)? >> 10),
+            Action::Clear => println!("{} KiB freed", store.trim(0).map_err(cache_error)? >> 10),
             Action::Export { file } => {
                 println!("{}: {} entries", file.display(), store.export(file).map_err(Error::from)?)
             }
             Action::Import { file } => {
                 println!("{} new entries", store.import(file).map_err(Error::from)?);
-                store.trim(options.cache_bytes).map_err(stop)?;
+                store.trim(options.cache_bytes).map_err(cache_error)?;
             }
         }
         Ok(Exit::Done)

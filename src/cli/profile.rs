@@ -34,7 +34,7 @@ pub fn chrome(exe: &Executable, inputs: &[Data], times: &[Duration], runs: &[usi
             continue;
         }
         let event = |name: &str, tid: u32, args: Value| json!({"name": name, "cat": k.kind, "ph": "X", "pid": 1, "tid": tid, "ts": us(start), "dur": us(*time), "args": args});
-        events.push(event(&k.name, KERNELS, about(i, k, &numbers, *runs)));
+        events.push(event(&k.name, KERNELS, kernel_args(i, k, &numbers, *runs)));
         events.push(event(
             &k.ops.join(" "),
             OPS,
@@ -50,7 +50,7 @@ pub fn chrome(exe: &Executable, inputs: &[Data], times: &[Duration], runs: &[usi
     json!({"traceEvents": events, "displayTimeUnit": "ns", "otherData": {"program": p.name, "device": device_name, "times": format!("medians, {clock}")}})
 }
 
-fn about(i: usize, k: &Kernel, numbers: &SymbolValues, runs: usize) -> Value {
+fn kernel_args(i: usize, k: &Kernel, numbers: &SymbolValues, runs: usize) -> Value {
     let mut args = json!({
         "launch": i, "runs": runs, "symbol": k.symbol, "ops": k.ops, "sources": k.sources, "not_fused": k.not_fused, "reads": k.reads,
         "bytes": numbers.of_dim(k.bytes), "flops": numbers.of_dim(k.flops),

@@ -5,7 +5,7 @@ use crate::{
 };
 
 /// The error of a graph break under fullgraph.
-pub(super) fn whole(mut read: OpError) -> Error {
+pub(super) fn fullgraph_error(mut read: OpError) -> Error {
     read.reason += match BreakReason::from_error(&read) {
         BreakReason::Read => {
             ", and fullgraph wants one graph: keep the choice in the graph (where_ takes both sides), return the tensor and read it outside, or let the \

@@ -39,7 +39,7 @@ use crate::{
 };
 use background::{ProgramCompiler, ProgramFuture};
 use entry::{Entry, EntryCode, EntryCompiler, EntryError, traced};
-use fullgraph::whole;
+use fullgraph::fullgraph_error;
 use function::{into_leaves, leaves, rebuild};
 use specialisation::History;
 use state::State;
@@ -479,7 +479,9 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
                 return Ok(None);
             }
             Err(EntryError::Error(e)) => return Err(e),
-            Err(EntryError::Read(read)) if self.settings.fullgraph => return Err(whole(read)),
+            Err(EntryError::Read(read)) if self.settings.fullgraph => {
+                return Err(fullgraph_error(read));
+            }
             Err(EntryError::Read(read)) => {
                 let at = format!("{}:{}:{}", read.file, read.line, read.column);
                 let why = BreakReason::from_error(&read).text();

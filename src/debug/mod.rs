@@ -87,7 +87,7 @@ fn first_wrong(found: &[Tensor], rounded: &[Tensor], exact: &[Tensor]) -> Option
     }
     let all = found.iter().zip(rounded).zip(exact).enumerate();
     all.filter_map(|(i, ((f, r), e))| {
-        tolerance::law(f, r, e).err().map(|why| format!("result {i} {why}"))
+        tolerance::check_error_bound(f, r, e).err().map(|why| format!("result {i} {why}"))
     })
     .next()
 }

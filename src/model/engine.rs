@@ -90,7 +90,7 @@ impl Engine {
     /// Shapes and byte sizes of the results, if all of them are static. Host programs without
     /// control flow only.
     pub fn fixed_outputs(&self) -> Option<&[(Vec<usize>, usize)]> {
-        if let Engine::Host(Host::One(l)) = self { l.fixed_outputs() } else { None }
+        if let Engine::Host(Host::Single(l)) = self { l.fixed_outputs() } else { None }
     }
     /// The loaded GPU program; `None` on the host.
     pub fn cuda(&self) -> Option<&cuda::Loaded> {

@@ -322,7 +322,7 @@ impl Model {
             cache: store,
             verify: options.verify,
             progress,
-            made: &|symbol, code| linker.into_iter().for_each(|l| l.add(symbol, code)),
+            on_kernel: &|symbol, code| linker.into_iter().for_each(|l| l.add(symbol, code)),
             schedules: &schedules,
             salt: BUILD,
             cancellation,

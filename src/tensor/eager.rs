@@ -182,7 +182,7 @@ fn run_cached(
     let made = match known {
         Some(made) => made,
         None => {
-            let made = Arc::new(make(site, op, target, args, &arrays, backend)?);
+            let made = Arc::new(compile_op(site, op, target, args, &arrays, backend)?);
             let mut all = lock(&PROGRAMS);
             if all.len() >= MAX_PROGRAMS {
                 all.shift_remove_index(0);
@@ -218,7 +218,7 @@ pub(super) fn reason(e: TraceError) -> String {
     }
 }
 
-fn make(
+fn compile_op(
     site: CallSite,
     op: &'static str,
     target: &'static str,

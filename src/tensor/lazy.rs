@@ -123,7 +123,7 @@ impl Lazy {
             return None;
         }
         let Lazy { run, results, free, number, .. } = self;
-        let known = &run.ops[self.at - 1].known;
+        let known = &run.ops[self.at - 1].result_types;
         let operand = |n| {
             first.cloned().into_iter().chain(args.iter().flat_map(|(_, arg)| arg.tensors())).nth(n)
         };
@@ -148,7 +148,7 @@ impl Lazy {
         }
         let mut current = CurrentSegment { graph, segment: self.number, inputs: &mut self.inputs };
         let mut fits = |recorded_op: &RecordedOp| {
-            results.is_none_or(|n| n == recorded_op.known.slots.len())
+            results.is_none_or(|n| n == recorded_op.result_types.slots.len())
                 && recorded_op.matches(first, target, args, &mut current)
         };
         if !self.run.ops.get(self.at).is_some_and(&mut fits) {
@@ -170,7 +170,7 @@ impl Lazy {
     ) -> Result<Vec<Tensor>> {
         let operands: Vec<Tensor> = args.iter().flat_map(|(_, a)| a.tensors()).collect();
         let known = match self.follow(graph, None, target, &args, None) {
-            true => self.run.ops[self.at - 1].known.clone(),
+            true => self.run.ops[self.at - 1].result_types.clone(),
             false => self.record_op(graph, site, op, target, args, &operands)?,
         };
         let operand = |n: usize| operands.get(n).cloned();
@@ -207,7 +207,7 @@ impl Lazy {
             target,
             args,
             operands: sources,
-            known: known.clone(),
+            result_types: known.clone(),
         });
         Ok(known)
     }
@@ -267,7 +267,7 @@ impl Lazy {
         };
         let segment = match known {
             Some(segment) => Some(segment),
-            None => recorded_op.make(&live)?,
+            None => recorded_op.compile_segment(&live)?,
         };
         let values = match segment {
             Some(segment) if segment.prepared.is_ready() => {
@@ -289,7 +289,7 @@ impl Lazy {
         runs.chain([&self.run.ops[..self.at], &self.new_ops]).flatten().collect()
     }
     /// Compiles the segment; `None` at the limit on programs, or if compilation was cancelled.
-    fn make(&mut self, live: &[u32]) -> Result<Option<Arc<Segment>>, TraceError> {
+    fn compile_segment(&mut self, live: &[u32]) -> Result<Option<Arc<Segment>>, TraceError> {
         let s = self.segments.clone();
         if lock(&s.programs).len() >= s.limit {
             return Ok(None);
@@ -397,10 +397,10 @@ fn reapply(graph: &Graph, ops: &[&RecordedOp], inputs: &[Tensor]) -> Vec<Tensor>
             Err(e) => vec![graph.refuse(o.site, o.op, e, &[])],
         };
         // A failed row returns a single poisoned tensor.
-        let made = (0..o.known.slots.len())
+        let made = (0..o.result_types.slots.len())
             .map(|i| made.get(i).or(made.last()).cloned().unwrap_or_else(lost_operand));
         all.extend(
-            made.zip(&o.known.slots)
+            made.zip(&o.result_types.slots)
                 .filter(|(_, slot)| matches!(slot, Slot::Result(_)))
                 .map(|(t, _)| t),
         );

@@ -20,16 +20,16 @@ pub(crate) struct LazyNode {
     pub(super) at: u32,
     /// Index of its type in `known`.
     pub(super) slot: u32,
-    pub(super) known: Arc<ResultTypes>,
+    pub(super) result_types: Arc<ResultTypes>,
     pub value: OnceLock<Arc<Array>>,
 }
 
 impl LazyNode {
     pub fn dtype(&self) -> DType {
-        self.known.types[self.slot as usize].0
+        self.result_types.types[self.slot as usize].0
     }
     pub fn shape(&self) -> &[usize] {
-        &self.known.types[self.slot as usize].1
+        &self.result_types.types[self.slot as usize].1
     }
     /// Whether it is this result of a segment.
     pub(super) fn is_result(&self, graph: u64, segment: u32, at: u32) -> bool {
@@ -64,8 +64,8 @@ impl Free {
             && let Some(n) = Arc::get_mut(&mut node)
         {
             (n.graph, n.segment, n.at, n.slot) = (graph, segment, at, slot);
-            if !Arc::ptr_eq(&n.known, known) {
-                n.known = known.clone();
+            if !Arc::ptr_eq(&n.result_types, known) {
+                n.result_types = known.clone();
             }
             return node;
         }
@@ -74,7 +74,7 @@ impl Free {
             segment,
             at,
             slot,
-            known: known.clone(),
+            result_types: known.clone(),
             value: OnceLock::new(),
         })
     }

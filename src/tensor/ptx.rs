@@ -5,7 +5,7 @@ use super::{
     region::{Body, RegionOp, Spec},
     tensor_type::TensorType,
 };
-use crate::lowering::program::external_ptx::Text;
+use crate::lowering::program::external_ptx::PtxInfo;
 use kiln_dialects::{
     ir::{Attr, Size},
     ops::OpKind,
@@ -69,14 +69,14 @@ impl Ptx {
     }
 
     /// Parses and validates the PTX. Err: why it cannot be launched, as the end of a sentence.
-    pub(super) fn read(&self) -> Result<Text, String> {
+    pub(super) fn read(&self) -> Result<PtxInfo, String> {
         if !(1..=1024).contains(&self.threads) {
             return Err(format!(
                 "is launched with {} threads a block; 1 to 1024 are possible",
                 self.threads
             ));
         }
-        Text::read(&self.text, &self.entry, self.threads)
+        PtxInfo::read(&self.text, &self.entry, self.threads)
     }
 
     /// Emits the launch; `otherwise` emits the fallback for other targets. Err: the number of

@@ -60,7 +60,7 @@ pub(super) struct RecordedOp {
     pub target: &'static str,
     pub args: Vec<(&'static str, RecordedArg)>,
     pub operands: Vec<Source>,
-    pub known: Arc<ResultTypes>,
+    pub result_types: Arc<ResultTypes>,
 }
 
 /// A sequence of recorded ops, and its continuations in other calls.

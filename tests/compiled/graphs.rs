@@ -62,7 +62,7 @@ pub fn against<C: Fn(&[Tensor]) -> Result<Vec<Vec<Tensor>>, String>>(
     inputs: &[Tensor],
     compile: impl FnOnce(&str) -> Result<C, String>,
 ) -> Result<(), String> {
-    against_with(module, inputs, tolerance::of, compile)
+    against_with(module, inputs, tolerance::for_dtype, compile)
 }
 
 /// As [`against`], with a tolerance per dtype.
@@ -133,7 +133,7 @@ fn cases_as_interpreted() {
         salt: "test",
         schedules: &Default::default(),
         progress: &|_, _| (),
-        made: &|_, _| (),
+        on_kernel: &|_, _| (),
         cancellation: Default::default(),
         debug: Default::default(),
     };
@@ -198,7 +198,7 @@ fn random_graphs(range: Range<u64>, threads: usize, progress: bool) {
                 salt: "test",
                 schedules: &Default::default(),
                 progress: &|_, _| (),
-                made: &|_, _| (),
+                on_kernel: &|_, _| (),
                 cancellation: Default::default(),
                 debug: Default::default(),
             };

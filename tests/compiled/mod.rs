@@ -45,7 +45,7 @@ pub fn native_for(
         salt: "test",
         schedules: &Default::default(),
         progress: &|_, _| (),
-        made: &|_, _| (),
+        on_kernel: &|_, _| (),
         cancellation: Default::default(),
         debug: Default::default(),
     };

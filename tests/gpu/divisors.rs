@@ -188,7 +188,7 @@ fn divisible_sizes_are_correct_on_a_gpu_and_others_rejected() {
             crate::watchdog::arm();
             let sizes = HashMap::from([("b".into(), b), ("n".into(), n), ("k".into(), k)]);
             let inputs = inputs_of_sizes(func, seed as u64, &sizes);
-            against_with(&module, &inputs, tolerance::of, |_| Ok(&call))
+            against_with(&module, &inputs, tolerance::for_dtype, |_| Ok(&call))
                 .unwrap_or_else(|e| panic!("{name} of {b}, {n}, {k}: {e}"));
         }
         let sizes = HashMap::from([("b".into(), 4), ("n".into(), 24), ("k".into(), 24)]);

@@ -45,7 +45,7 @@ pub struct Limits {
 
 impl NestPlan {
     /// A plan without nests: no intermediate of an attention has memory.
-    pub fn whole(k: &Kernel) -> NestPlan {
+    pub fn without_nests(k: &Kernel) -> NestPlan {
         let passed = k.buffers.iter().map(|b| b.role == Role::Temporary).collect();
         NestPlan { nests: vec![], dependent: false, rows: 0, forwarded: passed }
     }

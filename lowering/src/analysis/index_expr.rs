@@ -53,12 +53,12 @@ impl IndexExpr {
         }
     }
     /// What its leaves are computed from.
-    pub fn places(&self) -> Vec<&IndexLeaf> {
+    pub fn leaves(&self) -> Vec<&IndexLeaf> {
         self.0.leaves()
     }
     /// Whether it depends on a loop dimension.
     pub fn uses(&self, d: usize) -> bool {
-        self.places().iter().any(|p| match p {
+        self.leaves().iter().any(|p| match p {
             IndexLeaf::Lin(l) => l.uses(d),
             IndexLeaf::Size(_) => false,
             IndexLeaf::Data { at, limit, .. } => limit.uses(d) || at.iter().any(|ix| ix.uses(d)),
@@ -297,12 +297,12 @@ fn reshaped(op: Op, at: &[IndexExpr], size_of: &SizeOf) -> Option<(Value, Vec<In
                     sum.times(to[j].clone()).plus(at[j].clone())
                 }
             });
-        ix.extend(apart(linear, &from[a]));
+        ix.extend(delinearize(linear, &from[a]));
     }
     Some((o.input, ix))
 }
 
-fn apart(linear: IndexExpr, sizes: &[IndexExpr]) -> Vec<IndexExpr> {
+fn delinearize(linear: IndexExpr, sizes: &[IndexExpr]) -> Vec<IndexExpr> {
     let wide: Vec<usize> = (0..sizes.len()).filter(|i| sizes[*i].known() != Some(1)).collect();
     let mut ix = vec![IndexExpr::number(0); sizes.len()];
     let mut rest = linear;

@@ -51,8 +51,8 @@ impl NestPlan {
     /// The first nest, if all others only write disjoint elements: borders of padding, other slices
     /// of a concatenation.
     pub fn main(&self) -> Option<&Nest> {
-        let (first, beside) = self.nests.split_first()?;
-        (!self.dependent && beside.iter().all(|n| !n.reduction.contains(&true))).then_some(first)
+        let (first, others) = self.nests.split_first()?;
+        (!self.dependent && others.iter().all(|n| !n.reduction.contains(&true))).then_some(first)
     }
 }
 
@@ -65,7 +65,7 @@ pub fn nests(k: &mut Kernel, scratch: i64) -> NestPlan {
     let mut all: Vec<Nest> = vec![];
     for i in 0..k.stages.len() {
         match all.last_mut() {
-            Some(last) if fits(k, last, i) && beside(k, last, i) => {
+            Some(last) if fits(k, last, i) && fits_before_epilogue(k, last, i) => {
                 last.stages.push(i);
                 last.reduction.iter_mut().zip(&k.stages[i].reduction).for_each(|(a, b)| *a |= b);
             }
@@ -168,7 +168,7 @@ fn fits(k: &Kernel, nest: &Nest, i: usize) -> bool {
 
 /// Whether stage `i` can run before the nest's epilogue stages: there are none, or it contracts
 /// with an operand that the nest contracts too, and does not depend on them.
-fn beside(k: &Kernel, nest: &Nest, i: usize) -> bool {
+fn fits_before_epilogue(k: &Kernel, nest: &Nest, i: usize) -> bool {
     let s = &k.stages[i];
     let products = |s: &Stage| s.contraction().is_some();
     let shared = || {
@@ -239,7 +239,7 @@ fn rows_fit(k: &Kernel, plan: &NestPlan, rows: usize) -> bool {
     }
     let key = |at: &Lin| -> Option<(Vec<Poly>, bool)> {
         let coefficients: Vec<Poly> = (0..rows).map(|d| at.coefficient(d)).collect();
-        (!(0..rows).any(|d| at.in_rest(d))).then_some((coefficients, at.rest.is_empty()))
+        (!(0..rows).any(|d| at.in_division(d))).then_some((coefficients, at.divisions.is_empty()))
     };
     for n in &plan.nests {
         for o in writers(k, n) {
@@ -280,8 +280,8 @@ fn collapsible(k: &Kernel, nest: &Nest, d: usize) -> bool {
         let kinds =
             s.reduction[d] == s.reduction[d + 1] && nest.reduction[d] == nest.reduction[d + 1];
         let fits = s.all_accesses().all(|Access { at, .. }| {
-            !at.in_rest(d)
-                && !at.in_rest(d + 1)
+            !at.in_division(d)
+                && !at.in_division(d + 1)
                 && at.coefficient(d) == at.coefficient(d + 1).times(inner)
         });
         kinds && fits && !asked.iter().any(|l| l.uses(d) || l.uses(d + 1))
@@ -309,16 +309,18 @@ fn collapse(k: &mut Kernel, nest: &mut Nest, d: usize) {
 fn split(k: &mut Kernel, nest: &mut Nest) {
     // Rows in pairs: quotient and remainder of a reduction's index by 2.
     let half = |at: &Lin, modulo: bool| {
-        at.rest.iter().find_map(|(r, _)| r.of.as_dim().filter(|_| r.by == 2 && r.modulo == modulo))
+        at.divisions
+            .iter()
+            .find_map(|(r, _)| r.dividend.as_dim().filter(|_| r.divisor == 2 && r.modulo == modulo))
     };
     let paired = |nest: &Nest, at: &Lin| {
         let d = half(at, false).filter(|d| Some(*d) == half(at, true) && nest.reduction[*d])?;
         Some((d, 2, nest.extents[d].known().filter(|n| n % 2 == 0)?))
     };
     let blocked = |nest: &Nest, at: &Lin| {
-        at.rest.iter().find_map(|(r, _)| {
-            let d = r.of.as_dim().filter(|d| r.by >= 8 && !nest.reduction[*d])?;
-            Some((d, r.by, nest.extents[d].known()?))
+        at.divisions.iter().find_map(|(r, _)| {
+            let d = r.dividend.as_dim().filter(|d| r.divisor >= 8 && !nest.reduction[*d])?;
+            Some((d, r.divisor, nest.extents[d].known()?))
         })
     };
     if let Some((d, by, _)) = first(k, nest, &paired) {

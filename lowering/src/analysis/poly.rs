@@ -76,16 +76,16 @@ pub struct Lin {
     /// The term that depends on no loop dimension.
     pub constant: Poly,
     /// The terms that are not affine: divisions.
-    pub rest: Vec<(Div, Poly)>,
+    pub divisions: Vec<(Div, Poly)>,
 }
 
 /// `of floordiv by` or `of mod by`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Div {
     /// The dividend.
-    pub of: Lin,
+    pub dividend: Lin,
     /// The divisor, above 0.
-    pub by: i64,
+    pub divisor: i64,
     /// Whether it is the remainder.
     pub modulo: bool,
 }
@@ -108,7 +108,7 @@ impl Lin {
         }
         all.dims.retain(|_, p| !p.is_zero());
         all.constant = all.constant.plus(&other.constant);
-        all.rest.extend(other.rest.iter().cloned());
+        all.divisions.extend(other.divisions.iter().cloned());
         all
     }
     /// The product with a size.
@@ -121,7 +121,7 @@ impl Lin {
                 .filter(|(_, q)| !q.is_zero())
                 .collect(),
             constant: self.constant.times(p),
-            rest: self.rest.iter().map(|(d, q)| (d.clone(), q.times(p))).collect(),
+            divisions: self.divisions.iter().map(|(d, q)| (d.clone(), q.times(p))).collect(),
         }
     }
     /// The loop dimension, if it is exactly that.
@@ -131,11 +131,11 @@ impl Lin {
     }
     /// Whether a loop dimension occurs in it.
     pub fn uses(&self, d: usize) -> bool {
-        self.dims.contains_key(&d) || self.in_rest(d)
+        self.dims.contains_key(&d) || self.in_division(d)
     }
     /// Whether a loop dimension occurs in a division.
-    pub fn in_rest(&self, d: usize) -> bool {
-        self.rest.iter().any(|(r, _)| r.of.uses(d))
+    pub fn in_division(&self, d: usize) -> bool {
+        self.divisions.iter().any(|(r, _)| r.dividend.uses(d))
     }
     /// The coefficient of a loop dimension; 0 if it does not occur.
     pub fn coefficient(&self, d: usize) -> Poly {
@@ -148,15 +148,16 @@ impl Lin {
         for (d, p) in &self.dims {
             all = all.plus(&f(*d).times(p));
         }
-        for (r, p) in &self.rest {
-            all =
-                all.plus(&division(r.of.substitute(extents, f), r.by, r.modulo, extents).times(p));
+        for (r, p) in &self.divisions {
+            all = all.plus(
+                &division(r.dividend.substitute(extents, f), r.divisor, r.modulo, extents).times(p),
+            );
         }
         all
     }
     /// The constant, if it depends on nothing.
     pub fn known(&self) -> Option<i64> {
-        let constant = self.dims.is_empty() && self.rest.is_empty();
+        let constant = self.dims.is_empty() && self.divisions.is_empty();
         self.constant.known().filter(|_| constant)
     }
     /// The affine expression, if no coefficient has an SSA size: dimensions by their number, then
@@ -168,9 +169,12 @@ impl Lin {
             terms.push(scaled(Affine::dim(*d), p)?);
         }
         terms.push(Expr::Const(self.constant.known()?));
-        for (div, p) in &self.rest {
+        for (div, p) in &self.divisions {
             let kind = if div.modulo { SymKind::Mod } else { SymKind::Floordiv };
-            terms.push(scaled(Expr::apply(kind, div.of.affine()?, Expr::Const(div.by)), p)?);
+            terms.push(scaled(
+                Expr::apply(kind, div.dividend.affine()?, Expr::Const(div.divisor)),
+                p,
+            )?);
         }
         terms.into_iter().reduce(|a, b| Expr::apply(SymKind::Add, a, b))
     }
@@ -207,7 +211,8 @@ fn division(of: Lin, by: i64, modulo: bool, extents: &[Poly]) -> Lin {
             a.plus(&s.iter().fold(Poly::number(k / by), |m, v| m.times(&Poly::symbol(*v))))
         })
     };
-    let (mut whole, mut left) = (Lin::default(), Lin { rest: of.rest.clone(), ..Lin::default() });
+    let (mut whole, mut left) =
+        (Lin::default(), Lin { divisions: of.divisions.clone(), ..Lin::default() });
     for (d, p) in &of.dims {
         if divisible(p) {
             whole.dims.insert(*d, quotient(p))
@@ -225,7 +230,7 @@ fn division(of: Lin, by: i64, modulo: bool, extents: &[Poly]) -> Lin {
         let (k, n) = (p.known().filter(|k| *k >= 0)?, extents.get(*d)?.known()?);
         Some(sum.map(|s| s + k * (n - 1).max(0)))
     });
-    let small = left.rest.is_empty()
+    let small = left.divisions.is_empty()
         && left.constant.known().is_some_and(|k| k >= 0)
         && most.flatten().is_some_and(|m| m < by);
     let part = if left == Lin::default() {
@@ -233,7 +238,10 @@ fn division(of: Lin, by: i64, modulo: bool, extents: &[Poly]) -> Lin {
     } else if small {
         if modulo { left } else { Lin::default() }
     } else {
-        Lin { rest: vec![(Div { of: left, by, modulo }, Poly::number(1))], ..Lin::default() }
+        Lin {
+            divisions: vec![(Div { dividend: left, divisor: by, modulo }, Poly::number(1))],
+            ..Lin::default()
+        }
     };
     if modulo { part } else { whole.plus(&part) }
 }

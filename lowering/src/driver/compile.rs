@@ -14,7 +14,9 @@ use crate::{
     },
     gpu::{ptx, support},
     part_text,
-    program::{control::each, description::read, external_ptx, interface::entry_symbol},
+    program::{
+        control::for_each_program, description::read, external_ptx, interface::entry_symbol,
+    },
     run_pipeline,
 };
 use kiln_dialects::{error::Kind, ir::*, rules::Level};
@@ -275,7 +277,7 @@ pub fn compile(
     let Host { mut program, object, passes } = host?;
     report.add(&passes);
     let tiles = jobs.iter().any(|j| j.amx);
-    each(&mut program, &mut |p| p.amx = tiles);
+    for_each_program(&mut program, &mut |p| p.amx = tiles);
     let made = all.results.into_inner().unwrap_or_else(|e| e.into_inner());
     report.kernels = kernel_start.elapsed();
     report.kernel_count = jobs.len();
@@ -337,7 +339,7 @@ fn host(
         Target::Cuda { chip, .. } => {
             let target =
                 p::Target { arch: "cuda".into(), cpu: chip.name().into(), features: String::new() };
-            each(&mut program, &mut |p| p.target = target.clone());
+            for_each_program(&mut program, &mut |p| p.target = target.clone());
             return Ok(Host { program, object: None, passes });
         }
         Target::Host(target) => target,

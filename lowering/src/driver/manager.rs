@@ -127,7 +127,7 @@ struct Watch<'a> {
 #[derive(Default)]
 struct State {
     runs: Vec<PassRun>,
-    open: Vec<(usize, Instant)>,
+    active: Vec<(usize, Instant)>,
     /// The op that the last pass ran on, and its op count.
     counted: Option<(Op, usize)>,
     current: Option<String>,
@@ -164,14 +164,14 @@ impl Events for Watch<'_> {
             (self.printer)(Moment::Before, flag, op);
         }
         s.current = Some(flag.into());
-        s.open.push((nth, Instant::now()));
+        s.active.push((nth, Instant::now()));
         Verdict::Run
     }
     fn event(&self, flag: &str, op: Op, event: Event) {
         let mut s = self.state.borrow_mut();
         match event {
             Event::Left => {
-                let Some((nth, start)) = s.open.pop() else { return };
+                let Some((nth, start)) = s.active.pop() else { return };
                 let (seconds, ops) = (start.elapsed().as_secs_f64(), op_count(op));
                 s.counted = Some((op, ops));
                 if let Some(run) = s.runs.get_mut(nth) {

@@ -419,15 +419,25 @@ fn with(step: &PipelineStep, options: &PassOptions) -> String {
 
 /// The textual pipeline from one level to another. Err: `to` is above `from`.
 pub fn pipeline_text(from: Level, to: Level, chip: Option<Chip>) -> Result<String> {
-    whole(from, to, chip, &chip.map_or(vec![], |chip| chip_options(chip, Relaxed::default())))
+    whole_module_text(
+        from,
+        to,
+        chip,
+        &chip.map_or(vec![], |chip| chip_options(chip, Relaxed::default())),
+    )
 }
 
 /// As [`pipeline_text`], with the pass options of a target.
 pub fn pipeline_text_for(from: Level, to: Level, target: &Target) -> Result<String> {
-    whole(from, to, target.chip(), &pass_options(target))
+    whole_module_text(from, to, target.chip(), &pass_options(target))
 }
 
-fn whole(from: Level, to: Level, chip: Option<Chip>, options: &PassOptions) -> Result<String> {
+fn whole_module_text(
+    from: Level,
+    to: Level,
+    chip: Option<Chip>,
+    options: &PassOptions,
+) -> Result<String> {
     if to < from {
         return Err(format!("level {} comes before level {}", to.name(), from.name()).into());
     }

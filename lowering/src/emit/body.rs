@@ -63,8 +63,13 @@ impl Scope<'_> {
             let x = *dims.get(*d).ok_or("has an index beyond its loops")?;
             sum = lanes.add_or_sub(c, sum, lanes.scaled(c, x, self.poly(c, p)?)?, false)?;
         }
-        for (r, p) in &at.rest {
-            let x = lanes.division(c, self.address(c, &r.of, dims, lanes)?, r.by, r.modulo)?;
+        for (r, p) in &at.divisions {
+            let x = lanes.division(
+                c,
+                self.address(c, &r.dividend, dims, lanes)?,
+                r.divisor,
+                r.modulo,
+            )?;
             sum = lanes.add_or_sub(c, sum, lanes.scaled(c, x, self.poly(c, p)?)?, false)?;
         }
         Ok(sum)

@@ -447,7 +447,7 @@ fn is_weight(v: Value) -> bool {
 
 /// The tensor that a data-dependent index reads, and its index.
 fn data(ix: &IndexExpr) -> Option<(Value, &[IndexExpr])> {
-    ix.places().into_iter().find_map(|p| match p {
+    ix.leaves().into_iter().find_map(|p| match p {
         IndexLeaf::Data { tensor, at, .. } => Some((*tensor, at.as_slice())),
         IndexLeaf::Lin(_) | IndexLeaf::Size(_) => None,
     })

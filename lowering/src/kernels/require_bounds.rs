@@ -55,7 +55,7 @@ impl Pass for RequireBounds {
                     }
                 }
             }
-            state(block, &facts, found)?;
+            emit_requires(block, &facts, found)?;
         }
         Ok(())
     }
@@ -207,7 +207,7 @@ fn decided(facts: &Facts, c: &Condition) -> bool {
     c.lhs == c.rhs || !c.equal && facts.bounds(&c.rhs.sub(&c.lhs)).0.is_some_and(|least| least >= 0)
 }
 
-fn state(block: Block, facts: &Facts, found: Vec<(Op, Condition)>) -> Result<()> {
+fn emit_requires(block: Block, facts: &Facts, found: Vec<(Op, Condition)>) -> Result<()> {
     let Some(end) = block.terminator().filter(|_| !found.is_empty()) else { return Ok(()) };
     let builder = Builder::before(end).ok_or_at(end, "is in no block")?;
     let mut sizes = SizeValues::of_host(block, facts, builder, end);

@@ -214,7 +214,7 @@ impl Blocks {
         let rest = |a: &SpatialDim| a.blocks() * a.block - a.size;
         let whole = pad(b, self.image, &[0; 4], &[0, 0, rest(high), rest(wide)])?;
         let images = b.sizes_of(whole)?[0];
-        let apart = self.apart(
+        let apart = self.split_blocks(
             b,
             whole,
             images,
@@ -253,7 +253,7 @@ impl Blocks {
             &[0, more, end(high), end(wide)],
         )?;
         let places = [high.window_blocks(), wide.window_blocks()];
-        let apart = self.apart(
+        let apart = self.split_blocks(
             &at,
             whole,
             Size::Static(self.filters),
@@ -275,7 +275,7 @@ impl Blocks {
 
     /// Splits height and width of `[front, channels, height, width]` into blocks, which makes them
     /// dimensions 3 and 5, and permutes the result; a block of one pixel adds no dimension.
-    fn apart(
+    fn split_blocks(
         &self,
         b: &Builder,
         input: Value,

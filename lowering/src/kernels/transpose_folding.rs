@@ -39,7 +39,7 @@ impl FoldedOps {
 
     /// Analyses a block's ops, given in order. `must`: values that are stored.
     pub fn reader_of(ops: &[Op], roles: &HashMap<Op, Role>, must: &HashSet<Value>) -> FoldedOps {
-        let free = Free { roles, must, used: taken(ops, roles) };
+        let free = Free { roles, must, used: epilogue_values(ops, roles) };
         let mut folded = FoldedOps::default();
         let mut reads: HashMap<Value, HashSet<Value>> = HashMap::new();
         for op in
@@ -140,7 +140,7 @@ impl Free<'_> {
 }
 
 /// Values that depend on a product, reduction, scan or attention and that may be its epilogue.
-fn taken(ops: &[Op], roles: &HashMap<Op, Role>) -> HashSet<Value> {
+fn epilogue_values(ops: &[Op], roles: &HashMap<Op, Role>) -> HashSet<Value> {
     let mut taken = HashSet::new();
     for op in ops {
         let begins = matches!(

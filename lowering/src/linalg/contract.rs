@@ -207,14 +207,14 @@ fn padded_convolution(k: &Kernel, op: Op, o: Convolution) -> Tensors {
         k.b.generic(tensor::Pad::NAME, &[tensor], &[ty], &attrs, &mut [(&index, &mut body)])?
             .result(0);
     // Other readers of the input in this kernel read it unpadded.
-    k.keep(source, padded);
+    k.record_tensor(source, padded);
     let spatial = o.strides.len();
     let made = convolution(
         k,
         op,
         &Convolution { pad_low: vec![0; spatial], pad_high: vec![0; spatial], ..o },
     );
-    k.keep(source, tensor);
+    k.record_tensor(source, tensor);
     made
 }
 

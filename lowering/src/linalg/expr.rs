@@ -72,7 +72,7 @@ impl Kernel<'_> {
     }
 
     fn scan_index(&self, ix: &IndexExpr, inputs: &mut Inputs) -> Result<()> {
-        ix.places().into_iter().try_for_each(|p| match p {
+        ix.leaves().into_iter().try_for_each(|p| match p {
             IndexLeaf::Data { tensor, at, limit } => {
                 self.scan(*tensor, at, inputs)?;
                 self.scan_index(limit, inputs)

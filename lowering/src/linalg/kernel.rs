@@ -297,7 +297,7 @@ impl Kernel<'_> {
     }
 
     /// Records the tensor that stores a value.
-    pub fn keep(&self, v: Value, tensor: Value) {
+    pub fn record_tensor(&self, v: Value, tensor: Value) {
         self.tensors.borrow_mut().insert(v, tensor);
     }
 }

@@ -142,11 +142,14 @@ fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Resul
         let kind = op.kind().ok_or_at(op, "is no prim")?;
         k.b = b.at(op.loc());
         if kind == OpKind::Attention {
-            attention::attention(&k, op).at(op)?.into_iter().for_each(|(v, made)| k.keep(v, made));
+            attention::attention(&k, op)
+                .at(op)?
+                .into_iter()
+                .for_each(|(v, made)| k.record_tensor(v, made));
         } else if is_stage(kind) {
             let made = stage(&k, op).at(op)?;
             let stored = folded_transpose(op).unwrap_or(op);
-            stored.results().into_iter().zip(made).for_each(|(v, t)| k.keep(v, t));
+            stored.results().into_iter().zip(made).for_each(|(v, t)| k.record_tensor(v, t));
             // Converted right away, while the elements are in registers.
             for v in stored.results().into_iter().filter(|v| returned.contains(v)) {
                 if k.stored(v).and_then(|t| t.ty().element()) != Some(own(v).at(op)?) {
@@ -159,7 +162,7 @@ fn body(facts: &Facts, old: Block, end: Op, b: Builder, args: &[Value]) -> Resul
         {
             let v = op.result(0);
             let made = k.pointwise(v, returned.contains(&v)).at(op)?;
-            k.keep(v, made);
+            k.record_tensor(v, made);
         }
     }
     let mut results = vec![];

@@ -30,17 +30,17 @@ pub fn control(
         numbers: HashMap::new(),
         assumed: HashSet::new(),
         names: vec![],
-        made: c::Control::default(),
+        control: c::Control::default(),
     };
-    reader.made.body = reader.body(block, &[])?;
-    Ok(reader.made)
+    reader.control.body = reader.body(block, &[])?;
+    Ok(reader.control)
 }
 
 /// Visits a program, all programs it calls, and the programs that prepare their weights.
-pub fn each(program: &mut Program, f: &mut dyn FnMut(&mut Program)) {
+pub fn for_each_program(program: &mut Program, f: &mut dyn FnMut(&mut Program)) {
     f(program);
-    program.prepare.iter_mut().for_each(|p| each(p, f));
-    program.control.iter_mut().flat_map(|c| &mut c.parts).for_each(|p| each(p, f));
+    program.prepare.iter_mut().for_each(|p| for_each_program(p, f));
+    program.control.iter_mut().flat_map(|c| &mut c.parts).for_each(|p| for_each_program(p, f));
 }
 
 struct Reader<'a> {
@@ -52,7 +52,7 @@ struct Reader<'a> {
     assumed: HashSet<usize>,
     /// Names of the called functions.
     names: Vec<String>,
-    made: c::Control,
+    control: c::Control,
 }
 
 impl Reader<'_> {
@@ -75,7 +75,7 @@ impl Reader<'_> {
         let dtype = tensor_type(v.ty())?.dtype.name().into();
         let stated: Result<Vec<Dim>> =
             self.facts.dims(v).iter().map(|d| self.sizes.build(d)).collect();
-        let number = self.made.values.len();
+        let number = self.control.values.len();
         let dims = match (stated, like) {
             (Err(_), Some(like)) if like.len() == v.ty().dims().len() => {
                 self.assumed.insert(number);
@@ -83,7 +83,7 @@ impl Reader<'_> {
             }
             (stated, _) => stated?,
         };
-        self.made.values.push(c::Value { dtype, dims });
+        self.control.values.push(c::Value { dtype, dims });
         self.numbers.insert(v, number);
         Ok(number)
     }
@@ -92,7 +92,7 @@ impl Reader<'_> {
     }
 
     fn dims(&self, value: usize) -> Vec<Dim> {
-        self.made.values[value].dims.clone()
+        self.control.values[value].dims.clone()
     }
 
     /// `like`: sizes of the block arguments.
@@ -193,7 +193,7 @@ impl Reader<'_> {
                 let part = match self.names.iter().position(|n| *n == name) {
                     Some(part) => part,
                     None => {
-                        self.made.parts.push(describe(self.module, &name)?);
+                        self.control.parts.push(describe(self.module, &name)?);
                         self.names.push(name);
                         self.names.len() - 1
                     }

@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn a_chip_runs_what_is_not_newer() {
         let refused = |target: &str, chip| {
-            PtxInfo { target: target.into(), parameters: 0 }.refused(chip).is_some()
+            PtxInfo { target: target.into(), parameters: 0 }.unsupported_reason(chip).is_some()
         };
         assert!(
             !refused("sm_70", Chip::Sm80)

@@ -82,7 +82,7 @@ struct Slot {
     first: i64,
     last: i64,
     /// The slot whose memory it overwrites while that slot is still being read.
-    over: Option<usize>,
+    overwrites: Option<usize>,
 }
 
 impl PlanMemory {
@@ -121,7 +121,7 @@ impl PlanMemory {
                             bytes,
                             first: n as i64,
                             last: last as i64,
-                            over,
+                            overwrites: over,
                         });
                     }
                 }
@@ -287,7 +287,7 @@ fn overwritten_input(
     let i = slots.iter().position(|s| s.result == value)?;
     let free = slots[i].last == n as i64
         && slots[i].first < n as i64
-        && slots.iter().all(|s| s.over != Some(i));
+        && slots.iter().all(|s| s.overwrites != Some(i));
     (once && free && slots[i].bytes == *bytes).then_some(i)
 }
 
@@ -301,7 +301,7 @@ fn base(mut v: Value) -> Value {
 
 /// End of a slot's live range in its memory: the last launch before another slot overwrites it.
 fn until(slots: &[Slot], slot: &Slot) -> i64 {
-    let taker = slots.iter().find(|s| s.over.is_some_and(|i| slots[i].empty == slot.empty));
+    let taker = slots.iter().find(|s| s.overwrites.is_some_and(|i| slots[i].empty == slot.empty));
     taker.map_or(i64::MAX, |s| s.first - 1)
 }
 
@@ -311,7 +311,7 @@ fn assign_offsets(slots: &[Slot], alignment: i64) -> (Vec<SymDim>, SymDim) {
     let mut intervals: Vec<Interval> = vec![];
     let mut interval_of: Vec<usize> = vec![];
     for slot in slots {
-        let interval = match slot.over {
+        let interval = match slot.overwrites {
             Some(i) => interval_of[i],
             None => {
                 intervals.push(Interval {

@@ -20,7 +20,7 @@ impl Nesting {
     pub const NONE: Nesting = Nesting {
         name: "whole",
         build: |k| {
-            let plan = NestPlan::whole(&k);
+            let plan = NestPlan::without_nests(&k);
             Some((k, plan))
         },
     };

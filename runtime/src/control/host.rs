@@ -87,10 +87,10 @@ impl Driver {
         for (v, t) in inputs.iter().zip(&p.inputs) {
             check("input", v.dtype(), v.device(), t)?;
             if v.is_dense(&[]) {
-                args.push(Location::of(v.data.cast_mut()));
+                args.push(Location::borrowed(v.data.cast_mut()));
             } else {
                 let copy = v.gathered(byte_size(v.dtype()).unwrap_or(1), &[])?;
-                args.push(Location::of(copy.as_mut_ptr()));
+                args.push(Location::borrowed(copy.as_mut_ptr()));
                 copies.push(copy);
             }
         }
@@ -98,7 +98,7 @@ impl Driver {
             check("output", v.dtype(), v.device(), t)?;
             p.check("output", t, v.shape, &symbols, &exprs)?;
             v.check_order(&t.name)?;
-            wanted.push(Location::of(v.data));
+            wanted.push(Location::borrowed(v.data));
         }
         let buffers = lock(&self.idle).pop().unwrap_or_default();
         let mut backend = OnHost { driver: self, buffers, threads, profile };

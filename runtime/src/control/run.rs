@@ -58,7 +58,7 @@ pub(crate) struct Location {
 
 impl Location {
     /// Memory of the caller, not counted.
-    pub fn of(data: *mut u8) -> Location {
+    pub fn borrowed(data: *mut u8) -> Location {
         Location { data, buffer: None }
     }
 }

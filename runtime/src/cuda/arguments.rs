@@ -1,6 +1,6 @@
 //! How the tensors of a call reach the kernels: by device pointer if the kernels can use it, else
 //! through a device buffer of the call's state.
-use super::{Device, plan::Plan};
+use super::{Device, plan::LaunchPlan};
 use crate::{
     CallError, DataError, DeviceId, Program, View, ViewMut, call::same_dtype,
     call_error::tensor_error, view::check_device,
@@ -53,7 +53,7 @@ pub fn check(
 }
 
 /// Whether a plan was made for inputs of these shapes.
-pub fn same_sizes(program: &Program, plan: &Plan, inputs: &[View]) -> bool {
+pub fn same_sizes(program: &Program, plan: &LaunchPlan, inputs: &[View]) -> bool {
     let mut rest = &plan.shapes[..];
     inputs.iter().zip(&program.inputs).all(|(v, t)| match rest.split_at_checked(t.dims.len()) {
         Some((shape, after)) if shape == v.shape => {
@@ -65,7 +65,11 @@ pub fn same_sizes(program: &Program, plan: &Plan, inputs: &[View]) -> bool {
 }
 
 /// Err: an output's shape is not the plan's.
-pub fn check_results(program: &Program, plan: &Plan, outputs: &[ViewMut]) -> Result<(), CallError> {
+pub fn check_results(
+    program: &Program,
+    plan: &LaunchPlan,
+    outputs: &[ViewMut],
+) -> Result<(), CallError> {
     let mut rest = &plan.results[..];
     for (v, t) in outputs.iter().zip(&program.outputs) {
         let (shape, after) = rest.split_at(t.dims.len().min(rest.len()));

@@ -8,7 +8,7 @@ use super::{
     launch::ResolvedLaunch,
     memory::copy_on_device,
     nvtx,
-    plan::Plan,
+    plan::LaunchPlan,
     state::State,
     stream::Stream,
 };
@@ -107,7 +107,7 @@ impl Loaded {
             }
             .into());
         }
-        let key = stream.map(|s| StreamKey::of(&self.device, s)).transpose()?;
+        let key = stream.map(|s| StreamKey::query(&self.device, s)).transpose()?;
         let mut state = self.states.acquire(key)?;
         let outcome = match state.begin(key) {
             Ok(on) => {
@@ -142,7 +142,7 @@ impl Loaded {
         if !state.plans.find(|plan| arguments::same_sizes(p, plan, inputs)) {
             state.plans.add(self.plan(inputs)?);
         }
-        let State { plans, known, residency, .. } = state;
+        let State { plans, known_addresses: known, residency, .. } = state;
         let Some(plan) = plans.last() else { return Ok(Timed::default()) };
         arguments::check_results(p, plan, outputs)?;
         residency.0.clear();
@@ -200,7 +200,7 @@ impl Loaded {
                 self.steps(control, plan, (control_state, staging), (at, stream), (timing, marks))?
             }
             None => {
-                device.faults.launched(stream, &plan.about);
+                device.faults.launched(stream, &plan.fault_info);
                 self.kernels(plan, stream, timing, marks)?;
                 None
             }
@@ -227,9 +227,9 @@ impl Loaded {
     }
 
     /// Resolves everything that depends on the call's sizes.
-    pub(super) fn plan(&self, inputs: &[View]) -> Result<Plan, CallError> {
+    pub(super) fn plan(&self, inputs: &[View]) -> Result<LaunchPlan, CallError> {
         let shapes: Vec<&[usize]> = inputs.iter().map(|v| v.shape).collect();
-        let mut plan = Plan::new(
+        let mut plan = LaunchPlan::new(
             &self.program,
             &shapes,
             &self.functions,
@@ -248,7 +248,7 @@ impl Loaded {
     /// after each launch or round.
     pub(super) fn kernels(
         &self,
-        plan: &Plan,
+        plan: &LaunchPlan,
         stream: Stream,
         timing: Timing,
         marks: &[Event],
@@ -264,7 +264,7 @@ impl Loaded {
                 None => {
                     for (i, l) in plan.launches.iter().enumerate() {
                         let _range = self.names.get(i).and_then(|n| nvtx::range(n));
-                        self.one(l, || plan.about.one(i), stream)?;
+                        self.launch_one(l, || plan.fault_info.describe_launch(i), stream)?;
                         if each {
                             mark()?;
                         }
@@ -341,7 +341,7 @@ impl Loaded {
     /// launched one by one, with a remark.
     pub(super) fn graph(
         &self,
-        plan: &mut Plan,
+        plan: &mut LaunchPlan,
         residency: &(Vec<Residency>, Vec<Residency>),
     ) -> Result<(), CudaError> {
         if plan.graph.is_some()
@@ -351,7 +351,7 @@ impl Loaded {
         {
             return Ok(());
         }
-        match Graph::new(&self.device, &plan.launches, &plan.about) {
+        match Graph::new(&self.device, &plan.launches, &plan.fault_info) {
             Ok(graph) => {
                 plan.graph = Some(graph);
                 self.graphs.store(true, Ordering::Relaxed);
@@ -379,7 +379,7 @@ impl Loaded {
         Ok(())
     }
 
-    fn one(
+    fn launch_one(
         &self,
         l: &ResolvedLaunch,
         what: impl Fn() -> String,
@@ -420,9 +420,9 @@ impl Loaded {
             let fault = self
                 .settings
                 .blocking
-                .then(|| self.device.faults.of_launch(self.device.info().index, e, &what))
+                .then(|| self.device.faults.launch_fault(self.device.info().index, e, &what))
                 .flatten();
-            let fault = fault.or_else(|| self.device.faults.of(self.device.info().index, e));
+            let fault = fault.or_else(|| self.device.faults.fault(self.device.info().index, e));
             fault.unwrap_or_else(|| CudaError::Launch { what, reason: driver_message(e) })
         })
     }

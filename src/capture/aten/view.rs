@@ -402,7 +402,7 @@ pub(super) fn known_size(cx: &Cx, x: Value, dim: usize) -> Result<i64> {
 }
 
 /// Ceiling division: the number of parts of size `each` that cover `n`.
-fn parts(n: i64, each: i64) -> i64 {
+fn ceil_div(n: i64, each: i64) -> i64 {
     n / each + i64::from(n % each != 0)
 }
 
@@ -413,7 +413,7 @@ fn split(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
         a.sizes("split_sizes")?
     } else {
         let (n, each) = (known_size(cx, x, d)?, a.int("split_size", None)?.max(1));
-        (0..parts(n, each)).map(|i| Size::Static(each.min(n - i * each))).collect()
+        (0..ceil_div(n, each)).map(|i| Size::Static(each.min(n - i * each))).collect()
     };
     pieces(cx, a, d, &sizes)
 }
@@ -422,9 +422,9 @@ fn chunk(cx: &mut Cx, a: &Args<'_>) -> Result<Outcome> {
     let x = cx.tensor(a, "self")?;
     let d = wrap(a.int("dim", Some(0))?, rank_of(x))?;
     let (n, chunks) = (known_size(cx, x, d)?, a.int("chunks", None)?.max(1));
-    let each = parts(n, chunks).max(1);
+    let each = ceil_div(n, chunks).max(1);
     let sizes: Vec<Size> =
-        (0..parts(n, each)).map(|i| Size::Static(each.min(n - i * each))).collect();
+        (0..ceil_div(n, each)).map(|i| Size::Static(each.min(n - i * each))).collect();
     pieces(cx, a, d, &sizes)
 }
 

@@ -109,7 +109,7 @@ impl Loops {
         let reduction: Vec<bool> = all.iter().map(|d| reduces && d + 1 == n).collect();
         let ins: Vec<Value> = ins.iter().map(|(v, _)| *v).collect();
         let generic = Generic { b: self.b, ins: &ins, outs: &[out.0], maps, reduction: &reduction };
-        generic.make(&mut |body| Ok(vec![fill(body)?]))
+        generic.build(&mut |body| Ok(vec![fill(body)?]))
     }
 }
 
@@ -160,7 +160,7 @@ pub fn attention(op: Op) -> Result<(AttentionNests, HashMap<Op, Structure>)> {
     let maps = [of_inputs, vec![l.map(n, &id)?]].concat();
     let generic = Generic { b, ins: &o.inputs, outs: &[out], maps, reduction: &last };
     let mut found = None;
-    let scores = generic.make(&mut |body| {
+    let scores = generic.build(&mut |body| {
         let given = body.ins().to_vec();
         let own = body.inline(factors, &given, &|d| d)?;
         let [x, y] = own[..] else { return Err("yields no two factors".into()) };
@@ -175,7 +175,7 @@ pub fn attention(op: Op) -> Result<(AttentionNests, HashMap<Op, Structure>)> {
     let maps = [vec![whole()?], of_modifiers, vec![whole()?]].concat();
     let generic = Generic { b, ins: &ins, outs: &[out], maps, reduction: &vec![false; loops] };
     let mut stated = vec![];
-    let seen = generic.make(&mut |body| {
+    let seen = generic.build(&mut |body| {
         let given = body.ins().to_vec();
         stated = body.inline(score, &given, &|d| d)?;
         Ok(vec![*stated.first().ok_or("yields no score")?])
@@ -214,7 +214,7 @@ pub fn attention(op: Op) -> Result<(AttentionNests, HashMap<Op, Structure>)> {
     let maps = [vec![l.map(n, &weight)?], of_values, vec![l.map(n, &id)?]].concat();
     let generic = Generic { b, ins: &ins, outs: &[out], maps, reduction: &last };
     let mut found = None;
-    let product = generic.make(&mut |body| {
+    let product = generic.build(&mut |body| {
         let (weight, given) = (body.ins()[0], body.ins()[1..].to_vec());
         let own = body.inline(weighted, &given, &|d| d)?;
         let value = *own.first().ok_or("yields no factor")?;
@@ -245,7 +245,7 @@ pub fn attention(op: Op) -> Result<(AttentionNests, HashMap<Op, Structure>)> {
         let ins = [sum.result(0), max.result(0)];
         let reduction = vec![false; loops - 1];
         let generic = Generic { b, ins: &ins, outs: &[init], maps, reduction: &reduction };
-        ops.push(generic.make(&mut |body| {
+        ops.push(generic.build(&mut |body| {
             let [sum, m] = [body.ins()[0], body.ins()[1]];
             // For a fully masked row, both terms are -inf.
             let log = body.same(math::Log::NAME, &[sum])?;

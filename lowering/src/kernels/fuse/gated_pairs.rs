@@ -17,7 +17,7 @@ use kiln_dialects::{
 
 /// Most nodes of the kernel that a second GEMM joins: the shared epilogue keeps its values in
 /// registers next to two accumulators.
-const MOST: usize = 12;
+const MAX_NODES: usize = 12;
 /// Least N of either GEMM: the width of one CTA tile.
 const COLUMNS: i64 = 64;
 
@@ -37,7 +37,7 @@ impl Grouping<'_> {
                 && dot.rhs_contract == mine.rhs_contract;
             group.kind == Kind::Contract
                 && !group.merged
-                && group.nodes.len() <= MOST
+                && group.nodes.len() <= MAX_NODES
                 && same
                 && self.graph.nodes[n].value.ty() == self.graph.nodes[other].value.ty()
                 && sources.iter().all(|s| s != g && !self.depends_on(*s, *g))
@@ -79,8 +79,8 @@ impl Grouping<'_> {
             && dot.lhs_batch.is_empty()
             && last
             && units
-            && whole(dot.lhs)
-            && whole(dot.rhs))
+            && covers_tensor(dot.lhs)
+            && covers_tensor(dot.rhs))
         .then_some(dot)
     }
 
@@ -117,7 +117,7 @@ impl Grouping<'_> {
 }
 
 /// Whether a value covers a whole tensor in memory, transposed or not.
-fn whole(v: Value) -> bool {
+fn covers_tensor(v: Value) -> bool {
     let mut v = v;
     while let Some(op) =
         v.def().filter(|o: &Op| matches!(o.kind(), Some(OpKind::Transpose | OpKind::Reshape)))

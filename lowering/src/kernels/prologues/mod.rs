@@ -50,7 +50,7 @@ pub fn in_prologue(op: Op) -> bool {
 }
 
 /// Most ops in a prologue.
-const MOST: usize = 24;
+const MAX_OPS: usize = 24;
 
 kiln_passes::pass_options! {
     /// The pass.
@@ -163,7 +163,7 @@ impl Candidate {
                     }
                 }
             }
-            if ops.len() == before || ops.len() > MOST {
+            if ops.len() == before || ops.len() > MAX_OPS {
                 break;
             }
         }
@@ -185,8 +185,8 @@ impl Prologues {
     /// Fails with the reason why a product should not have this prologue.
     fn pays(&self, graph: &Graph, f: &Candidate) -> Result<()> {
         let (dot, dims) = (&f.dot, graph.facts.dims(f.dot.lhs));
-        if f.ops.len() > MOST {
-            return Err(format!("the group would have more than {MOST} ops").into());
+        if f.ops.len() > MAX_OPS {
+            return Err(format!("the group would have more than {MAX_OPS} ops").into());
         }
         let sums = "it sums over several dimensions";
         let loops = Loops::of(dims, &dot.lhs_batch, &dot.lhs_contract).ok_or(sums)?;

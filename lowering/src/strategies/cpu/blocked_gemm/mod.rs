@@ -175,8 +175,8 @@ pub fn product(k: &Kernel, plan: &NestPlan) -> Option<Product> {
     let ([out], [a, b]) = (s.outputs.as_slice(), s.inputs.as_slice()) else { return None };
     let bf16 = multiplies(s)?;
     let Init::Fill(start) = out.init else { return None };
-    let plain = [a, b].iter().all(|x| x.at.rest.is_empty())
-        && out.access.at.rest.is_empty()
+    let plain = [a, b].iter().all(|x| x.at.divisions.is_empty())
+        && out.access.at.divisions.is_empty()
         && s.captured.is_empty();
     let size = |d: usize| nest.extents[d].known();
     let reductions: Vec<usize> = (0..nest.extents.len()).filter(|d| nest.reduction[*d]).collect();

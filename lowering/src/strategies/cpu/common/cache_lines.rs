@@ -39,6 +39,6 @@ pub fn in_lines(k: &Kernel, plan: &NestPlan, nest: &Nest, bits: usize) -> bool {
                 multiple(&at.coefficient(d))
             }
         };
-        at.rest.is_empty() && multiple(&at.constant) && (0..nest.extents.len()).all(along)
+        at.divisions.is_empty() && multiple(&at.constant) && (0..nest.extents.len()).all(along)
     })
 }

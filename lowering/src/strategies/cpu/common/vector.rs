@@ -33,7 +33,7 @@ pub fn vector_dim(k: &Kernel, plan: &NestPlan, nest: &Nest, from: usize) -> Opti
             _ => 0,
         };
         let step = |at: &Lin| match at.coefficient(d).known() {
-            _ if at.in_rest(d) => 12,
+            _ if at.in_division(d) => 12,
             Some(0 | 1) => 0,
             _ => 8,
         };

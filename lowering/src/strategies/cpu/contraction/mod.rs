@@ -142,7 +142,7 @@ pub fn contraction(k: &Kernel, plan: &NestPlan, bits: usize) -> Option<Roles> {
     let matmul = !other.at.uses(vector)
         && !shared.at.uses(rows)
         && columns == vector
-        && shared.at.rest.is_empty();
+        && shared.at.divisions.is_empty();
     let contiguous = shared.at.coefficient(vector).known() == Some(1);
     let depth = Poly::product(
         (0..nest.extents.len()).filter(|d| nest.reduction[*d]).map(|d| &nest.extents[d]),

@@ -22,7 +22,7 @@ pub fn across(loops: &Loops<'_>, rows: usize) -> Option<Vec<Access>> {
     let along = |a: &&Access| {
         let near = a.at.coefficient(rows).known() == Some(1)
             && !matches!(a.at.coefficient(vector).known(), Some(0 | 1));
-        near && !a.at.in_rest(rows) && !a.at.in_rest(vector)
+        near && !a.at.in_division(rows) && !a.at.in_division(vector)
     };
     let kernel = loops.scope.kernel;
     let stages = || loops.nest.all().filter_map(|s| kernel.stages.get(s));

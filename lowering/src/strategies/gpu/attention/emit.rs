@@ -98,7 +98,7 @@ pub(crate) struct QueryTile {
 #[derive(Clone, Copy)]
 struct Edges {
     last: bool,
-    far: bool,
+    window: bool,
 }
 
 /// Emits the body of a query tile, given loop-carried values; returns the next ones.
@@ -120,7 +120,7 @@ pub(crate) struct SoftmaxState {
 /// stage and parity of the next keys and of the values that belong to the exponentials.
 struct State {
     weights: Vec<Value>,
-    sums: Vec<Value>,
+    accumulators: Vec<Value>,
     rows: [SoftmaxState; 2],
     keys: [Value; 2],
     values: [Value; 2],
@@ -129,15 +129,15 @@ struct State {
 impl State {
     fn flat(&self) -> Vec<Value> {
         let rows = self.rows.iter().flat_map(|r| [r.max, r.sum]);
-        let (weights, sums) = (self.weights.iter().copied(), self.sums.iter().copied());
+        let (weights, sums) = (self.weights.iter().copied(), self.accumulators.iter().copied());
         weights.chain(sums).chain(rows).chain(self.keys).chain(self.values).collect()
     }
     fn like(&self, flat: &[Value]) -> State {
         let (weights, rest) = flat.split_at(self.weights.len());
-        let (sums, rest) = rest.split_at(self.sums.len());
+        let (sums, rest) = rest.split_at(self.accumulators.len());
         State {
             weights: weights.to_vec(),
-            sums: sums.to_vec(),
+            accumulators: sums.to_vec(),
             rows: [
                 SoftmaxState { max: rest[0], sum: rest[1] },
                 SoftmaxState { max: rest[2], sum: rest[3] },
@@ -333,7 +333,7 @@ impl Flash<'_> {
         }
         let last =
             if beyond { Some(p.max(p.add_signed(self.count, -1)?, p.number(0)?)?) } else { None };
-        let mut known = self.score.tile(&t.scores, start, last, !edges.far);
+        let mut known = self.score.tile(&t.scores, start, last, !edges.window);
         let low = c.number(f64::NEG_INFINITY, p.f32())?;
         let mut all = vec![];
         for (i, x) in scores.iter().enumerate() {
@@ -357,8 +357,8 @@ impl Flash<'_> {
         old: Option<&[SoftmaxState; 2]>,
     ) -> Result<Exponentials> {
         let p = Ptx(c);
-        type Two = fn(Code, Value, Value) -> Result<Value>;
-        let tree = |two: Two, mut all: Vec<Value>| -> Result<Value> {
+        type BinaryBuilder = fn(Code, Value, Value) -> Result<Value>;
+        let tree = |two: BinaryBuilder, mut all: Vec<Value>| -> Result<Value> {
             while all.len() > 1 {
                 all = all
                     .chunks(2)
@@ -432,7 +432,7 @@ impl Flash<'_> {
         let scores = p.wgmma_wait_group(0, &p.extract_accumulators(scores, self.keys / 2)?, &[])?;
         self.release(c, t, Pipeline::Keys, keys[0])?;
         let seen =
-            self.masked_scores(c, t, &scores, p.number(0)?, Edges { last: true, far: true })?;
+            self.masked_scores(c, t, &scores, p.number(0)?, Edges { last: true, window: true })?;
         let (made, rows, _) = self.exponentials(c, &seen, None)?;
         if self.pattern.at.limits.lengths[1].is_some() {
             self.zero_masked_values(c, t, keys)?;
@@ -441,7 +441,7 @@ impl Flash<'_> {
         let sums = vec![nothing; self.pattern.at.columns as usize / 2];
         Ok(State {
             weights: self.pack_fragments(p, &made)?,
-            sums,
+            accumulators: sums,
             rows,
             keys: self.next_stage(p, Pipeline::Keys, keys)?,
             values: keys,
@@ -461,7 +461,7 @@ impl Flash<'_> {
         let scores = self.scores(p, t.queries, s.keys[0])?;
         let full = self.full_barrier(p, Pipeline::Values, s.values[0])?;
         p.mbarrier_wait(full, s.values[1])?;
-        let sums = self.multiply_values(p, &s.weights, &s.sums, s.values[0])?;
+        let sums = self.multiply_values(p, &s.weights, &s.accumulators, s.values[0])?;
         let scores = p.wgmma_wait_group(1, &p.extract_accumulators(scores, self.keys / 2)?, &[])?;
         self.release(c, t, Pipeline::Keys, s.keys[0])?;
         let seen = self.masked_scores(c, t, &scores, back, edges)?;
@@ -478,7 +478,7 @@ impl Flash<'_> {
         let sums = scaled.collect::<Result<Vec<Value>>>()?;
         Ok(State {
             weights: self.pack_fragments(p, &made)?,
-            sums,
+            accumulators: sums,
             rows,
             keys: self.next_stage(p, Pipeline::Keys, s.keys)?,
             values: s.keys,
@@ -530,7 +530,7 @@ impl Flash<'_> {
                             &t,
                             &first.like(state),
                             Ptx(c).index_to_i32(back)?,
-                            Edges { last, far },
+                            Edges { last, window: far },
                         )?
                         .flat())
                 })?;
@@ -550,7 +550,8 @@ impl Flash<'_> {
                 self.full_barrier(p, Pipeline::Values, state.values[0])?,
                 state.values[1],
             )?;
-            let sums = self.multiply_values(p, &state.weights, &state.sums, state.values[0])?;
+            let sums =
+                self.multiply_values(p, &state.weights, &state.accumulators, state.values[0])?;
             let sums = p.wgmma_wait_group(0, &sums, &state.weights)?;
             self.release(c, &t, Pipeline::Values, state.values[0])?;
             self.finish(c, &t, &sums, &state.rows)?;

@@ -48,8 +48,9 @@ impl Flash<'_> {
             .filter(|(d, _)| **d != at.outer + 1)
             .map(|(_, p)| p)
             .chain([&result.at.constant]);
-        let wide =
-            element.dtype()?.byte_size() == 2 && result.at.rest.is_empty() && strides.all(eights);
+        let wide = element.dtype()?.byte_size() == 2
+            && result.at.divisions.is_empty()
+            && strides.all(eights);
         let (two, quad) = (Lanes { count: 2, mask: None }, p.rem_const(t.lane, 4)?);
         for (half, row) in rows.iter().enumerate() {
             let number = p.add_const(t.row, 8 * half)?;

@@ -15,7 +15,7 @@ use crate::{
 use kiln_dialects::ir::*;
 
 /// The vector width of a thread's stores, in bytes.
-const WORDS: usize = 16;
+const STORE_BYTES: usize = 16;
 
 impl Flash<'_> {
     pub(crate) fn stage_layout(&self, pipeline: Pipeline) -> (usize, usize, usize) {
@@ -110,20 +110,24 @@ impl Flash<'_> {
                 p.mul_const(p.max(rest, p.number(0)?)?, ROW)?,
             )?;
             let (first, end) = (
-                p.mul_const(t.group[1], WORDS)?,
+                p.mul_const(t.group[1], STORE_BYTES)?,
                 p.mul_const(p.sub(p.number(self.keys)?, p.max(rest, p.number(0)?)?)?, ROW)?,
             );
-            let nothing = c.integer(0, Type::vector(p.i32(), WORDS / 4))?;
+            let nothing = c.integer(0, Type::vector(p.i32(), STORE_BYTES / 4))?;
             c.for_dynamic_step(
                 p.i32_to_index(first)?,
                 p.i32_to_index(end)?,
-                c.index((WARPS * WARP * WORDS) as i64)?,
+                c.index((WARPS * WARP * STORE_BYTES) as i64)?,
                 &[],
                 &mut |c, at, _| {
                     let p = Ptx(c);
                     let at = p.add(begin, p.index_to_i32(at)?)?;
                     for slice in 0..self.pattern.slices()[1] {
-                        p.store_shared(p.add_const(at, slice * self.keys * ROW)?, nothing, WORDS)?;
+                        p.store_shared(
+                            p.add_const(at, slice * self.keys * ROW)?,
+                            nothing,
+                            STORE_BYTES,
+                        )?;
                     }
                     Ok(vec![])
                 },

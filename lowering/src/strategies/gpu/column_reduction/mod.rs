@@ -43,7 +43,7 @@ const UNROLL: i64 = 4;
 /// Most threads per CTA.
 const MOST_THREADS: i64 = 256;
 /// With at least this many threads along the columns, the GPU is full without splitting K.
-const MANY: i64 = 1 << 16;
+const FULL_GPU_THREADS: i64 = 1 << 16;
 
 impl Strategy for ColumnReduction {
     type Params = Params;
@@ -115,7 +115,7 @@ fn params(nests: &[ColumnNest]) -> Option<Params> {
     let parts = floor_power_of_two(work / UNROLL)
         .min(floor_power_of_two(MOST_THREADS / columns))
         .min(floor_power_of_two(SHARED / (bytes * columns)));
-    let pays = items < MANY && columns * parts >= WARP as i64 && parts > 1;
+    let pays = items < FULL_GPU_THREADS && columns * parts >= WARP as i64 && parts > 1;
     pays.then_some(Params {
         columns: columns as usize,
         k_threads: parts as usize,

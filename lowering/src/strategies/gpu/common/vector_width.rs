@@ -18,7 +18,7 @@ fn accesses<'a>(
 pub fn fast_dim(k: &Kernel, plan: &NestPlan, nest: &Nest, of: &[usize]) -> Option<usize> {
     let cost = |d: usize| -> i64 {
         let step = |a: &Access| match a.at.coefficient(d).known() {
-            _ if a.at.in_rest(d) => 6,
+            _ if a.at.in_division(d) => 6,
             Some(0) => 1,
             Some(1) => 0,
             _ => 8,
@@ -69,7 +69,7 @@ fn of_bytes(
         padded || nest.all().filter_map(|s| k.stages.get(s)).any(|s| !s.captured.is_empty());
     let mut sizes = all.iter().filter(|a| contiguous(a, d)).map(|a| bytes(k, a));
     match choose(&mut sizes).filter(|_| nest.split.is_none() && !extracts) {
-        Some(size) => within(d, &all, size),
+        Some(size) => max_width(d, &all, size),
         None => 1,
     }
 }
@@ -80,23 +80,23 @@ pub fn bytes(k: &Kernel, a: &Access) -> usize {
 }
 
 fn contiguous(a: &Access, d: usize) -> bool {
-    a.at.coefficient(d).known() == Some(1) && !a.at.in_rest(d)
+    a.at.coefficient(d).known() == Some(1) && !a.at.in_division(d)
 }
 
 /// Vector width of these accesses along a dimension, at most 16 bytes of any, `others` included,
 /// which are accessed in another place (shared memory).
 pub fn aligned_width(k: &Kernel, d: usize, all: &[&Access], others: &[&Access]) -> usize {
     let beside = all.iter().filter(|a| contiguous(a, d)).chain(others);
-    within(d, all, beside.map(|a| bytes(k, a)).max().unwrap_or(16))
+    max_width(d, all, beside.map(|a| bytes(k, a)).max().unwrap_or(16))
 }
 
 /// Elements of `size` bytes in 16 bytes, or fewer where contiguous accesses are not aligned to
 /// that.
-fn within(d: usize, all: &[&Access], size: usize) -> usize {
+fn max_width(d: usize, all: &[&Access], size: usize) -> usize {
     let multiple = |p: &Poly, w: usize| p.multiple_of(w as i64);
     let aligned = |a: &&Access, w: usize| {
         let dims = a.at.dims.iter().all(|(e, p)| *e == d || multiple(p, w));
-        dims && multiple(&a.at.constant, w) && a.at.rest.iter().all(|(_, p)| multiple(p, w))
+        dims && multiple(&a.at.constant, w) && a.at.divisions.iter().all(|(_, p)| multiple(p, w))
     };
     let mut w = (16 / size.max(1)).max(1);
     while w > 1 && !all.iter().filter(|a| contiguous(a, d)).all(|a| aligned(a, w)) {

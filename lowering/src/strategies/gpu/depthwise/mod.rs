@@ -53,7 +53,7 @@ impl Strategy for Depthwise {
     }
     fn launch(r: &Request<'_>, p: &Params) -> Result<Launch> {
         let grid = grid(r.kernel, |e| {
-            let (each, outer) = pieces(&depthwise(r.kernel, r.plan)?, p);
+            let (each, outer) = work_items(&depthwise(r.kernel, r.plan)?, p);
             let outer = e.product(largest(r.plan)?, &outer)?;
             Some(format!("(({outer}) * {each}) ceildiv {}", p.threads))
         })?;
@@ -228,7 +228,7 @@ fn params(k: &Kernel, plan: &NestPlan, d: &Window) -> Option<Params> {
 }
 
 /// Work items per line of the result and its channels, and the loops outside of these.
-fn pieces(d: &Window, p: &Params) -> (i64, Vec<usize>) {
+fn work_items(d: &Window, p: &Params) -> (i64, Vec<usize>) {
     let across = (p.pixels as i64).clamp(1, d.spatial[1].out);
     let lines = (d.spatial[1].out + across - 1) / across;
     (lines * (d.channels / p.vector as i64), d.dims[..2].iter().flatten().copied().collect())

@@ -31,7 +31,7 @@ pub struct Params {
 }
 
 /// Results from which on threads take vectors; fewer are spread over many threads.
-const MANY: i64 = 1 << 16;
+const MIN_VECTOR_RESULTS: i64 = 1 << 16;
 
 impl Strategy for Elementwise {
     type Params = Params;
@@ -45,7 +45,7 @@ impl Strategy for Elementwise {
     fn matches(r: &Request<'_>) -> Match<Params> {
         let vector = |n: &Nest| {
             let d = fast_dim(r.kernel, r.plan, n, &dims(n, 0, false))?;
-            let few = size(n, &dims(n, 0, false)).is_some_and(|s| s < MANY);
+            let few = size(n, &dims(n, 0, false)).is_some_and(|s| s < MIN_VECTOR_RESULTS);
             let scalar = few || n.reduction.contains(&true);
             Some(if scalar { 1 } else { width(r.kernel, r.plan, n, d) })
         };

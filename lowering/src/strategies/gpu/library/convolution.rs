@@ -89,7 +89,7 @@ pub fn describe(k: &Kernel, plan: &NestPlan, tf32: bool) -> Option<Vec<(&'static
             known(Some(p))?,
             known(Some(q))?,
         ];
-        let plain = at.rest.is_empty() && at.dims.keys().all(|d| elements.contains(d));
+        let plain = at.divisions.is_empty() && at.dims.keys().all(|d| elements.contains(d));
         Some((at.constant.known().filter(|_| plain)?, sizes, strides))
     };
     let volume = |argument: usize, (offset, sizes, strides): TensorLayout, element: Type| {
@@ -224,7 +224,7 @@ fn match_convolution<'a>(
     let each = f.size(l.channel)?;
     let behind = l.channel.is_none_or(|d| at.coefficient(d).known() == Some(1))
         && l.group.is_none_or(|d| at.coefficient(d).known() == Some(each));
-    (distinct && right && behind && at.constant.is_zero() && at.rest.is_empty()).then_some(f)
+    (distinct && right && behind && at.constant.is_zero() && at.divisions.is_empty()).then_some(f)
 }
 
 impl ConvolutionMatch<'_> {
@@ -264,7 +264,7 @@ impl ConvolutionMatch<'_> {
         ];
         let strides =
             [self.merged_stride(of(l.group)?, of(l.filter)?)?, of(l.channel)?, of(r)?, of(s)?];
-        Some((at.constant.known().filter(|_| at.rest.is_empty())?, sizes, strides))
+        Some((at.constant.known().filter(|_| at.divisions.is_empty())?, sizes, strides))
     }
     /// The layout of the image, and the window: strides, dilation, padding before and after.
     fn image(&self, k: &Kernel, out: [i64; 2]) -> Option<(TensorLayout, [i64; 8])> {

@@ -100,7 +100,7 @@ impl ReductionStage<'_> {
     fn added_argument(&self, a: &Access) -> Option<EpilogueTerms> {
         let over = |loops: &mut dyn Iterator<Item = usize>| {
             let loops: Vec<usize> = loops.collect();
-            a.at.rest.is_empty() && a.at.dims.keys().all(|d| loops.contains(d))
+            a.at.divisions.is_empty() && a.at.dims.keys().all(|d| loops.contains(d))
         };
         let bias = over(&mut self.bias_loops.iter().map(|(d, _)| *d))
             && self.bias_loops.iter().all(|(d, step)| a.at.coefficient(*d).known() == Some(*step));

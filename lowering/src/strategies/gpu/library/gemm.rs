@@ -41,7 +41,9 @@ pub fn describe(k: &Kernel, plan: &NestPlan, tf32: bool) -> Option<Vec<(&'static
     let size = |d: usize| nest.extents.get(d)?.known();
     let to = &out.access.at;
     let known = |d: usize| to.coefficient(d).known();
-    if known(dims[0]) != Some(1) || !to.rest.is_empty() || to.dims.keys().any(|d| !dims.contains(d))
+    if known(dims[0]) != Some(1)
+        || !to.divisions.is_empty()
+        || to.dims.keys().any(|d| !dims.contains(d))
     {
         return None;
     }

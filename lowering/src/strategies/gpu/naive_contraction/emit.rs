@@ -22,7 +22,7 @@ use kiln_dialects::ir::*;
 
 /// Longest K loop that LLVM may unroll fully.
 const NONE: usize = 16;
-const ONE: Lanes = Lanes { count: 1, mask: None };
+const ONE_LANE: Lanes = Lanes { count: 1, mask: None };
 
 /// An operand's tile in shared memory, `depth` by `across`, padded so that neighbours in a column
 /// are in different banks.
@@ -100,7 +100,7 @@ impl ContractionEmitter<'_> {
                 let d = self.at(c, &self.roles.k, c.add(k_index, k)?)?;
                 let dims = self.dims(c, &[batch, &a.dims, &d.dims])?;
                 let LaneValue::Uniform(v) =
-                    self.scope.read(c, side.access, &dims, ONE, &ForwardedElements::new())?
+                    self.scope.read(c, side.access, &dims, ONE_LANE, &ForwardedElements::new())?
                 else {
                     return Err("reads a vector".into());
                 };
@@ -134,7 +134,7 @@ impl ContractionEmitter<'_> {
                     c,
                     &out.init,
                     &dims,
-                    ONE,
+                    ONE_LANE,
                     &ForwardedElements::new(),
                 )?
                 else {
@@ -160,7 +160,7 @@ impl ContractionEmitter<'_> {
                 let sum = Some(LaneValue::Uniform(sums[i * columns.len() + j]));
                 match self
                     .scope
-                    .stage(c, stage, vec![Some(*x), Some(*y), sum], &[], ONE)?
+                    .stage(c, stage, vec![Some(*x), Some(*y), sum], &[], ONE_LANE)?
                     .as_slice()
                 {
                     [LaneValue::Uniform(v)] => next.push(*v),
@@ -190,16 +190,16 @@ impl ContractionEmitter<'_> {
                         let dims = self.dims(c, &[batch, &r.dims, &o.dims])?;
                         if let Some(memory) = scope.memory.get(out.access.buffer).copied().flatten()
                         {
-                            ONE.store(
+                            ONE_LANE.store(
                                 c,
                                 memory,
-                                scope.address(c, &out.access.at, &dims, ONE)?,
+                                scope.address(c, &out.access.at, &dims, ONE_LANE)?,
                                 sum,
                                 false,
                             )?;
                         }
                         let mut passed = ForwardedElements::from([(out.access.clone(), sum)]);
-                        scope.iteration(c, &self.nest.after, &dims, ONE, &mut [], &mut passed)
+                        scope.iteration(c, &self.nest.after, &dims, ONE_LANE, &mut [], &mut passed)
                     },
                     None,
                 )?;
@@ -309,7 +309,7 @@ pub fn emit(
                                     i,
                                     step,
                                 )?;
-                                ONE.load(c, side.memory, LaneValue::Uniform(at))
+                                ONE_LANE.load(c, side.memory, LaneValue::Uniform(at))
                             };
                             let xs: Vec<LaneValue> = (0..m_each)
                                 .map(|i| load(&left, ty, i, down))

@@ -22,7 +22,7 @@ use std::collections::HashMap;
 const ROW: u8 = 1;
 const COLUMN: u8 = 2;
 
-const ONE: Lanes = Lanes { count: 1, mask: None };
+const ONE_LANE: Lanes = Lanes { count: 1, mask: None };
 
 /// A value of the body, with its row and its column where it depends on these.
 type Key = (Value, Option<usize>, Option<usize>);
@@ -224,7 +224,7 @@ impl<'a> PrologueElements<'a> {
                         .ok_or_else(|| "takes what is not there".into())
                 };
                 let c = Code(c.0.at(op.loc()));
-                match self.results.scope.scalar_op(c, self.stage, op, &[], ONE, &get)? {
+                match self.results.scope.scalar_op(c, self.stage, op, &[], ONE_LANE, &get)? {
                     LaneValue::Uniform(v) => v,
                     _ => return Err("has several values where one is wanted".into()),
                 }

@@ -30,8 +30,8 @@ pub const EXPANDED_COST: f64 = 12.0;
 
 /// Whether an op expands to several instructions.
 fn is_expanded(name: &str) -> bool {
-    const CHEAP: &[&str] = &[math::AbsF::NAME, math::Fma::NAME, math::CopySign::NAME];
-    name == arith::DivF::NAME || name.starts_with("math.") && !CHEAP.contains(&name)
+    const SINGLE_INSTRUCTION: &[&str] = &[math::AbsF::NAME, math::Fma::NAME, math::CopySign::NAME];
+    name == arith::DivF::NAME || name.starts_with("math.") && !SINGLE_INSTRUCTION.contains(&name)
 }
 
 fn is_f32(v: Value) -> bool {
@@ -89,7 +89,7 @@ impl Prologue {
             })
         };
         let mut all = self.inputs.iter().filter_map(|i| stage.inputs.get(*i)).filter(|a| k_dim(a));
-        let raw = all.next().filter(|a| a.at.rest.is_empty() && *a != right)?;
+        let raw = all.next().filter(|a| a.at.divisions.is_empty() && *a != right)?;
         all.next().is_none().then_some(raw)
     }
 }

@@ -20,7 +20,7 @@ use crate::{
 };
 use kiln_dialects::ir::*;
 
-const ONE: Lanes = Lanes { count: 1, mask: None };
+const ONE_LANE: Lanes = Lanes { count: 1, mask: None };
 
 /// Emits all nests of a kernel whose rows fit registers.
 pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Result<()> {
@@ -81,7 +81,7 @@ struct RowChunk<'a> {
     inside: Option<Value>,
     /// The scope with the predicate of their stores.
     scope: Scope<'a>,
-    known: ForwardedElements,
+    forwarded: ForwardedElements,
 }
 
 impl<'a> RowChunk<'a> {
@@ -108,7 +108,7 @@ impl<'a> RowChunk<'a> {
             start,
             inside,
             scope: Scope { store_predicate: writes, ..scope.clone() },
-            known: ForwardedElements::new(),
+            forwarded: ForwardedElements::new(),
         })
     }
 }
@@ -134,7 +134,7 @@ impl RegisterRow<'_> {
                 c,
                 &nest.stages,
                 &self.at,
-                ONE,
+                ONE_LANE,
                 &mut [],
                 &mut self.uniform,
             );
@@ -144,7 +144,7 @@ impl RegisterRow<'_> {
         let mut running = partials::identities(c, scope, nest, self.lanes.count)?;
         for piece in &mut self.chunks {
             let dims = [self.at.as_slice(), &[piece.start]].concat();
-            piece.known.extend(self.uniform.iter().map(|(a, v)| (a.clone(), *v)));
+            piece.forwarded.extend(self.uniform.iter().map(|(a, v)| (a.clone(), *v)));
             let old = running.clone();
             piece.scope.iteration(
                 c,
@@ -152,7 +152,7 @@ impl RegisterRow<'_> {
                 &dims,
                 self.lanes,
                 &mut running,
-                &mut piece.known,
+                &mut piece.forwarded,
             )?;
             for (new, old) in running.iter_mut().zip(old) {
                 *new = piece.inside.map_or(Ok(*new), |inside| c.select(inside, *new, old))?;
@@ -171,10 +171,10 @@ impl RegisterRow<'_> {
         };
         let results = ending.results(c, nest, &running, exchange)?;
         for (o, v) in reducing(scope, nest).zip(results.into_iter().map(LaneValue::Uniform)) {
-            scope.write(c, o, &dims, ONE, v, false)?;
+            scope.write(c, o, &dims, ONE_LANE, v, false)?;
             self.uniform.insert(o.access.clone(), v);
         }
-        scope.iteration(c, &nest.after, &dims, ONE, &mut [], &mut self.uniform)
+        scope.iteration(c, &nest.after, &dims, ONE_LANE, &mut [], &mut self.uniform)
     }
 
     /// Issues all loads of the row that a nest is the first to need, before its arithmetic, so that
@@ -199,9 +199,9 @@ impl RegisterRow<'_> {
         for a in all {
             for piece in &mut self.chunks {
                 let dims = [self.at.as_slice(), &[piece.start]].concat();
-                if !piece.known.contains_key(a) {
+                if !piece.forwarded.contains_key(a) {
                     let v = scope.read(c, a, &dims, self.lanes, &ForwardedElements::new())?;
-                    piece.known.insert(a.clone(), v);
+                    piece.forwarded.insert(a.clone(), v);
                 }
             }
         }

@@ -88,7 +88,7 @@ impl Strategy for RowReduction {
         "has stages that depend on each other; strategy rows computes these";
 
     fn matches(r: &Request<'_>) -> Match<Params> {
-        let work = |n| together(r.kernel, r.plan, n);
+        let work = |n| cooperative_extent(r.kernel, r.plan, n);
         let work = r.plan.nests.iter().map(work).try_fold(0, |most: i64, n| Some(most.max(n?)));
         Match::first(work.map(|work| params(r.kernel, r.plan, work)))
     }
@@ -149,7 +149,7 @@ fn params(k: &Kernel, plan: &NestPlan, work: i64) -> Params {
 
 /// The extent that each result of a nest reduces, if a group of threads is profitable: partial
 /// results combine, and what is reduced is contiguous or long.
-fn together(k: &Kernel, plan: &NestPlan, nest: &Nest) -> Option<i64> {
+fn cooperative_extent(k: &Kernel, plan: &NestPlan, nest: &Nest) -> Option<i64> {
     let (free, reduced) = (dims(nest, 0, false), dims(nest, 0, true));
     let work = size(nest, &reduced).unwrap_or(assumed::ROW);
     let all: Vec<usize> = (0..nest.extents.len()).collect();

@@ -19,7 +19,7 @@ use crate::{
 };
 use kiln_dialects::ir::*;
 
-pub(crate) const ONE: Lanes = Lanes { count: 1, mask: None };
+pub(crate) const ONE_LANE: Lanes = Lanes { count: 1, mask: None };
 
 /// What all parts of the emission share.
 pub(crate) struct ScanEmitter<'a> {
@@ -47,7 +47,7 @@ pub(crate) struct ScanChunk<'a> {
     pub(crate) inside: Option<Value>,
     /// The scope with the predicate of their stores.
     pub(crate) scope: Scope<'a>,
-    pub(crate) known: ForwardedElements,
+    pub(crate) forwarded: ForwardedElements,
 }
 
 /// The loops around the axis: their indices, and the predicate of the thread's stores.
@@ -169,7 +169,7 @@ impl<'a> ScanEmitter<'a> {
             dims,
             inside,
             scope: Scope { store_predicate: writes, ..self.scope.clone() },
-            known: ForwardedElements::new(),
+            forwarded: ForwardedElements::new(),
         })
     }
 
@@ -183,7 +183,7 @@ impl<'a> ScanEmitter<'a> {
 
     /// Runs the prologue stages on a piece and returns its scan inputs; identity beyond the axis.
     fn prologue(&self, c: Code, piece: &mut ScanChunk<'_>, read: &[LaneValue]) -> Result<Value> {
-        piece.known.extend(self.reads.iter().map(|a| (*a).clone()).zip(read.iter().copied()));
+        piece.forwarded.extend(self.reads.iter().map(|a| (*a).clone()).zip(read.iter().copied()));
         let at = self.nest.stages.iter().position(|s| *s == self.scan.stage).unwrap_or(0);
         piece.scope.iteration(
             c,
@@ -191,7 +191,7 @@ impl<'a> ScanEmitter<'a> {
             &piece.dims,
             self.lanes,
             &mut [],
-            &mut piece.known,
+            &mut piece.forwarded,
         )?;
         let v = piece.scope.body_value(
             c,
@@ -199,7 +199,7 @@ impl<'a> ScanEmitter<'a> {
             self.scan.value,
             &piece.dims,
             self.lanes,
-            &piece.known,
+            &piece.forwarded,
         )?;
         let v = self.lanes.vector(c, v)?;
         match piece.inside {
@@ -212,7 +212,7 @@ impl<'a> ScanEmitter<'a> {
     pub(crate) fn epilogue(&self, c: Code, piece: &mut ScanChunk<'_>, v: Value) -> Result<()> {
         let v = if self.lanes.count == 1 { LaneValue::Uniform(v) } else { LaneValue::Vector(v) };
         piece.scope.write(c, self.out, &piece.dims, self.lanes, v, false)?;
-        piece.known.insert(self.out.access.clone(), v);
+        piece.forwarded.insert(self.out.access.clone(), v);
         let at = self.nest.stages.iter().position(|s| *s == self.scan.stage).unwrap_or(0);
         piece.scope.iteration(
             c,
@@ -220,7 +220,7 @@ impl<'a> ScanEmitter<'a> {
             &piece.dims,
             self.lanes,
             &mut [],
-            &mut piece.known,
+            &mut piece.forwarded,
         )
     }
 

@@ -4,7 +4,7 @@ use crate::{
     strategies::gpu::common::shared,
     strategies::gpu::{
         common::threads::{self, ThreadGroup},
-        scan::emit::{ONE, OuterPosition, ScanEmitter},
+        scan::emit::{ONE_LANE, OuterPosition, ScanEmitter},
     },
     target::launch::WARP,
 };
@@ -44,7 +44,7 @@ impl ScanEmitter<'_> {
                 .zip(decode(c, row, &sizes)?.into_iter().map(LaneValue::Uniform))
                 .collect();
             let around = OuterPosition { at, active: group.active };
-            let mut state = vec![self.identity(c, ONE)?];
+            let mut state = vec![self.identity(c, ONE_LANE)?];
             if memory.is_some() {
                 state.push(c.mul(group.number, c.index(2 * WARP as i64)?)?);
             }
@@ -137,7 +137,7 @@ impl ScanEmitter<'_> {
 
     /// Exclusive from inclusive scan: the previous lane's value, or the identity.
     fn exclusive(&self, c: Code, v: Value, width: usize) -> Result<Value> {
-        let nothing = self.identity(c, ONE)?;
+        let nothing = self.identity(c, ONE_LANE)?;
         if width == 1 {
             return Ok(nothing);
         }
@@ -172,7 +172,7 @@ impl ScanEmitter<'_> {
         let from = there.map_or(Ok(lane), |there| c.select(there, lane, c.index(0)?))?;
         let mut v = memref::load(c, memory, &[c.add(place, from)?])?;
         if let Some(there) = there {
-            v = c.select(there, v, self.identity(c, ONE)?)?;
+            v = c.select(there, v, self.identity(c, ONE_LANE)?)?;
         }
         let v = self.scan_warp(c, vec![v], count.next_power_of_two())?.remove(0);
         let lower = self.exclusive(c, v, WARP)?;

@@ -174,7 +174,7 @@ pub fn product(k: &Kernel, plan: &NestPlan) -> Option<Product> {
     };
     let side = |a: &Access, across: usize| {
         let buffer = k.buffers.get(a.buffer)?;
-        let linear = a.at.rest.is_empty()
+        let linear = a.at.divisions.is_empty()
             && matches!(buffer.role, Role::Input(_))
             && buffer.element.dtype() == Ok(DType::F32);
         let (beside, k_dim) = (a.at.coefficient(across), a.at.coefficient(*depth));

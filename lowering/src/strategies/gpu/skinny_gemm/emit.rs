@@ -20,9 +20,9 @@ use crate::{
 };
 use kiln_dialects::{ir::*, value::DType};
 
-const ONE: Lanes = Lanes { count: 1, mask: None };
+const ONE_LANE: Lanes = Lanes { count: 1, mask: None };
 /// The vector width of a thread's loads.
-const WIDE: Lanes = Lanes { count: VECTOR, mask: None };
+const VECTOR_LANES: Lanes = Lanes { count: VECTOR, mask: None };
 
 /// What all parts of the emission share.
 struct SkinnyTile<'a> {
@@ -155,8 +155,10 @@ impl SkinnyTile<'_> {
     ) -> Result<Vec<Value>> {
         let mut dims = row.to_vec();
         dims[self.product.k.0] = LaneValue::Strided(k_index, 1);
-        let v =
-            WIDE.vector(c, self.scope.read(c, access, &dims, WIDE, &ForwardedElements::new())?)?;
+        let v = VECTOR_LANES.vector(
+            c,
+            self.scope.read(c, access, &dims, VECTOR_LANES, &ForwardedElements::new())?,
+        )?;
         let words = Type::vector(Type::scalar(c.ctx(), DType::I32), 4);
         let mut v = vector::bitcast(c, v, words)?;
         if let Some(inside) = inside {
@@ -328,7 +330,7 @@ impl SkinnyTile<'_> {
                         .enumerate()
                         .map(|(i, o)| Ok((*o, sum(i)?)))
                         .collect::<Result<Vec<_>>>()?;
-                    accumulators::finish(c, self.scope, self.nest, ONE, &dims, &all).map(drop)
+                    accumulators::finish(c, self.scope, self.nest, ONE_LANE, &dims, &all).map(drop)
                 };
                 c.if_else(c.less_than(row, many)?, &mut one, None).map(|()| vec![])
             },

@@ -140,7 +140,7 @@ pub fn readable(k: &Kernel, a: &Access, k_dim: usize) -> bool {
     input
         && others
         && units(&a.at.constant)
-        && a.at.rest.is_empty()
+        && a.at.divisions.is_empty()
         && a.at.coefficient(k_dim).known() == Some(1)
 }
 

@@ -20,7 +20,7 @@ use crate::{
 };
 use kiln_dialects::ir::*;
 
-const ONE: Lanes = Lanes { count: 1, mask: None };
+const ONE_LANE: Lanes = Lanes { count: 1, mask: None };
 
 /// The partial result of an element, over a part of the keys or all: maximum score, sum of
 /// exponentials, accumulator.
@@ -80,7 +80,12 @@ impl Split<'_> {
             let most = self.max_address(p, self.warp, row)?;
             let mut rest = |c: Code| {
                 self.store(Ptx(c), state.max[half], most, 4)?;
-                self.store(Ptx(c), state.sums[half], Ptx(c).add_const(most, self.sum_offset())?, 4)
+                self.store(
+                    Ptx(c),
+                    state.row_sums[half],
+                    Ptx(c).add_const(most, self.sum_offset())?,
+                    4,
+                )
             };
             c.if_else(p.eq_const(self.lane[1], 0)?, &mut rest, None)?;
         }
@@ -226,11 +231,12 @@ impl Split<'_> {
                 (sum.clone(), LaneValue::Uniform(whole.sum)),
                 (max.clone(), LaneValue::Uniform(most)),
             ]);
-            self.scope.iteration(c, &[at.result], &dims, ONE, &mut [], &mut passed)?;
+            self.scope.iteration(c, &[at.result], &dims, ONE_LANE, &mut [], &mut passed)?;
             let Some(lse) = at.lse else { return Ok(()) };
             dims.pop();
-            let mut own =
-                |c: Code| self.scope.iteration(c, &[lse], &dims, ONE, &mut [], &mut passed.clone());
+            let mut own = |c: Code| {
+                self.scope.iteration(c, &[lse], &dims, ONE_LANE, &mut [], &mut passed.clone())
+            };
             c.if_else(p.eq_const(column, 0)?, &mut own, None)
         };
         c.if_else(c.compare(CmpIPredicate::Slt, row, self.total)?, &mut one, None)

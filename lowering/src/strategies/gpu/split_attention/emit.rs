@@ -28,7 +28,7 @@ use kiln_dialects::ir::*;
 use std::f64::consts::LOG2_E;
 
 /// The vector width of a thread's loads.
-const WIDE: Lanes = Lanes { count: VECTOR, mask: None };
+const VECTOR_LANES: Lanes = Lanes { count: VECTOR, mask: None };
 /// Columns (N) of the mma.sync instruction.
 pub(crate) const EIGHT: usize = 8;
 
@@ -85,18 +85,18 @@ struct Row {
 /// row.
 pub(crate) struct State {
     pub(crate) max: Vec<Value>,
-    pub(crate) sums: Vec<Value>,
+    pub(crate) row_sums: Vec<Value>,
     pub(crate) values: Vec<Value>,
 }
 
 impl State {
     fn flat(&self) -> Vec<Value> {
-        [self.max.as_slice(), &self.sums, &self.values].concat()
+        [self.max.as_slice(), &self.row_sums, &self.values].concat()
     }
     fn of(rows: usize, flat: &[Value]) -> State {
         State {
             max: flat[..rows].to_vec(),
-            sums: flat[rows..2 * rows].to_vec(),
+            row_sums: flat[rows..2 * rows].to_vec(),
             values: flat[2 * rows..].to_vec(),
         }
     }
@@ -175,8 +175,10 @@ impl Split<'_> {
         dims: &[LaneValue],
         inside: Option<Value>,
     ) -> Result<Vec<Value>> {
-        let v =
-            WIDE.vector(c, self.scope.read(c, access, dims, WIDE, &ForwardedElements::new())?)?;
+        let v = VECTOR_LANES.vector(
+            c,
+            self.scope.read(c, access, dims, VECTOR_LANES, &ForwardedElements::new())?,
+        )?;
         let words = Type::vector(Ptx(c).i32(), 4);
         let mut v = vector::bitcast(c, v, words)?;
         if let Some(inside) = inside {
@@ -396,9 +398,10 @@ impl Split<'_> {
                 .map(|x| self.exp2_difference(c, *x, over))
                 .collect::<Result<Vec<_>>>()?;
             let factor = self.exp2_difference(c, old.max[half], over)?;
-            let sum = made
-                .iter()
-                .try_fold(arith::mulf(c, old.sums[half], factor)?, |a, b| arith::addf(c, a, *b))?;
+            let sum =
+                made.iter().try_fold(arith::mulf(c, old.row_sums[half], factor)?, |a, b| {
+                    arith::addf(c, a, *b)
+                })?;
             most.push(max);
             sums.push(sum);
             factors.push(factor);
@@ -430,7 +433,7 @@ impl Split<'_> {
                 }
             }
         }
-        Ok(State { max: most, sums, values: all })
+        Ok(State { max: most, row_sums: sums, values: all })
     }
 
     /// Computes a tile.
@@ -449,7 +452,7 @@ impl Split<'_> {
         let columns = (self.pattern.at.columns as usize).div_ceil(COLUMNS) * COLUMNS;
         let begin = State {
             max: vec![none; halves],
-            sums: vec![nothing; halves],
+            row_sums: vec![nothing; halves],
             values: vec![nothing; columns / 4 * halves],
         };
         let turn = c.index((self.splits * self.warps) as i64)?;
@@ -469,7 +472,7 @@ impl Split<'_> {
             },
         )?;
         let mut done = State::of(halves, &done);
-        for sum in &mut done.sums {
+        for sum in &mut done.row_sums {
             *sum = threads::butterfly(c, *sum, 4, &|a, b| arith::addf(c, a, b))?;
         }
         // Opaque, so that LLVM does not hoist the epilogue's addresses out of the loop over tiles

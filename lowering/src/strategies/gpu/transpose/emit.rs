@@ -52,8 +52,8 @@ struct TransposeTile<'a> {
     transposed_nest: &'a TransposedNest,
     threads: usize,
     /// Tile extents in both dimensions.
-    down: usize,
-    over: usize,
+    load_extent: usize,
+    store_extent: usize,
     /// Vector width of stores.
     lanes: usize,
     thread: Value,
@@ -62,8 +62,8 @@ struct TransposeTile<'a> {
 /// Origin of a tile: indices of the loops around it, and along both dimensions.
 struct TileOrigin {
     outer: Vec<(usize, Value)>,
-    down: Value,
-    over: Value,
+    load: Value,
+    store: Value,
 }
 
 /// Emits all nests of a kernel of which one is transposed.
@@ -101,8 +101,8 @@ pub fn emit(
         nest,
         transposed_nest: &transposed_nest,
         threads,
-        down,
-        over,
+        load_extent: down,
+        store_extent: over,
         lanes,
         thread: threads::thread_id(c)?,
     };
@@ -128,8 +128,8 @@ pub fn emit(
             let (x, y) = (begin(indices.pop(), over)?, begin(indices.pop(), down)?);
             let at = TileOrigin {
                 outer: outer.iter().copied().zip(indices).collect(),
-                down: y,
-                over: x,
+                load: y,
+                store: x,
             };
             sides.iter().try_for_each(|s| tile.stage_operand(c, s, &at))?;
             threads::barrier(c)?;
@@ -209,11 +209,11 @@ impl TransposeTile<'_> {
         j: Value,
     ) -> Result<Value> {
         let unit = c.index(side.unit as i64)?;
-        let mask = c.index((self.over / side.unit) as i64 - 1)?;
+        let mask = c.index((self.store_extent / side.unit) as i64 - 1)?;
         let key = arith::andi(c, group, mask)?;
         let block = arith::xori(c, c.div(j, unit)?, key)?;
         let column = c.add(c.mul(block, unit)?, c.rem(j, unit)?)?;
-        c.add(c.mul(i, c.index(self.over as i64)?)?, column)
+        c.add(c.mul(i, c.index(self.store_extent as i64)?)?, column)
     }
 
     /// Loads an operand along its own contiguous dimension and stores it to shared memory.
@@ -221,17 +221,26 @@ impl TransposeTile<'_> {
     fn stage_operand(&self, c: Code, side: &StagedOperand<'_>, at: &TileOrigin) -> Result<()> {
         let each = Lanes { count: side.width, mask: None };
         let wide = c.index(side.width as i64)?;
-        let (beside, over) = (c.index(side.threads_per_run as i64)?, c.index(self.over as i64)?);
-        self.share(c, self.down / side.width * self.over, &mut |c, all| {
+        let (beside, over) =
+            (c.index(side.threads_per_run as i64)?, c.index(self.store_extent as i64)?);
+        self.share(c, self.load_extent / side.width * self.store_extent, &mut |c, all| {
             let mut read = vec![];
             for (n, there) in all {
                 let rest = c.div(*n, beside)?;
                 let group = c.add(c.mul(c.div(rest, over)?, beside)?, c.rem(*n, beside)?)?;
                 let (i, j) = (c.mul(group, wide)?, c.rem(rest, over)?);
-                let (x, _) =
-                    self.inside(c, self.transposed_nest.store_dim, c.add(at.over, j)?, self.over)?;
-                let (y, _) =
-                    self.inside(c, self.transposed_nest.load_dim, c.add(at.down, i)?, self.down)?;
+                let (x, _) = self.inside(
+                    c,
+                    self.transposed_nest.store_dim,
+                    c.add(at.store, j)?,
+                    self.store_extent,
+                )?;
+                let (y, _) = self.inside(
+                    c,
+                    self.transposed_nest.load_dim,
+                    c.add(at.load, i)?,
+                    self.load_extent,
+                )?;
                 let y =
                     if side.width == 1 { LaneValue::Uniform(y) } else { LaneValue::Strided(y, 1) };
                 let v = self.scope.read(
@@ -254,7 +263,7 @@ impl TransposeTile<'_> {
                             c,
                             one,
                             side.memory,
-                            &[c.add(place, c.index((n * self.over) as i64)?)?],
+                            &[c.add(place, c.index((n * self.store_extent) as i64)?)?],
                         )?;
                     }
                     Ok(())
@@ -271,7 +280,7 @@ impl TransposeTile<'_> {
     /// Runs the nest's stages on a tile, with the transposed operands from shared memory.
     fn compute(&self, c: Code, sides: &[StagedOperand<'_>], at: &TileOrigin) -> Result<()> {
         let each = Lanes { count: self.lanes, mask: None };
-        let across = c.index((self.over / self.lanes) as i64)?;
+        let across = c.index((self.store_extent / self.lanes) as i64)?;
         let some = |v: Value| {
             if self.lanes == 1 { LaneValue::Uniform(v) } else { LaneValue::Strided(v, 1) }
         };
@@ -279,15 +288,23 @@ impl TransposeTile<'_> {
         let input = |a: &Access| {
             matches!(self.scope.kernel.buffers.get(a.buffer).map(|b| b.role), Some(Role::Input(_)))
         };
-        self.share(c, self.down * self.over / self.lanes, &mut |c, all| {
+        self.share(c, self.load_extent * self.store_extent / self.lanes, &mut |c, all| {
             let mut work = vec![];
             for (n, there) in all {
                 let (i, j) =
                     (c.div(*n, across)?, c.mul(c.rem(*n, across)?, c.index(self.lanes as i64)?)?);
-                let (x, right) =
-                    self.inside(c, self.transposed_nest.store_dim, c.add(at.over, j)?, self.over)?;
-                let (y, above) =
-                    self.inside(c, self.transposed_nest.load_dim, c.add(at.down, i)?, self.down)?;
+                let (x, right) = self.inside(
+                    c,
+                    self.transposed_nest.store_dim,
+                    c.add(at.store, j)?,
+                    self.store_extent,
+                )?;
+                let (y, above) = self.inside(
+                    c,
+                    self.transposed_nest.load_dim,
+                    c.add(at.load, i)?,
+                    self.load_extent,
+                )?;
                 let dims = self.dims(at, LaneValue::Uniform(y), some(x))?;
                 let mut known = ForwardedElements::new();
                 for side in sides {

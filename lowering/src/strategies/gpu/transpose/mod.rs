@@ -95,7 +95,7 @@ pub struct TransposedNest {
 /// Bytes of a memory sector, the least that a memory access transfers.
 const SECTOR: i64 = 32;
 /// Least extent of both dimensions.
-const LEAST: i64 = 8;
+const MIN_EXTENT: i64 = 8;
 /// Threads per CTA.
 const THREADS: i64 = 256;
 /// Least and greatest extent of a tile.
@@ -115,7 +115,8 @@ fn of(k: &Kernel, plan: &NestPlan, number: usize) -> Option<TransposedNest> {
     }
     let stages = || nest.stages.iter().filter_map(|s| k.stages.get(*s));
     let real = |a: &&Access| !plan.forwarded.get(a.buffer).copied().unwrap_or(false);
-    let beside = |a: &Access, d: usize| a.at.coefficient(d).known() == Some(1) && !a.at.in_rest(d);
+    let beside =
+        |a: &Access, d: usize| a.at.coefficient(d).known() == Some(1) && !a.at.in_division(d);
     let written: Vec<&Access> =
         stages().flat_map(|s| &s.outputs).map(|o| &o.access).filter(real).collect();
     let over = (0..nest.extents.len())
@@ -128,7 +129,7 @@ fn of(k: &Kernel, plan: &NestPlan, number: usize) -> Option<TransposedNest> {
         // An operand that is constant along the contiguous results is read once for them, and a
         // reversed one (stride -1) is contiguous.
         let step = a.at.coefficient(over);
-        if step.is_zero() || a.at.in_rest(over) || step.known().is_some_and(|n| n.abs() == 1) {
+        if step.is_zero() || a.at.in_division(over) || step.known().is_some_and(|n| n.abs() == 1) {
             continue;
         }
         let Some(down) = (0..nest.extents.len()).find(|d| *d != over && beside(a, *d)) else {
@@ -260,6 +261,6 @@ fn params(k: &Kernel, plan: &NestPlan) -> Option<Params> {
         threads: (tall * wide / vector).clamp(32, THREADS) as usize,
         vector: vector as usize,
     };
-    let pays = over >= LEAST && down >= LEAST && 4 * without >= 5 * with;
+    let pays = over >= MIN_EXTENT && down >= MIN_EXTENT && 4 * without >= 5 * with;
     (pays && t.tiles(k, &params).is_ok()).then_some(params)
 }

@@ -59,7 +59,8 @@ impl Window {
 fn single(l: &Lin) -> Option<(usize, i64)> {
     let mut dims = l.dims.iter();
     let (d, p) = dims.next()?;
-    (dims.next().is_none() && l.constant.is_zero() && l.rest.is_empty()).then_some((*d, p.known()?))
+    (dims.next().is_none() && l.constant.is_zero() && l.divisions.is_empty())
+        .then_some((*d, p.known()?))
 }
 
 /// A loop and its step in the image.
@@ -68,7 +69,7 @@ pub type LoopStride = (usize, i64);
 /// The terms of a pixel index: the output loop with its stride, and the window loop with its
 /// dilation, if the window has more than one position.
 pub fn pixel(l: &Lin, reduction: &[bool]) -> Option<(LoopStride, Option<LoopStride>)> {
-    if !l.constant.is_zero() || !l.rest.is_empty() || l.dims.len() > 2 {
+    if !l.constant.is_zero() || !l.divisions.is_empty() || l.dims.len() > 2 {
         return None;
     }
     let of = |reduces: bool| -> Option<Option<LoopStride>> {

@@ -354,7 +354,7 @@ fn with_prologue(k: &Kernel, nest: &Nest) -> Option<Product> {
     let both = |a: &Access| a.at.uses(*row) && a.at.uses(roles.k[0]);
     let read = |i: &usize| {
         stage.inputs.get(*i).is_some_and(|a| {
-            a == raw || !both(a) && a.at.rest.is_empty() && !k.pads.contains_key(&a.buffer)
+            a == raw || !both(a) && a.at.divisions.is_empty() && !k.pads.contains_key(&a.buffer)
         })
     };
     let left = operand(k, nest, raw, *row, &roles)
@@ -418,7 +418,7 @@ pub fn rows(
 fn tensor(extents: &[Poly], a: &Access, dims: &[usize], unit: i64) -> Option<Vec<Poly>> {
     let units = |p: &Poly| !p.is_zero() && p.multiple_of(unit);
     let near = a.at.coefficient(*dims.first()?).known() == Some(1);
-    if !near || !a.at.rest.is_empty() || !(a.at.constant.is_zero() || units(&a.at.constant)) {
+    if !near || !a.at.divisions.is_empty() || !(a.at.constant.is_zero() || units(&a.at.constant)) {
         return None;
     }
     let strides: Vec<Poly> = dims.iter().skip(1).map(|d| a.at.coefficient(*d)).collect();

@@ -11,14 +11,14 @@ use crate::{
 use kiln_dialects::Result;
 
 /// Split-K factors (CTAs of a cluster); not every GPU supports clusters of more than 8.
-pub const PARTS: &[usize] = &[1, 2, 4, 8];
+pub const FACTORS: &[usize] = &[1, 2, 4, 8];
 /// Rows of a warp's tile: the fewest that a CTA can own.
 pub const ROWS: usize = 16;
 /// Bytes of the mbarrier at which accumulators arrive.
 pub const BARRIER: usize = 8;
 /// Most rows and most columns of a split tile, with one 64-row block per warpgroup: beyond that, a
 /// thread's registers cannot hold both its own and the received accumulators.
-const MOST: usize = 128;
+const MAX_TILE: usize = 128;
 /// Bytes per clock that an SM receives over distributed shared memory when all SMs do.
 const DSMEM_BYTES_PER_CLOCK: f64 = 17.0;
 /// Clocks of the cluster barriers, and of the longer launch of a cluster.
@@ -46,13 +46,13 @@ pub fn exchange(m: usize, n: usize, parts: usize) -> f64 {
 
 /// Whether `parts` CTAs can split the K of an `m` × `n` tile.
 fn can_split(m: usize, n: usize, parts: usize) -> bool {
-    PARTS.contains(&parts) && m.max(n) <= MOST && parts <= m / ROWS
+    FACTORS.contains(&parts) && m.max(n) <= MAX_TILE && parts <= m / ROWS
 }
 
 /// The cost model's tiles with each split-K factor; a split tile has one CTA per SM.
 pub fn shared() -> impl Iterator<Item = (&'static TileConfig, usize)> {
     let several = |tile: &'static TileConfig| {
-        PARTS.iter().filter(|parts| **parts > 1).map(move |parts| (tile, *parts))
+        FACTORS.iter().filter(|parts| **parts > 1).map(move |parts| (tile, *parts))
     };
     TILES
         .iter()
@@ -99,7 +99,7 @@ pub fn fits(s: &Params, nest: &Nest, p: &Product) -> Result<()> {
     if parts == 1 {
         return Ok(());
     }
-    if !known(nest) || p.prologue.is_some() || p.steps(nest) < parts as i64 {
+    if !is_static(nest) || p.prologue.is_some() || p.steps(nest) < parts as i64 {
         return Err(format!(
             "has split_k = {parts}, which needs static sizes, {parts} steps of K, and operands in memory"
         ).into());
@@ -108,6 +108,6 @@ pub fn fits(s: &Params, nest: &Nest, p: &Product) -> Result<()> {
 }
 
 /// Whether all extents are static and none is 0.
-pub fn known(nest: &Nest) -> bool {
+pub fn is_static(nest: &Nest) -> bool {
     Poly::product(nest.extents.iter()).known().is_some_and(|n| n > 0)
 }

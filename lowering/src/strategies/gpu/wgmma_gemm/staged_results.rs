@@ -47,7 +47,7 @@ fn one(k: &Kernel, nest: &Nest, p: &Product, o: &Output) -> Option<StagedResult>
     let tensor = tensor(k, nest, p, a, number, element);
     let rows = element.byte_size() == 2
         && a.at.coefficient(*over).known() == Some(1)
-        && a.at.rest.is_empty();
+        && a.at.divisions.is_empty();
     (tensor.is_some() || rows).then(|| StagedResult { access: a.clone(), element, tensor })
 }
 

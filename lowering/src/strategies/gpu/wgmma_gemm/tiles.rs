@@ -64,7 +64,7 @@ pub fn choose(nest: &Nest, p: &Product) -> (Params, f64) {
         .as_ref()
         .map_or(Left::default(), |prologue| Left { clocks: prologue.clocks(), slices: p.slices() });
     // A cluster launch needs the grid before the call, so K is split for static sizes only.
-    let most = if split_k::known(nest) { usize::MAX } else { 1 };
+    let most = if split_k::is_static(nest) { usize::MAX } else { 1 };
     let how =
         ProductTraits { rights: p.rights.len(), left, max_split: most, pixels: p.window.is_some() };
     let (time, (m, n, stages, resident), parts) = fastest(sizes, how);
@@ -116,7 +116,7 @@ fn fastest(
         .filter(|(_, n, ..)| n % (DEPTH * rights) == 0)
         .filter_map(|tile| fitting(left, *tile));
     let most = if left.clocks > 0.0 { 1 } else { most };
-    let shared = tiles.flat_map(|tile| split_k::PARTS.iter().map(move |parts| (tile, *parts)));
+    let shared = tiles.flat_map(|tile| split_k::FACTORS.iter().map(move |parts| (tile, *parts)));
     let shared = shared.filter(|((m, n, _, resident), parts)| {
         *parts <= most && split_k::is_profitable([*m, *n], *resident, steps, *parts)
     });
