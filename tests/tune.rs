@@ -9,7 +9,7 @@ use kiln::{
         RunOptions, Schedules, Target, analysis::kernels_of, driver::schedules, pipeline_text_for,
         run_pipeline,
     },
-    model::{CachePolicy, Data},
+    model::{CachePolicy, OwnedTensor},
     runtime::Program,
 };
 use std::{
@@ -30,7 +30,7 @@ const MODEL: &str =
   return %3 : tensor<96xf32>
 }";
 
-fn ones(p: &Program) -> Result<Vec<Data>, kiln::Error> {
+fn ones(p: &Program) -> Result<Vec<OwnedTensor>, kiln::Error> {
     let size = |t: &kiln::runtime::program::Tensor| {
         t.dims.iter().map(|d| d.value(&[], &[]).unwrap() as usize).collect::<Vec<_>>()
     };
@@ -38,7 +38,7 @@ fn ones(p: &Program) -> Result<Vec<Data>, kiln::Error> {
         let shape = size(t);
         let values =
             (0..shape.iter().product::<usize>()).map(|i| (i % 17) as f64 / 8.0 - 1.0).collect();
-        Data::of(
+        OwnedTensor::from_tensor(
             &kiln::dialects::value::Tensor::floats(
                 kiln::dialects::value::DType::F32,
                 shape,

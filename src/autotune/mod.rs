@@ -33,7 +33,7 @@ use crate::{
         },
         run_pipeline,
     },
-    model::{Data, target},
+    model::{OwnedTensor, target},
     passes::pass::level_of,
     runtime::{DeviceId, Program, cuda::libraries::present},
     tolerance,
@@ -76,7 +76,7 @@ pub struct Tuned {
 }
 
 /// Provides the inputs of a single-kernel program.
-pub type Inputs<'a> = dyn Fn(&Program) -> Result<Vec<Data>, Error> + 'a;
+pub type Inputs<'a> = dyn Fn(&Program) -> Result<Vec<OwnedTensor>, Error> + 'a;
 /// Progress callback: kernels done, kernels in total, name of the next kernel.
 pub type Progress<'a> = dyn Fn(usize, usize, &str) + 'a;
 

@@ -9,7 +9,7 @@ use crate::{
         driver::{compile::CompileError, schedules},
         pipeline_text_for, run_pipeline,
     },
-    model::{Data, Executable},
+    model::{Executable, OwnedTensor},
 };
 use std::path::Path;
 
@@ -32,8 +32,8 @@ pub struct StandaloneKernel {
 /// The kernel compiled with one schedule, after a warm-up call.
 pub struct Timed {
     exe: Executable,
-    inputs: Vec<Data>,
-    outputs: Vec<Data>,
+    inputs: Vec<OwnedTensor>,
+    outputs: Vec<OwnedTensor>,
     /// Median call time, in microseconds.
     pub time: f64,
     /// Its results.
@@ -87,7 +87,7 @@ impl StandaloneKernel {
         let inputs = (settings.inputs)(exe.program())?;
         let mut outputs = exe.memory(&inputs)?;
         exe.call_data(&inputs, &mut outputs)?;
-        let results = outputs.iter().map(Data::tensor).collect::<Result<_, _>>()?;
+        let results = outputs.iter().map(OwnedTensor::tensor).collect::<Result<_, _>>()?;
         let mut timed = Timed { exe, inputs, outputs, time: 0.0, results };
         timed.time = timed.remeasure()?;
         Ok(timed)

@@ -5,7 +5,7 @@ use crate::{
     Exit, debug,
     dialects::ir::{Context, PrintOptions},
     load,
-    model::Data,
+    model::OwnedTensor,
 };
 use std::{
     path::Path,
@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-fn inputs(file: &Option<File>) -> Result<Option<Vec<Data>>, CliError> {
+fn inputs(file: &Option<File>) -> Result<Option<Vec<OwnedTensor>>, CliError> {
     file.as_deref().map(data::read).transpose()
 }
 

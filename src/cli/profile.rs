@@ -1,7 +1,7 @@
 //! `kiln run --profile`: a trace of a call's launches, for `chrome://tracing` and Perfetto.
 use super::report::{SymbolValues, launches};
 use crate::{
-    model::{Data, Executable},
+    model::{Executable, OwnedTensor},
     runtime::program::Kernel,
 };
 use serde_json::{Value, json};
@@ -14,7 +14,12 @@ const OPS: u32 = 2;
 /// Trace of a call: launches end to end with their median times, on one track by kernel and on
 /// another by graph op. Repeated launches in control flow are one event, at the first one's
 /// position.
-pub fn chrome(exe: &Executable, inputs: &[Data], times: &[Duration], runs: &[usize]) -> Value {
+pub fn chrome(
+    exe: &Executable,
+    inputs: &[OwnedTensor],
+    times: &[Duration],
+    runs: &[usize],
+) -> Value {
     let p = exe.program();
     let device_name = exe
         .device_info()

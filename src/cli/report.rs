@@ -1,7 +1,7 @@
 //! The report of `kiln run`, on one screen.
 use super::terminal::{cut, table_width, wrapped};
 use crate::{
-    model::{Data, Executable, Options},
+    model::{Executable, Options, OwnedTensor},
     runtime::{
         Program,
         program::{Dim, Kernel, Symbol},
@@ -27,7 +27,7 @@ pub struct RunReport<'a> {
     /// Comparison of each output with its reference.
     pub checks: &'a [(usize, Result<Comparison, Mismatch>)],
     /// The inputs.
-    pub inputs: &'a [Data],
+    pub inputs: &'a [OwnedTensor],
     /// Whether the inputs are random.
     pub random_inputs: bool,
     /// Path of the trace, if one was written.
@@ -60,7 +60,7 @@ pub struct SymbolValues {
 
 impl SymbolValues {
     /// Symbol values for these inputs.
-    pub fn of(p: &Program, inputs: &[Data]) -> SymbolValues {
+    pub fn of(p: &Program, inputs: &[OwnedTensor]) -> SymbolValues {
         let value = |s: &Symbol| {
             inputs.get(s.input).and_then(|d| d.shape.get(s.dim)).map_or(0, |n| *n as i64)
         };
@@ -69,7 +69,7 @@ impl SymbolValues {
         SymbolValues { symbols, exprs }
     }
     /// Symbol values of a subprogram, whose symbols have the names of the caller's.
-    pub fn of_part(whole: &Program, inputs: &[Data], part: &Program) -> SymbolValues {
+    pub fn of_part(whole: &Program, inputs: &[OwnedTensor], part: &Program) -> SymbolValues {
         let all = SymbolValues::of(whole, inputs);
         let value = |s: &Symbol| {
             whole
@@ -90,7 +90,7 @@ impl SymbolValues {
 }
 
 /// The launches of a program and its subprograms in order, each with its symbol values.
-pub fn launches<'a>(p: &'a Program, inputs: &[Data]) -> Vec<(&'a Kernel, Rc<SymbolValues>)> {
+pub fn launches<'a>(p: &'a Program, inputs: &[OwnedTensor]) -> Vec<(&'a Kernel, Rc<SymbolValues>)> {
     let part = |part: &'a Program| {
         let numbers = Rc::new(SymbolValues::of_part(p, inputs, part));
         part.kernels.iter().map(move |k| (k, numbers.clone()))
@@ -136,8 +136,8 @@ impl RunReport<'_> {
     }
 
     fn remarks(&self) -> Vec<String> {
-        let card = self.exe.cuda().map(|l| l.remarks()).unwrap_or_default();
-        self.exe.times().tuning.iter().cloned().chain(card).collect()
+        let gpu = self.exe.cuda().map(|l| l.remarks()).unwrap_or_default();
+        self.exe.times().tuning.iter().cloned().chain(gpu).collect()
     }
     /// The report as text, one screen.
     pub fn text(&self) -> String {
@@ -216,10 +216,10 @@ impl RunReport<'_> {
         );
         let (least, most) = (self.times[0], self.times[self.times.len() - 1]);
         let device_name = match self.exe.device_info() {
-            Some(card) if self.exe.cuda().is_some_and(|l| l.used_graphs()) => {
-                format!("kernels alone, as a CUDA graph, on {}", card.name)
+            Some(gpu) if self.exe.cuda().is_some_and(|l| l.used_graphs()) => {
+                format!("kernels alone, as a CUDA graph, on {}", gpu.name)
             }
-            Some(card) => format!("kernels alone, on {}", card.name),
+            Some(gpu) => format!("kernels alone, on {}", gpu.name),
             None => format!("{} threads", self.options.threads),
         };
         let _ = writeln!(

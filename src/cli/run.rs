@@ -4,7 +4,7 @@ use super::{
 };
 use crate::{
     Exit, load,
-    model::{Data, Executable},
+    model::{Executable, OwnedTensor},
     opt::tensors,
     tolerance,
 };
@@ -114,8 +114,8 @@ impl Run {
 /// data-dependent.
 fn profile(
     exe: &Executable,
-    inputs: &[Data],
-    outputs: &mut [Data],
+    inputs: &[OwnedTensor],
+    outputs: &mut [OwnedTensor],
 ) -> Result<(Vec<Duration>, Vec<usize>), CliError> {
     const CALLS: usize = 5;
     let (mut samples, mut runs) = (vec![], vec![]);

@@ -2,7 +2,7 @@
 use super::optional;
 use crate::{
     Error, Executable, Model, Options,
-    model::{CachePolicy, Data, random_inputs},
+    model::{CachePolicy, OwnedTensor, random_inputs},
 };
 use std::{
     fmt,
@@ -47,7 +47,7 @@ pub struct Ablation {
 pub fn ablate(
     model: &Model,
     options: &Options,
-    inputs: Option<&[Data]>,
+    inputs: Option<&[OwnedTensor]>,
     time: Duration,
 ) -> Result<Ablation, Error> {
     // Warm-up: the first compilation also registers passes and starts threads.
@@ -95,7 +95,12 @@ pub fn ablate(
     Ok(Ablation { rows })
 }
 
-fn measurements(exe: &Executable, inputs: &[Data], compile: Duration, call: Duration) -> Measured {
+fn measurements(
+    exe: &Executable,
+    inputs: &[OwnedTensor],
+    compile: Duration,
+    call: Duration,
+) -> Measured {
     let p = exe.program();
     let size = |s: &crate::runtime::program::Symbol| {
         inputs.get(s.input).and_then(|d| d.shape.get(s.dim)).map_or(0, |n| *n as i64)

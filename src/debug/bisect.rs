@@ -22,7 +22,7 @@ use crate::{
         },
         run_pipeline,
     },
-    model::{CachePolicy, Data, random_inputs},
+    model::{CachePolicy, OwnedTensor, random_inputs},
     passes::pass::level_of,
     runtime::Package,
 };
@@ -58,7 +58,7 @@ struct Search<'a> {
 pub fn bisect(
     model: &Model,
     options: &Options,
-    inputs: Option<&[Data]>,
+    inputs: Option<&[OwnedTensor]>,
 ) -> Result<Bisection, Error> {
     let options = Options { cache: CachePolicy::Off, dump: None, ..options.clone() };
     let exe = model.compile(&options)?;

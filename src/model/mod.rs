@@ -1,21 +1,21 @@
 //! From a model file to a call: `kiln::load("m.pt2")?.compile(&options)?.call(…)`.
-mod data;
 mod engine;
 mod error;
 mod executable;
 mod log_events;
 mod options;
 mod order;
+mod owned_tensor;
 mod random_inputs;
 mod target;
 mod times;
 mod weights;
 
 pub use crate::runtime::DeviceId;
-pub use data::Data;
 pub use error::Error;
 pub use executable::Executable;
 pub use options::{AUTOTUNE_BUDGET, CachePolicy, Options};
+pub use owned_tensor::OwnedTensor;
 pub use random_inputs::{random_input_symbols, random_inputs};
 pub(crate) use target::target;
 pub use times::Times;

@@ -15,7 +15,7 @@ use kiln::{
         value::Tensor,
     },
     lowering::{RunOptions, program::description, run_pipeline},
-    model::{CachePolicy, Data, Model, random_inputs},
+    model::{CachePolicy, Model, OwnedTensor, random_inputs},
     passes::pass::level_of,
 };
 use std::{collections::BTreeMap, path::Path};
@@ -59,8 +59,11 @@ fn same_programs(before: &Module, after: &Module) -> Result<(), String> {
     for (name, _) in described {
         let program = description::read(before.op(), &name).map_err(|e| e.to_string())?;
         let inputs = random_inputs(&program).map_err(|e| e.to_string())?;
-        let inputs: Vec<Tensor> =
-            inputs.iter().map(Data::tensor).collect::<Result<_, _>>().map_err(|e| e.to_string())?;
+        let inputs: Vec<Tensor> = inputs
+            .iter()
+            .map(OwnedTensor::tensor)
+            .collect::<Result<_, _>>()
+            .map_err(|e| e.to_string())?;
         let results = |module: &Module| {
             machine(&module.print(PrintOptions::default()), &name, &inputs, Path::new(""))
         };

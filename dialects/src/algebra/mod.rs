@@ -7,7 +7,7 @@
 //! | size expressions of PyTorch (`src/capture/srepr.rs`) | `Expr` | names |
 //! | affine maps ([`ir::Affine`](crate::ir::Affine)) | `Expr` | dimensions, symbols |
 //! | fused reads (`IndexExpr` of the lowering) | `Expr` | linear forms, SSA sizes, data |
-//! | a kernel's sizes and strides (`Poly`, `Lin` of the lowering) | `Sum` | SSA sizes |
+//! | a kernel's sizes and strides (`Poly`, `LinearExpr` of the lowering) | `Sum` | SSA sizes |
 //!
 //! `IndexExpr` is a tree, since the order of its terms is the order of a kernel's index arithmetic. A
 //! `Program` has a list of operations instead, which the runtime evaluates without MLIR.

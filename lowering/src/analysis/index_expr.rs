@@ -4,7 +4,7 @@
 //! An index is affine in the loop dimensions as long as possible, since fused accesses are compared
 //! in that form. Quotients and remainders by constants also fit a linalg `affine_map`. Anything
 //! else is a small expression tree over SSA sizes and data.
-use crate::analysis::{Lin, Poly};
+use crate::analysis::{LinearExpr, Poly};
 use kiln_dialects::{
     algebra::Expr,
     ir::*,
@@ -21,7 +21,7 @@ pub struct IndexExpr(pub Expr<IndexLeaf>);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum IndexLeaf {
     /// A linear form of the loop dimensions with constant coefficients; never a constant.
-    Lin(Lin),
+    LinearExpr(LinearExpr),
     /// An SSA size.
     Size(Value),
     /// A data-dependent (gather) index: the integer at a position of a tensor, clamped to `[0,
@@ -39,7 +39,7 @@ pub enum IndexLeaf {
 impl IndexExpr {
     /// Loop dimension `d`.
     pub fn dim(d: usize) -> IndexExpr {
-        IndexExpr(Expr::Leaf(IndexLeaf::Lin(Lin::dim(d))))
+        IndexExpr(Expr::Leaf(IndexLeaf::LinearExpr(LinearExpr::dim(d))))
     }
     /// A constant.
     pub fn number(n: i64) -> IndexExpr {
@@ -59,7 +59,7 @@ impl IndexExpr {
     /// Whether it depends on a loop dimension.
     pub fn uses(&self, d: usize) -> bool {
         self.leaves().iter().any(|p| match p {
-            IndexLeaf::Lin(l) => l.uses(d),
+            IndexLeaf::LinearExpr(l) => l.uses(d),
             IndexLeaf::Size(_) => false,
             IndexLeaf::Data { at, limit, .. } => limit.uses(d) || at.iter().any(|ix| ix.uses(d)),
         })
@@ -69,29 +69,29 @@ impl IndexExpr {
         self.0.known()
     }
     /// The linear form of the loop dimensions, if it is one.
-    pub fn lin(&self) -> Option<Lin> {
+    pub fn linear(&self) -> Option<LinearExpr> {
         match &self.0 {
-            Expr::Const(n) => Some(Lin::fixed(Poly::number(*n))),
-            Expr::Leaf(IndexLeaf::Lin(l)) => Some(l.clone()),
+            Expr::Const(n) => Some(LinearExpr::fixed(Poly::number(*n))),
+            Expr::Leaf(IndexLeaf::LinearExpr(l)) => Some(l.clone()),
             _ => None,
         }
     }
-    fn of(l: Lin) -> IndexExpr {
-        IndexExpr(l.known().map_or_else(|| Expr::Leaf(IndexLeaf::Lin(l)), Expr::Const))
+    fn of(l: LinearExpr) -> IndexExpr {
+        IndexExpr(l.known().map_or_else(|| Expr::Leaf(IndexLeaf::LinearExpr(l)), Expr::Const))
     }
     fn apply(self, kind: SymKind, other: IndexExpr) -> IndexExpr {
         IndexExpr(Expr::apply(kind, self.0, other.0))
     }
     /// The sum.
     pub fn plus(self, other: IndexExpr) -> IndexExpr {
-        match (self.lin(), other.lin()) {
+        match (self.linear(), other.linear()) {
             (Some(a), Some(b)) => IndexExpr::of(a.plus(&b)),
             _ => self.apply(SymKind::Add, other),
         }
     }
     /// The product.
     pub fn times(self, other: IndexExpr) -> IndexExpr {
-        match (self.lin(), self.known(), other.lin(), other.known()) {
+        match (self.linear(), self.known(), other.linear(), other.known()) {
             (Some(l), _, _, Some(n)) | (_, Some(n), Some(l), _) => {
                 IndexExpr::of(l.times(&Poly::number(n)))
             }
@@ -119,7 +119,7 @@ fn affine(e: &Expr<IndexLeaf>) -> Option<Affine> {
     let positive = |e: &Expr<IndexLeaf>| e.known().is_some_and(|n| n > 0);
     match e {
         Expr::Const(n) => Some(Expr::Const(*n)),
-        Expr::Leaf(IndexLeaf::Lin(l)) => l.affine(),
+        Expr::Leaf(IndexLeaf::LinearExpr(l)) => l.affine(),
         Expr::Leaf(_) => None,
         Expr::Apply(kind, both) => {
             let fits = match kind {

@@ -130,7 +130,7 @@ impl Stage {
         self.inputs.iter_mut().chain(outs)
     }
     /// Rewrites its iteration space to new loop dimensions.
-    pub fn substitute(&mut self, extents: &[Poly], f: &dyn Fn(usize) -> Lin) {
+    pub fn substitute(&mut self, extents: &[Poly], f: &dyn Fn(usize) -> LinearExpr) {
         self.all_accesses().for_each(|a| a.at = a.at.substitute(extents, f));
         self.dims.iter_mut().for_each(|l| *l = l.substitute(extents, f));
     }
@@ -145,7 +145,11 @@ pub fn drop_units(s: &mut Stage) {
         s.reduction.remove(d);
         let extents = s.extents.clone();
         s.substitute(&extents, &|x| {
-            if x == d { Lin::default() } else { Lin::dim(if x > d { x - 1 } else { x }) }
+            if x == d {
+                LinearExpr::default()
+            } else {
+                LinearExpr::dim(if x > d { x - 1 } else { x })
+            }
         });
     }
 }
@@ -237,7 +241,7 @@ fn rows_fit(k: &Kernel, plan: &NestPlan, rows: usize) -> bool {
     if plan.nests.iter().any(|n| n.extents[..rows] != first.extents[..rows]) {
         return false;
     }
-    let key = |at: &Lin| -> Option<(Vec<Poly>, bool)> {
+    let key = |at: &LinearExpr| -> Option<(Vec<Poly>, bool)> {
         let coefficients: Vec<Poly> = (0..rows).map(|d| at.coefficient(d)).collect();
         (!(0..rows).any(|d| at.in_division(d))).then_some((coefficients, at.divisions.is_empty()))
     };
@@ -276,7 +280,8 @@ fn collapsible(k: &Kernel, nest: &Nest, d: usize) -> bool {
     let inner = &nest.extents[d + 1];
     nest.all().all(|i| {
         let mut s = k.stages[i].clone();
-        let asked: Vec<Lin> = s.indexed.iter().filter_map(|i| s.dims.get(*i).cloned()).collect();
+        let asked: Vec<LinearExpr> =
+            s.indexed.iter().filter_map(|i| s.dims.get(*i).cloned()).collect();
         let kinds =
             s.reduction[d] == s.reduction[d + 1] && nest.reduction[d] == nest.reduction[d + 1];
         let fits = s.all_accesses().all(|Access { at, .. }| {
@@ -297,9 +302,9 @@ fn collapse(k: &mut Kernel, nest: &mut Nest, d: usize) {
         s.extents = nest.extents.clone();
         s.reduction.remove(d + 1);
         s.substitute(&nest.extents, &|x| match x {
-            x if x < d => Lin::dim(x),
-            x if x == d => Lin::default(),
-            x => Lin::dim(x - 1),
+            x if x < d => LinearExpr::dim(x),
+            x if x == d => LinearExpr::default(),
+            x => LinearExpr::dim(x - 1),
         });
     }
 }
@@ -308,16 +313,16 @@ fn collapse(k: &mut Kernel, nest: &mut Nest, d: usize) {
 /// 32, 2]`, so that no division is left.
 fn split(k: &mut Kernel, nest: &mut Nest) {
     // Rows in pairs: quotient and remainder of a reduction's index by 2.
-    let half = |at: &Lin, modulo: bool| {
+    let half = |at: &LinearExpr, modulo: bool| {
         at.divisions
             .iter()
             .find_map(|(r, _)| r.dividend.as_dim().filter(|_| r.divisor == 2 && r.modulo == modulo))
     };
-    let paired = |nest: &Nest, at: &Lin| {
+    let paired = |nest: &Nest, at: &LinearExpr| {
         let d = half(at, false).filter(|d| Some(*d) == half(at, true) && nest.reduction[*d])?;
         Some((d, 2, nest.extents[d].known().filter(|n| n % 2 == 0)?))
     };
-    let blocked = |nest: &Nest, at: &Lin| {
+    let blocked = |nest: &Nest, at: &LinearExpr| {
         at.divisions.iter().find_map(|(r, _)| {
             let d = r.dividend.as_dim().filter(|d| r.divisor >= 8 && !nest.reduction[*d])?;
             Some((d, r.divisor, nest.extents[d].known()?))
@@ -338,7 +343,7 @@ type Division = (usize, i64, i64);
 fn first(
     k: &Kernel,
     nest: &Nest,
-    find: &dyn Fn(&Nest, &Lin) -> Option<Division>,
+    find: &dyn Fn(&Nest, &LinearExpr) -> Option<Division>,
 ) -> Option<Division> {
     nest.all().flat_map(|s| k.stages[s].reads()).find_map(|a| find(nest, &a.at))
 }
@@ -355,9 +360,11 @@ fn split_at(k: &mut Kernel, nest: &mut Nest, d: usize, by: i64) {
         let reduces = s.reduction[d];
         s.reduction.insert(d + 1, reduces);
         s.substitute(&nest.extents, &|x| match x {
-            x if x < d => Lin::dim(x),
-            x if x == d => Lin::dim(d).times(&Poly::number(by)).plus(&Lin::dim(d + 1)),
-            x => Lin::dim(x + 1),
+            x if x < d => LinearExpr::dim(x),
+            x if x == d => {
+                LinearExpr::dim(d).times(&Poly::number(by)).plus(&LinearExpr::dim(d + 1))
+            }
+            x => LinearExpr::dim(x + 1),
         });
     }
 }

@@ -173,7 +173,7 @@ impl Reader {
         let sizes = self.sizes_of(source)?;
         let view = self.buffer(tensor, sizes, Role::Temporary)?;
         if let (Some(value), Some(op)) = (self.fills.get(&source).copied(), source.def()) {
-            let index: Vec<Lin> = (0..view.sizes.len()).map(Lin::dim).collect();
+            let index: Vec<LinearExpr> = (0..view.sizes.len()).map(LinearExpr::dim).collect();
             let stage = Stage::moved(op, &view, index, vec![], Body::Fill(value));
             // First, since stages that write slices of it precede the insertion that names it.
             self.k.stages.insert(self.leading_fills, stage);
@@ -332,7 +332,7 @@ impl Reader {
             }
             _ => {
                 let from = self.view(piece)?;
-                let index: Vec<Lin> = (0..from.sizes.len()).map(Lin::dim).collect();
+                let index: Vec<LinearExpr> = (0..from.sizes.len()).map(LinearExpr::dim).collect();
                 let input = Access { buffer: from.buffer, at: from.at(&index) };
                 self.k.stages.push(Stage::moved(op, &place, index, vec![input], Body::Copy));
             }
@@ -380,7 +380,7 @@ impl Reader {
                 strides: row_major(&view.sizes),
                 sizes: view.sizes.clone(),
             };
-            let index: Vec<Lin> = (0..view.sizes.len()).map(Lin::dim).collect();
+            let index: Vec<LinearExpr> = (0..view.sizes.len()).map(LinearExpr::dim).collect();
             let input = Access { buffer: view.buffer, at: view.at(&index) };
             self.k.stages.push(Stage::moved(op, &copy, index, vec![input], Body::Copy));
         }
@@ -410,11 +410,11 @@ impl Reader {
             .into_iter()
             .collect::<Option<_>>()
             .ok_or("has a loop dimension whose size no operand states")?;
-        let index = |i: usize| -> Result<Vec<Lin>> {
+        let index = |i: usize| -> Result<Vec<LinearExpr>> {
             maps.get(i)
                 .ok_or("has too few indexing maps")?
                 .iter()
-                .map(|e| Lin::of(e, &extents))
+                .map(|e| LinearExpr::of(e, &extents))
                 .collect()
         };
         let mut stage = Stage {
@@ -432,7 +432,7 @@ impl Reader {
             },
             captured: vec![],
             indexed: vec![],
-            dims: (0..extents.len()).map(Lin::dim).collect(),
+            dims: (0..extents.len()).map(LinearExpr::dim).collect(),
             merges: op.attr(MERGES).is_some(),
         };
         for i in 0..ins {

@@ -1,6 +1,6 @@
 //! Code of one iteration of a nest's stages, scalar or vectorised.
 use crate::{
-    analysis::{Access, Attention, Body, Init, Kernel, Lin, Output, Poly, Stage},
+    analysis::{Access, Attention, Body, Init, Kernel, LinearExpr, Output, Poly, Stage},
     emit::{
         code::Code,
         lanes::{LaneValue, Lanes},
@@ -54,7 +54,7 @@ impl Scope<'_> {
     pub fn address(
         &self,
         c: Code,
-        at: &Lin,
+        at: &LinearExpr,
         dims: &[LaneValue],
         lanes: Lanes,
     ) -> Result<LaneValue> {

@@ -449,6 +449,6 @@ fn is_weight(v: Value) -> bool {
 fn data(ix: &IndexExpr) -> Option<(Value, &[IndexExpr])> {
     ix.leaves().into_iter().find_map(|p| match p {
         IndexLeaf::Data { tensor, at, .. } => Some((*tensor, at.as_slice())),
-        IndexLeaf::Lin(_) | IndexLeaf::Size(_) => None,
+        IndexLeaf::LinearExpr(_) | IndexLeaf::Size(_) => None,
     })
 }

@@ -2,7 +2,7 @@
 //! `linalg.generic` and scalar ops in its body.
 use crate::{
     analysis::{
-        Lin,
+        LinearExpr,
         index_expr::{IndexExpr, IndexLeaf, through},
         sizes::arith_op,
     },
@@ -77,7 +77,7 @@ impl Kernel<'_> {
                 self.scan(*tensor, at, inputs)?;
                 self.scan_index(limit, inputs)
             }
-            IndexLeaf::Lin(_) | IndexLeaf::Size(_) => Ok(()),
+            IndexLeaf::LinearExpr(_) | IndexLeaf::Size(_) => Ok(()),
         })
     }
 }
@@ -185,7 +185,7 @@ impl<'a, 'k> Body<'a, 'k> {
     fn leaf(&mut self, place: &IndexLeaf) -> Result<Value> {
         let ty = Type::index(self.s.b.ctx);
         match place {
-            IndexLeaf::Lin(l) => self.linear(l),
+            IndexLeaf::LinearExpr(l) => self.linear(l),
             IndexLeaf::Size(v) => Ok(self.kernel.new_index(*v)),
             IndexLeaf::Data { tensor, at, limit } => {
                 let x = self.element(*tensor, at)?;
@@ -203,7 +203,7 @@ impl<'a, 'k> Body<'a, 'k> {
         }
     }
     /// A linear form with constant coefficients.
-    fn linear(&mut self, l: &Lin) -> Result<Value> {
+    fn linear(&mut self, l: &LinearExpr) -> Result<Value> {
         const DYNAMIC: &str = "has an index with a dynamic coefficient";
         let mut sum = None;
         for (d, p) in &l.dims {

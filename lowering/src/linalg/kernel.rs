@@ -153,7 +153,7 @@ impl Kernel<'_> {
         let (t, map) = (input.tensor, &input.at);
         let have = t.ty().dims();
         let shorter = |(axis, (l, d)): (usize, (&IndexExpr, &SymDim))| {
-            let size = l.lin().and_then(|l| l.as_dim()).map(|i| loops[i])?;
+            let size = l.linear().and_then(|l| l.as_dim()).map(|i| loops[i])?;
             // Equal dynamic sizes are one SSA value; a slice of the whole tensor costs nothing.
             let own = d.known().map_or_else(
                 || self.sizes.borrow_mut().size(input.value, axis).unwrap_or(size),

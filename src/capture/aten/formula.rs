@@ -203,7 +203,7 @@ impl<'f> Term<'f> {
     pub fn reduce(self, kind: ReduceKind, dims: &[i64], keep: bool) -> Term<'f> {
         self.then(|cx, input| {
             let r = cx.b.add(&Reduce { kind, input, dims: dims.to_vec(), maybe_empty: true })?;
-            if keep { super::reduce::keep(cx, input, r, dims) } else { Ok(r) }
+            if keep { super::reduce::keep_dims(cx, input, r, dims) } else { Ok(r) }
         })
     }
 }

@@ -20,7 +20,7 @@ impl StridedOperand {
         let zero = || Dim::Known(0);
         let (mut steps, mut stride) = (vec![zero(); loops], Dim::Known(1));
         for (at, size) in leaf.at.iter().zip(graph.facts.dims(leaf.value)).rev() {
-            let lin = at.lin().filter(|l| l.constant.is_zero())?;
+            let lin = at.linear().filter(|l| l.constant.is_zero())?;
             for (d, n) in &lin.dims {
                 let step = steps.get_mut(*d)?;
                 *step = step.add(&stride.mul(&Dim::Known(n.known()?)));

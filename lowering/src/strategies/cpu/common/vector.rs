@@ -1,5 +1,5 @@
 //! The vectorised dimension, and the number of lanes.
-use crate::analysis::{Kernel, Lin, Nest, NestPlan};
+use crate::analysis::{Kernel, LinearExpr, Nest, NestPlan};
 use kiln_dialects::{ir::*, value::DType};
 
 /// Lanes of a vector of `bits`: as many as hold the widest compute type.
@@ -32,7 +32,7 @@ pub fn vector_dim(k: &Kernel, plan: &NestPlan, nest: &Nest, from: usize) -> Opti
             Some(n) if n < 8 => 6,
             _ => 0,
         };
-        let step = |at: &Lin| match at.coefficient(d).known() {
+        let step = |at: &LinearExpr| match at.coefficient(d).known() {
             _ if at.in_division(d) => 12,
             Some(0 | 1) => 0,
             _ => 8,

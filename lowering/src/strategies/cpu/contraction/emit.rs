@@ -1,7 +1,7 @@
 //! Register tiles of rows by vectors in cache blocks: contractions, with accumulators in registers
 //! across the reduction loops, and transposes.
 use crate::{
-    analysis::{Access, Buffer, Kernel, Lin, Nest, Poly, Role, row_major},
+    analysis::{Access, Buffer, Kernel, LinearExpr, Nest, Poly, Role, row_major},
     emit::{
         body::{ForwardedElements, Scope},
         code::{Code, distance},
@@ -200,9 +200,9 @@ impl Panel {
         let depth = Self::depth(loops.nest);
         let sizes: Vec<Poly> = depth.iter().map(|d| loops.nest.extents[*d].clone()).collect();
         let width = Poly::number((count * loops.lanes) as i64);
-        let mut at = Lin::dim(vector);
+        let mut at = LinearExpr::dim(vector);
         for (d, stride) in depth.iter().zip(row_major(&sizes)) {
-            at = at.plus(&Lin::dim(*d).times(&stride.times(&width)));
+            at = at.plus(&LinearExpr::dim(*d).times(&stride.times(&width)));
         }
         at.constant = Poly::symbol(start).times(&Poly::number(-1));
         let (mut kernel, mut scalars, mut memory) =

@@ -3,7 +3,7 @@
 pub(crate) mod emit;
 
 use crate::{
-    analysis::{Body, Kernel, Lin, NestPlan, Poly, Role, StridedView},
+    analysis::{Body, Kernel, LinearExpr, NestPlan, Poly, Role, StridedView},
     strategies::{
         Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
         doubled_and_halved,
@@ -143,7 +143,7 @@ pub fn depthwise(k: &Kernel, plan: &NestPlan) -> Option<Window> {
             if at.as_dim().is_some() {
                 Some(at.as_dim())
             } else {
-                (*at == Lin::default()).then_some(None)
+                (*at == LinearExpr::default()).then_some(None)
             }
         };
         let place: &StridedView = k.views.get(&s.op.operand(image))?;

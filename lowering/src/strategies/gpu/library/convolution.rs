@@ -1,7 +1,7 @@
 //! Matches convolutions of images that cuDNN has: with or without groups, a bias per filter, a
 //! residual, and a relu or a tanh gelu.
 use crate::{
-    analysis::{Kernel, Lin, NestPlan, Poly, Role, Stage, StridedView, row_major},
+    analysis::{Kernel, LinearExpr, NestPlan, Poly, Role, Stage, StridedView, row_major},
     strategies::gpu::{
         common::roles::contractions,
         library::{activation, activation_entry, element, epilogue::ReductionStage, numbers, role},
@@ -41,7 +41,7 @@ struct ConvolutionMatch<'a> {
     loops: Loops,
     image: &'a StridedView,
     /// The weight's buffer, and its access over the op's loops.
-    weight: (usize, Lin),
+    weight: (usize, LinearExpr),
 }
 
 /// The `kiln.library` entries of a kernel that is a convolution.
@@ -80,7 +80,7 @@ pub fn describe(k: &Kernel, plan: &NestPlan, tf32: bool) -> Option<Vec<(&'static
 
     let sizes = [f.size(Some(n))?, groups * filters, f.size(Some(p))?, f.size(Some(q))?];
     // An access over the nest's loops, as a tensor layout like the result's.
-    let like = |at: &Lin| {
+    let like = |at: &LinearExpr| {
         let of = |d: usize| f.nest_loop(d).flatten().map(|d| at.coefficient(d));
         let known = |d: Option<usize>| d.and_then(of).map_or(Some(None), |p| p.known().map(Some));
         let strides = [
@@ -163,7 +163,7 @@ fn match_convolution<'a>(
     let in_weight = |d: usize| kernels.iter().any(|l| l.uses(d));
     // All loops of the channel dimension index the weight; the other dimensions have a loop that
     // indexes only the result.
-    let of_weight = |l: &Lin| l.dims.keys().all(|d| in_weight(*d)) && !l.dims.is_empty();
+    let of_weight = |l: &LinearExpr| l.dims.keys().all(|d| in_weight(*d)) && !l.dims.is_empty();
     let [first, others @ ..] = read.as_slice() else { return None };
     let channels = 1 + others.iter().position(of_weight)?;
     let [height, width] =
@@ -199,8 +199,8 @@ fn match_convolution<'a>(
     let place = k.views.get(&op.operand(weight))?;
     let (written, to) = (maps[2].as_ref()?, k.views.get(&op.result(0))?);
     let sized = |d: usize| {
-        let own = |l: &Lin| l.as_dim() == Some(d);
-        let of = |lins: &[Lin], place: &StridedView| {
+        let own = |l: &LinearExpr| l.as_dim() == Some(d);
+        let of = |lins: &[LinearExpr], place: &StridedView| {
             lins.iter().position(own).and_then(|i| place.sizes.get(i)?.known())
         };
         of(written, to).or_else(|| of(kernels, place))
@@ -234,7 +234,7 @@ impl ConvolutionMatch<'_> {
         if at.as_dim().is_some() {
             Some(at.as_dim())
         } else {
-            (*at == Lin::default()).then_some(None)
+            (*at == LinearExpr::default()).then_some(None)
         }
     }
     /// Trip count of a loop.

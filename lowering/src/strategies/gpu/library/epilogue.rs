@@ -1,6 +1,6 @@
 //! Epilogues that libraries support after a sum: a bias, a residual, a relu or a tanh gelu.
 use crate::{
-    analysis::{Access, Body, Init, Kernel, Lin, Nest, Stage},
+    analysis::{Access, Body, Init, Kernel, LinearExpr, Nest, Stage},
     strategies::gpu::library::role,
 };
 use kiln_dialects::ir::*;
@@ -26,7 +26,7 @@ pub struct EpilogueTerms {
     /// The bias of each column or filter: a buffer, and its first element.
     pub bias: Option<(usize, i64)>,
     /// The residual added to each element: a buffer, and its access.
-    pub residual: Option<(usize, Lin)>,
+    pub residual: Option<(usize, LinearExpr)>,
     pub activation: Activation,
 }
 

@@ -1,6 +1,6 @@
 //! Rows: a group of threads runs all nests for its row; intermediates are in shared memory.
 use crate::{
-    analysis::{Lin, Nest, NestPlan, Poly, Role},
+    analysis::{LinearExpr, Nest, NestPlan, Poly, Role},
     emit::{
         body::Scope,
         code::Code,
@@ -129,9 +129,10 @@ fn with_groups(scope: &Scope<'_>, plan: &NestPlan, number: Value) -> crate::anal
     let mut k = scope.kernel.clone();
     let span = |b: usize| (k.span(b, 0).unwrap_or(0) + 15) / 16 * 16;
     let temporary = |b: usize| k.buffers[b].role == Role::Temporary && !plan.forwarded[b];
-    let before: Vec<Option<Lin>> = (0..k.buffers.len())
+    let before: Vec<Option<LinearExpr>> = (0..k.buffers.len())
         .map(|b| {
-            temporary(b).then(|| Lin::fixed(Poly::symbol(number).times(&Poly::number(span(b)))))
+            temporary(b)
+                .then(|| LinearExpr::fixed(Poly::symbol(number).times(&Poly::number(span(b)))))
         })
         .collect();
     if only(number) {

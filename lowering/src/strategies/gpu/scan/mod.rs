@@ -8,7 +8,8 @@ pub(crate) mod rows;
 
 use crate::{
     analysis::{
-        Access, Body, Init, Kernel, Lin, Nest, NestPlan, Poly, Role, Stage, drop_units, nests,
+        Access, Body, Init, Kernel, LinearExpr, Nest, NestPlan, Poly, Role, Stage, drop_units,
+        nests,
     },
     strategies::{
         Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
@@ -126,7 +127,7 @@ pub fn linear_scan(mut k: Kernel) -> Option<(Kernel, NestPlan)> {
     let now = |d: usize| if d > of { d - 1 } else { d };
     s.extents = extents.clone();
     s.reduction = vec![false; extents.len()];
-    s.substitute(&extents, &|d| Lin::dim(now(if d == of { element } else { d })));
+    s.substitute(&extents, &|d| LinearExpr::dim(now(if d == of { element } else { d })));
     for o in &mut s.outputs {
         (o.reduces, o.init) = (false, Init::None);
     }

@@ -1,7 +1,7 @@
 //! Implicit GEMM: for channels-last (NHWC) convolutions, TMA's im2col mode loads a pixel's channels
 //! at each window position, so that a matrix product remains.
 use crate::{
-    analysis::{Kernel, Lin, Poly, Role, Stage, StridedView},
+    analysis::{Kernel, LinearExpr, Poly, Role, Stage, StridedView},
     strategies::gpu::wgmma_gemm::{DEPTH, Operand},
 };
 
@@ -56,7 +56,7 @@ impl Window {
 }
 
 /// The loop of an index with a single term, and its coefficient.
-fn single(l: &Lin) -> Option<(usize, i64)> {
+fn single(l: &LinearExpr) -> Option<(usize, i64)> {
     let mut dims = l.dims.iter();
     let (d, p) = dims.next()?;
     (dims.next().is_none() && l.constant.is_zero() && l.divisions.is_empty())
@@ -68,7 +68,7 @@ pub type LoopStride = (usize, i64);
 
 /// The terms of a pixel index: the output loop with its stride, and the window loop with its
 /// dilation, if the window has more than one position.
-pub fn pixel(l: &Lin, reduction: &[bool]) -> Option<(LoopStride, Option<LoopStride>)> {
+pub fn pixel(l: &LinearExpr, reduction: &[bool]) -> Option<(LoopStride, Option<LoopStride>)> {
     if !l.constant.is_zero() || !l.divisions.is_empty() || l.dims.len() > 2 {
         return None;
     }
