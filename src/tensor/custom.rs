@@ -1,4 +1,4 @@
-//! Custom ops: a name, a type-inference function, and an implementation: a host function, external
+//! Custom ops: a name, a type-inference function, and an implementation: a host callback, external
 //! PTX, or a decomposition into tensor ops.
 use super::{
     Array, Dim, Graph, Ptx, Tensor, TraceError,
@@ -53,7 +53,7 @@ struct Custom {
 static ALL: LazyLock<RwLock<HashMap<String, CustomOp>>> = LazyLock::new(RwLock::default);
 
 /// Starts a custom op with a name such as `mine::norm`. It needs either a decomposition, or type
-/// inference with a host function or PTX.
+/// inference with a host callback or PTX.
 ///
 /// ```
 /// use kiln::Tensor;
@@ -99,7 +99,7 @@ impl CustomBuilder {
         self.host = Some(Arc::new(f));
         self
     }
-    /// Decomposition, inlined into graphs, where it fuses with other ops. The host function, if
+    /// Decomposition, inlined into graphs, where it fuses with other ops. The host callback, if
     /// any, is then used in eager mode.
     pub fn body(
         mut self,
@@ -109,7 +109,7 @@ impl CustomBuilder {
         self
     }
     /// GPU implementation: one launch of external PTX. On the host the decomposition is used, else
-    /// the host function; with neither, compiling for the host is an error.
+    /// the host callback; with neither, compiling for the host is an error.
     pub fn ptx(mut self, kernel: Ptx) -> Self {
         self.ptx = Some(kernel);
         self
@@ -168,7 +168,7 @@ impl CustomBuilder {
 }
 
 impl CustomOp {
-    /// Calls the op; returns its results. Err: type inference, the host function or the
+    /// Calls the op; returns its results. Err: type inference, the host callback or the
     /// decomposition failed.
     #[track_caller]
     pub fn call(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, TraceError> {
@@ -256,7 +256,7 @@ impl CustomOp {
         Ok((from, to))
     }
 
-    /// Emits the op as a call of the host function.
+    /// Emits the op as a call of the host callback.
     fn emit_host_call(
         &self,
         graph: &Graph,
