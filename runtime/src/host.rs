@@ -84,7 +84,7 @@ pub enum Host {
 }
 
 /// An opened package.
-pub struct Opened {
+pub struct OpenedHost {
     /// What is called.
     pub program: Host,
     /// Time spent linking; the rest was weights.
@@ -95,7 +95,7 @@ impl Host {
     /// Links a host package, finds its weights, and computes the packed ones on at most `threads`
     /// threads.
     pub fn open(package: &Package, find: &mut Find, threads: usize) -> Result<Host, OpenError> {
-        Ok(Opened::new(package, find, threads)?.program)
+        Ok(OpenedHost::new(package, find, threads)?.program)
     }
     /// The compiled program.
     pub fn program(&self) -> &Program {
@@ -137,9 +137,13 @@ impl Host {
     }
 }
 
-impl Opened {
+impl OpenedHost {
     /// As [`Host::open`], with the time that linking took.
-    pub fn new(package: &Package, find: &mut Find, threads: usize) -> Result<Opened, OpenError> {
+    pub fn new(
+        package: &Package,
+        find: &mut Find,
+        threads: usize,
+    ) -> Result<OpenedHost, OpenError> {
         let start = Instant::now();
         let program = &package.program;
         runs_here(program)?;
@@ -176,7 +180,7 @@ impl Opened {
             }
             None => Host::Single(Box::new(one(program)?)),
         };
-        Ok(Opened { program, link })
+        Ok(OpenedHost { program, link })
     }
 }
 

@@ -80,7 +80,7 @@ impl<'a> View<'a> {
     ///
     /// # Safety
     /// `bytes` is as long as the shape says.
-    pub unsafe fn known(dtype: &'a str, shape: &'a [usize], bytes: &'a [u8]) -> View<'a> {
+    pub unsafe fn new_unchecked(dtype: &'a str, shape: &'a [usize], bytes: &'a [u8]) -> View<'a> {
         View {
             data: bytes.as_ptr(),
             dtype,

@@ -82,7 +82,7 @@ impl Bench {
                 s.least.as_secs_f64() * 1e6,
                 s.calls
             );
-            return Ok(Exit::Done);
+            return Ok(Exit::Success);
         }
         println!("{}", serde_json::json!({ "first_s": first, "on_card_s": on_device }));
         for line in std::io::stdin().lock().lines() {
@@ -98,6 +98,6 @@ impl Bench {
             );
             std::io::stdout().flush().map_err(|e| CliError::usage(e.to_string()))?;
         }
-        Ok(Exit::Done)
+        Ok(Exit::Success)
     }
 }

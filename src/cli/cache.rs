@@ -62,6 +62,6 @@ impl Cache {
                 store.trim(options.cache_bytes).map_err(cache_error)?;
             }
         }
-        Ok(Exit::Done)
+        Ok(Exit::Success)
     }
 }

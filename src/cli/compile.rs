@@ -34,6 +34,6 @@ impl Compile {
             package.program.parts().iter().map(|p| p.kernels.len()).sum::<usize>(),
             package.objects.len()
         );
-        Ok(Exit::Done)
+        Ok(Exit::Success)
     }
 }

@@ -36,7 +36,7 @@ impl Bisect {
             inputs(&self.inputs)?.as_deref(),
         )?;
         print!("{found}");
-        Ok(if found.mismatch.is_some() { Exit::No } else { Exit::Done })
+        Ok(if found.mismatch.is_some() { Exit::CheckFailed } else { Exit::Success })
     }
 }
 
@@ -78,7 +78,7 @@ impl Reduce {
             }
         };
         let small = debug::reduce(&text, &options.function, &mut fails)
-            .map_err(|e| CliError { exit: Exit::No, message: e.to_string() })?;
+            .map_err(|e| CliError { exit: Exit::CheckFailed, message: e.to_string() })?;
         std::fs::write(&self.output, &small)
             .map_err(|e| CliError::usage(format!("{}: {e}", self.output.display())))?;
         println!(
@@ -87,7 +87,7 @@ impl Reduce {
             small.lines().count(),
             text.lines().count()
         );
-        Ok(Exit::Done)
+        Ok(Exit::Success)
     }
 
     /// Compiles in a child process, which may crash.
@@ -147,6 +147,6 @@ impl Ablate {
             time,
         )?;
         print!("{found}");
-        Ok(Exit::Done)
+        Ok(Exit::Success)
     }
 }

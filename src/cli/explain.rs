@@ -42,7 +42,7 @@ impl Explain {
                 .map_err(|e| CliError::usage(format!("{}: {e}", path.display())))?;
             println!("graph of launches: {}", path.display());
         }
-        Ok(Exit::Done)
+        Ok(Exit::Success)
     }
 }
 

@@ -27,7 +27,7 @@ impl Inspect {
         let p = &package.program;
         if self.json {
             println!("{}", serde_json::to_string_pretty(p).unwrap_or_default());
-            return Ok(Exit::Done);
+            return Ok(Exit::Success);
         }
         println!("{} for {} {}", p.name, p.target.arch, p.target.cpu);
         let size = |d: &Dim| match d {
@@ -69,7 +69,7 @@ impl Inspect {
         for (name, bytes) in &package.objects {
             println!("object {name}: {} bytes", bytes.len());
         }
-        Ok(Exit::Done)
+        Ok(Exit::Success)
     }
 }
 
@@ -83,7 +83,7 @@ impl Doctor {
     pub fn run(&self) -> Result<Exit, CliError> {
         let options = self.option_flags.settings()?.for_file();
         print!("{}", wrapped(&report(&options).join("\n")));
-        Ok(Exit::Done)
+        Ok(Exit::Success)
     }
 }
 

@@ -310,7 +310,7 @@ pub fn main() -> Exit {
         Ok(cli) => cli,
         Err(e) => {
             let _ = e.print();
-            return if e.use_stderr() { Exit::Usage } else { Exit::Done };
+            return if e.use_stderr() { Exit::Usage } else { Exit::Success };
         }
     };
     if let Err(e) = crate::logs::init_from_env() {
@@ -334,7 +334,7 @@ pub fn main() -> Exit {
         Command::Completions { shell } => {
             let mut command = <Cli as clap::CommandFactory>::command();
             clap_complete::generate(shell, &mut command, "kiln", &mut std::io::stdout());
-            Ok(Exit::Done)
+            Ok(Exit::Success)
         }
     };
     outcome.unwrap_or_else(|stop| {

@@ -14,6 +14,6 @@ impl Ops {
         // There is only one table; the flag names it explicitly.
         let Ops { coverage: _ } = self;
         print!("{}", docs::aten());
-        Ok(Exit::Done)
+        Ok(Exit::Success)
     }
 }

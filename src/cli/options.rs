@@ -27,7 +27,7 @@ impl List {
                 serde_json::to_string_pretty(&all.iter().map(row).collect::<Vec<_>>())
                     .unwrap_or_default()
             );
-            return Ok(Exit::Done);
+            return Ok(Exit::Success);
         }
         println!(
             "Each is set by its variable, by --option NAME=VALUE, and by Compiled::options in Rust; what comes later here wins."
@@ -50,6 +50,6 @@ impl List {
                 sets.iter().map(|(name, value)| format!("{name}={value}")).collect();
             println!("  {mode}: {}", if sets.is_empty() { "none".into() } else { sets.join(" ") });
         }
-        Ok(Exit::Done)
+        Ok(Exit::Success)
     }
 }

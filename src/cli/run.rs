@@ -106,7 +106,7 @@ impl Run {
         };
         print!("{}", if self.json { run.json() } else { run.text() });
         let agrees = checks.iter().all(|(_, c)| c.as_ref().is_ok_and(|c| c.ok));
-        Ok(if agrees { Exit::Done } else { Exit::No })
+        Ok(if agrees { Exit::Success } else { Exit::CheckFailed })
     }
 }
 

@@ -67,6 +67,6 @@ impl Tune {
             );
         }
         println!("{}: {} schedules", self.output.display(), table.len());
-        Ok(Exit::Done)
+        Ok(Exit::Success)
     }
 }

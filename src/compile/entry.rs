@@ -19,8 +19,8 @@ use crate::{
         guards::{InputGuard, LeafView, Scalar},
     },
     tensor::{
-        self, Array, Graph, Lifted, NumberArgument, OpError, Recorded, Session, Slot, Tensor,
-        TraceError, has_effects, record, resolve_slot,
+        self, Array, Graph, Lifted, NumberArgument, OpError, Recorded, ResultSource, Session,
+        Tensor, TraceError, has_effects, record, resolve_slot,
     },
 };
 use std::{
@@ -67,10 +67,10 @@ pub(super) struct CompiledGraph {
 
 /// A leaf of the function's result.
 enum ResultLeaf {
-    Tensor(Slot),
+    Tensor(ResultSource),
     Scalar(Scalar),
     /// A number, computed as a 0-d tensor.
-    Number(Slot),
+    Number(ResultSource),
 }
 
 /// Why no entry was made.
@@ -345,7 +345,7 @@ impl EntryCompiler<'_> {
                         shape.push(Some(ResultLeaf::Scalar(s.peek())))
                     }
                     Leaf::Number(s) => {
-                        shape.push(Some(ResultLeaf::Number(Slot::Result(0))));
+                        shape.push(Some(ResultLeaf::Number(ResultSource::Result(0))));
                         tensors.push(s.tensor());
                     }
                 }
@@ -356,11 +356,14 @@ impl EntryCompiler<'_> {
             TraceError::Read(read) => EntryError::Read(read),
             e => EntryError::Error(e.into()),
         })?;
-        let mut slots = recorded.slots.iter().cloned();
+        let mut result_sources = recorded.result_sources.iter().cloned();
         let mut results = vec![];
         for leaf in shape {
-            let mut slot =
-                || slots.next().ok_or_else(|| Error::Backend("the trace has lost a result".into()));
+            let mut slot = || {
+                result_sources
+                    .next()
+                    .ok_or_else(|| Error::Backend("the trace has lost a result".into()))
+            };
             results.push(match leaf {
                 Some(ResultLeaf::Number(_)) => ResultLeaf::Number(slot()?),
                 Some(known) => known,
@@ -377,8 +380,11 @@ impl EntryCompiler<'_> {
         start: Instant,
     ) -> Result<Entry, EntryError> {
         // Locals are dropped in reverse order: the context must go last.
-        let TracedCall { _context, recorded: Recorded { captured, slots, session }, results } =
-            traced_call;
+        let TracedCall {
+            _context,
+            recorded: Recorded { captured, result_sources, session },
+            results,
+        } = traced_call;
         let sized: Vec<usize> = session
             .lifted
             .iter()
@@ -407,7 +413,7 @@ impl EntryCompiler<'_> {
         } else {
             String::new()
         };
-        let computed = slots.iter().any(|s| matches!(s, Slot::Result(_)));
+        let computed = result_sources.iter().any(|s| matches!(s, ResultSource::Result(_)));
         let program = if computed || has_effects(captured.module.op()) {
             Some(self.program_compiler.compile(self.name, captured)?)
         } else {

@@ -42,7 +42,7 @@ use entry::{Entry, EntryCode, EntryCompiler, EntryError, traced};
 use fullgraph::fullgraph_error;
 use function::{into_leaves, leaves, rebuild};
 use specialisation::History;
-use state::State;
+use state::FunctionState;
 use std::{
     marker::PhantomData,
     panic::Location,
@@ -58,7 +58,7 @@ pub struct Compiled<F, A> {
     backend: Option<Arc<dyn Backend>>,
     /// The first invalid setting, reported by calls.
     setting_error: Option<String>,
-    state: Arc<State>,
+    state: Arc<FunctionState>,
     _arguments: PhantomData<fn(A)>,
 }
 
@@ -86,7 +86,7 @@ pub fn compile<F: Function<A>, A: Arguments>(function: F) -> Compiled<F, A> {
         settings,
         backend,
         setting_error,
-        state: State::new(),
+        state: FunctionState::new(),
         _arguments: PhantomData,
     }
 }

@@ -20,7 +20,7 @@ use std::{
 
 /// State learned from calls.
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct FunctionState {
     pub entries: Entries<Entry, History>,
     pub remarks: Mutex<Vec<Remark>>,
     /// Whether the recompilation limit was reported.
@@ -38,12 +38,12 @@ pub(super) struct State {
 /// Maximum number of remarks kept per function.
 const REMARKS: usize = 1000;
 
-static FUNCTIONS: LazyLock<Mutex<Vec<Weak<State>>>> = LazyLock::new(Mutex::default);
+static FUNCTIONS: LazyLock<Mutex<Vec<Weak<FunctionState>>>> = LazyLock::new(Mutex::default);
 
-impl State {
+impl FunctionState {
     /// Creates a state, registered for [`reset`].
-    pub fn new() -> Arc<State> {
-        let state = Arc::new(State::default());
+    pub fn new() -> Arc<FunctionState> {
+        let state = Arc::new(FunctionState::default());
         let mut all = lock(&FUNCTIONS);
         all.retain(|s| s.strong_count() > 0);
         all.push(Arc::downgrade(&state));
@@ -86,7 +86,7 @@ impl State {
     }
     /// The background compilation queue.
     pub fn queue(
-        self: &Arc<State>,
+        self: &Arc<FunctionState>,
         settings: &Settings,
         location: &Location<'_>,
     ) -> Option<Arc<CompileQueue>> {
@@ -122,7 +122,7 @@ impl State {
 }
 
 /// Cancels queued compilations of a dropped function.
-impl Drop for State {
+impl Drop for FunctionState {
     fn drop(&mut self) {
         self.cancel_all();
     }
@@ -130,7 +130,7 @@ impl Drop for State {
 
 /// Discards all programs of all functions, and all cached single-op programs.
 pub fn reset() {
-    let all: Vec<Arc<State>> = lock(&FUNCTIONS).iter().filter_map(Weak::upgrade).collect();
+    let all: Vec<Arc<FunctionState>> = lock(&FUNCTIONS).iter().filter_map(Weak::upgrade).collect();
     all.iter().for_each(|s| s.reset());
     crate::tensor::reset();
 }

@@ -2,7 +2,7 @@
 use super::{DeviceId, Error, Options, Times, weights::Sources};
 use crate::runtime::{
     CallError, Pool, Program, View, ViewMut, cuda,
-    host::{Host, Opened},
+    host::{Host, OpenedHost},
     profile::Profile,
 };
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ impl Engine {
 
     fn on_host(sources: &Sources, options: &Options, times: &mut Times) -> Result<Engine, Error> {
         let (start, mut finder) = (Instant::now(), sources.finder());
-        let opened = Opened::new(sources.package, &mut |g| finder.find(g), options.threads)?;
+        let opened = OpenedHost::new(sources.package, &mut |g| finder.find(g), options.threads)?;
         times.link = opened.link;
         times.weights = start.elapsed().saturating_sub(opened.link);
         Ok(Engine::Host(opened.program))

@@ -61,11 +61,11 @@ pub fn run(cli: &Cli, module: &Module, folder: &Path) -> Result<(Exit, String), 
     if let Some(path) = &cli.outputs {
         tensors::write(path, &results)?;
     }
-    let mut exit = Exit::Done;
+    let mut exit = Exit::Success;
     if cli.check {
         let (ok, report) = check(&results, &given)?;
         text += &report;
-        exit = if ok { Exit::Done } else { Exit::No };
+        exit = if ok { Exit::Success } else { Exit::CheckFailed };
     }
     Ok((exit, text))
 }

@@ -107,7 +107,7 @@ pub fn run(job: &Job<'_>, console: &Console) -> Result<Exit, OptError> {
             "--emit-bytecode writes one module, and not to a terminal (-o FILE)",
         ));
     }
-    let (mut outputs, mut times, mut exit) = (vec![], Times::default(), Exit::Done);
+    let (mut outputs, mut times, mut exit) = (vec![], Times::default(), Exit::Success);
     let whole = [InputPart { text: "", lines_before: 0 }];
     for (i, part) in if text.is_some() { &parts[..] } else { &whole[..] }.iter().enumerate() {
         job.progress_page.part(i);
@@ -118,7 +118,7 @@ pub fn run(job: &Job<'_>, console: &Console) -> Result<Exit, OptError> {
         } else {
             print_diagnostics(job, console, done)?
         };
-        exit = if exit == Exit::Done { ended } else { exit };
+        exit = if exit == Exit::Success { ended } else { exit };
     }
     if let Some(form) = cli.mlir_timing {
         console.err(times.text(form).as_bytes());
@@ -127,7 +127,7 @@ pub fn run(job: &Job<'_>, console: &Console) -> Result<Exit, OptError> {
     match &cli.output {
         _ if cli.verify_diagnostics => {}
         Some(path) if path != Path::new("-") => {
-            if matches!(exit, Exit::Done | Exit::No) {
+            if matches!(exit, Exit::Success | Exit::CheckFailed) {
                 std::fs::write(path, output).map_err(|e| OptError::file(path, e))?;
             }
         }
@@ -168,7 +168,7 @@ fn verify(
     };
     let wrong = diagnostics::compare(job.name, diagnostics::expectations(part)?, &reported);
     wrong.iter().for_each(|w| console.err(format!("{w}\n").as_bytes()));
-    Ok(if wrong.is_empty() { Exit::Done } else { Exit::No })
+    Ok(if wrong.is_empty() { Exit::Success } else { Exit::CheckFailed })
 }
 
 /// Processes one part: the exit code and all diagnostics.
@@ -210,7 +210,7 @@ fn process_part(
     }
 
     let start = Instant::now();
-    let mut exit = Exit::Done;
+    let mut exit = Exit::Success;
     if cli.execute {
         progress_page.enter(Stage::Executing, "");
         let folder = cli.input.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));

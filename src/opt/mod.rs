@@ -54,7 +54,7 @@ const STACK: usize = 256 << 20;
 pub fn main(args: Vec<OsString>) -> Exit {
     let mut console = Console::standard();
     run(args, &mut console).unwrap_or_else(|e| {
-        if e.exit == Exit::Done {
+        if e.exit == Exit::Success {
             console.out(format!("{e}\n").as_bytes());
         } else {
             console.error(&e.message);
@@ -67,7 +67,7 @@ fn run(args: Vec<OsString>, console: &mut Console) -> Result<Exit, OptError> {
     let cli = cli::parse(args)?;
     if let Some(text) = list(&cli) {
         console.out(&text);
-        return Ok(Exit::Done);
+        return Ok(Exit::Success);
     }
     let (name, source) = read(cli.input.as_deref())?;
     let progress_page =

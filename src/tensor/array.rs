@@ -101,7 +101,7 @@ impl Array {
     }
     pub(crate) fn as_view(&self) -> View<'_> {
         // SAFETY: every constructor checks the number of bytes against the shape.
-        unsafe { View::known(self.dtype.name(), &self.shape, self.bytes.bytes()) }
+        unsafe { View::new_unchecked(self.dtype.name(), &self.shape, self.bytes.bytes()) }
     }
     /// Converts to an interpreter value. Err: too many elements.
     pub fn value(&self) -> Result<value::Tensor, DataError> {

@@ -7,7 +7,7 @@ use super::{
     key::{self, Key},
     lock::lock,
     session::Session,
-    trace::{Recorded, Slot, record},
+    trace::{Recorded, ResultSource, record},
 };
 use crate::{
     backend::{self, Backend, Runnable},
@@ -29,7 +29,7 @@ const MAX_PROGRAMS: usize = 4096;
 pub(crate) struct Prepared {
     /// `None` if no result needs computing.
     pub program: Option<Arc<ProgramFuture>>,
-    slots: Vec<Slot>,
+    result_sources: Vec<ResultSource>,
 }
 
 impl Prepared {
@@ -39,10 +39,10 @@ impl Prepared {
         recorded: Recorded,
         program_compiler: &ProgramCompiler,
     ) -> Result<Prepared, crate::Error> {
-        let computed = recorded.slots.iter().any(|s| matches!(s, Slot::Result(_)));
+        let computed = recorded.result_sources.iter().any(|s| matches!(s, ResultSource::Result(_)));
         let program =
             if computed { Some(program_compiler.compile(name, recorded.captured)?) } else { None };
-        Ok(Prepared { program, slots: recorded.slots })
+        Ok(Prepared { program, result_sources: recorded.result_sources })
     }
     /// Whether it can run: background compilation has finished and succeeded.
     pub(crate) fn is_ready(&self) -> bool {
@@ -54,7 +54,7 @@ impl Prepared {
         let program = self.program.as_ref().map(|p| p.ready().ok_or_else(missing)).transpose()?;
         let computed = computed(program.map(|p| &**p), inputs)?;
         let one = |slot| Ok(resolve_slot(slot, &computed, |i| inputs.get(i).cloned())?);
-        self.slots.iter().map(one).collect()
+        self.result_sources.iter().map(one).collect()
     }
 }
 
@@ -197,14 +197,14 @@ fn run_cached(
 
 /// Looks up a result by its source.
 pub(crate) fn resolve_slot(
-    slot: &Slot,
+    slot: &ResultSource,
     results: &[Arc<Array>],
     input: impl FnOnce(usize) -> Option<Arc<Array>>,
 ) -> Result<Arc<Array>, DataError> {
     let found = match slot {
-        Slot::Result(i) => results.get(*i).cloned(),
-        Slot::Input(i) => input(*i),
-        Slot::Constant(array) => Some(array.clone()),
+        ResultSource::Result(i) => results.get(*i).cloned(),
+        ResultSource::Input(i) => input(*i),
+        ResultSource::Constant(array) => Some(array.clone()),
     };
     found
         .ok_or_else(|| DataError::Missing("the program has fewer results than the function".into()))

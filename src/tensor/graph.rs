@@ -7,7 +7,7 @@ use super::{
     handle::{Node, Repr},
     lazy::Lazy,
     session::{BreakReason, Lifted, Session},
-    state::{GraphParts, NameKind, State},
+    state::{GraphParts, NameKind, TraceState},
 };
 use crate::{
     capture::{size_op, storage::Alias, weight::Weight},
@@ -39,7 +39,7 @@ struct Inner {
     /// Unique in the process.
     id: u64,
     /// Tracing state; `None` in eager and lazy mode.
-    state: Option<RefCell<State>>,
+    state: Option<RefCell<TraceState>>,
     /// Lazy mode: ops are recorded, and run when a value is read.
     lazy: Option<RefCell<Lazy>>,
     frames: RefCell<Vec<CallSite>>,
@@ -126,7 +126,7 @@ impl Graph {
     pub(super) fn lazy(&self) -> Option<RefMut<'_, Lazy>> {
         self.0.lazy.as_ref().map(RefCell::borrow_mut)
     }
-    pub(super) fn make(state: Option<RefCell<State>>, lazy: Option<RefCell<Lazy>>) -> Graph {
+    pub(super) fn make(state: Option<RefCell<TraceState>>, lazy: Option<RefCell<Lazy>>) -> Graph {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Graph(Rc::new(Inner {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
@@ -136,7 +136,7 @@ impl Graph {
         }))
     }
     pub(super) fn new(b: Builder, top: Builder, session: Option<Session>) -> Graph {
-        Graph::make(Some(RefCell::new(State::new(b, top, session))), None)
+        Graph::make(Some(RefCell::new(TraceState::new(b, top, session))), None)
     }
     /// This thread's innermost graph being traced, or the eager one.
     pub fn current() -> Graph {
@@ -158,7 +158,7 @@ impl Graph {
         self.0.state.is_none()
     }
     /// The tracing state. Err: in eager mode.
-    pub(super) fn state(&self) -> Result<RefMut<'_, State>> {
+    pub(super) fn state(&self) -> Result<RefMut<'_, TraceState>> {
         self.0
             .state
             .as_ref()
@@ -344,7 +344,7 @@ impl Graph {
         self.handle(None)
     }
 
-    fn symbolic_dim(&self, state: &mut State, value: Value) -> Dim {
+    fn symbolic_dim(&self, state: &mut TraceState, value: Value) -> Dim {
         let expr = state.facts.size_value(value);
         match expr {
             sym::Dim::Known(n) => Dim(Kind::Known(n)),

@@ -6,14 +6,14 @@
 //! key, so each control-flow path reuses its programs, and alternating between two paths recompiles
 //! neither. Segments specialise on all sizes.
 use super::{
-    Array, BreakReason, Graph, OpError, Repr, Session, Slot, Tensor, TraceError,
+    Array, BreakReason, Graph, OpError, Repr, ResultSource, Session, Tensor, TraceError,
     arg::Arg,
     call_site::CallSite,
     eager::{self, Prepared},
     key::{self, Key},
     lazy_node::{Free, LazyNode, ResultTypes},
     lock::lock,
-    replay::{CurrentSegment, RecordedArg, RecordedOp, Source, TrieNode},
+    replay::{CurrentSegment, OperandSource, RecordedArg, RecordedOp, TrieNode},
     trace::record,
 };
 use crate::{Error, compile::background::ProgramCompiler, lowering::driver::compile::CompileError};
@@ -148,7 +148,7 @@ impl Lazy {
         }
         let mut current = CurrentSegment { graph, segment: self.number, inputs: &mut self.inputs };
         let mut fits = |recorded_op: &RecordedOp| {
-            results.is_none_or(|n| n == recorded_op.result_types.slots.len())
+            results.is_none_or(|n| n == recorded_op.result_types.result_sources.len())
                 && recorded_op.matches(first, target, args, &mut current)
         };
         if !self.run.ops.get(self.at).is_some_and(&mut fits) {
@@ -176,7 +176,7 @@ impl Lazy {
         let operand = |n: usize| operands.get(n).cloned();
         let numbers = (graph, self.number);
         let made = |slot| result(&known, slot, numbers, &mut self.results, &mut self.free, operand);
-        let all = (0..known.slots.len()).map(made).collect();
+        let all = (0..known.result_sources.len()).map(made).collect();
         if self.segments.each_op {
             self.flush(None).map_err(|e| e.to_string())?;
         }
@@ -211,12 +211,12 @@ impl Lazy {
         });
         Ok(known)
     }
-    fn source(&mut self, graph: u64, t: &Tensor) -> Result<Source> {
+    fn source(&mut self, graph: u64, t: &Tensor) -> Result<OperandSource> {
         let array = match &t.0 {
             Repr::Lazy(node) => match node.value.get() {
                 Some(array) => array.clone(),
                 None if node.is_result(graph, self.number, node.at) => {
-                    return Ok(Source::Result(node.at));
+                    return Ok(OperandSource::Result(node.at));
                 }
                 None => return Err(
                     "takes a tensor of a function that is over, or of a program that did not run"
@@ -227,9 +227,9 @@ impl Lazy {
             _ => return Err("takes a tensor of another trace".into()),
         };
         if let Some(at) = self.inputs.iter().position(|a| Arc::ptr_eq(a, &array)) {
-            return Ok(Source::Input(at));
+            return Ok(OperandSource::Input(at));
         }
-        let first = Source::First(array.dtype(), array.shape().into());
+        let first = OperandSource::First(array.dtype(), array.shape().into());
         self.inputs.push(array);
         Ok(first)
     }
@@ -359,14 +359,14 @@ fn result(
     free: &mut Free,
     operand: impl Fn(usize) -> Option<Tensor>,
 ) -> Tensor {
-    match &known.slots[slot] {
-        Slot::Result(_) => {
+    match &known.result_sources[slot] {
+        ResultSource::Result(_) => {
             let node = free.node(known, graph, segment, results.len() as u32, slot as u32);
             results.push(node.clone());
             Tensor(Repr::Lazy(node))
         }
-        Slot::Constant(array) => array.clone().into(),
-        Slot::Input(i) => operand(*i).unwrap_or_else(lost_operand),
+        ResultSource::Constant(array) => array.clone().into(),
+        ResultSource::Input(i) => operand(*i).unwrap_or_else(lost_operand),
     }
 }
 
@@ -377,9 +377,9 @@ fn reapply(graph: &Graph, ops: &[&RecordedOp], inputs: &[Tensor]) -> Vec<Tensor>
         let mut operands = vec![];
         for source in &o.operands {
             let found = match source {
-                Source::Result(n) => all.get(*n as usize),
-                Source::Input(n) => inputs.get(*n),
-                Source::First(..) => {
+                OperandSource::Result(n) => all.get(*n as usize),
+                OperandSource::Input(n) => inputs.get(*n),
+                OperandSource::First(..) => {
                     inputs_used += 1;
                     inputs.get(inputs_used - 1)
                 }
@@ -397,11 +397,11 @@ fn reapply(graph: &Graph, ops: &[&RecordedOp], inputs: &[Tensor]) -> Vec<Tensor>
             Err(e) => vec![graph.refuse(o.site, o.op, e, &[])],
         };
         // A failed row returns a single poisoned tensor.
-        let made = (0..o.result_types.slots.len())
+        let made = (0..o.result_types.result_sources.len())
             .map(|i| made.get(i).or(made.last()).cloned().unwrap_or_else(lost_operand));
         all.extend(
-            made.zip(&o.result_types.slots)
-                .filter(|(_, slot)| matches!(slot, Slot::Result(_)))
+            made.zip(&o.result_types.result_sources)
+                .filter(|(_, slot)| matches!(slot, ResultSource::Result(_)))
                 .map(|(t, _)| t),
         );
     }
@@ -459,7 +459,7 @@ fn types(
         Ok(results)
     });
     let recorded = recorded.map_err(eager::reason)?;
-    let known = Arc::new(ResultTypes { types, slots: recorded.slots });
+    let known = Arc::new(ResultTypes { types, result_sources: recorded.result_sources });
     let mut all = lock(&TYPES);
     if all.len() >= MAX_TYPES {
         all.shift_remove_index(0);

@@ -1,5 +1,5 @@
 //! Values of lazy mode: what an op records of its results.
-use super::{Array, trace::Slot};
+use super::{Array, trace::ResultSource};
 use kiln_dialects::value::DType;
 use std::{
     cell::RefCell,
@@ -9,7 +9,7 @@ use std::{
 /// Inferred result types of an op for given operand types.
 pub(super) struct ResultTypes {
     pub types: Vec<(DType, Vec<usize>)>,
-    pub slots: Vec<Slot>,
+    pub result_sources: Vec<ResultSource>,
 }
 
 /// A recorded value.

@@ -90,7 +90,7 @@ pub(crate) use {
     lock::lock,
     modes::{eagerly, in_segments, is_disabled, run_disabled},
     session::{BreakReason, Lifted, NumberArgument, Session},
-    trace::{Recorded, Slot, record},
+    trace::{Recorded, ResultSource, record},
 };
 
 /// For [`Tensor::slice`]: the end of the dimension.

@@ -2,7 +2,7 @@
 use super::{
     Graph, Tensor, TraceError,
     call_site::CallSite,
-    state::{NameKind, State},
+    state::{NameKind, TraceState},
 };
 use crate::lowering::analysis::sizes::SizeBuilder;
 use kiln_dialects::{
@@ -46,7 +46,7 @@ pub(super) fn show((dtype, dims): &Spec) -> String {
 }
 
 /// SSA values of sizes at the insertion point.
-struct Sizes<'a>(&'a mut State);
+struct Sizes<'a>(&'a mut TraceState);
 
 impl SizeBuilder for Sizes<'_> {
     type Output = Value;
@@ -78,7 +78,7 @@ impl SizeBuilder for Sizes<'_> {
     }
 }
 
-impl State {
+impl TraceState {
     /// Materialises sizes at the insertion point: constants and SSA values.
     pub(super) fn raw(&mut self, dims: &[sym::Dim]) -> Result<Vec<Size>> {
         dims.iter()

@@ -15,7 +15,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Source of an operand.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Source {
+pub(super) enum OperandSource {
     /// A result of this segment, by index.
     Result(u32),
     /// An input of the segment that occurred before, by index.
@@ -59,7 +59,7 @@ pub(super) struct RecordedOp {
     pub op: &'static str,
     pub target: &'static str,
     pub args: Vec<(&'static str, RecordedArg)>,
-    pub operands: Vec<Source>,
+    pub operands: Vec<OperandSource>,
     pub result_types: Arc<ResultTypes>,
 }
 
@@ -180,22 +180,24 @@ impl RecordedOp {
 
 impl CurrentSegment<'_> {
     /// Whether a tensor matches this operand; a new input is consumed.
-    fn matches(&mut self, source: &Source, t: &Tensor) -> bool {
+    fn matches(&mut self, source: &OperandSource, t: &Tensor) -> bool {
         let array = match &t.0 {
             Repr::Array(array) => array,
             Repr::Lazy(node) => match node.value.get() {
                 Some(array) => array,
                 None => {
-                    return matches!(source, Source::Result(n) if node.is_result(self.graph, self.segment, *n));
+                    return matches!(source, OperandSource::Result(n) if node.is_result(self.graph, self.segment, *n));
                 }
             },
             Repr::Node(_) | Repr::Failed(_) => return false,
         };
         match source {
-            Source::Result(_) => false,
-            Source::Input(n) => self.inputs.get(*n).is_some_and(|have| Arc::ptr_eq(have, array)),
+            OperandSource::Result(_) => false,
+            OperandSource::Input(n) => {
+                self.inputs.get(*n).is_some_and(|have| Arc::ptr_eq(have, array))
+            }
             // A repeated input is accepted: in the recorded call it was a distinct tensor.
-            Source::First(dtype, shape) => {
+            OperandSource::First(dtype, shape) => {
                 let fits = array.dtype() == *dtype && array.shape() == &**shape;
                 if fits {
                     self.inputs.push(array.clone());

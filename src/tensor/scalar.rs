@@ -24,11 +24,11 @@ use std::{
 #[derive(Clone)]
 pub struct Scalar {
     value: Plain,
-    source: Source,
+    source: NumberSource,
 }
 
 #[derive(Clone)]
-enum Source {
+enum NumberSource {
     /// A plain value.
     Plain,
     /// An argument of the traced function, by leaf index.
@@ -52,10 +52,11 @@ impl std::fmt::Debug for Scalar {
 impl PartialEq for Scalar {
     fn eq(&self, other: &Scalar) -> bool {
         let site = match (&self.source, &other.source) {
-            (Source::Plain, Source::Plain) => true,
-            (Source::Argument { graph, leaf }, Source::Argument { graph: g, leaf: l }) => {
-                (graph, leaf) == (g, l)
-            }
+            (NumberSource::Plain, NumberSource::Plain) => true,
+            (
+                NumberSource::Argument { graph, leaf },
+                NumberSource::Argument { graph: g, leaf: l },
+            ) => (graph, leaf) == (g, l),
             _ => false,
         };
         site && self.value == other.value
@@ -64,22 +65,22 @@ impl PartialEq for Scalar {
 
 impl Scalar {
     pub(crate) fn plain(value: Plain) -> Scalar {
-        Scalar { value, source: Source::Plain }
+        Scalar { value, source: NumberSource::Plain }
     }
     /// An argument of the traced function.
     pub(crate) fn argument(graph: &Graph, leaf: usize, value: Plain) -> Scalar {
-        Scalar { value, source: Source::Argument { graph: graph.id(), leaf } }
+        Scalar { value, source: NumberSource::Argument { graph: graph.id(), leaf } }
     }
     /// The value in this call, without a guard.
     pub(crate) fn peek(&self) -> Plain {
         self.value
     }
     pub(crate) fn is_plain(&self) -> bool {
-        matches!(self.source, Source::Plain)
+        matches!(self.source, NumberSource::Plain)
     }
     /// Whether its value is unknown.
     pub(super) fn is_dynamic(&self) -> bool {
-        matches!(self.source, Source::Dynamic(_))
+        matches!(self.source, NumberSource::Dynamic(_))
     }
     pub(super) fn is_float(&self) -> bool {
         self.dtype().is_float()
@@ -116,16 +117,16 @@ impl Scalar {
             format!("{why} at {}:{}", at.file(), at.line())
         };
         match &self.source {
-            Source::Plain | Source::Dynamic(_) => {}
-            Source::Carried(tensor) => {
+            NumberSource::Plain | NumberSource::Dynamic(_) => {}
+            NumberSource::Carried(tensor) => {
                 tensor.unread(site);
             }
-            Source::Argument { graph, leaf } => {
+            NumberSource::Argument { graph, leaf } => {
                 if let Some(graph) = Graph::by_id(*graph) {
                     graph.specialise_number(*leaf, why(&graph));
                 }
             }
-            Source::Tensor(tensor, leaves) => {
+            NumberSource::Tensor(tensor, leaves) => {
                 let graph = tensor.graph();
                 leaves.iter().for_each(|leaf| graph.specialise_number(*leaf, why(&graph)));
             }
@@ -138,7 +139,7 @@ impl Scalar {
     pub fn tensor(&self) -> Tensor {
         let failed = |reason: String| Graph::current().failed("scalar", reason);
         match &self.source {
-            Source::Plain => {
+            NumberSource::Plain => {
                 let made = match self.value {
                     Plain::Float(x) => Tensor::scalar(x),
                     Plain::Bool(b) => Tensor::scalar(b),
@@ -147,12 +148,14 @@ impl Scalar {
                 };
                 made.unwrap_or_else(|e| failed(e.to_string()))
             }
-            Source::Argument { graph, leaf } => match Graph::by_id(*graph) {
+            NumberSource::Argument { graph, leaf } => match Graph::by_id(*graph) {
                 Some(g) => g.number(*leaf, self.dtype(), Location::caller()),
                 // As for every tensor of a finished trace.
                 None => Tensor(Repr::Node(Arc::new(Node { graph: *graph, alias: None }))),
             },
-            Source::Tensor(t, _) | Source::Dynamic(t) | Source::Carried(t) => t.clone(),
+            NumberSource::Tensor(t, _) | NumberSource::Dynamic(t) | NumberSource::Carried(t) => {
+                t.clone()
+            }
         }
     }
     /// An integer as a size. If the number is an input of the program, the size is a symbol with
@@ -162,7 +165,7 @@ impl Scalar {
     pub fn size(&self) -> Dim {
         let Plain::Int(n) = self.value else { return Dim::NO_VALUE };
         let site = Location::caller();
-        if let Source::Argument { graph, leaf } = &self.source
+        if let NumberSource::Argument { graph, leaf } = &self.source
             && let Some(size) = Graph::by_id(*graph).and_then(|g| g.number_as_size(*leaf, site))
         {
             return size;
@@ -179,15 +182,15 @@ impl Scalar {
     }
     /// Replaces the value by a tensor, in ops that take it as an input.
     pub(super) fn with(&self, tensor: Tensor) -> Scalar {
-        Scalar { value: self.value, source: Source::Dynamic(tensor) }
+        Scalar { value: self.value, source: NumberSource::Dynamic(tensor) }
     }
     /// A loop-carried number of the same kind, known only in the graph.
     pub(super) fn carried(&self, tensor: Tensor) -> Scalar {
-        Scalar { value: self.value, source: Source::Carried(tensor) }
+        Scalar { value: self.value, source: NumberSource::Carried(tensor) }
     }
     /// Whether it was computed in a graph.
     pub(super) fn is_computed(&self) -> bool {
-        matches!(self.source, Source::Tensor(..) | Source::Carried(_))
+        matches!(self.source, NumberSource::Tensor(..) | NumberSource::Carried(_))
     }
     /// As a static operand; specialises.
     pub(super) fn specialised(&self, site: CallSite, why: &str) -> Operand {
@@ -202,9 +205,9 @@ impl Scalar {
     }
     fn leaves(&self) -> Vec<usize> {
         match &self.source {
-            Source::Plain | Source::Dynamic(_) | Source::Carried(_) => vec![],
-            Source::Argument { leaf, .. } => vec![*leaf],
-            Source::Tensor(_, leaves) => leaves.clone(),
+            NumberSource::Plain | NumberSource::Dynamic(_) | NumberSource::Carried(_) => vec![],
+            NumberSource::Argument { leaf, .. } => vec![*leaf],
+            NumberSource::Tensor(_, leaves) => leaves.clone(),
         }
     }
     fn float(&self) -> f64 {
@@ -217,8 +220,8 @@ impl Scalar {
     /// As an operand of f64 or i64 arithmetic.
     fn operand(&self, dtype: DType) -> Operand {
         match (&self.source, dtype) {
-            (Source::Plain, DType::F64) => Operand::Float(self.float()),
-            (Source::Plain, _) => self.specialised(Location::caller(), ""),
+            (NumberSource::Plain, DType::F64) => Operand::Float(self.float()),
+            (NumberSource::Plain, _) => self.specialised(Location::caller(), ""),
             _ => Operand::Tensor(if self.dtype() == dtype {
                 self.tensor()
             } else {
@@ -262,10 +265,14 @@ impl Scalar {
         let [tensor] = super::emit::exactly(Location::caller(), op, target, args);
         let mut leaves = self.leaves();
         leaves.extend(other.leaves());
-        let carried = [self, other].iter().any(|s| matches!(s.source, Source::Carried(_)));
+        let carried = [self, other].iter().any(|s| matches!(s.source, NumberSource::Carried(_)));
         Scalar {
             value,
-            source: if carried { Source::Carried(tensor) } else { Source::Tensor(tensor, leaves) },
+            source: if carried {
+                NumberSource::Carried(tensor)
+            } else {
+                NumberSource::Tensor(tensor, leaves)
+            },
         }
     }
 }

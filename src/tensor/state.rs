@@ -32,7 +32,7 @@ pub(super) enum NameKind {
     Result,
 }
 
-pub(super) struct State {
+pub(super) struct TraceState {
     pub cx: Cx,
     /// Insertion point of globals.
     top: Builder,
@@ -79,9 +79,9 @@ pub(super) struct GraphParts {
     pub session: Option<Session>,
 }
 
-impl State {
-    pub(super) fn new(b: Builder, top: Builder, session: Option<Session>) -> State {
-        State {
+impl TraceState {
+    pub(super) fn new(b: Builder, top: Builder, session: Option<Session>) -> TraceState {
+        TraceState {
             cx: Cx::new(b),
             top,
             facts: Facts::default(),
@@ -117,7 +117,7 @@ impl State {
         self.cx.store.restore(region.values);
     }
     /// Builds something in the function's entry block, visible to every region.
-    fn outside<X>(&mut self, make: impl FnOnce(&mut State) -> Result<X>) -> Result<X> {
+    fn outside<X>(&mut self, make: impl FnOnce(&mut TraceState) -> Result<X>) -> Result<X> {
         let Some((b, last)) = self.outer.first().copied() else { return make(self) };
         let inner = (self.cx.b, self.last);
         (self.cx.b, self.last) = (b.at(inner.0.loc), last);
@@ -156,7 +156,7 @@ impl State {
         }
         name
     }
-    /// As [`State::free`], and reserves the name.
+    /// As [`TraceState::free`], and reserves the name.
     pub(super) fn unique(&mut self, base: &str, named: NameKind) -> String {
         let name = self.free(base);
         self.names.insert(name.clone(), named);
@@ -168,7 +168,7 @@ impl State {
     }
     /// Records all ops since the last call in `facts`.
     pub(super) fn advance(&mut self) -> Result<()> {
-        let first = |s: &State| s.cx.b.block().first();
+        let first = |s: &TraceState| s.cx.b.block().first();
         let mut next = self.last.map_or_else(|| first(self), Op::next);
         while let Some(op) = next {
             self.last = Some(op);

@@ -76,7 +76,7 @@ fn traced(
 
 /// Source of a function's result.
 #[derive(Clone, Debug)]
-pub(crate) enum Slot {
+pub(crate) enum ResultSource {
     /// A result of the program, by index.
     Result(usize),
     /// A program input returned unchanged, by index.
@@ -88,7 +88,7 @@ pub(crate) enum Slot {
 /// A traced program, the sources of the results, and the assumptions made for the call.
 pub(crate) struct Recorded {
     pub captured: Captured,
-    pub slots: Vec<Slot>,
+    pub result_sources: Vec<ResultSource>,
     pub session: Session,
 }
 
@@ -115,27 +115,27 @@ pub(crate) fn record(
             results
         },
         |graph, results| {
-            let slots = results.iter().enumerate().map(|(i, t)| {
+            let result_sources = results.iter().enumerate().map(|(i, t)| {
                 if let Repr::Array(array) = &t.0 {
-                    return Ok(Slot::Constant(array.clone()));
+                    return Ok(ResultSource::Constant(array.clone()));
                 }
                 let (value, name) = graph.result(i, t)?;
                 if let Some((_, i)) = value.block_arg() {
-                    return Ok(Slot::Input(i));
+                    return Ok(ResultSource::Input(i));
                 }
                 let at = values.iter().position(|(v, _)| *v == value).unwrap_or_else(|| {
                     values.push((value, name));
                     values.len() - 1
                 });
-                Ok(Slot::Result(at))
+                Ok(ResultSource::Result(at))
             });
-            let slots = slots.collect::<Result<Vec<_>, TraceError>>()?;
-            Ok((values, slots))
+            let result_sources = result_sources.collect::<Result<Vec<_>, TraceError>>()?;
+            Ok((values, result_sources))
         },
     );
-    made.map(|(captured, slots, session)| Recorded {
+    made.map(|(captured, result_sources, session)| Recorded {
         captured,
-        slots,
+        result_sources,
         session: session.unwrap_or_default(),
     })
 }

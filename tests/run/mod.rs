@@ -8,7 +8,7 @@ mod interop;
 mod manifest;
 mod page;
 mod refused;
-mod screen;
+mod terminal;
 
 pub use command::LOOP;
 use kiln::{

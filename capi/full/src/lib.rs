@@ -38,7 +38,7 @@ pub unsafe extern "C" fn kiln_program_compile(
             KilnProgram::open(&package, options, &mut |g| finder.find(g))
         };
         // SAFETY: the caller's promise.
-        unsafe { give(made(), out) }
+        unsafe { return_program(made(), out) }
     })
 }
 

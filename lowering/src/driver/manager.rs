@@ -121,11 +121,11 @@ struct Watch<'a> {
     root: Op,
     dump: Option<PathBuf>,
     printer: &'a Printer<'a>,
-    state: RefCell<State>,
+    state: RefCell<WatchState>,
 }
 
 #[derive(Default)]
-struct State {
+struct WatchState {
     runs: Vec<PassRun>,
     active: Vec<(usize, Instant)>,
     /// The op that the last pass ran on, and its op count.
@@ -196,7 +196,7 @@ impl Events for Watch<'_> {
     }
 }
 
-fn write(s: &mut State, path: PathBuf, op: &Op) {
+fn write(s: &mut WatchState, path: PathBuf, op: &Op) {
     if let Err(e) = std::fs::write(
         &path,
         op.print(PrintOptions {

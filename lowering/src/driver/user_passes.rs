@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn passes_run_behind_each_run() {
+    fn passes_run_after_each_run() {
         let text = "builtin.module(cse{x=1,2},symbol-dce,func.func(cse,c),symbol-dce)";
         let all = user_passes("cse: new{y=3}; symbol-dce: last,one");
         let want = "builtin.module(cse{x=1,2},new{y=3},symbol-dce,last,one,func.func(cse,new{y=3},c),symbol-dce,last,one)";

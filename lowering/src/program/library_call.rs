@@ -2,7 +2,7 @@
 //! of words on the stack.
 use crate::{program::argument_array::ArgumentArray, target::kernel_attrs::SIZES};
 use kiln_dialects::{error::Kind, ir::*, ops::Launch, rules::tensor_type};
-use kiln_runtime::library::Code;
+use kiln_runtime::library::DtypeCode;
 
 /// The entry of `kiln.kernel` for a library call.
 pub struct Library {
@@ -84,7 +84,7 @@ impl Library {
                 .nth(place)
                 .ok_or("has fewer tensors than its kernel")?;
             let dtype = tensor_type(v.ty())?.dtype;
-            let code = Code::of(dtype.name()).ok_or_else(|| {
+            let code = DtypeCode::of(dtype.name()).ok_or_else(|| {
                 Error::new(
                     Kind::Unsupported,
                     format!("has a tensor of {dtype}, which has no compiled form yet"),

@@ -74,7 +74,7 @@ pub fn host_functions(root: Op) -> Vec<Op> {
 type Kernels = HashMap<String, Attr>;
 
 /// A value assigned to the arena.
-struct Slot {
+struct ArenaSlot {
     empty: Op,
     /// The launch's result.
     result: Value,
@@ -93,7 +93,7 @@ impl PlanMemory {
             block.ops().into_iter().filter(|o| o.kind() == Some(OpKind::Launch)).collect();
         let order: HashMap<Op, usize> = launches.iter().enumerate().map(|(n, l)| (*l, n)).collect();
         let facts = Facts::of(func, 2)?;
-        let (mut slots, mut outputs): (Vec<Slot>, _) = (vec![], vec![]);
+        let (mut slots, mut outputs): (Vec<ArenaSlot>, _) = (vec![], vec![]);
         for (n, op) in launches.iter().enumerate() {
             let launch = Launch::of(*op).ok_or_malformed(*op)?;
             let allowed = in_place(about, &launch.kernel);
@@ -115,7 +115,7 @@ impl PlanMemory {
                             .iter()
                             .filter(|(result, _)| *result == r)
                             .find_map(|(_, i)| overwritten_input(&slots, &launch, *i, n, &bytes));
-                        slots.push(Slot {
+                        slots.push(ArenaSlot {
                             empty,
                             result,
                             bytes,
@@ -276,7 +276,7 @@ fn in_place(about: &Kernels, kernel: &str) -> Vec<(usize, usize)> {
 /// The slot of an input that launch `n` is the last to read and that one of its results may
 /// overwrite.
 fn overwritten_input(
-    slots: &[Slot],
+    slots: &[ArenaSlot],
     launch: &Launch,
     input: usize,
     n: usize,
@@ -300,14 +300,14 @@ fn base(mut v: Value) -> Value {
 }
 
 /// End of a slot's live range in its memory: the last launch before another slot overwrites it.
-fn until(slots: &[Slot], slot: &Slot) -> i64 {
+fn until(slots: &[ArenaSlot], slot: &ArenaSlot) -> i64 {
     let taker = slots.iter().find(|s| s.overwrites.is_some_and(|i| slots[i].empty == slot.empty));
     taker.map_or(i64::MAX, |s| s.first - 1)
 }
 
 /// Assigns the slots' offsets and the arena's size. Slots that overwrite each other are placed as
 /// one.
-fn assign_offsets(slots: &[Slot], alignment: i64) -> (Vec<SymDim>, SymDim) {
+fn assign_offsets(slots: &[ArenaSlot], alignment: i64) -> (Vec<SymDim>, SymDim) {
     let mut intervals: Vec<Interval> = vec![];
     let mut interval_of: Vec<usize> = vec![];
     for slot in slots {

@@ -233,7 +233,7 @@ impl KilnProgram {
 ///
 /// # Safety
 /// `out` is null or writable.
-pub unsafe fn give(
+pub unsafe fn return_program(
     program: Result<KilnProgram, Failure>,
     out: *mut *mut KilnProgram,
 ) -> Result<(), Failure> {
@@ -286,7 +286,7 @@ pub unsafe extern "C" fn kiln_program_load(
                 let package = Package::load(Path::new(text(path, "path")?))?;
                 KilnProgram::open(&package, options.as_ref(), &mut |g| package.weight(g))
             };
-            give(made(), out)
+            return_program(made(), out)
         }
     })
 }
@@ -311,7 +311,7 @@ pub unsafe extern "C" fn kiln_program_load_bytes(
                     Package::read(std::io::Cursor::new(bytes), crate::package::MAX_BYTES)?;
                 KilnProgram::open(&package, options.as_ref(), &mut |g| package.weight(g))
             };
-            give(made(), out)
+            return_program(made(), out)
         }
     })
 }

@@ -9,7 +9,7 @@ use super::{
     memory::copy_on_device,
     nvtx,
     plan::LaunchPlan,
-    state::State,
+    state::CallState,
     stream::Stream,
 };
 use crate::{Buffer, Bytes, CallError, DeviceId, View, ViewMut, profile::Profile};
@@ -131,7 +131,7 @@ impl Loaded {
     /// Enqueues a call on a stream. `waits`: synchronises before it returns.
     fn enqueue(
         &self,
-        state: &mut State,
+        state: &mut CallState,
         inputs: &[View],
         outputs: &mut [ViewMut],
         stream: Stream,
@@ -142,7 +142,7 @@ impl Loaded {
         if !state.plans.find(|plan| arguments::same_sizes(p, plan, inputs)) {
             state.plans.add(self.plan(inputs)?);
         }
-        let State { plans, known_addresses: known, residency, .. } = state;
+        let CallState { plans, known_addresses: known, residency, .. } = state;
         let Some(plan) = plans.last() else { return Ok(Timed::default()) };
         arguments::check_results(p, plan, outputs)?;
         residency.0.clear();
@@ -154,7 +154,7 @@ impl Loaded {
             residency.1.push(arguments::output(device, v, &t.name, *n, known)?);
         }
         self.reserve(state, stream)?;
-        let State {
+        let CallState {
             plans,
             inputs: copies,
             outputs: results,
@@ -280,7 +280,7 @@ impl Loaded {
 
     /// Allocates the call's device buffers and sets the addresses that kernels use. If the device
     /// is out of memory, the buffers that idle states cache are freed first.
-    fn reserve(&self, state: &mut State, stream: Stream) -> Result<(), CudaError> {
+    fn reserve(&self, state: &mut CallState, stream: Stream) -> Result<(), CudaError> {
         match self.ensure(state, stream) {
             Err(CudaError::Memory { .. }) if self.states.trim() => {
                 self.device.stream().wait(&self.device)?;
@@ -290,9 +290,9 @@ impl Loaded {
         }
     }
 
-    fn ensure(&self, state: &mut State, stream: Stream) -> Result<(), CudaError> {
+    fn ensure(&self, state: &mut CallState, stream: Stream) -> Result<(), CudaError> {
         let p = &*self.program;
-        let State { plans, arena, inputs, outputs, residency, at, .. } = state;
+        let CallState { plans, arena, inputs, outputs, residency, at, .. } = state;
         let Some(plan) = plans.last() else { return Ok(()) };
         let copied = |sizes: &[usize], residency: &[Residency]| {
             sizes

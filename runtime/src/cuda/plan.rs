@@ -4,7 +4,7 @@ use super::{
     CudaError,
     fault::Launches,
     graph::Graph,
-    launch::{Addresses, ResolvedLaunch, Source, UnboundTensorMap},
+    launch::{Addresses, ParameterSource, ResolvedLaunch, UnboundTensorMap},
     libraries::PreparedCall,
 };
 use crate::{
@@ -79,19 +79,21 @@ impl LaunchPlan {
             for a in &l.args {
                 let missing = || fail(format!("there is no {a:?}"));
                 let (source, word) = match a {
-                    Arg::Input(i) if *i < p.inputs.len() => (Source::Input(*i), 0),
-                    Arg::Output(i) if *i < p.outputs.len() => (Source::Output(*i), 0),
+                    Arg::Input(i) if *i < p.inputs.len() => (ParameterSource::Input(*i), 0),
+                    Arg::Output(i) if *i < p.outputs.len() => (ParameterSource::Output(*i), 0),
                     Arg::Input(_) | Arg::Output(_) => return Err(missing().into()),
-                    Arg::Global(i) => (Source::Fixed, *globals.get(*i).ok_or_else(missing)?),
+                    Arg::Global(i) => {
+                        (ParameterSource::Fixed, *globals.get(*i).ok_or_else(missing)?)
+                    }
                     Arg::Arena(d) => {
                         let offset = d.size(&symbols, &exprs)?;
                         if offset > arena {
                             let reason = format!("byte {offset} of the arena, which has {arena}");
                             return Err(fail(reason).into());
                         }
-                        (Source::Arena(offset as u64), 0)
+                        (ParameterSource::Arena(offset as u64), 0)
                     }
-                    Arg::Size(d) => (Source::Fixed, value(*d)? as u64),
+                    Arg::Size(d) => (ParameterSource::Fixed, value(*d)? as u64),
                 };
                 sources.push(source);
                 words.push(word);

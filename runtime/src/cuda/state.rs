@@ -21,7 +21,7 @@ pub const MAX_STATES: usize = 8;
 pub const MAX_PLANS: usize = 16;
 
 /// See the module.
-pub struct State {
+pub struct CallState {
     device: Arc<Device>,
     /// The arena.
     pub arena: DeviceBuffer,
@@ -51,10 +51,10 @@ pub struct State {
     own_stream: StreamKey,
 }
 
-impl State {
-    fn new(device: &Arc<Device>, inputs: usize, outputs: usize) -> Result<State, CudaError> {
+impl CallState {
+    fn new(device: &Arc<Device>, inputs: usize, outputs: usize) -> Result<CallState, CudaError> {
         let none = |n: usize| (0..n).map(|_| DeviceBuffer::none(device)).collect::<Vec<_>>();
-        Ok(State {
+        Ok(CallState {
             device: device.clone(),
             arena: DeviceBuffer::none(device),
             inputs: none(inputs),
@@ -95,7 +95,7 @@ impl State {
     }
 }
 
-impl Drop for State {
+impl Drop for CallState {
     fn drop(&mut self) {
         // Nothing in use may be freed; after a fault nothing is in use.
         if let Ok(_current) = self.device.enter() {
@@ -116,7 +116,7 @@ pub struct States {
 
 #[derive(Default)]
 struct All {
-    free: Vec<State>,
+    free: Vec<CallState>,
     /// States in all, idle or in use.
     total: usize,
 }
@@ -163,7 +163,7 @@ impl States {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Takes a state for a call on this stream, or on the state's own.
-    pub fn acquire(&self, key: Option<StreamKey>) -> Result<State, CudaError> {
+    pub fn acquire(&self, key: Option<StreamKey>) -> Result<CallState, CudaError> {
         let mut all = self.lock();
         loop {
             let last: Vec<Option<StreamKey>> = all.free.iter().map(|s| s.last).collect();
@@ -175,14 +175,14 @@ impl States {
                 Choice::New => {
                     all.total += 1;
                     drop(all);
-                    return State::new(&self.device, self.inputs, self.outputs)
+                    return CallState::new(&self.device, self.inputs, self.outputs)
                         .inspect_err(|_| self.lock().total -= 1);
                 }
             }
         }
     }
     /// Returns a state; its work may still be in flight.
-    pub fn release(&self, state: State) {
+    pub fn release(&self, state: CallState) {
         self.lock().free.push(state);
         self.returned.notify_one();
     }

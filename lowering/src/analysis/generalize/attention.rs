@@ -25,14 +25,14 @@ pub struct AttentionNests {
 }
 
 /// The sizes of an attention's loops.
-struct Loops {
+struct AttentionLoops {
     b: Builder,
     outer: usize,
     sizes: Vec<Size>,
     score: Type,
 }
 
-impl Loops {
+impl AttentionLoops {
     /// The loop over queries; the one over keys or columns follows it.
     fn query(&self) -> usize {
         self.outer
@@ -141,7 +141,7 @@ pub fn attention(op: Op) -> Result<(AttentionNests, HashMap<Op, Structure>)> {
     let outer = o.sizes.len().checked_sub(4).ok_or("has fewer than four loops")?;
     let [factors, score, weighted] = [region_of(op, 0)?, region_of(op, 1)?, region_of(op, 2)?];
     let ty = score.args().first().ok_or("has a score without arguments")?.ty();
-    let l = Loops { b, outer, sizes: o.sizes.clone(), score: ty };
+    let l = AttentionLoops { b, outer, sizes: o.sizes.clone(), score: ty };
     let mut maps = o.indexing_maps.as_array().ok_or("has no indexing maps")?.into_iter();
     let mut take = |n: usize| maps.by_ref().take(n).collect::<Vec<Attr>>();
     let (of_inputs, of_modifiers, of_values) =

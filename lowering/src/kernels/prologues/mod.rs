@@ -24,7 +24,7 @@ use crate::{
         fuse::EACH_OP,
         graph::{Class, Graph},
         op_facts::heavy,
-        prologues::operands::{Loops, StridedOperand, UNIT, left, right},
+        prologues::operands::{OperandLoops, StridedOperand, UNIT, left, right},
     },
     target::{
         Chip,
@@ -189,7 +189,7 @@ impl Prologues {
             return Err(format!("the group would have more than {MAX_OPS} ops").into());
         }
         let sums = "it sums over several dimensions";
-        let loops = Loops::of(dims, &dot.lhs_batch, &dot.lhs_contract).ok_or(sums)?;
+        let loops = OperandLoops::of(dims, &dot.lhs_batch, &dot.lhs_contract).ok_or(sums)?;
         let raw = left(graph, dot.lhs, &loops)?;
         if !self.hopper() && dtype(raw.value) == Some(DType::F32) {
             return Err("the prologue's kernel loads 16-bit elements only".into());
@@ -214,7 +214,7 @@ impl Prologues {
         &self,
         graph: &Graph,
         f: &Candidate,
-        loops: &Loops,
+        loops: &OperandLoops,
         raw: &StridedOperand,
     ) -> Result<()> {
         let model = if self.hopper() { Chip::Sm90a } else { Chip::Sm80 };

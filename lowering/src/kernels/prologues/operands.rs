@@ -43,20 +43,20 @@ impl StridedOperand {
 }
 
 /// The dimensions of an operand of size above 1: batch dimensions, its own (M or N), and K.
-pub struct Loops {
+pub struct OperandLoops {
     pub batch: Vec<usize>,
     pub free: Vec<usize>,
     pub k: usize,
 }
 
-impl Loops {
-    pub fn of(dims: &[Dim], batch: &[i64], contract: &[i64]) -> Option<Loops> {
+impl OperandLoops {
+    pub fn of(dims: &[Dim], batch: &[i64], contract: &[i64]) -> Option<OperandLoops> {
         let [depth] = contract else { return None };
         let several = |d: &usize| dims[*d].known() != Some(1);
         let in_batch = |d: &usize| batch.contains(&(*d as i64));
         let own =
             (0..dims.len()).filter(|d| several(d) && !in_batch(d) && *d as i64 != *depth).collect();
-        Some(Loops {
+        Some(OperandLoops {
             batch: batch.iter().map(|d| *d as usize).filter(several).collect(),
             free: own,
             k: *depth as usize,
@@ -68,7 +68,7 @@ impl Loops {
 }
 
 /// The only tensor over all rows and columns among the inputs of the left operand's prologue.
-pub fn left(graph: &Graph, lhs: Value, loops: &Loops) -> Result<StridedOperand> {
+pub fn left(graph: &Graph, lhs: Value, loops: &OperandLoops) -> Result<StridedOperand> {
     if positions(graph, lhs) {
         return Err("it depends on positions, or picks elements".into());
     }
@@ -108,7 +108,7 @@ pub fn left(graph: &Graph, lhs: Value, loops: &Loops) -> Result<StridedOperand> 
 /// Whether TMA can load the right operand as it is.
 pub fn right(graph: &Graph, dot: &DotGeneral) -> Result<()> {
     let dims = graph.facts.dims(dot.rhs);
-    let loops = Loops::of(dims, &dot.rhs_batch, &dot.rhs_contract)
+    let loops = OperandLoops::of(dims, &dot.rhs_batch, &dot.rhs_contract)
         .ok_or("it sums over several dimensions")?;
     let refused = || "TMA cannot load its right operand".to_string();
     let (leaves, [column]) = (graph.leaves(dot.rhs), loops.free.as_slice()) else {

@@ -14,7 +14,7 @@ use crate::{
         loops::{FixedDims, Loops, decode},
     },
     strategies::cpu::{
-        blocked_gemm::{MISMATCH, Params, Product, Unit, microkernel::RegisterTile, product},
+        blocked_gemm::{GemmRoles, MISMATCH, Params, Unit, microkernel::RegisterTile, product},
         common::tasks::{Threads, blocks},
     },
 };
@@ -25,7 +25,7 @@ pub struct Blocks<'a> {
     /// Loops over columns in vectors, with the epilogue stages.
     pub loops: Loops<'a>,
     /// Roles of the dimensions.
-    pub product: Product,
+    pub product: GemmRoles,
     /// Instructions that multiply.
     pub unit: Unit,
     /// Rows of a register tile.

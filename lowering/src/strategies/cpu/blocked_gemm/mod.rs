@@ -133,7 +133,7 @@ impl Unit {
 
 /// A matrix product, possibly batched.
 #[derive(Clone, Debug)]
-pub struct Product {
+pub struct GemmRoles {
     /// The vectorised dimension (N).
     pub vector: usize,
     /// The dimension outside it, if the right matrix is stored in panels of columns.
@@ -160,7 +160,7 @@ pub struct Product {
     pub is_packed: bool,
 }
 
-impl Product {
+impl GemmRoles {
     /// Stride of K in an input, in elements.
     pub fn step(&self, a: &Access) -> Poly {
         a.at.coefficient(self.k_pair.unwrap_or(self.k))
@@ -168,7 +168,7 @@ impl Product {
 }
 
 /// Matches a kernel that is a product, with or without epilogue stages.
-pub fn product(k: &Kernel, plan: &NestPlan) -> Option<Product> {
+pub fn product(k: &Kernel, plan: &NestPlan) -> Option<GemmRoles> {
     let [nest] = plan.nests.as_slice() else { return None };
     let [stage] = nest.stages.as_slice() else { return None };
     let s = k.stages.get(*stage)?;
@@ -238,7 +238,7 @@ pub fn product(k: &Kernel, plan: &NestPlan) -> Option<Product> {
     if !bf16 && outer.iter().any(|d| !l.at.uses(*d)) {
         return None;
     }
-    Some(Product {
+    Some(GemmRoles {
         vector,
         panels,
         rows,
@@ -282,7 +282,7 @@ const MAX_STACK_BYTES: i64 = 384 << 10;
 const MAX_UNPACKED_K: i64 = 2048;
 
 /// Instructions and block sizes of a product. `None` if another strategy is better.
-fn blocks(k: &Kernel, plan: &NestPlan, p: &Product, m: &Cpu) -> Option<(Unit, Params)> {
+fn blocks(k: &Kernel, plan: &NestPlan, p: &GemmRoles, m: &Cpu) -> Option<(Unit, Params)> {
     let nest = plan.nests.first()?;
     let known = |d: usize| nest.extents[d].known();
     let rows = p.rows.map_or(Some(1), known);

@@ -10,7 +10,7 @@ use crate::{
     },
     strategies::cpu::{
         common::tasks::{Threads, blocks},
-        contraction::Roles,
+        contraction::TileRoles,
         transpose::registers,
     },
     target::kernel_attrs::IN_PLACE,
@@ -40,7 +40,7 @@ pub fn emit(
     c: Code,
     scope: &Scope<'_>,
     nest: &Nest,
-    roles: &Roles,
+    roles: &TileRoles,
     tiles: &Tiles,
     threads: Threads,
 ) -> Result<()> {

@@ -78,7 +78,7 @@ impl Strategy for Contraction {
 
 /// Roles of a contraction's dimensions.
 #[derive(Clone, Debug)]
-pub struct Roles {
+pub struct TileRoles {
     /// The vectorised dimension.
     pub vector: usize,
     /// Elements of a vector.
@@ -107,7 +107,7 @@ const PACKED_ROWS: i64 = 1024;
 const PANEL: i64 = 256 << 10;
 
 /// The roles, if a kernel is one contraction, with or without stages on or beside the result.
-pub fn contraction(k: &Kernel, plan: &NestPlan, bits: usize) -> Option<Roles> {
+pub fn contraction(k: &Kernel, plan: &NestPlan, bits: usize) -> Option<TileRoles> {
     let nest = plan.main()?;
     let [stage] = nest.stages.as_slice() else { return None };
     let s = k.stages.get(*stage)?;
@@ -158,11 +158,11 @@ pub fn contraction(k: &Kernel, plan: &NestPlan, bits: usize) -> Option<Roles> {
     let pack = worth.then_some(at);
     let bytes = k.buffers.get(other.buffer)?.element.dtype().ok()?.byte_size() as i64;
     let crowded = other.at.coefficient(rows).known().is_some_and(|n| n * bytes % L1_WAY_BYTES == 0);
-    Some(Roles { vector, lanes: count, rows, columns, outer, pack, crowded })
+    Some(TileRoles { vector, lanes: count, rows, columns, outer, pack, crowded })
 }
 
 /// Tile and block sizes.
-fn blocks(nest: &Nest, r: &Roles, m: &Cpu) -> Params {
+fn blocks(nest: &Nest, r: &TileRoles, m: &Cpu) -> Params {
     let known = |p: &Poly, or: i64| p.known().unwrap_or(or).max(1);
     let (rows, lanes) = (known(&nest.extents[r.rows], 1024), r.lanes as i64);
     let width = known(&nest.extents[r.vector], 1024);
@@ -229,7 +229,7 @@ fn blocks(nest: &Nest, r: &Roles, m: &Cpu) -> Params {
 
 /// The roles of a parallel nest that stores along one dimension and loads along another. Blocks of
 /// both keep cache lines of both in the caches.
-pub fn transposition(k: &Kernel, plan: &NestPlan, nest: &Nest, bits: usize) -> Option<Roles> {
+pub fn transposition(k: &Kernel, plan: &NestPlan, nest: &Nest, bits: usize) -> Option<TileRoles> {
     let vector = vector_dim(k, plan, nest, 0)?;
     let reads: Vec<&Access> =
         nest.all().filter_map(|s| k.stages.get(s)).flat_map(|s| s.reads()).collect();
@@ -246,7 +246,7 @@ pub fn transposition(k: &Kernel, plan: &NestPlan, nest: &Nest, bits: usize) -> O
     let width = nest.extents[vector]
         .known()
         .map_or(usize::MAX, |n| (n.max(1) as usize).next_power_of_two());
-    Some(Roles {
+    Some(TileRoles {
         vector,
         lanes: lanes(k, nest, bits).min(width),
         rows,

@@ -118,7 +118,7 @@ pub(crate) struct SoftmaxState {
 
 /// Loop-carried from one key tile to the next: packed exponentials, accumulators, row statistics,
 /// stage and parity of the next keys and of the values that belong to the exponentials.
-struct State {
+struct LoopCarried {
     weights: Vec<Value>,
     accumulators: Vec<Value>,
     rows: [SoftmaxState; 2],
@@ -126,16 +126,16 @@ struct State {
     values: [Value; 2],
 }
 
-impl State {
+impl LoopCarried {
     fn flat(&self) -> Vec<Value> {
         let rows = self.rows.iter().flat_map(|r| [r.max, r.sum]);
         let (weights, sums) = (self.weights.iter().copied(), self.accumulators.iter().copied());
         weights.chain(sums).chain(rows).chain(self.keys).chain(self.values).collect()
     }
-    fn like(&self, flat: &[Value]) -> State {
+    fn like(&self, flat: &[Value]) -> LoopCarried {
         let (weights, rest) = flat.split_at(self.weights.len());
         let (sums, rest) = rest.split_at(self.accumulators.len());
-        State {
+        LoopCarried {
             weights: weights.to_vec(),
             accumulators: sums.to_vec(),
             rows: [
@@ -425,7 +425,7 @@ impl Flash<'_> {
         )
     }
     /// The first key tile, whose scores nothing overlaps.
-    fn first_tile(&self, c: Code, t: &Thread<'_>, keys: [Value; 2]) -> Result<State> {
+    fn first_tile(&self, c: Code, t: &Thread<'_>, keys: [Value; 2]) -> Result<LoopCarried> {
         let p = Ptx(c);
         p.mbarrier_wait(self.full_barrier(p, Pipeline::Keys, keys[0])?, keys[1])?;
         let scores = self.scores(p, t.queries, keys[0])?;
@@ -439,7 +439,7 @@ impl Flash<'_> {
         }
         let nothing = c.number(0.0, p.f32())?;
         let sums = vec![nothing; self.pattern.at.columns as usize / 2];
-        Ok(State {
+        Ok(LoopCarried {
             weights: self.pack_fragments(p, &made)?,
             accumulators: sums,
             rows,
@@ -452,10 +452,10 @@ impl Flash<'_> {
         &self,
         c: Code,
         t: &Thread<'_>,
-        s: &State,
+        s: &LoopCarried,
         back: Value,
         edges: Edges,
-    ) -> Result<State> {
+    ) -> Result<LoopCarried> {
         let p = Ptx(c);
         p.mbarrier_wait(self.full_barrier(p, Pipeline::Keys, s.keys[0])?, s.keys[1])?;
         let scores = self.scores(p, t.queries, s.keys[0])?;
@@ -476,7 +476,7 @@ impl Flash<'_> {
         let by = |i: usize| factors[i / 2 % 2].ok_or("has no earlier sums");
         let scaled = done.iter().enumerate().map(|(i, x)| arith::mulf(c, *x, by(i)?));
         let sums = scaled.collect::<Result<Vec<Value>>>()?;
-        Ok(State {
+        Ok(LoopCarried {
             weights: self.pack_fragments(p, &made)?,
             accumulators: sums,
             rows,
@@ -605,7 +605,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, params: &Params, maps: &[Value]) -> Resu
         }
         Ok(())
     };
-    let roles = warp_specialisation::Roles {
+    let roles = warp_specialisation::WarpRoles {
         registers: *REGISTERS.get(groups - 1).ok_or(missing)?,
         barriers: &mut barriers,
         copied: None,

@@ -10,7 +10,7 @@ use crate::{
         Device, Emission, Launch, Match, Nesting, Parameters, Request, Strategy,
         gpu::{
             common::grid::grid,
-            wgmma_gemm::{self, Operand, SHARED, tiles::PROCESSORS},
+            wgmma_gemm::{self, MatrixOperand, SHARED, tiles::PROCESSORS},
         },
     },
 };
@@ -101,11 +101,11 @@ pub struct FlashPattern {
     /// The element type of queries, keys and values.
     pub element: DType,
     /// Queries, K-major; dimensions are those of the score stage.
-    pub query: Operand,
+    pub query: MatrixOperand,
     /// Keys, K-major; dimensions are those of the score stage.
-    pub key: Operand,
+    pub key: MatrixOperand,
     /// Values, MN-major; dimensions are those of the product stage.
-    pub value: Operand,
+    pub value: MatrixOperand,
 }
 
 impl FlashPattern {
@@ -147,7 +147,7 @@ impl FlashPattern {
         query * queries + (key + value) * stages + 16 * queries + 32 * stages + 1024
     }
     fn maps(&self, k: &Kernel, p: &Params) -> Result<Attr> {
-        let one = |o: &Operand, rows: usize| {
+        let one = |o: &MatrixOperand, rows: usize| {
             wgmma_gemm::tensor_maps::map(
                 k,
                 o,

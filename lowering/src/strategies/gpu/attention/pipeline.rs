@@ -8,7 +8,7 @@ use crate::{
             emit::{Flash, Pipeline, QueryTile, ROW, Thread, WARPS},
         },
         common::ptx::Ptx,
-        wgmma_gemm::{DEPTH, Operand},
+        wgmma_gemm::{DEPTH, MatrixOperand},
     },
     target::launch::WARP,
 };
@@ -64,7 +64,7 @@ impl Flash<'_> {
         row: Value,
         query_tile: &QueryTile,
     ) -> Result<()> {
-        let (o, map): (&Operand, Value) = match pipeline {
+        let (o, map): (&MatrixOperand, Value) = match pipeline {
             Pipeline::Queries => (&self.pattern.query, self.maps[0]),
             Pipeline::Keys => (&self.pattern.key, self.maps[1]),
             Pipeline::Values => (&self.pattern.value, self.maps[2]),

@@ -10,7 +10,7 @@ use crate::{
     },
     strategies::gpu::{
         common::{accumulators, ptx::Ptx, vector_width::width},
-        wgmma_gemm::Product,
+        wgmma_gemm::TensorCoreProduct,
     },
 };
 use kiln_dialects::{ir::*, value::DType};
@@ -20,7 +20,7 @@ pub struct ProductResults<'a> {
     pub scope: &'a Scope<'a>,
     pub plan: &'a NestPlan,
     pub nest: &'a Nest,
-    pub product: &'a Product,
+    pub product: &'a TensorCoreProduct,
     /// Outputs of its stages, in the order of the right operands.
     pub outs: Vec<&'a Output>,
     /// Rows and columns of the CTA tile.

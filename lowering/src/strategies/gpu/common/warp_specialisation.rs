@@ -11,7 +11,7 @@ use kiln_dialects::ir::*;
 pub type Multiplies<'a> = dyn FnMut(Code, Value, Value, Value) -> Result<()> + 'a;
 
 /// Roles of a CTA's warps.
-pub struct Roles<'a> {
+pub struct WarpRoles<'a> {
     /// Registers of a producer and of a consumer thread (`setmaxnreg`), if they differ.
     pub registers: Option<(usize, usize)>,
     /// Initialises all mbarriers.
@@ -25,8 +25,8 @@ pub struct Roles<'a> {
 }
 
 /// Emits all roles of a CTA.
-pub fn emit(c: Code, roles: Roles<'_>) -> Result<()> {
-    let Roles { registers, barriers, copies, mut copied, multiplies } = roles;
+pub fn emit(c: Code, roles: WarpRoles<'_>) -> Result<()> {
+    let WarpRoles { registers, barriers, copies, mut copied, multiplies } = roles;
     let p = Ptx(c);
     let thread = p.thread_id()?;
     let warp = p.warp_id(thread)?;

@@ -10,7 +10,7 @@ use crate::{
     },
     strategies::gpu::{
         common::{grid_stride, threads},
-        depthwise::{Params, Window, depthwise},
+        depthwise::{DepthwiseWindow, Params, depthwise},
     },
 };
 use kiln_dialects::ir::*;
@@ -18,7 +18,7 @@ use kiln_dialects::ir::*;
 /// What all pixels of a thread share.
 struct PixelRow<'a> {
     scope: &'a Scope<'a>,
-    d: &'a Window,
+    d: &'a DepthwiseWindow,
     lanes: Lanes,
     /// The first channel.
     channel: Value,

@@ -90,7 +90,7 @@ pub struct SpatialDim {
 
 /// A depthwise convolution.
 #[derive(Clone, Debug)]
-pub struct Window {
+pub struct DepthwiseWindow {
     /// The stage that reduces.
     pub stage: usize,
     /// The image's buffer.
@@ -105,7 +105,7 @@ pub struct Window {
     pub spatial: [SpatialDim; 2],
 }
 
-impl Window {
+impl DepthwiseWindow {
     /// The loop over channels.
     pub fn fast(&self) -> Option<usize> {
         self.dims[3]
@@ -114,7 +114,7 @@ impl Window {
 
 /// Matches a kernel that is a depthwise convolution, with or without stages on or beside the
 /// result. All sizes but the batch are static.
-pub fn depthwise(k: &Kernel, plan: &NestPlan) -> Option<Window> {
+pub fn depthwise(k: &Kernel, plan: &NestPlan) -> Option<DepthwiseWindow> {
     let nest = plan.main()?;
     let [stage] = nest.stages.as_slice() else { return None };
     let s = k.stages.get(*stage)?;
@@ -194,7 +194,7 @@ pub fn depthwise(k: &Kernel, plan: &NestPlan) -> Option<Window> {
             .iter()
             .all(|a| a.image > 0 && a.out > 0 && a.size > 0 && a.stride > 0 && a.dilation > 0);
         let channels = place.sizes.get(3)?.known().filter(|c| *c > 0)?;
-        (used == nest.extents.len() && free && some).then_some(Window {
+        (used == nest.extents.len() && free && some).then_some(DepthwiseWindow {
             stage: *stage,
             image: place.buffer,
             first,
@@ -212,7 +212,7 @@ const THREADS_PER_SM: i64 = 512;
 
 /// Neighbouring output pixels in width per thread, so that it loads each input pixel of a row once:
 /// as many as keep the GPU busy.
-fn params(k: &Kernel, plan: &NestPlan, d: &Window) -> Option<Params> {
+fn params(k: &Kernel, plan: &NestPlan, d: &DepthwiseWindow) -> Option<Params> {
     let nest = plan.main()?;
     let mut vector = narrow_width(k, plan, nest, d.fast()?, Some(d.image)) as i64;
     while vector > 1 && d.channels % vector != 0 {
@@ -228,7 +228,7 @@ fn params(k: &Kernel, plan: &NestPlan, d: &Window) -> Option<Params> {
 }
 
 /// Work items per line of the result and its channels, and the loops outside of these.
-fn work_items(d: &Window, p: &Params) -> (i64, Vec<usize>) {
+fn work_items(d: &DepthwiseWindow, p: &Params) -> (i64, Vec<usize>) {
     let across = (p.pixels as i64).clamp(1, d.spatial[1].out);
     let lines = (d.spatial[1].out + across - 1) / across;
     (lines * (d.channels / p.vector as i64), d.dims[..2].iter().flatten().copied().collect())

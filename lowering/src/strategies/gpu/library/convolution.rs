@@ -19,7 +19,7 @@ use kiln_runtime::convolution::{Convolution, Volume};
 type TensorLayout = (i64, [i64; 4], [Option<i64>; 4]);
 
 /// The loops of a convolution's op.
-struct Loops {
+struct ConvolutionLoops {
     images: usize,
     /// Over the output's height and width, and over the window's, if it is more than one pixel.
     along: [(LoopStride, Option<LoopStride>); 2],
@@ -38,7 +38,7 @@ struct ConvolutionMatch<'a> {
     stage: &'a Stage,
     /// Trip counts of the op's loops, some of which are merged into one loop of the nest.
     steps: Vec<Option<i64>>,
-    loops: Loops,
+    loops: ConvolutionLoops,
     image: &'a StridedView,
     /// The weight's buffer, and its access over the op's loops.
     weight: (usize, LinearExpr),
@@ -208,7 +208,7 @@ fn match_convolution<'a>(
     let f = ConvolutionMatch {
         stage,
         steps: (0..reduction.len()).map(sized).collect(),
-        loops: Loops {
+        loops: ConvolutionLoops {
             images,
             along,
             channel,

@@ -3,7 +3,7 @@ use crate::{
     analysis::{Kernel, NestPlan},
     strategies::gpu::{
         library::{activation, activation_entry, element, epilogue::ReductionStage, numbers, role},
-        wgmma_gemm::{self, Operand},
+        wgmma_gemm::{self, MatrixOperand},
     },
 };
 use kiln_dialects::{ir::*, value::DType};
@@ -99,7 +99,7 @@ pub fn describe(k: &Kernel, plan: &NestPlan, tf32: bool) -> Option<Vec<(&'static
 
 /// The layout of an operand: argument, first element, lines, elements per line, line stride, matrix
 /// stride, whether lines are columns.
-fn operand(o: &Operand, lines_are_rows: bool) -> Option<[i64; 7]> {
+fn operand(o: &MatrixOperand, lines_are_rows: bool) -> Option<[i64; 7]> {
     let (size, stride) = (
         |i: usize| o.sizes.get(i)?.known(),
         |i: usize| o.strides.get(i).map_or(Some(0), |s| s.known()),

@@ -18,7 +18,7 @@ use crate::{
         },
         mma_gemm::{DEPTH, Params, THREADS, im2col, product, warps},
         prologue::{emit as prologue_emit, emit::PrologueElements},
-        wgmma_gemm::{Operand, ROW},
+        wgmma_gemm::{MatrixOperand, ROW},
     },
 };
 use kiln_dialects::ir::*;
@@ -50,7 +50,7 @@ pub(crate) struct MmaTile<'a> {
 
 /// An operand's part of a tile.
 pub(crate) struct OperandTile<'a> {
-    pub(crate) operand: &'a Operand,
+    pub(crate) operand: &'a MatrixOperand,
     /// Whether it is the left operand.
     pub(crate) left: bool,
     /// The tile's size along M (left) or N (right).

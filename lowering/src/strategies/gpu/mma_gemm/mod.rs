@@ -10,7 +10,7 @@ use crate::{
         doubled_and_halved,
         gpu::{
             common::{assumed, ceil_div as up, grid::grid},
-            wgmma_gemm::{self, Product, ROW, tiles::PROCESSORS},
+            wgmma_gemm::{self, ROW, TensorCoreProduct, tiles::PROCESSORS},
         },
     },
     target::launch::WARP,
@@ -97,7 +97,7 @@ const TILES: &[(usize, usize, usize)] = &[(128, 128, 3), (128, 64, 4), (64, 128,
 
 /// The matrix product of a kernel, if cp.async can copy its operands 16 bytes at a time. A
 /// convolution must meet the conditions of TMA's im2col mode.
-pub fn product(k: &Kernel, plan: &NestPlan) -> Option<Product> {
+pub fn product(k: &Kernel, plan: &NestPlan) -> Option<TensorCoreProduct> {
     wgmma_gemm::product(k, plan)
         .filter(|p| p.rights.len() == 1 && p.element != DType::F32 && p.raw != DType::F32)
 }
@@ -113,7 +113,7 @@ pub fn warps(m: usize, n: usize) -> (usize, usize) {
 }
 
 /// Chooses the tile whose busiest SM finishes first by the cost model.
-fn params(nest: &Nest, p: &Product) -> Params {
+fn params(nest: &Nest, p: &TensorCoreProduct) -> Params {
     let size = |dims: &[usize]| {
         Poly::product(dims.iter().map(|d| &nest.extents[*d]))
             .known()

@@ -153,7 +153,7 @@ impl SimtOperand {
 
 /// A matrix product of f32.
 #[derive(Clone, Debug)]
-pub struct Product {
+pub struct SimtProduct {
     /// The roles of the nest's dimensions; one dimension each for rows, columns and K.
     pub roles: Roles,
     /// The left operand, M × K.
@@ -163,7 +163,7 @@ pub struct Product {
 }
 
 /// The matrix product of a kernel, if its addresses are affine.
-pub fn product(k: &Kernel, plan: &NestPlan) -> Option<Product> {
+pub fn product(k: &Kernel, plan: &NestPlan) -> Option<SimtProduct> {
     let nest = plan.main()?;
     let roles = contraction(k, plan)?;
     let stage = k.stages.get(roles.stage)?;
@@ -193,7 +193,7 @@ pub fn product(k: &Kernel, plan: &NestPlan) -> Option<Product> {
     let fits = |d: usize| nest.extents.get(d)?.known().is_none_or(|n| n >= 8).then_some(());
     fits(*row).and(fits(*column))?;
     let (left, right) = (side(stage.inputs.first()?, *row)?, side(stage.inputs.get(1)?, *column)?);
-    f32.then_some(Product { roles, left, right })
+    f32.then_some(SimtProduct { roles, left, right })
 }
 
 /// Elements between adjacent K rows of a tile in shared memory. A padding of 16 bytes puts the
@@ -248,7 +248,7 @@ fn threads(p: &Params) -> Result<usize> {
 }
 
 /// Chooses the tile whose busiest SM finishes first by the cost model.
-fn params(k: &Kernel, nest: &Nest, p: &Product) -> Params {
+fn params(k: &Kernel, nest: &Nest, p: &SimtProduct) -> Params {
     let size = |dims: &[usize]| {
         Poly::product(dims.iter().map(|d| &nest.extents[*d]))
             .known()

@@ -13,7 +13,7 @@ use crate::{
         common::{ptx::Ptx, threads},
         split_attention::{
             COLUMNS,
-            emit::{EIGHT, RowTile, Split, State},
+            emit::{EIGHT, LoopCarried, RowTile, Split},
         },
     },
     target::launch::WARP,
@@ -56,7 +56,7 @@ impl Split<'_> {
 
     /// Writes a warp's partial results to shared memory. A thread has the 16 columns that it read
     /// together with the lane four further.
-    pub(crate) fn store_partials(&self, c: Code, state: &State) -> Result<()> {
+    pub(crate) fn store_partials(&self, c: Code, state: &LoopCarried) -> Result<()> {
         let (p, halves) = (Ptx(c), self.rows_per_thread());
         let four = Type::vector(p.f32(), 4);
         for half in 0..halves {

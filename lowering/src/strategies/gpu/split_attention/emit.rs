@@ -83,18 +83,18 @@ struct Row {
 /// Loop-carried from one step of keys to the next. For each row of a thread: the maximum score,
 /// unscaled, and the sum of this thread's exponentials. Accumulators: by eight columns, two of each
 /// row.
-pub(crate) struct State {
+pub(crate) struct LoopCarried {
     pub(crate) max: Vec<Value>,
     pub(crate) row_sums: Vec<Value>,
     pub(crate) values: Vec<Value>,
 }
 
-impl State {
+impl LoopCarried {
     fn flat(&self) -> Vec<Value> {
         [self.max.as_slice(), &self.row_sums, &self.values].concat()
     }
-    fn of(rows: usize, flat: &[Value]) -> State {
-        State {
+    fn of(rows: usize, flat: &[Value]) -> LoopCarried {
+        LoopCarried {
             max: flat[..rows].to_vec(),
             row_sums: flat[rows..2 * rows].to_vec(),
             values: flat[2 * rows..].to_vec(),
@@ -363,8 +363,8 @@ impl Split<'_> {
         rows: &[Row],
         queries: &[Vec<Vec<Value>>],
         start: Value,
-        old: &State,
-    ) -> Result<State> {
+        old: &LoopCarried,
+    ) -> Result<LoopCarried> {
         let (p, element, halves) = (Ptx(c), self.pattern.element, self.rows_per_thread());
         let (keys, values) =
             (self.read_keys(c, row_tile, start)?, self.read_values(c, row_tile, start)?);
@@ -433,7 +433,7 @@ impl Split<'_> {
                 }
             }
         }
-        Ok(State { max: most, row_sums: sums, values: all })
+        Ok(LoopCarried { max: most, row_sums: sums, values: all })
     }
 
     /// Computes a tile.
@@ -450,7 +450,7 @@ impl Split<'_> {
         let mine = p.add(p.mul_const(self.rank, self.warps)?, self.warp)?;
         let (nothing, none) = (c.number(0.0, p.f32())?, c.number(f64::NEG_INFINITY, p.f32())?);
         let columns = (self.pattern.at.columns as usize).div_ceil(COLUMNS) * COLUMNS;
-        let begin = State {
+        let begin = LoopCarried {
             max: vec![none; halves],
             row_sums: vec![nothing; halves],
             values: vec![nothing; columns / 4 * halves],
@@ -467,11 +467,11 @@ impl Split<'_> {
                 let again = if large { Some(self.read_queries(c, &rows, true)?) } else { None };
                 let queries = again.as_ref().unwrap_or(&queries);
                 Ok(self
-                    .step(c, row_tile, &rows, queries, start, &State::of(halves, carried))?
+                    .step(c, row_tile, &rows, queries, start, &LoopCarried::of(halves, carried))?
                     .flat())
             },
         )?;
-        let mut done = State::of(halves, &done);
+        let mut done = LoopCarried::of(halves, &done);
         for sum in &mut done.row_sums {
             *sum = threads::butterfly(c, *sum, 4, &|a, b| arith::addf(c, a, b))?;
         }

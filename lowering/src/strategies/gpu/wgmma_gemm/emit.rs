@@ -22,7 +22,7 @@ use crate::{
             threads, warp_specialisation,
         },
         wgmma_gemm::{
-            DEPTH, Operand, Params, Product, ROW,
+            DEPTH, MatrixOperand, Params, ROW, TensorCoreProduct,
             cluster_reduce::KSplit,
             groups,
             staged_results::{StagedResult, staged_results},
@@ -104,7 +104,7 @@ pub(crate) struct Fragments<'a> {
 type TileBody<'a> = dyn FnMut(Code, &TileCoord, &[Value]) -> Result<Vec<Value>> + 'a;
 
 impl WgmmaTile<'_> {
-    pub(crate) fn product(&self) -> &Product {
+    pub(crate) fn product(&self) -> &TensorCoreProduct {
         self.results.product
     }
     /// Columns of one right operand's tile.
@@ -189,7 +189,7 @@ impl WgmmaTile<'_> {
     fn load_operand(
         &self,
         p: Ptx,
-        o: &Operand,
+        o: &MatrixOperand,
         map: Value,
         (to, across): (Value, usize),
         at: (Value, Value, &[Value]),
@@ -529,7 +529,7 @@ pub fn emit(
         t.init_reduction_mbarrier(p)
     };
     let mut copied = |c: Code| t.producer_barriers(c);
-    let roles = warp_specialisation::Roles {
+    let roles = warp_specialisation::WarpRoles {
         registers: (groups > 1).then_some(REGISTERS[usize::from(params.ctas_per_sm > 1)]),
         barriers: &mut barriers,
         copies: &mut |c| t.produce(c),

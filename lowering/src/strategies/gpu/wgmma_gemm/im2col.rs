@@ -2,7 +2,7 @@
 //! at each window position, so that a matrix product remains.
 use crate::{
     analysis::{Kernel, LinearExpr, Poly, Role, Stage, StridedView},
-    strategies::gpu::wgmma_gemm::{DEPTH, Operand},
+    strategies::gpu::wgmma_gemm::{DEPTH, MatrixOperand},
 };
 
 /// The window of a convolution. Pairs are (height, width).
@@ -82,7 +82,7 @@ pub fn pixel(l: &LinearExpr, reduction: &[bool]) -> Option<(LoopStride, Option<L
 
 /// The operands of a convolution, if TMA's im2col mode can read it: NHWC images and channels-last
 /// weights, with a multiple of 8 channels.
-pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, Operand, Operand)> {
+pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, MatrixOperand, MatrixOperand)> {
     let op = stage.op;
     let (maps, reduction) = stage.indices()?;
     let [Some(image), Some(weight), Some(result)] = maps.as_slice() else { return None };
@@ -165,7 +165,7 @@ pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, Operand, Operand)> {
     let (found, width) = found.with_merged_rows(width);
     let [size_h, size_w] = found.sizes;
     let c = Poly::number(found.channels);
-    let image = Operand {
+    let image = MatrixOperand {
         buffer: input.buffer,
         argument,
         offset: Poly::default(),
@@ -182,7 +182,7 @@ pub fn window(k: &Kernel, stage: &Stage) -> Option<(Window, Operand, Operand)> {
         _ => (vec![c.clone(), places, kernels], vec![c, rows]),
     };
     let argument = self::argument(k, of_weight)?;
-    let weight = Operand {
+    let weight = MatrixOperand {
         buffer: filters.buffer,
         argument,
         offset: Poly::default(),

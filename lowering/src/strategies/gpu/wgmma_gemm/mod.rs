@@ -155,7 +155,7 @@ pub const STORED: usize = 16;
 
 /// An operand: a batch of matrices, with one contiguous dimension.
 #[derive(Clone, Debug)]
-pub struct Operand {
+pub struct MatrixOperand {
     /// The buffer.
     pub buffer: usize,
     /// The index of the kernel's tensor argument; scalars do not count.
@@ -174,7 +174,7 @@ pub struct Operand {
     pub strides: Vec<Poly>,
 }
 
-impl Operand {
+impl MatrixOperand {
     /// Whether one TMA load covers an MN-major tile. Its slices need a descriptor dimension of
     /// their own, of the five that TMA has, and the contiguous size must be a multiple of a slice.
     pub fn is_single_load(&self, across: usize) -> bool {
@@ -182,7 +182,7 @@ impl Operand {
         !self.k_major && across > DEPTH && whole && self.sizes.len() < 5
     }
     /// The operand with its slices as a dimension: 64 elements, K, slices, batch.
-    fn with_slices(&self) -> Operand {
+    fn with_slices(&self) -> MatrixOperand {
         let mut o = self.clone();
         let slices = o.sizes.first().and_then(Poly::known).unwrap_or_default() / DEPTH as i64;
         o.sizes[0] = Poly::number(DEPTH as i64);
@@ -194,7 +194,7 @@ impl Operand {
 
 /// A matrix product with f32 accumulators: of bf16, of f16, or of f32 rounded to tf32.
 #[derive(Clone, Debug)]
-pub struct Product {
+pub struct TensorCoreProduct {
     /// The roles of the nest's dimensions.
     pub roles: Roles,
     /// The operands' element type; for a left operand with a prologue, the type it is rounded to.
@@ -202,11 +202,11 @@ pub struct Product {
     /// The prologue of the left operand, computed on its elements before the product.
     pub prologue: Option<Prologue>,
     /// The left operand, M × K.
-    pub left: Operand,
+    pub left: MatrixOperand,
     /// The left operand's element type in memory.
     pub raw: DType,
     /// The right operands, K × N: one, or two that share the left operand.
-    pub rights: Vec<Operand>,
+    pub rights: Vec<MatrixOperand>,
     /// The reduction stages, one for each right operand.
     pub stages: Vec<usize>,
     /// The window of an im2col convolution; the left operand's rows are then the output pixels of
@@ -214,7 +214,7 @@ pub struct Product {
     pub window: Option<Window>,
 }
 
-impl Product {
+impl TensorCoreProduct {
     /// K of a pipeline stage, in elements.
     pub fn k_per_stage(&self) -> usize {
         ROW / self.element.byte_size()
@@ -267,7 +267,7 @@ fn fits_registers(m: usize, n: usize, resident: usize) -> bool {
 /// # Errors
 /// Registers cannot hold accumulators and fragments, the pipeline exceeds shared memory, or the
 /// CTAs of a cluster cannot split K.
-pub fn fits(p: &Params, nest: &Nest, product: &Product) -> Result<()> {
+pub fn fits(p: &Params, nest: &Nest, product: &TensorCoreProduct) -> Result<()> {
     split_k::fits(p, nest, product)?;
     let (m, n, resident) = (p.block_m, p.block_n, p.ctas_per_sm);
     if product.prologue.is_some() && !fits_registers(m, n, resident) {
@@ -288,7 +288,7 @@ pub fn fits(p: &Params, nest: &Nest, product: &Product) -> Result<()> {
 /// The matrix product of a kernel, if TMA can read both operands. TMA needs 16-byte alignment of
 /// the base and of all strides but the contiguous one. K is not 0. The caller decides whether f32
 /// may be rounded to tf32.
-pub fn product(k: &Kernel, plan: &NestPlan) -> Option<Product> {
+pub fn product(k: &Kernel, plan: &NestPlan) -> Option<TensorCoreProduct> {
     let nest = plan.main()?;
     let Some((stages, roles, element)) = contractions(k, nest) else {
         return with_prologue(k, nest);
@@ -303,7 +303,7 @@ pub fn product(k: &Kernel, plan: &NestPlan) -> Option<Product> {
     }
     if roles.rows.len() == 1 && roles.k.len() == 1 {
         let left = operand(k, nest, a, roles.rows[0], &roles)?;
-        let rights: Vec<Operand> = sums
+        let rights: Vec<MatrixOperand> = sums
             .iter()
             .map(|s| operand(k, nest, s.inputs.get(1)?, roles.columns[0], &roles))
             .collect::<Option<_>>()?;
@@ -311,7 +311,7 @@ pub fn product(k: &Kernel, plan: &NestPlan) -> Option<Product> {
         // wgmma reads tf32 operands K-major only.
         let fits = element != DType::F32 || (k_major && left.k_major);
         let fits = fits && rights.iter().all(|r| r.k_major == k_major);
-        return fits.then_some(Product {
+        return fits.then_some(TensorCoreProduct {
             roles,
             element,
             prologue: None,
@@ -324,7 +324,7 @@ pub fn product(k: &Kernel, plan: &NestPlan) -> Option<Product> {
     }
     let (window, left, right) = im2col::window(k, sums[0])
         .filter(|_| roles.batch.is_empty() && sums.len() == 1 && element != DType::F32)?;
-    Some(Product {
+    Some(TensorCoreProduct {
         roles,
         element,
         prologue: None,
@@ -337,7 +337,7 @@ pub fn product(k: &Kernel, plan: &NestPlan) -> Option<Product> {
 }
 
 /// A product whose K-major left operand is computed from memory by a prologue.
-fn with_prologue(k: &Kernel, nest: &Nest) -> Option<Product> {
+fn with_prologue(k: &Kernel, nest: &Nest) -> Option<TensorCoreProduct> {
     let [number] = nest.stages.as_slice() else { return None };
     let (stage, roles) = (k.stages.get(*number)?, roles_of(k, nest, *number)?);
     let prologue = Prologue::of(stage)?;
@@ -362,7 +362,7 @@ fn with_prologue(k: &Kernel, nest: &Nest) -> Option<Product> {
     let right = operand(k, nest, stage.inputs.get(prologue.right)?, *column, &roles)?;
     let fits = roles.batch.len() <= 3 && nest.extents.get(roles.k[0])?.multiple_of(2);
     let (element, raw, stages) = (prologue.element, element, vec![*number]);
-    fits.then_some(Product {
+    fits.then_some(TensorCoreProduct {
         roles,
         element,
         prologue: Some(prologue),
@@ -374,7 +374,13 @@ fn with_prologue(k: &Kernel, nest: &Nest) -> Option<Product> {
     })
 }
 
-fn operand(k: &Kernel, nest: &Nest, a: &Access, across: usize, roles: &Roles) -> Option<Operand> {
+fn operand(
+    k: &Kernel,
+    nest: &Nest,
+    a: &Access,
+    across: usize,
+    roles: &Roles,
+) -> Option<MatrixOperand> {
     let depth = *roles.k.first()?;
     let k_major = a.at.coefficient(depth).known() == Some(1);
     // The first K step is peeled, without a check that there is one.
@@ -392,7 +398,7 @@ pub fn rows(
     a: &Access,
     dims: &[usize],
     k_major: bool,
-) -> Option<Operand> {
+) -> Option<MatrixOperand> {
     let Role::Input(number) = k.buffers.get(a.buffer)?.role else { return None };
     let strides = tensor(
         extents,
@@ -402,7 +408,7 @@ pub fn rows(
     )?;
     let sizes = dims.iter().map(|d| extents.get(*d).cloned()).collect::<Option<_>>()?;
     let (argument, offset) = (im2col::argument(k, number)?, a.at.constant.clone());
-    Some(Operand {
+    Some(MatrixOperand {
         buffer: a.buffer,
         argument,
         offset,

@@ -4,7 +4,7 @@
 use crate::{
     analysis::{Nest, Poly},
     strategies::gpu::wgmma_gemm::{
-        Params, Product, ROW,
+        Params, ROW, TensorCoreProduct,
         tiles::{PROCESSORS, TILES, TileConfig},
     },
 };
@@ -94,7 +94,7 @@ pub fn check_tile(s: &Params) -> Result<()> {
 /// # Errors
 /// The sizes are not static, so that the grid cannot be computed before the call, there are fewer K
 /// steps than CTAs, or the product has a prologue.
-pub fn fits(s: &Params, nest: &Nest, p: &Product) -> Result<()> {
+pub fn fits(s: &Params, nest: &Nest, p: &TensorCoreProduct) -> Result<()> {
     let parts = s.split_k;
     if parts == 1 {
         return Ok(());

@@ -5,7 +5,8 @@ use crate::{
     strategies::gpu::{
         common::grid,
         wgmma_gemm::{
-            DEPTH, Operand, Params, Product, STORED, im2col::Window, staged_results::staged_results,
+            DEPTH, MatrixOperand, Params, STORED, TensorCoreProduct, im2col::Window,
+            staged_results::staged_results,
         },
     },
 };
@@ -16,7 +17,7 @@ use kiln_dialects::{ir::*, value::DType};
 /// width, and its traversal strides.
 pub fn map(
     k: &Kernel,
-    o: &Operand,
+    o: &MatrixOperand,
     element: Type,
     extent: &[usize],
     window: Option<&Window>,
@@ -54,11 +55,11 @@ pub fn map(
 }
 
 /// Descriptors of the operands, then of the results.
-pub fn maps(k: &Kernel, nest: &Nest, p: &Product, s: &Params) -> Result<Attr> {
+pub fn maps(k: &Kernel, nest: &Nest, p: &TensorCoreProduct, s: &Params) -> Result<Attr> {
     let (m, n, c) = (s.block_m, s.block_n / p.rights.len(), k.func.ctx());
     // TMA rounds f32 to tf32 when it loads.
     let element = if p.element == DType::F32 { Type::tf32(c) } else { Type::scalar(c, p.element) };
-    let side = |o: &Operand, across: usize| match o.is_single_load(across) {
+    let side = |o: &MatrixOperand, across: usize| match o.is_single_load(across) {
         true => map(k, &o.with_slices(), element, &[DEPTH, DEPTH, across / DEPTH], None),
         false => {
             map(k, o, element, &[p.k_per_stage(), if o.k_major { across } else { DEPTH }], None)

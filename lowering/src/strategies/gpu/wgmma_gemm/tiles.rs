@@ -3,7 +3,7 @@ use crate::{
     analysis::{Nest, Poly},
     strategies::gpu::{
         common::{assumed, ceil_div as up},
-        wgmma_gemm::{DEPTH, Params, Product, SHARED, bytes, fits_registers, split_k},
+        wgmma_gemm::{DEPTH, Params, SHARED, TensorCoreProduct, bytes, fits_registers, split_k},
     },
     target::costs::Left,
 };
@@ -50,7 +50,7 @@ const WAIT: f64 = 600.0;
 const FINISHED: f64 = 30.0;
 
 /// Chooses the parameters of a product; returns them with the estimated clocks.
-pub fn choose(nest: &Nest, p: &Product) -> (Params, f64) {
+pub fn choose(nest: &Nest, p: &TensorCoreProduct) -> (Params, f64) {
     let size = |dims: &[usize]| {
         Poly::product(dims.iter().map(|d| &nest.extents[*d]))
             .known()
