@@ -87,7 +87,7 @@ impl OptionFlags {
         let mut settings = Settings::from_env()?;
         // On by default here: a command that fails in a pass writes a reproducer.
         if std::env::var_os("KILN_REPRODUCER").is_none_or(|v| v.is_empty()) {
-            settings.backend_options.reproducer = Some(std::env::temp_dir());
+            settings.options.reproducer = Some(std::env::temp_dir());
         }
         for text in &self.all {
             let (name, value) = text.split_once('=').ok_or_else(|| {
@@ -164,7 +164,7 @@ impl ModeOptions {
             settings.set_mode(mode)?;
         }
         if let Some(s) = self.autotune_budget {
-            settings.backend_options.autotune_budget = seconds("--autotune-budget", s)?;
+            settings.options.autotune_budget = seconds("--autotune-budget", s)?;
         }
         Ok(settings.for_file())
     }
@@ -201,7 +201,7 @@ impl Common {
     /// Settings from the environment, overridden by `--option`, then by dedicated flags.
     fn settings(&self) -> Result<Settings, CliError> {
         let mut settings = self.option_flags.settings()?;
-        let options = &mut settings.backend_options;
+        let options = &mut settings.options;
         options.function = self.function.clone();
         if let Some(text) = &self.device {
             options.device = DeviceId::parse(text).map_err(CliError::usage)?;

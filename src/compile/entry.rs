@@ -228,39 +228,37 @@ impl EntryCompiler<'_> {
     /// Compiles a plan; also returns the dimensions that must stay static.
     pub fn compile(
         &self,
-        specialisation: &Specialisation,
+        spec: &Specialisation,
     ) -> Result<(Entry, Vec<(usize, usize)>), EntryError> {
         let start = Instant::now();
         let mut pinned = vec![];
-        let mut specialisation = specialisation.clone();
+        let mut spec = spec.clone();
         loop {
-            let tried = self.trace(&specialisation).and_then(|traced_call| {
-                match contradicted(&traced_call.recorded.session, &specialisation) {
+            let tried = self.trace(&spec).and_then(|call| {
+                match contradicted(&call.recorded.session, &spec) {
                     Some(found) => Ok(Err(found)),
-                    None => self.finish(&specialisation, traced_call, start).map(Ok),
+                    None => self.finish(&spec, call, start).map(Ok),
                 }
             });
-            let used = specialisation.used();
+            let used = spec.used();
             match tried {
                 Ok(Ok(entry)) => return Ok((entry, pinned)),
                 // The function branches on the size: the other branch gets a program of its own,
                 // where the size is symbolic again.
-                Ok(Err((symbol, _, true))) => specialisation = specialisation.without(symbol),
-                Ok(Err((symbol, why, false))) => {
-                    self.pin(&mut specialisation, symbol, &why, &mut pinned)
-                }
+                Ok(Err((symbol, _, true))) => spec = spec.without(symbol),
+                Ok(Err((symbol, why, false))) => self.pin(&mut spec, symbol, &why, &mut pinned),
                 // A timeout is not the fault of a symbol.
                 Err(EntryError::Error(e))
                     if !used.is_empty()
                         && !matches!(e, Error::Compile(CompileError::Cancelled(_))) =>
                 {
-                    let symbol = self.blocking_symbol(&specialisation, &used);
+                    let symbol = self.blocking_symbol(&spec, &used);
                     let why = e.to_string();
                     match symbol {
-                        Some(symbol) => self.pin(&mut specialisation, symbol, &why, &mut pinned),
-                        None => used
-                            .iter()
-                            .for_each(|s| self.pin(&mut specialisation, *s, &why, &mut pinned)),
+                        Some(symbol) => self.pin(&mut spec, symbol, &why, &mut pinned),
+                        None => {
+                            used.iter().for_each(|s| self.pin(&mut spec, *s, &why, &mut pinned))
+                        }
                     }
                 }
                 Err(e) => return Err(e),
@@ -269,32 +267,32 @@ impl EntryCompiler<'_> {
     }
 
     /// The one symbol that prevents tracing, if specialising it helps.
-    fn blocking_symbol(&self, specialisation: &Specialisation, used: &[usize]) -> Option<usize> {
+    fn blocking_symbol(&self, spec: &Specialisation, used: &[usize]) -> Option<usize> {
         let mut alone = used.iter().copied().filter(|s| {
-            self.trace(&specialisation.without(*s))
-                .is_ok_and(|t| contradicted(&t.recorded.session, specialisation).is_none())
+            self.trace(&spec.without(*s))
+                .is_ok_and(|t| contradicted(&t.recorded.session, spec).is_none())
         });
         if used.len() > 1 { alone.next() } else { used.first().copied() }
     }
 
     fn pin(
         &self,
-        specialisation: &mut Specialisation,
+        spec: &mut Specialisation,
         symbol: usize,
         why: &str,
         pinned: &mut Vec<(usize, usize)>,
     ) {
-        let occurrences = specialisation.occurrences(symbol);
+        let occurrences = spec.occurrences(symbol);
         let name = |l: usize| self.names.get(l).map_or("?", String::as_str);
         let one = |(l, d): &(usize, usize)| {
-            if specialisation.is_number(*l) {
+            if spec.is_number(*l) {
                 format!("{} as a size", name(*l))
             } else {
                 format!("{}.size({d})", name(*l))
             }
         };
         let all: Vec<String> = occurrences.iter().map(one).collect();
-        let n = specialisation.symbols.get(symbol).map_or(0, |(_, n)| *n);
+        let n = spec.symbols.get(symbol).map_or(0, |(_, n)| *n);
         let first = why.lines().next().unwrap_or(why);
         (self.remark)(
             Topic::Dynamic,
@@ -304,29 +302,26 @@ impl EntryCompiler<'_> {
             ),
         );
         pinned.extend(occurrences);
-        *specialisation = specialisation.without(symbol);
+        *spec = spec.without(symbol);
     }
 
-    fn trace(&self, specialisation: &Specialisation) -> Result<TracedCall, EntryError> {
+    fn trace(&self, spec: &Specialisation) -> Result<TracedCall, EntryError> {
         let context = Context::new();
-        let hints =
-            specialisation.symbols.iter().map(|(s, n)| (s.name.clone(), *n as i64)).collect();
+        let hints = spec.symbols.iter().map(|(s, n)| (s.name.clone(), *n as i64)).collect();
         let number = |(i, (leaf, name)): (usize, (&LeafSpecialisation, &String))| {
             let LeafSpecialisation::Number(_, symbol) = leaf else { return None };
-            let symbol =
-                symbol.and_then(|s| specialisation.symbols.get(s)).map(|(s, _)| s.name.clone());
+            let symbol = symbol.and_then(|s| spec.symbols.get(s)).map(|(s, _)| s.name.clone());
             Some((i, NumberArgument { name: plain(name), symbol, input: None }))
         };
-        let numbers =
-            specialisation.leaves.iter().zip(self.names).enumerate().filter_map(number).collect();
+        let numbers = spec.leaves.iter().zip(self.names).enumerate().filter_map(number).collect();
         let session =
             Session { hints, numbers, freeze: self.settings.freeze, ..Default::default() };
         let mut shape = vec![];
         let recorded = record(context.ctx(), self.location, session, |graph| {
-            let leaves = inputs(graph, specialisation, self.names);
+            let leaves = inputs(graph, spec, self.names);
             // Code that expects a number may panic on a symbol. Without symbols the panic is the
             // caller's.
-            let results = match specialisation.used().is_empty() {
+            let results = match spec.used().is_empty() {
                 true => (self.function)(leaves)?,
                 false => catch_unwind(AssertUnwindSafe(|| (self.function)(leaves)))
                     .unwrap_or_else(|_| {
@@ -375,8 +370,8 @@ impl EntryCompiler<'_> {
 
     fn finish(
         &self,
-        specialisation: &Specialisation,
-        traced_call: TracedCall,
+        spec: &Specialisation,
+        call: TracedCall,
         start: Instant,
     ) -> Result<Entry, EntryError> {
         // Locals are dropped in reverse order: the context must go last.
@@ -384,16 +379,16 @@ impl EntryCompiler<'_> {
             _context,
             recorded: Recorded { captured, result_sources, session },
             results,
-        } = traced_call;
+        } = call;
         let sized: Vec<usize> = session
             .lifted
             .iter()
             .filter_map(|l| if let Lifted::Size(leaf) = l { Some(*leaf) } else { None })
             .collect();
-        let mut guards = specialisation.guards(self.names.to_vec(), false, &sized);
+        let mut guards = spec.guards(self.names.to_vec(), false, &sized);
         for (leaf, why) in &session.specialised_numbers {
             let (Some(LeafSpecialisation::Number(value, _)), Some(guard)) =
-                (specialisation.leaves.get(*leaf), guards.inputs.get_mut(*leaf))
+                (spec.leaves.get(*leaf), guards.inputs.get_mut(*leaf))
             else {
                 continue;
             };
@@ -444,18 +439,17 @@ impl Entry {
 }
 
 /// Creates graph inputs for the leaves.
-fn inputs(graph: &Graph, specialisation: &Specialisation, names: &[String]) -> Vec<Leaf> {
-    let symbols: Vec<_> = specialisation
+fn inputs(graph: &Graph, spec: &Specialisation, names: &[String]) -> Vec<Leaf> {
+    let symbols: Vec<_> = spec
         .symbols
         .iter()
         .enumerate()
         // Unused symbols are not sizes of the program; a number's symbol is created where it is
         // used as a size.
         .map(|(i, (s, _))| {
-            specialisation
-                .occurrences(i)
+            spec.occurrences(i)
                 .first()
-                .is_some_and(|(leaf, _)| !specialisation.is_number(*leaf))
+                .is_some_and(|(leaf, _)| !spec.is_number(*leaf))
                 .then(|| graph.dim_by(&s.name, s.min..=s.max.unwrap_or(i64::MAX), s.divisor))
         })
         .collect();
@@ -473,7 +467,7 @@ fn inputs(graph: &Graph, specialisation: &Specialisation, names: &[String]) -> V
             Leaf::Tensor(graph.input(&plain(name), array.dtype(), dims))
         }
     };
-    specialisation.leaves.iter().zip(names).enumerate().map(one).collect()
+    spec.leaves.iter().zip(names).enumerate().map(one).collect()
 }
 
 /// A leaf's display name as an identifier.
@@ -484,14 +478,9 @@ fn plain(name: &str) -> String {
 
 /// A symbol that the function constrains to a constant: the symbol, the reason, and whether the
 /// function's own comparison did it.
-fn contradicted(
-    session: &Session,
-    specialisation: &Specialisation,
-) -> Option<(usize, String, bool)> {
+fn contradicted(session: &Session, spec: &Specialisation) -> Option<(usize, String, bool)> {
     session.assumptions.iter().filter(|a| a.kind == CompareKind::Eq).find_map(|a| {
-        let symbol = |d: &SymDim| {
-            specialisation.symbols.iter().position(|(s, _)| *d == SymDim::sym(&s.name))
-        };
+        let symbol = |d: &SymDim| spec.symbols.iter().position(|(s, _)| *d == SymDim::sym(&s.name));
         let (symbol, n) = match (a.lhs.known(), a.rhs.known()) {
             (None, Some(n)) => (symbol(&a.lhs)?, n),
             (Some(n), None) => (symbol(&a.rhs)?, n),

@@ -130,7 +130,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     /// The device that programs run on: `cpu`, `cuda`, `cuda:<number>`.
     pub fn device(self, device: &str) -> Self {
         self.with(|c| {
-            c.settings.backend_options.device = DeviceId::parse(device).map_err(Error::Setting)?;
+            c.settings.options.device = DeviceId::parse(device).map_err(Error::Setting)?;
             Ok(())
         })
     }
@@ -172,7 +172,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     /// The cancellation token of its compilations. After `stop().cancel()`, calls without a
     /// compiled program run op by op.
     pub fn cancellation_token(&self) -> CancellationToken {
-        self.settings.backend_options.cancellation.clone()
+        self.settings.options.cancellation.clone()
     }
     /// The settings.
     pub fn settings(&self) -> &Settings {
@@ -378,7 +378,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
     ) -> ProgramCompiler {
         ProgramCompiler {
             backend: self.backend.clone().unwrap_or_else(backend::kiln),
-            options: settings.backend_options.clone(),
+            options: settings.options.clone(),
             queue: self.state.queue(settings, location),
         }
     }
@@ -431,14 +431,14 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
                 .chain(occurrences.iter().map(|p| (p.input, p.dim)))
                 .for_each(|(leaf, dim)| history.pin(leaf, dim));
         }
-        let mut specialisation = history.specialise(all, self.settings.dynamic);
+        let mut spec = history.specialise(all, self.settings.dynamic);
         // On the host, code for multiples would be the same (docs/front.md). Leaves room for the
         // general program after the divisible one.
-        if self.settings.backend_options.device != DeviceId::Host
+        if self.settings.options.device != DeviceId::Host
             && self.settings.dynamic.is_none()
             && kept.len() + 2 <= self.settings.cache_size_limit
         {
-            history.declare_divisors(&mut specialisation);
+            history.declare_divisors(&mut spec);
         }
         let mut settings = self.settings.clone();
         settings
@@ -446,7 +446,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             .into_iter()
             .for_each(|r| self.remark(Topic::Options, location, r));
         let program_compiler = self.program_compiler(&settings, location);
-        let entry_compiler = EntryCompiler {
+        let compiler = EntryCompiler {
             name: &self.settings.name,
             settings: &settings,
             program_compiler: &program_compiler,
@@ -457,13 +457,10 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
         };
         let compile_entry = match settings.each_op && !settings.fullgraph {
             true => Ok((
-                Entry::in_segments(
-                    specialisation.guards(names.clone(), true, &[]),
-                    start.elapsed(),
-                ),
+                Entry::in_segments(spec.guards(names.clone(), true, &[]), start.elapsed()),
                 vec![],
             )),
-            false => entry_compiler.compile(&specialisation),
+            false => compiler.compile(&spec),
         };
         let entry = match compile_entry {
             Ok((entry, pinned)) => {
@@ -490,7 +487,7 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
                      fullgraph(true) makes this an error"
                 );
                 self.remark_at(Topic::GraphBreaks, at, message);
-                Entry::in_segments(specialisation.guards(names, true, &[]), start.elapsed())
+                Entry::in_segments(spec.guards(names, true, &[]), start.elapsed())
             }
         };
         remark::emit_guards(&self.settings.name, &entry.guards);

@@ -9,7 +9,7 @@ use crate::{
     passes::names::hint,
     runtime::{DeviceId, cache, cuda},
 };
-use rows::{AppliesTo, InvalidValue, MODES, ROWS, Row};
+use rows::{AppliesTo, Invalid, MODES, ROWS, Row};
 use std::{ffi::OsString, sync::OnceLock};
 
 /// Settings of a compiled function.
@@ -38,7 +38,7 @@ pub struct Settings {
     /// Whether to keep captured graphs as text, for [`explain`](super::Compiled::explain).
     pub keep_graphs: bool,
     /// Options of the backend.
-    pub backend_options: Options,
+    pub options: Options,
 }
 
 /// An entry of [`list_options`].
@@ -106,7 +106,7 @@ impl Settings {
             each_op: false,
             asynchronous: false,
             keep_graphs: false,
-            backend_options: Options::default(),
+            options: Options::default(),
         }
     }
     /// The defaults with the environment as it was on first use in the process. Err: a variable
@@ -120,7 +120,7 @@ impl Settings {
             }
         };
         // A new token: clones of one token are cancelled together.
-        settings.backend_options.cancellation = CancellationToken::new();
+        settings.options.cancellation = CancellationToken::new();
         Ok(settings)
     }
     /// The defaults with the current environment. Err: a variable with an invalid value.
@@ -130,7 +130,7 @@ impl Settings {
     /// The defaults with variables applied; an empty variable counts as unset.
     fn of_variables(read: &dyn Fn(&str) -> Option<OsString>) -> Result<Settings, Error> {
         let mut settings = Settings::plain();
-        settings.backend_options.cache =
+        settings.options.cache =
             cache::default_dir(None).map_or(CachePolicy::Off, CachePolicy::Dir);
         for row in ROWS {
             let Some(value) = read(row.variable).filter(|v| !v.is_empty()) else { continue };
@@ -146,7 +146,7 @@ impl Settings {
     /// Sets a row's option, called `what` in messages. Returns remarks. Err: invalid value.
     fn apply(&mut self, row: &Row, what: &str, value: &str) -> Result<Vec<String>, Error> {
         (row.set)(self, value)
-            .map_err(|InvalidValue(want)| Error::Setting(format!("{what} is '{value}'{want}")))
+            .map_err(|Invalid(want)| Error::Setting(format!("{what} is '{value}'{want}")))
     }
     /// Sets an option by name. Returns remarks if it has no effect. Err: no such option, or invalid
     /// value.
@@ -186,10 +186,8 @@ impl Settings {
     }
     /// Adjusts options to the device; returns a remark about options without effect on it.
     pub fn adapt_to_device(&mut self) -> Option<String> {
-        if self.backend_options.device == DeviceId::Host
-            && self.backend_options.mode != cuda::Mode::Default
-        {
-            (self.backend_options.mode, self.backend_options.reuse) = (cuda::Mode::Default, true);
+        if self.options.device == DeviceId::Host && self.options.mode != cuda::Mode::Default {
+            (self.options.mode, self.options.reuse) = (cuda::Mode::Default, true);
             let why = "a program is one parallel region already; results are written where earlier ones were that nobody holds any more";
             let remark = format!("cudagraphs makes no graph on the host: {why}");
             tracing::info!(target: "kiln::cudagraphs", "{}: {remark}", self.name);
@@ -200,7 +198,7 @@ impl Settings {
     /// Options for compiling a file. The host has no CUDA graphs, since a program is one parallel
     /// region: requesting only graphs is an error at link time, while max-autotune ignores them.
     pub fn for_file(self) -> Options {
-        let mut options = self.backend_options;
+        let mut options = self.options;
         if (options.max_autotune || self.mode == "max-autotune") && options.device == DeviceId::Host
         {
             options.mode = cuda::Mode::Default;

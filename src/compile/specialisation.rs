@@ -150,12 +150,12 @@ impl History {
     }
     /// Plans the specialisation of a new program.
     pub fn specialise(&self, leaves: &[Leaf], dynamic: Option<bool>) -> Specialisation {
-        let mut specialisation = Specialisation { leaves: vec![], symbols: vec![] };
+        let mut spec = Specialisation { leaves: vec![], symbols: vec![] };
         for (i, leaf) in leaves.iter().enumerate() {
             let planned = match (leaf, array(leaf)) {
                 (_, Some(a)) => {
                     let dims = (0..a.shape().len())
-                        .map(|d| self.dim(&mut specialisation, a, i, d, dynamic))
+                        .map(|d| self.dim(&mut spec, a, i, d, dynamic))
                         .collect();
                     LeafSpecialisation::Tensor(a.clone(), dims)
                 }
@@ -164,19 +164,19 @@ impl History {
                 // Tensors without elements were rejected before.
                 (Leaf::Tensor(_), None) => continue,
             };
-            specialisation.leaves.push(planned);
+            spec.leaves.push(planned);
         }
         // After the sizes of tensors: equality with one of them is a coincidence, so no symbol is
         // shared.
-        for i in 0..specialisation.leaves.len() {
-            let at = specialisation.symbols.len();
+        for i in 0..spec.leaves.len() {
+            let at = spec.symbols.len();
             let pinned = self.numbers.get(i).is_some_and(|n| n.pinned);
             if let Some(LeafSpecialisation::Number(Scalar::Int(n), symbol @ None)) =
-                specialisation.leaves.get_mut(i)
+                spec.leaves.get_mut(i)
                 && let (false, Ok(n @ 2..)) = (pinned, usize::try_from(*n))
             {
                 *symbol = Some(at);
-                specialisation.symbols.push((
+                spec.symbols.push((
                     Symbol {
                         name: format!("s{at}"),
                         min: 2,
@@ -189,25 +189,25 @@ impl History {
                 ));
             }
         }
-        specialisation
+        spec
     }
     /// Declares symbols as multiples of [`DIVISOR`] if all sizes so far were, the dimension is not
     /// marked, and the row pitch of an argument depends on it.
-    pub fn declare_divisors(&mut self, specialisation: &mut Specialisation) {
-        for s in 0..specialisation.symbols.len() {
-            let occurrences = specialisation.occurrences(s);
+    pub fn declare_divisors(&mut self, spec: &mut Specialisation) {
+        for s in 0..spec.symbols.len() {
+            let occurrences = spec.occurrences(s);
             let mut known = occurrences
                 .iter()
                 .map(|(leaf, dim)| self.leaves.get(*leaf).and_then(|l| l.get(*dim)));
             let even =
                 known.all(|d| d.is_some_and(|d| d.changed && !d.indivisible)) && !self.no_divisors;
             if !even
-                || !occurrences.iter().all(|p| !specialisation.is_marked(*p))
-                || !occurrences.iter().any(|p| specialisation.is_row_pitch(*p))
+                || !occurrences.iter().all(|p| !spec.is_marked(*p))
+                || !occurrences.iter().any(|p| spec.is_row_pitch(*p))
             {
                 continue;
             }
-            specialisation.symbols[s].0.divisor = DIVISOR;
+            spec.symbols[s].0.divisor = DIVISOR;
             for (leaf, dim) in occurrences {
                 if let Some(d) = self.leaves.get_mut(leaf).and_then(|l| l.get_mut(dim)) {
                     d.declared = true;
@@ -225,7 +225,7 @@ impl History {
     }
     fn dim(
         &self,
-        specialisation: &mut Specialisation,
+        spec: &mut Specialisation,
         array: &Array,
         leaf: usize,
         dim: usize,
@@ -248,12 +248,10 @@ impl History {
         };
         // A marked dimension has a range of its own.
         let same = |(s, value): &(Symbol, usize)| *value == n && (s.min, s.max) == (min, max);
-        let at = specialisation.symbols.iter().position(same).unwrap_or_else(|| {
-            let name = format!("s{}", specialisation.symbols.len());
-            specialisation
-                .symbols
-                .push((Symbol { name, min, max, divisor: 1, input: leaf, dim }, n));
-            specialisation.symbols.len() - 1
+        let at = spec.symbols.iter().position(same).unwrap_or_else(|| {
+            let name = format!("s{}", spec.symbols.len());
+            spec.symbols.push((Symbol { name, min, max, divisor: 1, input: leaf, dim }, n));
+            spec.symbols.len() - 1
         });
         DimSpecialisation::Symbol(at)
     }
@@ -262,9 +260,9 @@ impl History {
 impl Specialisation {
     /// The plan with one symbol specialised; symbol indices stay.
     pub fn without(&self, symbol: usize) -> Specialisation {
-        let mut specialisation = self.clone();
-        let n = specialisation.symbols.get(symbol).map_or(0, |(_, n)| *n);
-        for leaf in &mut specialisation.leaves {
+        let mut spec = self.clone();
+        let n = spec.symbols.get(symbol).map_or(0, |(_, n)| *n);
+        for leaf in &mut spec.leaves {
             let dims = match leaf {
                 LeafSpecialisation::Tensor(_, dims) => dims,
                 LeafSpecialisation::Number(_, s) => {
@@ -277,7 +275,7 @@ impl Specialisation {
                 .filter(|d| **d == DimSpecialisation::Symbol(symbol))
                 .for_each(|d| *d = DimSpecialisation::Static(n));
         }
-        specialisation
+        spec
     }
     /// Occurrences of a symbol: leaves and dimensions.
     pub fn occurrences(&self, symbol: usize) -> Vec<(usize, usize)> {

@@ -115,7 +115,7 @@ impl FunctionState {
                     }
                 }
             };
-            CompileQueue::new(&settings.backend_options.cancellation, Box::new(on_failure))
+            CompileQueue::new(&settings.options.cancellation, Box::new(on_failure))
         };
         Some(lock(&self.queue).get_or_insert_with(make).clone())
     }

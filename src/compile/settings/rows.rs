@@ -13,10 +13,10 @@ use crate::{
 use std::{path::Path, time::Duration};
 
 /// What a value is not: the end of a message that starts with the option and the value.
-pub(super) struct InvalidValue(pub String);
+pub(super) struct Invalid(pub String);
 
 /// Remarks. Err: the value is invalid.
-pub(super) type SetResult = Result<Vec<String>, InvalidValue>;
+pub(super) type SetResult = Result<Vec<String>, Invalid>;
 
 /// Scope of an option.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,14 +51,14 @@ const DEVICE: &str = "cpu, cuda (the first NVIDIA GPU) or cuda:<number>";
 const DYNAMIC: &str = "true, false or auto";
 const PASSES: &str = "a level (graph to linalg) or a pass's flag, a colon and passes, such as `prims: kiln-simplify,cse`; several with `;` between";
 
-fn expected(what: &str) -> InvalidValue {
-    InvalidValue(format!(", not {what}"))
+fn expected(what: &str) -> Invalid {
+    Invalid(format!(", not {what}"))
 }
-fn invalid(e: impl std::fmt::Display) -> InvalidValue {
-    InvalidValue(format!(": {e}"))
+fn invalid(e: impl std::fmt::Display) -> Invalid {
+    Invalid(format!(": {e}"))
 }
 
-fn flag(text: &str) -> Result<bool, InvalidValue> {
+fn flag(text: &str) -> Result<bool, Invalid> {
     match text {
         "true" | "1" | "on" => Ok(true),
         "false" | "0" | "off" => Ok(false),
@@ -66,11 +66,11 @@ fn flag(text: &str) -> Result<bool, InvalidValue> {
     }
 }
 
-fn number(text: &str, most: usize, what: &str) -> Result<usize, InvalidValue> {
+fn number(text: &str, most: usize, what: &str) -> Result<usize, Invalid> {
     text.parse().ok().filter(|n| (1..=most).contains(n)).ok_or_else(|| expected(what))
 }
 
-fn seconds(text: &str) -> Result<Duration, InvalidValue> {
+fn seconds(text: &str) -> Result<Duration, Invalid> {
     let seconds = text
         .parse()
         .ok()
@@ -80,7 +80,7 @@ fn seconds(text: &str) -> Result<Duration, InvalidValue> {
 }
 
 /// Sets a field.
-fn set_field<T>(field: &mut T, value: Result<T, InvalidValue>) -> SetResult {
+fn assign<T>(field: &mut T, value: Result<T, Invalid>) -> SetResult {
     *field = value?;
     Ok(vec![])
 }
@@ -88,9 +88,9 @@ fn set_field<T>(field: &mut T, value: Result<T, InvalidValue>) -> SetResult {
 /// Parses a bool that enables a pass; false disables it.
 fn without(s: &mut Settings, pass: &str, text: &str) -> SetResult {
     let runs = flag(text)?;
-    s.backend_options.disable.retain(|p| p != pass);
+    s.options.disable.retain(|p| p != pass);
     if !runs {
-        s.backend_options.disable.push(pass.into());
+        s.options.disable.push(pass.into());
     }
     Ok(vec![])
 }
@@ -119,12 +119,7 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_DEVICE",
         applies_to: AppliesTo::Both,
         summary: "device that programs run on; eager ops run on the host",
-        set: |s, t| {
-            set_field(
-                &mut s.backend_options.device,
-                DeviceId::parse(t).map_err(|_| expected(DEVICE)),
-            )
-        },
+        set: |s, t| assign(&mut s.options.device, DeviceId::parse(t).map_err(|_| expected(DEVICE))),
     },
     Row {
         name: "target",
@@ -135,10 +130,7 @@ pub(super) const ROWS: &[Row] = &[
         applies_to: AppliesTo::Both,
         summary: "target that code is compiled for",
         set: |s, t| {
-            set_field(
-                &mut s.backend_options.target,
-                Target::parse(t).map(|_| Some(t.into())).map_err(invalid),
-            )
+            assign(&mut s.options.target, Target::parse(t).map(|_| Some(t.into())).map_err(invalid))
         },
     },
     Row {
@@ -149,7 +141,7 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_NUM_THREADS",
         applies_to: AppliesTo::Both,
         summary: "threads that run a call",
-        set: |s, t| set_field(&mut s.backend_options.threads, number(t, MAX_THREADS, THREADS)),
+        set: |s, t| assign(&mut s.options.threads, number(t, MAX_THREADS, THREADS)),
     },
     Row {
         name: "compile_threads",
@@ -159,7 +151,7 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_COMPILE_THREADS",
         applies_to: AppliesTo::Both,
         summary: "threads that compile kernels",
-        set: |s, t| set_field(&mut s.backend_options.workers, number(t, MAX_THREADS, THREADS)),
+        set: |s, t| assign(&mut s.options.workers, number(t, MAX_THREADS, THREADS)),
     },
     Row {
         name: "time_budget",
@@ -169,7 +161,7 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_TIME_BUDGET",
         applies_to: AppliesTo::Both,
         summary: "time limit of one compilation; a function that exceeds it runs op by op from then on, with one warning; for a file it is an error",
-        set: |s, t| set_field(&mut s.backend_options.time_budget, seconds(t).map(Some)),
+        set: |s, t| assign(&mut s.options.time_budget, seconds(t).map(Some)),
     },
     Row {
         name: "cache_dir",
@@ -183,10 +175,7 @@ pub(super) const ROWS: &[Row] = &[
             let dir = |t| {
                 cache::default_dir(Some(Path::new(t))).map_or(CachePolicy::Off, CachePolicy::Dir)
             };
-            set_field(
-                &mut s.backend_options.cache,
-                Ok(if t == "off" { CachePolicy::Off } else { dir(t) }),
-            )
+            assign(&mut s.options.cache, Ok(if t == "off" { CachePolicy::Off } else { dir(t) }))
         },
     },
     Row {
@@ -198,10 +187,7 @@ pub(super) const ROWS: &[Row] = &[
         applies_to: AppliesTo::Both,
         summary: "size limit of the compile cache; the least recently used entries are evicted",
         set: |s, t| {
-            set_field(
-                &mut s.backend_options.cache_bytes,
-                cache::parse_bytes(t).ok_or_else(|| expected(BYTES)),
-            )
+            assign(&mut s.options.cache_bytes, cache::parse_bytes(t).ok_or_else(|| expected(BYTES)))
         },
     },
     Row {
@@ -212,7 +198,7 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_DUMP",
         applies_to: AppliesTo::Both,
         summary: "each compilation writes its IR, kernels, timings and an HTML viewer to a folder in it",
-        set: |s, t| set_field(&mut s.backend_options.dump, Ok((!t.is_empty()).then(|| t.into()))),
+        set: |s, t| assign(&mut s.options.dump, Ok((!t.is_empty()).then(|| t.into()))),
     },
     Row {
         name: "trace.enabled",
@@ -224,11 +210,11 @@ pub(super) const ROWS: &[Row] = &[
         summary: "enables dump, by default to kiln_dump; false disables it",
         set: |s, t| {
             let dump = if flag(t)? {
-                s.backend_options.dump.take().or_else(|| Some("kiln_dump".into()))
+                s.options.dump.take().or_else(|| Some("kiln_dump".into()))
             } else {
                 None
             };
-            set_field(&mut s.backend_options.dump, Ok(dump))
+            assign(&mut s.options.dump, Ok(dump))
         },
     },
     Row {
@@ -240,9 +226,9 @@ pub(super) const ROWS: &[Row] = &[
         applies_to: AppliesTo::Both,
         summary: "adds the launch graph as graph.svg to the dump, which defaults to kiln_dump",
         set: |s, t| {
-            s.backend_options.diagram = flag(t)?;
-            if s.backend_options.diagram {
-                s.backend_options.dump.get_or_insert_with(|| "kiln_dump".into());
+            s.options.diagram = flag(t)?;
+            if s.options.diagram {
+                s.options.dump.get_or_insert_with(|| "kiln_dump".into());
             }
             Ok(vec![])
         },
@@ -255,7 +241,7 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_WEIGHTS",
         applies_to: AppliesTo::Both,
         summary: "directory of the weight files that a model refers to, such as the .pt2 archive of IR that was moved",
-        set: |s, t| set_field(&mut s.backend_options.weights, Ok(Some(t.into()))),
+        set: |s, t| assign(&mut s.options.weights, Ok(Some(t.into()))),
     },
     Row {
         name: "reproducer",
@@ -265,9 +251,7 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_REPRODUCER",
         applies_to: AppliesTo::Both,
         summary: "directory for the reproducer (IR and pipeline) of a failing pass, for kiln-opt --run-reproducer; with dump it goes into the dump",
-        set: |s, t| {
-            set_field(&mut s.backend_options.reproducer, Ok((t != "off").then(|| t.into())))
-        },
+        set: |s, t| assign(&mut s.options.reproducer, Ok((t != "off").then(|| t.into()))),
     },
     Row {
         name: "verify",
@@ -277,7 +261,7 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_VERIFY",
         applies_to: AppliesTo::Both,
         summary: "runs MLIR's verifier after every pass",
-        set: |s, t| set_field(&mut s.backend_options.verify, flag(t)),
+        set: |s, t| assign(&mut s.options.verify, flag(t)),
     },
     Row {
         name: "passes",
@@ -288,10 +272,9 @@ pub(super) const ROWS: &[Row] = &[
         applies_to: AppliesTo::Both,
         summary: "extra passes, such as user passes, run as soon as a graph is at a level, or after each run of a pass",
         set: |s, t| {
-            set_field(
-                &mut s.backend_options.passes,
-                UserPasses::parse(t)
-                    .map_err(|e| InvalidValue(format!("{}: {e}", expected(PASSES).0))),
+            assign(
+                &mut s.options.passes,
+                UserPasses::parse(t).map_err(|e| Invalid(format!("{}: {e}", expected(PASSES).0))),
             )
         },
     },
@@ -303,7 +286,7 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_TF32",
         applies_to: AppliesTo::Both,
         summary: "rounds operands of f32 products to tf32 on a GPU, to use its tensor cores",
-        set: |s, t| set_field(&mut s.backend_options.tf32, flag(t)),
+        set: |s, t| assign(&mut s.options.tf32, flag(t)),
     },
     Row {
         name: "fast_math",
@@ -313,7 +296,7 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_FAST_MATH",
         applies_to: AppliesTo::Both,
         summary: "uses a GPU's approximate instructions for f32 math functions (`kiln-gpu-math` states their errors)",
-        set: |s, t| set_field(&mut s.backend_options.fast_math, flag(t)),
+        set: |s, t| assign(&mut s.options.fast_math, flag(t)),
     },
     Row {
         name: "cudagraphs",
@@ -324,8 +307,8 @@ pub(super) const ROWS: &[Row] = &[
         applies_to: AppliesTo::Both,
         summary: "launches a program on a GPU as a CUDA graph; on the host a function's result buffers are reused, and a file is rejected",
         set: |s, t| {
-            set_field(
-                &mut s.backend_options.mode,
+            assign(
+                &mut s.options.mode,
                 flag(t).map(|on| if on { cuda::Mode::ReduceOverhead } else { cuda::Mode::Default }),
             )
         },
@@ -338,7 +321,7 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_CUDA_BLOCKING",
         applies_to: AppliesTo::Both,
         summary: "synchronises after each launch on a GPU, so that a fault names its kernel",
-        set: |s, t| set_field(&mut s.backend_options.blocking, flag(t)),
+        set: |s, t| assign(&mut s.options.blocking, flag(t)),
     },
     Row {
         name: "nvtx",
@@ -348,7 +331,7 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_NVTX",
         applies_to: AppliesTo::Both,
         summary: "annotates calls and launches on a GPU with NVTX ranges for profilers",
-        set: |s, t| set_field(&mut s.backend_options.nvtx, flag(t)),
+        set: |s, t| assign(&mut s.options.nvtx, flag(t)),
     },
     Row {
         name: "max_autotune",
@@ -358,7 +341,7 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_MAX_AUTOTUNE",
         applies_to: AppliesTo::Both,
         summary: "autotunes each kernel that no table has while compiling: takes the fastest schedule whose results match the default's",
-        set: |s, t| set_field(&mut s.backend_options.max_autotune, flag(t)),
+        set: |s, t| assign(&mut s.options.max_autotune, flag(t)),
     },
     Row {
         name: "autotune_budget",
@@ -368,7 +351,7 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_AUTOTUNE_BUDGET",
         applies_to: AppliesTo::Both,
         summary: "time budget of max_autotune per program; remaining kernels keep their default schedule, and are measured the next time",
-        set: |s, t| set_field(&mut s.backend_options.autotune_budget, seconds(t)),
+        set: |s, t| assign(&mut s.options.autotune_budget, seconds(t)),
     },
     Row {
         name: "autotune_candidates",
@@ -378,9 +361,7 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_AUTOTUNE_CANDIDATES",
         applies_to: AppliesTo::Both,
         summary: "most schedules that max_autotune tries per kernel",
-        set: |s, t| {
-            set_field(&mut s.backend_options.autotune_candidates, number(t, usize::MAX, COUNT))
-        },
+        set: |s, t| assign(&mut s.options.autotune_candidates, number(t, usize::MAX, COUNT)),
     },
     Row {
         name: "schedules",
@@ -390,7 +371,7 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_AUTOTUNE_CACHE",
         applies_to: AppliesTo::Both,
         summary: "table of measured schedules; with max_autotune new ones are added to it",
-        set: |s, t| set_field(&mut s.backend_options.schedules, Ok(Some(t.into()))),
+        set: |s, t| assign(&mut s.options.schedules, Ok(Some(t.into()))),
     },
     Row {
         name: "shape_padding",
@@ -421,7 +402,7 @@ pub(super) const ROWS: &[Row] = &[
         applies_to: AppliesTo::Functions,
         summary: "dynamic shapes: all sizes symbolic, none, or those that have changed between calls",
         set: |s, t| {
-            set_field(
+            assign(
                 &mut s.dynamic,
                 if t == "auto" {
                     Ok(None)
@@ -439,7 +420,7 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_FULLGRAPH",
         applies_to: AppliesTo::Functions,
         summary: "makes a graph break an error",
-        set: |s, t| set_field(&mut s.fullgraph, flag(t)),
+        set: |s, t| assign(&mut s.fullgraph, flag(t)),
     },
     Row {
         name: "backend",
@@ -449,7 +430,7 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_BACKEND",
         applies_to: AppliesTo::Functions,
         summary: "backend that compiles captured graphs; register a custom one before naming it",
-        set: |s, t| set_field(&mut s.backend, backend::find(t).map(|_| t.into()).map_err(invalid)),
+        set: |s, t| assign(&mut s.backend, backend::find(t).map(|_| t.into()).map_err(invalid)),
     },
     Row {
         name: "freeze",
@@ -459,7 +440,7 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_FREEZE",
         applies_to: AppliesTo::Functions,
         summary: "freezes weights of nn modules into the program, for packing and constant folding, as those of files are",
-        set: |s, t| set_field(&mut s.freeze, flag(t)),
+        set: |s, t| assign(&mut s.freeze, flag(t)),
     },
     Row {
         name: "disable",
@@ -469,7 +450,7 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_DISABLE",
         applies_to: AppliesTo::Functions,
         summary: "compiles nothing: functions run eagerly",
-        set: |s, t| set_field(&mut s.disable, flag(t)),
+        set: |s, t| assign(&mut s.disable, flag(t)),
     },
     Row {
         name: "cache_size_limit",
@@ -479,7 +460,7 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_CACHE_SIZE_LIMIT",
         applies_to: AppliesTo::Functions,
         summary: "maximum number of programs per function; a call that would need another recompilation runs op by op, with one warning",
-        set: |s, t| set_field(&mut s.cache_size_limit, number(t, usize::MAX, COUNT)),
+        set: |s, t| assign(&mut s.cache_size_limit, number(t, usize::MAX, COUNT)),
     },
     Row {
         name: "asynchronous",
@@ -489,7 +470,7 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_ASYNCHRONOUS",
         applies_to: AppliesTo::Functions,
         summary: "compiles in a background thread; calls run op by op until their program is ready",
-        set: |s, t| set_field(&mut s.asynchronous, flag(t)),
+        set: |s, t| assign(&mut s.asynchronous, flag(t)),
     },
     Row {
         name: "keep_graphs",
@@ -499,7 +480,7 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_KEEP_GRAPHS",
         applies_to: AppliesTo::Functions,
         summary: "keeps the captured graphs as text, for explain()",
-        set: |s, t| set_field(&mut s.keep_graphs, flag(t)),
+        set: |s, t| assign(&mut s.keep_graphs, flag(t)),
     },
     Row {
         name: "break_each_op",
@@ -509,7 +490,7 @@ pub(super) const ROWS: &[Row] = &[
         variable: "KILN_BREAK_EACH_OP",
         applies_to: AppliesTo::Functions,
         summary: "breaks the graph after every op, so that each op is a program of its own; if results change with it, fusion has changed them",
-        set: |s, t| set_field(&mut s.each_op, flag(t)),
+        set: |s, t| assign(&mut s.each_op, flag(t)),
     },
 ];
 
