@@ -116,14 +116,14 @@ impl Timed {
     /// Measures it again: the median call time, in microseconds.
     pub fn remeasure(&mut self) -> Result<f64, Error> {
         let mut times = self.exe.measure(&self.inputs, &mut self.outputs, 1, 1)?;
-        let initialisers = times.iter().min().map_or(0.0, |t| t.as_secs_f64()).max(1e-6);
+        let fastest = times.iter().min().map_or(0.0, |t| t.as_secs_f64()).max(1e-6);
         let calls = match self.exe.device_info() {
             None => 1,
-            Some(_) if initialisers < SHORT_CALL => CALLS.1,
+            Some(_) if fastest < SHORT_CALL => CALLS.1,
             Some(_) => CALLS.0,
         };
         // Warm-up: the first call is slow, for short host kernels by a large factor.
-        let rounds = ((SECONDS / initialisers / calls as f64) as usize).clamp(3, 1000);
+        let rounds = ((SECONDS / fastest / calls as f64) as usize).clamp(3, 1000);
         times = self.exe.measure(&self.inputs, &mut self.outputs, rounds, calls)?;
         times.sort_unstable();
         Ok(times[times.len() / 2].as_secs_f64() * 1e6)

@@ -47,12 +47,12 @@ impl ProgramFuture {
     }
     /// Waits until compilation succeeds or fails.
     pub fn wait(&self) -> CompileResult {
-        let mut live = lock(&self.waiting.0);
+        let mut held = lock(&self.waiting.0);
         loop {
             if let Some(outcome) = self.get() {
                 return outcome.clone();
             }
-            live = self.waiting.1.wait(live).unwrap_or_else(PoisonError::into_inner);
+            held = self.waiting.1.wait(held).unwrap_or_else(PoisonError::into_inner);
         }
     }
     fn set(&self, outcome: CompileResult) {

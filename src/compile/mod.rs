@@ -455,14 +455,14 @@ impl<F: Function<A>, A: Arguments> Compiled<F, A> {
             function: &|leaves| self.traced(leaves),
             remark: &|topic, message| self.remark(topic, location, message),
         };
-        let compile_entry = match settings.each_op && !settings.fullgraph {
+        let compiled = match settings.each_op && !settings.fullgraph {
             true => Ok((
                 Entry::in_segments(spec.guards(names.clone(), true, &[]), start.elapsed()),
                 vec![],
             )),
             false => compiler.compile(&spec),
         };
-        let entry = match compile_entry {
+        let entry = match compiled {
             Ok((entry, pinned)) => {
                 pinned.into_iter().for_each(|(leaf, dim)| history.pin(leaf, dim));
                 entry

@@ -51,7 +51,7 @@ impl std::fmt::Debug for Scalar {
 /// Equal values of the same origin. Numbers computed in a trace equal nothing.
 impl PartialEq for Scalar {
     fn eq(&self, other: &Scalar) -> bool {
-        let site = match (&self.source, &other.source) {
+        let same_source = match (&self.source, &other.source) {
             (NumberSource::Plain, NumberSource::Plain) => true,
             (
                 NumberSource::Argument { graph, leaf },
@@ -59,7 +59,7 @@ impl PartialEq for Scalar {
             ) => (graph, leaf) == (g, l),
             _ => false,
         };
-        site && self.value == other.value
+        same_source && self.value == other.value
     }
 }
 

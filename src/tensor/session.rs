@@ -154,11 +154,11 @@ impl Session {
                 )
                 .into());
             }
-            let site = op
+            let location = op
                 .loc()
                 .file_line_col()
                 .map_or(String::new(), |(file, line, _)| format!(" at {file}:{line}"));
-            self.add_assumption(CompareKind::Eq, &a, &b, format!("{}{site}", op.name()), false);
+            self.add_assumption(CompareKind::Eq, &a, &b, format!("{}{location}", op.name()), false);
         }
         Ok(())
     }

@@ -42,10 +42,10 @@ impl Pass for GpuTile {
         for func in kernels_of(root) {
             let (row, schedule) = scheduled(func, Device::Gpu)?;
             let types = row.arguments(func).at(func)?;
-            let view = Analysis::of(func)?
+            let nested = Analysis::of(func)?
                 .nests(row.nesting())
                 .ok_or_else(|| Error::at(func, row.mismatch()))?;
-            let (mut kernel, plan) = (view.0.clone(), &view.1);
+            let (mut kernel, plan) = (nested.0.clone(), &nested.1);
             let copies = row.scratch_copies(func, schedule)?;
             // Shared scratch for each of the CTA's rows, with a stride that keeps vector accesses
             // aligned.

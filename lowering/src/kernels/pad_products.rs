@@ -71,13 +71,13 @@ impl Pass for PadProducts {
         {
             let Some(block) = func.regions().first().and_then(|r| r.first()) else { continue };
             let ops = block.ops();
-            let unaligned_gemm: Vec<(Op, DotGeneral, i64)> =
+            let gemms: Vec<(Op, DotGeneral, i64)> =
                 ops.iter().filter_map(|op| unaligned_gemm(*op)).collect();
-            if unaligned_gemm.is_empty() {
+            if gemms.is_empty() {
                 continue;
             }
             let known = Analyses { frozen: Frozen::of(&ops), facts: Facts::of(func, self.rounds)? };
-            for (op, dot, depth) in unaligned_gemm {
+            for (op, dot, depth) in gemms {
                 let Some(more) = self.padding(&dot, depth, &known) else { continue };
                 let b = Builder::before(op).ok_or_at(op, "is in no block")?.at(op.loc());
                 let (lhs, rhs) = padded(&b, &dot, more).at(op)?;

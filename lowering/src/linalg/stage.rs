@@ -159,7 +159,7 @@ fn reduce_window(k: &Kernel, op: Op, o: &ReduceWindow) -> Tensors {
     let out = start(k, kind, d, &sizes)?;
     sizes.extend(windows.iter().map(|i| Size::Static(o.window[*i])));
     let n = sizes.len();
-    let insert_slice = |i: usize| {
+    let position = |i: usize| {
         let base = IndexExpr::dim(i).times(IndexExpr::number(o.strides[i]));
         match windows.iter().position(|w| *w == i) {
             Some(w) => {
@@ -168,7 +168,7 @@ fn reduce_window(k: &Kernel, op: Op, o: &ReduceWindow) -> Tensors {
             None => base,
         }
     };
-    let at: Vec<IndexExpr> = (0..parallel).map(insert_slice).collect();
+    let at: Vec<IndexExpr> = (0..parallel).map(position).collect();
     k.generic(Nest {
         reduction: (0..n).map(|i| i >= parallel).collect(),
         sizes,

@@ -59,7 +59,7 @@ pub trait Strategy: 'static {
     const DEVICE: Device;
     /// One sentence on what it computes, for tables.
     const SUMMARY: &'static str;
-    /// The loops that it sees.
+    /// The nests that it sees.
     const NESTING: Nesting;
     /// Why a kernel whose schedule names this strategy cannot have it.
     const MISMATCH: &'static str = "computes nothing of this kind";

@@ -6,12 +6,12 @@ use crate::{
 use kiln_dialects::{Result, ir::Op};
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
-/// The loops that a strategy sees of a kernel.
+/// How a kernel's stages become loop nests.
 #[derive(Clone, Copy, Debug)]
 pub struct Nesting {
-    /// Names it: equal views have equal names.
+    /// Identifies it: equal nestings have equal names.
     pub name: &'static str,
-    /// Makes it; `None` where the kernel has none of this kind.
+    /// Builds the nests; `None` where the kernel has none of this kind.
     pub build: fn(Kernel) -> Option<(Kernel, NestPlan)>,
 }
 
@@ -42,11 +42,11 @@ impl Nesting {
     };
 }
 
-/// A kernel and its loop nests in one view.
+/// A kernel and its loop nests in one nesting.
 pub type Analysed = Rc<(Kernel, NestPlan)>;
 
-/// The analysis of a kernel's function: it is read once, each view is made when it is first asked
-/// for.
+/// The analysis of a kernel's function: it is read once, each nesting is built when it is first
+/// asked for.
 pub struct Analysis {
     /// The kernel's function.
     pub func: Op,
@@ -59,15 +59,15 @@ impl Analysis {
     pub fn of(func: Op) -> Result<Analysis> {
         Ok(Analysis { func, kernel: analysis::read(func)?, nested: RefCell::default() })
     }
-    /// The kernel without a view.
+    /// The kernel without nests.
     pub fn kernel(&self) -> &Kernel {
         &self.kernel
     }
-    /// A view; `None` where the kernel has none of this kind.
-    pub fn nests(&self, view: Nesting) -> Option<Analysed> {
-        let mut views = self.nested.borrow_mut();
-        let make = || (view.build)(self.kernel.clone()).map(Rc::new);
-        views.entry(view.name).or_insert_with(make).clone()
+    /// The nests; `None` where the kernel has none of this kind.
+    pub fn nests(&self, nesting: Nesting) -> Option<Analysed> {
+        let mut nested = self.nested.borrow_mut();
+        let make = || (nesting.build)(self.kernel.clone()).map(Rc::new);
+        nested.entry(nesting.name).or_insert_with(make).clone()
     }
 }
 
@@ -138,7 +138,7 @@ pub enum Machine {
     Gpu(Gpu),
 }
 
-/// What a strategy is asked: the kernel in the strategy's view, and the machine.
+/// What a strategy is asked: the kernel in the strategy's nesting, and the machine.
 pub struct Request<'a> {
     /// The kernel.
     pub kernel: &'a Kernel,

@@ -52,7 +52,7 @@ pub trait Row: Sync {
     fn summary(&self) -> &'static str;
     /// The parameters.
     fn parameters(&self) -> &'static [ParameterRow];
-    /// The loops that it sees.
+    /// The nests that it sees.
     fn nesting(&self) -> Nesting;
     /// Why a kernel whose schedule names this strategy cannot have it.
     fn mismatch(&self) -> &'static str;
@@ -181,9 +181,9 @@ pub fn choose(
         if best.is_some() && !row.competes() {
             break;
         }
-        let view = analysis.nests(row.nesting());
-        let found = view.map_or(Match::No, |view| {
-            row.matches(&Request { kernel: &view.0, plan: &view.1, machine })
+        let nested = analysis.nests(row.nesting());
+        let found = nested.map_or(Match::No, |nested| {
+            row.matches(&Request { kernel: &nested.0, plan: &nested.1, machine })
         });
         match found {
             Match::No => {

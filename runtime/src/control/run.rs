@@ -108,10 +108,10 @@ impl<'a, M: Backend> Interpreter<'a, M> {
     pub fn execute(mut self, args: &[Location], results: &[Location]) -> Result<(), CallError> {
         let body = &self.flow.control.body;
         self.set_all(&body.args, args);
-        for (value, device) in body.yields.iter().zip(results) {
+        for (value, location) in body.yields.iter().zip(results) {
             // A result that no other one aliases is computed in the caller's memory.
             self.destinations[*value] =
-                (body.yields.iter().filter(|y| *y == value).count() == 1).then_some(*device);
+                (body.yields.iter().filter(|y| *y == value).count() == 1).then_some(*location);
         }
         self.steps(&body.steps)?;
         for (value, to) in body.yields.iter().zip(results) {
@@ -161,9 +161,9 @@ impl<'a, M: Backend> Interpreter<'a, M> {
     fn all(&self, values: &[usize]) -> Result<Vec<Location>, CallError> {
         values.iter().map(|v| self.at(*v)).collect()
     }
-    fn set(&mut self, value: usize, device: Location) {
-        self.retain(&[device]);
-        if let Some(old) = self.locations[value].replace(device) {
+    fn set(&mut self, value: usize, location: Location) {
+        self.retain(&[location]);
+        if let Some(old) = self.locations[value].replace(location) {
             self.release(&[old]);
         }
     }
@@ -172,12 +172,12 @@ impl<'a, M: Backend> Interpreter<'a, M> {
     }
     /// Allocates a value and takes a reference for it.
     fn allocate(&mut self, value: usize) -> Result<Location, CallError> {
-        let device = match self.destinations[value] {
-            Some(device) => device,
+        let location = match self.destinations[value] {
+            Some(location) => location,
             None => self.find_buffer(self.shapes[value].1)?,
         };
-        self.set(value, device);
-        Ok(device)
+        self.set(value, location);
+        Ok(location)
     }
 
     /// Runs a body. Retains the values it yields and releases the others it defined.

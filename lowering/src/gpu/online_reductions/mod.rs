@@ -70,8 +70,8 @@ impl Pass for OnlineReductions {
 /// Whether registers hold the kernel's rows from the first stage to the last, so that each is read
 /// once anyway.
 fn fits_registers(analysis: &Analysis) -> bool {
-    let view = analysis.nests(register_rows::NESTING);
-    view.is_some_and(|v| register_rows::params(&v.0, &v.1).is_some())
+    let nested = analysis.nests(register_rows::NESTING);
+    nested.is_some_and(|v| register_rows::params(&v.0, &v.1).is_some())
 }
 
 /// The sizes of a tensor, as its type and the operands of a `tensor.empty`.

@@ -170,7 +170,7 @@ impl Flash<'_> {
     fn query_tile(&self, c: Code, tile: Value) -> Result<QueryTile> {
         let p = Ptx(c);
         let places = self.outer_sizes.iter().try_fold(c.index(1)?, |a, b| c.mul(a, *b))?;
-        let (query_tile, down) = if self.score.last_key.is_some() {
+        let (outer_index, down) = if self.score.last_key.is_some() {
             let band = c.index(BAND)?;
             let wide = c.mul(self.tiles_per_outer, band)?;
             let first = c.mul(c.div(tile, wide)?, band)?;
@@ -183,7 +183,7 @@ impl Flash<'_> {
         let high = self.warpgroups * ROWS;
         let (zero, one) = (p.number(0)?, p.number(1)?);
         let first = p.mul_const(p.index_to_i32(down)?, high)?;
-        let around = decode(c, query_tile, &self.outer_sizes)?;
+        let around = decode(c, outer_index, &self.outer_sizes)?;
         let most = |axis: usize| p.i32_to_index([self.queries, self.count][axis]);
         let [queries, keys] = self
             .scope

@@ -103,7 +103,7 @@ impl WgmmaTile<'_> {
         let mine = c.compare(CmpIPredicate::Eq, owner, self.k_split.rank)?;
         let lane = p.rem_const(thread, WARP)?;
         // Received accumulators follow the CTA's own, by the sender's distance in rank.
-        let tile_coord = |p: Ptx, distance: Value| -> Result<Value> {
+        let partial_address = |p: Ptx, distance: Value| -> Result<Value> {
             let before = p.add(p.mul_const(distance, units)?, number)?;
             p.add_const(
                 p.add(self.pipeline, p.mul_const(before, self.warp_bytes())?)?,
@@ -130,7 +130,7 @@ impl WgmmaTile<'_> {
                 p.add_const(p.sub(self.k_split.rank, owner)?, self.k_split.splits)?,
                 self.k_split.splits,
             )?;
-            let to = tile_coord(p, distance)?;
+            let to = partial_address(p, distance)?;
             c.if_else(
                 p.eq_const(lane, 0)?,
                 &mut |c| {
@@ -149,7 +149,7 @@ impl WgmmaTile<'_> {
             let (p, mut all) = (Ptx(c), own.clone());
             p.mbarrier_wait(self.reduction_mbarrier(p)?, p.number(0)?)?;
             for i in 1..self.k_split.splits {
-                let at = p.add(tile_coord(p, p.number(i)?)?, p.mul_const(lane, 16)?)?;
+                let at = p.add(partial_address(p, p.number(i)?)?, p.mul_const(lane, 16)?)?;
                 for (line, sums) in all.chunks_mut(4).enumerate() {
                     let other = p.load_shared_vector(p.add_const(at, line * LINE)?, p.f32(), 4)?;
                     sums.iter_mut()

@@ -32,11 +32,11 @@ impl WgmmaTile<'_> {
         barrier: Value,
     ) -> Result<()> {
         let blocks = w.blocks() as usize;
-        let (tile_coord, channel) =
+        let (window_position, channel) =
             (p.div_const(step, blocks)?, p.mul_const(p.rem_const(step, blocks)?, DEPTH)?);
         let wide = w.sizes[1] as usize;
-        let across = p.mul_const(p.rem_const(tile_coord, wide)?, w.dilation[1] as usize)?;
-        let down = p.mul_const(p.div_const(tile_coord, wide)?, w.dilation[0] as usize)?;
+        let across = p.mul_const(p.rem_const(window_position, wide)?, w.dilation[1] as usize)?;
+        let down = p.mul_const(p.div_const(window_position, wide)?, w.dilation[0] as usize)?;
         p.tma_load_im2col(
             left,
             self.left_map,
@@ -47,7 +47,7 @@ impl WgmmaTile<'_> {
         let weight = if self.results.product.rights[0].sizes.len() == 2 {
             vec![p.mul_const(step, DEPTH)?, column]
         } else {
-            vec![channel, tile_coord, column]
+            vec![channel, window_position, column]
         };
         p.tma_load(right, self.right_maps[0], &weight, barrier)
     }
