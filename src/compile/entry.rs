@@ -127,8 +127,8 @@ impl Entry {
 }
 
 impl CompiledGraph {
-    /// Runs it on arguments that satisfy the guards; `leaf_views` is their view for guards. `None` if
-    /// the program is still being compiled, or failed to compile.
+    /// Runs it on arguments that satisfy the guards; `leaf_views` is their view for guards. `None`
+    /// if the program is still being compiled, or failed to compile.
     pub fn run(
         &self,
         leaves: &[Leaf],

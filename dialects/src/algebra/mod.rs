@@ -9,8 +9,8 @@
 //! | fused reads (`IndexExpr` of the lowering) | `Expr` | linear forms, SSA sizes, data |
 //! | a kernel's sizes and strides (`Poly`, `LinearExpr` of the lowering) | `Sum` | SSA sizes |
 //!
-//! `IndexExpr` is a tree, since the order of its terms is the order of a kernel's index arithmetic. A
-//! `Program` has a list of operations instead, which the runtime evaluates without MLIR.
+//! `IndexExpr` is a tree, since the order of its terms is the order of a kernel's index arithmetic.
+//! A `Program` has a list of operations instead, which the runtime evaluates without MLIR.
 mod expr;
 mod sum;
 

@@ -177,8 +177,8 @@ impl Code {
         };
         Ok(scf::for_(self, lo, hi, step, carried, &types, (&args, &mut fill))?.results())
     }
-    /// As [`Code::strided`], unrolled by `count` with a remainder loop, so that the loads of
-    /// `count` iterations are in flight together.
+    /// As [`Code::for_dynamic_step`], unrolled by `count` with a remainder loop, so that the loads
+    /// of `count` iterations are in flight together.
     pub fn for_unrolled(
         self,
         lo: Value,

@@ -23,9 +23,9 @@ pub struct Constants {
 }
 
 impl Constants {
-    /// Constants are inserted where `place` inserts.
-    pub fn at(place: Builder) -> Constants {
-        Constants { builder: place, ops: HashMap::new() }
+    /// Constants are inserted where `builder` inserts.
+    pub fn at(builder: Builder) -> Constants {
+        Constants { builder, ops: HashMap::new() }
     }
     /// The constant of this value.
     pub fn get(&mut self, k: i64) -> Result<Value> {

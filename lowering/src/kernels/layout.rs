@@ -118,7 +118,7 @@ struct ChannelsLast {
     nhwc: HashMap<Value, Value>,
     /// Ops that have been replaced.
     dead: HashSet<Op>,
-    /// The keys of `last` that are op results, in order.
+    /// The keys of `nhwc` that are op results, in order.
     transposed: Vec<Value>,
 }
 

@@ -7,7 +7,7 @@
 //!
 //! Static programs are assigned greedily by size: largest value first, each at the lowest offset
 //! free during its live range. With dynamic sizes, a value reuses the memory of a dead value that
-//! is provably as large for every size. A result that may overwrite a dead input (`kiln-in-assign_offsets`)
+//! is provably as large for every size. A result that may overwrite a dead input (`kiln-in-place`)
 //! shares its memory. A tensor into which several launches insert slices is one value from the
 //! first of them on: each takes it and writes to it, and nothing else reads it in between.
 //!

@@ -130,7 +130,7 @@ impl Faults {
         drop(pending);
         self.first(CudaError::Fault { index, reason: driver_message(e), suspects }).into()
     }
-    /// As [`Faults::of`], if the launch is known.
+    /// As [`Faults::fault`], if the launch is known.
     pub fn launch_fault(&self, index: usize, e: DriverError, what: &str) -> Option<CudaError> {
         sticky(e).then(|| {
             self.first(CudaError::Fault {

@@ -2,9 +2,9 @@
 //! numbers.
 //!
 //! Every thread of a team calls one as `void f(const i64* words, i64 tid, i64 nth)`. The words are
-//! the number of tensors; for each tensor (inputs, then outputs) its address, [`DtypeCode`], rank and
-//! sizes; then the number of attributes and the attributes. An unused output has address 0. Tensors
-//! are contiguous, an `i1` takes a byte.
+//! the number of tensors; for each tensor (inputs, then outputs) its address, [`DtypeCode`], rank
+//! and sizes; then the number of attributes and the attributes. An unused output has address 0.
+//! Tensors are contiguous, an `i1` takes a byte.
 //!
 //! Each thread writes its own share of the outputs; results do not depend on the number of threads.
 //! Semantics, NaN order and bits are those of the reference interpreter. Out-of-range indices,

@@ -1,11 +1,11 @@
 //! Code of scans. Each thread of a row or column scans its own elements; the threads exchange
 //! totals and carry the running value to the next step.
 //!
-//! Along a contiguous row a thread has `pieces` vectors of `vector` elements. Neighbouring lanes
+//! Along a contiguous row a thread has `chunks` vectors of `vector` elements. Neighbouring lanes
 //! take neighbouring vectors, so that accesses are coalesced. Shuffles scan each vector across the
 //! warp, warps store the totals in shared memory, and each warp scans the totals of all.
 //!
-//! Down columns a thread has `pieces` consecutive rows, and combines the totals of the threads
+//! Down columns a thread has `chunks` consecutive rows, and combines the totals of the threads
 //! above. The exchange is double-buffered, so that a step takes one barrier.
 
 use crate::{

@@ -256,8 +256,8 @@ pub fn emit(
                 &mut |c, step, sums| {
                     let p = Ptx(c);
                     let step = p.index_to_i32(step)?;
-                    // All threads' copies of the oldest stage are complete, and all threads have read the
-                    // stage that is filled next.
+                    // All threads' copies of the oldest stage are complete, and all threads have
+                    // read the stage that is filled next.
                     p.cp_async_wait_group(ahead - 1)?;
                     threads::barrier(c)?;
                     let next = p.add_const(step, ahead)?;

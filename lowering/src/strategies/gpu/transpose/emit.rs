@@ -1,9 +1,9 @@
 //! Transposes through shared memory: a CTA loads tiles along the source's contiguous dimension
-//! (`down`), waits, and computes along its own (`over`).
+//! (`load_dim`), waits, and computes along its own (`store_dim`).
 //!
-//! A tile has a row for each index along `down`, of `over` elements in units of 16 bytes, so that a
-//! thread loads contiguous elements along `over` in one access. Eight threads of a warp read 128
-//! bytes along `down` and store element by element down eight groups of rows.
+//! A tile has a row for each index along `load_dim`, of `store_dim` elements in units of 16 bytes,
+//! so that a thread loads contiguous elements along `store_dim` in one access. Eight threads of a
+//! warp read 128 bytes along `load_dim` and store element by element down eight groups of rows.
 //!
 //! Swizzle: unit `u` of group `g` is at `u ^ g`. This puts the eight threads' stores in eight
 //! different units of banks, and the four threads beside them in the words of each. (With scalar
@@ -37,11 +37,11 @@ type Numbered<'a> = dyn FnMut(Code, &[(Value, Option<Value>)]) -> Result<()> + '
 struct StagedOperand<'a> {
     access: &'a Access,
     memory: Value,
-    /// Vector width of loads along `down`.
+    /// Vector width of loads along `load_dim`.
     width: usize,
     /// Elements in 16 bytes.
     unit: usize,
-    /// Neighbouring threads of a warp along `down`.
+    /// Neighbouring threads of a warp along `load_dim`.
     threads_per_run: usize,
 }
 

@@ -169,7 +169,7 @@ impl TransposedNest {
             Ok(tiles)
         }
     }
-    /// Vector width of a transposed operand's loads along `down`.
+    /// Vector width of a transposed operand's loads along `load_dim`.
     pub fn read_width(&self, k: &Kernel, plan: &NestPlan, a: &Access) -> usize {
         let size = &plan.nests[self.nest].extents[self.load_dim];
         let mut w = if k.pads.contains_key(&a.buffer) {
@@ -182,7 +182,7 @@ impl TransposedNest {
         }
         w
     }
-    /// Vector width along `over`, of stores and of the operands that are not transposed.
+    /// Vector width along `store_dim`, of stores and of the operands that are not transposed.
     pub fn write_width(&self, k: &Kernel, plan: &NestPlan) -> usize {
         let nest = &plan.nests[self.nest];
         let stages = || nest.stages.iter().filter_map(|s| k.stages.get(*s));
@@ -244,7 +244,8 @@ fn params(k: &Kernel, plan: &NestPlan) -> Option<Params> {
     while tall * wide < side * side && tall < (SIZES.1 as i64).min(down) {
         tall *= 2;
     }
-    // In `loops`, neighbouring threads of a warp step along `over`, then along the loop outside it.
+    // In `loops`, neighbouring threads of a warp step along `store_dim`, then along the loop
+    // outside it.
     let rows = if t.outer(nest).last().is_some_and(|d| *d > t.load_dim) {
         1
     } else {

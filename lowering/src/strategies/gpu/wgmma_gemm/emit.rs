@@ -350,8 +350,8 @@ impl WgmmaTile<'_> {
                 };
                 let nothing: Vec<Value> =
                     (0..blocks).map(|_| p.undef_accumulators(self.n)).collect::<Result<_>>()?;
-                // The first K step ignores the accumulators: zeroing them needs a wgmma fence, and LLVM
-                // moves register writes across it.
+                // The first K step ignores the accumulators: zeroing them needs a wgmma fence, and
+                // LLVM moves register writes across it.
                 p.mbarrier_wait(self.full_barrier(p, carried[0])?, carried[1])?;
                 let mut state = self.multiply(p, carried[0], group, &nothing, true)?;
                 // Loop-carried after the accumulators: stage, parity, previous stage.

@@ -117,8 +117,8 @@ impl WgmmaTile<'_> {
             &mut |c, tile_coord, carried| {
                 let p = Ptx(c);
                 let lane = p.rem_const(thread, 32)?;
-                // Each warp elects a lane to arrive: it may have read its rows before the other warps
-                // have.
+                // Each warp elects a lane to arrive: it may have read its rows before the other
+                // warps have.
                 let elected = p.eq_const(lane, 0)?;
                 let release = |c: Code, stage: Value| {
                     c.if_else(
@@ -163,9 +163,9 @@ impl WgmmaTile<'_> {
                         let next = self.next_stage(p, stage, parity)?;
                         ready(c, next[0], next[1])?;
                         let made = self.left(c, &t, next[0], p.index_to_i32(step)?)?;
-                        // Ends a basic block: otherwise ptxas sinks the prologue below the wgmma wait. For
-                        // the same reason the prologue's results pass through that wait and are packed only
-                        // after it.
+                        // Ends a basic block: otherwise ptxas sinks the prologue below the wgmma
+                        // wait. For the same reason the prologue's results pass through that wait
+                        // and are packed only after it.
                         ready(c, next[0], next[1])?;
                         let mut done =
                             p.wgmma_wait_group(0, &[sums.as_slice(), &made].concat(), left)?;
