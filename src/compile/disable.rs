@@ -22,7 +22,7 @@ pub struct Disabled<F, A> {
 /// let f = kiln::compile(move |x: Tensor| -> Result<Tensor, TraceError> {
 ///     Ok(odd.call(x * 2)?.exp())
 /// });
-/// assert_eq!(f.call(Tensor::of(&[2], &[0.0f32, 0.0])?)?.to_vec::<f32>()?, [1.0, 1.0]);
+/// assert_eq!(f.call(Tensor::from_slice(&[2], &[0.0f32, 0.0])?)?.to_vec::<f32>()?, [1.0, 1.0]);
 /// # Ok::<(), kiln::Error>(())
 /// ```
 pub fn disable<F: Function<A>, A: Arguments>(function: F) -> Disabled<F, A> {

@@ -70,7 +70,7 @@ pub struct Compiled<F, A> {
 /// ```
 /// use kiln::Tensor;
 /// let scaled = kiln::compile(|x: Tensor, y: Tensor| (&x * 2 + y).relu()).name("scaled");
-/// let (x, y) = (Tensor::of(&[3], &[1.0f32, -2.0, 3.0])?, Tensor::scalar(1.0f32)?);
+/// let (x, y) = (Tensor::from_slice(&[3], &[1.0f32, -2.0, 3.0])?, Tensor::scalar(1.0f32)?);
 /// assert_eq!(scaled.call((&x, &y))?.to_vec::<f32>()?, [3.0, 0.0, 7.0]);
 /// # Ok::<(), kiln::Error>(())
 /// ```

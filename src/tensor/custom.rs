@@ -66,7 +66,7 @@ static ALL: LazyLock<RwLock<HashMap<String, CustomOp>>> = LazyLock::new(RwLock::
 ///     })
 ///     .register()?;
 /// let f = kiln::compile(move |x: Tensor| twice.one(&[x + 1]));
-/// assert_eq!(f.call(Tensor::of(&[2], &[0.0f32, 1.0])?)?.to_vec::<f32>()?, [2.0, 4.0]);
+/// assert_eq!(f.call(Tensor::from_slice(&[2], &[0.0f32, 1.0])?)?.to_vec::<f32>()?, [2.0, 4.0]);
 /// # Ok::<(), kiln::Error>(())
 /// ```
 pub fn custom_op(name: &str) -> CustomBuilder {
