@@ -41,7 +41,7 @@ impl BreakReason {
         }
     }
     /// The reason of a graph-break error.
-    pub fn from_error(e: &OpError) -> BreakReason {
+    pub(crate) fn from_error(e: &OpError) -> BreakReason {
         if e.op == BreakReason::Disabled.op() { BreakReason::Disabled } else { BreakReason::Read }
     }
     /// The text for the user.
