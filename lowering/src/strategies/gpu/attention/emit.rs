@@ -509,7 +509,7 @@ impl Flash<'_> {
             )?;
             let t = Thread {
                 query_tile,
-                elected: elected,
+                elected,
                 lane,
                 row,
                 column,

@@ -58,7 +58,7 @@ pub fn emit(c: Code, scope: &Scope<'_>, plan: &NestPlan, params: &Params) -> Res
         let mut row = RegisterRow {
             plan,
             group,
-            elected: elected,
+            elected,
             at,
             lanes: Lanes { count: lanes, mask: None },
             chunks: pieces,

@@ -412,7 +412,7 @@ pub fn rows(
         buffer: a.buffer,
         argument,
         offset,
-        k_major: k_major,
+        k_major,
         dims: dims.to_vec(),
         sizes,
         strides,
